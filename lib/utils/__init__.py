@@ -1,5 +1,5 @@
 """Small helpers by topic, one module each; import the module.
 
-No policy and no knowledge of clusters, jobs or nodes: whatever needs that belongs
-to a layer above.
+The helpers contain no policy and do not depend on clusters, jobs or nodes; such code
+belongs to a higher layer.
 """

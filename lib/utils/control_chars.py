@@ -37,12 +37,12 @@ def is_control(char: str) -> bool:
 
 
 def find(text: str) -> re.Match[str] | None:
-    """Return the first control character of a file's content; line feeds are none."""
+    """Return the first control character of a file's content, line feeds excepted."""
     return _BUT_LINE_ENDS.search(text)
 
 
 def replace(text: str) -> str:
-    """Return text for a log: ``?`` for control characters but tab and line feed."""
+    """Return text for a log: ``?`` for control characters except tab and line feed."""
     return _BUT_TABS_AND_LINE_ENDS.sub("?", text)
 
 

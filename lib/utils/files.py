@@ -1,7 +1,7 @@
 """Files: atomic replacement, locks, checked directories.
 
-Everything that replaces a file of the cluster goes through `write_file`, so that a
-reader sees the old content or the new one, never half of it.
+All code that replaces a file of the cluster uses `write_file`, so that a reader sees
+either the old or the new content, never a part of it.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 from ganeti import errors
 
-#: Pause between tries to get a lock with a time limit, in seconds.
+#: Pause between attempts to get a lock with a time limit, in seconds.
 _LOCK_RETRY_S = 0.02
-#: Characters of a file's name that stand in the name of its replacement.
+#: Number of characters of a file's name that its temporary file's name repeats.
 _NAME_SHARE = 100
 
 
@@ -49,24 +49,24 @@ def write_file(
 ) -> None:
     """Replace a file atomically and durably.
 
-    A file that is a mount point, as containers have them in /etc, cannot be replaced
-    and is overwritten in place.
+    A file that is a mount point, as in /etc of containers, cannot be replaced and is
+    overwritten in place.
 
     Args:
-        path: a symbolic link there is replaced, not followed.
-        data: text is written as UTF-8.
+        path: the file; a symbolic link is replaced, not followed.
+        data: the content; text is written as UTF-8.
         mode: permission bits.
-        uid: owner, -1 for this process's.
-        gid: group, -1 for this process's.
+        uid: owner, -1 for this process's user.
+        gid: group, -1 for this process's group.
         times: access and modification time, seconds since 1970.
-        sync_name: false leaves it to the caller to make the new directory entry
-            durable, with `sync_dir`; for many files in one directory.
+        sync_name: false if the caller makes the new directory entry durable, with
+            `sync_dir`; for many files in one directory.
 
     Raises:
         OSError: nothing was changed.
     """
     directory, name = os.path.split(path)
-    # The longest names leave no room for what is added.
+    # The longest names leave no space for the suffix.
     prefix = f".{name[:_NAME_SHARE]}."
     fd, temporary = tempfile.mkstemp(prefix=prefix, suffix=".new", dir=directory)
     try:
@@ -89,7 +89,7 @@ def write_file(
 
 
 def _put_in_place(temporary: str, path: str) -> None:
-    """Rename a file onto its target, or copy it where that is a mount point."""
+    """Rename a file onto its target; copy it if the target is a mount point."""
     try:
         os.rename(temporary, path)
     except OSError as err:
@@ -118,7 +118,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_dir(path: str) -> None:
-    """Make changes of directory entries durable."""
+    """Make changes of a directory's entries durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -131,7 +131,7 @@ def sync_dir(path: str) -> None:
 
 
 def remove_file(path: str) -> bool:
-    """Remove a file; return false if there was none."""
+    """Remove a file; return false if the file did not exist."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -156,8 +156,8 @@ def make_dir(path: str, mode: int, *, uid: int = -1, gid: int = -1) -> None:
     """Create a directory unless it exists, then give it mode and owner.
 
     Raises:
-        GenericError: something else is there.
-        OSError: it cannot be created or changed.
+        GenericError: the path exists and is not a directory.
+        OSError: the directory cannot be created or changed.
     """
     try:
         os.makedirs(path, mode)
@@ -172,7 +172,7 @@ def make_dir(path: str, mode: int, *, uid: int = -1, gid: int = -1) -> None:
 
 
 def fingerprint(path: str) -> str | None:
-    """Return the hexadecimal SHA-1 of a file's content, None if it is no file."""
+    """Return the hexadecimal SHA-1 of a file's content, None if it is not a file."""
     try:
         with open(path, "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -186,15 +186,15 @@ def fingerprint(path: str) -> str | None:
 def locked(
     path: str, *, timeout_s: float | None = None, shared: bool = False
 ) -> Iterator[int]:
-    """Hold the lock of a lock file, which is created and stays; yields its descriptor.
+    """Hold the lock of a lock file, which is created and stays; yield its descriptor.
 
     Args:
         path: the lock file.
-        timeout_s: 0 to try once, None to wait for ever.
-        shared: several readers may hold it.
+        timeout_s: 0 to try once, None to wait without limit.
+        shared: take a shared lock, which several readers may hold.
 
     Raises:
-        LockError: not had in time.
+        LockError: the lock was not free within the timeout.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

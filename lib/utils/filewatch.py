@@ -1,4 +1,4 @@
-"""Waiting for changes below directories, by inotify; the caller decides what then."""
+"""Wait for changes in directories, by inotify."""
 
 import os
 import warnings
@@ -11,9 +11,9 @@ from ganeti import errors
 def changes(directories: Sequence[str]) -> Iterator[str]:
     """Yield the path of each entry that appears or changes in some directories.
 
-    Blocks between changes. An empty text comes first, when all watches are set: what
-    changed before that is for the caller to look at. After an overflow of the
-    kernel's queue an empty text comes again.
+    Blocks between changes. An empty text is the first item, when all watches are set:
+    the caller must check for earlier changes. An overflow of the kernel's queue yields
+    an empty text again.
 
     Raises:
         InotifyError: a directory cannot be watched.
@@ -52,7 +52,7 @@ def _path(event: Any) -> str:
 
 def _module() -> Any:
     with warnings.catch_warnings():
-        # It imports asyncore, which Python 3.11 warns about; we do not use that part.
+        # It imports asyncore, which Python 3.11 warns about; that part is not used.
         warnings.simplefilter("ignore", DeprecationWarning)
         import pyinotify
     return pyinotify

@@ -14,7 +14,7 @@ def normalize(name: str) -> str:
     """Return a host name in lower case, without a final dot.
 
     Raises:
-        OpPrereqError: it is no host name.
+        OpPrereqError: the text is not a host name.
     """
     text = name.lower().removesuffix(".")
     if len(text) > _MAX_LENGTH or not all(map(_LABEL.match, text.split("."))):

@@ -1,7 +1,7 @@
 """Set-up of a program's logging: one file, the terminal, syslog, the console.
 
-Only ``main`` functions call this. Messages go through ``logging.getLogger(__name__)``
-everywhere else.
+Only ``main`` functions call this module; all other code logs with
+``logging.getLogger(__name__)``.
 """
 
 import logging
@@ -10,16 +10,16 @@ import os
 import sys
 from typing import TextIO
 
-#: Where a daemon logs when its file cannot be written.
+#: Device that a daemon logs to when its file cannot be written.
 CONSOLE = "/dev/console"
 SYSLOG_SOCKET = "/dev/log"
 _LOG_MODE = 0o600
 
 
 class LogFileHandler(logging.FileHandler):
-    """Appends to a file that can be reopened, with the console as a last resort.
+    """Handler of a file that can be reopened, with the console as a fallback.
 
-    The console is opened at set-up: when the disk is gone, no open would work.
+    The console is opened at set-up: when the disk has failed, opening it may fail.
     """
 
     def __init__(self, path: str, *, console: bool = False) -> None:
@@ -28,7 +28,7 @@ class LogFileHandler(logging.FileHandler):
         os.chmod(path, _LOG_MODE)
 
     def reopen(self) -> None:
-        """Open the file anew, after a log rotation moved the old one away."""
+        """Open the file again, after a log rotation has renamed the old file."""
         self.acquire()
         try:
             old, self.stream = self.stream, self._open()
@@ -38,7 +38,7 @@ class LogFileHandler(logging.FileHandler):
             self.release()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Write a record to the console that the file did not take."""
+        """Write a record to the console when the file refused it."""
         if self._console is None:
             super().handleError(record)
             return
@@ -48,7 +48,7 @@ class LogFileHandler(logging.FileHandler):
             )
             self._console.flush()
         except OSError:
-            # No disk and no console: nobody is left to be told.
+            # Neither disk nor console works: the record is lost.
             self._console = None
 
     def close(self) -> None:
@@ -77,21 +77,21 @@ def set_up(
     syslog: str = "no",
     console: bool = False,
 ) -> LogFileHandler | None:
-    """Send all log records of this process to their places.
+    """Set up the log handlers of this process.
 
     Args:
-        program: name that lines carry.
+        program: name in each line.
         path: log file; its directory must exist. None for no file.
         debug: log at debug level, with the place in the code.
         terminal: log to the error output as well.
         syslog: ``no``, ``yes`` (file and syslog) or ``only`` (no file).
-        console: write to /dev/console what the file does not take.
+        console: write records that the file refuses to /dev/console.
 
     Returns:
         The handler of the file, to be reopened on SIGHUP.
 
     Raises:
-        OSError: the file, or syslog when it is the only place, cannot be opened.
+        OSError: the file cannot be opened, or syslog if it is the only target.
     """
     root = logging.getLogger()
     shut_down()
@@ -110,7 +110,7 @@ def set_up(
 
 
 def shut_down() -> None:
-    """Close and forget all handlers of the process."""
+    """Close and remove all handlers of the process."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)
@@ -124,7 +124,7 @@ def _add(root: logging.Logger, handler: logging.Handler, text: str) -> None:
 
 def _add_syslog(root: logging.Logger, text: str, *, required: bool) -> None:
     try:
-        # The handler itself stays silent about a socket that is not there.
+        # The handler itself does not report a missing socket.
         os.stat(SYSLOG_SOCKET)
         handler = logging.handlers.SysLogHandler(
             SYSLOG_SOCKET, facility=logging.handlers.SysLogHandler.LOG_DAEMON

@@ -1,4 +1,4 @@
-"""Words for people: what a value that does not fit should have been."""
+"""Texts for errors: the values that were expected in place of a wrong one."""
 
 import difflib
 import re
@@ -9,7 +9,7 @@ from msgspec import inspect
 
 #: More names than these are not listed in an error.
 _FEW: Final = 12
-#: Names of JSON types as the decoder says them.
+#: Readable names of the JSON types in the decoder's messages.
 _TYPES: Final = {
     "array": "a list",
     "bool": "yes or no",
@@ -29,17 +29,17 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
 
 
 def known_names(wanted: str, known: Collection[str]) -> str:
-    """Return what may have been meant: all names if they are few, else those alike."""
+    """Return suggestions: all names if they are few, else the similar ones."""
     if len(known) <= _FEW:
         return f"there are {', '.join(sorted(known))}"
     alike = difflib.get_close_matches(wanted, sorted(known), cutoff=0.6)
     if alike:
         return f"did you mean {' or '.join(alike)}?"
-    return f"none of the {len(known)} that there are is like it"
+    return f"none of the {len(known)} known names is similar"
 
 
 def some(names: Iterable[str]) -> str:
-    """Return names in order; of very many the first ones and how many follow."""
+    """Return sorted names; of very many, the first ones and the number of the rest."""
     ordered = sorted(names)
     more = len(ordered) - _FEW
     shown = ", ".join(ordered[:_FEW])
@@ -47,24 +47,24 @@ def some(names: Iterable[str]) -> str:
 
 
 def choices(wanted: str, known: Sequence[str]) -> str:
-    """Return what can be chosen, quoted: all words if they are few, else those alike.
+    """Return quoted suggestions: all values if they are few, else the similar ones.
 
-    Who is asked for one of many words must be told elsewhere where they stand.
+    If the values are many, the caller's message must name the place that lists them.
     """
     if len(known) <= _FEW:
         return f"choose from {', '.join(map(repr, known))}"
     alike = difflib.get_close_matches(wanted, known, cutoff=0.6)
     if alike:
         return f"did you mean {' or '.join(map(repr, alike))}?"
-    return f"none of the {len(known)} words is like it"
+    return f"none of the {len(known)} possible values is similar"
 
 
 def misfit(text: str, kind: Any) -> str:
-    """Return what the decoder says of a value that does not fit, for people.
+    """Return a decoder's message about a wrong value in readable form.
 
     Args:
-        text: of the decoder.
-        kind: the annotation that the whole value should have fitted.
+        text: the decoder's message.
+        kind: annotation of the whole value.
     """
     place = _PLACE.search(text)
     is_key = bool(place and place[1])
@@ -79,7 +79,7 @@ def misfit(text: str, kind: Any) -> str:
 
 
 def _choice(given: str, known: set[str], *, is_key: bool) -> str:
-    """Return what is wrong with a value that is none of some words."""
+    """Return the message about a value that is not one of the allowed words."""
     what = "unknown key" if is_key else "unknown word"
     if 0 < len(known) <= _FEW:
         wanted = f"wanted one of {', '.join(sorted(known))}"
@@ -114,7 +114,7 @@ def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
 
 
 def _inner(kind: inspect.Type, name: str) -> list[inspect.Type]:
-    """Return the types below a type: of a field, or of the items without a name."""
+    """Return the types inside a type: of a field, or of the items without a name."""
     match kind:
         case inspect.StructType() if name:
             return [one.type for one in kind.fields if one.encode_name == name]

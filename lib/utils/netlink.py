@@ -1,6 +1,7 @@
-"""A netlink socket to the kernel's network configuration.
+"""Netlink socket to the kernel's network configuration.
 
-The library is loaded at the first use: it takes longer than starting most programs.
+The library is loaded at the first use: its import takes longer than the start of most
+programs.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ def route() -> Iterator[Any]:
     """Open a ``pyroute2.IPRoute`` of this network namespace.
 
     Raises:
-        OSError: the kernel refused what was asked for in the body.
+        OSError: the kernel refused a request in the body.
     """
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError

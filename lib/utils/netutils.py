@@ -1,4 +1,4 @@
-"""Addresses and names: whose they are, and whether somebody answers there."""
+"""Addresses and host names: lookup, local addresses, reachability."""
 
 import contextlib
 import ipaddress
@@ -13,7 +13,7 @@ HOSTS_FILE = "/etc/hosts"
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text is an IPv4 or IPv6 address."""
+    """Return whether a text is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -25,17 +25,17 @@ def family(address: str) -> socket.AddressFamily:
     """Return the family of an address.
 
     Raises:
-        IPAddressError: it is none.
+        IPAddressError: the text is not an address.
     """
     try:
         version = ipaddress.ip_address(address).version
     except ValueError as err:
-        raise errors.IPAddressError(f"{address!r} is no IP address") from err
+        raise errors.IPAddressError(f"{address!r} is not an IP address") from err
     return socket.AF_INET if version == 4 else socket.AF_INET6
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an address never leaves the machine."""
+    """Return whether an address is a loopback address."""
     return is_address(address) and ipaddress.ip_address(address).is_loopback
 
 
@@ -54,12 +54,12 @@ def lookup_host(
     A virtual node's own hosts file is asked before the system's resolver.
 
     Args:
-        name: as a user wrote it, or an address.
-        paths: of this node.
+        name: host name as the user wrote it, or an address.
+        paths: paths of this node.
         want: family of the addresses.
 
     Raises:
-        ResolverError: name, number and text of the failure.
+        ResolverError: has name, number and text of the failure.
     """
     if paths.is_virtual:
         rows = [
@@ -76,12 +76,14 @@ def lookup_host(
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
     except UnicodeError as err:  # empty or overlong labels
-        raise errors.ResolverError(name, socket.EAI_NONAME, "no host name") from err
+        raise errors.ResolverError(
+            name, socket.EAI_NONAME, "not a valid host name"
+        ) from err
     return resolved[0][3] or name, [str(row[4][0]) for row in resolved]
 
 
 def read_hosts(path: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield address and names of each line of a hosts file; none if it is missing."""
+    """Yield address and names of each line of a hosts file, if the file exists."""
     with contextlib.suppress(OSError), open(path, encoding="utf-8") as stream:
         for line in stream:
             address, *names = line.partition("#")[0].split() or [""]
@@ -97,13 +99,13 @@ def tcp_ping(
     source: str | None = None,
     live_port_needed: bool = False,
 ) -> bool:
-    """Tell whether a machine answers on a port.
+    """Return whether a machine answers on a port.
 
     Args:
-        address: of the machine.
-        port: a refusal is an answer too, unless ``live_port_needed``.
-        timeout_s: how long to wait.
-        source: own address to come from.
+        address: address of the machine.
+        port: TCP port; a refusal is an answer too, unless ``live_port_needed``.
+        timeout_s: time limit.
+        source: own address to connect from.
         live_port_needed: only an accepted connection counts.
     """
     with socket.socket(family(address), socket.SOCK_STREAM) as sock:
@@ -120,7 +122,7 @@ def tcp_ping(
 
 
 def owns_address(address: str) -> bool:
-    """Tell whether this machine has an address; all of 127/8 are its own."""
+    """Return whether this machine has an address; it has all of 127.0.0.0/8."""
     if is_loopback(address):
         return True
     wanted = ipaddress.ip_address(address)
@@ -148,16 +150,16 @@ def own_addresses() -> list[tuple[str, str, int]]:
 def add_address(
     interface: str, address: str, prefix: int, *, label: str | None = None
 ) -> None:
-    """Give an interface an address that the kernel does not prefer as a source.
+    """Add an address to an interface, deprecated as a source address.
 
     Raises:
-        IPAddressError: no such interface, or the kernel refused.
+        IPAddressError: unknown interface, or the kernel refused.
     """
     _change_address("add", interface, address, prefix, label)
 
 
 def remove_address(interface: str, address: str, prefix: int) -> None:
-    """Take an address from an interface; errors as `add_address`."""
+    """Remove an address from an interface; errors as `add_address`."""
     _change_address("del", interface, address, prefix, None)
 
 
@@ -189,7 +191,7 @@ def interface_address(interface: str, want: int = socket.AF_INET) -> str:
     """Return the first address of a network interface.
 
     Raises:
-        GenericError: no such interface, or it has no address of that family.
+        GenericError: unknown interface, or it has no address of that family.
     """
     for name, address, _ in own_addresses():
         if name == interface and family(address) == want:

@@ -10,14 +10,14 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def key(text: str) -> list[Any]:
-    """Return a sort key: texts and numbers take turns."""
+    """Return a sort key: alternating texts and numbers."""
     parts: list[Any] = _DIGITS.split(text)
     parts[1::2] = map(int, parts[1::2])
     return parts
 
 
 def nice_sorted(items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """Return items sorted by their names in natural order."""
+    """Return items sorted by name in natural order."""
     return sorted(items, key=lambda item: key(name(item)))
 
 

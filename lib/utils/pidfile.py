@@ -1,7 +1,7 @@
-"""Pid files: decimal pid and newline, locked for as long as the process lives.
+"""Pid files: decimal pid and newline, locked as long as the process lives.
 
-The lock and not the content says whether the daemon runs, so that a pid file left
-behind by a crash stops nobody.
+The lock, not the content, shows whether the daemon runs, so that a pid file left by a
+crash does not prevent a start.
 """
 
 import fcntl
@@ -18,8 +18,8 @@ class PidFile:
         """Lock and write the file.
 
         Raises:
-            PidFileLockError: a live process holds it.
-            OSError: it cannot be written.
+            PidFileLockError: a live process holds the lock.
+            OSError: the file cannot be written.
         """
         self.path = path
         self._fd = _open_locked(path)
@@ -27,7 +27,7 @@ class PidFile:
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def remove(self) -> None:
-        """Remove the file, then release the lock; harmless when done twice."""
+        """Remove the file, then release the lock; may be called twice."""
         if self._fd < 0:
             return
         os.unlink(self.path)
@@ -42,7 +42,7 @@ class PidFile:
 
 
 def _open_locked(path: str) -> int:
-    """Return a locked descriptor of the file that the path names now."""
+    """Return a locked descriptor of the file that the path names currently."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -50,7 +50,7 @@ def _open_locked(path: str) -> int:
         except OSError as err:
             os.close(fd)
             raise errors.PidFileLockError(
-                f"{path}: locked by process {read_pid(path)}, which still runs"
+                f"{path}: locked by process {read_pid(path)}, which is still running"
             ) from err
         try:
             current = os.stat(path).st_ino == os.fstat(fd).st_ino
@@ -63,7 +63,7 @@ def _open_locked(path: str) -> int:
 
 
 def read_pid(path: str) -> int | None:
-    """Return the pid that a file holds, None if there is none."""
+    """Return the pid in a file, None if the file is missing or has no pid."""
     try:
         with open(path, encoding="ascii") as stream:
             return int(stream.read().strip())
@@ -72,7 +72,7 @@ def read_pid(path: str) -> int | None:
 
 
 def is_locked(path: str) -> bool:
-    """Tell whether a live process holds the file."""
+    """Return whether a live process holds the file's lock."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them."""
+"""Sizes and durations in the forms that users write."""
 
 import re
 from typing import Final
@@ -26,7 +26,7 @@ def parse_size_mib(text: str) -> int:
     """Return MiB for ``512``, ``2g`` or ``1.5T``, rounded up to a multiple of 4.
 
     Raises:
-        UnitParseError: not a number with a known unit.
+        UnitParseError: the text is not a number with a known unit.
     """
     match = _SIZE.match(text.strip().lower())
     if match is None or match.group(2) not in _FACTORS:
@@ -46,8 +46,8 @@ def format_size(mib: float, unit: str = "h") -> str:
 
     Args:
         mib: the size.
-        unit: ``m``, ``g`` or ``t`` for a bare number in it, ``h`` for the largest that
-            fits, with its letter.
+        unit: ``m``, ``g`` or ``t`` for a number in this unit without a letter, ``h``
+            for the largest unit that fits, with its letter.
     """
     if unit == "m" or (unit == "h" and mib < 1024):
         return f"{round(mib):d}" + ("M" if unit == "h" else "")

@@ -1,7 +1,7 @@
 """Certificates: the cluster's, the nodes', and those of single transfers.
 
-A PEM file of ours holds the private key first and the certificate after it. Who may
-connect with which certificate is decided in `ganeti.http`.
+A PEM file of the cluster has the private key first and then the certificate.
+`ganeti.http` decides which certificates may connect.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from ganeti import errors
 from ganeti.utils import files
 
 KEY_BITS: Final = 2048
-#: Common name of the cluster certificate: no host's name, none is checked.
+#: Common name of the cluster certificate; not a host name, as no host is checked.
 CLUSTER_NAME: Final = "ganeti.example.com"
 VALIDITY_DAYS: Final = 5 * 365
 #: Clocks of nodes may differ; a new certificate must be valid on all of them.
@@ -50,12 +50,12 @@ class Pair:
 
     @property
     def pem(self) -> bytes:
-        """Key and certificate, the content of a file of ours."""
+        """Key and certificate, the content of a PEM file of the cluster."""
         return self.key_pem + self.certificate_pem
 
     @property
     def digest(self) -> str:
-        """Digest of the certificate, see `digest`."""
+        """The certificate's digest, see the function `digest`."""
         return digest(self.certificate)
 
 
@@ -75,7 +75,7 @@ def create_self_signed(
     validity_s: int = VALIDITY_DAYS * _DAY_S,
     serial: int = 1,
 ) -> Pair:
-    """Return a new key with a certificate signed by itself, fit to sign others."""
+    """Return a new key with a self-signed certificate that may sign others."""
     key = _new_key()
     name = _name(common_name)
     certificate = (
@@ -89,13 +89,13 @@ def create_self_signed(
 def create_signed(
     issuer: Pair, common_name: str, *, serial: int, validity_s: int | None = None
 ) -> Pair:
-    """Return a new key with a certificate signed by another.
+    """Return a new key with a certificate signed by an issuer.
 
     Args:
         issuer: the cluster's pair.
         common_name: the node's name.
-        serial: by custom the time, in seconds since 1970.
-        validity_s: at most the issuer's rest, which is the default.
+        serial: serial number; by convention the time, in seconds since 1970.
+        validity_s: at most the issuer's remaining validity, which is the default.
     """
     key = _new_key()
     rest = int(seconds_left(issuer.certificate))
@@ -140,11 +140,11 @@ def parse(pem: bytes, where: str) -> Pair:
     """Return the key and certificate of a PEM text.
 
     Args:
-        pem: both, in any order.
-        where: for messages, such as a file name.
+        pem: key and certificate, in any order.
+        where: origin for messages, such as a file name.
 
     Raises:
-        X509CertError: one of them is missing or damaged.
+        X509CertError: key or certificate is missing or damaged.
     """
     try:
         key = serialization.load_pem_private_key(pem, None)
@@ -160,7 +160,7 @@ def load(path: str) -> Pair:
     """Return the key and certificate of a file.
 
     Raises:
-        X509CertError: unreadable, or one of them is missing.
+        X509CertError: the file is unreadable, or key or certificate is missing.
     """
     try:
         return parse(files.read_file(path), path)
@@ -172,7 +172,7 @@ def load_certificate(path: str) -> x509.Certificate:
     """Return the certificate of a file, which need not hold a key.
 
     Raises:
-        X509CertError: unreadable or damaged.
+        X509CertError: the file is unreadable or damaged.
     """
     try:
         return x509.load_pem_x509_certificate(files.read_file(path))
@@ -181,13 +181,13 @@ def load_certificate(path: str) -> x509.Certificate:
 
 
 def seconds_left(certificate: x509.Certificate) -> float:
-    """Return how long a certificate is still valid; negative when it expired."""
+    """Return the remaining validity in seconds; negative when expired."""
     now = dt.datetime.now(dt.UTC)
     return (certificate.not_valid_after_utc - now).total_seconds()
 
 
 def is_self_signed(certificate: x509.Certificate) -> bool:
-    """Tell whether subject and issuer are the same."""
+    """Return whether subject and issuer are the same."""
     return certificate.subject == certificate.issuer
 
 

@@ -79,7 +79,7 @@ def test_a_wrong_option_is_a_usage_error(text, problem):
 def test_of_very_many_choices_those_alike_are_named_and_where_all_stand():
     for given, wanted in (
         ("ENODESHH", "did you mean 'ENODESSH' or"),
-        ("zzz", "none of the 41 words is like it"),
+        ("zzz", "none of the 41 possible values is similar"),
     ):
         done = commands.run(f"gnt-cluster verify --ignore-errors {given}")
         last = done.err.splitlines()[-1]

@@ -56,7 +56,7 @@ def test_few_names_are_listed_and_of_many_those_alike():
     many = [f"parameter{letter}" for letter in "abcdefghijklmnop"] + ["boot_order"]
     assert messages.known_names("boot_ordre", many) == "did you mean boot_order?"
     assert messages.known_names("zzz", many) == (
-        "none of the 17 that there are is like it"
+        "none of the 17 known names is similar"
     )
 
 
