@@ -83,6 +83,11 @@ class Runner(Protocol):
     ) -> RunResult:
         """Run a command that is not trusted to end well."""
 
+    def run_trimmed(
+        self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
+    ) -> RunResult:
+        """Run a command to its end and keep a limited part of its output."""
+
 
 class SystemRunner:
     """Runner of real children, each in its own session to kill all descendants."""
@@ -147,19 +152,91 @@ class SystemRunner:
         Raises:
             CommandError: the program cannot be started.
         """
-        try:
-            child = subprocess.Popen(
-                list(argv),
-                env=_SAFE_ENV,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as err:
-            raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+        child = _start_piped(argv, _SAFE_ENV)
         return _collect_bounded(child, tuple(argv), timeout_s, max_output)
+
+    def run_trimmed(
+        self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
+    ) -> RunResult:
+        """Run a command to its end and keep the beginning and end of its output.
+
+        Args:
+            argv: program and arguments.
+            env: the whole environment.
+            max_output: bytes that are kept of each output; a line in place of the
+                others has their number.
+
+        Raises:
+            CommandError: the program cannot be started.
+        """
+        child = _start_piped(argv, env)
+        outputs = [stream for stream in (child.stdout, child.stderr) if stream]
+        kept = {stream: Trimmed(max_output) for stream in outputs}
+        with child, selectors.DefaultSelector() as ready:
+            for stream in outputs:
+                ready.register(stream, selectors.EVENT_READ, kept[stream])
+            while ready.get_map():
+                for key, _mask in ready.select():
+                    if data := os.read(key.fd, _READ_BYTES):
+                        key.data.add(data)
+                    else:
+                        ready.unregister(key.fileobj)
+        stdout, stderr = (kept[stream].content() for stream in outputs)
+        return _result(tuple(argv), child.returncode, stdout, stderr, _Ended())
+
+
+def _start_piped(
+    argv: Sequence[str], env: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            list(argv),
+            env=env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as err:
+        raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+
+
+class Trimmed:
+    """Beginning and end of an output; holds at most 3/2 of the limit, in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes that are held."""
+        return len(self._head) + len(self._tail)
+
+    def add(self, data: bytes) -> None:
+        """Append to the output; drops bytes of its middle in constant time per byte."""
+        space = self._half - len(self._head)
+        self._head += data[:space]
+        self._tail += data[space:]
+        if len(self._tail) > 2 * self._half:
+            self._drop()
+
+    def content(self) -> bytes:
+        """Return the output, with a line in place of the bytes that were dropped."""
+        if len(self._tail) > self._half:
+            self._drop()
+        if not self._dropped:
+            return bytes(self._head + self._tail)
+        note = f"\n[{self._dropped} bytes of output left out]\n"
+        return bytes(self._head) + note.encode() + bytes(self._tail)
+
+    def _drop(self) -> None:
+        excess = len(self._tail) - self._half
+        del self._tail[:excess]
+        self._dropped += excess
 
 
 def _collect(

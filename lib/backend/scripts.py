@@ -28,6 +28,8 @@ _MAX_MODE: Final = 0o755
 _ALLOCATOR_S: Final = 14 * 60.0
 #: Limit of an allocator's output, in bytes; a plan for a large cluster is a few MiB.
 _ALLOCATOR_OUTPUT: Final = 64 << 20
+#: Bytes that are kept of each output of a hook: its result goes to the job's log.
+_HOOK_OUTPUT: Final = 32 << 10
 #: Characters of a failed program's output that an error shows.
 _OUTPUT_CHARS: Final = 2000
 
@@ -81,7 +83,7 @@ def _run_part(node: LocalNode, path: str, env: Mapping[str, str]) -> tuple[int, 
     ):
         return hooks.HKR_SKIP, ""
     try:
-        result = node.process.run([path], env=env)
+        result = node.process.run_trimmed([path], env=env, max_output=_HOOK_OUTPUT)
     except errors.CommandError as err:
         return hooks.HKR_FAIL, str(err)
     if result.failed:

@@ -22,6 +22,9 @@ class FakeRunner:
     def run_bounded(self, argv, **options):
         return self.run(argv, **options)
 
+    def run_trimmed(self, argv, **options):
+        return self.run(argv, **options)
+
     @property
     def lines(self):
         """The commands as texts, programs by their base name."""

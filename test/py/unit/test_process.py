@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from fakes import patience
-from ganeti.process import SystemRunner
+from ganeti import errors, process
+from ganeti.process import SAFE_PATH, SystemRunner
 
 LIMIT = 1 << 16
 
@@ -16,7 +17,7 @@ def shell(text, **options):
 
 
 def is_running(pid):
-    """Tell whether a process is there and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stream:
             return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
@@ -61,3 +62,46 @@ def test_what_a_program_leaves_running_ends_with_it(redirect: str) -> None:
 def test_a_program_that_closes_its_outputs_is_waited_for() -> None:
     result = shell("exec >&- 2>&-; sleep 0.05; exit 7")
     assert (result.code, result.output) == (7, "")
+
+
+def trimmed(text, limit):
+    return SystemRunner().run_trimmed(
+        ["/bin/sh", "-c", text], env={"PATH": SAFE_PATH}, max_output=limit
+    )
+
+
+def test_short_outputs_are_not_trimmed() -> None:
+    result = trimmed("printf %s aaaabbbb; printf %s cccc >&2; exit 3", 8)
+    assert (result.code, result.stdout, result.stderr) == (3, "aaaabbbb", "cccc")
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_the_middle_of_a_long_output_is_left_out(stream: str) -> None:
+    size = 3_000_000
+    result = trimmed(
+        f"exec >&{stream}; echo first; head -c {size} /dev/zero | tr '\\0' a;"
+        " echo; echo last; exit 4",
+        LIMIT,
+    )
+    assert result.code == 4
+    assert result.output.startswith("first\na")
+    assert result.output.endswith("a\nlast\n")
+    left_out = size + len("first\n\nlast\n") - LIMIT
+    assert f"a\n[{left_out} bytes of output left out]\na" in result.output
+    assert len(result.output) < LIMIT + 100
+
+
+def test_trimming_keeps_no_more_than_three_halves_of_the_limit() -> None:
+    kept = process.Trimmed(100)
+    for number in range(1000):
+        kept.add(b"%06d\n" % number)
+        assert kept.size <= 150
+    lines = kept.content().split(b"\n")
+    assert lines[0] == b"000000"
+    assert lines[-2] == b"000999"
+    assert b"[6900 bytes of output left out]" in lines
+
+
+def test_a_trimmed_program_that_cannot_be_started() -> None:
+    with pytest.raises(errors.CommandError, match="/none: cannot be run"):
+        SystemRunner().run_trimmed(["/none"], env={}, max_output=10)

@@ -41,6 +41,21 @@ def test_hooks_run_in_order_with_their_own_environment(node, monkeypatch):
     assert nodes.call(node, "hooks_runner", "node-add", "post", env) == []
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_output_of_a_hook_is_bounded(node, code):
+    top = f"{node.paths.hooks_dir}/node-add-post.d"
+    text = f"echo first; yes | head -c 3000000; echo last; exit {code}"
+    program(f"{top}/10-verbose", text)
+    env = {"PATH": "/bin:/usr/bin"}
+    [(_name, _status, output)] = nodes.call(
+        node, "hooks_runner", "node-add", "post", env
+    )
+    assert len(output) < 70_000
+    assert output.startswith("first\ny\n")
+    assert output.endswith("y\nlast\n")
+    assert "bytes of output left out" in output
+
+
 @pytest.mark.parametrize("args", [("../x", "pre"), ("node-add", "during"), ("", "pre")])
 def test_wrong_hooks_are_refused(node, args):
     with pytest.raises(errors.HooksFailure):
