@@ -13,7 +13,7 @@ from typing import Final
 from ganeti import _buildconf, errors
 from ganeti.bootstrap import initial_config
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import daemons, disks, ecodes, network
+from ganeti.constants import daemons, disks, ecodes, hvparams, network
 from ganeti.iallocator import builtin, defaults
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
@@ -24,6 +24,7 @@ from ganeti.utils import netutils
 _PING_TIMEOUT_S: Final = 5.0
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
+_DEFAULT_KERNEL: Final = str(hvparams.HYPERVISOR["kvm"]["kernel_path"].default)
 #: Files of which one shows that this node is in a cluster.
 _CLUSTER_FILES: Final = ("store.db", "config.data", "server.pem", "ssconf_cluster_name")
 #: LVM volume group smaller than this is of no use, in MiB.
@@ -62,6 +63,7 @@ def gather(
         family=int(family),
         host_key=_host_key(paths, options),
         default_iallocator=_iallocator(paths, options),
+        has_default_kernel=os.path.isfile(_DEFAULT_KERNEL),
         **storage,
     )
 

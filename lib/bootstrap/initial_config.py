@@ -51,6 +51,7 @@ class MasterHost:
         shared_file_storage_dir: see above.
         gluster_storage_dir: see above.
         default_iallocator: empty for none.
+        has_default_kernel: whether the default *kernel_path* of KVM is a file here.
     """
 
     hostname: str
@@ -65,6 +66,7 @@ class MasterHost:
     shared_file_storage_dir: str = ""
     gluster_storage_dir: str = ""
     default_iallocator: str = ""
+    has_default_kernel: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +119,13 @@ def _known(
     return tuple(dict.fromkeys(names))
 
 
-def filled_hvparams(options: InitOptions) -> dict[str, dict[str, Any]]:
+def filled_hvparams(
+    options: InitOptions, *, has_default_kernel: bool
+) -> dict[str, dict[str, Any]]:
     """Return the parameters of all hypervisors, the enabled ones checked.
+
+    Without KVM's default kernel, guests boot from their disks: ``kernel_path`` is empty
+    unless the options set it. Few distributions have a kernel of that name.
 
     Raises:
         OpPrereqError: an unknown hypervisor or parameter, or a wrong value.
@@ -131,7 +138,10 @@ def filled_hvparams(options: InitOptions) -> dict[str, dict[str, Any]]:
         given = typed_params.hypervisor(
             name, options.hvparams.get(name, {}), allow_cluster_only=True
         )
-        filled[name] = {key: row.default for key, row in table.items()} | given
+        defaults = {key: row.default for key, row in table.items()}
+        if name == "kvm" and not has_default_kernel:
+            defaults["kernel_path"] = ""
+        filled[name] = defaults | given
         if name in enabled:
             typed_params.check_hypervisor_syntax(name, filled[name])
     return filled
@@ -279,7 +289,7 @@ def make(options: InitOptions, host: MasterHost, now: float) -> FirstRecords:
     )
     cluster = Cluster(
         **_naming(options, host),
-        **_parameters(options),
+        **_parameters(options, host),
         **_policies(options),
         **_identity(now),
         master_node=node.uuid,
@@ -313,7 +323,7 @@ def _naming(options: InitOptions, host: MasterHost) -> dict[str, Any]:
     }
 
 
-def _parameters(options: InitOptions) -> dict[str, Any]:
+def _parameters(options: InitOptions, host: MasterHost) -> dict[str, Any]:
     templates = enabled_templates(options)
     uses_lvm = bool(set(templates) & set(disks.DTS_LVM))
     vg_name = options.vg_name
@@ -324,7 +334,9 @@ def _parameters(options: InitOptions) -> dict[str, Any]:
         helper = disks.DEFAULT_DRBD_HELPER
     return {
         "enabled_hypervisors": enabled_hypervisors(options),
-        "hvparams": filled_hvparams(options),
+        "hvparams": filled_hvparams(
+            options, has_default_kernel=host.has_default_kernel
+        ),
         "os_hvp": {},
         "beparams": {"default": filled_beparams(options)},
         "osparams": {},

@@ -1,6 +1,8 @@
 """The first records of a cluster: complete, typed, checked."""
 
+import dataclasses
 import json
+import os
 import pathlib
 
 import pytest
@@ -9,9 +11,11 @@ from fakes.processes import FakeRunner
 from ganeti import config, errors, objects
 from ganeti.bootstrap import checks, initial_config
 from ganeti.bootstrap.options import InitOptions
+from ganeti.constants import hvparams
 from ganeti.pathutils import Paths
 from ganeti.ssh import keys
 
+DEFAULT_KERNEL = hvparams.HYPERVISOR["kvm"]["kernel_path"].default
 SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
 FACTS = initial_config.MasterHost(
     hostname="node1.vc.test",
@@ -73,6 +77,19 @@ def test_the_cluster_has_the_documented_fields_and_defaults():
         "ssh_key_bits",
     ):
         assert found[name] == example["cluster"][name], name
+
+
+def test_guests_boot_from_disk_where_the_default_kernel_is_missing():
+    def kernel_path(has_kernel, **more):
+        host = dataclasses.replace(FACTS, has_default_kernel=has_kernel)
+        first = initial_config.make(options(**more), host, 1000.0)
+        return first.cluster.hvparams["kvm"]["kernel_path"]
+
+    assert kernel_path(True) == DEFAULT_KERNEL
+    assert kernel_path(False) == ""
+    for path in ("/boot/vmlinuz", DEFAULT_KERNEL):
+        given = {"kvm": {"kernel_path": path}}
+        assert kernel_path(False, hvparams=given) == path
 
 
 def test_given_parameters_get_their_types():
@@ -144,6 +161,7 @@ def test_facts_are_found_out(paths):
     assert facts.file_storage_dir == "/srv/ganeti/file-storage"
     assert facts.host_key.startswith("ssh-rsa ")
     assert facts.netmask == 32
+    assert facts.has_default_kernel == os.path.isfile(DEFAULT_KERNEL)
 
 
 @pytest.mark.parametrize(
