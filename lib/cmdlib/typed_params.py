@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes, hvparams, params
-from ganeti.utils import messages, units
+from ganeti.utils import messages, netutils, units
 
 #: Value that removes an override, in any request.
 DEFAULT: Final = "default"
@@ -236,6 +236,8 @@ def _check_allowed(allowed: Any, value: Any, what: str) -> None:
 def _check_kvm_combinations(name: str, filled: Mapping[str, Any]) -> None:
     if name != "kvm":
         return
+    _check_display_address("vnc_bind_address", filled, directory_ok=True)
+    _check_display_address("spice_bind", filled, directory_ok=False)
     rules = (
         (
             filled["kernel_path"] and not filled["root_path"],
@@ -269,3 +271,15 @@ def _check_kvm_combinations(name: str, filled: Mapping[str, Any]) -> None:
     for broken, text in rules:
         if broken:
             raise errors.OpPrereqError(f"hypervisor kvm: {text}", ecodes.ECODE_INVAL)
+
+
+def _check_display_address(
+    key: str, filled: Mapping[str, Any], *, directory_ok: bool
+) -> None:
+    value = filled[key]
+    if not value or (directory_ok and os.path.isabs(value)):
+        return
+    if not netutils.is_bind_target(value):
+        wanted = "an IP address, the name of a network interface"
+        wanted += " or an absolute directory" if directory_ok else ""
+        raise _wrong(f"hypervisor kvm: parameter {key}", wanted, value)

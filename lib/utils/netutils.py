@@ -10,6 +10,8 @@ from ganeti.constants import timeouts
 from ganeti.pathutils import Paths
 
 HOSTS_FILE = "/etc/hosts"
+#: Longest interface name: IFNAMSIZ of linux/if.h less the final zero byte.
+_INTERFACE_CHARS = 15
 
 
 def is_address(text: str) -> bool:
@@ -19,6 +21,17 @@ def is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_bind_target(text: str) -> bool:
+    """Return whether a text is an address or can be the name of an interface.
+
+    A text of digits and dots, or with a colon, must be an address.
+    """
+    if ":" in text or text.replace(".", "").isdigit():
+        return is_address(text)
+    is_word = bool(text) and not any(char == "/" or char.isspace() for char in text)
+    return is_word and len(text) <= _INTERFACE_CHARS
 
 
 def family(address: str) -> socket.AddressFamily:

@@ -9,6 +9,7 @@ from ganeti.hypervisor.base import Console, ConsoleHost
 from ganeti.objects.filled import InstanceX
 from ganeti.objects.instance import Instance
 from ganeti.ssh import account
+from ganeti.utils import netutils
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 #: SPICE options that are passed on when set: parameter, option.
@@ -23,8 +24,8 @@ _SPICE_OPTIONS: Final = (
 def bound_interface(hvparams: Mapping[str, Any]) -> str | None:
     """Return the value of the display parameter that names an interface, or None."""
     value = hvparams.get("vnc_bind_address") or hvparams.get("spice_bind") or ""
-    is_address = ":" in value or value.replace(".", "").isdigit()
-    return value if value and not value.startswith("/") and not is_address else None
+    is_interface = value and not value.startswith("/")
+    return value if is_interface and not netutils.is_address(value) else None
 
 
 def arguments(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:

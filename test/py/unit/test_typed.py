@@ -62,11 +62,32 @@ def test_a_default_removes_an_override():
         ({"disk_aio": "native"}, "needs disk_cache none"),
         ({"kernel_path": "vmlinuz"}, "wanted an absolute path"),
         ({"virtio_net_queues": 9}, "wanted 1 to 8, found 9"),
+        ({"vnc_bind_address": "1.2.3"}, "vnc_bind_address: wanted an IP address"),
+        ({"vnc_bind_address": "::g"}, "vnc_bind_address: wanted an IP address"),
+        ({"vnc_bind_address": "run/vnc"}, "an absolute directory, found 'run/vnc'"),
+        ({"spice_bind": "300.1.1.1"}, "spice_bind: wanted an IP address"),
+        ({"spice_bind": "/run/spice"}, "spice_bind: wanted an IP address"),
+        ({"spice_bind": "an-interface-name"}, "spice_bind: wanted an IP address"),
     ],
 )
 def test_values_the_master_can_judge_are_refused(changes, text):
     with pytest.raises(errors.OpPrereqError, match=text):
         typed_params.check_hypervisor_syntax("kvm", kvm(**changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("vnc_bind_address", "0.0.0.0"),
+        ("vnc_bind_address", "2001:db8::1"),
+        ("vnc_bind_address", "br0.100"),
+        ("vnc_bind_address", "/run/vnc"),
+        ("spice_bind", "eth0"),
+        ("spice_bind", "::1"),
+    ],
+)
+def test_displays_bind_to_addresses_interfaces_and_directories(name, value):
+    typed_params.check_hypervisor_syntax("kvm", kvm(**{name: value}))
 
 
 def test_the_built_in_defaults_pass():
