@@ -6,6 +6,7 @@ password is the function ``ask_password``.
 """
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import logging
@@ -13,6 +14,7 @@ import os
 import secrets
 import shlex
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +33,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 #: An SSH server that reloads its keys drops new connections; pauses between attempts.
 GREETINGS: Final = 5
 GREETING_PAUSE_S: Final = 0.3
-#: Limit of a command's output, in bytes; the rest is dropped.
+#: Bytes of a command's output that are read at once.
 _CHUNK: Final = 65536
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
 AskHostKey = Callable[[str, str, str], bool]
@@ -338,11 +340,32 @@ class Client:
                     stream.chmod(0o600)
                     stream.write(raw)
                     stream.chmod(mode)
-                sftp.posix_rename(temp, path)
+                self._move(sftp, temp, path)
         except (paramiko.SSHException, OSError, EOFError) as err:
             raise errors.SshError(
                 f"{self.host}: {path} cannot be written: {err}"
             ) from err
+
+    def _move(self, sftp: paramiko.SFTPClient, temp: str, path: str) -> None:
+        """Rename a temporary file; if that fails, remove it and find the reason."""
+        try:
+            sftp.posix_rename(temp, path)
+        except OSError as err:
+            with contextlib.suppress(OSError):
+                sftp.remove(temp)
+            raise OSError(self._obstacle(sftp, path) or str(err)) from err
+
+    def _obstacle(self, sftp: paramiko.SFTPClient, path: str) -> str:
+        """Return why a path cannot be replaced; SFTP reports only "Failure"."""
+        try:
+            mode = sftp.lstat(path).st_mode
+        except OSError:
+            return ""
+        if stat.S_ISDIR(mode or 0):
+            return "is a directory"
+        if not self.run(["mountpoint", "-q", path]).failed:
+            return "is a mount point, which cannot be replaced"
+        return ""
 
 
 def _converse(

@@ -192,6 +192,11 @@ class TestSshClient:
             assert target.stat().st_mode & 0o777 == 0o600
             with pytest.raises(errors.SshError, match="/none/x cannot be written"):
                 shell.put_file("/none/x", "", mode=0o600)
+            directory = target.parent / "directory"
+            directory.mkdir()
+            with pytest.raises(errors.SshError, match="directory cannot .* is a dir"):
+                shell.put_file(str(directory), "", mode=0o600)
+            assert list(target.parent.glob("directory.new-*")) == []
 
         known_hosts.write(hosts, "cluster.vc.test", [keys.generate("ed25519").public])
         with pytest.raises(errors.SshError, match="host key has changed"):
