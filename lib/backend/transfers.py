@@ -205,7 +205,7 @@ def _script_end(
     return _End((f"{option}={text}", f"--expected-size={disk.size}"), command.env)
 
 
-# Looking after
+# Supervision
 def _top(node: LocalNode) -> str:
     return f"{node.paths.run_dir}/import-export"
 

@@ -194,7 +194,7 @@ class TestSshClient:
                 shell.put_file("/none/x", "", mode=0o600)
             directory = target.parent / "directory"
             directory.mkdir()
-            with pytest.raises(errors.SshError, match="directory cannot .* is a dir"):
+            with pytest.raises(errors.SshError, match=r"directory cannot .* is a dir"):
                 shell.put_file(str(directory), "", mode=0o600)
             assert list(target.parent.glob("directory.new-*")) == []
 

@@ -1,4 +1,4 @@
-"""Watching directories: every change is told, a wrong directory is named."""
+"""Watching directories: every change is reported, a wrong directory is named."""
 
 import os
 import threading
