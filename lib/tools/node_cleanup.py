@@ -26,7 +26,7 @@ def main() -> int:
     """Run the tool."""
     parser = common.parser(NAME, "Removes the files of the cluster from this node.")
     parser.add_argument(
-        "--yes-do-it", "--ya-rly", action="store_true", help="really do it"
+        "--yes-do-it", "--ya-rly", action="store_true", help="confirm the removal"
     )
     parser.add_argument("--no-backup", action="store_true", help="keep no copies")
     options = parser.parse_args()

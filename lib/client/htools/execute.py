@@ -110,7 +110,7 @@ def run(
                     return 0
                 _run_set(client, members, _common(program, parsed, comment))
         except _Terminated:
-            sys.stderr.write("Terminated; jobs that were submitted go on.\n")
+            sys.stderr.write("Terminated; submitted jobs continue.\n")
             return TERMINATED
     return 0
 

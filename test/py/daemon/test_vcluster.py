@@ -61,7 +61,7 @@ def test_a_second_up_is_one_clear_error(machines, command):
     cluster = machines(1)
     done = command(cluster.directory, "up")
     assert done.returncode == 1
-    assert "there is a virtual cluster already" in done.stderr
+    assert "a virtual cluster exists already" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -104,7 +104,7 @@ def test_termination_ends_at_once(master, capsys):
     master.results["OP_INSTANCE_MIGRATE"] = outcome
     before = signal.getsignal(signal.SIGTERM)
     assert run() == execute.TERMINATED == 2
-    assert "jobs that were submitted go on" in capsys.readouterr().err
+    assert "submitted jobs continue" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
 
 
