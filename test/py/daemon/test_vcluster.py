@@ -54,7 +54,7 @@ def test_exit_codes_and_output_of_commands_pass_through(machines, command):
     assert (done.returncode, done.stdout) == (7, "hi\n")
     done = command(cluster.directory, "exec", "node9", "true")
     assert done.returncode == 1
-    assert "node node9: not in the virtual cluster, known are node1" in done.stderr
+    assert "node node9: not in the virtual cluster; its nodes are node1" in done.stderr
 
 
 def test_a_second_up_is_one_clear_error(machines, command):
@@ -72,7 +72,7 @@ def test_two_commands_at_once_are_one_clear_error(directory, command):
         fcntl.flock(stream, fcntl.LOCK_EX)
         done = command(directory, "up", "-n", "1", "--machines-only")
     assert done.returncode == 1
-    assert "another vcluster command is at work there (up, process 1)" in done.stderr
+    assert "another vcluster command is running there (up, process 1)" in done.stderr
 
 
 def test_two_clusters_have_different_addresses(machines, new_directory, command):
@@ -105,7 +105,7 @@ def test_a_killed_process_is_only_that_one(machines, command):
     cluster = machines(1)
     done = command(cluster.directory, "kill", "node1", "noded")
     assert done.returncode == 1
-    assert "noded does not run there, but sshd does" in done.stderr
+    assert "noded does not run there; running: sshd" in done.stderr
     done = command(cluster.directory, "kill", "node1", "sshd")
     assert done.returncode == 0
     assert cluster.control.processes_on(cluster.node("node1")) == []
