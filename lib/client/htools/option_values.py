@@ -31,12 +31,12 @@ def whole(what: str, *, least: int | None = None) -> Parse:
     def parse(text: str) -> int:
         if not re.match(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
             raise OptionValueError(f"{what}: cannot parse string '{text}'")
-        result = int(text, 10 if text.lstrip("-").isdecimal() else 0)
-        if abs(result) > _LARGEST:
+        number = int(text, 10 if text.lstrip("-").isdecimal() else 0)
+        if abs(number) > _LARGEST:
             raise OptionValueError(f"{what}: out of range: '{text}'")
-        if least is not None and result < least:
+        if least is not None and number < least:
             raise OptionValueError(f"Invalid value of the {what} (expected >= {least})")
-        return result
+        return number
 
     return parse
 
@@ -60,10 +60,10 @@ def real(what: str, *, least: float | None = None) -> Parse:
 
 def ratio(text: str) -> float:
     """Parse the limit of virtual per physical CPUs."""
-    result: float = real("parsing max-cpu")(text)
-    if result <= 0:
+    limit: float = real("parsing max-cpu")(text)
+    if limit <= 0:
         raise OptionValueError("Invalid value of the max-cpu ratio, expected >0")
-    return result
+    return limit
 
 
 def share(what: str) -> Parse:

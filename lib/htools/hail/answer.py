@@ -330,10 +330,10 @@ class _Solver:
         return self._moved(moves)
 
     def _moved(
-        self, result: Sequence[tuple[int, evacuate.EvacuationMoves]]
+        self, moves_by_instance: Sequence[tuple[int, evacuate.EvacuationMoves]]
     ) -> dict[str, Any]:
         moved, failed, jobs = [], [], []
-        for index, moves in result:
+        for index, moves in moves_by_instance:
             name = self.state.instances[index].name
             if isinstance(moves, evacuate.EvacuationRefused):
                 failed.append([name, moves.text])

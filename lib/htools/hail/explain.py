@@ -49,12 +49,12 @@ def of_capacity(answer: Mapping[str, Any]) -> list[Explanation]:
     """Explain a capacity answer: nodes per instance, and why no further one fits."""
     if not answer["success"]:
         return []
-    result = answer["result"]
-    against = tuple(Reason.from_data(row) for row in result["stopped"]["reasons"])
+    capacity = answer["capacity"]
+    against = tuple(Reason.from_data(row) for row in capacity["stopped"]["reasons"])
     return [
         *(
             Explanation(row["name"], tuple(row["nodes"]), ())
-            for row in result["instances"]
+            for row in capacity["instances"]
         ),
         Explanation("one more", (), against),
     ]

@@ -146,8 +146,8 @@ class MoveConstraints:
         if move.kind in {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_REPLACE}:
             may = may & online_secondary
         free = (move.target != move.primary) & (move.target != move.secondary)
-        result: Bools = may & free
-        return result
+        allowed: Bools = may & free
+        return allowed
 
     def kinds(self, inst: Ints) -> frozenset[MoveKind]:
         """Return the kinds of moves that some of the instances may have."""
@@ -168,8 +168,8 @@ class MoveConstraints:
         gained = gain[row][inst]
         if self._exclusive:
             gained = gained * self.deltas.counted[row][node]
-        result: Floats = self.state.rows[row][node] + gained
-        return result
+        amounts: Floats = self.state.rows[row][node] + gained
+        return amounts
 
     def without(self, node: Ints, peer: Ints, inst: Ints) -> Ints:
         """Return the reserved memory of secondaries after they lost instances."""
@@ -233,8 +233,8 @@ class MoveConstraints:
         if move.kind == MoveKind.REPLACE_SECONDARY:
             kept: Bools = (move.secondary != NONE) & online[move.secondary]
             return kept & (not force)
-        result: Bools = online[move.primary] & (not force)
-        return result
+        strict: Bools = online[move.primary] & (not force)
+        return strict
 
     def legal_before(
         self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]

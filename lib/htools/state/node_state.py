@@ -490,5 +490,7 @@ def _cut(tags: Sequence[str], prefix: str) -> list[str]:
 def _floats(values: Any) -> Floats:
     out = np.array(list(values), np.float64)
     if not np.isfinite(out).all():
-        raise ValueError(f"node numbers: wanted finite numbers, found {[v for v in out if math.isnan(v)]}")
+        raise ValueError(
+            f"node numbers: wanted finite numbers, found {[v for v in out if math.isnan(v)]}"
+        )
     return out

@@ -40,10 +40,10 @@ def size_mib(text: str) -> int:
     match = re.match(_SIZE, text.strip(), re.ASCII)
     if match is None:
         raise ValueError(f"wanted a size such as 512 or 2g, found {text!r:.40}")
-    result = _mib(int(match.group(1)), match.group(2), text)
-    if result > _LARGEST:
+    size = _mib(int(match.group(1)), match.group(2), text)
+    if size > _LARGEST:
         raise ValueError(f"too large: {text!r}")
-    return result
+    return size
 
 
 def _mib(amount: int, unit: str, text: str) -> int:

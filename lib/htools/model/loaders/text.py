@@ -81,10 +81,10 @@ class _Line(msgspec.Struct, frozen=True):
 
     def size(self, index: int, field: str, default: str = "") -> int:
         """Return a field that is an integer of at least 0."""
-        result = self.whole(index, field, default)
-        if result < 0:
-            raise self.fail(field, f"below zero: {result}")
-        return result
+        number = self.whole(index, field, default)
+        if number < 0:
+            raise self.fail(field, f"below zero: {number}")
+        return number
 
     def real(self, index: int, field: str, default: str = "") -> float:
         """Return a field that is a number of at least 0."""
@@ -106,10 +106,10 @@ class _Line(msgspec.Struct, frozen=True):
 
     def choice(self, index: int, field: str, known: Iterable[str]) -> str:
         """Return a field that must be one of the known values."""
-        result = self.text(index)
-        if result not in known:
-            raise self.fail(field, f"unknown value {result!r:.40}")
-        return result
+        value = self.text(index)
+        if value not in known:
+            raise self.fail(field, f"unknown value {value!r:.40}")
+        return value
 
     def words(self, index: int) -> tuple[str, ...]:
         """Return a field that is a list."""
@@ -322,17 +322,17 @@ def _policy(line: _Line) -> Policy:
     unknown = [name for name in templates if name not in TEMPLATES]
     if unknown:
         raise line.fail("disk templates", f"unknown value {unknown[0]!r}")
-    result = Policy(
+    policy = Policy(
         std=_spec(line, "standard", line.text(1)),
         ranges=tuple(zip(specs[::2], specs[1::2], strict=True)),
         templates=templates,
         vcpu_ratio=line.real(4, "vcpu ratio"),
         spindle_ratio=line.real(5, "spindle ratio"),
     )
-    flaw = result.flaw()
+    flaw = policy.flaw()
     if flaw:
         raise line.fail("ranges", flaw)
-    return result
+    return policy
 
 
 def _spec(line: _Line, field: str, text: str) -> Spec:

@@ -179,7 +179,7 @@ def test_allocators_are_asked_for_another_second_node():
     assert levels[Level.NODE][1] is False
     said["result"] = [OLD]
     eng = mirrored({"iallocator_runner": json.dumps(said)})
-    with pytest.raises(errors.ResultValidationError, match=f"other node than {OLD}"):
+    with pytest.raises(errors.ResultValidationError, match=f"node other than {OLD}"):
         eng.run(REQUEST | NEW | {"iallocator": "mine", "dry_run": True})
 
 
