@@ -49,7 +49,7 @@ def of_capacity(answer: Mapping[str, Any]) -> list[Explanation]:
     """Explain a capacity answer: nodes per instance, and why no further one fits."""
     if not answer["success"]:
         return []
-    capacity = answer["capacity"]
+    capacity = answer["result"]
     against = tuple(Reason.from_data(row) for row in capacity["stopped"]["reasons"])
     return [
         *(

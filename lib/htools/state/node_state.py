@@ -6,7 +6,6 @@ Loading, adding and removing instances keep all numbers exact.
 """
 
 import copy
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -490,7 +489,6 @@ def _cut(tags: Sequence[str], prefix: str) -> list[str]:
 def _floats(values: Any) -> Floats:
     out = np.array(list(values), np.float64)
     if not np.isfinite(out).all():
-        raise ValueError(
-            f"node numbers: wanted finite numbers, found {[v for v in out if math.isnan(v)]}"
-        )
+        bad = out[~np.isfinite(out)].tolist()
+        raise ValueError(f"node numbers: wanted finite numbers, found {bad}")
     return out
