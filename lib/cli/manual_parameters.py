@@ -16,7 +16,7 @@ _MARK: Final = re.compile(r"^\.\. parameters:: (.+)$", re.MULTILINE)
 _TYPES: Final = {
     "bool": "yes or no",
     "float": "number",
-    "int": "integer",
+    "int": "whole number",
     "maybe-string": "text or none",
     "size": "size",
     "string": "text",
