@@ -55,7 +55,7 @@ def test_what_still_fits_is_told_and_really_fits(cluster) -> None:
     cluster.check("gnt-instance", "remove", "-f", "fits.vc.test")
     refused = cluster.run("gnt-cluster", "capacity", "-t", "drbd")
     assert refused.code == 1
-    assert "disk template drbd: wanted an enabled one" in refused.output
+    assert "disk template drbd: wanted one of the enabled" in refused.output
 
 
 def test_too_large_instances_are_refused_with_reasons(cluster) -> None:

@@ -39,7 +39,7 @@ SCRIPT = f"""
 0 | watcher is not paused            | gnt-cluster watcher info
 0 | watcher is paused until          | gnt-cluster watcher pause 1h
 1 | wanted a number                  | gnt-cluster watcher pause soon
-1 | for how long                     | gnt-cluster watcher pause
+1 | the duration is missing          | gnt-cluster watcher pause
 0 | no longer paused                 | gnt-cluster watcher continue
 1 | no tags                          | gnt-cluster add-tags
 0 |                                  | gnt-cluster add-tags owner:ops blue
@@ -114,8 +114,8 @@ SCRIPT = f"""
 0 | No primary instances             | gnt-node migrate -f node3
 0 | No primary instances             | gnt-node failover -f node3
 0 | No instances to evacuate         | gnt-node evacuate -f node3
-1 | --primary-only does not go       | gnt-node evacuate -f -p -s node3
-1 | name nodes or a node group       | gnt-node restricted-command whoami
+1 | --primary-only excludes          | gnt-node evacuate -f -p -s node3
+1 | nodes or a node group            | gnt-node restricted-command whoami
 0 |                                  | gnt-node add-tags node1 x y
 0 | y                                | gnt-node list-tags node1
 1 | tag(s) not found: z              | gnt-node remove-tags node1 z
@@ -161,7 +161,7 @@ SCRIPT = f"""
 1 | wanted a number                  | gnt-job list x
 0 | not found                        | gnt-job info 99999
 1 | is not in the queue              | gnt-job wait 99999
-1 | job ids or one of the status     | gnt-job cancel
+1 | give either job ids or one       | gnt-job cancel
 1 | 99999                            | gnt-job cancel 99999
 1 | --yes-do-it                      | gnt-job cancel --kill 1
 1 | --priority is needed             | gnt-job change-priority 1
