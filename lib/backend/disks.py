@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ganeti import errors, storage
 from ganeti.backend import disk_links
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import disks as words
+from ganeti.constants import disks as disk_constants
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.storage.base import MIB
 
@@ -238,7 +238,9 @@ def bdev_sizes(node: LocalNode, devices: list[str]) -> dict[str, int]:
     del node
     sizes = {}
     for path in devices:
-        if not os.path.normpath(path).startswith(words.ADOPTABLE_BLOCKDEV_ROOT):
+        if not os.path.normpath(path).startswith(
+            disk_constants.ADOPTABLE_BLOCKDEV_ROOT
+        ):
             continue
         with contextlib.suppress(OSError), open(path, "rb") as src:
             sizes[path] = src.seek(0, os.SEEK_END) // MIB

@@ -10,7 +10,7 @@ import stat
 from typing import Any, Final
 
 from ganeti import errors, pathutils
-from ganeti.constants import os as words
+from ganeti.constants import os as os_constants
 
 #: First version with variants, and with parameters and a verify script.
 _API_VARIANTS: Final = 15
@@ -47,7 +47,7 @@ class OsDefinition:
     @property
     def is_trusted(self) -> bool:
         """Whether the create script may run on the node itself."""
-        return words.OS_SCRIPT_CREATE in self.scripts
+        return os_constants.OS_SCRIPT_CREATE in self.scripts
 
     def check_variant(self, full_name: str) -> str:
         """Return the variant in ``name+variant``, empty without one.
@@ -155,9 +155,9 @@ def _read(name: str, path: str) -> OsDefinition:
     variants: tuple[str, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
     if newest >= _API_VARIANTS:
-        variants = tuple(_lines(path, words.OS_VARIANTS_FILE, required=False))
+        variants = tuple(_lines(path, os_constants.OS_VARIANTS_FILE, required=False))
     if newest >= _API_PARAMETERS:
-        rows = _lines(path, words.OS_PARAMETERS_FILE, required=True)
+        rows = _lines(path, os_constants.OS_PARAMETERS_FILE, required=True)
         parameters = tuple(_parameter(row) for row in rows)
     return OsDefinition(
         name, path, versions, variants, parameters, _scripts(path, newest)
@@ -165,17 +165,17 @@ def _read(name: str, path: str) -> OsDefinition:
 
 
 def _api_versions(path: str) -> tuple[int, ...]:
-    lines = _lines(path, words.OS_API_FILE, required=True)
+    lines = _lines(path, os_constants.OS_API_FILE, required=True)
     try:
         versions = {int(line) for line in lines}
     except ValueError:
         raise _InvalidError(
-            f"{words.OS_API_FILE}: wanted one number per line, found {lines}"
+            f"{os_constants.OS_API_FILE}: wanted one number per line, found {lines}"
         ) from None
-    supported = sorted(versions & set(words.OS_API_VERSIONS))
+    supported = sorted(versions & set(os_constants.OS_API_VERSIONS))
     if not supported:
         raise _InvalidError(
-            f"API version: wanted one of {list(words.OS_API_VERSIONS)}, found"
+            f"API version: wanted one of {list(os_constants.OS_API_VERSIONS)}, found"
             f" {sorted(versions)}"
         )
     return tuple(supported)
@@ -201,13 +201,13 @@ def _parameter(row: str) -> tuple[str, str]:
 
 def _scripts(path: str, api_version: int) -> dict[str, str]:
     required = [
-        words.OS_SCRIPT_EXPORT,
-        words.OS_SCRIPT_IMPORT,
-        words.OS_SCRIPT_RENAME,
+        os_constants.OS_SCRIPT_EXPORT,
+        os_constants.OS_SCRIPT_IMPORT,
+        os_constants.OS_SCRIPT_RENAME,
     ]
     if api_version >= _API_PARAMETERS:
-        required.append(words.OS_SCRIPT_VERIFY)
-    either = [words.OS_SCRIPT_CREATE, words.OS_SCRIPT_CREATE_UNTRUSTED]
+        required.append(os_constants.OS_SCRIPT_VERIFY)
+    either = [os_constants.OS_SCRIPT_CREATE, os_constants.OS_SCRIPT_CREATE_UNTRUSTED]
     present = [name for name in either if os.path.lexists(f"{path}/{name}")]
     if not present:
         raise _InvalidError(f"script {' or '.join(either)}: not found")

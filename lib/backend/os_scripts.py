@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.backend import os_definitions, os_environment
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import os as words
+from ganeti.constants import os as os_constants
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import InstanceX
 
@@ -48,7 +48,7 @@ def os_validate(
     Returns:
         false when the OS is missing on this node and not required.
     """
-    if unknown := set(checks) - {words.OS_VALIDATE_PARAMETERS}:
+    if unknown := set(checks) - {os_constants.OS_VALIDATE_PARAMETERS}:
         raise errors.OpExecError(
             f"OS {name}: unknown checks {', '.join(sorted(unknown))}"
         )
@@ -59,7 +59,7 @@ def os_validate(
             raise
         return False
     variant = _variant(definition, name, force=force_variant)
-    if words.OS_SCRIPT_VERIFY not in definition.scripts or not checks:
+    if os_constants.OS_SCRIPT_VERIFY not in definition.scripts or not checks:
         return True
     known = {row[0] for row in definition.parameters}
     if unknown := set(params) - known:
@@ -67,7 +67,7 @@ def os_validate(
             f"OS {name}: unknown parameters {', '.join(sorted(unknown))}"
         )
     result = node.process.run(
-        [definition.scripts[words.OS_SCRIPT_VERIFY], *checks],
+        [definition.scripts[os_constants.OS_SCRIPT_VERIFY], *checks],
         env=os_environment.core(definition, variant, params, 0),
         cwd=definition.path,
     )
@@ -195,6 +195,6 @@ def transfer_command(
         f"{prefix}_DISK_PATH": path,
         f"{prefix}_INDEX": str(index),
     }
-    if mode == words.OS_SCRIPT_EXPORT:
+    if mode == os_constants.OS_SCRIPT_EXPORT:
         env["EXPORT_DISK_URI"] = env[f"DISK_{index}_URI"]
     return ScriptCommand((definition.scripts[mode],), env, definition.path)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from ganeti import errors
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
-from ganeti.constants import ssh as words
+from ganeti.constants import ssh as ssh_constants
 from ganeti.ssh import account, authorized_keys, keys, pubkeys
 from ganeti.utils import files, netutils, x509
 
@@ -81,13 +81,13 @@ class Distribution:
         self.run_tool(name, change)
 
     def _apply_here(self, change: Change) -> None:
-        if words.SSHS_SSH_AUTHORIZED_KEYS in change:
-            action, by_node = change[words.SSHS_SSH_AUTHORIZED_KEYS]
+        if ssh_constants.SSHS_SSH_AUTHORIZED_KEYS in change:
+            action, by_node = change[ssh_constants.SSHS_SSH_AUTHORIZED_KEYS]
             lines = [line for some in by_node.values() for line in some]
             edit = authorized_keys.add if action == "add" else authorized_keys.remove
             edit(self.authorized_path, lines)
-        if words.SSHS_SSH_PUBLIC_KEYS in change:
-            action, by_node = change[words.SSHS_SSH_PUBLIC_KEYS]
+        if ssh_constants.SSHS_SSH_PUBLIC_KEYS in change:
+            action, by_node = change[ssh_constants.SSHS_SSH_PUBLIC_KEYS]
             pubkeys.update(self.public_path, action, by_node)
 
     def run_tool(self, name: str, change: Change, read: str | None = None) -> str:
@@ -105,8 +105,8 @@ class Distribution:
         from ganeti.ssh import client
 
         message = {
-            words.SSHS_CLUSTER_NAME: self._cluster,
-            words.SSHS_NODE_DAEMON_CERTIFICATE: self._pem,
+            ssh_constants.SSHS_CLUSTER_NAME: self._cluster,
+            ssh_constants.SSHS_NODE_DAEMON_CERTIFICATE: self._pem,
             **change,
         }
         environment = account.node_environment(self._paths, name)
@@ -167,11 +167,11 @@ class Distribution:
 
 
 def _authorized(action: str, keys_by_node: Mapping[str, Sequence[str]]) -> Change:
-    return {words.SSHS_SSH_AUTHORIZED_KEYS: [action, dict(keys_by_node)]}
+    return {ssh_constants.SSHS_SSH_AUTHORIZED_KEYS: [action, dict(keys_by_node)]}
 
 
 def _public(action: str, keys_by_node: Mapping[str, Sequence[str]]) -> Change:
-    return {words.SSHS_SSH_PUBLIC_KEYS: [action, dict(keys_by_node)]}
+    return {ssh_constants.SSHS_SSH_PUBLIC_KEYS: [action, dict(keys_by_node)]}
 
 
 @procedure("node_ssh_key_add")
@@ -364,7 +364,7 @@ def _generate_elsewhere(
     for uuid, name in names.items():
         if name == node.paths.hostname or name not in online:
             continue
-        change = {words.SSHS_GENERATE: [kind, bits, ""]}
+        change = {ssh_constants.SSHS_GENERATE: [kind, bits, ""]}
         try:
             line = distribution.run_tool(name, change, read=f".ssh/id_{kind}.pub")
             keys.kind_of(line)

@@ -22,7 +22,7 @@ from ganeti import errors, storage
 from ganeti.backend import os_scripts
 from ganeti.backend.crypto import transfer_certificate
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import export as words
+from ganeti.constants import export as export_constants
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.process import SAFE_PATH
@@ -49,7 +49,7 @@ class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     key_name: str
     ca_pem: str
-    compress: str = words.IEC_NONE
+    compress: str = export_constants.IEC_NONE
     magic: str | None = None
     ipv6: bool = False
     connect_timeout: int = 60
@@ -73,8 +73,8 @@ def import_start(
     dest: tuple[str, list[Any]],
 ) -> str:
     """Start listening for the content of a disk; return the transfer's name."""
-    end = _end(node, instance, words.IEM_IMPORT, dest)
-    return _start(node, words.IEM_IMPORT, opts, component, end)
+    end = _end(node, instance, export_constants.IEM_IMPORT, dest)
+    return _start(node, export_constants.IEM_IMPORT, opts, component, end)
 
 
 @procedure("export_start")
@@ -88,10 +88,10 @@ def export_start(
     source: tuple[str, list[Any]],
 ) -> str:
     """Start sending the content of a disk; return the transfer's name."""
-    end = _end(node, instance, words.IEM_EXPORT, source)
+    end = _end(node, instance, export_constants.IEM_EXPORT, source)
     where = ("--host", host, "--port", str(port))
     end = dataclasses.replace(end, arguments=(*end.arguments, *where))
-    return _start(node, words.IEM_EXPORT, opts, component, end)
+    return _start(node, export_constants.IEM_EXPORT, opts, component, end)
 
 
 @procedure("impexp_status")
@@ -175,9 +175,9 @@ def _end(
         OpExecError: unknown kind of source or target, or wrong arguments for it.
     """
     kind, args = where
-    if kind == words.IEIO_RAW_DISK and len(args) == 1:
+    if kind == export_constants.IEIO_RAW_DISK and len(args) == 1:
         return _disk_end(node, mode, msgspec.convert(args[0], DiskX))
-    if kind == words.IEIO_SCRIPT and len(args) == 2:
+    if kind == export_constants.IEIO_SCRIPT and len(args) == 2:
         disk = msgspec.convert(args[0], DiskX)
         return _script_end(node, instance, mode, disk, int(args[1]))
     raise errors.OpExecError(
@@ -190,7 +190,7 @@ def _disk_end(node: LocalNode, mode: str, disk: DiskX) -> _End:
     device = storage.device(node.paths, disk)
     size_mib = -(-device.size_bytes() // MIB)
     expected = f"--expected-size={size_mib}"
-    if mode == words.IEM_IMPORT:
+    if mode == export_constants.IEM_IMPORT:
         expected = f"--expected-size={disk.size or size_mib}"
     return _End((f"--file={device.path}", expected))
 
@@ -200,7 +200,7 @@ def _script_end(
 ) -> _End:
     command = os_scripts.transfer_command(node, instance, mode, index)
     text = f"cd {shlex.quote(command.cwd)} && exec {shlex.join(command.argv)}"
-    option = "--cmd-suffix" if mode == words.IEM_IMPORT else "--cmd-prefix"
+    option = "--cmd-suffix" if mode == export_constants.IEM_IMPORT else "--cmd-prefix"
     # Parameters of the OS may be secret: they are passed in the environment only.
     return _End((f"{option}={text}", f"--expected-size={disk.size}"), command.env)
 

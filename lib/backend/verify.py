@@ -12,7 +12,7 @@ from typing import Any, Final
 from ganeti import clock, errors
 from ganeti.backend import node_info, os_definitions, ssh_verify
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import nodeverify as words
+from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
 from ganeti.rpc import node_port
 from ganeti.storage import allowed
@@ -215,38 +215,38 @@ def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
 Check = Callable[[LocalNode, Any], Any]
 #: All checks by key; answers lack the keys that are not in this table.
 CHECKS: Final[Mapping[str, Check]] = {
-    words.NV_FILELIST: _filelist,
-    words.NV_CLIENT_CERT: _client_cert,
-    words.NV_NODELIST: _nodelist,
-    words.NV_SSH_SETUP: _ssh_setup,
-    words.NV_SSH_CLUTTER: _ssh_clutter,
-    words.NV_NODENETTEST: _node_net_test,
-    words.NV_MASTERIP: _master_ip,
-    words.NV_USERSCRIPTS: _user_scripts,
-    words.NV_OOB_PATHS: _oob_paths,
-    words.NV_INSTANCELIST: _instancelist,
-    words.NV_HYPERVISOR: _hypervisor,
-    words.NV_HVPARAMS: _hvparams,
-    words.NV_HVINFO: _hvinfo,
-    words.NV_VERSION: _version,
-    words.NV_NODESETUP: _nodesetup,
-    words.NV_TIME: _time,
-    words.NV_OSLIST: _oslist,
-    words.NV_BRIDGES: _bridges,
-    words.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,
-    words.NV_DISK_FILES: _disk_files,
-    words.NV_FILE_STORAGE_PATH: _storage_path,
-    words.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
+    nodeverify_constants.NV_FILELIST: _filelist,
+    nodeverify_constants.NV_CLIENT_CERT: _client_cert,
+    nodeverify_constants.NV_NODELIST: _nodelist,
+    nodeverify_constants.NV_SSH_SETUP: _ssh_setup,
+    nodeverify_constants.NV_SSH_CLUTTER: _ssh_clutter,
+    nodeverify_constants.NV_NODENETTEST: _node_net_test,
+    nodeverify_constants.NV_MASTERIP: _master_ip,
+    nodeverify_constants.NV_USERSCRIPTS: _user_scripts,
+    nodeverify_constants.NV_OOB_PATHS: _oob_paths,
+    nodeverify_constants.NV_INSTANCELIST: _instancelist,
+    nodeverify_constants.NV_HYPERVISOR: _hypervisor,
+    nodeverify_constants.NV_HVPARAMS: _hvparams,
+    nodeverify_constants.NV_HVINFO: _hvinfo,
+    nodeverify_constants.NV_VERSION: _version,
+    nodeverify_constants.NV_NODESETUP: _nodesetup,
+    nodeverify_constants.NV_TIME: _time,
+    nodeverify_constants.NV_OSLIST: _oslist,
+    nodeverify_constants.NV_BRIDGES: _bridges,
+    nodeverify_constants.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,
+    nodeverify_constants.NV_DISK_FILES: _disk_files,
+    nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
+    nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
 }
 #: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(
     {
-        words.NV_INSTANCELIST,
-        words.NV_HYPERVISOR,
-        words.NV_HVPARAMS,
-        words.NV_HVINFO,
-        words.NV_OSLIST,
-        words.NV_BRIDGES,
+        nodeverify_constants.NV_INSTANCELIST,
+        nodeverify_constants.NV_HYPERVISOR,
+        nodeverify_constants.NV_HVPARAMS,
+        nodeverify_constants.NV_HVINFO,
+        nodeverify_constants.NV_OSLIST,
+        nodeverify_constants.NV_BRIDGES,
     }
 )
 
@@ -260,7 +260,9 @@ def node_verify(
 ) -> dict[str, Any]:
     """Run the requested checks; the answer has their keys."""
     del cluster_name, all_hvparams
-    without_vms = node.paths.hostname in checkdict.get(words.NV_NONVMNODES, ())
+    without_vms = node.paths.hostname in checkdict.get(
+        nodeverify_constants.NV_NONVMNODES, ()
+    )
     answer = {}
     for key, asked in checkdict.items():
         check = CHECKS.get(key)

@@ -4,7 +4,7 @@ import os
 import socket
 
 from ganeti import errors
-from ganeti.constants import ssconf as words
+from ganeti.constants import ssconf as ssconf_constants
 from ganeti.pathutils import Paths, from_environ
 from ganeti.utils import files
 
@@ -25,15 +25,15 @@ class SimpleStore:
         Raises:
             ProgrammerError: unknown key.
         """
-        if key not in words.KEYS:
+        if key not in ssconf_constants.KEYS:
             raise errors.ProgrammerError(f"ssconf has no key {key!r}")
-        return self._paths.data(words.FILEPREFIX + key)
+        return self._paths.data(ssconf_constants.FILEPREFIX + key)
 
     def get(self, key: str) -> str:
         """Return a value without its final newlines."""
         path = self.path(key)
         try:
-            data = files.read_file(path, max_size=words.MAX_SIZE)
+            data = files.read_file(path, max_size=ssconf_constants.MAX_SIZE)
         except OSError as err:
             raise errors.ConfigurationError(f"{path}: {err.strerror}") from err
         return data.decode().rstrip("\n")
@@ -48,7 +48,9 @@ class SimpleStore:
     def read_all(self) -> dict[str, str]:
         """Return the values of all keys that have a file."""
         return {
-            key: self.get(key) for key in words.KEYS if os.path.exists(self.path(key))
+            key: self.get(key)
+            for key in ssconf_constants.KEYS
+            if os.path.exists(self.path(key))
         }
 
     def lines(self, key: str) -> list[str]:

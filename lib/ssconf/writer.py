@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ganeti import errors
-from ganeti.constants import ssconf as words
+from ganeti.constants import ssconf as ssconf_constants
 from ganeti.pathutils import Paths
 from ganeti.utils import files
 
@@ -36,7 +36,7 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
     os.makedirs(paths.lock_dir, exist_ok=True)
     with files.locked(f"{paths.lock_dir}/{LOCK_NAME}", timeout_s=LOCK_TIMEOUT_S):
         for key, data in texts.items():
-            path = paths.data(words.FILEPREFIX + key)
+            path = paths.data(ssconf_constants.FILEPREFIX + key)
             if not _is_right(path, data):
                 files.write_file(path, data, mode=_MODE, sync_name=False)
         # Also when nothing was written: the last writer may have been killed.
@@ -62,12 +62,13 @@ def encode(key: str, value: str) -> bytes:
     Raises:
         ConfigurationError: the key is unknown or the value too long.
     """
-    if key not in words.KEYS:
+    if key not in ssconf_constants.KEYS:
         raise errors.ConfigurationError(f"ssconf has no key {key!r}")
     text = value if not value or value.endswith("\n") else f"{value}\n"
     data = text.encode()
-    if len(data) > words.MAX_SIZE:
+    if len(data) > ssconf_constants.MAX_SIZE:
         raise errors.ConfigurationError(
-            f"ssconf key {key}: {len(data)} bytes, wanted at most {words.MAX_SIZE}"
+            f"ssconf key {key}: {len(data)} bytes, wanted at most"
+            f" {ssconf_constants.MAX_SIZE}"
         )
     return data

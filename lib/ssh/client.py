@@ -31,8 +31,8 @@ from ganeti.ssh.account import login_user
 #: Seconds for each of: TCP connection, banner, authentication.
 CONNECT_TIMEOUT_S: Final = 10.0
 #: An SSH server that reloads its keys drops new connections; pauses between attempts.
-GREETINGS: Final = 5
-GREETING_PAUSE_S: Final = 0.3
+CONNECT_ATTEMPTS: Final = 5
+CONNECT_PAUSE_S: Final = 0.3
 #: Bytes of a command's output that are read at once.
 _CHUNK: Final = 65536
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
@@ -45,7 +45,7 @@ AskPassword = Callable[[str], str | None]
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-class _NoGreeting(errors.SshError):
+class _NoBannerError(errors.SshError):
     """The server dropped the connection before the SSH banner."""
 
 
@@ -221,14 +221,14 @@ class Client:
         self.host = host
         self._environment = dict(environment or {})
         self._client = paramiko.SSHClient()
-        for attempt in range(GREETINGS):
+        for attempt in range(CONNECT_ATTEMPTS):
             try:
                 self._connect((address or host, port), identity)
-            except _NoGreeting as err:
+            except _NoBannerError as err:
                 self._client.close()
-                if attempt == GREETINGS - 1:
+                if attempt == CONNECT_ATTEMPTS - 1:
                     raise errors.SshError(*err.args) from err
-                threading.Event().wait(GREETING_PAUSE_S)
+                threading.Event().wait(CONNECT_PAUSE_S)
                 self._client = paramiko.SSHClient()
             except BaseException:
                 self._client.close()
@@ -273,7 +273,7 @@ class Client:
                 ) from err
             text = f"{where}: no SSH connection: {err}"
             if "banner" in str(err) or isinstance(err, (ConnectionError, EOFError)):
-                raise _NoGreeting(text) from err
+                raise _NoBannerError(text) from err
             raise errors.SshError(text) from err
 
     def _pin(self, identity: Identity) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypedDict
 
 from ganeti import errors, pathutils
-from ganeti.constants import storage as words
+from ganeti.constants import storage as storage_constants
 from ganeti.storage import allowed
 from ganeti.storage.base import MIB
 
@@ -68,7 +68,10 @@ def list_units(
     """
     if kind not in _FILE_TYPES:
         raise errors.StorageError(f"storage type {kind}: not offered by this node")
-    known = set(words.VALID_STORAGE_FIELDS) - {words.SF_NODE, words.SF_TYPE}
+    known = set(storage_constants.VALID_STORAGE_FIELDS) - {
+        storage_constants.SF_NODE,
+        storage_constants.SF_TYPE,
+    }
     if unknown := set(fields) - known:
         raise errors.StorageError(
             f"storage type {kind}: unknown fields {', '.join(sorted(unknown))}"
@@ -86,13 +89,13 @@ def _row(paths: pathutils.Paths, directory: str, fields: Sequence[str]) -> list[
     local = allowed.check(paths, directory, exact_ok=True)
     free, size = _file_system(local)
     values: dict[str, Any] = {
-        words.SF_NAME: directory,
-        words.SF_FREE: free,
-        words.SF_SIZE: size,
-        words.SF_ALLOCATABLE: True,
+        storage_constants.SF_NAME: directory,
+        storage_constants.SF_FREE: free,
+        storage_constants.SF_SIZE: size,
+        storage_constants.SF_ALLOCATABLE: True,
     }
-    if words.SF_USED in fields:
-        values[words.SF_USED] = round(_used_bytes(local) / MIB)
+    if storage_constants.SF_USED in fields:
+        values[storage_constants.SF_USED] = round(_used_bytes(local) / MIB)
     return [values[field] for field in fields]
 
 

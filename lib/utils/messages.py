@@ -80,7 +80,7 @@ def misfit(text: str, kind: Any) -> str:
 
 def _choice(given: str, known: set[str], *, is_key: bool) -> str:
     """Return the message about a value that is not one of the allowed words."""
-    what = "unknown key" if is_key else "unknown word"
+    what = "unknown key" if is_key else "unknown value"
     if 0 < len(known) <= _FEW:
         wanted = f"wanted one of {', '.join(sorted(known))}"
         return f"{what} {given}, {wanted}" if is_key else f"{wanted}, found {given}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.constants import hypervisors as words
+from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import cpu, emulator
 
@@ -70,7 +70,7 @@ def check_combinations(hvp: Mapping[str, Any]) -> None:
         ),
         (
             hvp.get("serial_console")
-            and hvp.get("serial_speed") not in words.VALID_SERIAL_SPEEDS,
+            and hvp.get("serial_speed") not in hypervisor_constants.VALID_SERIAL_SPEEDS,
             f"serial_speed {hvp.get('serial_speed')}: not a speed of a serial line",
         ),
         (

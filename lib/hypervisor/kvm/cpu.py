@@ -4,10 +4,10 @@ import os
 from typing import Final
 
 from ganeti import errors
-from ganeti.constants import hypervisors as words
+from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.kvm.qmp import Qmp
 
-_ALL: Final = words.CPU_PINNING_ALL
+_ALL: Final = hypervisor_constants.CPU_PINNING_ALL
 
 
 def parse_mask(text: str) -> list[frozenset[int] | None]:

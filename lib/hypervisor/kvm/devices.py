@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import errors
-from ganeti.constants import hypervisors as words
+from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.kvm.runtime import HvInfo, PluggedDisk, PluggedNic
 from ganeti.objects.filled import DiskX, NicX
 
@@ -104,7 +104,7 @@ class DeviceSlots:
         return info if nic_type in _ISA_NICS else info | self._pci()
 
     def _pci(self) -> HvInfo:
-        slot = _free(self._slots, words.QEMU_PCI_SLOTS, "PCI slot")
+        slot = _free(self._slots, hypervisor_constants.QEMU_PCI_SLOTS, "PCI slot")
         return {"bus": PCI_BUS, "addr": hex(slot)}
 
 

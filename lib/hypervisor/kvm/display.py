@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors, pathutils
-from ganeti.constants import hypervisors as words
+from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import Console, ConsoleHost
 from ganeti.objects.filled import InstanceX
 from ganeti.objects.instance import Instance
@@ -74,7 +74,8 @@ def _vnc(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
     else:
         address = addresses.get(bind, bind)
         shown = "" if address in _WILDCARDS else address
-        where = f"{_bracketed(shown)}:{_port(instance) - words.VNC_BASE_PORT}"
+        number = _port(instance) - hypervisor_constants.VNC_BASE_PORT
+        where = f"{_bracketed(shown)}:{number}"
     args: list[str] = []
     if hvp.get("vnc_tls"):
         args, option = _vnc_tls(hvp)
@@ -151,7 +152,7 @@ def console(
             kind="vnc",
             host=_reachable(vnc, host),
             port=port,
-            display=port - words.VNC_BASE_PORT,
+            display=port - hypervisor_constants.VNC_BASE_PORT,
         )
     if spice and port is not None:
         address = _reachable(spice, host)

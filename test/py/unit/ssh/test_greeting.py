@@ -10,12 +10,12 @@ from ganeti.ssh import client
 
 
 def test_a_dropped_connection_is_tried_again_and_then_named(monkeypatch):
-    monkeypatch.setattr(client, "GREETING_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "CONNECT_PAUSE_S", 0.0)
     met = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drop():
-            while len(met) < client.GREETINGS:
+            while len(met) < client.CONNECT_ATTEMPTS:
                 sock, _peer = server.accept()
                 met.append(sock)
                 sock.close()
@@ -29,7 +29,7 @@ def test_a_dropped_connection_is_tried_again_and_then_named(monkeypatch):
                 client.Identity(user="root", key_files=()),
             )
         thread.join()
-    assert len(met) == client.GREETINGS
+    assert len(met) == client.CONNECT_ATTEMPTS
 
 
 def test_a_silent_server_is_asked_once(monkeypatch):

@@ -98,12 +98,12 @@ def test_of_many_choices_those_alike_are_named():
     with pytest.raises(errors.OpPrereqError) as caught:
         codec.decode(asked)
     text = caught.value.args[0]
-    assert "ignore_errors[0]: unknown word 'ENODESHH'; did you mean ENODESSH" in text
+    assert "ignore_errors[0]: unknown value 'ENODESHH'; did you mean ENODESSH" in text
     assert "ECLUSTERCERT" not in text
 
 
 @pytest.mark.parametrize("cls", codec.OPCODES.values())
 def test_the_choices_of_every_opcode_can_be_looked_up(cls):
     assert messages.misfit("Invalid enum value 'x' - at `$.no_such`", cls) == (
-        "no_such: unknown word 'x'"
+        "no_such: unknown value 'x'"
     )
