@@ -117,7 +117,8 @@ class HeldLocks:
                 ecodes.ECODE_NOTUNIQUE,
             )
         return errors.OpPrereqError(
-            f"{err}; another job has removed or renamed the object", ecodes.ECODE_NOENT
+            f"{err}; the object was removed or renamed while the job waited for locks",
+            ecodes.ECODE_NOENT,
         )
 
     def finish(self, snapshot: objects.Snapshot, *, members_changed: bool) -> None:

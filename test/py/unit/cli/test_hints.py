@@ -91,7 +91,7 @@ PREREQ = [
         "'gnt-instance startup a.tst'",
     ),
     (
-        "instance a.tst: was removed by another job",
+        "instance a.tst: was removed while the job waited for locks",
         "unknown_entity",
         "'gnt-job list'",
     ),
