@@ -198,7 +198,7 @@ def check_bounds(found: MoveEstimator, bounds: MoveBounds | None = None) -> None
     """Nothing gains more than bounds say, of all targets and of each."""
     state = found.state
     # There are none for what is no sum.
-    every = np.nonzero(~found.deltas.apart)[0]
+    every = np.nonzero(~found.deltas.not_additive)[0]
     online = np.nonzero(state.online)[0]
     bounds = bounds or MoveBounds(found, every, online)
     if not len(online):
@@ -239,7 +239,7 @@ def test_bounds_hold_from_move_to_move(
     state = node_state.derive(mixed(seed))
     found = MoveEstimator(state, options)
     # There are none for what is no sum.
-    every = np.nonzero(~found.deltas.apart)[0]
+    every = np.nonzero(~found.deltas.not_additive)[0]
     online = np.nonzero(state.online)[0]
     bounds = MoveBounds(found, every, online)
     dice = random.Random(seed)

@@ -42,7 +42,7 @@ class Terms:
     def __init__(self, this):
         self.this = this
         self.estimator = estimator = MoveEstimator(this.state, options(this))
-        self.inst = np.nonzero(~estimator.deltas.apart)[0]
+        self.inst = np.nonzero(~estimator.deltas.not_additive)[0]
         self.bounds = MoveBounds(estimator, self.inst, np.nonzero(this.state.online)[0])
         self.chords = self.bounds._secants
         self.count = estimator.metrics.count
@@ -242,7 +242,7 @@ def test_bounds_of_a_component_hold_after_moves_with_the_slack(name, monkeypatch
     for this in map(case, SEEDS):
         state = node_state.derive(this.plain.cluster)
         estimator = MoveEstimator(state, options(this))
-        inst = np.nonzero(~estimator.deltas.apart)[0]
+        inst = np.nonzero(~estimator.deltas.not_additive)[0]
         bounds = MoveBounds(estimator, inst, np.nonzero(state.online)[0])
         monkeypatch.setattr(bounds, "_price", np.inf)
         for which, move in this.walk:
