@@ -1,7 +1,8 @@
-"""What happens before there is a master daemon, or without it.
+"""Operations that run without the master daemon, or before it exists.
 
-`initialise` makes a cluster on this machine, `joining` prepares a machine for
-OP_NODE_ADD, `destroying` is the end. Import these modules, not the package, for
-functions; `options` holds what callers decide. What a running cluster does to itself
-is in ``ganeti.cmdlib``.
+`initialise` creates a cluster on this machine, `node_add` prepares a machine for
+OP_NODE_ADD, `renew_crypto` replaces shared keys while all daemons are stopped,
+`failover` moves the master role, and `destroy` ends a cluster. Import these modules,
+not the package; `options` holds the decisions of callers. Operations of a running
+cluster are in ``ganeti.cmdlib``.
 """

@@ -1,9 +1,7 @@
-"""What must hold before a cluster is made on this machine.
+"""Prerequisites of a new cluster on this machine.
 
-Nothing is changed but that directories of file disks are made.
-
-The order is that of the documentation: what is wrong with the machine first, then
-what is wrong with the request.
+The checks change nothing, except that they create the directories of file disks.
+They run in the documented order: the machine first, then the request.
 """
 
 import os
@@ -20,24 +18,25 @@ from ganeti.process import Runner
 from ganeti.ssh import keys
 from ganeti.utils import netutils
 
-#: How long to wait for an answer from the cluster's address, which nobody should have.
+#: Seconds to wait for an answer from the cluster's address, which must be unused.
 _PING_TIMEOUT_S: Final = 5.0
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
 _DEFAULT_KERNEL: Final = str(hvparams.HYPERVISOR["kvm"]["kernel_path"].default)
-#: Files of which one shows that this node is in a cluster.
+#: Any of these files shows that this node is in a cluster.
 _CLUSTER_FILES: Final = ("store.db", "config.data", "server.pem", "ssconf_cluster_name")
-#: LVM volume group smaller than this is of no use, in MiB.
+#: Smallest useful LVM volume group, in MiB.
 _MIN_VG_MIB: Final = disks.MIN_VG_SIZE
 
 
 def gather(
     paths: Paths, process: Runner, options: InitOptions
 ) -> initial_config.MasterHost:
-    """Check everything that init needs and return what was found out.
+    """Check all prerequisites of a new cluster; return the data of its first node.
 
     Raises:
-        OpPrereqError: the cluster cannot be made; nothing was changed.
+        OpPrereqError: a prerequisite is not met. Nothing was changed, except that
+            directories of file disks may have been created.
     """
     check_unused(paths)
     initial_config.enabled_hypervisors(options)
@@ -69,16 +68,16 @@ def gather(
 
 
 def check_unused(paths: Paths) -> None:
-    """Refuse a node that is in a cluster already.
+    """Refuse a node that is already in a cluster.
 
     Raises:
-        OpPrereqError: names the file that shows it.
+        OpPrereqError: a cluster file exists; the message names it.
     """
     for name in _CLUSTER_FILES:
         if os.path.exists(paths.data(name)):
             raise errors.OpPrereqError(
-                f"node {paths.hostname}: is in a cluster already, found"
-                f" {paths.data(name)}",
+                f"node {paths.hostname}: already in a cluster, the file"
+                f" {paths.data(name)} exists",
                 ecodes.ECODE_STATE,
             )
 
@@ -130,7 +129,7 @@ def canonical_name(name: str, paths: Paths) -> str:
     """Return the full form of a host name.
 
     Raises:
-        OpPrereqError: the name is not known.
+        OpPrereqError: the name cannot be resolved.
     """
     return _host(name, paths)[0]
 
@@ -142,12 +141,12 @@ def _master_ip(paths: Paths, name: str, family: socket.AddressFamily) -> str:
 def _check_master_ip(paths: Paths, master_ip: str, primary_ip: str) -> None:
     if master_ip == primary_ip:
         raise errors.OpPrereqError(
-            f"cluster address {master_ip}: is this node's own; the cluster needs one of"
-            " its own",
+            f"cluster address {master_ip}: is the address of this node; the cluster"
+            " needs a separate address",
             ecodes.ECODE_NOTUNIQUE,
         )
     port = daemons.DAEMONS["ganeti-noded"].port or 0
-    # All loopback addresses answer; only an accepted connection shows a neighbour.
+    # All loopback addresses answer; only an accepted connection shows another user.
     if netutils.tcp_ping(
         master_ip,
         port,
@@ -155,7 +154,7 @@ def _check_master_ip(paths: Paths, master_ip: str, primary_ip: str) -> None:
         live_port_needed=paths.is_virtual,
     ):
         raise errors.OpPrereqError(
-            f"cluster address {master_ip}: somebody answers there already",
+            f"cluster address {master_ip}: already in use, a machine answers there",
             ecodes.ECODE_NOTUNIQUE,
         )
 
@@ -167,8 +166,8 @@ def _secondary_ip(
     if not address:
         if family == socket.AF_INET6:
             raise errors.OpPrereqError(
-                "secondary IP: an IPv4 address must be given with IPv6 primary"
-                " addresses",
+                "secondary IP: with IPv6 primary addresses, an IPv4 address is"
+                " required",
                 ecodes.ECODE_INVAL,
             )
         return primary_ip
@@ -209,7 +208,7 @@ def _check_lvm(
     name = disks.DEFAULT_VG if options.vg_name is None else options.vg_name
     if not name:
         raise errors.OpPrereqError(
-            "volume group: cannot be unset while plain or drbd disks are enabled",
+            "volume group: must be set while disk template plain or drbd is enabled",
             ecodes.ECODE_INVAL,
         )
     words = ("vgs", "--noheadings", "--nosuffix", "--units=m", "-ovg_size", name)
@@ -235,7 +234,10 @@ def _check_lvm(
 def _storage_dirs(
     paths: Paths, options: InitOptions, templates: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the directories of the enabled templates; they must exist."""
+    """Return field of `MasterHost` -> storage directory, empty for unused templates.
+
+    Directories of enabled templates are created, except for Gluster.
+    """
     chosen = {}
     for template, field, given, default in (
         ("file", "file_storage_dir", options.file_storage_dir, None),
@@ -277,13 +279,16 @@ def _check_netdev(options: InitOptions) -> None:
     name = options.master_netdev or network.DEFAULT_BRIDGE
     if not os.path.exists(f"/sys/class/net/{name}"):
         raise errors.OpPrereqError(
-            f"master netdev {name}: this machine has no such interface",
+            f"master netdev {name}: no such network interface on this machine",
             ecodes.ECODE_INVAL,
         )
 
 
 def _host_key(paths: Paths, options: InitOptions) -> str:
-    """Return the machine's public host key line, empty when SSH is not ours."""
+    """Return the machine's public host key line.
+
+    Without a key, the line is empty if the cluster does not manage SSH.
+    """
     path = keys.host_key_path(paths.sshd_dir, "rsa")
     if not options.modify_ssh_setup and not os.path.exists(f"{path}.pub"):
         return ""

@@ -1,6 +1,7 @@
-"""What makes a node a part of its cluster: files of the state directory.
+"""Files of the state directory that make a node a member of its cluster.
 
-Which of them a node has depends on its role; who removes them removes all.
+The set on a node depends on its role. A node that leaves the cluster removes all of
+them.
 """
 
 import glob
@@ -21,14 +22,14 @@ _PATTERNS: Final = (
     "known_hosts",
     "ganeti_pub_keys",
     "config.data",
-    # With its journal, and what an upgrade or a damage left beside it.
+    # With its journal, and copies that upgrades and repairs keep beside it.
     "store.db*",
     f"{ssconf_constants.FILEPREFIX}*",
 )
 
 
 def of_node(paths: Paths) -> list[str]:
-    """Return the paths of such files that this node has."""
+    """Return the paths of the cluster files that exist on this node."""
     top = glob.escape(paths.data_dir)
     return [
         path for pattern in _PATTERNS for path in glob.glob(os.path.join(top, pattern))

@@ -1,4 +1,4 @@
-"""The keys and certificates of a new cluster, and what renews them on this node."""
+"""Keys and certificates of a new cluster, and their renewal on this node."""
 
 from typing import Final
 
@@ -25,14 +25,17 @@ def write_cluster_files(paths: Paths) -> None:
 
 
 def write_spice(paths: Paths) -> None:
-    """Write a new certificate for SPICE consoles and its authority, the same one."""
+    """Write a new self-signed certificate of SPICE consoles, and its CA file."""
     pair = x509.create_self_signed()
     files.write_file(paths.data(SPICE_PEM), pair.pem, mode=0o440)
     files.write_file(paths.data(SPICE_CA_PEM), pair.certificate_pem, mode=0o440)
 
 
 def write_client_certificate(paths: Paths, now: float) -> str:
-    """Write this node's certificate, signed by the cluster's; return its digest."""
+    """Write this node's client certificate; return its digest.
+
+    The cluster certificate signs it. Its serial number is ``now``, in Unix seconds.
+    """
     return x509.write_client_certificate(
         paths.client_pem,
         server_pem=paths.server_pem,
@@ -42,9 +45,9 @@ def write_client_certificate(paths: Paths, now: float) -> str:
 
 
 def ensure_root_key(paths: Paths, kind: str, bits: int | None) -> keys.KeyPair:
-    """Return root's key pair of a type; it is made unless it is there.
+    """Return root's key pair of a type; generate it if it does not exist.
 
-    Keys never leave the node that they are made on.
+    Private keys never leave the node on which they were generated.
     """
     authorized_keys.ensure_directory(paths.root_ssh_dir)
     path = keys.root_key_path(paths.root_ssh_dir, kind)
@@ -60,12 +63,12 @@ def ensure_root_key(paths: Paths, kind: str, bits: int | None) -> keys.KeyPair:
 
 
 def authorized_keys_path(paths: Paths) -> str:
-    """Return root's authorized_keys file."""
+    """Return the path of root's authorized_keys file."""
     return f"{paths.root_ssh_dir}/authorized_keys"
 
 
 def set_up_ssh(paths: Paths, *, uuid: str, kind: str, bits: int) -> None:
-    """Let the first node log in to itself, and record its key."""
+    """Authorize the first node's key on the node itself, and record the key."""
     pair = ensure_root_key(paths, kind, bits)
     authorized_keys.add(authorized_keys_path(paths), [pair.public])
     pubkeys.update(
@@ -74,6 +77,6 @@ def set_up_ssh(paths: Paths, *, uuid: str, kind: str, bits: int) -> None:
 
 
 def write_known_hosts(paths: Paths, cluster_name: str, host_key: str) -> None:
-    """Write the cluster's host key file."""
+    """Write the cluster's known_hosts file; without a host key, an empty one."""
     lines = [host_key] if host_key else []
     known_hosts.write(paths.data(KNOWN_HOSTS), cluster_name, lines)

@@ -1,4 +1,4 @@
-"""Ending a cluster: what is left to do on the last node after OP_CLUSTER_DESTROY."""
+"""Destruction of a cluster: the steps on the last node after OP_CLUSTER_DESTROY."""
 
 from ganeti import errors, rpc
 from ganeti.bootstrap import initialise
@@ -11,9 +11,9 @@ from ganeti.ssconf import SimpleStore
 
 
 def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> None:
-    """Stop the master daemons and make this node leave what was the cluster.
+    """Stop the master daemons and remove the cluster's files from this node.
 
-    The node's own files go last, so that a failure can be repeated.
+    The configuration is removed last, so the command can be repeated after a failure.
 
     Raises:
         OpExecError: the master daemons do not stop.
@@ -29,20 +29,20 @@ def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> No
 
 
 def steps(paths: Paths) -> list[str]:
-    """Return what `finalize_destroy` does, in words and in order."""
+    """Return the steps of `finalize_destroy` as text, in order."""
     return [
         "stop the master daemons",
-        "have the node daemon forget the cluster: keys, certificates, ssconf files",
+        "let the node daemon remove keys, certificates and ssconf files of the cluster",
         "stop all daemons",
         (
-            f"remove what is left of the cluster in {paths.data_dir}, the configuration"
-            " last"
+            f"remove the remaining files of the cluster in {paths.data_dir}, the"
+            " configuration last"
         ),
     ]
 
 
 def _leave(paths: Paths, feedback: Feedback) -> None:
-    """Ask our own node daemon to forget the cluster; its failure is a warning."""
+    """Let this node's daemon remove its cluster files; a failure is a warning."""
     ssconf = SimpleStore(paths)
     name = paths.hostname
     address = ssconf.node_primary_ips().get(name)

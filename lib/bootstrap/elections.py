@@ -1,4 +1,4 @@
-"""Elections over the network: how a node that is no master yet reaches candidates."""
+"""Elections over the network: RPC calls of a node that is not the master yet."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +10,7 @@ from ganeti.pathutils import Paths
 from ganeti.rpc import Result, table
 from ganeti.store.election import Ask, Elector
 
-#: Seconds that candidates have for questions about their copies; one that is stuck
-#: counts as silent.
+#: Seconds to wait for a candidate's answer about its copy; later it counts as silent.
 _CALL_S: Final = 10.0
 #: Calls whose answers may be as large as the store.
 _LARGE: Final = frozenset(("store_changes", "store_dump", "store_scan"))
@@ -19,7 +18,10 @@ _LARGE: Final = frozenset(("store_changes", "store_dump", "store_scan"))
 
 @contextlib.contextmanager
 def asking(paths: Paths) -> Iterator[Ask]:
-    """Reach nodes for no term: a question must not depose the present master."""
+    """Yield a function that calls nodes without a term.
+
+    A call with a new term would depose the present master, which a question must not.
+    """
     contacts = [Snapshot()]
     runner = rpc.NetworkRunner(lambda: contacts[0], paths, None)
 
@@ -37,5 +39,12 @@ def asking(paths: Paths) -> Iterator[Ask]:
 
 
 def elector(paths: Paths, node: str, ask: Ask, silent: frozenset[str]) -> Elector:
-    """Return what elects this node; silent nodes are not asked again."""
+    """Return an elector of this node that does not call silent nodes again.
+
+    Args:
+        paths: of this node.
+        node: UUID of this node.
+        ask: see `asking`.
+        silent: UUIDs of nodes that did not answer before.
+    """
     return Elector(paths.store_db, node, ask, silent)

@@ -1,4 +1,4 @@
-"""The first records of a cluster, complete with all defaults."""
+"""The first configuration of a cluster, with all defaults filled in."""
 
 import dataclasses
 import re
@@ -23,7 +23,7 @@ from ganeti.constants import hvparams as hvparam_constants
 from ganeti.objects import Cluster, Node, NodeGroup
 from ganeti.ssh import keys
 
-#: One below the first port that is given out.
+#: One below the first port that is allocated.
 FIRST_PORT_MARK: Final = 10999
 DEFAULT_MAC_PREFIX: Final = "aa:00:00"
 DEFAULT_POOL_SIZE: Final = 10
@@ -36,7 +36,7 @@ _MAC_PREFIX: Final = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
 
 @dataclasses.dataclass(frozen=True)
 class MasterHost:
-    """What was found out about this machine and the cluster's name.
+    """Checked properties of the first node, and the resolved name of the cluster.
 
     Attributes:
         hostname: of the master node.
@@ -47,9 +47,9 @@ class MasterHost:
         netmask: prefix length of the master address.
         family: address family number.
         host_key: public RSA host key line, empty if there is none.
-        file_storage_dir: empty when not used; so are the next two.
-        shared_file_storage_dir: see above.
-        gluster_storage_dir: see above.
+        file_storage_dir: empty if file disks are not used.
+        shared_file_storage_dir: empty if shared file disks are not used.
+        gluster_storage_dir: empty if Gluster disks are not used.
         default_iallocator: empty for none.
         has_default_kernel: whether the default *kernel_path* of KVM is a file here.
     """
@@ -71,7 +71,7 @@ class MasterHost:
 
 @dataclasses.dataclass(frozen=True)
 class FirstRecords:
-    """Cluster, its only group and its only node."""
+    """The cluster with its only node group and its only node."""
 
     cluster: Cluster
     group: NodeGroup
@@ -82,7 +82,7 @@ def enabled_hypervisors(options: InitOptions) -> tuple[str, ...]:
     """Return the hypervisors to enable, the default first.
 
     Raises:
-        OpPrereqError: none, or an unknown one.
+        OpPrereqError: the list is empty or contains an unknown hypervisor.
     """
     default = (hypervisors.DEFAULT_ENABLED_HYPERVISOR,)
     return _known(
@@ -96,7 +96,7 @@ def enabled_templates(options: InitOptions) -> tuple[str, ...]:
     """Return the disk templates to enable.
 
     Raises:
-        OpPrereqError: none, or an unknown one.
+        OpPrereqError: the list is empty or contains an unknown template.
     """
     given = options.enabled_disk_templates
     return _known(
@@ -107,13 +107,14 @@ def enabled_templates(options: InitOptions) -> tuple[str, ...]:
 
 
 def _known(
-    names: tuple[str, ...], allowed: tuple[str, ...], what: str
+    names: tuple[str, ...], allowed: tuple[str, ...], subject: str
 ) -> tuple[str, ...]:
+    """Return names without repetitions; refuse an empty list and unknown names."""
     unknown = [name for name in names if name not in allowed]
     if unknown or not names:
         listed = ", ".join(unknown) or "none"
         raise errors.OpPrereqError(
-            f"{what}: wanted some of {', '.join(allowed)}, found {listed}",
+            f"{subject}: wanted some of {', '.join(allowed)}, found {listed}",
             ecodes.ECODE_INVAL,
         )
     return tuple(dict.fromkeys(names))
@@ -122,10 +123,10 @@ def _known(
 def filled_hvparams(
     options: InitOptions, *, has_default_kernel: bool
 ) -> dict[str, dict[str, Any]]:
-    """Return the parameters of all hypervisors, the enabled ones checked.
+    """Return hypervisor -> parameters; those of enabled hypervisors are checked.
 
-    Without KVM's default kernel, guests boot from their disks: ``kernel_path`` is empty
-    unless the options set it. Few distributions have a kernel of that name.
+    If KVM's default kernel does not exist, which is usual, ``kernel_path`` is empty
+    unless the options set it; guests then boot from their disks.
 
     Raises:
         OpPrereqError: an unknown hypervisor or parameter, or a wrong value.
@@ -195,7 +196,7 @@ def filled_ndparams(options: InitOptions) -> dict[str, Any]:
 
 
 def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
-    """Return the default disk parameters of all templates."""
+    """Return disk template -> default parameters."""
     for name in options.diskparams:
         _known((name,), disks.DISK_TEMPLATES, "disk parameters")
     return {
@@ -231,7 +232,7 @@ def mac_prefix(options: InitOptions) -> str:
     """Return the first three octets of generated MAC addresses.
 
     Raises:
-        OpPrereqError: it is none, or one of multicast addresses.
+        OpPrereqError: malformed, or the prefix of multicast addresses.
     """
     prefix = (options.mac_prefix or DEFAULT_MAC_PREFIX).lower()
     if not _MAC_PREFIX.fullmatch(prefix) or int(prefix[:2], 16) & 1:
@@ -247,7 +248,7 @@ def ssh_key(options: InitOptions) -> tuple[str, int]:
     """Return type and length of root's SSH keys.
 
     Raises:
-        OpPrereqError: such keys cannot be made.
+        OpPrereqError: unsupported type or length.
     """
     kind = options.ssh_key_type or "rsa"
     return kind, keys.check_type(kind, options.ssh_key_bits)
@@ -257,9 +258,9 @@ def make(options: InitOptions, host: MasterHost, now: float) -> FirstRecords:
     """Return the records of a cluster with one node.
 
     Args:
-        options: as given.
-        host: as found out.
-        now: seconds since 1970.
+        options: of the new cluster.
+        host: its first node.
+        now: Unix seconds.
 
     Raises:
         OpPrereqError: an option is wrong.

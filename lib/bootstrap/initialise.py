@@ -1,4 +1,4 @@
-"""Making a cluster of one node."""
+"""Creation of a cluster with one node."""
 
 import contextlib
 from typing import Any, Final
@@ -25,19 +25,20 @@ def init_cluster(
     *,
     feedback: Feedback,
 ) -> None:
-    """Make a new cluster with this machine as its master and only node.
+    """Create a cluster with this machine as its master and only node.
 
-    Everything is undone when it fails.
+    If a step fails, the steps before it are undone: daemons are stopped and the
+    cluster's files are removed.
 
     Args:
         paths: of this node.
         process: starts daemons.
         clock: for time stamps.
-        options: what the caller decided.
-        feedback: told each step.
+        options: the cluster's properties.
+        feedback: called with each step.
 
     Raises:
-        OpPrereqError: the cluster cannot be made; nothing was changed.
+        OpPrereqError: a prerequisite is not met, see `checks.gather`.
         OpExecError: a step failed.
     """
     host = checks.gather(paths, process, options)
@@ -72,20 +73,20 @@ def init_cluster(
 def plan(
     paths: Paths, process: Runner, clock: Clock, options: InitOptions
 ) -> list[str]:
-    """Check as `init_cluster` does; return what it would do, in words and in order.
+    """Check the prerequisites; return the steps of `init_cluster` as text, in order.
 
     Raises:
-        OpPrereqError: the cluster cannot be made.
+        OpPrereqError: a prerequisite is not met.
     """
     host = checks.gather(paths, process, options)
     first = initial_config.make(options, host, clock.time())
     steps = [
-        f"make the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
+        f"create the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
         f"write certificates and keys in {paths.data_dir}",
     ]
     if options.modify_ssh_setup:
         kind, bits = initial_config.ssh_key(options)
-        steps.append(f"make SSH keys of root ({kind}, {bits} bits) that can log in")
+        steps.append(f"generate and authorize SSH keys of root ({kind}, {bits} bits)")
     steps += [
         (
             f"write the configuration: cluster {host.cluster_name}, address"
@@ -126,7 +127,7 @@ def _static_runner(paths: Paths, host: initial_config.MasterHost) -> rpc.StaticR
 
 
 def _check_node_daemon(paths: Paths, host: initial_config.MasterHost) -> None:
-    """Make sure that the node daemon answers us, in our version."""
+    """Check that the node daemon answers and has this program's version."""
     runner = _static_runner(paths, host)
     try:
         answer = runner.call_one("version", host.hostname)
@@ -159,6 +160,6 @@ def _stop_quietly(services: Services, feedback: Feedback) -> None:
 
 
 def remove_cluster_files(paths: Paths) -> None:
-    """Remove everything that makes this node a part of a cluster."""
+    """Remove all cluster files from this node."""
     for path in cluster_files.of_node(paths):
         files.remove_file(path)

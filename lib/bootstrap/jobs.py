@@ -1,4 +1,4 @@
-"""One job through LUXI, waited for: what bootstrap needs of the master daemon."""
+"""Submission of a job over LUXI, and waiting for its end."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,6 +14,11 @@ _FIELDS: Final = ("status", "opstatus", "opresult")
 
 def run(paths: Paths, ops: Sequence[opcodes.Opcode], feedback: Feedback) -> list[Any]:
     """Submit a job, wait for its end and return the results of its opcodes.
+
+    Args:
+        paths: of this node, the master.
+        ops: the opcodes of the job.
+        feedback: called with each entry of the job's log.
 
     Raises:
         GenericError: the error of the opcode that failed.
@@ -40,7 +45,7 @@ def wait(client: luxi.Client, job: int, feedback: Feedback) -> list[Any]:
             continue
         values, entries = answer
         if values[0] is None:
-            raise errors.JobLost(f"job {job}: is gone")
+            raise errors.JobLost(f"job {job}: no longer in the job queue")
         for entry in entries:
             serial = max(serial or 0, entry[0])
             feedback(str(entry[3]))

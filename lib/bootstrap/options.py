@@ -1,19 +1,20 @@
-"""What the caller of cluster init and node join decides."""
+"""Options of cluster init and node add."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: Tells a person how it goes; one line without newline.
+#: Shows the user progress or a warning: one line without newline.
 Feedback = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitOptions:
-    """A new cluster, as ``gnt-cluster init`` describes it.
+    """Properties of a new cluster, as given to ``gnt-cluster init``.
 
-    None means: take the built-in default. Parameter dicts may hold texts; they are
-    brought into their types and checked. ``ipolicy`` has the keys of a policy.
+    None selects the built-in default. Values of parameter dicts may be text; they are
+    checked and converted to the types of the parameters. ``ipolicy`` has the keys of
+    an instance policy.
     """
 
     cluster_name: str
@@ -60,18 +61,18 @@ class InitOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinRequest:
-    """A node to prepare for the cluster, before OP_NODE_ADD.
+    """A request to prepare a node for OP_NODE_ADD.
 
     Attributes:
-        name: as typed; looked up.
-        readd: the node is known and comes back.
+        name: as typed; it is resolved to the full name.
+        readd: the node is in the configuration and is set up again.
         group: name of its node group, None for the only one.
-        secondary_ip: for new nodes.
-        ssh_key_check: false takes any host key.
-        ssh_port: None for the port of its group or the cluster.
+        secondary_ip: of a new node; ignored with ``readd``.
+        ssh_key_check: False accepts any host key.
+        ssh_port: None for the port of its group, or else of the master.
         ask_host_key: decides about an unknown host key: (host, type, fingerprint).
-        ask_password: gives the password of an account, None gives up.
-        debug: the tools on the node log more.
+        ask_password: returns the password of "user@host", None to give up.
+        debug: run the tools on the node with debug output.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Joined:
     Attributes:
         name: its full name.
         primary_ip: its address.
-        secondary_ip: to be given to the opcode, None for the primary address.
+        secondary_ip: address for the opcode, None for the primary address.
     """
 
     name: str

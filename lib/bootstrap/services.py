@@ -1,4 +1,4 @@
-"""Starting and stopping daemons on this node, with daemon-util."""
+"""Start and stop of daemons on this node, with daemon-util."""
 
 from typing import Final
 
@@ -6,23 +6,19 @@ from ganeti import errors
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
 from ganeti.process import SAFE_PATH, Runner
 
-#: A daemon that does not serve or end within this time never will.
+#: Longest time for daemons to become ready or to stop.
 _TIMEOUT_S: Final = 90.0
 
 
 class Services:
-    """The daemons of one node."""
+    """The daemons of this node. Every method raises OpExecError on failure."""
 
     def __init__(self, paths: Paths, process: Runner) -> None:
         self._paths = paths
         self._process = process
 
     def start(self, daemon: str, *arguments: str) -> None:
-        """Start a daemon; it serves when this returns.
-
-        Raises:
-            OpExecError: it does not start.
-        """
+        """Start a daemon; return when it is ready."""
         self._run("start", daemon, *arguments)
 
     def start_master(self) -> None:
@@ -34,11 +30,7 @@ class Services:
         self._run("stop-master")
 
     def start_all(self) -> None:
-        """Start all daemons that belong on this node.
-
-        Raises:
-            OpExecError: one does not start.
-        """
+        """Start all daemons of this node's role."""
         self._run("start-all")
 
     def stop_all(self) -> None:
@@ -46,11 +38,7 @@ class Services:
         self._run("stop-all")
 
     def reload_sshd(self) -> None:
-        """Let the SSH server load its host keys anew; it serves when this returns.
-
-        Raises:
-            OpExecError: it cannot be told to, or does not come back.
-        """
+        """Let the SSH server reload its host keys; return when it is ready again."""
         self._run("reload-ssh-keys")
 
     def _run(self, *words: str) -> None:

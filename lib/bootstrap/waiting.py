@@ -1,4 +1,4 @@
-"""Waiting for the world outside, with growing pauses."""
+"""Polling of a condition with growing pauses."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _LONGEST_PAUSE_S: Final = 5.0
 def wait_until(
     condition: Callable[[], bool], clock: Clock, *, timeout_s: float
 ) -> bool:
-    """Ask until something holds; return whether it came to that in time."""
+    """Poll a condition; return whether it became true before the timeout."""
     deadline = clock.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
     while not condition():

@@ -154,7 +154,7 @@ MISDEEDS = {
     "huge": ("print('a' * (80 << 20))", "printed too much and was killed"),
     "list": ("say([])", "wanted an object, found []"),
     "incomplete": ("say({'success': True, 'info': ''})", "wanted the key result"),
-    "vague": ("say(said([], success='yes'))", "wanted a flag, found 'yes'"),
+    "vague": ("say(said([], success='yes'))", "wanted true or false, found 'yes'"),
     "wordless": ("say(said([], info=7))", "wanted a text, found 7"),
     "mistyped": ("say(said({'no': 'list'}))", "found {'no': 'list'}"),
     "unknown": ("say(said(places('nowhere.vc.test')))", "known nodes, found 'nowhere"),

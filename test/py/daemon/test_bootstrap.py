@@ -31,7 +31,7 @@ def state_files(cluster, node="node1"):
 
 
 def daemons(cluster, node="node1"):
-    found = cluster.control.found(cluster.node(node))
+    found = cluster.control.processes_on(cluster.node(node))
     return sorted(p.name for p in found if p.name.startswith("ganeti-"))
 
 
@@ -53,7 +53,7 @@ class TestInit:
         certs = cluster.file("/var/lib/ganeti/ssconf_master_candidates_certs")
         assert certs.read_text().endswith(f"={digest}\n")
         text = refusal(cluster, *INIT)
-        assert "node node1.vc.test: is in a cluster already" in text
+        assert "node node1.vc.test: already in a cluster" in text
         assert "--yes-do-it" in refusal(cluster, "gnt-cluster", "destroy")
         cluster.check("gnt-cluster", "destroy", "--yes-do-it")
         assert daemons(cluster) == []
@@ -94,7 +94,7 @@ class TestInit:
         assert "nowhere.vc.test: its address cannot be found" in text
 
     def test_a_cluster_name_of_this_node_is_refused(self, bare):
-        assert "is this node's own" in refusal(bare, *INIT[:-1], "node1.vc.test")
+        assert "is the address of this node; the cluster needs a separate address" in refusal(bare, *INIT[:-1], "node1.vc.test")
 
 
 class TestNodes:

@@ -127,7 +127,7 @@ def test_a_second_quickstart_is_one_clear_error():
         )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "another quickstart is at work" in done.stderr
+    assert "another quickstart is running in this tree" in done.stderr
 
 
 def test_a_call_after_a_restart_of_the_node_daemon_is_not_lost(node):

@@ -24,7 +24,7 @@ def daemons(cluster):
     """Return {daemon on node: pid}."""
     found = {}
     for node in cluster.layout.nodes:
-        for process in cluster.control.found(node):
+        for process in cluster.control.processes_on(node):
             if process.name in ("ganeti-masterd", "ganeti-noded"):
                 found[f"{process.name} on {node.short}"] = process.pid
     return found

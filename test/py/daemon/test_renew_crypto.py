@@ -79,7 +79,7 @@ def test_killed_half_way_it_can_be_run_again(cluster):
                 running.kill()
                 break
     cluster.command("resume", "node2")
-    running_now = {process.name for process in cluster.control.found(node)}
+    running_now = {process.name for process in cluster.control.processes_on(node)}
     assert "ganeti-masterd" not in running_now
     cluster.check(*argv)
     assert_clean(cluster)

@@ -223,7 +223,7 @@ SCRIPT = f"""
 0 | renamed to 'x4.vc.test'          | gnt-instance rename x2 x4.vc.test
 1 | keeps its data on one node       | gnt-instance migrate -f -n node3 x4
 0 | * done                           | gnt-instance migrate -f -n node3 x1
-1 | is on node node3.vc.test already | gnt-instance failover -f -n node3 x1
+1 | is already on node node3.vc.test | gnt-instance failover -f -n node3 x1
 0 | starting the instance            | gnt-instance failover -f -n node2 x1
 1 | no terminal                      | gnt-instance migrate x1
 1 | exclude each other               | gnt-instance migrate -f -I a -n node1 x1
