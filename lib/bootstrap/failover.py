@@ -1,9 +1,9 @@
-"""Making this node the master, without the help of the present one.
+"""Move of the master role to this node, without the help of the old master.
 
-Nothing here decides that the old master is dead: the administrator does. A majority of
+The administrator decides that the old master is down; the code does not. A majority of
 the candidates promises this node a new term before copies are compared and before
-anything is changed, so an old master that still lives can neither write nor call
-nodes. A failover that ended between two steps can be repeated.
+anything is changed. An old master that still runs can then neither write nor call
+nodes. A failover that was interrupted between two steps can be repeated.
 """
 
 import dataclasses
@@ -29,15 +29,15 @@ from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that the master's address has to go and to come.
+#: Seconds to wait until the master's address disappears, and until it is back.
 _ADDRESS_S: Final = 30.0
-#: Seconds that nodes have for one call; the old master may be stuck.
+#: Seconds to wait for the answer to one call; the old master may be frozen.
 _CALL_S: Final = 15.0
-#: Seconds for one attempt to reach it.
+#: Seconds for one attempt to reach the master's address.
 _PING_S: Final = 2.0
-#: Seconds that the master daemon has for an answer.
+#: Seconds to wait for an answer of the master daemon.
 _LUXI_S: Final = 5.0
-#: Candidates that a majority needs both of.
+#: In a cluster of two candidates, the majority consists of both.
 _TWO: Final = 2
 _OWNER: Final = "master-failover"
 
@@ -47,9 +47,9 @@ class FailoverOptions:
     """Decisions of the administrator.
 
     Attributes:
-        no_voting: act without asking the other nodes.
+        no_voting: continue without asking the other nodes.
         ignore_offline_nodes: nodes that are marked offline need not answer.
-        accept_loss: go on although copies of candidates cannot be read that may hold
+        accept_loss: continue although some copies cannot be read which may contain
             acknowledged changes.
     """
 
@@ -60,14 +60,14 @@ class FailoverOptions:
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """Who takes over from whom.
+    """The new and the old master.
 
     Attributes:
-        snapshot: the configuration that this node has.
-        own: this node.
-        old: the old master; None if only this node is known as master, because a
-            failover ended after it was recorded.
-        silent: nodes that do not answer; nothing waits for them again.
+        snapshot: this node's copy of the configuration.
+        own: this node, the new master.
+        old: the old master; None if all records name this node, because an earlier
+            failover was interrupted after they were written.
+        silent: UUIDs of nodes that did not answer; they are not called again.
     """
 
     snapshot: Snapshot
@@ -82,7 +82,10 @@ class _Plan:
 
 
 class _Elected(NamedTuple):
-    """The term that this node won, and whether without a majority."""
+    """The term that this node won.
+
+    ``accept_loss``: the election went on without a majority of copies.
+    """
 
     term: Term
     accept_loss: bool
@@ -95,16 +98,16 @@ def fail_over(
 
     Args:
         paths: of this node.
-        clock: for time stamps and waiting.
-        options: what the administrator decided.
-        feedback: gets each step and each warning.
+        clock: source of time stamps; waits.
+        options: decisions of the administrator.
+        feedback: called with each step and each warning.
 
     Returns:
-        Whether all went well; else there were warnings, and the role has moved
-        nevertheless.
+        True without warnings. False if the role has moved, but the master's address or
+        the master daemon did not behave as expected; the warnings explain it.
 
     Raises:
-        OpPrereqError: it cannot be done; nothing was changed.
+        OpPrereqError: a check failed; nothing was changed.
         OpExecError: the configuration could not be changed, or the master daemons did
             not start.
     """
@@ -125,37 +128,39 @@ def fail_over(
     try:
         _stop_old(plan, runner, feedback)
         is_clean = _wait_for_old_address(plan, clock, feedback)
-        _start(plan, runner, no_voting=options.no_voting or accept_loss, say=feedback)
+        _start(
+            plan, runner, no_voting=options.no_voting or accept_loss, feedback=feedback
+        )
     finally:
         runner.close()
     return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
 
 def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[str]:
-    """Check as `fail_over` does; return its steps as lines, in order.
+    """Do the checks of `fail_over`; return its steps as text, in order.
 
     Raises:
-        OpPrereqError: it cannot be done.
+        OpPrereqError: a check failed.
     """
-    made = _plan(paths)
-    silent = _check_nodes(made, paths, options, feedback)
+    failover = _plan(paths)
+    silent = _check_nodes(failover, paths, options, feedback)
     with elections.asking(paths) as ask:
-        elector = elections.elector(paths, made.own.uuid, ask, silent)
+        elector = elections.elector(paths, failover.own.uuid, ask, silent)
         _check_copies(elector.survey(), options, feedback)
-    old, own = made.old_name, made.own.name
-    address = made.snapshot.cluster.master_ip
+    old, own = failover.old_name, failover.own.name
+    address = failover.snapshot.cluster.master_ip
     return [
-        "have a majority of the master candidates promise this node a new term",
-        "take the newest of their copies of the configuration and the jobs",
-        f"record {own} as the master in the configuration, under a new term",
-        "take jobs again, should the queue be drained",
+        "get the promise of a new term from a majority of the master candidates",
+        "adopt their newest copy of the configuration and the jobs",
+        f"record {own} as the master in the configuration, under the new term",
+        "if the job queue is drained, let it accept jobs again",
         "write the ssconf files of all online nodes",
         (
-            f"take the address {address} down on {old}, and stop the master daemons"
-            " there, if it answers"
+            f"if {old} answers, deactivate the address {address} there and stop its"
+            " master daemons"
         ),
-        f"wait until {address} is gone",
-        f"start the master daemons on {own}, which brings {address} up",
+        f"wait until {address} does not answer",
+        f"start the master daemons on {own}, which activates {address}",
     ]
 
 
@@ -166,7 +171,7 @@ def _plan(paths: Paths) -> _Plan:
         follower = store.Follower(paths.store_db)
     except errors.GenericError as err:
         raise errors.OpPrereqError(
-            f"this node has no usable copy of the configuration: {err}",
+            f"the copy of the configuration on this node cannot be used: {err}",
             ecodes.ECODE_STATE,
         ) from err
     snapshot = follower.snapshot()
@@ -200,10 +205,10 @@ def _plan(paths: Paths) -> _Plan:
 def _check_nodes(
     plan: _Plan, paths: Paths, options: FailoverOptions, feedback: Feedback
 ) -> frozenset[str]:
-    """Ask the nodes: most must answer, and believe in the old master.
+    """Check that most nodes answer, and that most answers name the old master.
 
     Returns:
-        The nodes that did not answer.
+        UUIDs of the nodes that did not answer.
     """
     if options.no_voting:
         return frozenset()
@@ -224,38 +229,39 @@ def _check_nodes(
             feedback(f"node {name} does not answer")
         raise errors.OpPrereqError(
             f"only {len(wanted) - len(missing)} of {len(wanted)} nodes answer, more"
-            " than half must; use --no-voting if the others are known to be down",
+            " than half are required; use --no-voting if the others are known to be"
+            " down",
             ecodes.ECODE_ENVIRON,
         )
-    believed = Counter(vote for vote in votes.values() if vote).most_common(1)[0][0]
+    winner = Counter(vote for vote in votes.values() if vote).most_common(1)[0][0]
     known = SimpleStore(paths).master_node()
-    # After a failover that ended early, some nodes believe in this one already.
-    if believed not in {known, plan.own.name}:
+    # After an interrupted failover, some nodes already name this one.
+    if winner not in {known, plan.own.name}:
         raise errors.OpPrereqError(
-            f"most nodes call {believed} master, this node {known}: its files are"
-            " outdated, let the present master write them again",
+            f"most nodes name {winner} as the master, this node names {known}: its"
+            f" ssconf files are outdated; run 'gnt-cluster redist-conf' on {winner}",
             ecodes.ECODE_STATE,
         )
     return frozenset(uuid for uuid, vote in votes.items() if vote is None)
 
 
 def _check_copies(survey: Survey, options: FailoverOptions, feedback: Feedback) -> bool:
-    """Check that the copies that can be read hold all that was acknowledged.
+    """Check that the readable copies contain every acknowledged change.
 
     Returns:
-        Whether to go on without a majority, by the administrator's decision.
+        Whether to continue without a majority, which the administrator allowed.
     """
     if survey.is_enough:
         return False
     text = survey.shortage()
-    # With two candidates --no-voting always was that decision.
+    # With two candidates, --no-voting has always implied --accept-loss.
     is_small = len(survey.election.voters.everyone) <= _TWO
     if not options.accept_loss and not (options.no_voting and is_small):
         raise errors.OpPrereqError(
-            f"{text}; use --accept-loss to go on with the newest copy that can be read",
+            f"{text}; use --accept-loss to continue with the newest readable copy",
             ecodes.ECODE_STATE,
         )
-    feedback(f"Warning: {text}; going on")
+    feedback(f"Warning: {text}; continuing")
     return True
 
 
@@ -267,10 +273,10 @@ def _take_over(
     elected: _Elected,
     feedback: Feedback,
 ) -> _Plan:
-    """Write the new master into the configuration, and inform all nodes.
+    """Record the new master in the configuration and in all ssconf files.
 
     Returns:
-        The plan with the configuration as it is now.
+        The plan with the changed configuration.
     """
     feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
     late = rpc.LateRunner()
@@ -292,14 +298,14 @@ def _take_over(
             edit.update_cluster(master_node=plan.own.uuid)
         opened.commit([Document("meta", "term", str(elected.term).encode())])
         if opened.read("meta", "drain") is not None:
-            feedback("The job queue was drained; jobs are taken again")
+            feedback("The job queue was drained; it accepts jobs again")
             opened.commit([Document("meta", "drain", None)])
         snapshot = opened.snapshot()
         _write_ssconf(snapshot, runner, plan.silent, feedback)
     except (errors.StorageError, errors.TermError) as err:
         raise errors.OpExecError(
-            f"the new master is not known to a majority: {err}. This command can be"
-            " repeated, on this node or another one"
+            f"the new master was not recorded by a majority of the candidates: {err}."
+            " This command can be repeated, on this node or another one"
         ) from err
     finally:
         opened.close()
@@ -314,7 +320,9 @@ def _write_ssconf(
     for uuid in [uuid for uuid in online if uuid in silent]:
         online.remove(uuid)
         name = snapshot.nodes[uuid].name
-        feedback(f"Warning: node {name} does not answer; it learns of the master later")
+        feedback(
+            f"Warning: node {name} does not answer; its ssconf files are written later"
+        )
     answers = runner.call(
         "write_ssconf_files",
         online,
@@ -327,7 +335,7 @@ def _write_ssconf(
 
 
 def _stop_old(plan: _Plan, runner: rpc.Runner, feedback: Feedback) -> None:
-    """Take address and daemons from the old master, if it still answers."""
+    """Deactivate the address and stop the daemons of the old master, if it answers."""
     if plan.old is None or plan.old.uuid not in plan.snapshot.nodes:
         return
     if plan.old.uuid in plan.silent:
@@ -336,7 +344,7 @@ def _stop_old(plan: _Plan, runner: rpc.Runner, feedback: Feedback) -> None:
     cluster = plan.snapshot.cluster
     steps = (
         (
-            "cannot take the master's address down",
+            "cannot deactivate the master's address",
             runner.call_one(
                 "node_deactivate_master_ip",
                 plan.old.uuid,
@@ -350,9 +358,9 @@ def _stop_old(plan: _Plan, runner: rpc.Runner, feedback: Feedback) -> None:
             runner.call_one("node_stop_master", plan.old.uuid, timeout_s=_CALL_S),
         ),
     )
-    for what, answer in steps:
+    for problem, answer in steps:
         if answer.failed:
-            feedback(f"Warning: {answer.describe(what)}")
+            feedback(f"Warning: {answer.describe(problem)}")
 
 
 def _wait_for_old_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool:
@@ -365,12 +373,14 @@ def _wait_for_old_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool
 
     if wait_until(is_gone, clock, timeout_s=_ADDRESS_S):
         return True
-    feedback(f"Warning: the master's address {address} is still reachable; going on")
+    feedback(f"Warning: the master's address {address} still answers; continuing")
     return False
 
 
-def _start(plan: _Plan, runner: rpc.Runner, *, no_voting: bool, say: Feedback) -> None:
-    say("Starting the master daemons on this node")
+def _start(
+    plan: _Plan, runner: rpc.Runner, *, no_voting: bool, feedback: Feedback
+) -> None:
+    feedback("Starting the master daemons on this node")
     answer = runner.call_one("node_start_master_daemons", plan.own.uuid, no_voting)
     answer.unwrap("cannot start the master daemons")
 
@@ -378,7 +388,7 @@ def _start(plan: _Plan, runner: rpc.Runner, *, no_voting: bool, say: Feedback) -
 def _wait_for_master(
     plan: _Plan, paths: Paths, clock: Clock, feedback: Feedback
 ) -> bool:
-    """Wait until the master daemon answers, and the master's address does."""
+    """Wait until the master daemon and the master's address answer."""
     if not wait_until(
         lambda: _is_serving(paths, timeout_s=_PING_S), clock, timeout_s=_ADDRESS_S
     ):
@@ -396,7 +406,7 @@ def _wait_for_master(
 
 
 def _is_serving(paths: Paths, *, timeout_s: float) -> bool:
-    """Return whether the master daemon on this node answers a question."""
+    """Return whether the master daemon on this node answers a query."""
     client = luxi.Client.of_node(
         paths, connect_timeout_s=timeout_s, timeout_s=timeout_s, retries=0
     )

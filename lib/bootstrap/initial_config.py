@@ -85,7 +85,7 @@ def enabled_hypervisors(options: InitOptions) -> tuple[str, ...]:
         OpPrereqError: the list is empty or contains an unknown hypervisor.
     """
     default = (hypervisors.DEFAULT_ENABLED_HYPERVISOR,)
-    return _known(
+    return _checked_names(
         default if options.enabled_hypervisors is None else options.enabled_hypervisors,
         hypervisors.HYPER_TYPES,
         "enabled hypervisors",
@@ -99,14 +99,14 @@ def enabled_templates(options: InitOptions) -> tuple[str, ...]:
         OpPrereqError: the list is empty or contains an unknown template.
     """
     given = options.enabled_disk_templates
-    return _known(
+    return _checked_names(
         disks.DEFAULT_ENABLED_DISK_TEMPLATES if given is None else given,
         disks.DISK_TEMPLATES,
         "enabled disk templates",
     )
 
 
-def _known(
+def _checked_names(
     names: tuple[str, ...], allowed: tuple[str, ...], subject: str
 ) -> tuple[str, ...]:
     """Return names without repetitions; refuse an empty list and unknown names."""
@@ -132,7 +132,7 @@ def filled_hvparams(
         OpPrereqError: an unknown hypervisor or parameter, or a wrong value.
     """
     for name in options.hvparams:
-        _known((name,), hypervisors.HYPER_TYPES, "hypervisor parameters")
+        _checked_names((name,), hypervisors.HYPER_TYPES, "hypervisor parameters")
     enabled = enabled_hypervisors(options)
     filled = {}
     for name, table in hvparam_constants.HYPERVISOR.items():
@@ -198,7 +198,7 @@ def filled_ndparams(options: InitOptions) -> dict[str, Any]:
 def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
     """Return disk template -> default parameters."""
     for name in options.diskparams:
-        _known((name,), disks.DISK_TEMPLATES, "disk parameters")
+        _checked_names((name,), disks.DISK_TEMPLATES, "disk parameters")
     return {
         name: {key: row.default for key, row in table.items()}
         | typed_params.typed(
@@ -216,13 +216,13 @@ def filled_ipolicy(options: InitOptions) -> dict[str, Any]:
     """
     given = dict(options.ipolicy)
     for key in given:
-        _known((key,), ipolicy.IPOLICY_ALL_KEYS, "instance policy")
+        _checked_names((key,), ipolicy.IPOLICY_ALL_KEYS, "instance policy")
     enabled = enabled_templates(options)
     policy: dict[str, Any] = dict(ipolicy.IPOLICY_DEFAULTS) | {
         ipolicy.IPOLICY_DTS: list(enabled)
     }
     policy |= given
-    _known(
+    _checked_names(
         tuple(policy[ipolicy.IPOLICY_DTS]), enabled, "instance policy disk-templates"
     )
     return policy

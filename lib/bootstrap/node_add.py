@@ -1,4 +1,4 @@
-"""Making a machine ready for OP_NODE_ADD: what ``gnt-node add`` does before the job."""
+"""Preparation of a machine for OP_NODE_ADD, as the first part of ``gnt-node add``."""
 
 import contextlib
 import dataclasses
@@ -22,10 +22,10 @@ from ganeti.ssh import account, keys, pubkeys
 from ganeti.ssh import client as ssh_client
 from ganeti.utils import files, netutils, x509
 
-#: How long sshd and the node daemon may take until they answer.
+#: Seconds to wait until sshd and the node daemon answer.
 ANSWER_TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 0.05
-#: A tool that says nothing for so long is stuck.
+#: Seconds without output after which a tool counts as stuck.
 TOOL_TIMEOUT_S: Final = 120.0
 _HOST_KEY_TYPES: Final = ("rsa", "ecdsa")
 
@@ -40,17 +40,17 @@ class Shell(Protocol):
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
     ) -> RunResult:
-        """Run a command to its end."""
+        """Run a command and wait for its end."""
 
     def close(self) -> None:
-        """Leave the node."""
+        """Close the connection."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NewNode:
-    """The new node as it is reached.
+    """Name, address and SSH port of the new node.
 
-    ``is_member`` tells whether its host key is the cluster's by now.
+    ``is_member``: the node already has the cluster's SSH host keys.
     """
 
     name: str
@@ -64,7 +64,10 @@ Connect = Callable[[NewNode], Shell]
 
 @dataclasses.dataclass(frozen=True)
 class _ClusterState:
-    """What the master daemon says about the cluster."""
+    """Properties of the cluster, as the master daemon reports them.
+
+    ``nodes``: full name -> name, uuid, sip and role.
+    """
 
     cluster_name: str
     master_node: str
@@ -81,18 +84,19 @@ def join(
     feedback: Feedback,
     connect: Connect | None = None,
 ) -> Joined:
-    """Make a machine ready for OP_NODE_ADD.
+    """Prepare a machine for OP_NODE_ADD.
 
     Args:
         paths: of this node, the master.
-        request: what the caller wants.
-        feedback: told each step and warning.
+        request: the node and the options of the caller.
+        feedback: called with each step.
         connect: opens a shell on the node; SSH by default.
 
     Raises:
-        OpPrereqError: the request does not fit the cluster.
-        SshError: the node cannot be reached, or does not let us in.
-        OpExecError: the node refused, for example as it is in another cluster.
+        OpPrereqError: the request contradicts the cluster's configuration.
+        SshError: the node cannot be reached, or refuses the login.
+        OpExecError: a step on the node failed, for example because the node is in
+            another cluster.
     """
     name, address = _resolve(paths, request)
     with luxi.Client.of_node(paths) as client:
@@ -117,12 +121,12 @@ def join(
 
 
 def plan(paths: Paths, request: JoinRequest) -> list[str]:
-    """Check as `join` does first; return what it would do, in words and in order.
+    """Check the request as `join` does; return its steps as text, in order.
 
-    The machine itself is not asked.
+    The new node is not contacted.
 
     Raises:
-        OpPrereqError: the request does not fit the cluster.
+        OpPrereqError: the request contradicts the cluster's configuration.
     """
     name, address = _resolve(paths, request)
     with luxi.Client.of_node(paths) as client:
@@ -132,12 +136,15 @@ def plan(paths: Paths, request: JoinRequest) -> list[str]:
     steps = [f"log in to {name} ({address}, port {port}) as root over SSH"]
     if state.modify_ssh_setup:
         steps += [
-            f"give {name} the cluster's SSH host keys, and let the candidates' root in",
-            f"make a key of root on {name}, and note it at the master",
+            (
+                "install the cluster's SSH host keys and the public keys of the master"
+                f" candidates on {name}"
+            ),
+            f"generate an SSH key of root on {name}, and record it on the master",
             "log in again with the cluster's keys",
         ]
     steps += [
-        f"give {name} certificate, key and ssconf files of the cluster",
+        f"install the cluster's certificate, key and ssconf files on {name}",
         f"start ganeti-noded on {name}, and wait until it answers",
     ]
     return steps
@@ -175,7 +182,8 @@ def _check_membership(
     """Return the secondary address to use, None for the primary one.
 
     Raises:
-        OpPrereqError: a known node is added, or an unknown one or the master readded.
+        OpPrereqError: a known node is added, or an unknown one or the master is
+            readded.
     """
     known = state.nodes.get(name)
     if not request.readd:
@@ -198,7 +206,10 @@ def _check_membership(
 
 
 def _ssh_port(client: luxi.Client, group: str | None, paths: Paths) -> int:
-    """Return the SSH port of new nodes of a group; the master's if it is not said."""
+    """Return the SSH port of new nodes of a group.
+
+    Without a group, it is the common port of all groups, or else the master's port.
+    """
     if group is not None:
         ((port,),) = client.call("QueryGroups", [[group], ["ndp/ssh_port"], False])
         return int(port)
@@ -211,7 +222,7 @@ def _ssh_port(client: luxi.Client, group: str | None, paths: Paths) -> int:
 
 def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Connect:
     member = ssh_client.cluster_identity(paths, state.cluster_name)
-    stranger = dataclasses.replace(
+    unknown_host = dataclasses.replace(
         member,
         check_host_key=request.ssh_key_check,
         ask_host_key=request.ask_host_key,
@@ -227,7 +238,7 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
         return ssh_client.Client(
             target.name,
             target.port,
-            member if target.is_member else stranger,
+            member if target.is_member else unknown_host,
             address=target.address,
             environment=account.node_environment(paths, target.name),
         )
@@ -236,7 +247,7 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
 
 
 def _reconnect(connect: Connect, target: NewNode) -> Shell:
-    """Connect with the cluster's own keys; sshd may be just loading them."""
+    """Connect with the cluster's keys; repeat while sshd reloads them."""
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     member = dataclasses.replace(target, is_member=True)
     while True:
@@ -254,7 +265,7 @@ def _run_tool(
     """Run a helper program on the node with a JSON message on its input.
 
     Raises:
-        OpExecError: it refused; with its own words.
+        OpExecError: the program failed; the message ends with its last line of output.
     """
     argv = [os.path.join(paths.tools_dir, tool)]
     if message.get("debug"):
@@ -265,7 +276,7 @@ def _run_tool(
         text = result.output.strip().splitlines()
         raise errors.OpExecError(
             f"node {target.name}: {tool} {result.reason}:"
-            f" {text[-1] if text else 'it said nothing'}"
+            f" {text[-1] if text else 'no output'}"
         )
 
 
@@ -297,7 +308,7 @@ def _prepare(
 
 
 def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
-    """Return (type, private, public) of the host keys that all nodes share."""
+    """Return (type, private key, public key) of the host keys that all nodes share."""
     host_keys = []
     for kind in _HOST_KEY_TYPES:
         path = keys.host_key_path(paths.sshd_dir, kind)
@@ -308,7 +319,7 @@ def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
 
 
 def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
-    """Record the node's public key under its name, until its uuid is known."""
+    """Record the node's public key under its name; OP_NODE_ADD assigns the UUID."""
     path = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
     if paths.is_virtual:
         path = os.path.join(os.path.dirname(paths.root), name) + path
@@ -326,9 +337,9 @@ def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) 
 
 
 def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:
-    """Return the message that makes a node daemon part of this node's cluster.
+    """Return the input of ``node-daemon-setup``: files of this node's cluster.
 
-    It holds the cluster's private key.
+    It contains the cluster's private key.
     """
     return {
         constants.NDS_CLUSTER_NAME: cluster,
@@ -358,7 +369,7 @@ def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:
     """Wait until the node daemon answers a version call.
 
     Raises:
-        OpExecError: it does not, or has another version.
+        OpExecError: the daemon does not answer in time, or has another version.
     """
     port = daemons.DAEMONS["ganeti-noded"].port or 0
     runner = rpc.StaticRunner(

@@ -1,10 +1,11 @@
-"""Replacing the files that all nodes share: cluster certificate, keys and secrets.
+"""Replacement of the files that all nodes share: cluster certificate, keys, secrets.
 
-Works over SSH and with this node's ssconf alone, as all daemons are down meanwhile.
-For the same reason it can simply be run again after it was interrupted: it makes
-everything anew and writes it everywhere. Certificates of nodes and SSH keys are not
-changed here, see OP_CLUSTER_RENEW_CRYPTO; but the master's own certificate is, when
-there is a new cluster certificate, as the master could call no node without.
+All daemons are stopped during the replacement, so it uses only SSH and this node's
+ssconf files. After an interruption it can be run again: it re-creates all files and
+writes them to all nodes. Node certificates and SSH keys are renewed by
+OP_CLUSTER_RENEW_CRYPTO instead. The exception is the master's client certificate: it is
+replaced together with the cluster certificate, because nodes would refuse the calls of
+the master otherwise.
 """
 
 import contextlib
@@ -32,26 +33,26 @@ _OWNER: Final = "renew-crypto"
 _SERVER_PEM: Final = "server.pem"
 _CANDIDATES: Final = "master_candidates_certs"
 _SSH_PORT: Final = 22
-#: Seconds that the daemons of a node have to end or to start.
+#: Seconds to wait until the daemons of a node have stopped or started.
 _DAEMONS_S: Final = 180.0
-#: Seconds that a watcher that runs just now has to end.
+#: Seconds to wait for the end of a watcher that is running.
 _WATCHER_S: Final = 60.0
 _WATCHER_LOCK: Final = "ganeti-watcher.lock"
 #: Permissions by file of the state directory.
 _MODES: Final = {crypto.DOMAIN_SECRET_FILE: 0o640}
 _DEFAULT_MODE: Final = 0o440
 
-AGAIN: Final = (
-    "run the same command again, with the same options: it begins from the start"
+_REPEAT_HINT: Final = (
+    "run the same command again, with the same options; it restarts from the beginning"
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class RenewOptions:
-    """What is replaced.
+    """Files to replace.
 
     Attributes:
-        cluster_certificate: make a new certificate of the node daemons.
+        cluster_certificate: create a new cluster certificate.
         contents: file name in the state directory -> new content.
         check_host_keys: refuse nodes whose SSH host key is not the cluster's.
     """
@@ -62,8 +63,8 @@ class RenewOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
-    """A node as SSH finds it."""
+class _RemoteNode:
+    """A node, and the SSH connection to it."""
 
     name: str
     address: str | None
@@ -79,50 +80,50 @@ def renew(
     *,
     feedback: Feedback,
 ) -> list[str]:
-    """Replace files on all online nodes, with all daemons down.
+    """Replace files on all online nodes, while all daemons are stopped.
 
     Args:
         paths: of this node, the master.
         process: starts daemons.
-        clock: for time stamps.
-        options: what the caller decided.
-        feedback: told each step.
+        clock: source of time stamps.
+        options: the files to replace.
+        feedback: called with each step.
 
     Returns:
-        a line for each node that does not have the new files; the cluster runs all
-        the same.
+        One line per node on which copying files or starting daemons failed, sorted;
+        the rest of the cluster runs.
 
     Raises:
         SshError: a node cannot be reached; nothing was changed.
-        OpExecError: daemons do not stop, with nothing changed; or the new files
-            could not be made, or the daemons of the master do not start.
+        OpExecError: daemons do not stop, and nothing was changed; or the new files
+            could not be created, or the daemons of the master do not start.
     """
     services = Services(paths, process)
     with contextlib.ExitStack() as stack:
         feedback("Gathering cluster information")
-        places = _connect(paths, options, stack)
+        remotes = _connect(paths, options, stack)
         feedback("Blocking watcher")
         os.makedirs(paths.lock_dir, exist_ok=True)
         lock = f"{paths.lock_dir}/{_WATCHER_LOCK}"
         stack.enter_context(files.locked(lock, timeout_s=_WATCHER_S))
-        with _running_again_if_unchanged(services, paths, places, feedback):
-            _stop(services, paths, places, feedback)
+        with _restarted_on_failure(services, paths, remotes, feedback):
+            _stop(services, paths, remotes, feedback)
         failed: dict[str, str] = {}
         try:
             feedback("Updating certificates and keys")
             written = _write(paths, clock, options)
-            failed |= _copy(paths, places, written, feedback)
+            failed |= _copy(paths, remotes, written, feedback)
         except (errors.GenericError, OSError, KeyboardInterrupt) as err:
             raise errors.OpExecError(
                 "interrupted while all daemons are stopped"
-                f" ({err or type(err).__name__}): {AGAIN}"
+                f" ({err or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
-        failed |= _start(services, paths, places, feedback)
+        failed |= _start(services, paths, remotes, feedback)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
 def steps(paths: Paths, options: RenewOptions) -> list[str]:
-    """Return what `renew` does, in words and in order; asks nobody."""
+    """Return the steps of `renew` as text, in order; no node is contacted."""
     simple = SimpleStore(paths)
     others = sorted(set(simple.online_nodes()) - {simple.master_node()})
     written = [*options.contents]
@@ -132,12 +133,12 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
     everywhere = ", ".join([*others, paths.hostname])
     planned = [f"log in to {', '.join(others)} as root over SSH"] if others else []
     planned += [
-        "keep the watcher from running",
+        "block the watcher",
         f"stop all daemons on {everywhere}",
         f"write {names}",
     ]
     if options.cluster_certificate:
-        planned.append("make the master's own client certificate anew")
+        planned.append("re-create the client certificate of the master")
     if others:
         planned.append(f"copy these files to {', '.join(others)}")
     return [*planned, f"start all daemons on {everywhere}"]
@@ -145,15 +146,15 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
 
 def _connect(
     paths: Paths, options: RenewOptions, stack: contextlib.ExitStack
-) -> list[_Place]:
-    """Log in to all other online nodes before anything is touched."""
+) -> list[_RemoteNode]:
+    """Log in to all other online nodes, before anything is changed."""
     simple = SimpleStore(paths)
     identity = dataclasses.replace(
         client.cluster_identity(paths, simple.cluster_name()),
         check_host_key=options.check_host_keys,
     )
     addresses, ports = simple.node_primary_ips(), simple.ssh_ports()
-    places = []
+    remotes = []
     for name in sorted(set(simple.online_nodes()) - {simple.master_node()}):
         port = ports.get(name, _SSH_PORT)
         shell = client.Client(
@@ -164,20 +165,20 @@ def _connect(
             environment=account.node_environment(paths, name),
         )
         stack.enter_context(shell)
-        places.append(_Place(name, addresses.get(name), port, shell))
-    return places
+        remotes.append(_RemoteNode(name, addresses.get(name), port, shell))
+    return remotes
 
 
 # Daemons
 @contextlib.contextmanager
-def _running_again_if_unchanged(
-    services: Services, paths: Paths, places: Sequence[_Place], feedback: Feedback
+def _restarted_on_failure(
+    services: Services, paths: Paths, remotes: Sequence[_RemoteNode], feedback: Feedback
 ) -> Iterator[None]:
-    """Start what was stopped when the rest cannot be stopped."""
+    """Start the stopped daemons again if the others cannot be stopped."""
     try:
         yield
     except (errors.GenericError, KeyboardInterrupt) as err:
-        failed = _start(services, paths, places, feedback)
+        failed = _start(services, paths, remotes, feedback)
         rest = "".join(f"; node {name}: {text}" for name, text in failed.items())
         raise errors.OpExecError(
             f"nothing was changed: {err or type(err).__name__}{rest}"
@@ -185,59 +186,59 @@ def _running_again_if_unchanged(
 
 
 def _stop(
-    services: Services, paths: Paths, places: Sequence[_Place], feedback: Feedback
+    services: Services, paths: Paths, remotes: Sequence[_RemoteNode], feedback: Feedback
 ) -> None:
     feedback("Stopping master daemons")
     services.stop_master()
-    for place in places:
-        feedback(f"Stopping daemons on {place.name}")
-        _daemon_util(paths, place, "stop-all")
+    for remote in remotes:
+        feedback(f"Stopping daemons on {remote.name}")
+        _daemon_util(paths, remote, "stop-all")
     feedback(f"Stopping daemons on {paths.hostname}")
     services.stop_all()
 
 
 def _start(
-    services: Services, paths: Paths, places: Sequence[_Place], feedback: Feedback
+    services: Services, paths: Paths, remotes: Sequence[_RemoteNode], feedback: Feedback
 ) -> dict[str, str]:
-    """Start all daemons, the master's last; return name -> trouble of other nodes.
+    """Start all daemons, the master's last; return name of other node -> error text.
 
     Raises:
-        OpExecError: those of the master do not start.
+        OpExecError: the daemons of the master do not start.
     """
     failed = {}
-    for place in places:
-        feedback(f"Starting daemons on {place.name}")
+    for remote in remotes:
+        feedback(f"Starting daemons on {remote.name}")
         try:
-            _daemon_util(paths, place, "start-all")
+            _daemon_util(paths, remote, "start-all")
         except errors.GenericError as err:
-            failed[place.name] = str(err)
+            failed[remote.name] = str(err)
     feedback(f"Starting daemons on {paths.hostname}")
     services.start_all()
     return failed
 
 
-def _daemon_util(paths: Paths, place: _Place, verb: str) -> None:
-    result = place.shell.run([paths.daemon_util, verb], timeout_s=_DAEMONS_S)
+def _daemon_util(paths: Paths, remote: _RemoteNode, verb: str) -> None:
+    result = remote.shell.run([paths.daemon_util, verb], timeout_s=_DAEMONS_S)
     if result.failed:
         raise errors.OpExecError(
-            f"node {place.name}: daemon-util {verb} {result.reason}:"
+            f"node {remote.name}: daemon-util {verb} {result.reason}:"
             f" {result.output.strip()}"
         )
 
 
 # Files
 def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
-    """Write the new files here, keeping the old ones; return which ones to copy."""
+    """Write the new files on this node, keeping backups; return the names to copy."""
     contents = dict(options.contents)
     if options.cluster_certificate:
         contents[_SERVER_PEM] = x509.create_self_signed().pem
     for name in contents:
-        _keep(paths, paths.data(name))
+        _back_up(paths, paths.data(name))
     for name, data in contents.items():
         files.write_file(paths.data(name), data, mode=_mode(name))
     if not options.cluster_certificate:
         return sorted(contents)
-    _keep(paths, paths.client_pem)
+    _back_up(paths, paths.client_pem)
     _record_master(paths, clock, crypto.write_client_certificate(paths, clock.time()))
     return [*sorted(contents), f"{constants.FILEPREFIX}{_CANDIDATES}"]
 
@@ -248,15 +249,16 @@ def _mode(name: str) -> int:
     return _MODES.get(name, _DEFAULT_MODE)
 
 
-def _keep(paths: Paths, path: str) -> None:
+def _back_up(paths: Paths, path: str) -> None:
     if os.path.exists(path):
-        _log.info("%s is kept as %s", path, files.backup_file(path, paths.backup_dir))
+        _log.info("%s: saved as %s", path, files.backup_file(path, paths.backup_dir))
 
 
 def _record_master(paths: Paths, clock: Clock, digest: str) -> None:
-    """Let this node's new certificate alone call nodes, until the others have theirs.
+    """Record this node's new certificate as the only one that may call nodes.
 
-    The master daemon is down, so that the store is opened here.
+    The other candidates get new certificates later. The store is opened here because
+    the master daemon is stopped.
     """
     engine = store.open_master(paths.store_db, replicate=None, clock=clock)
     try:
@@ -271,30 +273,34 @@ def _record_master(paths: Paths, clock: Clock, digest: str) -> None:
 
 
 def _copy(
-    paths: Paths, places: Sequence[_Place], names: Sequence[str], feedback: Feedback
+    paths: Paths,
+    remotes: Sequence[_RemoteNode],
+    names: Sequence[str],
+    feedback: Feedback,
 ) -> dict[str, str]:
-    """Copy files of the state directory; return node name -> trouble."""
+    """Copy files of the state directory; return node name -> error text."""
     failed = {}
-    for place in places:
+    for remote in remotes:
         for name in names:
-            feedback(f"Copying {paths.data(name)} to {place.name}:{place.port}")
+            feedback(f"Copying {paths.data(name)} to {remote.name}:{remote.port}")
             try:
-                place.shell.put_file(
-                    account.path_on(paths, place.name, paths.data(name)),
+                remote.shell.put_file(
+                    account.path_on(paths, remote.name, paths.data(name)),
                     files.read_file(paths.data(name)),
                     mode=_mode(name),
                 )
             except errors.GenericError as err:
-                failed[place.name] = str(err)
+                failed[remote.name] = str(err)
                 break
     return failed
 
 
 def read_pem(path: str, *, with_key: bool = True) -> bytes:
-    """Return the content of an administrator's PEM file, which must be usable.
+    """Return the content of a PEM file that the administrator provides.
 
     Raises:
-        OpPrereqError: it is not.
+        OpPrereqError: the file cannot be read, or is not a certificate (with
+            ``with_key``: not a certificate with its key).
     """
     try:
         if with_key:
@@ -307,10 +313,12 @@ def read_pem(path: str, *, with_key: bool = True) -> bytes:
 
 
 def read_secret(path: str) -> bytes:
-    """Return the content of an administrator's file with a secret.
+    """Return the content of a file with a secret that the administrator provides.
+
+    Trailing white space is replaced by one newline.
 
     Raises:
-        OpPrereqError: it cannot be read or is empty.
+        OpPrereqError: the file cannot be read or is empty.
     """
     try:
         data = files.read_file(path)

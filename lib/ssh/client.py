@@ -1,6 +1,6 @@
-"""Running commands on other nodes over SSH.
+"""Execution of commands on other nodes over SSH.
 
-A `Client` is one connection; several commands may run over it one after another. All
+A `Client` is one connection, over which commands run one after another. All
 failures are reported as `errors.SshError` with host and cause. The only source of a
 password is the function ``ask_password``.
 """
@@ -33,7 +33,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 #: An SSH server that reloads its keys drops new connections; pauses between attempts.
 CONNECT_ATTEMPTS: Final = 5
 CONNECT_PAUSE_S: Final = 0.3
-#: Bytes of a command's output that are read at once.
+#: Largest number of bytes that are read from a command's output at once.
 _CHUNK: Final = 65536
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
 AskHostKey = Callable[[str, str, str], bool]
@@ -102,7 +102,7 @@ class Identity:
 
 
 def cluster_identity(paths: pathutils.Paths, cluster_name: str) -> Identity:
-    """Return this node's identity towards other nodes of its cluster."""
+    """Return the credentials of this node for logins to other nodes of its cluster."""
     kinds = ("rsa", "ecdsa", "ed25519")
     return Identity(
         user=login_user(paths),
@@ -268,8 +268,8 @@ class Client:
         except (paramiko.SSHException, OSError, EOFError) as err:
             if time.monotonic() - began >= CONNECT_TIMEOUT_S:
                 raise errors.SshError(
-                    f"{where}: takes connections but does not answer them: its SSH"
-                    " server or the machine is frozen or overloaded"
+                    f"{where}: accepts connections but does not answer: its SSH server"
+                    " or the machine is frozen or overloaded"
                 ) from err
             text = f"{where}: no SSH connection: {err}"
             if "banner" in str(err) or isinstance(err, (ConnectionError, EOFError)):

@@ -167,7 +167,7 @@ def test_facts_are_found_out(paths):
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ({"cluster_name": "node1"}, "is this node's own"),
+        ({"cluster_name": "node1"}, "is the address of this node"),
         ({"primary_ip_version": 5}, "wanted 4 or 6, found 5"),
         ({"secondary_ip": "::1"}, "wanted an IPv4 address"),
         ({"secondary_ip": "192.0.2.99"}, "is not an address of this machine"),
@@ -211,5 +211,5 @@ def test_a_machine_without_host_key_is_refused_unless_ssh_is_not_ours(paths):
 
 def test_a_node_of_a_cluster_is_refused_first(paths):
     pathlib.Path(paths.server_pem).write_text("")
-    with pytest.raises(errors.OpPrereqError, match="is in a cluster already"):
+    with pytest.raises(errors.OpPrereqError, match="already in a cluster, the file"):
         checks.gather(paths, FakeRunner(), options(cluster_name="nowhere"))
