@@ -1,5 +1,6 @@
 """Automatic repair of instances: diagnosis, permitted repairs, and the next step.
 
-Pure functions and values, specified by the tags they read and write: loading a cluster,
-submitting jobs and setting tags belong to the programs.
+The functions are pure. Tags of instances hold the state of repairs; ``tags`` documents
+their format. Loading the cluster, submitting jobs and setting tags is done in
+``ganeti.client.htools.harep``.
 """

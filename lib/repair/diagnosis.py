@@ -1,4 +1,4 @@
-"""Diagnosis of an instance whose nodes fail, and the opcodes that repair it."""
+"""Diagnosis of instances on drained or offline nodes, and the opcodes of repairs."""
 
 import dataclasses
 import enum
@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from ganeti.repair.tags import RepairKind
 
-#: Templates whose disks every node of the group can access.
+#: Disk templates whose data every node of the group can access.
 _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})
-#: Templates whose data is only on one node.
+#: Disk templates whose data is on one node only.
 _SINGLE: Final = frozenset({"plain", "file"})
-#: Seconds that a guest has to shut down.
+#: Seconds to wait until a guest has shut down.
 _SHUTDOWN_S: Final = 120
 
 Op = dict[str, Any]
 
 
 class NodeHealth(enum.Enum):
-    """The condition of a node."""
+    """Health of a node, from its flags."""
 
     GOOD = enum.auto()
     DRAINED = enum.auto()
@@ -25,10 +25,15 @@ class NodeHealth(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Subject:
-    """An instance: its disks and the health of its nodes; None without a secondary.
+class InstanceHealth:
+    """An instance and the health of its nodes.
 
-    ``up``: whether its owner wants it to run.
+    Attributes:
+        name: name of the instance.
+        template: disk template.
+        primary: health of the primary node.
+        secondary: health of the secondary node; None without one.
+        up: the instance should run (its admin state).
     """
 
     name: str
@@ -44,72 +49,76 @@ class Repair:
 
     kind: RepairKind
     ops: tuple[Op, ...]
-    why: str
+    reason: str
 
 
-def find(subject: Subject, allocator: str) -> Repair | None:
-    """Find the next repair of an instance; None if it needs none or has none.
+def find_repair(instance: InstanceHealth, allocator: str) -> Repair | None:
+    """Return the next repair of an instance.
+
+    None if its nodes are healthy, or if its disk template allows no repair.
 
     Args:
-        subject: the instance.
-        allocator: chooses new nodes.
+        instance: the instance.
+        allocator: name of the allocator that chooses new nodes.
     """
-    if subject.template == "drbd":
-        return _mirrored(subject, allocator)
-    if subject.primary == NodeHealth.GOOD:
+    if instance.template == "drbd":
+        return _mirrored(instance, allocator)
+    if instance.primary == NodeHealth.GOOD:
         return None
-    if subject.template in _SHARED:
-        return _moved(subject, {"iallocator": allocator})
-    if subject.template in _SINGLE and subject.primary == NodeHealth.OFFLINE:
-        return _recreated(subject, allocator, "its node is offline")
+    if instance.template in _SHARED:
+        return _moved(instance, {"iallocator": allocator})
+    if instance.template in _SINGLE and instance.primary == NodeHealth.OFFLINE:
+        return _recreated(instance, allocator, "its node is offline")
     return None
 
 
-def _mirrored(subject: Subject, allocator: str) -> Repair | None:
-    both = {subject.primary, subject.secondary}
+def _mirrored(instance: InstanceHealth, allocator: str) -> Repair | None:
+    both = {instance.primary, instance.secondary}
     if both == {NodeHealth.OFFLINE}:
-        return _recreated(subject, allocator, "both its nodes are offline")
-    if subject.primary != NodeHealth.GOOD and subject.secondary == NodeHealth.GOOD:
-        return _moved(subject, {})
+        return _recreated(instance, allocator, "both its nodes are offline")
+    if instance.primary != NodeHealth.GOOD and instance.secondary == NodeHealth.GOOD:
+        return _moved(instance, {})
     if (
-        subject.primary == NodeHealth.OFFLINE
-        and subject.secondary == NodeHealth.DRAINED
+        instance.primary == NodeHealth.OFFLINE
+        and instance.secondary == NodeHealth.DRAINED
     ):
-        return _moved(subject, {})
-    if subject.secondary not in {NodeHealth.GOOD, None}:
+        return _moved(instance, {})
+    if instance.secondary not in {NodeHealth.GOOD, None}:
         op: Op = {
             "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
-            "instance_name": subject.name,
+            "instance_name": instance.name,
             "mode": "replace_new_secondary",
             "disks": [],
             "iallocator": allocator,
         }
-        return Repair(RepairKind.FIX_STORAGE, (op,), "its secondary node fails")
+        return Repair(
+            RepairKind.FIX_STORAGE, (op,), "its secondary node is drained or offline"
+        )
     return None
 
 
-def _moved(subject: Subject, more: Op) -> Repair:
-    if subject.primary == NodeHealth.DRAINED:
-        live = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": subject.name}
+def _moved(instance: InstanceHealth, more: Op) -> Repair:
+    if instance.primary == NodeHealth.DRAINED:
+        live = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": instance.name}
         return Repair(RepairKind.MIGRATE, (live | more,), "its primary node is drained")
     op: Op = {
         "OP_ID": "OP_INSTANCE_FAILOVER",
-        "instance_name": subject.name,
+        "instance_name": instance.name,
         "shutdown_timeout": _SHUTDOWN_S,
         "ignore_consistency": False,
     }
     return Repair(RepairKind.FAILOVER, (op | more,), "its primary node is offline")
 
 
-def _recreated(subject: Subject, allocator: str, why: str) -> Repair:
-    name = {"instance_name": subject.name}
+def _recreated(instance: InstanceHealth, allocator: str, reason: str) -> Repair:
+    name = {"instance_name": instance.name}
     disks: Op = {"OP_ID": "OP_INSTANCE_RECREATE_DISKS", **name, "disks": []}
     ops = [disks | {"iallocator": allocator}]
-    if subject.up:
-        # Only a stopped instance can be installed; this one has not run since its node
-        # failed.
+    if instance.up:
+        # Reinstallation requires a stopped instance. This one has not run since its
+        # node failed, but the configuration still states that it is up.
         ops.append({"OP_ID": "OP_INSTANCE_SHUTDOWN", **name})
     ops.append({"OP_ID": "OP_INSTANCE_REINSTALL", **name})
-    if subject.up:
+    if instance.up:
         ops.append({"OP_ID": "OP_INSTANCE_STARTUP", **name})
-    return Repair(RepairKind.REINSTALL, tuple(ops), why)
+    return Repair(RepairKind.REINSTALL, tuple(ops), reason)

@@ -1,4 +1,4 @@
-"""The next step for one instance: its state, tags to change, a job to submit."""
+"""The next repair step of an instance: new state, tags to change, job to submit."""
 
 import dataclasses
 import enum
@@ -9,7 +9,7 @@ from ganeti.repair.tags import RepairOutcome, RepairPolicy, RepairRecord
 
 
 class RepairState(enum.StrEnum):
-    """States of instances, as counted and shown."""
+    """States of instances; the values appear in the statistics that harep prints."""
 
     HEALTHY = "Healthy"
     NEEDS_REPAIR = "Needs repair"
@@ -23,13 +23,18 @@ class JobState(enum.Enum):
     RUNNING = enum.auto()
     SUCCESS = enum.auto()
     FAILED = enum.auto()
-    #: It failed for lack of resources; it may be tried again.
+    #: It failed for lack of resources; a new attempt may succeed.
     NO_ROOM = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fresh:
-    """Values for a new record from outside: Unix seconds and a UUID."""
+class NewRecord:
+    """Values of new records that the caller provides.
+
+    Attributes:
+        now: Unix seconds.
+        id: an unused UUID.
+    """
 
     now: int
     id: str
@@ -40,13 +45,12 @@ class RepairStep:
     """The decision about one instance.
 
     Attributes:
-        state: of the instance after it.
-        add: records to tag, before others are removed.
-        remove: records whose tags go.
-        repair: submit its opcodes as one job; ``record`` with that job's id added is to
-            be tagged then.
-        record: the repair of the job.
-        note: a line for the administrator, may be empty.
+        state: state of the instance after the step.
+        add: records whose tags are added, before any tag is removed.
+        remove: records whose tags are removed.
+        repair: repair whose opcodes are submitted as one job, or None.
+        record: record of that repair; the caller adds the job's id and then the tag.
+        note: text for the administrator, without the instance's name; may be empty.
     """
 
     state: RepairState
@@ -62,40 +66,40 @@ def step(
     jobs: Mapping[int, JobState],
     repair: Repair | None,
     policy: RepairPolicy,
-    fresh: Fresh,
+    new_record: NewRecord,
 ) -> RepairStep:
-    """Decide about one instance.
+    """Return the next step of one instance.
 
     Args:
         records: its repairs, oldest first.
-        jobs: states of the jobs of pending repairs, without removed jobs, which count
-            as done.
+        jobs: job id -> state, of pending repairs. A job that is missing here was
+            removed from the queue and counts as successful.
         repair: the repair that it needs now, None if it is healthy.
         policy: the permitted repairs.
-        fresh: values for new records.
+        new_record: values of new records.
     """
     ended = {r.id for r in records if r.outcome is not None}
     pending = [r for r in records if r.outcome is None and r.id not in ended]
     stale = tuple(r for r in records if r.outcome is None and r.id in ended)
     if any(r.outcome == RepairOutcome.FAILURE for r in records):
         return RepairStep(RepairState.FAILED, remove=stale)
-    case = _Case(stale, policy, fresh)
+    case = _Case(stale, policy, new_record)
     if pending:
         return _pending(case, pending, jobs, repair)
     done = tuple(r for r in records if r.outcome is not None)
     if repair is None:
-        # Of several results only the last one counts.
+        # Only the last result is kept.
         return RepairStep(RepairState.HEALTHY, remove=(*stale, *done[:-1]))
     return _broken(case, done, repair)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Case:
-    """Input of all states of an instance; ``stale`` are outdated tags."""
+    """Input that all states share; ``stale``: records that a result replaces."""
 
     stale: tuple[RepairRecord, ...]
     policy: RepairPolicy
-    fresh: Fresh
+    new_record: NewRecord
 
 
 def _pending(
@@ -104,31 +108,38 @@ def _pending(
     jobs: Mapping[int, JobState],
     repair: Repair | None,
 ) -> RepairStep:
-    first, stale, policy, fresh = pending[0], case.stale, case.policy, case.fresh
+    first, stale, policy, new_record = (
+        pending[0],
+        case.stale,
+        case.policy,
+        case.new_record,
+    )
     states = [jobs.get(job, JobState.SUCCESS) for job in first.jobs]
     if JobState.RUNNING in states:
         return RepairStep(RepairState.PENDING)
     last = states[-1] if states else JobState.SUCCESS
     if last == JobState.FAILED:
-        result = _ended(first, RepairOutcome.FAILURE, fresh)
+        result = _ended(first, RepairOutcome.FAILURE, new_record)
         reason = f"a job of repair {first.id} failed"
         return RepairStep(RepairState.FAILED, (result,), (*stale, first), note=reason)
     if repair is None:
-        results = tuple(_ended(r, RepairOutcome.SUCCESS, fresh) for r in pending)
+        results = tuple(_ended(r, RepairOutcome.SUCCESS, new_record) for r in pending)
         return RepairStep(
-            RepairState.HEALTHY, results, (*stale, *pending), note="is repaired"
+            RepairState.HEALTHY, results, (*stale, *pending), note="repaired"
         )
     if policy.until is not None:
         return RepairStep(
-            RepairState.PENDING, note=f"{repair.why}, but repairs are {policy}"
+            RepairState.PENDING, note=f"{repair.reason}, but repairs are {policy}"
         )
     if repair.kind > first.kind:
-        result = _ended(first, RepairOutcome.ENOPERM, fresh)
+        result = _ended(first, RepairOutcome.ENOPERM, new_record)
         return RepairStep(
             RepairState.NEEDS_REPAIR,
             (result,),
             (*stale, first),
-            note=_too_much(repair, f"repair {first.id} goes up to {first.kind.word}"),
+            note=_not_permitted(
+                repair, f"repair {first.id} permits only up to {first.kind.word}"
+            ),
         )
     return RepairStep(
         RepairState.PENDING, remove=(*stale, first), repair=repair, record=first
@@ -136,29 +147,35 @@ def _pending(
 
 
 def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> RepairStep:
-    stale, policy, fresh = case.stale, case.policy, case.fresh
+    stale, policy, new_record = case.stale, case.policy, case.new_record
     if policy.allowed is None:
-        reason = f"{repair.why}, but repairs are {policy}"
+        reason = f"{repair.reason}, but repairs are {policy}"
         return RepairStep(RepairState.NEEDS_REPAIR, remove=stale, note=reason)
     if repair.kind <= policy.allowed:
-        record = RepairRecord(repair.kind, fresh.id, fresh.now)
+        record = RepairRecord(repair.kind, new_record.id, new_record.now)
         return RepairStep(
             RepairState.PENDING, remove=(*stale, *done), repair=repair, record=record
         )
-    reason = _too_much(repair, f"allowed is {policy}")
+    reason = _not_permitted(repair, f"repairs are permitted only {policy}")
     last = done[-1] if done else None
     if last and (last.outcome, last.kind) == (RepairOutcome.ENOPERM, repair.kind):
-        # Already recorded; the tag stays unchanged.
+        # The refusal is already recorded; its tag stays unchanged.
         return RepairStep(
             RepairState.NEEDS_REPAIR, remove=(*stale, *done[:-1]), note=reason
         )
-    result = RepairRecord(repair.kind, fresh.id, fresh.now, RepairOutcome.ENOPERM)
+    result = RepairRecord(
+        repair.kind, new_record.id, new_record.now, RepairOutcome.ENOPERM
+    )
     return RepairStep(RepairState.NEEDS_REPAIR, (result,), (*stale, *done), note=reason)
 
 
-def _ended(record: RepairRecord, outcome: RepairOutcome, fresh: Fresh) -> RepairRecord:
-    return dataclasses.replace(record, outcome=outcome, time=fresh.now, original_tag="")
+def _ended(
+    record: RepairRecord, outcome: RepairOutcome, new_record: NewRecord
+) -> RepairRecord:
+    return dataclasses.replace(
+        record, outcome=outcome, time=new_record.now, original_tag=""
+    )
 
 
-def _too_much(repair: Repair, limit: str) -> str:
-    return f"{repair.why} and it needs {repair.kind.word}, but {limit}"
+def _not_permitted(repair: Repair, limit: str) -> str:
+    return f"{repair.reason}; this requires {repair.kind.word}, but {limit}"

@@ -1,4 +1,9 @@
-"""The tags of automatic repair: parsing, formatting, and the permitted repairs."""
+"""The tags of automatic repair: parsing, formatting, and the permitted repairs.
+
+After the prefix, a record of an instance is ``pending:KIND:ID:TIME:JOBS`` or
+``result:KIND:ID:TIME:OUTCOME:JOBS``, with JOBS joined by ``+``. A policy is ``KIND``,
+``suspend`` or ``suspend:TIME``, on an instance, a node group or the cluster.
+"""
 
 import dataclasses
 import enum
@@ -19,7 +24,7 @@ _RECORD: Final = re.compile(
 
 
 class RepairKind(enum.IntEnum):
-    """Kinds of repairs; each permits those before it."""
+    """Kinds of repairs by severity; permission for one includes the kinds before it."""
 
     FIX_STORAGE = 0
     MIGRATE = 1
@@ -28,12 +33,12 @@ class RepairKind(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """Its name in tags."""
+        """The kind's name in tags."""
         return self.name.lower().replace("_", "-")
 
 
 class RepairOutcome(enum.StrEnum):
-    """How a repair ended."""
+    """Outcome of a repair."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -48,12 +53,12 @@ class RepairRecord:
     """A repair, as recorded in a tag of the instance.
 
     Attributes:
-        kind: the most severe permitted kind.
+        kind: the most severe kind that this repair may use.
         id: a UUID.
-        time: Unix seconds; when it began, or when it ended.
+        time: Unix seconds of its begin, or of its end if it has an outcome.
         outcome: None while it is pending.
         jobs: ids of its jobs, oldest first.
-        original_tag: the tag as it was read, empty for a new record.
+        original_tag: the tag that was parsed, empty for a new record.
     """
 
     kind: RepairKind
@@ -65,7 +70,7 @@ class RepairRecord:
 
     @property
     def tag(self) -> str:
-        """The tag of this record; it contains only the newest jobs that fit."""
+        """The tag of this record; the oldest jobs are left out if it is too long."""
         head = f"{self.kind.word}:{self.id}:{self.time}:"
         if self.outcome is None:
             head = f"{PREFIX}pending:{head}"
@@ -78,7 +83,7 @@ class RepairRecord:
 
 
 def records(tags: Iterable[str]) -> list[RepairRecord]:
-    """Read the repairs among tags, oldest first; malformed ones are left out."""
+    """Return the records in tags, oldest first; all other tags are skipped."""
     parsed = [_record(tag) for tag in tags]
     kept = [record for record in parsed if record is not None]
     return sorted(kept, key=lambda record: (record.time, record.id))
@@ -115,16 +120,21 @@ class RepairPolicy:
 
     def __str__(self) -> str:
         if self.until is not None:
-            end = "for ever" if math.isinf(self.until) else f"until {self.until:.0f}"
+            end = (
+                "without limit" if math.isinf(self.until) else f"until {self.until:.0f}"
+            )
             return f"suspended {end}"
         return "not enabled" if self.allowed is None else f"up to {self.allowed.word}"
 
 
 def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
-    """Find the permitted repairs: the first object with such tags decides.
+    """Return the permitted repairs; the first object with such tags decides.
+
+    Within an object, the latest suspension overrides permissions, and the least severe
+    permission applies.
 
     Args:
-        objects: tags of the instance, of its group, and of the cluster.
+        objects: tags of the instance, of its group, and of the cluster, in this order.
         now: Unix seconds.
     """
     for tags in objects:
@@ -139,7 +149,7 @@ def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
 
 
 def expired(tags: Iterable[str], now: float) -> list[str]:
-    """List the tags of suspensions that are over."""
+    """Return the tags of expired suspensions."""
     ended = []
     for tag in tags:
         if tag.startswith(PREFIX):
@@ -150,7 +160,7 @@ def expired(tags: Iterable[str], now: float) -> list[str]:
 
 
 def _suspension(word: str) -> float | None:
-    """Return the end that a suspending tag names; None for another tag."""
+    """Return the end of a suspension in Unix seconds; None for other tags."""
     name, _, end = word.partition(":")
     if name != _SUSPEND:
         return None

@@ -149,10 +149,12 @@ class _RepairRun:
         if primary is not None:
             second = self._health(seconds[0]) if seconds else None
             up = row["admin_state"] == "up"
-            subject = diagnosis.Subject(name, row["disk_template"], primary, second, up)
-            repair = diagnosis.find(subject, self._allocator)
-        fresh = plan.Fresh(self._now, str(uuid.uuid4()))
-        step = plan.step(records, jobs, repair, self._policy(row), fresh)
+            instance = diagnosis.InstanceHealth(
+                name, row["disk_template"], primary, second, up
+            )
+            repair = diagnosis.find_repair(instance, self._allocator)
+        new_record = plan.NewRecord(self._now, str(uuid.uuid4()))
+        step = plan.step(records, jobs, repair, self._policy(row), new_record)
         if step.note:
             print(f"{name}: {step.note}")
         if before and step.state != RepairState.PENDING:
@@ -170,7 +172,7 @@ class _RepairRun:
         self, name: str, repair: diagnosis.Repair, record: tags.RepairRecord
     ) -> tags.RepairRecord | None:
         """Submit a repair's job; return the record with the job's id."""
-        print(f"{name}: {repair.why}, repair: {repair.kind.word}")
+        print(f"{name}: {repair.reason}, repair: {repair.kind.word}")
         ops = [dict(op) for op in repair.ops]
         if self._parsed["jd"] > 0:
             # The delay lets the tag be set before the repair begins.

@@ -94,7 +94,9 @@ class TestInit:
         assert "nowhere.vc.test: its address cannot be found" in text
 
     def test_a_cluster_name_of_this_node_is_refused(self, bare):
-        assert "is the address of this node" in refusal(bare, *INIT[:-1], "node1.vc.test")
+        assert "is the address of this node" in refusal(
+            bare, *INIT[:-1], "node1.vc.test"
+        )
 
 
 class TestNodes:

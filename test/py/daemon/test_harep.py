@@ -113,7 +113,7 @@ def test_a_lost_node_costs_what_is_allowed_and_no_more(cluster, local, losing) -
     losing("node3")
     cluster.check("gnt-cluster", "add-tags", f"{P}failover")
     told = step(cluster)
-    assert f"{local}: its node is offline and it needs reinstall, but allowed" in told
+    assert f"{local}: its node is offline; this requires reinstall, but" in told
     assert ended(cluster, SHARED) == "success"
     ((_state, kind, _id, _time, result, _jobs),) = records(cluster, local)
     assert (kind, result) == ("reinstall", "enoperm")

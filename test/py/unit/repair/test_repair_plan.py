@@ -6,12 +6,12 @@ import pytest
 
 from ganeti import opcodes
 from ganeti.repair import diagnosis, plan
-from ganeti.repair.diagnosis import NodeHealth, Subject
-from ganeti.repair.plan import Fresh, JobState, RepairState
+from ganeti.repair.diagnosis import InstanceHealth, NodeHealth
+from ganeti.repair.plan import JobState, NewRecord, RepairState
 from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
 
 GOOD, DRAINED, OFFLINE = NodeHealth.GOOD, NodeHealth.DRAINED, NodeHealth.OFFLINE
-FRESH = Fresh(1000, "new")
+NEW_RECORD = NewRecord(1000, "new")
 ANY = RepairPolicy(RepairKind.REINSTALL)
 
 
@@ -28,7 +28,7 @@ def result(outcome, ident="r", kind=RepairKind.FAILOVER, time=3):
 
 
 def step(records, jobs=None, need=None, policy=ANY):
-    return plan.step(records, jobs or {}, need, policy, FRESH)
+    return plan.step(records, jobs or {}, need, policy, NEW_RECORD)
 
 
 # What is needed
@@ -52,7 +52,9 @@ def step(records, jobs=None, need=None, policy=ANY):
     ],
 )
 def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
-    found = diagnosis.find(Subject("a.tst", template, primary, secondary), "hail")
+    found = diagnosis.find_repair(
+        InstanceHealth("a.tst", template, primary, secondary), "hail"
+    )
     if kind is None:
         assert found is None
         return
@@ -64,7 +66,9 @@ def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
 
 
 def test_an_instance_made_anew_runs_again_if_it_should():
-    found = diagnosis.find(Subject("a.tst", "plain", OFFLINE, up=True), "hail")
+    found = diagnosis.find_repair(
+        InstanceHealth("a.tst", "plain", OFFLINE, up=True), "hail"
+    )
     names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in found.ops]
     assert names == ["RECREATE_DISKS", "SHUTDOWN", "REINSTALL", "STARTUP"]
     assert found.ops[0]["iallocator"] == "hail"
@@ -198,7 +202,7 @@ def test_every_way_ends_when_jobs_succeed_and_the_instance_heals():
         records, jobs = [], {}
         for kind in (*kinds, None):
             need = None if kind is None else repair(kind)
-            found = plan.step(records, jobs, need, RepairPolicy(limit), FRESH)
+            found = plan.step(records, jobs, need, RepairPolicy(limit), NEW_RECORD)
             kept = [r for r in records if r not in found.remove]
             records = [*kept, *found.add]
             if found.record is not None:

@@ -90,7 +90,7 @@ def test_the_nearest_object_that_says_something_decides(objects, expected):
 def test_policies_in_words():
     assert str(RepairPolicy()) == "not enabled"
     assert str(RepairPolicy(RepairKind.FIX_STORAGE)) == "up to fix-storage"
-    assert str(RepairPolicy(until=math.inf)) == "suspended for ever"
+    assert str(RepairPolicy(until=math.inf)) == "suspended without limit"
     assert str(RepairPolicy(until=12.0)) == "suspended until 12"
 
 

@@ -108,7 +108,7 @@ def test_the_way_from_broken_to_healthy(run, world):
     world.fail()
     first = run("--job-delay", "2.5")
     assert counts(first.out) == {"Needs repair": "1", "Pending repair": "1"}
-    assert "b: its node is offline and it needs reinstall" in first.out
+    assert "b: its node is offline; this requires reinstall" in first.out
     assert world.submitted() == [["OP_TEST_DELAY", "OP_INSTANCE_FAILOVER"]]
     (tag,) = world.tags()
     assert re.fullmatch(rf"{P}pending:failover:[0-9a-f-]{{36}}:\d+:1", tag)
