@@ -239,7 +239,7 @@ def _check_nodes(
     if winner not in {known, plan.own.name}:
         raise errors.OpPrereqError(
             f"most nodes name {winner} as the master, this node names {known}: its"
-            f" ssconf files are outdated; run 'gnt-cluster redist-conf' on {winner}",
+            f" ssconf files are outdated; run 'gnt-cluster redist-conf' there",
             ecodes.ECODE_STATE,
         )
     return frozenset(uuid for uuid, vote in votes.items() if vote is None)
