@@ -28,6 +28,9 @@ CRYPTO_ACTIONS: Final = ("create", "delete", "get")
 CRYPTO_TYPES: Final = ("ssl",)
 CRYPTO_OPTION_CERT_FILE: Final = "cert_file"
 CRYPTO_OPTION_SERIAL_NO: Final = "serial_no"
+#: Suffix of the master's uuid in the list of callers while both its current and its
+#: next certificate are valid.
+CRYPTO_NEXT: Final = "-next"
 #: Pseudo node uuid for the first certificate.
 CRYPTO_BOOTSTRAP: Final = "bootstrap"
 OPENSSL_CIPHERS: Final = "HIGH:-DES:-3DES:-EXPORT:-DH"

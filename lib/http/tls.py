@@ -62,8 +62,11 @@ class PeerGuard:
         return digest in (self._listed() or {self._server_digest})
 
     def holder(self, digest: str) -> str:
-        """Return the uuid of the node that has a certificate, empty if not listed."""
-        return self._listed().get(digest, "")
+        """Return the uuid of the node that has a certificate, empty if not listed.
+
+        While the master's certificate is renewed, it has two entries.
+        """
+        return self._listed().get(digest, "").removesuffix(ssh.CRYPTO_NEXT)
 
     def allows_issuer(self, digest: str) -> bool:
         """Return whether a certificate may be the issuer of a caller's."""

@@ -13,9 +13,6 @@ from ganeti.locking import Level
 from ganeti.ssh import keys
 from ganeti.utils import files
 
-#: Suffix of the master's uuid while both its current and its next certificate are
-#: valid.
-_NEXT: Final = "-next"
 _LISTED: Final = "master_candidates_certs"
 _AGAIN: Final = "run gnt-cluster renew-crypto --new-node-certificates again"
 
@@ -121,7 +118,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         if not digest:
             self._record(digests)
             return {master.name: answer.fail_msg or "empty answer"}
-        key = master.uuid + _NEXT
+        key = master.uuid + constants.CRYPTO_NEXT
         self._record({**digests, key: digest})
         failed = self._send_callers()
         if failed:

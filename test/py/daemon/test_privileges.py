@@ -99,5 +99,7 @@ def test_users_of_the_pool_are_taken_and_given_back(node):
 def test_unknown_users_are_named(node):
     params = guests.kvm_params(security_model="user", security_domain="nosuchuser")
     record = guests.kvm_instance("web1", params)
-    with pytest.raises(errors.HypervisorError, match="user 'nosuchuser' of the emulator does not exist"):
+    with pytest.raises(
+        errors.HypervisorError, match="user 'nosuchuser' of the emulator does not exist"
+    ):
         nodes.call(node, "instance_start", record, True, [])

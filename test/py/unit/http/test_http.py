@@ -367,6 +367,13 @@ def test_the_last_list_counts_when_the_disk_fails(tmp_path):
     assert not guard.allows("AA")
 
 
+def test_both_certificates_of_a_renewal_are_the_masters(tmp_path):
+    path = tmp_path / "list"
+    path.write_text("1")
+    guard = tls.PeerGuard("SS", str(path), lambda: {"u1": "AA", "u1-next": "BB"})
+    assert [guard.holder(digest) for digest in ("AA", "BB", "CC")] == ["u1", "u1", ""]
+
+
 class Frozen:
     """A server that answers one request over TLS and then nobody any more."""
 
