@@ -73,7 +73,7 @@ class Qmp:
         """Connect; repeat while the emulator has not ended the previous session."""
         for pause_s in _AGAIN_S:
             try:
-                await self._client.connect(self._path)
+                await self._open()
             except ConnectError as err:
                 if not _is_hang_up(err):
                     raise
@@ -81,7 +81,16 @@ class Qmp:
                 self._make_client()
             else:
                 return
-        await self._client.connect(self._path)
+        await self._open()
+
+    async def _open(self) -> None:
+        try:
+            await self._client.connect(self._path)
+        except AssertionError as err:
+            # The emulator closed the connection just after its greeting. The library
+            # asserts that it is still open, and leaves the tasks of the session behind.
+            await self._disconnect()
+            raise ConnectError("Failed to keep the session", EOFError()) from err
 
     def __exit__(
         self,
@@ -93,13 +102,13 @@ class Qmp:
         self._close()
 
     def _close(self) -> None:
-        async def disconnect() -> None:
-            with contextlib.suppress(QMPError, OSError, EOFError, TimeoutError):
-                await asyncio.wait_for(self._client.disconnect(), self._timeout_s)
-
-        self._loop.run_until_complete(disconnect())
+        self._loop.run_until_complete(self._disconnect())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    async def _disconnect(self) -> None:
+        with contextlib.suppress(QMPError, OSError, EOFError, TimeoutError):
+            await asyncio.wait_for(self._client.disconnect(), self._timeout_s)
 
     def _run(self, waiting: Any, what: str, timeout_s: float | None = None) -> Any:
         limit = self._timeout_s if timeout_s is None else timeout_s
@@ -178,10 +187,10 @@ class Qmp:
 
 
 def _is_hang_up(err: ConnectError) -> bool:
-    """Return whether the connection was closed before the greeting."""
+    """Return whether the emulator closed the connection while it was set up."""
     cause: BaseException | None = err
     while cause is not None:
         if isinstance(cause, EOFError | ConnectionResetError):
             return True
-        cause = cause.__cause__
+        cause = cause.exc if isinstance(cause, ConnectError) else cause.__cause__
     return False

@@ -7,6 +7,7 @@ import socket
 import threading
 
 import pytest
+from qemu.qmp import QMPClient, Runstate
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import qmp
@@ -19,10 +20,11 @@ def send(client, message):
 
 
 @contextlib.contextmanager
-def emulator(path, hang_ups=0, dies_of=""):
+def emulator(path, hang_ups=0, dies_of="", ends_sessions=0):
     """Serve one client after another; hang up on the first ones before greeting.
 
-    The command `dies_of` is answered by hanging up, too.
+    The command `dies_of` is answered by hanging up, too, and the first sessions end
+    with the answer to their first request.
     """
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
@@ -45,6 +47,8 @@ def emulator(path, hang_ups=0, dies_of=""):
                         if asked.pop("execute") == dies_of:
                             break
                         send(client, {"return": {}} | asked)
+                        if len(served) <= ends_sessions:
+                            break
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -60,6 +64,25 @@ def emulator(path, hang_ups=0, dies_of=""):
 def test_an_emulator_that_hangs_up_before_its_greeting_is_asked_again(tmp_path):
     path = str(tmp_path / "qmp")
     with emulator(path, hang_ups=2) as served:
+        with qmp.Qmp(path, "web1", timeout_s=30) as session:
+            assert session.execute("query-status") == {}
+        assert len(served) == 3
+
+
+def test_an_emulator_that_hangs_up_just_after_its_greeting_is_asked_again(
+    tmp_path, monkeypatch
+):
+    establish = QMPClient._establish_session
+    path = str(tmp_path / "qmp")
+
+    async def notice_late(client):
+        await establish(client)
+        if len(served) <= 2:
+            while client.runstate == Runstate.RUNNING:
+                await client.runstate_changed()
+
+    monkeypatch.setattr(QMPClient, "_establish_session", notice_late)
+    with emulator(path, ends_sessions=2) as served:
         with qmp.Qmp(path, "web1", timeout_s=30) as session:
             assert session.execute("query-status") == {}
         assert len(served) == 3
