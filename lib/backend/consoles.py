@@ -1,4 +1,7 @@
-"""Procedure that describes how to reach the consoles of this node's instances."""
+"""Procedure that describes how to reach the consoles of this node's instances.
+
+The master computes consoles itself and does not call it; other callers may.
+"""
 
 from typing import Any
 
@@ -6,9 +9,10 @@ import msgspec
 
 from ganeti import errors
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.hypervisor.base import ConsoleHost
+from ganeti.objects import consoles
 from ganeti.objects.instance import Instance
 from ganeti.objects.node import Node as NodeRecord
+from ganeti.ssh import account
 
 _SSH_PORT = 22
 
@@ -32,13 +36,14 @@ def instance_console_info(
     Shape: ``kind`` (ssh, vnc, spice or msg) and, where applicable, ``message``,
     ``host``, ``port``, ``user``, ``command`` and ``display``.
     """
-    consoles = {}
+    descriptions = {}
     for name, request in requests.items():
-        host = ConsoleHost(request.node.primary_ip, _ssh_port(node, request))
-        driver = node.hypervisor(request.instance.hypervisor)
-        console = driver.console(request.instance, request.hypervisor_params, host)
-        consoles[name] = msgspec.to_builtins(console)
-    return consoles
+        at, port = request.node, _ssh_port(node, request)
+        host = account.console_host(node.paths, at.name, at.primary_ip, port)
+        node.hypervisor(request.instance.hypervisor)
+        console = consoles.describe(request.instance, request.hypervisor_params, host)
+        descriptions[name] = msgspec.to_builtins(console)
+    return descriptions
 
 
 def _ssh_port(node: LocalNode, request: ConsoleRequest) -> int:

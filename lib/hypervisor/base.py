@@ -13,12 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
-import msgspec
-
 from ganeti import clock, errors, pathutils, process
 from ganeti.constants import hvparams as params_table
 from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.objects.instance import Instance
 
 MIB: Final = 1024 * 1024
 #: Characters of a host name, see `ganeti.utils.hostnames`, and of a file name.
@@ -68,29 +65,6 @@ class MigrationStatus:
     total_ram: int | None = None
     postcopy_status: str | None = None
     remaining_ram: int | None = None
-
-
-class ConsoleHost(NamedTuple):
-    """The node of a console: its address and the port of its SSH server."""
-
-    address: str
-    ssh_port: int
-
-
-class Console(msgspec.Struct, frozen=True, kw_only=True):
-    """Access to a console; fields that do not apply are None.
-
-    ``command`` is an argument list for SSH, ``display`` a VNC display number.
-    """
-
-    instance: str
-    kind: str
-    message: str | None = None
-    host: str | None = None
-    port: int | None = None
-    user: str | None = None
-    command: tuple[str, ...] | None = None
-    display: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,17 +159,6 @@ class Hypervisor(abc.ABC):
             HypervisorError: names the parameter, the wanted and the found value.
         """
         check_names(self.name, hvparams)
-
-    def console(
-        self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
-    ) -> Console:
-        """Return the access to the console of a guest."""
-        del hvparams, host
-        return Console(
-            instance=instance.name,
-            kind="msg",
-            message=f"Console not available for hypervisor {self.name}",
-        )
 
     def ancillary_files(self) -> tuple[list[str], list[str]]:
         """Return the files to distribute to all nodes, and the optional ones."""

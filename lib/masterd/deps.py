@@ -104,4 +104,5 @@ def _query_sources(deps: MasterDeps) -> query.Sources:
         locks=lambda: cluster_facts.locks(deps.queue, deps.locks),
         cluster_facts=lambda: cluster_facts.read(deps.queue, deps.paths, deps.clock),
         copies=deps.store.copies,
+        paths=deps.paths,
     )

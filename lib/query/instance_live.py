@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from ganeti.constants import query as constants
-from ganeti.objects import Instance, params
+from ganeti.objects import Instance, consoles, params
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
@@ -17,10 +19,10 @@ from ganeti.query.model import (
 )
 from ganeti.query.status import ObservedState, instance_status
 from ganeti.rpc.result import Result
+from ganeti.ssh import account
 
-#: Names of the live data.
+#: Name of the live data.
 _INFO: Final = "all_instances_info"
-_CONSOLE: Final = "instance_console_info"
 #: State of a guest that powered itself down: a number, from old nodes a word.
 _STATE_SHUTDOWN: Final = frozenset({1, "shutdown"})
 _NO_INFO: Final[Mapping[str, Any]] = {}
@@ -141,46 +143,21 @@ def _is_running(info: Mapping[str, Any]) -> Cell:
     return normal(bool(info) and not _is_shut_down(info))
 
 
-# Consoles
-def _fetch_console(
-    context: QueryContext, rows: Sequence[Instance]
-) -> dict[str, Result]:
-    """Ask each primary node for the consoles of its running instances."""
-    snapshot = context.snapshot
-    if _INFO not in context.live:
-        context.live[_INFO] = _fetch_info(context, rows)
-    is_running = _OPER_STATE(context)
-    requests: dict[str, dict[str, Any]] = {}
-    for instance in rows:
-        node = snapshot.nodes.get(instance.primary_node)
-        if node is None or is_running(instance) != normal(True):
-            continue
-        requests.setdefault(node.uuid, {})[instance.name] = {
-            "instance": instance,
-            "node": node,
-            "group": snapshot.nodegroups[node.group],
-            "hvParams": params.fill_hvparams(snapshot, instance),
-            "beParams": params.fill_beparams(snapshot, instance),
-        }
-    return dict(
-        context.call(
-            _CONSOLE, requests, lambda uuid: [requests[uuid]], wanted_type=dict
-        )
-    )
-
-
 def _bind_console(context: QueryContext) -> Getter:
-    answers: Mapping[str, Result] = context.live[_CONSOLE]
+    """Return how to reach consoles; the nodes only answer which guests run."""
+    snapshot = context.snapshot
     is_running = _OPER_STATE(context)
 
     def cell(instance: Instance) -> Cell:
         running = is_running(instance)
         if running != normal(True):
             return normal(None) if running == normal(False) else running
-        result = answers.get(instance.primary_node)
-        if result is None or result.failed:
-            return failed_cell(result)
-        return normal(result.payload.get(instance.name))
+        node = snapshot.nodes[instance.primary_node]
+        port = int(params.fill_ndparams(snapshot, node)["ssh_port"])
+        paths = context.sources.paths
+        host = account.console_host(paths, node.name, node.primary_ip, port)
+        hvparams = params.fill_hvparams(snapshot, instance)
+        return normal(msgspec.to_builtins(consoles.describe(instance, hvparams, host)))
 
     return cell
 
@@ -225,7 +202,7 @@ FIELDS: Final = (
         constants.QFT_OTHER,
         "How to reach the console",
         _bind_console,
-        live=_CONSOLE,
+        live=_INFO,
     ),
 )
-FETCH: Final = {_INFO: _fetch_info, _CONSOLE: _fetch_console}
+FETCH: Final = {_INFO: _fetch_info}

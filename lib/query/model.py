@@ -9,6 +9,7 @@ from ganeti import errors, jqueue
 from ganeti.constants import query as constants
 from ganeti.locking import LockInfo
 from ganeti.objects import Snapshot, lookup
+from ganeti.pathutils import Paths
 from ganeti.rpc.base import Runner
 from ganeti.rpc.result import Result
 from ganeti.store import CopyState
@@ -77,6 +78,7 @@ class Sources:
         locks: returns the locks in use.
         cluster_facts: returns the data about the cluster besides its record.
         copies: returns the state of the other candidates' copies by node uuid.
+        paths: paths of this node.
     """
 
     snapshot: Snapshot
@@ -85,6 +87,7 @@ class Sources:
     locks: Callable[[], Sequence[LockInfo]] = list
     cluster_facts: Callable[[], ClusterFacts] | None = None
     copies: Callable[[], Mapping[str, CopyState]] = dict
+    paths: Paths = dataclasses.field(default_factory=Paths)
 
 
 class QueryContext:

@@ -4,6 +4,7 @@ import os
 import pwd
 
 from ganeti import pathutils
+from ganeti.objects.consoles import ConsoleHost
 
 
 def login_user(paths: pathutils.Paths) -> str:
@@ -19,6 +20,21 @@ def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
         pathutils.ROOTDIR_ENV: os.path.join(os.path.dirname(paths.root), node),
         pathutils.HOSTNAME_ENV: node,
     }
+
+
+def console_host(
+    paths: pathutils.Paths, node: str, address: str, port: int
+) -> ConsoleHost:
+    """Return a node as the place of consoles.
+
+    Args:
+        paths: paths of this node.
+        node: name of the node.
+        address: its primary IP address.
+        port: port of its SSH server.
+    """
+    environment = node_environment(paths, node)
+    return ConsoleHost(address, port, login_user(paths), paths.tools_dir, environment)
 
 
 def path_on(paths: pathutils.Paths, node: str, path: str) -> str:

@@ -4,13 +4,17 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors, locking, objects, opcodes
+from ganeti import errors, locking, opcodes
 from ganeti.cmdlib.instance import common
-from ganeti.objects import params
+from ganeti.objects import consoles, params
+from ganeti.ssh import account
 
 
 class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):
-    """Unit that asks the hypervisor on the primary node for the console."""
+    """Unit that describes the console of a guest that runs.
+
+    The node only answers whether the guest runs: clients run the described command.
+    """
 
     HOOKS_TYPE: ClassVar[str | None] = None
 
@@ -33,21 +37,10 @@ class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):
                 " no console"
             )
         node = self.primary
-        request = {
-            instance.name: {
-                "instance": objects.to_dict(instance),
-                "node": objects.to_dict(node),
-                "group": objects.to_dict(snapshot.nodegroups[node.group]),
-                "hvParams": params.fill_hvparams(snapshot, instance),
-                "beParams": params.fill_beparams(snapshot, instance),
-            }
-        }
-        payload = self.ctx.rpc.call_one(
-            "instance_console_info", node.uuid, msgspec.to_builtins(request)
-        ).unwrap(f"instance {instance.name}: cannot get its console")
-        console = payload.get(instance.name)
-        if not isinstance(console, dict):
-            raise errors.OpExecError(
-                f"instance {instance.name}: node {node.name} described no console"
-            )
-        return console
+        port = int(params.fill_ndparams(snapshot, node)["ssh_port"])
+        host = account.console_host(self.ctx.paths, node.name, node.primary_ip, port)
+        hvparams = params.fill_hvparams(snapshot, instance)
+        described: dict[str, Any] = msgspec.to_builtins(
+            consoles.describe(instance, hvparams, host)
+        )
+        return described

@@ -1,14 +1,11 @@
-"""Displays and consoles of a guest; pure, interface addresses are arguments."""
+"""Displays of a guest; pure, interface addresses are arguments."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, pathutils
+from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
-from ganeti.hypervisor.base import Console, ConsoleHost
 from ganeti.objects.filled import InstanceX
-from ganeti.objects.instance import Instance
-from ganeti.ssh import account
 from ganeti.utils import netutils
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
@@ -126,55 +123,3 @@ def _spice(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
             ),
         ]
     return args
-
-
-def console(
-    instance: Instance,
-    hvparams: Mapping[str, Any],
-    host: ConsoleHost,
-    paths: pathutils.Paths,
-) -> Console:
-    """Return the access to a guest's console: serial line, else VNC, else SPICE."""
-    name, port = instance.name, instance.network_port
-    if hvparams.get("serial_console"):
-        return Console(
-            instance=name,
-            kind="ssh",
-            host=host.address,
-            port=host.ssh_port,
-            user=account.login_user(paths),
-            command=_serial_command(name, paths),
-        )
-    vnc, spice = hvparams.get("vnc_bind_address"), hvparams.get("spice_bind")
-    if vnc and port is not None and not vnc.startswith("/"):
-        return Console(
-            instance=name,
-            kind="vnc",
-            host=_reachable(vnc, host),
-            port=port,
-            display=port - hypervisor_constants.VNC_BASE_PORT,
-        )
-    if spice and port is not None:
-        address = _reachable(spice, host)
-        return Console(instance=name, kind="spice", host=address, port=port)
-    return Console(
-        instance=name, kind="msg", message=f"No serial shell for instance {name}"
-    )
-
-
-def _serial_command(name: str, paths: pathutils.Paths) -> tuple[str, ...]:
-    program = (f"{paths.tools_dir}/ganeti-kvm-console", name)
-    if not paths.is_virtual:
-        return program
-    return (
-        "env",
-        f"{pathutils.ROOTDIR_ENV}={paths.root}",
-        f"{pathutils.HOSTNAME_ENV}={paths.hostname}",
-        *program,
-    )
-
-
-def _reachable(bind: str, host: ConsoleHost) -> str:
-    """Return the address that clients connect to; a wildcard becomes the node's."""
-    is_address = ":" in bind or bind.replace(".", "").isdigit()
-    return bind if is_address and bind not in _WILDCARDS else host.address

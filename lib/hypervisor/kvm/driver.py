@@ -18,8 +18,6 @@ from ganeti import errors
 from ganeti.hypervisor.base import (
     MIB,
     AttachedDisk,
-    Console,
-    ConsoleHost,
     GuestState,
     Hypervisor,
     InstanceInfo,
@@ -41,7 +39,6 @@ from ganeti.hypervisor.kvm import (
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.objects.instance import Instance
 from ganeti.utils import netlink
 
 #: Seconds that an emulator may take to end after ``quit``.
@@ -222,12 +219,6 @@ class KvmHypervisor(Hypervisor):
         checks.check_combinations(hvparams)
         checks.check_files(hvparams)
         checks.check_emulator(self._effects, hvparams)
-
-    def console(
-        self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
-    ) -> Console:
-        """Return the access to the console of a guest."""
-        return display.console(instance, hvparams, host, self._effects.paths)
 
     # Change
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:

@@ -515,10 +515,11 @@ def test_query_data_speaks_of_state_and_disks():
     assert static["run_state"] is None
 
 
-def test_the_console_is_described_by_the_node():
-    answer = {"inst1.example.com": {"kind": "ssh", "host": "node1"}}
-    eng = engine(instance_info=INFO, instance_console_info=answer)
-    assert eng.run(op("OP_INSTANCE_CONSOLE"))["kind"] == "ssh"
+def test_the_console_is_described_by_the_master():
+    lie = {"inst1.example.com": {"kind": "ssh", "user": "-oProxyCommand=x"}}
+    eng = engine(instance_info=INFO, instance_console_info=lie)
+    assert eng.run(op("OP_INSTANCE_CONSOLE"))["user"] == "root"
+    assert not eng.rpc.called("instance_console_info")
     with pytest.raises(errors.OpExecError, match="is not running"):
         engine().run(op("OP_INSTANCE_CONSOLE"))
 

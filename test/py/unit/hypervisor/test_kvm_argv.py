@@ -5,9 +5,10 @@ import pytest
 
 from fakes import clusters, guests, nodes
 from ganeti import errors, pathutils
-from ganeti.hypervisor.base import AttachedDisk, ConsoleHost
+from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import argv, checks, cpu, devices, display, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
+from ganeti.objects import consoles
 from ganeti.objects.filled import DiskX, InstanceX, NetInfo, NicX
 
 FILES = Files(pathutils.Paths("/v/n1", "n1"), "web1")
@@ -346,9 +347,9 @@ def test_a_display_without_a_port():
 
 
 def reached(port=11005, **params):
-    host = ConsoleHost("192.0.2.1", 22)
+    host = consoles.ConsoleHost("192.0.2.1", 22, "root", "/tools")
     record = clusters.instance(1, name="web1", network_port=port)
-    return display.console(record, params, host, pathutils.Paths(hostname="n1"))
+    return consoles.describe(record, params, host)
 
 
 def test_a_serial_console_comes_first_then_vnc_then_spice():

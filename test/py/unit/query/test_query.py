@@ -133,7 +133,6 @@ def test_all_fields_have_documented_types(snapshot, resource):
     script = {
         "node_info": NODE_INFO,
         "all_instances_info": {},
-        "instance_console_info": {},
     }
     answer = query.query(
         sources(state, script), resource, sorted(query.RESOURCES[resource].fields), None
@@ -337,17 +336,15 @@ def test_live_data_of_an_instance(snapshot, answer, wanted):
 
 
 def test_console(snapshot):
-    console = {"instance": "inst1.example.com", "kind": "msg", "message": "none"}
-
-    def info(_node, args):
-        assert "hvParams" in args[0]["inst1.example.com"]
-        return {"inst1.example.com": console}
-
     running = {"inst1.example.com": {"memory": 1, "vcpus": 1, "state": 0}}
-    script = {"instance_console_info": info, "all_instances_info": running}
-    source = sources(snapshot, script)
+    source = sources(snapshot, {"all_instances_info": running})
     found = ask(source, "instance", ["console"])
-    assert found == [[(0, console)], [(0, None)], [(4, None)]]
+    assert found[1:] == [[(0, None)], [(4, None)]]
+    ((status, console),) = found[0]
+    assert status == 0
+    assert (console["kind"], console["user"]) == ("ssh", "root")
+    assert console["host"] == snapshot.nodes[clusters.node_uuid(1)].primary_ip
+    assert console["command"][1] == "inst1.example.com"
 
 
 def test_odd_answer_is_no_data(snapshot):
