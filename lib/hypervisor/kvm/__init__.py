@@ -2,7 +2,8 @@
 
 `driver` has the driver class; `argv`, `devices` and `display` build command lines and
 are pure; `launch`, `migrate` and `hotplug` control emulators over the protocol client
-`qmp`; `taps` creates NICs; `files` and `runtime` have the files of guests on the node.
+`qmp`; `layout` checks the guest of a migration; `taps` creates NICs; `files` and
+`runtime` have the files of guests on the node.
 """
 
 from ganeti.hypervisor.kvm.driver import KvmHypervisor

@@ -20,6 +20,8 @@ SCSI_BUS: Final = "scsi.0"
 #: Targets on one SCSI bus, and those of CD drives; every controller has the latter.
 _SCSI_IDS: Final = 16
 CDROM_SCSI_IDS: Final = (6, 5)
+#: Disks on the two IDE buses.
+_IDE_DISKS: Final = 4
 _PARAVIRTUAL: Final = "paravirtual"
 #: Disk types that are devices of the SCSI bus, with their driver.
 _SCSI_DRIVERS: Final = {
@@ -83,18 +85,11 @@ class DeviceSlots:
         info: HvInfo = {"id": device_id("disk", disk.uuid)}
         if disk_type in _SCSI_DRIVERS:
             target = _free(self._targets, _SCSI_IDS, "SCSI target")
-            return {
-                "driver": _SCSI_DRIVERS[disk_type],
-                **info,
-                "bus": SCSI_BUS,
-                "channel": 0,
-                "scsi-id": target,
-                "lun": 0,
-            }
+            return {"driver": _SCSI_DRIVERS[disk_type], **info, **_scsi(target)}
         if disk_type == "ide":
-            bus, unit = divmod(self._ide, 2)
+            place = _ide(self._ide)
             self._ide += 1
-            return {"driver": "ide-hd", **info, "bus": f"ide.{bus}", "unit": unit}
+            return {"driver": "ide-hd", **info, **place}
         return {"driver": "virtio-blk-pci", **info, **self._pci()}
 
     def for_nic(self, nic: NicX, nic_type: str) -> HvInfo:
@@ -104,8 +99,46 @@ class DeviceSlots:
         return info if nic_type in _ISA_NICS else info | self._pci()
 
     def _pci(self) -> HvInfo:
-        slot = _free(self._slots, hypervisor_constants.QEMU_PCI_SLOTS, "PCI slot")
-        return {"bus": PCI_BUS, "addr": hex(slot)}
+        return _pci(_free(self._slots, hypervisor_constants.QEMU_PCI_SLOTS, "PCI slot"))
+
+
+def _pci(slot: int) -> HvInfo:
+    return {"bus": PCI_BUS, "addr": hex(slot)}
+
+
+def _scsi(target: int) -> HvInfo:
+    return {"bus": SCSI_BUS, "channel": 0, "scsi-id": target, "lun": 0}
+
+
+def _ide(number: int) -> HvInfo:
+    bus, unit = divmod(number, 2)
+    return {"bus": f"ide.{bus}", "unit": unit}
+
+
+def disk_places(uuid: str, disk_type: str) -> list[HvInfo | None]:
+    """Return all bus addresses that a disk of a type can have."""
+    if disk_type in _DRIVE_INTERFACES:
+        return [None]
+    if disk_type in _SCSI_DRIVERS:
+        driver = _SCSI_DRIVERS[disk_type]
+        targets = (n for n in range(_SCSI_IDS) if n not in CDROM_SCSI_IDS)
+        places = [_scsi(target) for target in targets]
+    elif disk_type == "ide":
+        driver, places = "ide-hd", [_ide(number) for number in range(_IDE_DISKS)]
+    else:
+        driver, places = "virtio-blk-pci", _all_pci()
+    return [{"driver": driver, "id": device_id("disk", uuid), **p} for p in places]
+
+
+def nic_places(uuid: str, nic_type: str) -> list[HvInfo | None]:
+    """Return all bus addresses that a NIC of a type can have."""
+    driver = "virtio-net-pci" if nic_type == _PARAVIRTUAL else nic_type
+    info: HvInfo = {"driver": driver, "id": device_id("nic", uuid)}
+    return [info] if nic_type in _ISA_NICS else [info | p for p in _all_pci()]
+
+
+def _all_pci() -> list[HvInfo]:
+    return [_pci(slot) for slot in range(hypervisor_constants.QEMU_PCI_SLOTS)]
 
 
 def _free(taken: set[int], count: int, what: str) -> int:

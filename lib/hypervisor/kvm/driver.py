@@ -22,6 +22,7 @@ from ganeti.hypervisor.base import (
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
+    linux_node_info,
 )
 from ganeti.hypervisor.kvm import (
     argv,
@@ -33,6 +34,7 @@ from ganeti.hypervisor.kvm import (
     files,
     hotplug,
     launch,
+    layout,
     migrate,
     runtime,
 )
@@ -295,18 +297,51 @@ class KvmHypervisor(Hypervisor):
     ) -> None:
         """Start an emulator that waits for the guest."""
         guest = self._files(instance.name)
-        migrate.accept(self._effects, guest, instance, info, (target, tuple(disks)))
+        if guest.alive_pid() is not None:
+            raise errors.HypervisorError(
+                f"instance {instance.name}: already running here"
+            )
+        plan = self._received(instance, info, disks, guest)
+        migrate.accept(self._effects, guest, instance, plan, target)
+
+    def _received(
+        self,
+        record: InstanceX,
+        info: str,
+        disks: Sequence[AttachedDisk],
+        guest: Files,
+    ) -> runtime.Runtime:
+        """Return the start of a guest that has the devices of another node's guest."""
+        binary = record.hvparams["kvm_path"]
+        received = layout.read(
+            record,
+            info,
+            machines=emulator.machines(self._effects, binary),
+            memory_mib=linux_node_info()["memory_total"],
+        )
+        instance = received.instance(record)
+        hvp = received.hvparams
+        checks.check_combinations(hvp)
+        facts = argv.EmulatorFacts(received.machine, _interface_addresses(hvp))
+        return runtime.Runtime(
+            argv=tuple(argv.build(instance, guest, facts)),
+            nics=received.plugged_nics(record),
+            hvparams=dict(hvp),
+            disks=received.plugged_disks(disks),
+        )
 
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
     ) -> None:
         """Start sending a guest in the background."""
         del cluster_name
-        migrate.begin(self._alive(instance.name), target, live=live)
+        guest = self._alive(instance.name)
+        migrate.begin(guest, instance.hvparams, target, live=live)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
         """Return the progress of sending a guest."""
-        return migrate.status(self._effects, self._files(instance.name))
+        guest = self._files(instance.name)
+        return migrate.status(self._effects, guest, instance.hvparams)
 
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool

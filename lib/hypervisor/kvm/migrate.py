@@ -3,11 +3,11 @@
 Specified in the hypervisor document, section 2.4.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import MIB, AttachedDisk, MigrationStatus, NodeEffects
+from ganeti.hypervisor.base import MIB, MigrationStatus, NodeEffects
 from ganeti.hypervisor.kvm import cleanup, files, launch, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -45,7 +45,7 @@ _UNDER_WAY: Final = frozenset(
 )
 
 
-def _capabilities(hvparams: dict[str, Any]) -> list[str]:
+def _capabilities(hvparams: Mapping[str, Any]) -> list[str]:
     return [word for word in (hvparams.get("migration_caps") or "").split(":") if word]
 
 
@@ -55,7 +55,7 @@ def _set_capabilities(qmp: Qmp, words: Iterable[str]) -> None:
         qmp.execute("migrate-set-capabilities", {"capabilities": rows})
 
 
-def _address(target: str, hvparams: dict[str, Any]) -> str:
+def _address(target: str, hvparams: Mapping[str, Any]) -> str:
     host = f"[{target}]" if ":" in target else target
     return f"tcp:{host}:{hvparams['migration_port']}"
 
@@ -64,27 +64,23 @@ def accept(
     effects: NodeEffects,
     guest: Files,
     instance: InstanceX,
-    info: str,
-    where: tuple[str, tuple[AttachedDisk, ...]],
+    plan: runtime.Runtime,
+    target: str,
 ) -> None:
-    """Start an emulator that waits for a guest.
+    """Start an emulator that waits for a guest, which does not run here.
 
     Args:
         effects: effect interfaces of this node.
         guest: files of the guest on this node.
         instance: the instance's record.
-        info: the runtime that the source exported.
-        where: own address to listen on, and the disks with their links on this node.
+        plan: start of the guest on this node.
+        target: own address to listen on.
 
     Raises:
-        HypervisorError: the guest runs here already, or the emulator does not start.
+        HypervisorError: the emulator does not start.
     """
-    if guest.alive_pid() is not None:
-        raise errors.HypervisorError(f"instance {guest.name}: already running here")
-    target, disks = where
     cleanup.remove(effects, guest)
     guest.make_directories()
-    plan = runtime.adopt(guest, info).with_links(disks)
     how = launch.Launch(incoming=_address(target, plan.hvparams))
     try:
         runtime.save(guest, plan)
@@ -102,13 +98,20 @@ def drop(effects: NodeEffects, guest: Files) -> None:
     cleanup.remove(effects, guest)
 
 
-def begin(guest: Files, target: str, *, live: bool) -> None:
+def begin(
+    guest: Files, hvparams: Mapping[str, Any], target: str, *, live: bool
+) -> None:
     """Start sending a guest; pause it first unless the migration is live.
+
+    Args:
+        guest: files of the guest on this node.
+        hvparams: present parameters of the record, with which the target listens.
+        target: address of the target node.
+        live: whether the guest continues while it is sent.
 
     Raises:
         HypervisorError: the emulator refuses.
     """
-    hvparams = runtime.load(guest).hvparams
     with Qmp(guest.control("qmp"), guest.name) as qmp:
         if not live:
             qmp.execute("stop")
@@ -124,7 +127,9 @@ def begin(guest: Files, target: str, *, live: bool) -> None:
         qmp.execute("migrate", {"uri": _address(target, hvparams)})
 
 
-def status(effects: NodeEffects, guest: Files) -> MigrationStatus:
+def status(
+    effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any]
+) -> MigrationStatus:
     """Return the progress; several attempts without a usable answer mean failed."""
     for attempt in range(_STATUS_RETRIES):
         if attempt:
@@ -134,7 +139,7 @@ def status(effects: NodeEffects, guest: Files) -> MigrationStatus:
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
                 answer = qmp.execute("query-migrate")
-                _switch_to_postcopy(guest, qmp, answer)
+                _switch_to_postcopy(hvparams, qmp, answer)
         except errors.HypervisorError:
             continue
         word = answer.get("status")
@@ -155,11 +160,13 @@ def _translate(answer: dict[str, Any]) -> MigrationStatus:
     )
 
 
-def _switch_to_postcopy(guest: Files, qmp: Qmp, answer: dict[str, Any]) -> None:
+def _switch_to_postcopy(
+    hvparams: Mapping[str, Any], qmp: Qmp, answer: dict[str, Any]
+) -> None:
     syncs = answer.get("ram", {}).get("dirty-sync-count", 0)
     if answer.get("status") != "active" or syncs < _POSTCOPY_AFTER_SYNCS:
         return
-    if _POSTCOPY in _capabilities(runtime.load(guest).hvparams):
+    if _POSTCOPY in _capabilities(hvparams):
         qmp.execute("migrate-start-postcopy")
 
 

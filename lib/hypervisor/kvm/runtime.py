@@ -9,7 +9,6 @@ from typing import Any, Self
 import msgspec
 
 from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import DiskX, NicX
 from ganeti.pathutils import VIRTUAL_PREFIX
@@ -47,22 +46,6 @@ class Runtime(msgspec.Struct, frozen=True, array_like=True):
         infos = [disk.hvinfo for disk, _, _ in self.disks]
         infos += [nic.hvinfo for nic in self.nics]
         return [info for info in infos if info is not None]
-
-    def with_links(self, disks: "tuple[AttachedDisk, ...]") -> Self:
-        """Return a copy whose disks have the link paths of this node.
-
-        Raises:
-            HypervisorError: a disk of the guest is not among the given disks.
-        """
-        links = {item.disk.uuid: (item.path, item.uri) for item in disks}
-        rows = []
-        for disk, _, _ in self.disks:
-            if disk.uuid not in links:
-                raise errors.HypervisorError(
-                    f"disk {disk.uuid}: not active on this node"
-                )
-            rows.append((disk, *links[disk.uuid]))
-        return self.replace(disks=tuple(rows))
 
     def find_disk(self, uuid: str) -> PluggedDisk | None:
         """Return a disk by uuid."""
@@ -120,22 +103,10 @@ def parse(name: str, text: str | bytes) -> Runtime:
 
 
 def export(files: Files, runtime: Runtime) -> str:
-    """Return a runtime as text for another node.
+    """Return a runtime as text for another node, which reads `layout` from it.
 
     On a virtual node, paths below the node's root become virtual paths.
     """
     text = msgspec.json.encode(runtime).decode()
     root = files.paths.root
     return text.replace(f"{root}/", f"{VIRTUAL_PREFIX}/") if root else text
-
-
-def adopt(files: Files, text: str) -> Runtime:
-    """Return the runtime that another node exported.
-
-    Raises:
-        HypervisorError: the text is damaged.
-    """
-    root = files.paths.root
-    if root:
-        text = text.replace(f"{VIRTUAL_PREFIX}/", f"{root}/")
-    return parse(files.name, text)

@@ -1,5 +1,6 @@
 """What both hypervisors promise, and what only real guests can show."""
 
+import json
 import os
 import pty
 import select
@@ -150,6 +151,40 @@ def test_an_aborted_migration_changes_nothing(node, other, record):
     nodes.call(other, "instance_finalize_migration_dst", record, text, False)
     assert (names(node, record), names(other, record)) == (["web1"], [])
     assert info(node, record)["state"] == 0
+
+
+def test_the_source_of_a_migration_does_not_choose_what_the_target_runs(
+    node, other, tmp_path
+):
+    params = guests.kvm_params(migration_port=18109)
+    record = guests.kvm_instance("web1", params)
+    start(node, record)
+    argv, *rest = json.loads(nodes.call(node, "migration_info", record))
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/owned\n")
+    evil.chmod(0o700)
+    text = json.dumps([[str(evil), *argv[1:]], *rest])
+    nodes.call(other, "accept_instance", record, text, LOCAL)
+    assert names(other, record) == ["web1"]
+    pid = Files(other.paths, "web1").alive_pid()
+    with open(f"/proc/{pid}/cmdline") as src:
+        assert src.read().startswith(params["kvm_path"])
+    assert not (tmp_path / "owned").exists()
+    # Options that the record lacks reach no command line either.
+    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
+    text = json.dumps([[*argv, "-device", "evil"], *rest])
+    nodes.call(other, "accept_instance", record, text, LOCAL)
+
+
+def test_a_guest_moves_though_its_record_has_changed_since_its_start(node, other):
+    record = guests.kvm_instance("web1", guests.kvm_params(migration_port=18110))
+    start(node, record)
+    record["beparams"] = {"maxmem": 256, "minmem": 256, "vcpus": 2}
+    record["hvparams"] |= {"acpi": False, "nic_type": "e1000", "cdrom_image_path": "/x"}
+    migrate(node, other, record)
+    assert (names(node, record), names(other, record)) == ([], ["web1"])
+    found = info(other, record)
+    assert (found["memory"], found["vcpus"], found["state"]) == (128, 1, 0)
 
 
 def migrate(node, other, record, *, live=True):
