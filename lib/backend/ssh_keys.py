@@ -366,12 +366,12 @@ def _generate_elsewhere(
             continue
         change = {ssh_constants.SSHS_GENERATE: [kind, bits, ""]}
         try:
-            line = distribution.run_tool(name, change, read=f".ssh/id_{kind}.pub")
-            keys.kind_of(line)
+            text = distribution.run_tool(name, change, read=f".ssh/id_{kind}.pub")
+            line = keys.one_public_key(text, kind, f"root@{name}")
         except errors.GenericError as err:
             failed.append([name, str(err)])
         else:
-            renewed[uuid] = [line.strip()]
+            renewed[uuid] = [line]
     return renewed, failed
 
 

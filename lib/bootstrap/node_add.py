@@ -328,12 +328,8 @@ def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) 
         raise errors.OpExecError(
             f"node {name}: its public SSH key cannot be read: {result.output.strip()}"
         )
-    keys.kind_of(result.stdout)
-    pubkeys.update(
-        paths.data(crypto.PUBLIC_KEYS),
-        "replace_or_add",
-        {name: [result.stdout.strip()]},
-    )
+    line = keys.one_public_key(result.stdout, state.ssh_key_type, f"root@{name}")
+    pubkeys.update(paths.data(crypto.PUBLIC_KEYS), "replace_or_add", {name: [line]})
 
 
 def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:

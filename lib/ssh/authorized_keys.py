@@ -5,7 +5,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator
 
-from ganeti.ssh.keys import ALGORITHMS
+from ganeti.ssh.keys import ALGORITHMS, check_line
 from ganeti.utils import files
 
 _ALGORITHMS = frozenset(name for names in ALGORITHMS.values() for name in names)
@@ -43,7 +43,11 @@ def read(path: str) -> list[str]:
 
 
 def add(path: str, keys: Iterable[str]) -> int:
-    """Add the public key lines that are missing; return the number of added lines."""
+    """Add the public key lines that are missing; return the number of added lines.
+
+    Raises:
+        OpPrereqError: a key is more than one line.
+    """
     ensure_directory(os.path.dirname(path))
     with locked(os.path.dirname(path)):
         lines = read(path)
@@ -52,7 +56,7 @@ def add(path: str, keys: Iterable[str]) -> int:
         for key in keys:
             if (ident := identity(key)) not in known:
                 known.add(ident)
-                new.append(key.strip())
+                new.append(check_line(key))
         if new:
             _write(path, lines + new)
     return len(new)

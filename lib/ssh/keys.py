@@ -4,6 +4,7 @@ import dataclasses
 import os
 from typing import Final
 
+from cryptography import exceptions
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
@@ -14,6 +15,8 @@ from ganeti.utils import files
 MIN_RSA_BITS: Final = 1024
 #: Default length of a key type, in bits.
 DEFAULT_BITS: Final = {"rsa": 2048, "ecdsa": 256, "ed25519": 256}
+#: Longest public key line, in characters; RSA keys of 16,384 bits have 2,800.
+_MAX_LINE: Final = 8192
 _CURVES: Final = {256: ec.SECP256R1(), 384: ec.SECP384R1(), 521: ec.SECP521R1()}
 #: First word of a public key line by key type.
 ALGORITHMS: Final = {
@@ -135,6 +138,54 @@ def kind_of(public_line: str) -> str:
         f" {algorithm[:40]!r}",
         "wrong_input",
     )
+
+
+def one_public_key(text: str, kind: str, comment: str) -> str:
+    """Return the line of the public key that another node sent, written again.
+
+    Only the key itself is taken from the text: not its comment, and no second line.
+
+    Args:
+        text: content of a public key file.
+        kind: wanted key type.
+        comment: comment of the new line.
+
+    Raises:
+        OpPrereqError: the text is not exactly one key of this type.
+    """
+    line = text.removesuffix("\n")
+    words = line.split()
+    try:
+        if len(line) > _MAX_LINE or not line.isprintable() or len(words) < 2:
+            raise ValueError(f"{line[:80]!r}")
+        if kind_of(line) != kind:
+            raise ValueError(f"a key of type {words[0]!r:.40}")
+        key = serialization.load_ssh_public_key(f"{words[0]} {words[1]}".encode())
+        if isinstance(key, rsa.RSAPublicKey):
+            check_type("rsa", key.key_size)
+        encoded = key.public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+    except (ValueError, exceptions.UnsupportedAlgorithm) as err:
+        raise errors.OpPrereqError(
+            f"SSH public key: wanted exactly one key of type {kind}, found {err}",
+            "wrong_input",
+        ) from err
+    return f"{encoded.decode()} {comment}"
+
+
+def check_line(line: str) -> str:
+    """Return a public key line without surrounding white space.
+
+    Raises:
+        OpPrereqError: it is more than one line.
+    """
+    line = line.strip()
+    if not line.isprintable():
+        raise errors.OpPrereqError(
+            f"SSH public key: wanted one line, found {line[:80]!r}", "wrong_input"
+        )
+    return line
 
 
 def body(public_line: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.ssh import authorized_keys
+from ganeti.ssh.keys import check_line
 from ganeti.utils import files
 
 
@@ -38,9 +39,13 @@ def parse(text: str) -> dict[str, list[str]]:
 
 
 def format_keys(keys: Mapping[str, Iterable[str]]) -> str:
-    """Return the file's content for node uuid -> public key lines."""
+    """Return the file's content for node uuid -> public key lines.
+
+    Raises:
+        OpPrereqError: a key is more than one line, which would be a second entry.
+    """
     return "".join(
-        f"{uuid} {key.strip()}\n" for uuid, lines in keys.items() for key in lines
+        f"{uuid} {check_line(key)}\n" for uuid, lines in keys.items() for key in lines
     )
 
 
