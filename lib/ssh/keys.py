@@ -155,23 +155,26 @@ def one_public_key(text: str, kind: str, comment: str) -> str:
     """
     line = text.removesuffix("\n")
     words = line.split()
+    is_line = line.isprintable() and len(line) <= _MAX_LINE and len(words) > 1
+    if not is_line or kind_of(line) != kind:
+        raise _not_one_key(kind, repr(line[:80]))
     try:
-        if len(line) > _MAX_LINE or not line.isprintable() or len(words) < 2:
-            raise ValueError(f"{line[:80]!r}")
-        if kind_of(line) != kind:
-            raise ValueError(f"a key of type {words[0]!r:.40}")
         key = serialization.load_ssh_public_key(f"{words[0]} {words[1]}".encode())
-        if isinstance(key, rsa.RSAPublicKey):
-            check_type("rsa", key.key_size)
-        encoded = key.public_bytes(
-            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-        )
     except (ValueError, exceptions.UnsupportedAlgorithm) as err:
-        raise errors.OpPrereqError(
-            f"SSH public key: wanted exactly one key of type {kind}, found {err}",
-            "wrong_input",
-        ) from err
+        raise _not_one_key(kind, str(err)) from err
+    if isinstance(key, rsa.RSAPublicKey):
+        check_type("rsa", key.key_size)
+    encoded = key.public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
     return f"{encoded.decode()} {comment}"
+
+
+def _not_one_key(kind: str, content: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(
+        f"SSH public key: wanted exactly one key of type {kind}, found {content}",
+        "wrong_input",
+    )
 
 
 def check_line(line: str) -> str:

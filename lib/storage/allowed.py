@@ -99,7 +99,8 @@ def check(
         allowed: local directories that replace the node's list.
 
     Raises:
-        FileStoragePathError: the path is in no allowed directory, or in a system one.
+        FileStoragePathError: the path is in no allowed directory, or in a system one,
+            or a symbolic link leads out of it: other nodes write to shared storage.
     """
     local = local_path(paths, path)
     if forbidden(paths, local):
@@ -108,10 +109,20 @@ def check(
         )
     for root in load(paths) if allowed is None else allowed:
         if is_below(root, local, exact_ok=exact_ok) and not forbidden(paths, root):
+            _check_links(path, root, local)
             return local
     raise errors.FileStoragePathError(
         f"{path}: not below a directory listed in {list_file(paths)}"
     )
+
+
+def _check_links(path: str, root: str, local: str) -> None:
+    """Refuse a path whose links lead out of its allowed directory."""
+    real = os.path.realpath(local)
+    if not is_below(os.path.realpath(root), real, exact_ok=True):
+        raise errors.FileStoragePathError(
+            f"{path}: a symbolic link leads out of {root}, to {real}"
+        )
 
 
 def check_usable(paths: pathutils.Paths, directory: str) -> str | None:

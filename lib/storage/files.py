@@ -28,8 +28,16 @@ class FileDisk(Device):
 
     @property
     def path(self) -> str:
-        """Path of the file."""
-        return allowed.local_path(self._paths, self._configured(self.disk.logical_id))
+        """Path of the file.
+
+        Raises:
+            FileStoragePathError: not in an allowed directory. So no operation on a disk
+                reaches another file, whatever the record says.
+        """
+        return self._allowed(self.disk.logical_id)
+
+    def _allowed(self, logical_id: tuple[Any, ...]) -> str:
+        return allowed.check(self._paths, self._configured(logical_id))
 
     def _configured(self, logical_id: tuple[Any, ...]) -> str:
         driver, path = (*logical_id, None, None)[:2]
@@ -60,7 +68,7 @@ class FileDisk(Device):
             BlockDeviceError: it exists, its directory is missing, or the file
                 system refuses a file of that size.
         """
-        path = allowed.check(self._paths, self._configured(self.disk.logical_id))
+        path = self.path
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._translated("creating"):
             fd = os.open(path, flags, _FILE_MODE)
@@ -75,7 +83,7 @@ class FileDisk(Device):
 
     def remove(self) -> None:
         """Delete the file."""
-        path = allowed.check(self._paths, self._configured(self.disk.logical_id))
+        path = self.path
         if self.exists():
             with self._translated("removing"):
                 os.unlink(path)
@@ -98,7 +106,7 @@ class FileDisk(Device):
     def rename(self, new_id: tuple[Any, ...]) -> None:
         """Move the file; an existing file at the new path is never replaced."""
         self.require()
-        new = allowed.check(self._paths, self._configured(new_id))
+        new = self._allowed(new_id)
         with self._translated(f"renaming to {new}"):
             os.link(self.path, new)
             os.unlink(self.path)

@@ -73,6 +73,71 @@ def test_paths_outside_the_list_are_refused(node, path):
         nodes.call(node, "blockdev_remove", disk)
 
 
+def calls_on(node, disk, good):
+    """Yield a call of each procedure that reads, writes or links a disk's file."""
+    record = nodes.instance(disks=1)
+    for name, *args in (
+        ("blockdev_assemble", disk, record, True, 0),
+        ("blockdev_open", "web1", [disk], False),
+        ("blockdev_find", disk),
+        ("blockdev_getmirrorstatus", [disk]),
+        ("blockdev_getdimensions", [disk]),
+        ("blockdev_grow", disk, 1, False, True, False),
+        ("blockdev_wipe", disk, 0, 1),
+        ("blockdev_image", disk, "/etc/hostname", 1),
+        ("blockdev_convert", disk, good),
+        ("blockdev_convert", good, disk),
+        ("blockdev_convert_part", good, disk, 0, 1),
+        ("blockdev_rename", [[disk, ["loop", good["logical_id"][1] + ".new"]]]),
+        ("blockdev_rename", [[good, disk["logical_id"]]]),
+        ("blockdev_remove", disk),
+    ):
+        yield pytest.param(name, args, id=name)
+
+
+ESCAPES = ["outside", "link", "directory link"]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_no_call_reaches_a_file_outside_of_the_listed_directories(
+    node, record, tmp_path, escape
+):
+    good = record["disks_info"][0]
+    storage = os.path.dirname(os.path.dirname(file_of(node, good)))
+    victim = f"{tmp_path}/victim"
+    os.makedirs(victim)
+    with open(f"{victim}/disk", "wb") as out:
+        out.truncate(2 * MIB)
+        out.write(b"precious")
+    os.symlink(f"{victim}/disk", f"{storage}/link")
+    os.symlink(victim, f"{storage}/dir")
+    path = {
+        "outside": f"{victim}/disk",
+        "link": f"{storage}/link",
+        "directory link": f"{storage}/dir/disk",
+    }[escape]
+    root = node.paths.root
+    # A plain path is below the root of a virtual node.
+    inside = path.removeprefix(root) if path.startswith(root) else path
+    disk = nodes.disk(5, size=2, logical_id=["loop", inside])
+    if escape == "outside":
+        os.makedirs(os.path.dirname(node.paths.at(inside)), exist_ok=True)
+        os.link(f"{victim}/disk", node.paths.at(inside))
+    for call in calls_on(node, disk, good):
+        name, args = call.values
+        try:
+            answer = nodes.call(node, name, *args)
+        except errors.GenericError as err:
+            assert "not below" in str(err) or "leads out" in str(err), name  # noqa: PT017
+        else:
+            assert answer == [None], name
+    with open(f"{victim}/disk", "rb") as src:
+        assert src.read() == b"precious" + bytes(2 * MIB - 8)
+    assert os.stat(f"{victim}/disk").st_size == 2 * MIB
+    links = f"{node.paths.run_dir}/instance-disks"
+    assert not os.path.isdir(links) or os.listdir(links) == []
+
+
 def test_system_directories_are_refused_even_when_listed(node):
     with open(f"{node.paths.conf_dir}/file-storage-paths", "a") as out:
         out.write("/etc/disks\n")
