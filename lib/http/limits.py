@@ -13,5 +13,5 @@ IDLE_TIMEOUT_S: Final = 75
 REUSE_S: Final = IDLE_TIMEOUT_S - 15
 #: Largest request body, in bytes: enough for a snapshot of a large cluster.
 MAX_BODY: Final = 128 * 1024 * 1024
-#: Largest answer, in bytes.
-MAX_ANSWER: Final = 256 * 1024 * 1024
+#: Largest answer, in bytes, unless the request has its own limit.
+MAX_ANSWER: Final = 1024 * 1024

@@ -37,7 +37,9 @@ class PeerGuard:
 
     The list of the master candidates decides. If it is missing or empty, as on a node
     during its setup, only the cluster certificate itself is allowed. The last readable
-    list is kept, because a node with a broken disk must still obey the master.
+    list is kept, because a node with a broken disk must still obey the master. If the
+    list is damaged and no earlier one is known, nobody is allowed: every node has the
+    cluster certificate.
     """
 
     def __init__(
@@ -56,10 +58,14 @@ class PeerGuard:
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
         self._digests: dict[str, str] = {}
+        self._is_damaged = False
 
     def allows(self, digest: str) -> bool:
         """Return whether the holder of a certificate may call."""
-        return digest in (self._listed() or {self._server_digest})
+        listed = self._listed()
+        if not listed and not self._is_damaged:
+            return digest == self._server_digest
+        return digest in listed
 
     def holder(self, digest: str) -> str:
         """Return the uuid of the node that has a certificate, empty if not listed.
@@ -80,12 +86,14 @@ class PeerGuard:
                 seen = (info.st_mtime_ns, info.st_ino, info.st_size)
                 if seen != self._seen:
                     self._digests = {d: uuid for uuid, d in self._read().items()}
-                    self._seen = seen
+                    self._seen, self._is_damaged = seen, False
             except FileNotFoundError:
-                self._digests, self._seen = {}, None
-            except (OSError, errors.GenericError) as err:
+                self._digests, self._seen, self._is_damaged = {}, None, False
+            except (OSError, ValueError, errors.GenericError) as err:
+                self._is_damaged = True
                 _log.warning(
-                    "cannot read the list of allowed callers, keeping the last one: %s",
+                    "cannot read the list of allowed callers, %s: %s",
+                    "keeping the last one" if self._digests else "allowing nobody",
                     err,
                 )
             return self._digests

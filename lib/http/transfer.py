@@ -56,6 +56,7 @@ class Request:
         probe_after_s: seconds of silence until the server is probed; if the probe
             fails, the request is given up. None for requests that must not be given up.
         server: name of the server program in error texts.
+        max_answer: size limit of the answer, in bytes; a larger one is an error.
     """
 
     address: str
@@ -68,6 +69,7 @@ class Request:
     connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
     probe_after_s: float | None = None
     server: str = "the server"
+    max_answer: int = limits.MAX_ANSWER
 
     @property
     def host(self) -> Host:
@@ -106,6 +108,7 @@ class Transfer:
         self.curl: Any = None
         self._connect_s = request.connect_timeout_s
         self.answer = io.BytesIO()
+        self.is_too_large = False
         self._body = io.BytesIO(request.body)
 
     def read(self, size: int) -> bytes:
@@ -122,7 +125,8 @@ class Transfer:
 
     def write(self, data: bytes) -> int:
         """Receive a piece of the answer; a short count aborts the transfer."""
-        if self.answer.tell() + len(data) > limits.MAX_ANSWER:
+        if self.answer.tell() + len(data) > self.request.max_answer:
+            self.is_too_large = True
             return 0
         return self.answer.write(data)
 
@@ -170,6 +174,9 @@ class Transfer:
         """Return the library's text with the server's address and advice."""
         number, _, reason = error.partition(": ")
         where, server = self.request.where, self.request.server
+        if self.is_too_large:
+            limit = self.request.max_answer
+            return f"{number}: {where}: the answer is larger than {limit} bytes"
         if is_unanswered(curl, error):
             return f"{number}: {where}: {reason}: {FROZEN}"
         if error.startswith(TIMED_OUT) and not curl.getinfo(pycurl.PRIMARY_IP):

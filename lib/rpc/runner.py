@@ -27,6 +27,10 @@ _HTTP_OK: Final = 200
 #: Seconds of silence until a node is probed during a reading call: most answers take
 #: milliseconds, and a probe costs one handshake.
 _PROBE_AFTER_S: Final = 1.0
+#: Errors about bytes that are no JSON, no UTF-8, or nested too deep.
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+#: Characters of a node's reason for a failure that are kept, for the job's log.
+_MAX_REASON: Final = 4000
 Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
 
 
@@ -125,6 +129,7 @@ class _Runner(abc.ABC):
                 timeout_s=timeout_s or _time_limit(row, args),
                 probe_after_s=_PROBE_AFTER_S if row.reads else None,
                 server=_NODED,
+                max_answer=row.max_answer,
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]
@@ -244,20 +249,19 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
         )
     try:
         is_good, payload = msgspec.json.decode(response.body, type=tuple[bool, Any])
-    except msgspec.DecodeError as err:
+    except _NOT_JSON as err:
         text = f"RPC layer error: unexpected answer: {err}"
         return Result(procedure, node, fail_msg=text, is_lost=True)
     if is_good:
         return Result(procedure, node, payload=payload)
-    return Result(
-        procedure, node, fail_msg=str(payload) or "the call failed without a reason"
-    )
+    text = str(payload)[:_MAX_REASON]
+    return Result(procedure, node, fail_msg=text or "the call failed without a reason")
 
 
 def _http_error(response: client.Response) -> str:
     """Return the error text of an HTTP answer without a result."""
     try:
-        text = msgspec.json.decode(response.body)["message"]
-    except (msgspec.DecodeError, TypeError, KeyError):
+        text = str(msgspec.json.decode(response.body)["message"])
+    except (*_NOT_JSON, TypeError, KeyError):
         text = response.body[:200].decode(errors="replace")
-    return f"HTTP error {response.status}: {text}"
+    return f"HTTP error {response.status}: {text[:_MAX_REASON]}"

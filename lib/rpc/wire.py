@@ -22,7 +22,7 @@ STATUS_DEPOSED: Final = 409
 _COMPRESS_FROM: Final = 512
 _LEVEL: Final = 3
 #: Size limit of an unpacked text, in bytes.
-MAX_UNPACKED: Final = 256 * 1024 * 1024
+MAX_UNPACKED: Final = 64 * 1024 * 1024
 
 
 class PerNode(dict[str, Any]):

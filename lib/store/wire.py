@@ -17,6 +17,8 @@ from ganeti.store.backend import Group, Row
 from ganeti.store.base import DOCUMENT_TABLES, Change, Document
 
 _KNOWN: Final = frozenset((*TABLES, *DOCUMENT_TABLES))
+#: Size limit of a decompressed copy, in bytes: 300,000 jobs.
+_MAX_COPY: Final = 1024 * 1024 * 1024
 _encoder: Final = msgspec.msgpack.Encoder()
 _rows_decoder: Final = msgspec.msgpack.Decoder(list[Row])
 
@@ -152,11 +154,18 @@ def pack_copy(copy: Copy) -> bytes:
 def decode_copy(text: str | bytes) -> Copy:
     """Return what `encode_copy` wrote. Raises StorageError."""
     try:
-        return _copy_decoder.decode(
-            zlib.decompress(base64.b64decode(text, validate=True))
-        )
+        return _copy_decoder.decode(_inflate(base64.b64decode(text, validate=True)))
     except (ValueError, zlib.error, msgspec.DecodeError) as err:
         raise errors.StorageError(f"copy of the store: {err}") from err
+
+
+def _inflate(data: bytes) -> bytes:
+    """Return decompressed data; raise ValueError if it is incomplete or too large."""
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(data, _MAX_COPY)
+    if not inflater.eof:
+        raise ValueError(f"incomplete, or larger than {_MAX_COPY} bytes")
+    return text
 
 
 def cluster_of(record: bytes | None) -> str:

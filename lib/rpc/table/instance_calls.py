@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import Procedure
+from ganeti.rpc.table.procedure import MANY, Procedure
 
 ROWS: Final = (
     Procedure(
@@ -19,6 +19,7 @@ ROWS: Final = (
         "urgent",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "bridges_exist",
@@ -235,6 +236,7 @@ ROWS: Final = (
         "fast",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "os_export",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import Procedure
+from ganeti.rpc.table.procedure import MANY, MIB, STORE, Procedure
 
 ROWS: Final = (
     Procedure(
@@ -35,6 +35,7 @@ ROWS: Final = (
         multi=True,
         shown=("hpath", "phase"),
         answer=[],
+        max_answer=MANY,
     ),
     Procedure(
         "iallocator_runner",
@@ -42,6 +43,7 @@ ROWS: Final = (
         "stdout of the plugin",
         "normal",
         reads=True,
+        max_answer=80 * MIB,
     ),
     Procedure(
         "jobqueue_purge",
@@ -228,6 +230,7 @@ ROWS: Final = (
         "normal",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "node_verify_light",
@@ -236,6 +239,7 @@ ROWS: Final = (
         "normal",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "repair_command",
@@ -243,6 +247,7 @@ ROWS: Final = (
         "output",
         "slow",
         answer="",
+        max_answer=MANY,
     ),
     Procedure(
         "restricted_command",
@@ -251,6 +256,7 @@ ROWS: Final = (
         "slow",
         multi=True,
         answer="",
+        max_answer=MANY,
     ),
     Procedure(
         "run_oob",
@@ -280,6 +286,7 @@ ROWS: Final = (
         "change-sets as text, null if they are not kept",
         "fast",
         reads=True,
+        max_answer=STORE,
     ),
     Procedure(
         "store_dump",
@@ -287,6 +294,7 @@ ROWS: Final = (
         "whole copy as text",
         "fast",
         reads=True,
+        max_answer=STORE,
     ),
     Procedure(
         "store_install",
@@ -315,6 +323,7 @@ ROWS: Final = (
         "rows as text",
         "fast",
         reads=True,
+        max_answer=STORE,
     ),
     Procedure(
         "store_status",

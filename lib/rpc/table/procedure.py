@@ -14,6 +14,13 @@ TIMEOUTS: Final = {
 }
 
 
+MIB: Final = 1024 * 1024
+#: Largest answer about many objects of a node: 10,000 volumes or disks in 8 MiB.
+MANY: Final = 8 * MIB
+#: Largest copy of the store; only master candidates are asked for one.
+STORE: Final = 256 * MIB
+
+
 class Procedure(NamedTuple):
     """One node call.
 
@@ -34,6 +41,8 @@ class Procedure(NamedTuple):
             this payload from the arguments.
         shown: arguments that a plan shows. All others may contain secrets or whole
             files.
+        max_answer: size limit of an answer, in bytes. The caller aborts a longer one: a
+            decoded answer takes up to 25 times the memory.
     """
 
     name: str
@@ -48,6 +57,7 @@ class Procedure(NamedTuple):
     answer: Any = None
     answer_from: str = ""
     shown: tuple[str, ...] = ()
+    max_answer: int = MIB
 
     @property
     def is_urgent(self) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import Procedure
+from ganeti.rpc.table.procedure import MANY, Procedure
 
 ROWS: Final = (
     Procedure(
@@ -12,6 +12,7 @@ ROWS: Final = (
         "urgent",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "blockdev_addchildren",
@@ -84,6 +85,7 @@ ROWS: Final = (
         "normal",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "blockdev_grow",
@@ -211,6 +213,7 @@ ROWS: Final = (
         "fast",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "file_storage_dir_create",
@@ -240,6 +243,7 @@ ROWS: Final = (
         "urgent",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "node_volumes",
@@ -248,6 +252,7 @@ ROWS: Final = (
         "fast",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "resize_disk",
@@ -270,6 +275,7 @@ ROWS: Final = (
         "normal",
         multi=True,
         reads=True,
+        max_answer=MANY,
     ),
     Procedure(
         "storage_modify",

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import threading
+from collections.abc import Iterable
 
 import msgspec
 
@@ -13,9 +14,12 @@ from ganeti.utils import x509
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-    """An answer as it goes over the network: HTTP status and body."""
+    """An answer as it goes over the network: HTTP status and body.
 
-    body: bytes
+    A body of pieces has no stated end.
+    """
+
+    body: bytes | Iterable[bytes]
     status: str = "200 OK"
 
 
@@ -48,6 +52,9 @@ class HostileNode:
             answer = answer(args)
         if not isinstance(answer, Raw):
             answer = Raw(msgspec.json.encode([True, answer]))
+        if not isinstance(answer.body, bytes):
+            start(answer.status, [])
+            return answer.body
         start(answer.status, [("Content-Length", str(len(answer.body)))])
         return [answer.body]
 

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from ganeti import errors
 from ganeti.http import client, liveness, server, tls
 from ganeti.utils import x509
 
@@ -122,8 +123,10 @@ def test_answers_come_in_the_order_of_requests(plain, caller):
 
 def test_large_bodies_pass_both_ways(plain, caller):
     body = bytes(range(256)) * 20000
-    (answer,) = caller.perform([request(plain, body=body)])
+    (answer,) = caller.perform([request(plain, body=body, max_answer=len(body))])
     assert answer.body == body
+    (answer,) = caller.perform([request(plain, body=body, max_answer=len(body) - 1)])
+    assert "the answer is larger than" in answer.error
 
 
 def test_a_listed_certificate_is_served_and_named(secure, caller, app, pem):
@@ -472,3 +475,16 @@ def test_a_busy_server_is_waited_for(secure, app, caller, pem, monkeypatch):
     assert done.empty()
     app.gate.set()
     assert [done.get(timeout=60).status for _worker in range(3)] == [200] * 3
+
+
+def test_a_damaged_list_at_start_lets_nobody_in(tmp_path):
+    path = tmp_path / "list"
+    path.write_bytes(b"\0\0\0")
+
+    def read():
+        raise errors.ConfigurationError("damaged")
+
+    guard = tls.PeerGuard("SERVER", str(path), read)
+    assert not guard.allows("SERVER")
+    path.unlink()
+    assert guard.allows("SERVER")

@@ -3,6 +3,7 @@
 import pytest
 
 from fakes import clusters, hostile
+from fakes.hostile import Raw
 from ganeti import pathutils, query
 
 
@@ -34,6 +35,7 @@ def runner(paths, snapshot, liar):
     made.close()
 
 
+NODE = clusters.node_uuid(1)
 NAME = "inst1.example.com"
 RUNNING = {"memory": 512, "vcpus": 1, "state": 0, "time": 1.0}
 
@@ -57,3 +59,58 @@ def test_no_part_of_a_console_comes_from_the_node(snapshot, runner, liar):
     assert console["command"][0].endswith("/ganeti-kvm-console")
     assert "evil" not in str(answer.data)
     assert "instance_console_info" not in [name for name, _ in liar.calls]
+
+
+ODD = {
+    "nothing": b"",
+    "no JSON": b"<html>",
+    "no UTF-8": b'[true, "\xff\xfe"]',
+    "deep": b"[true, " + b"[" * 500_000,
+    "deep objects": b"[true, " + b'{"a":' * 100_000,
+    "object": b'{"a": 1}',
+    "short": b"[true]",
+    "long": b"[true, 1, 2]",
+    "not a bool": b"[1, 2]",
+    "huge number": b"[true, " + b"9" * 10_000 + b"]",
+    "infinite": b"[true, 1e999]",
+}
+
+
+@pytest.mark.parametrize("status", ["200 OK", "409 Conflict", "500 Broken"])
+@pytest.mark.parametrize("kind", ODD)
+def test_an_odd_answer_is_a_failure_and_never_an_exception(runner, liar, kind, status):
+    liar.script["version"] = Raw(ODD[kind], status)
+    result = runner.call_one("version", NODE)
+    assert result.failed
+    assert len(result.fail_msg) < 5000
+
+
+def test_a_long_reason_is_cut(runner, liar):
+    liar.script["version"] = Raw(b'[false, "' + b"x" * 500_000 + b'"]')
+    assert len(runner.call_one("version", NODE).fail_msg) < 5000
+    liar.script["version"] = Raw(
+        b'{"message": "' + b"x" * 500_000 + b'"}', "409 Conflict"
+    )
+    assert len(runner.call_one("version", NODE).fail_msg) < 5000
+
+
+def test_each_call_has_a_size_limit_of_its_answer(runner, liar):
+    big = Raw(b'[true, "' + b"x" * (2 * 1024 * 1024) + b'"]')
+    liar.script["version"] = liar.script["node_verify_light"] = big
+    result = runner.call_one("version", NODE)
+    assert "the answer is larger than 1048576 bytes" in result.fail_msg
+    assert not runner.call_one("node_verify_light", NODE, {}, "c", {}).failed
+
+
+def test_an_endless_answer_is_broken_off(runner, liar):
+    sent = []
+
+    def pieces():
+        for _ in range(10_000):
+            sent.append(1)
+            yield b"x" * 65536
+
+    liar.script["version"] = Raw(pieces())
+    assert "larger than" in runner.call_one("version", NODE).fail_msg
+    # One MiB, and whatever the buffers of both kernels take.
+    assert len(sent) < 500
