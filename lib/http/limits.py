@@ -4,6 +4,10 @@ from typing import Final
 
 #: Limit of each read and write step of a server, in seconds.
 STEP_TIMEOUT_S: Final = 10
+#: Seconds for a whole request, and bytes per second that extend them: a peer that
+#: sends a body byte by byte must not keep a thread.
+REQUEST_TIMEOUT_S: Final = 10
+MIN_RATE: Final = 256 * 1024
 #: Time limit of a refused peer to close its connection, in seconds.
 CLOSE_TIMEOUT_S: Final = 1
 #: Servers keep idle connections for this long, in seconds.

@@ -18,7 +18,7 @@ from typing import Any, Final
 from cheroot import connections, wsgi
 from OpenSSL import SSL
 
-from ganeti.http import limits, tls
+from ganeti.http import admission, limits, tls
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +62,23 @@ class _Connections(connections.ConnectionManager):
         """Return the number of waiting connections."""
         return int(self._num_connections)
 
+    def half_open(self) -> list[admission.HalfOpen]:
+        """Return the connections that have not completed their handshake."""
+        return [
+            admission.HalfOpen(conn.last_used, _address(conn), conn)
+            for _fd, conn in self._selector.connections
+            if conn is not self.server and not _is_established(conn)
+        ]
+
+    def drop(self, conn: Any) -> None:
+        """Close a waiting connection."""
+        self._selector.unregister(conn.socket.fileno())
+        _close(conn)
+
+
+def _address(conn: Any) -> str:
+    return admission.plain_address(str(conn.remote_addr))
+
 
 def _is_established(conn: Any) -> bool:
     """Return whether a connection has completed its handshake or served a request."""
@@ -90,6 +107,7 @@ class Server(wsgi.Server):
         context: SSL.Context | None,
         threads: int,
         max_body: int = limits.MAX_BODY,
+        is_known: Callable[[str], bool] = lambda _address: False,
     ) -> None:
         """Prepare a server.
 
@@ -100,6 +118,8 @@ class Server(wsgi.Server):
             threads: requests served at once; further ones wait.
             max_body: size limit of a request's body, in bytes; larger ones get status
                 413.
+            is_known: returns whether an address belongs to the cluster; room is
+                reserved for those.
         """
         super().__init__(
             address,
@@ -111,6 +131,9 @@ class Server(wsgi.Server):
             timeout=limits.STEP_TIMEOUT_S,
         )
         self.max_request_body_size = max_body
+        self._is_known = is_known
+        self._dropped = admission.LogLimit()
+        self._refused = admission.LogLimit()
         if context is not None:
             self.ssl_adapter = tls.Adapter(context)
 
@@ -166,6 +189,7 @@ class Server(wsgi.Server):
             if not sock.is_established:
                 self._shake_hands(conn, sock)
                 return
+            sock.begin_request()
         elif conn.last_used is None:
             self._watch(conn)
             return
@@ -181,7 +205,14 @@ class Server(wsgi.Server):
                 conn.ssl_env[tls.PEER_KEY] = sock.peer_digest()
             self._watch(conn)
         except ConnectionAbortedError as err:
-            _log.info("connection from %s: %s", conn.remote_addr, err)
+            count = self._refused.note(time.monotonic())
+            if count:
+                _log.info(
+                    "refused %d connections, the last one from %s: %s",
+                    count,
+                    conn.remote_addr,
+                    err,
+                )
             self._refuse(conn, sock)
         except OSError as err:
             # Port checks close their connections at once, so this is frequent.
@@ -199,10 +230,7 @@ class Server(wsgi.Server):
         conn.last_used -= limits.STEP_TIMEOUT_S - limits.CLOSE_TIMEOUT_S
 
     def _watch(self, conn: Any) -> None:
-        if conn.last_used is None and self._connections.count() >= MAX_CONNECTIONS:
-            _log.warning(
-                "too many connections, dropped the one from %s", conn.remote_addr
-            )
+        if conn.last_used is None and not self._make_room(conn):
             _close(conn)
             return
         started = conn.last_used
@@ -210,6 +238,28 @@ class Server(wsgi.Server):
         # A handshake must end within one step limit, whatever the number of its pieces.
         if started is not None and not _is_established(conn):
             conn.last_used = started
+
+    def _make_room(self, conn: Any) -> bool:
+        """Drop a half-open connection if there are too many; return whether it fits."""
+        count = self._connections.count()
+        if count < admission.PER_ADDRESS:
+            return True
+        waiting = self._connections.half_open()
+        loser = admission.victim(waiting, _address(conn), self._is_known)
+        if loser is None and count < MAX_CONNECTIONS:
+            return True
+        if loser is None and waiting:
+            loser = min(waiting, key=lambda item: item.since)
+        if loser is not None:
+            self._connections.drop(loser.conn)
+        number = self._dropped.note(time.monotonic())
+        if number:
+            _log.warning(
+                "too many connections, dropped %d, the last one from %s",
+                number,
+                conn.remote_addr if loser is None else loser.address,
+            )
+        return loser is not None
 
     def error_log(
         self, msg: str = "", level: int = logging.INFO, traceback: bool = False

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from OpenSSL import SSL
 
 from ganeti import errors
 from ganeti.constants import ssh
+from ganeti.http import limits
 from ganeti.utils import x509 as certificates
 
 _log = logging.getLogger(__name__)
@@ -168,6 +170,8 @@ class TlsSocket:
         self._connection = SSL.Connection(context, sock)
         self._connection.set_accept_state()
         self._timeout_s: float | None = None
+        self._request_since: float | None = None
+        self._request_bytes = 0
         self.is_established = False
         self.is_refused = False
         self._discarded = 0
@@ -221,13 +225,28 @@ class TlsSocket:
         """Read at least one byte; 0 at the end.
 
         Raises:
-            TimeoutError: no data arrived.
+            TimeoutError: no data arrived, or the whole request is late.
             ConnectionResetError: the connection broke.
         """
+        if self._request_since is None:
+            self._request_since = time.monotonic()
         try:
-            return int(self._wait_and_call(self._connection.recv_into, buffer))
+            count = int(self._wait_and_call(self._connection.recv_into, buffer))
         except SSL.ZeroReturnError:
             return 0
+        self._request_bytes += count
+        return count
+
+    def begin_request(self) -> None:
+        """Start a new time limit, which the next read begins, for a whole request."""
+        self._request_since, self._request_bytes = None, 0
+
+    def _time_left_s(self) -> float:
+        """Return the seconds until the request must have arrived."""
+        if self._request_since is None:
+            return float("inf")
+        allowed = limits.REQUEST_TIMEOUT_S + self._request_bytes / limits.MIN_RATE
+        return self._request_since + allowed - time.monotonic()
 
     def send(self, data: Any) -> int:
         """Write at least one byte; raises the same errors as `recv_into`."""
@@ -238,7 +257,7 @@ class TlsSocket:
             try:
                 return call(argument)
             except SSL.WantReadError:
-                self._wait(select.POLLIN)
+                self._wait(select.POLLIN, self._time_left_s())
             except SSL.WantWriteError:
                 self._wait(select.POLLOUT)
             except SSL.ZeroReturnError:
@@ -246,10 +265,13 @@ class TlsSocket:
             except SSL.Error as err:
                 raise ConnectionResetError(errno.ECONNRESET, str(err)) from err
 
-    def _wait(self, event: int) -> None:
+    def _wait(self, event: int, left_s: float = float("inf")) -> None:
         poll = select.poll()
         poll.register(self._sock, event)
-        limit = None if self._timeout_s is None else self._timeout_s * 1000
+        limit_s = min(
+            left_s, float("inf") if self._timeout_s is None else self._timeout_s
+        )
+        limit = None if limit_s == float("inf") else max(0.0, limit_s * 1000)
         if not poll.poll(limit):
             raise TimeoutError("timed out")
 

@@ -51,6 +51,8 @@ _SPARE_THREADS: Final = 12
 #: Seconds that running requests may take after a request to stop; less than
 #: daemon-util waits.
 _STOP_TIMEOUT_S: Final = 25.0
+#: Seconds for which the addresses of the nodes are remembered.
+_KNOWN_FOR_S: Final = 10.0
 _TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
 _WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
 
@@ -273,6 +275,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         app,
         context=context,
         threads=options.max_clients + _SPARE_THREADS,
+        is_known=_KnownAddresses(paths, clock_).has,
     )
     if not options.no_mlock:
         _load_late_modules()
@@ -280,6 +283,30 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     port = http.start_serving()
     _log.info("serving on port %d", port)
     return Noded(http)
+
+
+class _KnownAddresses:
+    """The addresses of the nodes, from ssconf; read when connections are many."""
+
+    def __init__(self, paths: Paths, clock_: clock.Clock) -> None:
+        self._ssconf = ssconf.SimpleStore(paths)
+        self._clock = clock_
+        self._read_at = float("-inf")
+        self._addresses: frozenset[str] = frozenset()
+
+    def has(self, address: str) -> bool:
+        """Return whether an address is that of a node."""
+        now = self._clock.monotonic()
+        if now - self._read_at >= _KNOWN_FOR_S:
+            self._read_at = now
+            try:
+                primary = self._ssconf.node_primary_ips().values()
+                secondary = self._ssconf.node_secondary_ips().values()
+            except (OSError, ValueError, errors.GenericError) as err:
+                _log.warning("cannot read the addresses of the nodes: %s", err)
+            else:
+                self._addresses = frozenset((*primary, *secondary))
+        return address in self._addresses
 
 
 def _load_late_modules() -> None:

@@ -1,0 +1,174 @@
+"""Peers that connect and stay silent, or send too slowly."""
+
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+
+import pytest
+
+from ganeti.http import admission, client, limits, server, tls
+from ganeti.utils import x509
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    top = tmp_path_factory.mktemp("pem")
+    digest = x509.write_cluster_certificate(str(top / "server.pem"))
+    x509.write_client_certificate(
+        str(top / "good.pem"), server_pem=str(top / "server.pem"), name="n", serial=5
+    )
+    return top, digest
+
+
+def app(environ, start):
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    start("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+
+
+@pytest.fixture
+def made(pem):
+    path = str(pem[0] / "server.pem")
+    context = tls.server_context(path, path)
+    result = server.Server(
+        ("127.0.0.1", 0),
+        app,
+        context=context,
+        threads=2,
+        is_known=lambda address: address == "127.0.0.9",
+    )
+    result.start_serving()
+    yield result
+    result.stop()
+
+
+@pytest.fixture
+def caller():
+    result = client.Client()
+    yield result
+    result.close()
+
+
+def ask(caller, pem, port):
+    credentials = client.Credentials(
+        str(pem[0] / "good.pem"), str(pem[0] / "server.pem")
+    )
+    (answer,) = caller.perform(
+        [
+            client.Request(
+                address="127.0.0.1",
+                port=port,
+                path="/",
+                body=b"[1]",
+                credentials=credentials,
+                timeout_s=20,
+            )
+        ]
+    )
+    return answer
+
+
+def silent(stack, port, count, source="127.0.0.1"):
+    """Open connections that send nothing; wait until the server has seen them all."""
+    for _ in range(count):
+        sock = socket.create_connection(("127.0.0.1", port), source_address=(source, 0))
+        stack.enter_context(sock)
+    return sock
+
+
+def is_open(sock):
+    sock.settimeout(0)
+    try:
+        return sock.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def test_silent_connections_keep_nobody_out(made, pem, caller, caplog):
+    port = made.bind_addr[1]
+    with contextlib.ExitStack() as stack, caplog.at_level(logging.WARNING):
+        for last in range(2, 9):
+            silent(stack, port, 60, f"127.0.0.{last}")
+        known = silent(stack, port, 1, "127.0.0.9")
+        assert ask(caller, pem, port).body == b"[1]"
+        assert made._connections.count() <= admission.MAX_HALF_OPEN + 5
+        # The strangers lost theirs; the room of the cluster's address was kept.
+        assert is_open(known)
+    lines = [r for r in caplog.records if "too many connections" in r.message]
+    assert len(lines) == 1
+
+
+def test_one_address_has_a_limit_of_its_own(made, pem, caller):
+    port = made.bind_addr[1]
+    with contextlib.ExitStack() as stack:
+        silent(stack, port, 100, "127.0.0.2")
+        assert ask(caller, pem, port).body == b"[1]"
+        assert made._connections.count() <= admission.PER_ADDRESS + 2
+
+
+def half_open(*addresses):
+    return [
+        admission.HalfOpen(number, address, number)
+        for number, address in enumerate(addresses)
+    ]
+
+
+def known(address):
+    return address.startswith("10.")
+
+
+def test_who_gives_way():
+    full = admission.PER_ADDRESS
+    many = [f"192.0.2.{n % 200}" for n in range(admission.MAX_HALF_OPEN)]
+    assert admission.victim([], "10.0.0.1", known) is None
+    same = half_open("10.0.0.2", *["10.0.0.1"] * full)
+    assert admission.victim(same, "10.0.0.1", known).since == 1
+    room = admission.MAX_HALF_OPEN - admission.RESERVED
+    strangers = half_open("10.0.0.1", *many[: room - 2], "198.51.100.1")
+    assert admission.victim(strangers[:-1], "198.51.100.2", known) is None
+    assert admission.victim([*strangers, *half_open("x")], "y", known).since in {0, 1}
+    assert admission.victim(strangers, "10.0.0.2", known) is None
+    everyone = half_open("10.0.0.1", *many)
+    assert admission.victim(everyone, "10.0.0.2", known).address == many[0]
+    cluster = half_open(*(f"10.0.1.{n}" for n in range(admission.MAX_HALF_OPEN)))
+    assert admission.victim(cluster, "10.0.0.2", known).since == 0
+
+
+def test_the_log_is_limited():
+    limit = admission.LogLimit()
+    assert limit.note(0.0) == 1
+    assert [limit.note(1.0) for _ in range(5)] == [0] * 5
+    assert limit.note(admission.LOG_EVERY_S) == 6
+
+
+def test_a_body_that_comes_byte_by_byte_is_cut_off(made, pem, monkeypatch):
+    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", 1)
+    context = ssl.create_default_context(cafile=str(pem[0] / "server.pem"))
+    context.check_hostname = False
+    context.load_cert_chain(str(pem[0] / "good.pem"))
+    ended = threading.Event()
+    with (
+        socket.create_connection(("127.0.0.1", made.bind_addr[1])) as raw,
+        context.wrap_socket(raw) as sock,
+    ):
+        sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+
+        def trickle():
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.05):
+                    sock.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        sock.settimeout(20)
+        try:
+            data = sock.recv(100)
+        except ConnectionError:
+            data = b""
+        ended.set()
+        thread.join()
+    assert b"200 OK" not in data
