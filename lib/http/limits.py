@@ -1,7 +1,9 @@
-"""Limits shared by the HTTP client and server."""
+"""Limits and ciphers shared by the HTTP client and server."""
 
 from typing import Final
 
+#: Ciphers of TLS 1.2: ephemeral keys and authenticated encryption, as in TLS 1.3.
+CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 #: Limit of each read and write step of a server, in seconds.
 STEP_TIMEOUT_S: Final = 10
 #: Seconds for a whole request, and bytes per second that extend them: a peer that

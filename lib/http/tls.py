@@ -23,7 +23,7 @@ from OpenSSL import SSL
 
 from ganeti import errors
 from ganeti.constants import ssh
-from ganeti.http import limits
+from ganeti.http import admission, limits
 from ganeti.utils import x509 as certificates
 
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def server_context(
     """
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
-    context.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
+    context.set_cipher_list(limits.CIPHERS.encode())
     # A resumed session would skip the check of the peer's certificate.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_options(SSL.OP_NO_TICKET)
@@ -140,6 +140,8 @@ def server_context(
 
 
 def _verifier(guard: PeerGuard) -> Callable[..., bool]:
+    refused = admission.LogLimit()
+
     def verify(
         _connection: SSL.Connection, cert: Any, error: int, depth: int, ok: int
     ) -> bool:
@@ -147,8 +149,12 @@ def _verifier(guard: PeerGuard) -> Callable[..., bool]:
         known = guard.allows(digest) if depth == 0 else guard.allows_issuer(digest)
         if ok and known:
             return True
+        count = refused.note(time.monotonic())
+        if not count:
+            return False
         _log.warning(
-            "refused certificate %s at depth %d: %s",
+            "refused %d certificates, the last one %s at depth %d: %s",
+            count,
             digest,
             depth,
             f"error {error}" if not ok else "not the certificate of a master candidate",

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pycurl
 
-from ganeti.constants import ssh, timeouts
+from ganeti.constants import timeouts
 from ganeti.http import limits
 from ganeti.http.liveness import Host
 
@@ -257,7 +257,7 @@ _FIXED_OPTIONS: Final = (
 
 def _set_credentials(curl: Any, credentials: Credentials) -> None:
     curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
-    curl.setopt(pycurl.SSL_CIPHER_LIST, ssh.OPENSSL_CIPHERS)
+    curl.setopt(pycurl.SSL_CIPHER_LIST, limits.CIPHERS)
     curl.setopt(pycurl.SSLCERT, credentials.certificate)
     curl.setopt(pycurl.SSLKEY, credentials.certificate)
     curl.setopt(pycurl.CAINFO, credentials.authority)

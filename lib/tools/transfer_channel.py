@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from OpenSSL import SSL
 
-from ganeti.constants import ssh
+from ganeti.http import limits
 from ganeti.utils import x509
 
 #: A dead peer is noticed after about two minutes.
@@ -44,7 +44,7 @@ def context(key: str, certificate: str, peer: str) -> SSL.Context:
         wanted = x509.digest(x509.load_certificate(peer))
         new_context = SSL.Context(SSL.TLS_METHOD)
         new_context.set_min_proto_version(SSL.TLS1_2_VERSION)
-        new_context.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
+        new_context.set_cipher_list(limits.CIPHERS.encode())
         new_context.use_certificate_file(certificate)
         new_context.use_privatekey_file(key)
         new_context.check_privatekey()

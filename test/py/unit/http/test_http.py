@@ -8,6 +8,7 @@ import ssl
 import threading
 
 import pytest
+from OpenSSL import SSL
 
 from ganeti import errors
 from ganeti.http import client, liveness, server, tls
@@ -154,19 +155,81 @@ def test_a_server_with_a_foreign_certificate_is_not_trusted(app, caller, pem):
     assert not answer.is_lost
 
 
-def test_old_tls_is_refused(secure, pem):
-    from OpenSSL import SSL
-
+def shake_hands(port, pem, *, name="good", version=None, ciphers=None):
+    """Make a handshake and one request; return protocol, cipher and status line."""
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    context.set_max_proto_version(SSL.TLS1_1_VERSION)
-    context.use_certificate_file(str(pem[0] / "good.pem"))
-    context.use_privatekey_file(str(pem[0] / "good.pem"))
-    with socket.create_connection(("127.0.0.1", secure), 5) as sock:
+    # The library itself must not be what refuses: the server has to.
+    context.set_cipher_list(f"{ciphers or 'ALL'}:@SECLEVEL=0".encode())
+    if version is not None:
+        context.set_min_proto_version(version)
+        context.set_max_proto_version(version)
+    if name is not None:
+        context.use_certificate_file(str(pem[0] / f"{name}.pem"))
+        context.use_privatekey_file(str(pem[0] / f"{name}.pem"))
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
         sock.settimeout(None)
         connection = SSL.Connection(context, sock)
         connection.set_connect_state()
-        with pytest.raises(SSL.Error):
-            connection.do_handshake()
+        connection.do_handshake()
+        # In TLS 1.3 the client learns with its first read whether it was let in.
+        connection.sendall(
+            b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]"
+        )
+        status = connection.recv(100).split(b"\r\n")[0].decode()
+        return (
+            connection.get_protocol_version_name(),
+            connection.get_cipher_name(),
+            status,
+        )
+
+
+@pytest.mark.parametrize(
+    ("version", "ciphers"),
+    [
+        (SSL.TLS1_3_VERSION, None),
+        (SSL.TLS1_2_VERSION, None),
+        (SSL.TLS1_2_VERSION, "ECDHE-RSA-AES128-GCM-SHA256"),
+        (SSL.TLS1_2_VERSION, "ECDHE-RSA-CHACHA20-POLY1305"),
+    ],
+)
+def test_a_handshake_with_ephemeral_keys_and_authenticated_encryption(
+    secure, pem, version, ciphers
+):
+    name, cipher, status = shake_hands(secure, pem, version=version, ciphers=ciphers)
+    assert status == "HTTP/1.1 200 OK"
+    assert name == ("TLSv1.3" if version == SSL.TLS1_3_VERSION else "TLSv1.2")
+    assert "GCM" in cipher or "CHACHA20" in cipher
+    assert name == "TLSv1.3" or cipher.startswith("ECDHE-")
+
+
+@pytest.mark.parametrize(
+    "ciphers",
+    [
+        "AES256-GCM-SHA384",  # keys of the certificate itself
+        "DHE-RSA-AES256-GCM-SHA384",
+        "ECDHE-RSA-AES256-SHA384",  # encryption without authentication
+        "ECDHE-RSA-AES128-SHA",
+        "AES128-SHA",
+        "NULL-SHA256",
+    ],
+)
+def test_other_ciphers_are_refused(secure, pem, ciphers, app):
+    with pytest.raises(SSL.Error, match="handshake failure"):
+        shake_hands(secure, pem, version=SSL.TLS1_2_VERSION, ciphers=ciphers)
+    assert app.seen == []
+
+
+def test_old_tls_is_refused(secure, pem, app):
+    with pytest.raises(SSL.Error, match="protocol version"):
+        shake_hands(secure, pem, version=SSL.TLS1_1_VERSION)
+    assert app.seen == []
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+def test_a_caller_without_a_certificate_is_refused(secure, pem, app, version):
+    with pytest.raises(SSL.Error, match=r"handshake failure|certificate required"):
+        shake_hands(secure, pem, name=None, version=version)
+    assert app.seen == []
 
 
 def test_nobody_there_is_not_lost(caller):
