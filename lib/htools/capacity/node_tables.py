@@ -5,13 +5,14 @@ computed from, as tables with a column per node, so that few are computed again.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.score import components
+from ganeti.htools.state import amounts
 from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.node_state import ClusterState
 
@@ -58,7 +59,8 @@ class NodeTables:
         self._open = accepted & ~self._bar
         self._has_second = item.template == "drbd"
         # [primary or secondary, amount, node]: what one more adds.
-        self._both = np.array([self._effect(primary=True), self._effect(primary=False)])
+        one = amounts.of_item(item)[:, :, None]
+        self._both: Any = one * state.keepers + 0.0
         self.as_first, self.as_second = self._both
         self._limits()
         self._scale()
@@ -92,29 +94,6 @@ class NodeTables:
     def location(self) -> Floats:
         """Location score, per node."""
         return np.asarray(self.amounts[_ROW["location"]])
-
-    def _effect(self, *, primary: bool) -> Floats:
-        """Return amounts x nodes: what one more instance adds."""
-        state, item = self.state, self.item
-        cpu, memory, disk, net = item.utilisation
-        every = {"load_dsk": disk, "held": 1}
-        if primary:
-            every |= {"load_cpu": cpu, "load_mem": memory, "load_net": net}
-            every |= {"u_cpu": item.vcpus, "u_cpu_later": item.vcpus}
-            every |= {"unallocated": -item.memory, "i_mem": item.memory}
-            every |= {"f_mem_later": -item.memory}
-        if item.local:
-            every |= {"f_dsk": -item.disk, "f_dsk_later": -item.disk}
-        out = np.zeros_like(self.amounts)
-        for name, value in every.items():
-            out[_ROW[name]] = value
-        if item.local:
-            for suffix in ("", "_later"):
-                use = np.where(state.exclusive, 0, item.spindle_use)
-                out[_ROW[f"inst_spin{suffix}"]] = use
-                taken = np.where(state.exclusive, item.spindles or 0, 0)
-                out[_ROW[f"f_spin{suffix}"]] = -taken
-        return out
 
     def _limits(self) -> None:
         """Set the least and most amounts that nodes may have afterwards."""

@@ -137,6 +137,11 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
         return self.memory if self.online and self.auto_balance else 0
 
     @property
+    def known_spindles(self) -> int:
+        """Number of its spindles, 0 if it is unknown."""
+        return self.spindles or 0
+
+    @property
     def local(self) -> bool:
         """Whether its disks take space on its nodes."""
         return self.template in LOCAL_TEMPLATES

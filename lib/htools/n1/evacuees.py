@@ -13,18 +13,15 @@ import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.score import components
+from ganeti.htools.state import amounts
+from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-#: Names of metrics by the amount of an instance that changes them.
-DISK: Final = tuple(n for n, m in components.METRICS.items() if m.spindles)
-CPU: Final = tuple(n for n, m in components.METRICS.items() if m.whole == "t_cpu")
-SPINDLES: Final = tuple(
-    n for n, m in components.METRICS.items() if m.whole == "hi_spin"
-)
-LOADS: Final = ("cpu_load_cv", "mem_load_cv", "disk_load_cv", "net_load_cv")
+#: The row of each metric.
+_ROWS: Final = [ROWS.index(metric.row) for metric in components.METRICS.values()]
 
 #: Columns of a table of runs: number of the kind, how many there are in a row, how many
 #: leave from there on, and the most that any of these takes (as in
@@ -109,25 +106,10 @@ class EvacueeKinds:
 
 
 def _kind(state: ClusterState, item: Instance) -> EvacueeKind:
-    use = item.spindle_use if item.local else 0
-    disk = -item.disk if item.local else 0
     memory = item.memory if item.uses_memory else 0
-    amounts = {
-        "free_mem_cv": -memory,
-        "free_mem_cv_forth": -item.memory,
-        **dict.fromkeys(CPU, item.vcpus if item.online else 0),
-        **dict.fromkeys(DISK, disk),
-        **dict.fromkeys(SPINDLES, use),
-        **dict(zip(LOADS, item.utilisation, strict=True)),
-    }
-    size = memory, item.disk if item.local else -1, spindles_of(item)
-    column = tuple(float(amounts.get(name, 0)) for name in components.METRICS)
+    size = memory, item.disk if item.local else -1, item.known_spindles * item.local
+    column = tuple(amounts.of_item(item)[0, _ROWS].tolist())
     return EvacueeKind(size, column, state.desired_tags(item))
-
-
-def spindles_of(item: Instance) -> int:
-    """Return the spindles that an instance takes on exclusive storage."""
-    return item.spindles or 0 if item.local else 0
 
 
 def are_usual(state: ClusterState, items: Sequence[Instance]) -> bool:

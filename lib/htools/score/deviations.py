@@ -26,13 +26,13 @@ _RESERVED: Final = "reserved_mem_cv"
 #: Metrics that amounts of an instance change, and the row of each. Reserved memory is
 #: a maximum over instances; it has the last column.
 _METRIC_ROWS: Final = {
-    name: DeltaRow(ROWS.index(metric.row))
+    name: ROWS.index(metric.row)
     for name, metric in components.METRICS.items()
     if name != _RESERVED
 }
 #: Rows of spindles that replace those of disk on nodes with exclusive storage.
 _IN_PLACE: Final = {
-    DeltaRow(ROWS.index(metric.row)): DeltaRow(ROWS.index(metric.spindles))
+    ROWS.index(metric.row): ROWS.index(metric.spindles)
     for metric in components.METRICS.values()
     if metric.spindles
 }
@@ -61,7 +61,7 @@ class _DeviationColumn(msgspec.Struct, frozen=True):
     """
 
     name: str
-    row: DeltaRow
+    row: int
     inverse: Floats
     second: Floats
 
@@ -115,7 +115,7 @@ class DeviationMetrics:
         self.refresh(every)
 
     @staticmethod
-    def _of(rows: list[DeltaRow], gain: Floats) -> Floats:
+    def _of(rows: list[int], gain: Floats) -> Floats:
         result: Floats = np.zeros((gain.shape[1], len(rows) + 1))
         result[:, :-1] = gain[rows].T
         return result

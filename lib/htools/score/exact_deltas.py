@@ -20,8 +20,9 @@ from ganeti.htools.rules.move_constraints import MoveOptions
 from ganeti.htools.rules.moves import Move, MoveKind
 from ganeti.htools.score import components
 from ganeti.htools.score.move_estimates import MoveEstimator
+from ganeti.htools.state import amounts
 from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import Bools, DeltaRow, Floats, Ints
+from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 from ganeti.htools.state.node_state import ClusterState
 
 #: Nodes that a move touches: old primary, old secondary, target.
@@ -30,10 +31,8 @@ _TOUCHED: Final = 3
 _FEW: Final = 8
 #: Most entries of one table (1 MiB).
 _CHUNK: Final = 1 << 17
-#: Rows that an instance changes by its own amounts.
-_ROWS: Final = [int(row) for row in DeltaRow]
+_ROWS: Final = amounts.CHANGED_ROWS
 _RESERVED: Final = ROWS.index("r_mem")
-_HELD: Final = ROWS.index("held")
 _LOCATION: Final = ROWS.index("location")
 
 
@@ -138,8 +137,6 @@ class _Trials:
         estimator, inst = self._estimator, self._move.inst
         real, old = self._real[:, None], (self._move.primary, self._move.secondary)
         for sign, pair in ((-1, old), (1, self._new)):
-            for node in pair:
-                self._rows[_HELD] += sign * (self._at(node) & real)
             if estimator.located:
                 tags = estimator.unlike(inst, *pair)[:, None]
                 self._rows[_LOCATION] += sign * (tags * (self._at(pair[0]) & real))

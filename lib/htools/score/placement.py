@@ -20,6 +20,8 @@ import numpy as np
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.score import components
 from ganeti.htools.score.components import Floats, NodeValues, Places
+from ganeti.htools.state import amounts
+from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.node_state import ClusterState
 
 #: Most entries of one table of candidates (32 MiB).
@@ -32,7 +34,6 @@ class _NewInstance:
     def __init__(self, state: ClusterState, item: Instance) -> None:
         self.state, self.item = state, item
         self.base = components.numbers(state)
-        self.busy = item.utilisation
         self.later = item.forthcoming
         self.reserve = 0 if item.forthcoming else item.reserved_memory
 
@@ -44,50 +45,28 @@ class _NewInstance:
             for name, metric in components.METRICS.items()
         }
 
-    def _disk_changes(self) -> dict[str, Floats]:
-        state, item = self.state, self.item
-        if not item.local:
-            return {}
-        # On exclusive storage spindles are counted, elsewhere the use of spindles.
-        use = np.where(state.exclusive, 0, item.spindle_use)
+    def _changed(self, role: int) -> dict[str, Floats]:
+        """Return the rows that change, with the instance as primary or secondary."""
+        state = self.state
+        both, keepers = amounts.of_item(self.item)[role], state.keepers
         out = {
-            "f_dsk_later": state.f_dsk_later - item.disk,
-            "inst_spin_later": state.inst_spin_later + use,
+            ROWS[row]: state.rows[row] + both[row] * keepers[row]
+            for row in np.nonzero(both)[0].tolist()
         }
-        if state.exclusive.any():
-            taken = state.spindles_after(state.f_spin_later, item)
-            out["f_spin_later"] = np.where(state.exclusive, taken, state.f_spin_later)
-        if not self.later:
-            out |= {
-                "f_dsk": state.f_dsk - item.disk,
-                "inst_spin": state.inst_spin + use,
-            }
-            if state.exclusive.any():
-                taken = state.spindles_after(state.f_spin, item)
-                out["f_spin"] = np.where(state.exclusive, taken, state.f_spin)
+        if self.item.local and self.item.spindles is None:
+            rows = ("f_spin_later",) if self.later else ("f_spin_later", "f_spin")
+            for name in rows:
+                free = getattr(state, name)
+                out[name] = np.where(state.exclusive, -1.0, free)
         return out
 
     def primary(self) -> NodeValues:
         """Return the values of each node if it were the primary."""
         state, item = self.state, self.item
-        changes = self._disk_changes()
-        changes["f_mem_later"] = state.f_mem_later - item.memory
-        vcpus = item.vcpus if item.online else 0
-        changes["u_cpu_later"] = state.u_cpu_later + vcpus
-        left = state.unallocated
-        held, location = state.held, state.location
+        changes = self._changed(0)
+        left = changes.get("unallocated", state.unallocated)
+        held, location = changes.get("held", state.held), state.location
         if not self.later:
-            left = left - (item.memory if item.uses_memory else 0)
-            cpu, memory, disk, net = self.busy
-            changes |= {
-                "unallocated": left,
-                "u_cpu": state.u_cpu + vcpus,
-                "load_cpu": state.load_cpu + cpu,
-                "load_mem": state.load_mem + memory,
-                "load_dsk": state.load_dsk + disk,
-                "load_net": state.load_net + net,
-            }
-            held = held + 1
             location = location + state.wanted_places(item)
         places = state.tag_places(item)
         # A tag counts if a primary of the node has it already.
@@ -103,10 +82,7 @@ class _NewInstance:
 
     def secondary(self) -> dict[str, Floats]:
         """Return the values of each node as secondary, but for reserved memory."""
-        changes = self._disk_changes()
-        if not self.later:
-            changes["load_dsk"] = self.state.load_dsk + self.busy[2]
-        return self._with(**changes)
+        return self._with(**self._changed(1))
 
 
 class _ChangedState:

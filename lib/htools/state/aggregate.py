@@ -12,13 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.model.cluster import LOCAL_TEMPLATES, NONE, USING_MEMORY, Instance
-from ganeti.htools.state.columns import NodeRows
+from ganeti.htools.state import amounts
+from ganeti.htools.state.columns import ROWS, NodeRows
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
 _OFF_THE_BOOKS: Final = "ADMIN_offline"
+#: Rows that are derived from others or from reports when a cluster is loaded.
+_COMPUTED: Final = frozenset({"unallocated", "f_spin", "f_spin_later"})
 
 
 class InstanceColumns:
@@ -27,7 +30,7 @@ class InstanceColumns:
     Attributes:
         primary, secondary: positions of nodes, -1 for none.
         now: which exist, that is, are not forthcoming.
-        use: CPU, memory, disk and network utilisation, each of all instances.
+        utilisation: CPU, memory, disk and network utilisation, each of all instances.
     """
 
     def __init__(self, items: Sequence[Instance]) -> None:
@@ -38,7 +41,7 @@ class InstanceColumns:
         self.disk = _floats(item.disk for item in items)
         self.vcpus = _floats(item.vcpus for item in items)
         self.spindle_use = _floats(item.spindle_use for item in items)
-        self.spindles = _floats(item.spindles or 0 for item in items)
+        self.known_spindles = _floats(item.spindles or 0 for item in items)
         self.unknown = _each(items, lambda item: item.spindles is None)
         self.now = ~_each(items, lambda item: item.forthcoming)
         state = [item.status for item in items]
@@ -46,7 +49,7 @@ class InstanceColumns:
         self.online = ~_among(state, (_OFF_THE_BOOKS,))
         self.balanced = _each(items, lambda item: item.auto_balance)
         self.local = _among([item.template for item in items], LOCAL_TEMPLATES)
-        self.use = _of_kinds([item.utilisation for item in items])
+        self.utilisation = _of_kinds([item.utilisation for item in items])
 
     def without_primary(self) -> "InstanceColumns":
         """Return the same columns with no primaries."""
@@ -61,47 +64,38 @@ class InstanceColumns:
             state: the numbers, changed.
             exclusive: which nodes have exclusive storage (whole spindles).
         """
-        first = self.primary >= 0
-        uses, now = first & self.uses_memory, first & self.now
-        self._add(state.i_mem, uses, self.memory)
-        self._add(state.f_mem_later, first & ~self.uses_memory, -self.memory)
-        self._add(state.u_cpu_later, first & self.online, self.vcpus)
-        self._add(state.u_cpu, now & self.online, self.vcpus)
-        cpu, memory, disk, net = self.use
-        self._add(state.load_cpu, now, cpu)
-        self._add(state.load_mem, now, memory)
-        self._add(state.load_net, now, net)
         # Primary and secondary per instance: sums are taken in the order of instances.
         both = np.stack([self.primary, self.secondary], axis=1)
-        there = (both >= 0) & self.now[:, None]
-        np.add.at(state.load_dsk, both[there], np.repeat(disk, 2)[there.ravel()])
-        np.add.at(state.held, both[there], 1.0)
-        self._add_disks(state, exclusive, both)
+        there = both >= 0
+        every = np.arange(len(both))
+        on_first = self.primary[there[:, 0]], every[there[:, 0]]
+        on_both = both[there], np.repeat(every, 2)[there.ravel()]
+        keepers = amounts.keepers(exclusive)
+        for amount in amounts.AMOUNTS:
+            if amount.row in _COMPUTED:
+                continue
+            value = np.broadcast_to(amount.of(self), len(both))
+            if not amount.later:
+                value = value * self.now
+            if amount.reported is not None:
+                value = value * ~amount.reported(self)
+            if not value.any():
+                continue
+            nodes, of = on_both if amount.on_secondary else on_first
+            value = value[of]
+            if amount.storage and exclusive.any():
+                value = value * keepers[ROWS.index(amount.row), nodes]
+            _add(getattr(state, amount.row), nodes, value)
+        self._add_spindles(state.f_spin_later, exclusive, both)
 
-    def _add(self, row: Floats, which: Flags, values: Floats) -> None:
-        np.add.at(row, self.primary[which], values[which])
-
-    def _add_disks(self, state: NodeRows, exclusive_nodes: Flags, both: Ints) -> None:
-        """Add disks; free disk is as reported, less disks of forthcoming instances."""
-        there = (both >= 0) & self.local[:, None]
-        nodes = both[there]
-        use, disk, spindles = (
-            np.repeat(column, 2)[there.ravel()]
-            for column in (self.spindle_use, self.disk, self.spindles)
-        )
-        now = np.repeat(self.now, 2)[there.ravel()]
-        exclusive = exclusive_nodes[nodes]
-        np.add.at(state.f_dsk_later, nodes[~now], -disk[~now])
-        to_come = ~now & exclusive
-        unknown = np.repeat(self.unknown, 2)[there.ravel()]
-        for at in np.nonzero(to_come)[0]:
-            if unknown[at]:
-                state.f_spin_later[nodes[at]] = -1
+    def _add_spindles(self, free: Floats, exclusive: Flags, both: Ints) -> None:
+        """Take the spindles of forthcoming instances off those that nodes reported."""
+        there = (both >= 0) & (self.local & ~self.now)[:, None]
+        for at, column in np.argwhere(there & exclusive[both]).tolist():
+            if self.unknown[at]:
+                free[both[at, column]] = -1
             else:
-                state.f_spin_later[nodes[at]] -= spindles[at]
-        np.add.at(state.inst_spin_later, nodes[~exclusive], use[~exclusive])
-        shared = now & ~exclusive
-        np.add.at(state.inst_spin, nodes[shared], use[shared])
+                free[both[at, column]] -= self.known_spindles[at]
 
     def count_peers(self, peers: Floats) -> None:
         """Add memory reserved by secondaries to [secondary node, primary node]."""
@@ -120,6 +114,15 @@ class InstanceColumns:
                     lists[places[index]].append(index)
             columns.append(lists)
         return columns[0], columns[1]
+
+
+def _add(row: Floats, nodes: Ints, values: Floats) -> None:
+    """Add values to the numbers of nodes, as if one after another."""
+    if (np.rint(values) == values).all() and (np.rint(row) == row).all():
+        # Sums of whole numbers have the same digits in any order; this is faster.
+        row += np.bincount(nodes, values, len(row))
+    else:
+        np.add.at(row, nodes, values)
 
 
 def _whole(values: Iterable[int]) -> Ints:

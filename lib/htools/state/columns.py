@@ -27,6 +27,7 @@ ROWS: Final = (
     "u_cpu_later",
     "location",
     "held",
+    "held_pri",
 )
 
 
@@ -34,7 +35,9 @@ class NodeRows:
     """The array ``rows``, and each row under its name.
 
     Memory and disk are in MiB: free (``f_``), used by instances (``i_``) or reserved
-    for failovers (``r_``); ``_later`` includes forthcoming instances.
+    for failovers (``r_``); ``_later`` includes forthcoming instances. ``held`` counts
+    the instances of a node, ``held_pri`` its primaries. What an instance adds to each
+    row is in ``state.amounts``.
     """
 
     unallocated: Floats
@@ -55,6 +58,7 @@ class NodeRows:
     u_cpu_later: Floats
     location: Floats
     held: Floats
+    held_pri: Floats
     rows: Floats
 
     def use(self, rows: Floats) -> None:

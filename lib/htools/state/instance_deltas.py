@@ -9,7 +9,9 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE, Instance
+from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
+from ganeti.htools.state import amounts
+from ganeti.htools.state.aggregate import InstanceColumns
 from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.node_state import ClusterState
 
@@ -19,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class DeltaRow(enum.IntEnum):
-    """Rows of a state that each instance changes by its own amounts.
+    """Rows of a state, changed by instances, that rules and bounds read by name.
 
     Rows ``ALL_*`` include forthcoming instances.
     """
@@ -70,12 +72,8 @@ class InstanceDeltas:
         items = state.instances
         self.primary: Ints = np.array(state.pri, dtype=np.int64)
         self.secondary: Ints = np.array(state.sec, dtype=np.int64)
-        self.counted: Floats = np.ones((len(ROWS), state.size))
-        self.counted[[DeltaRow.SPINDLES, DeltaRow.ALL_SPINDLES]] = ~state.exclusive
-        self.counted[[DeltaRow.FREE_SPINDLES, DeltaRow.ALL_FREE_SPINDLES]] = (
-            state.exclusive
-        )
-        self.as_primary, self.as_secondary = _amounts(items)
+        self.counted = state.keepers
+        self.as_primary, self.as_secondary = amounts.of_columns(InstanceColumns(items))
         self.forthcoming = _flags(item.forthcoming for item in items)
         self.real: Bools = ~self.forthcoming
         self.reserved: Ints = np.array(
@@ -135,35 +133,3 @@ def _desired_tags(state: ClusterState) -> tuple[Ints, Ints]:
 
 def _flags(values: object) -> Bools:
     return np.array(list(values), dtype=np.bool_)  # type: ignore[call-overload]
-
-
-def _amounts(items: list[Instance]) -> tuple[Floats, Floats]:
-    """Return what each instance adds to node rows, as primary and as secondary."""
-    as_primary = np.zeros((len(ROWS), len(items)))
-    as_secondary = np.zeros((len(ROWS), len(items)))
-    for at, item in enumerate(items):
-        disk = item.disk if item.local else 0
-        use = item.spindle_use if item.local else 0
-        free = item.spindles or 0 if item.local else 0
-        cpu = item.vcpus if item.online else 0
-        first, second = as_primary[:, at], as_secondary[:, at]
-        for place in (first, second):
-            place[DeltaRow.ALL_DISK] = -disk
-            place[DeltaRow.ALL_SPINDLES] = use
-            place[DeltaRow.ALL_FREE_SPINDLES] = -free
-        first[DeltaRow.ALL_MEMORY] = -item.memory
-        first[DeltaRow.ALL_CPU] = cpu
-        if item.forthcoming:
-            continue
-        for now, later in LATER.items():
-            first[now], second[now] = first[later], second[later]
-        first[DeltaRow.MEMORY] = -(item.memory if item.uses_memory else 0)
-        loads = [
-            DeltaRow.LOAD_CPU,
-            DeltaRow.LOAD_MEMORY,
-            DeltaRow.LOAD_DISK,
-            DeltaRow.LOAD_NET,
-        ]
-        first[loads] = item.utilisation
-        second[DeltaRow.LOAD_DISK] = item.utilisation[2]
-    return as_primary, as_secondary

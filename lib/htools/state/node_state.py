@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Cluster, Instance
+from ganeti.htools.state import amounts
 from ganeti.htools.state.aggregate import InstanceColumns
 from ganeti.htools.state.columns import ROWS, NodeRows
 
@@ -43,6 +44,7 @@ class ClusterState(NodeRows):
     Attributes:
         cluster: the source of the state.
         size: number of nodes.
+        keepers: rows x nodes, 1.0 where the node keeps the row, else 0.0.
         pri, sec: node of each instance, -1 for none.
         primaries, secondaries: instances of each node, newest first.
         peers: [secondary node, primary node] -> memory reserved for failovers; primary
@@ -98,6 +100,9 @@ class ClusterState(NodeRows):
         self.cpu_ratio = _floats(
             policy.vcpu_ratio if max_cpu is None else max_cpu for policy in policies
         )
+        self.keepers = amounts.keepers(self.exclusive)
+        #: id of an instance -> the instance, and its ``amounts.of_item``.
+        self._amounts: dict[int, tuple[Instance, Floats]] = {}
         self.lo_dsk = np.floor(min_disk * self.t_dsk)
         self.hi_cpu = np.floor(self.cpu_ratio * self.t_cpu)
         self.hi_spin = self.spindle_count * _floats(
@@ -209,10 +214,6 @@ class ClusterState(NodeRows):
             if not item.forthcoming:
                 self.location[node] += self.location_at(item, node, item.secondary)
 
-    @staticmethod
-    def _is_now(item: Instance) -> bool:
-        return item.online and not item.forthcoming
-
     # Copies
     def copy(self, *, same_peers: bool = False) -> "ClusterState":
         """Return an independent state with the same numbers.
@@ -308,47 +309,29 @@ class ClusterState(NodeRows):
         self.pri[index] = self.sec[index] = -1
 
     def _change_primary(self, index: int, node: int, sign: int) -> None:
-        item = self.instances[index]
         self._count_primary(index, node, sign)
-        memory = sign * item.memory
-        self.f_mem_later[node] -= memory
-        self.u_cpu_later[node] += sign * item.vcpus if item.online else 0
-        if item.uses_memory:
-            self.i_mem[node] += memory
-            self.unallocated[node] -= memory
-        if self._is_now(item):
-            self.u_cpu[node] += sign * item.vcpus
-        self._change_disk(item, node, sign)
+        self._change_rows(self.instances[index], node, sign, secondary=False)
 
     def _change_secondary(self, index: int, node: int, sign: int) -> None:
         item = self.instances[index]
-        self._count_secondary(index, node, sign)
+        _put(self.secondaries[node], index, sign)
+        self._change_rows(item, node, sign, secondary=True)
         if not item.forthcoming and item.reserved_memory:
             self.peers[node, self.pri[index]] += sign * item.memory
             self.r_mem[node] = self.peers[node].max()
-        self._change_disk(item, node, sign)
 
-    def _change_disk(self, item: Instance, node: int, sign: int) -> None:
-        if not item.local:
-            return
-        self.f_dsk_later[node] -= sign * item.disk
-        if not item.forthcoming:
-            self.f_dsk[node] -= sign * item.disk
-        if self.exclusive[node]:
-            self._change_spindles(item, node, sign)
-            return
-        self.inst_spin_later[node] += sign * item.spindle_use
-        if not item.forthcoming:
-            self.inst_spin[node] += sign * item.spindle_use
-
-    def _change_spindles(self, item: Instance, node: int, sign: int) -> None:
-        rows = [self.f_spin_later]
-        rows += [] if item.forthcoming else [self.f_spin]
-        for row in rows:
-            if item.spindles is not None:
-                row[node] -= sign * item.spindles
-            elif sign > 0:
-                row[node] = -1
+    def _change_rows(
+        self, item: Instance, node: int, sign: int, *, secondary: bool
+    ) -> None:
+        known = self._amounts.get(id(item))
+        if known is None:
+            # Keeping the record keeps its id unique.
+            known = self._amounts[id(item)] = item, amounts.of_item(item)
+        self.rows[:, node] += sign * known[1][int(secondary)] * self.keepers[:, node]
+        if sign > 0 and item.spindles is None and item.local and self.exclusive[node]:
+            self.f_spin_later[node] = -1
+            if not item.forthcoming:
+                self.f_spin[node] = -1
 
     def _count_primary(self, index: int, node: int, sign: int) -> None:
         item = self.instances[index]
@@ -358,21 +341,7 @@ class ClusterState(NodeRows):
             self._unclear.add(node)
         if item.forthcoming:
             return
-        self.held[node] += sign
-        cpu, memory, disk, net = item.utilisation
-        self.load_cpu[node] += sign * cpu
-        self.load_mem[node] += sign * memory
-        self.load_dsk[node] += sign * disk
-        self.load_net[node] += sign * net
         self.location[node] += sign * self.location_at(item, node, self.sec[index])
-
-    def _count_secondary(self, index: int, node: int, sign: int) -> None:
-        item = self.instances[index]
-        _put(self.secondaries[node], index, sign)
-        if item.forthcoming:
-            return
-        self.held[node] += sign
-        self.load_dsk[node] += sign * item.utilisation[2]
 
     # Read by checks and scores
     def tag_places(self, item: Instance) -> list[int]:
