@@ -18,8 +18,8 @@ g = (Q_o + Q_t - (D_o + D_t)^2 / u) / u. Each term is bounded in turn:
   square of the mean only lowers g.
 - reserved memory: it depends on the pair of nodes; the least over all possible rises
   counts (``SecantBounds.reserve``).
-- counts: exact for old nodes, or with the least reserved memory; a target that fails
-  N+1 fails with one more instance too, and others add at least 0.
+- counts: ``MoveChanges`` of each has the least change that is known without the target
+  (with the least reserved memory of old nodes), and the least that targets add.
 
 Both parts are kept from move to move. After a move the parts of touched nodes and of
 the instances there are computed again; all other bounds stay valid for the moments of
@@ -38,7 +38,6 @@ from ganeti.htools.balance.targets import Targets
 from ganeti.htools.model.cluster import NONE
 from ganeti.htools.rules.move_constraints import ROLE_CHANGES, MoveArrays
 from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score import components
 from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
@@ -118,7 +117,11 @@ class MoveBounds:
                     deltas.drbd[inst],
                     deltas.unknown_spindles[inst],
                     deltas.forthcoming[inst],
-                    deltas.desired[inst],
+                    *(
+                        row
+                        for each in self._estimator.counts.values()
+                        for row in each.size_features(inst)
+                    ),
                 ],
                 deltas.tags[inst].T,
             ]
@@ -181,17 +184,17 @@ class MoveBounds:
         self._add_up()
 
     def _on(self, nodes: Ints) -> Ints:
-        """List the rows of instances on some nodes, and of those that share tags."""
-        state, estimator = self._state, self._estimator
+        """List the rows of instances on some nodes, and of others that they concern."""
+        state = self._state
         on = {i for n in nodes.tolist() for i in state.primaries[n]}
         on |= {i for n in nodes.tolist() for i in state.secondaries[n]}
         rows = self._row[sorted(on)]
-        if len(estimator.retagged):
-            tags = estimator.deltas.tags[self._inst]
-            shared = np.asarray(np.isin(tags, estimator.retagged).any(axis=1))
-            shared[rows[rows != NONE]] = True
-            return np.nonzero(shared)[0]
-        return np.asarray(rows[rows != NONE])
+        rows = rows[rows != NONE]
+        for changes in self._estimator.counts.values():
+            outdated = changes.outdated(self._inst)
+            if outdated is not None:
+                rows = np.union1d(rows, np.nonzero(outdated)[0])
+        return np.asarray(rows)
 
     def allow(self, inst: int, live: bool) -> None:
         """Set whether an instance may move; call before ``refresh`` of its nodes."""
@@ -284,9 +287,7 @@ class MoveBounds:
         legal &= self._live[rows]
         change: Floats = np.array(
             [
-                estimator.failing_before(move, kept)
-                + estimator.left(move)
-                + self._counted(move)
+                np.broadcast_to(estimator.counted_before(move, kept), len(rows))
                 for move, kept in pairs
             ]
         )
@@ -382,35 +383,3 @@ class MoveBounds:
         if move.ends.target == "s":
             alone = alone | self._state.offline[node]
         return self._targets.partner(node, alone)
-
-    def _counted(self, move: MoveArrays) -> Floats:
-        """Return the change of tag counts at old nodes, and the least at any target."""
-        estimator, online = self._estimator, self._state.online
-        inst, old = move.inst, move.primary
-        new = None
-        if move.ends.target == "s":
-            new = move.primary if move.ends.primary == "=" else move.secondary
-        moves = move.ends.primary != "="
-        change: Floats = np.zeros(1)
-        if estimator.tagged and moves:
-            change = change - estimator.move_rules.conflicts(inst, old, 1) * online[old]
-            if new is not None:
-                change = (
-                    change + estimator.move_rules.conflicts(inst, new, 0) * online[new]
-                )
-            change = change * components.WEIGHT["pri_tags_score"]
-        if not estimator.located:
-            return change
-        deltas = estimator.deltas
-        desired, common = deltas.desired[inst], deltas.common(inst)
-        located = -(common + deltas.lacking[desired, old]) * online[old]
-        if new is not None:
-            located = located + deltas.lacking[desired, new] * online[new]
-        if move.kind == MoveKind.FAILOVER_TO:
-            located = located + common
-        located = components.WEIGHT["location_score"] * located
-        change = change + np.where(deltas.forthcoming[inst], 0.0, located)
-        if estimator.tagged and moves:
-            weight = components.WEIGHT["location_exclusion_score"]
-            change = change + weight * estimator.pairs_change(move, new)
-        return change

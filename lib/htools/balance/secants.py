@@ -46,7 +46,7 @@ from ganeti.htools.score.deviations import DeviationMetrics
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Score per unit of reserved memory (share of a node) besides the deviation.
-RISE: Final = components.WEIGHT["reserved_mem_rtotal"]
+RISE: Final = components.WEIGHT[components.RESERVED_TOTAL]
 #: Margin of the limits, as part of the range of deviations: larger limits loosen
 #: bounds, smaller ones are left after fewer moves.
 _MARGIN: Final = 0.05

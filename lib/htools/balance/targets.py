@@ -1,8 +1,8 @@
 """The part of bounds that depends on the target, for each size of instances.
 
 For target t and size k the part is the sum of s Q_t / u (``SecantBounds.at_targets``),
-the least cost of the reserved memory, and the least changes of counts: +1 if the target
-fails N+1, repeated exclusion tags, lacking location tags. It is infinite where the
+the least cost of the reserved memory, and the least changes of counts
+(``MoveChanges.at_target``). It is infinite where the
 rules forbid the target to every instance of the size.
 
 Instances of a size are alike in all that a target sees of them, apart from their other
@@ -16,7 +16,6 @@ import numpy as np
 
 from ganeti.htools.balance.secants import SecantBounds
 from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score import components
 from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
@@ -73,7 +72,8 @@ class Targets:
         self._column[self.target] = np.arange(len(target))
         shape = (len(sample), len(target))
         self._fits = {role: np.zeros(shape, np.bool_) for role in roles}
-        self._conflicts = np.zeros(shape if estimator.tagged else (len(sample), 1))
+        #: By role: weighted least changes of counts.
+        self._counted = {role: np.zeros(shape) for role in roles}
         self._kept, self._kept_at = np.unique(
             estimator.move_rules.own_reserve[sample], return_inverse=True
         )
@@ -91,7 +91,9 @@ class Targets:
     def _find_classes(self, target: Ints) -> None:
         """Number nodes by their tags, and sort targets by class."""
         state = self._estimator.state
-        tags, may = [state.node_places], state.may_migrate
+        every, may = self._estimator.counts.values(), state.may_migrate
+        features = [each.node_features() for each in every]
+        tags = [each for each in features if each is not None]
         if may is not None:
             tags += [may.astype(np.int64), may.T.astype(np.int64)]
         kinds, first, numbers = np.unique(
@@ -107,8 +109,7 @@ class Targets:
         there, self._starts, self._column_class = np.unique(
             self._class[self.target], return_index=True, return_inverse=True
         )
-        shared = state.common_places[np.ix_(first, first[there])]
-        common = components.WEIGHT["location_score"] * shared
+        common = self._estimator.counted_by_link(first, first[there])
         #: By role: classes of the other node x classes of targets. The second half of
         #: the rows is for instances whose common tags do not count.
         links = np.vstack([common, np.zeros_like(common)])
@@ -149,8 +150,8 @@ class Targets:
             self._fits["s"][:, columns] = rules.takes_secondary(
                 move, node, rules.gain["", "s"], kept, strict
             )
-        if estimator.tagged:
-            self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
+        for role, counted in self._counted.items():
+            counted[:, columns] = estimator.counted_at(inst, node, role)
 
     def fill(self, secants: SecantBounds) -> None:
         """Compute all parts, with these secants."""
@@ -228,17 +229,11 @@ class Targets:
     def _added(self, role: str, columns: Ints) -> Floats:
         """Return the target part without rules: sizes x columns."""
         estimator, secants = self._estimator, self._secants
-        state, deltas = estimator.state, estimator.deltas
+        state = estimator.state
         node = self.target[columns]
         at = secants.at_targets(role, node)
-        real = ~deltas.forthcoming[self._sample][:, None]
-        at += components.WEIGHT["n1_cnt"] * (real & state.fails_n1[node])
+        at += self._counted[role][:, columns]
         if role == "p":
-            if estimator.tagged:
-                at += components.WEIGHT["pri_tags_score"] * self._conflicts[:, columns]
-            if estimator.located:
-                lacking = deltas.lacking[deltas.desired[self._sample]][:, node]
-                at += components.WEIGHT["location_score"] * (real * lacking)
             return at
         # The reserve rises by at least what the present one does not cover.
         own = self._kept[:, None]

@@ -17,9 +17,10 @@ from ganeti.htools.score import components
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
-RESERVED: Final = "reserved_mem_cv"
-TOTAL: Final = "reserved_mem_rtotal"
-LOCATION: Final = "location_score"
+RESERVED: Final = components.RESERVED
+TOTAL: Final = components.RESERVED_TOTAL
+#: Counts in the order of the components.
+_COUNTS: Final = list(components.COUNTS.items())
 
 
 class ExactPairScores:
@@ -76,8 +77,11 @@ class ExactPairScores:
         tables, out = self._tables, list[tuple[str, int, float]]()
         for name, weight in components.WEIGHTS:
             place = tables.METRICS.get(name)
-            if name in {RESERVED, TOTAL} or (name == LOCATION and tables.has_places):
+            count = components.COUNTS.get(name)
+            if name in {RESERVED, TOTAL}:
                 out.append((name, 0, weight))
+            elif count and count.is_filled(tables):
+                out.append(("count", _COUNTS.index((name, count)), weight))
             elif place is not None:
                 out.append(("row", self._rows.index(of[place]), weight))
             elif fixed[name]:
@@ -162,7 +166,7 @@ class ExactPairScores:
                 case "reserved_mem_rtotal":
                     total += (more + sums[-1]) * weight
                 case _:
-                    total += self._locations(rows, columns) * weight
+                    total += self._counted(at, rows, columns) * weight
         return total
 
     def _refresh(self) -> None:
@@ -197,8 +201,10 @@ class ExactPairScores:
         np.maximum(after, 0, out=after)
         return change, np.sqrt(after, out=after)
 
-    def _locations(self, rows: Places, columns: Places) -> Floats:
-        """Return the location score; it is a whole number."""
-        tables, usable = self._tables, self._usable
-        common = tables.state.common_places[usable[rows], usable[columns]]
-        return np.asarray(tables.location[self._up].sum() + common)
+    def _counted(self, at: int, rows: Places, columns: Places) -> Floats | float:
+        """Return a count that pairs change; it is a whole number."""
+        count, usable = _COUNTS[at][1], self._usable
+        now, pairs = count.filled(self._tables, self._up), count.by_pair(self._tables)
+        if pairs is None:
+            return now
+        return now + pairs[usable[rows], usable[columns]]

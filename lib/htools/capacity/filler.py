@@ -17,6 +17,7 @@ from ganeti.htools.capacity.pair_scores import PairScores
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.rules import constraints
 from ganeti.htools.score import components
+from ganeti.htools.score.components import RESERVED, RESERVED_TOTAL
 from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
@@ -69,6 +70,12 @@ class Filler:
         self.exact = len(self.usable) <= exact_nodes
         self.several = max(1, len(self.usable) // _NODES_PER_STEP)
         self.fixed = components.components(state)
+        #: Counts that placements change, by name.
+        self.counts = {
+            name: count
+            for name, count in components.COUNTS.items()
+            if count.is_filled(self.tables)
+        }
         #: Places that a longer filling begins with, one list per look.
         self.steps: list[list[tuple[int, ...]]] = []
         self.quick: PairScores | None = None
@@ -167,12 +174,19 @@ class Filler:
         """Return the present values of components that are no standard deviations."""
         tables, up = self.tables, self.up
         out = dict(self.fixed)
-        out["reserved_mem_rtotal"] = _total(tables.base[tables.RESERVED, up])
-        if tables.is_failing.any():
-            out["n1_cnt"] = _total(np.where(tables.is_failing, tables.held, 0.0)[up])
-        if tables.has_places:
-            out["location_score"] = _total(tables.location[up])
+        out[RESERVED_TOTAL] = _total(tables.base[tables.RESERVED, up])
+        out |= {n: count.filled(tables, up) for n, count in self.counts.items()}
         return out
+
+    def _by_copy(self) -> dict[str, tuple[Floats, Floats]]:
+        """Return the changes of counts by one more primary or secondary per node."""
+        changes = {n: count.by_copy(self.tables) for n, count in self.counts.items()}
+        return {name: both for name, both in changes.items() if both is not None}
+
+    def _pair_terms(self) -> list[tuple[str, Floats]]:
+        """Return the further changes of counts: primaries x secondaries."""
+        terms = [(n, count.by_pair(self.tables)) for n, count in self.counts.items()]
+        return [(name, pairs) for name, pairs in terms if pairs is not None]
 
     # All candidates
     def _best_single(self) -> tuple[int] | None:
@@ -192,12 +206,13 @@ class Filler:
         metrics = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
         total = np.zeros(len(fine))
         _sums, variance = self._statistics()
+        changes = self._by_copy()
         for name in _NAMES:
             place = tables.METRICS.get(name)
             if place is None:
                 component: Floats | float = constant[name]
-                if name == "n1_cnt":
-                    component = component + np.where(tables.is_failing[fine], 1.0, 0.0)
+                if name in changes:
+                    component = component + changes[name][0][fine]
             elif tables.changes_first[place]:
                 component = metrics[place]
             else:
@@ -243,12 +258,10 @@ class Filler:
             _moved(n, sums_after[both, :, None], after[both, :, None], change, squares)
         )
         self._add_kept(parts, columns, kept, sums=sums, variance=variance)
-        if tables.is_failing.any():
-            failing = tables.is_failing.astype(np.float64)
-            parts[tables.ORDER["n1_cnt"]] += failing[rows][:, None] + failing[columns]
-        if tables.has_places:
-            common = self.state.common_places[np.ix_(rows, columns)]
-            parts[tables.ORDER["location_score"]] += common
+        for name, (first, second) in self._by_copy().items():
+            parts[tables.ORDER[name]] += first[rows][:, None] + second[columns]
+        for name, pairs in self._pair_terms():
+            parts[tables.ORDER[name]] += pairs[np.ix_(rows, columns)]
         parts *= _WEIGHTS[:, None, None]
         out: Floats = np.add.reduce(parts, axis=0)
         return out
@@ -270,26 +283,33 @@ class Filler:
         squares = new * new - old * old
         variance_after = _moved(len(self.up), sums[row], variance[row], change, squares)
         parts[tables.IN_ORDER[row]] = np.sqrt(variance_after)
-        parts[tables.ORDER["reserved_mem_rtotal"]] += change
+        parts[tables.ORDER[RESERVED_TOTAL]] += change
 
     # Several at a time
     def _costs(
-        self, change: Floats, squares: Floats, statistics: tuple[Floats, Floats]
+        self,
+        role: int,
+        change: Floats,
+        squares: Floats,
+        statistics: tuple[Floats, Floats],
     ) -> Floats:
-        """Return per node the weighted standard deviations with one instance more."""
+        """Return per node the weighted terms with one more primary or secondary."""
         sums, variance = statistics
         n = len(self.up)
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
         weights = self.tables.weights
         out: Floats = weights @ np.sqrt(after)
-        return out + np.where(self.tables.is_failing, _WEIGHT["n1_cnt"], 0.0)
+        for name, both in self._by_copy().items():
+            out = out + _WEIGHT[name] * both[role]
+        return out
 
     def _good_singles(self, most: int) -> list[tuple[int, ...]]:
         fine = self.usable[self.tables.can_first[self.usable]]
         if not len(fine):
             return []
         known = self._statistics()
-        costs = self._costs(self.tables.first, self.tables.first_squares, known)[fine]
+        tables = self.tables
+        costs = self._costs(0, tables.first, tables.first_squares, known)[fine]
         order = len(fine) - 1 - np.argsort(costs[::-1], kind="stable")[:most]
         out: list[tuple[int, ...]] = []
         for node in fine[order]:
@@ -304,8 +324,8 @@ class Filler:
         if not len(fine) or not tables.can_second[self.usable].any():
             return []
         known = self._statistics()
-        first = self._costs(tables.first, tables.first_squares, known)[fine]
-        second = self._costs(tables.second, tables.second_squares, known)
+        first = self._costs(0, tables.first, tables.first_squares, known)[fine]
+        second = self._costs(1, tables.second, tables.second_squares, known)
         left = np.zeros(self.state.size, bool)
         left[self.usable] = tables.can_second[self.usable]
         # Four times as many cheap partners as needed are nearly always enough.
@@ -342,11 +362,10 @@ class Filler:
             return None
         # A rise adds to the total, and at most as much to the deviation.
         more = (kept - reserved) / state.t_mem[places]
-        weight = _WEIGHT["reserved_mem_rtotal"] + _WEIGHT["reserved_mem_cv"]
+        weight = _WEIGHT[RESERVED_TOTAL] + _WEIGHT[RESERVED]
         total = costs[places] + more * weight
-        if tables.has_places:
-            common = state.common_places[node, places]
-            total = total + _WEIGHT["location_score"] * common
+        for name, pairs in self._pair_terms():
+            total = total + _WEIGHT[name] * pairs[node, places]
         total[~fine] = np.inf
         return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
 

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.capacity.exact_pair_scores import (
-    LOCATION,
     RESERVED,
     TOTAL,
     ExactPairScores,
@@ -69,9 +68,11 @@ class PairScores:
         np.fill_diagonal(self._partners, val=False)
         self._there = state.peers[np.ix_(usable, usable)].T + tables.reserve
         self._common: Floats = np.zeros(self._there.shape)
-        if tables.has_places:
-            common = state.common_places[np.ix_(usable, usable)]
-            self._common += common * components.WEIGHT[LOCATION]
+        for name, count in components.COUNTS.items():
+            pairs = count.by_pair(tables) if count.is_filled(tables) else None
+            if pairs is not None:
+                common = pairs[np.ix_(usable, usable)]
+                self._common += common * components.WEIGHT[name]
         self._fits = [tables.can_first[usable], tables.can_second[usable]]
         self._left = [0] * len(usable)
         self._load()
@@ -82,7 +83,10 @@ class PairScores:
     @staticmethod
     def suits(tables: NodeTables) -> bool:
         """Return whether all that matters is in the tables."""
-        return not tables.is_failing.any()
+        return not any(
+            count.is_filled(tables) and count.by_copy(tables) is not None
+            for count in components.COUNTS.values()
+        )
 
     def _load(self) -> None:
         """Compute what stays: weighted changes by one more instance."""

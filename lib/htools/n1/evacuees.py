@@ -114,6 +114,8 @@ def _kind(state: ClusterState, item: Instance) -> EvacueeKind:
 
 def are_usual(state: ClusterState, items: Sequence[Instance]) -> bool:
     """Return whether kinds describe everything that matters of some instances."""
+    if not all(count.is_simulated for count in components.COUNTS.values()):
+        return False
     apart = bool(state.exclusive.any())
     return not any(
         item.forthcoming

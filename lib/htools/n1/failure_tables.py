@@ -61,7 +61,7 @@ class FailureTables:
             kinds: of the instances.
         """
         self.state, self.places, self.kinds = state, places, kinds
-        metrics = components.numbers(state).metrics
+        metrics = components.metric_values(state)
         base = np.array([values[places] for values in metrics.values()])
         #: Metrics x nodes: deviation from the mean.
         self.away: Floats = base - base.mean(axis=1, keepdims=True)

@@ -141,14 +141,13 @@ class _EvacuationStep:
         """Set the cost of places besides the standard deviations."""
         tables = self.tables
         self.reserved = tables.reserved[self.columns]
-        self.reserves = bool(self.reserved.any())
-        tags = [tables.kinds.listed[kind].wanted for kind in self.kind.tolist()]
-        self.wanted: Floats = np.zeros((len(tags), 1))
-        if any(tags):
-            places = tables.places[self.columns]
-            rows = {some: tables.state.lacking(some)[places] for some in set(tags)}
-            lacking = np.array([rows[some] for some in tags], np.float64)
-            self.wanted = components.WEIGHT["location_score"] * lacking
+        wanted = [tables.kinds.listed[kind].wanted for kind in self.kind.tolist()]
+        self.fixed: Floats = np.zeros((len(wanted), 1))
+        places = tables.places[self.columns]
+        for name, count in components.COUNTS.items():
+            part = count.at_places(tables.state, wanted, places)
+            if part is not None:
+                self.fixed = self.fixed + components.WEIGHT[name] * part
 
     def go(self) -> Places:
         """Move the runs; return lost nodes that are still open unless one is bad."""
@@ -264,24 +263,29 @@ class _EvacuationStep:
 
     def _costs(self) -> Floats:
         """Return the score for each place of the instance."""
-        out = self.wanted + self.tables.rest
+        out = self.fixed + self.tables.rest
         for row, weight in enumerate(self.tables.weights):
             after = self.extra[row] - self.slope[row] * self.mean[row, :, None]
             after += self.variance[row, :, None]
             np.maximum(after, 0, out=after)
             out = out + weight * np.sqrt(after, out=after)
-        # Without reserves N+1 fails only where nothing fits anyway.
-        if self.reserves:
-            # Instances on nodes that fail N+1 after the arrival, less those before.
-            left, weight = self.room[0], components.WEIGHT["n1_cnt"]
-            out = out - weight * np.where(left <= self.reserved, self.held, 0.0)
-            left = left - self.size[0][:, None]
-            out = out + weight * np.where(left <= self.reserved, self.held + 1, 0.0)
+        left = self.room[0]
+        now = {"unallocated": left, "held": self.held, "r_mem": self.reserved}
+        after = {
+            "unallocated": left - self.size[0][:, None],
+            "held": self.held + 1,
+            "r_mem": self.reserved,
+        }
+        for name, count in components.COUNTS.items():
+            values = count.by_arrival(now, after)
+            if values is not None:
+                weight = components.WEIGHT[name]
+                out = out - weight * values[0] + weight * values[1]
         return np.asarray(out)
 
 
 #: Attributes with an entry per lost node, on their first and on their second axis.
-_BY_LOST: Final = ("lost", "kind", "count", "rest", "check", "wanted", "taken", "held")
+_BY_LOST: Final = ("lost", "kind", "count", "rest", "check", "fixed", "taken", "held")
 _AFTER_OTHERS: Final = (
     *("size", "most", "room"),
     *("change", "extra", "slope", "own_change", "own", "mean", "variance"),

@@ -163,7 +163,7 @@ class MoveConstraints:
             kinds &= {MoveKind.REPLACE_SECONDARY}
         return frozenset(kinds)
 
-    def after(self, row: DeltaRow, node: Ints, gain: Floats, inst: Ints) -> Floats:
+    def after(self, row: int, node: Ints, gain: Floats, inst: Ints) -> Floats:
         """Return a row of nodes after instances changed their role there."""
         gained = gain[row][inst]
         if self._exclusive:

@@ -16,6 +16,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ganeti.htools.score import counts
+from ganeti.htools.score.counts import Count
+from ganeti.htools.score.tag_counts import LocationTags, RepeatedPairs, RepeatedTags
 from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.node_state import ClusterState
 
@@ -56,32 +59,37 @@ class Component(msgspec.Struct, frozen=True):
     Attributes:
         name: as in the documented tables.
         weight: the factor of its value.
-        metric: its value is the standard deviation of this; None for a sum or count.
+        metric: its value is the standard deviation of this, or None.
+        count: its value is a count, of which this has all changes, or None.
+        total_of: its value is the sum of the metric of this component.
         is_fault: it counts faults, which a single move can remove.
     """
 
     name: str
     weight: float
     metric: Metric | None = None
+    count: Count | None = None
+    total_of: str = ""
     is_fault: bool = False
 
 
-#: All components in the order of their sum. Every module that computes scores or their
-#: changes derives its rows, weights and denominators from this table.
+#: All components in the order of their sum. Every module that computes scores, their
+#: changes or bounds of these takes everything from this table; only reserved memory is
+#: known by name. How to add one: doc/placement.rst.
 COMPONENTS: Final = (
     Component("free_mem_cv", 0.5, Metric("unallocated", "t_mem")),
     Component("free_disk_cv", 0.5, Metric("f_dsk", "t_dsk", spindles="f_spin")),
-    Component("n1_cnt", 1.0, is_fault=True),
+    Component("n1_cnt", 1.0, count=counts.FailingInstances(), is_fault=True),
     Component("reserved_mem_cv", 1.0, Metric("r_mem", "t_mem")),
     # Faults weigh more than any unevenness, so that they are removed first.
-    Component("offline_all_cnt", 4.0, is_fault=True),
-    Component("offline_pri_cnt", 16.0, is_fault=True),
+    Component("offline_all_cnt", 4.0, count=counts.OFFLINE_ALL, is_fault=True),
+    Component("offline_pri_cnt", 16.0, count=counts.OFFLINE_PRIMARIES, is_fault=True),
     Component("vcpu_ratio_cv", 0.5, Metric("u_cpu", "t_cpu", by_speed=True)),
     Component("cpu_load_cv", 1.0, Metric("load_cpu")),
     Component("mem_load_cv", 1.0, Metric("load_mem")),
     Component("disk_load_cv", 1.0, Metric("load_dsk")),
     Component("net_load_cv", 1.0, Metric("load_net")),
-    Component("pri_tags_score", 2.0, is_fault=True),
+    Component("pri_tags_score", 2.0, count=RepeatedTags(), is_fault=True),
     Component("spindles_cv", 0.5, Metric("inst_spin", "hi_spin")),
     Component("free_mem_cv_forth", 0.5, Metric("f_mem_later", "t_mem")),
     Component(
@@ -93,9 +101,9 @@ COMPONENTS: Final = (
         "vcpu_ratio_cv_forth", 0.5, Metric("u_cpu_later", "t_cpu", by_speed=True)
     ),
     Component("spindles_cv_forth", 0.5, Metric("inst_spin_later", "hi_spin")),
-    Component("location_score", 1.0, is_fault=True),
-    Component("location_exclusion_score", 1.0, is_fault=True),
-    Component("reserved_mem_rtotal", 0.25),
+    Component("location_score", 1.0, count=LocationTags(), is_fault=True),
+    Component("location_exclusion_score", 1.0, count=RepeatedPairs(), is_fault=True),
+    Component("reserved_mem_rtotal", 0.25, total_of="reserved_mem_cv"),
 )
 #: Name and weight of each component, in the order of their sum.
 WEIGHTS: Final = tuple((item.name, item.weight) for item in COMPONENTS)
@@ -103,6 +111,14 @@ WEIGHTS: Final = tuple((item.name, item.weight) for item in COMPONENTS)
 WEIGHT: Final = dict(WEIGHTS)
 #: Metrics by the name of their component, in its order.
 METRICS: Final = {item.name: item.metric for item in COMPONENTS if item.metric}
+#: Counts by the name of their component, in its order.
+COUNTS: Final = {item.name: item.count for item in COMPONENTS if item.count}
+#: Component of reserved memory, whose values are maxima and no sums of amounts, and the
+#: component that is the sum of its values.
+RESERVED: Final = "reserved_mem_cv"
+RESERVED_TOTAL: Final = "reserved_mem_rtotal"
+#: Component that is a sum -> the component whose values are added.
+TOTALS: Final = {item.name: item.total_of for item in COMPONENTS if item.total_of}
 
 
 def _grouped() -> dict[Metric, tuple[list[str], list[int], list[int]]]:
@@ -138,30 +154,8 @@ def _disk(state: ClusterState, free: Floats, spindles: Floats) -> Floats:
     return part
 
 
-class NodeValues(msgspec.Struct, frozen=True):
-    """Values of each node that the score is computed from: name -> value per node."""
-
-    metrics: dict[str, Floats]
-    n1: Floats
-    tags: Floats
-    location: Floats
-    reserved: Floats
-
-
-def numbers(state: ClusterState) -> NodeValues:
-    """Return the present values of all nodes."""
-    metrics = _metric_values(state)
-    return NodeValues(
-        metrics,
-        np.where(state.fails_n1, state.held, 0.0),
-        state.repeated_tags(),
-        state.location.copy(),
-        metrics["reserved_mem_cv"],
-    )
-
-
-def _metric_values(state: ClusterState) -> dict[str, Floats]:
-    """Return the values of all ``METRICS``, in fewer steps."""
+def metric_values(state: ClusterState) -> dict[str, Floats]:
+    """Return the present values of each node: name of ``METRICS`` -> per node."""
     result: dict[str, Floats] = dict.fromkeys(METRICS, state.load_cpu)
     for name, row in _UNDIVIDED:
         result[name] = getattr(state, row)
@@ -204,11 +198,11 @@ def components(
     state: ClusterState,
     nodes: Places | None = None,
     *,
-    values: NodeValues | None = None,
+    metrics: dict[str, Floats] | None = None,
 ) -> dict[str, float]:
     """Return the value of each component in order, over some nodes or all.
 
-    ``values`` are the present values of the nodes; they are computed if not given.
+    ``metrics`` are the present ``metric_values``; they are computed if not given.
     """
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
@@ -216,47 +210,13 @@ def components(
     if not len(up):
         return dict.fromkeys(WEIGHT, 0.0)
     down = places[state.offline[places]]
-    values = values or numbers(state)
-    every = (
-        *values.metrics.values(),
-        values.n1,
-        values.tags,
-        values.location,
-        values.reserved,
-    )
-    totals, deviations = _sums(np.array(every)[:, up])
-    out = dict(zip(values.metrics, deviations, strict=False))
-    failing, tags, location, reserved = totals[len(out) :]
-    primaries = sum(
-        not state.instances[index].forthcoming
-        for node in down
-        for index in state.primaries[node]
-    )
-    out |= {
-        "n1_cnt": failing,
-        "offline_all_cnt": total(state.held[down]),
-        "offline_pri_cnt": float(primaries),
-        "pri_tags_score": tags,
-        "location_score": location,
-        "location_exclusion_score": float(_shared_places(state, up)),
-        "reserved_mem_rtotal": reserved,
-    }
+    metrics = metrics or metric_values(state)
+    totals, deviations = _sums(np.array([*metrics.values()])[:, up])
+    out = dict(zip(metrics, deviations, strict=True))
+    sums = dict(zip(metrics, totals, strict=True))
+    out |= {name: sums[of] for name, of in TOTALS.items()}
+    out |= {name: count.value(state, up, down) for name, count in COUNTS.items()}
     return {name: out[name] for name in WEIGHT}
-
-
-def _shared_places(state: ClusterState, up: Places) -> int:
-    if not state.node_places.size or not state.pri_tags.size:
-        return 0
-    # The first primary of a pair is no repetition.
-    return int(np.maximum(place_pairs(state, up) - 1, 0).sum())
-
-
-def place_pairs(state: ClusterState, up: Places) -> npt.NDArray[np.int64]:
-    """Return [location tag, exclusion tag] -> primaries online that have both.
-
-    Forthcoming instances do not count here, although they count for ``pri_tags_score``.
-    """
-    return np.asarray(state.node_places[up].T @ state.present_tags[up])
 
 
 def value(state: ClusterState, nodes: Places | None = None) -> float:

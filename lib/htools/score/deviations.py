@@ -22,7 +22,7 @@ from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.instance_deltas import DeltaRow, Floats, InstanceDeltas, Ints
 from ganeti.htools.state.node_state import ClusterState
 
-_RESERVED: Final = "reserved_mem_cv"
+_RESERVED: Final = components.RESERVED
 #: Metrics that amounts of an instance change, and the row of each. Reserved memory is
 #: a maximum over instances; it has the last column.
 _METRIC_ROWS: Final = {

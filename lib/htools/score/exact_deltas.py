@@ -33,7 +33,6 @@ _FEW: Final = 8
 _CHUNK: Final = 1 << 17
 _ROWS: Final = amounts.CHANGED_ROWS
 _RESERVED: Final = ROWS.index("r_mem")
-_LOCATION: Final = ROWS.index("location")
 
 
 def after(
@@ -88,7 +87,8 @@ class _Trials:
         places = [np.where(node == NONE, move.primary, node) for node in nodes]
         self._places: Ints = np.array(places).T
         self._rows: Floats = estimator.state.rows[:, self._places]
-        self._real: Bools = ~estimator.deltas.forthcoming[inst]
+        #: Changes of counts. They are whole numbers, so their digits are exact.
+        self._changes = {name: np.zeros(len(inst)) for name in estimator.counts}
         self._new: tuple[Ints, Ints] = (move.primary.copy(), move.secondary.copy())
         for kind in set(kinds.tolist()):
             self._move_kind(MoveKind(kind), np.nonzero(kinds == kind)[0])
@@ -98,14 +98,15 @@ class _Trials:
             self._rows[_RESERVED],
         )
         self._move_amounts()
-        self._move_counts()
-        self._fails_n1: Bools = self.unallocated <= self.r_mem
 
     def _move_kind(self, kind: MoveKind, at: Ints) -> None:
         """Enter the new nodes of all moves of a kind, and the reserved memory there."""
         rules, every = self._estimator.move_rules, self._move
         move = rules.move(kind, every.inst[at], every.target[at])
-        self._rows[_RESERVED, at] = np.array(rules.reserved_after(move)).T
+        reserved = rules.reserved_after(move)
+        self._rows[_RESERVED, at] = np.array(reserved).T
+        for name, changes in self._estimator.counts.items():
+            self._changes[name][at] = changes.change(move, reserved)
         roles = {move.ends.target: move.target}
         for old, node in (("p", move.primary), ("s", move.secondary)):
             ends = move.ends.primary if old == "p" else move.ends.secondary
@@ -132,22 +133,6 @@ class _Trials:
             rows += amount * (counted * self._at(node))
         self._rows[_ROWS] = rows
 
-    def _move_counts(self) -> None:
-        """Count instances, location tags and repeated exclusion tags of the nodes."""
-        estimator, inst = self._estimator, self._move.inst
-        real, old = self._real[:, None], (self._move.primary, self._move.secondary)
-        for sign, pair in ((-1, old), (1, self._new)):
-            if estimator.located:
-                tags = estimator.unlike(inst, *pair)[:, None]
-                self._rows[_LOCATION] += sign * (tags * (self._at(pair[0]) & real))
-        self._tags: Floats = np.zeros(self._places.shape)
-        if estimator.tagged:
-            moves = old[0] != self._new[0]
-            removed = estimator.move_rules.conflicts(inst, old[0], 1) * moves
-            added = estimator.move_rules.conflicts(inst, self._new[0], 0) * moves
-            self._tags -= removed[:, None] * self._at(old[0])
-            self._tags += added[:, None] * self._at(self._new[0])
-
     def __getattr__(self, name: str) -> Any:
         if name in ROWS:
             return self._rows[ROWS.index(name)]
@@ -155,50 +140,24 @@ class _Trials:
 
     def scores(self) -> list[float]:
         """Return the score after each move."""
-        state, places = self._state, self._places
-        now = components.numbers(state)
-        fixed = components.components(state, values=now)
-        online = state.online[places] & self._first_of_each()
-        offline = state.offline[places] & self._first_of_each()
+        now = components.metric_values(self._state)
+        fixed = components.components(self._state, metrics=now)
         values: dict[str, Floats | float] = dict(fixed)
-        failing = np.where(self._fails_n1, self.held, 0.0)
-        # Counts are whole numbers: the order of their sum does not matter.
-        for name, where, old, new in (
-            ("n1_cnt", online, now.n1, failing),
-            ("offline_all_cnt", offline, state.held, self.held),
-            ("pri_tags_score", online, np.zeros(state.size), self._tags),
-            ("location_score", online, now.location, self.location),
-        ):
-            values[name] = fixed[name] + np.where(where, new - old[places], 0).sum(
-                axis=1
-            )
-        gone = state.offline[self._new[0]] * 1 - state.offline[self._move.primary]
-        values["offline_pri_cnt"] = fixed["offline_pri_cnt"] + gone * self._real
-        if self._estimator.located and self._estimator.tagged:
-            name = "location_exclusion_score"
-            pairs = self._estimator.pairs_change(self._move, self._new[0])
-            values[name] = fixed[name] + pairs
+        for name, change in self._changes.items():
+            values[name] = fixed[name] + change
         values |= self._deviations(now)
-        total: Floats = np.zeros(len(places))
+        total: Floats = np.zeros(len(self._places))
         for name, weight in components.WEIGHTS:
             total = total + weight * values[name]
         return [float(value) for value in total]
 
-    def _first_of_each(self) -> Bools:
-        """Return which touched nodes do not repeat one before them."""
-        out: Bools = np.ones(self._places.shape, np.bool_)
-        for column in range(1, _TOUCHED):
-            before = self._places[:, :column] == self._places[:, column, None]
-            out[:, column] = ~before.any(axis=1)
-        return out
-
-    def _deviations(self, now: components.NodeValues) -> dict[str, Floats]:
+    def _deviations(self, now: dict[str, Floats]) -> dict[str, Floats]:
         """Return standard deviations that change, and the sum of reserved memory."""
         up = np.nonzero(self._state.online)[0]
         result: dict[str, Floats] = {}
         known: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
         for name, metric in components.METRICS.items():
-            old, new = now.metrics[name], metric.values(self)  # type: ignore[arg-type]
+            old, new = now[name], metric.values(self)  # type: ignore[arg-type]
             same = self._state.offline[self._places] | (old[self._places] == new)
             if same.all():
                 continue
@@ -207,8 +166,9 @@ class _Trials:
             if key not in known:
                 known[key] = self._sums(old[up], new)
             result[name], total = known[key]
-            if name == "reserved_mem_cv":
-                result["reserved_mem_rtotal"] = total
+            for sum_name, of in components.TOTALS.items():
+                if of == name:
+                    result[sum_name] = total
         return result
 
     def _sums(self, old: Floats, new: Floats) -> tuple[Floats, Floats]:

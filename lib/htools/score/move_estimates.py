@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.model.cluster import NONE
 from ganeti.htools.rules.move_constraints import (
     MoveArrays,
     MoveConstraints,
@@ -23,9 +22,10 @@ from ganeti.htools.rules.move_constraints import (
 )
 from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score import components
+from ganeti.htools.score.counts import MoveChanges, Reserved
 from ganeti.htools.score.deviations import DeviationMetrics, Moments
 from ganeti.htools.score.unknown_spindles import correction
-from ganeti.htools.state.instance_deltas import DeltaRow, Floats, Ints
+from ganeti.htools.state.instance_deltas import Floats, Ints
 from ganeti.htools.state.node_state import ClusterState
 
 #: Whose reserved memory a kind changes, of old primary, old secondary and target.
@@ -45,9 +45,7 @@ class MoveEstimator:
     ``refresh`` must be called after the state changed.
 
     Attributes:
-        located: whether nodes or instances have location tags.
-        retagged: exclusion tags whose pairs with location tags changed in the last
-            refresh.
+        counts: by name, the changes of the counts that some move may change.
     """
 
     def __init__(self, state: ClusterState, options: MoveOptions) -> None:
@@ -59,27 +57,18 @@ class MoveEstimator:
         self.metrics = DeviationMetrics(state, deltas, self._gain)
         # Instances whose changes are no sums of amounts (unknown spindles).
         self._has_apart = bool(deltas.not_additive.any())
-        self.located = bool(state.node_places.size or deltas.lacking.any())
-        self.tagged = bool(len(state.exclusion_tags))
-        self._all_online = bool(state.online.all())
-        self.retagged: Ints = np.zeros(0, np.int64)
-        if self.located and self.tagged:
-            online = np.nonzero(state.online)[0]
-            self._places = (state.node_places > 0) & state.online[:, None]
-            self._present = state.present_tags.copy()
-            #: Exclusion tag x location tag: primaries on online nodes that have both.
-            self._pairs: Ints = components.place_pairs(state, online).T.copy()
+        self.counts: dict[str, MoveChanges] = {
+            name: changes
+            for name, count in components.COUNTS.items()
+            if (changes := count.on_moves(self.move_rules))
+        }
 
     def refresh(self, nodes: Ints) -> None:
         """Update the tables for nodes that changed."""
         self.move_rules.refresh(nodes)
         self.metrics.refresh(nodes)
-        if self.located and self.tagged:
-            change = self.state.present_tags[nodes] - self._present[nodes]
-            self._present[nodes] += change
-            self.retagged = np.nonzero(change.any(axis=0))[0]
-            change = change[:, self.retagged]
-            self._pairs[self.retagged] += change.T @ self._places[nodes]
+        for changes in self.counts.values():
+            changes.refresh(nodes)
 
     def estimate(self, kind: MoveKind, inst: Ints, target: Ints) -> Floats:
         """Estimate score changes; infinite where a move is not allowed.
@@ -109,7 +98,7 @@ class MoveEstimator:
             allowed = rules.allowed(move) & rules.legal(move, reserved)
             gains, sums = self.metrics.gains(moments, self._steps(move, reserved))
             change = self.metrics.change(moments, gains)
-        change = change + components.WEIGHT["reserved_mem_rtotal"] * sums[..., -1]
+        change = change + components.WEIGHT[components.RESERVED_TOTAL] * sums[..., -1]
         change = change + self.counted(move, reserved)
         return np.where(allowed, change, np.inf), gains
 
@@ -139,129 +128,37 @@ class MoveEstimator:
                 steps.append((node, step))
         return steps
 
-    def counted(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Floats:
+    def counted(self, move: MoveArrays, reserved: Reserved) -> Floats:
         """Return the weighted change of the components that count something."""
-        state, inst = self.state, move.inst
-        online, p = state.online, move.primary
-        change = self.failing_before(move, reserved) + self.left(move)
-        role = move.ends.target
-        if role:
-            change = change + self._failing_at(move, move.target, "", role, reserved[2])
-        # The primary stays, and with it everything that tags count.
-        if move.kind == MoveKind.REPLACE_SECONDARY and not self.located:
-            return change
-        new_p = self._new_primary(move)
-        if self.tagged and move.ends.primary != "=":
-            removed = self.move_rules.conflicts(inst, p, 1) * online[p]
-            added = self.move_rules.conflicts(inst, new_p, 0) * online[new_p]
-            change = change + components.WEIGHT["pri_tags_score"] * (added - removed)
-        if self.located:
-            change = change + self._located_change(move, new_p)
-            if self.tagged and move.ends.primary != "=":
-                weight = components.WEIGHT["location_exclusion_score"]
-                change = change + weight * self.pairs_change(move, new_p)
-        return change
+        return _weighted(
+            {name: each.change(move, reserved) for name, each in self.counts.items()}
+        )
 
-    @staticmethod
-    def _new_primary(move: MoveArrays) -> Ints:
-        if move.ends.primary == "=":
-            return move.primary
-        return move.secondary if move.ends.secondary == "p" else move.target
+    def counted_before(self, move: MoveArrays, reserved: Reserved) -> Floats:
+        """Return the least of ``counted`` that is known without the targets.
 
-    def left(self, move: MoveArrays) -> Floats:
-        """Return the weighted change of the counts of instances on offline nodes."""
-        change: Floats = np.zeros(1)
-        if self._all_online:
-            return change
-        ends, online = move.ends, self.state.online
-        real = self.deltas.real[move.inst]
-        # Targets are online, so instances can only leave offline nodes.
-        off_p = ~online[move.primary] & real
-        if ends.primary != "=":
-            change = change - components.WEIGHT["offline_pri_cnt"] * off_p
-        if ends.primary == "":
-            change = change - components.WEIGHT["offline_all_cnt"] * off_p
-        if ends.secondary == "":
-            off_s = ~online[move.secondary] & real
-            change = change - components.WEIGHT["offline_all_cnt"] * off_s
-        return change
-
-    def failing_before(
-        self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
-    ) -> Floats:
-        """Return the weighted change of ``n1_cnt`` at the old nodes."""
-        change: Floats = np.zeros(1)
-        for node, before, after, kept in (
-            (move.primary, "p", move.ends.primary, reserved[0]),
-            (move.secondary, "s", move.ends.secondary, reserved[1]),
-        ):
-            role = before if after == "=" else after
-            # In REPLACE_PRIMARY the secondary stays but reserves for another primary.
-            if role != before or move.kind == MoveKind.REPLACE_PRIMARY:
-                change = change + self._failing_at(move, node, before, role, kept)
-        return change
-
-    def _failing_at(
-        self, move: MoveArrays, node: Ints, before: str, after: str, kept: Floats | Ints
-    ) -> Floats:
-        state, inst = self.state, move.inst
-        memory, held = state.unallocated[node], state.held[node]
-        old = (memory <= state.r_mem[node]) * held
-        if after != before:
-            gain = self._gain[before, after]
-            memory = self.move_rules.after(DeltaRow.MEMORY, node, gain, inst)
-        # While a node fails N+1, all its instances count.
-        count = held + (bool(after) - bool(before))
-        change = components.WEIGHT["n1_cnt"] * ((memory <= kept) * count - old)
-        result: Floats = change * state.online[node] * self.deltas.real[inst]
-        return result
-
-    def _located_change(self, move: MoveArrays, new_p: Ints) -> Floats:
-        """Return the weighted change of the location score."""
-        state, deltas, inst = self.state, self.deltas, move.inst
-        common = deltas.common(inst)
-        after = common
-        # Swapped nodes share the same tags; a single node shares none.
-        if move.kind not in {MoveKind.FAILOVER, MoveKind.FAILOVER_TO}:
-            new_s = {
-                MoveKind.REPLACE_SECONDARY: move.target,
-                MoveKind.REPLACE_FAILOVER: move.primary,
-                MoveKind.REPLACE_PRIMARY: move.secondary,
-                MoveKind.FAILOVER_REPLACE: move.target,
-            }[move.kind]
-            after = state.common_places[new_p, new_s]
-        desired, online = deltas.desired[inst], state.online
-        new = (after + deltas.lacking[desired, new_p]) * online[new_p]
-        old = (common + deltas.lacking[desired, move.primary]) * online[move.primary]
-        real = (~deltas.forthcoming[inst]).astype(np.float64)
-        result: Floats = components.WEIGHT["location_score"] * (new - old) * real
-        return result
-
-    def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
-        """Count location tags that both nodes share, and those that are lacking."""
-        common = self.state.common_places[primary, secondary]
-        lacking = self.deltas.lacking[self.deltas.desired[inst], primary]
-        return np.where(secondary == NONE, 0, common) + lacking
-
-    def pairs_change(self, move: MoveArrays, new_p: Ints | None) -> Floats:
-        """Return the change of the number of repeated (location, exclusion) tag pairs.
-
-        Without a new primary this is a lower bound: the new primary adds at least 0
-        pairs.
+        ``reserved`` are lower bounds at the old nodes.
         """
-        deltas, inst = self.deltas, move.inst
-        old = self._places[move.primary]
-        removed, added = old, None
-        if new_p is not None:
-            new = self._places[new_p]
-            removed, added = old & ~new, new & ~old
-        result: Floats = np.zeros(1)
-        for tags in deltas.tags.T:
-            tag = tags[inst]
-            counts = self._pairs[tag]
-            # A pair counts from its second primary on.
-            change = -(removed & (counts > 1)).sum(axis=-1)
-            if added is not None:
-                change = change + (added & (counts >= 1)).sum(axis=-1)
-            result = result + np.where(tag != NONE, change, 0)
-        return np.where(deltas.forthcoming[inst], 0.0, result)
+        return _weighted(
+            {name: each.before(move, reserved) for name, each in self.counts.items()}
+        )
+
+    def counted_at(self, inst: Ints, node: Ints, role: str) -> Floats:
+        """Return the least of ``counted`` that targets add in a role: inst x node."""
+        return _weighted(
+            {n: each.at_target(inst, node, role) for n, each in self.counts.items()}
+        )
+
+    def counted_by_link(self, other: Ints, target: Ints) -> Floats:
+        """Return the least of ``counted`` that other nodes and targets add together."""
+        links = {n: each.link(other, target) for n, each in self.counts.items()}
+        nothing: Floats = np.zeros((len(other), len(target)))
+        return nothing + _weighted({n: at for n, at in links.items() if at is not None})
+
+
+def _weighted(changes: dict[str, Floats]) -> Floats:
+    """Return the weighted sum of changes of components."""
+    total: Floats = np.zeros(1)
+    for name, change in changes.items():
+        total = total + components.WEIGHT[name] * change
+    return total

@@ -392,7 +392,7 @@ def test_memory_in_use_and_idle_instances_are_options_of_the_program(
 def test_node_values_are_those_of_each_metric(exclusive):
     shape = Shape(10, mixed=True, offline=1, forthcoming=0.2, exclusive=exclusive)
     now = node_state.derive(text.load(made_clusters.make(shape, 1).text(), "made"))
-    found = components.numbers(now).metrics
+    found = components.metric_values(now)
     assert list(found) == list(components.METRICS)
     for name, metric in components.METRICS.items():
         assert found[name].tolist() == metric.values(now).tolist(), name

@@ -39,11 +39,11 @@ def test_weights_and_their_order_are_those_published():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_component_is_the_one_worked_out_plainly(seed):
     this, report = case(seed), Report()
-    numbers = score.numbers(this.state)
+    values = score.metric_values(this.state)
     for name in DEVIATIONS:
         for node, row in enumerate(this.now.rows):
             where = f"component {name}, cluster {seed}, {this.node(node)}"
-            report.equal(where, row[name], float(numbers.metrics[name][node]))
+            report.equal(where, row[name], float(values[name][node]))
     found = score.components(this.state)
     for name, expected in this.now.components.items():
         report.equal(f"component {name}, cluster {seed}", expected, found[name])
@@ -55,9 +55,6 @@ def test_exact_deltas_of_each_node_are_those_worked_out_plainly(seed):
     this, report = case(seed), Report()
     trials = exact_deltas._Trials(MoveEstimator(this.state, MoveOptions()), this.moves)
     values = {name: metric.values(trials) for name, metric in score.METRICS.items()}
-    values["n1_cnt"] = np.where(trials._fails_n1, trials.held, 0.0)
-    values["offline_all_cnt"] = trials.held
-    values["location_score"] = trials.location
     for number, (inst, move) in enumerate(this.moves):
         rows, text = this.after[number].rows, this.move(inst, move)
         for column, node in enumerate(trials._places[number].tolist()):
@@ -108,25 +105,10 @@ class Estimates:
 
     def counted(self):
         """Give the changes of the components that count something."""
-        estimator, move, reserved = self.estimator, self.move, self.reserved
-        weight, online = score.WEIGHT, self.this.state.online
-        new, role = estimator._new_primary(move), move.ends.target
-        out = {"n1_cnt": estimator.failing_before(move, reserved)}
-        if role:
-            at = estimator._failing_at(move, move.target, "", role, reserved[2])
-            out["n1_cnt"] = out["n1_cnt"] + at
-        out["offline_all_cnt", "offline_pri_cnt"] = estimator.left(move)
-        if estimator.tagged and move.ends.primary != "=":
-            rules, inst = estimator.move_rules, move.inst
-            lost = rules.conflicts(inst, move.primary, 1) * online[move.primary]
-            won = rules.conflicts(inst, new, 0) * online[new]
-            out["pri_tags_score"] = weight["pri_tags_score"] * (won - lost)
-        if estimator.located:
-            out["location_score"] = estimator._located_change(move, new)
-        if estimator.located and estimator.tagged and move.ends.primary != "=":
-            pairs = estimator.pairs_change(move, new)
-            out["location_exclusion_score"] = weight["location_exclusion_score"] * pairs
-        return out
+        return {
+            name: changes.change(self.move, self.reserved)
+            for name, changes in self.estimator.counts.items()
+        }
 
 
 KINDS = [pytest.param(kind, id=kind.name) for kind in MoveKind]
@@ -178,14 +160,10 @@ def test_estimated_counts_are_those_worked_out_plainly(kind):
     for this in map(case, SEEDS):
         part = Estimates(this, kind)
         size = len(part.numbers)
-        for term, values in part.counted().items():
-            names = (term,) if isinstance(term, str) else term
+        for name, values in part.counted().items():
             change = np.broadcast_to(values, (size,))
             for at, number in enumerate(part.numbers):
-                expected = sum(
-                    WEIGHT[name] * this.change(number, name) for name in names
-                )
-                where = f"component {'+'.join(names)}, "
-                where += this.move(*this.moves[number])
+                expected = this.change(number, name)
+                where = f"component {name}, {this.move(*this.moves[number])}"
                 report.equal(where, expected, float(change[at]))
     report.check()
