@@ -203,8 +203,10 @@ class ExactPairScores:
 
     def _counted(self, at: int, rows: Places, columns: Places) -> Floats | float:
         """Return a count that pairs change; it is a whole number."""
-        count, usable = _COUNTS[at][1], self._usable
-        now, pairs = count.filled(self._tables, self._up), count.by_pair(self._tables)
-        if pairs is None:
-            return now
-        return now + pairs[usable[rows], usable[columns]]
+        count, tables = _COUNTS[at][1], self._tables
+        primaries, secondaries = self._usable[rows], self._usable[columns]
+        value: Floats | float = count.filled(tables, self._up)
+        each, pairs = count.by_copy(tables), count.by_pair(tables)
+        if each is not None:
+            value = value + (each[0][primaries] + each[1][secondaries])
+        return value if pairs is None else value + pairs[primaries, secondaries]

@@ -23,6 +23,7 @@ from ganeti.htools.capacity.exact_pair_scores import (
 )
 from ganeti.htools.capacity.node_tables import NodeTables
 from ganeti.htools.score import components
+from ganeti.htools.score.counts import Count
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -68,11 +69,16 @@ class PairScores:
         np.fill_diagonal(self._partners, val=False)
         self._there = state.peers[np.ix_(usable, usable)].T + tables.reserve
         self._common: Floats = np.zeros(self._there.shape)
+        #: Counts that a node changes as primary or as secondary, with their weights.
+        self._counts: list[tuple[float, Count]] = []
         for name, count in components.COUNTS.items():
-            pairs = count.by_pair(tables) if count.is_filled(tables) else None
+            if not count.is_filled(tables):
+                continue
+            weight, pairs = components.WEIGHT[name], count.by_pair(tables)
             if pairs is not None:
-                common = pairs[np.ix_(usable, usable)]
-                self._common += common * components.WEIGHT[name]
+                self._common += weight * pairs[np.ix_(usable, usable)]
+            if count.by_copy(tables) is not None:
+                self._counts.append((weight, count))
         self._fits = [tables.can_first[usable], tables.can_second[usable]]
         self._left = [0] * len(usable)
         self._load()
@@ -83,10 +89,7 @@ class PairScores:
     @staticmethod
     def suits(tables: NodeTables) -> bool:
         """Return whether all that matters is in the tables."""
-        return not any(
-            count.is_filled(tables) and count.by_copy(tables) is not None
-            for count in components.COUNTS.values()
-        )
+        return not tables.is_failing.any()
 
     def _load(self) -> None:
         """Compute what stays: weighted changes by one more instance."""
@@ -226,6 +229,11 @@ class PairScores:
         self._alone = np.sqrt(alone, out=alone)
         total += np.add.reduce(alone, axis=0)[:, None]
         total += self._open
+        for weight, count in self._counts:
+            each = count.by_copy(self.tables)
+            if each is not None:
+                total += weight * each[0][self.usable][:, None]
+                total += weight * each[1][self.usable]
         return total
 
     def _look(self) -> None:
