@@ -161,9 +161,9 @@ class ExactPairScores:
                     total += metrics[at] * weight
                 case "":
                     total += weight
-                case "reserved_mem_cv":
+                case components.RESERVED:
                     total += deviation * weight
-                case "reserved_mem_rtotal":
+                case components.RESERVED_TOTAL:
                     total += (more + sums[-1]) * weight
                 case _:
                     total += self._counted(at, rows, columns) * weight

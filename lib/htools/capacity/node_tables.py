@@ -41,7 +41,7 @@ class NodeTables:
     """
 
     METRICS: Final = _PLACES
-    RESERVED: Final = _PLACES["reserved_mem_cv"]
+    RESERVED: Final = _PLACES[components.RESERVED]
     ORDER: Final = _ORDER
     IN_ORDER: Final = np.array([_ORDER[name] for name in _METRICS])
 

@@ -16,6 +16,7 @@ from ganeti.htools.n1 import evacuees
 from ganeti.htools.n1.evacuees import EvacueeKinds
 from ganeti.htools.n1.slot_count import count_places
 from ganeti.htools.score import components
+from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
@@ -106,15 +107,14 @@ class FailureTables:
         # Spindles of exclusive storage are a share of those of the node.
         spindles = np.where(apart, _inverse(state.spindle_count[places]), 0)
         for row, metric in enumerate(map(components.METRICS.__getitem__, order)):
-            if not metric.whole:
-                continue
-            whole: Floats = getattr(state, metric.whole)
-            if metric.by_speed:
-                whole = whole * state.speed
-            self.part[row] = _inverse(whole[places])
+            if metric.whole:
+                whole: Floats = getattr(state, metric.whole)
+                if metric.by_speed:
+                    whole = whole * state.speed
+                self.part[row] = _inverse(whole[places])
+            self.part[row] *= state.keepers[ROWS.index(metric.row), places]
             if metric.spindles:
                 self.apart[row] = spindles
-            if metric.spindles or metric.whole == "hi_spin":
                 self.part[row, apart] = 0
 
     def _choose_rows(self, weights: Sequence[float]) -> None:

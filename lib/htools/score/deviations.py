@@ -152,7 +152,8 @@ class DeviationMetrics:
         state = self._state
         nothing = np.zeros(state.size)
         if not metric.whole:
-            return self._inverses(np.ones(state.size)), nothing
+            keepers = state.keepers[ROWS.index(metric.row)]
+            return self._inverses(np.ones(state.size)) * keepers, nothing
         whole: Floats = getattr(state, metric.whole)
         inverse = self._inverses(whole * state.speed if metric.by_speed else whole)
         if metric.spindles:
@@ -161,9 +162,8 @@ class DeviationMetrics:
                 np.where(state.exclusive, 0.0, inverse),
                 np.where(state.exclusive, second, 0.0),
             )
-        if metric.whole == "hi_spin":
-            # Instances use no shared spindles of nodes with exclusive storage.
-            inverse = np.where(state.exclusive, 0.0, inverse)
+        # Rows that a node does not keep, such as shared spindles, do not change.
+        inverse = inverse * state.keepers[ROWS.index(metric.row)]
         return inverse, nothing
 
     def _equal(self, part: _DeviationColumn, other: _DeviationColumn) -> bool:
