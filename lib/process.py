@@ -79,7 +79,12 @@ class Runner(Protocol):
         """Run a command to its end."""
 
     def run_bounded(
-        self, argv: Sequence[str], *, timeout_s: float, max_output: int
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        max_output: int,
+        env: Mapping[str, str] | None = None,
     ) -> RunResult:
         """Run a command that is not trusted to end well."""
 
@@ -139,20 +144,26 @@ class SystemRunner:
         return _collect(child, tuple(argv), data, timeout_s)
 
     def run_bounded(
-        self, argv: Sequence[str], *, timeout_s: float, max_output: int
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        max_output: int,
+        env: Mapping[str, str] | None = None,
     ) -> RunResult:
-        """Run a command that is not trusted to end well, in a safe environment.
+        """Run a command that is not trusted to end well.
 
         Args:
             argv: program and arguments.
             timeout_s: after this its whole session is killed.
             max_output: bytes; a child that prints more is killed. Its remaining
                 descendants are killed when it ends.
+            env: the whole environment; None means only a safe ``PATH`` and ``LC_ALL``.
 
         Raises:
             CommandError: the program cannot be started.
         """
-        child = _start_piped(argv, _SAFE_ENV)
+        child = _start_piped(argv, _SAFE_ENV if env is None else env)
         return _collect_bounded(child, tuple(argv), timeout_s, max_output)
 
     def run_trimmed(

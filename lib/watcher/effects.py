@@ -1,0 +1,67 @@
+"""Settings and effect interfaces of one run, opened by ``main``."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+from ganeti import luxi
+from ganeti.bootstrap.services import environment
+from ganeti.clock import Clock
+from ganeti.pathutils import Paths
+from ganeti.process import Runner, RunResult
+from ganeti.ssconf import SimpleStore
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Options of the command line.
+
+    Attributes:
+        debug: log more, also to the error output.
+        job_age_s: age of the jobs that are archived, in seconds.
+        ignore_pause: work also during a pause.
+        wait_children: wait until the work on all groups has ended.
+        verify_disks: check the disks of the groups.
+        strict: the check of disks waits for all locks.
+        rapi_ip: address at which RAPI is probed.
+    """
+
+    debug: bool = False
+    job_age_s: int = 6 * 3600
+    ignore_pause: bool = False
+    wait_children: bool = True
+    verify_disks: bool = True
+    strict: bool = True
+    rapi_ip: str = "127.0.0.1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What one run works with."""
+
+    settings: Settings
+    paths: Paths
+    process: Runner
+    clock: Clock
+    connect: Callable[[], luxi.Client]
+
+    @property
+    def ssconf(self) -> SimpleStore:
+        """Return the reader of this node's ssconf files."""
+        return SimpleStore(self.paths)
+
+    def is_installed(self, daemon: str) -> bool:
+        """Return whether a daemon is installed on this node."""
+        return os.access(f"{self.paths.daemons_dir}/{daemon}", os.X_OK)
+
+    def daemon_util(self, *words: str, timeout_s: float) -> RunResult:
+        """Run daemon-util.
+
+        Raises:
+            CommandError: it cannot be run.
+        """
+        return self.process.run(
+            [self.paths.daemon_util, *words],
+            env=environment(self.paths),
+            timeout_s=timeout_s,
+        )

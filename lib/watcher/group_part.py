@@ -1,0 +1,242 @@
+"""Part of a run for one node group: report, verdicts, jobs, state."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from ganeti import errors, luxi
+from ganeti.watcher import decisions, group_files, reports
+from ganeti.watcher.decisions import Action, GroupReport, Verdict
+from ganeti.watcher.effects import Watch
+from ganeti.watcher.jobs import Jobs, Op
+from ganeti.watcher.master_part import confirm_master
+from ganeti.watcher.records import GroupState
+
+_log = logging.getLogger(__name__)
+#: Seconds that all jobs of a run have until the run ends without them; less than the
+#: interval of five minutes between two runs.
+_WAIT_S: Final = 240.0
+#: Priority of checks: work for users comes first.
+_LOW: Final = 10
+#: Disk templates whose disks Ganeti cannot check.
+_UNCHECKED: Final = frozenset({"ext"})
+_LEVELS: Final = {
+    Action.NONE: logging.DEBUG,
+    Action.SILENT: logging.DEBUG,
+    Action.GIVE_UP: logging.WARNING,
+    Action.REFUSE: logging.ERROR,
+}
+
+
+def run(watch: Watch, group: str, file: group_files.StateFile) -> None:
+    """Do the work for one group.
+
+    Args:
+        watch: the run.
+        group: uuid.
+        file: the locked state of the group.
+
+    Raises:
+        NotMaster: this node is not the master.
+        GenericError: the master refuses something or does not answer.
+    """
+    with watch.connect() as client:
+        confirm_master(watch, client)
+        _GroupRun(watch, group, client, file).all()
+
+
+class _GroupRun:
+    """One run over one group."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        group: str,
+        client: luxi.Client,
+        file: group_files.StateFile,
+    ) -> None:
+        self._watch = watch
+        self._group = group
+        self._client = client
+        self._file = file
+        self._jobs = Jobs(client, watch.clock, wait_s=_WAIT_S)
+
+    def all(self) -> None:
+        """Do the steps in their documented order."""
+        report = reports.load(self._client, self._group)
+        statuses = {name: item.status for name, item in report.instances.items()}
+        groups = self._watch.ssconf.nodegroups()
+        group_files.write_status(self._watch.paths, self._group, statuses, groups)
+        now = self._watch.clock.time()
+        verdicts = decisions.judge_instances(report, self._file.state, now)
+        started = self._help_instances(verdicts, now)
+        self._help_rebooted(report, started)
+        if self._watch.settings.verify_disks:
+            self._verify_disks(report)
+
+    # Instances
+    def _help_instances(self, verdicts: list[Verdict], now: float) -> dict[str, int]:
+        """Start instances and record shutdowns; return instance -> start job.
+
+        The attempts are saved before the wait for the jobs, so that they count also if
+        this process is killed.
+        """
+        for verdict in verdicts:
+            _log_verdict(verdict)
+        ops = {v.instance: self._op(v) for v in verdicts if v.action in _OPCODES}
+        accepted, refused = self._submit(ops)
+        state = self._file.state
+        instances = decisions.settle(state, verdicts, refused, now)
+        self._file.save(GroupState(instances, state.boot_ids))
+        counted = Counter(verdict.action.value for verdict in verdicts)
+        _log.info(
+            "group %s: %d instances%s",
+            self._group,
+            len(verdicts),
+            "".join(f"; {text}: {count}" for text, count in sorted(counted.items())),
+        )
+        self._log_ends(accepted, {v.instance: v for v in verdicts})
+        return {
+            verdict.instance: accepted[verdict.instance]
+            for verdict in verdicts
+            if verdict.action is Action.RESTART and verdict.instance in accepted
+        }
+
+    def _op(self, verdict: Verdict) -> Op:
+        op_id, why, fields = _OPCODES[verdict.action]
+        return self._jobs.op(op_id, why, instance_name=verdict.instance, **fields)
+
+    def _submit(self, ops: Mapping[str, Op]) -> tuple[dict[str, int], dict[str, str]]:
+        accepted, refused = self._jobs.submit(ops) if ops else ({}, {})
+        for name, job_id in sorted(accepted.items()):
+            _log.info("instance %s: job %d: %s", name, job_id, ops[name]["OP_ID"])
+        for name, error in sorted(refused.items()):
+            _log.error("instance %s: %s refused: %s", name, ops[name]["OP_ID"], error)
+        return accepted, refused
+
+    def _log_ends(
+        self, accepted: Mapping[str, int], verdicts: Mapping[str, Verdict]
+    ) -> None:
+        ended = self._jobs.wait(list(accepted.values()))
+        for name, job_id in sorted(accepted.items()):
+            end, attempt = ended.get(job_id), verdicts[name].attempt
+            tried = f"attempt {attempt} of {decisions.MAX_ATTEMPTS}"
+            if end is None:
+                _log.warning("instance %s: job %d has not ended yet", name, job_id)
+            elif end.succeeded:
+                _log.info("instance %s: job %d succeeded, %s", name, job_id, tried)
+            else:
+                text = "instance %s: job %d failed, %s: %s"
+                _log.error(text, name, job_id, tried, end.text)
+
+    # Disks
+    def _help_rebooted(self, report: GroupReport, started: Collection[str]) -> None:
+        """Activate disks on nodes that have rebooted, then remember the boots."""
+        state = self._file.state
+        plan = decisions.judge_boots(report, state, started)
+        for node in plan.unknown:
+            _log.error("node %s: did not report its boot id", node)
+        refused: Collection[str] = ()
+        for name, why in plan.activate.items():
+            _log.info("instance %s: activating its disks, %s", name, why)
+        if plan.activate:
+            ops = {name: self._activation(name, w) for name, w in plan.activate.items()}
+            accepted, refused = self._submit(ops)
+            self._log_activations(accepted)
+        boot_ids = decisions.settle_boots(state, plan, report, refused)
+        self._file.save(GroupState(state.instances, boot_ids))
+
+    def _activation(self, name: str, why: str) -> Op:
+        return self._jobs.op("OP_INSTANCE_ACTIVATE_DISKS", why, instance_name=name)
+
+    def _log_activations(self, accepted: Mapping[str, int]) -> None:
+        ended = self._jobs.wait(list(accepted.values()))
+        for name, job_id in sorted(accepted.items()):
+            end = ended.get(job_id)
+            if end is None:
+                _log.warning("instance %s: job %d has not ended yet", name, job_id)
+            elif not end.succeeded:
+                text = "instance %s: job %d could not activate its disks: %s"
+                _log.error(text, name, job_id, end.text)
+
+    def _verify_disks(self, report: GroupReport) -> None:
+        """Have the group's disks checked, and activate those that are not active."""
+        templates = {item.disk_template for item in report.instances.values()}
+        if templates <= _UNCHECKED:
+            _log.debug("group %s: no disks to check", self._group)
+            return
+        busy = report.unfinished.get(f"GROUP_VERIFY_DISKS({self._group})")
+        if busy is not None:
+            _log.info("group %s: job %d checks its disks already", self._group, busy)
+            return
+        inactive = self._inactive_disks()
+        plan = decisions.judge_disks(report, inactive)
+        for name, why in plan.skipped.items():
+            _log.info("instance %s: disks not activated, %s", name, why)
+        if not plan.activate:
+            return
+        ops = [self._activation(name, why) for name, why in plan.activate.items()]
+        job_id = self._jobs.submit_one(ops)
+        names = ", ".join(plan.activate)
+        _log.info("job %d: activating inactive disks of %s", job_id, names)
+        end = self._jobs.wait([job_id]).get(job_id)
+        if end is not None and not end.succeeded:
+            _log.error("job %d: disks could not be activated: %s", job_id, end.text)
+
+    def _inactive_disks(self) -> list[str]:
+        """Return the instances that the check of the group's disks finds inactive."""
+        op = self._jobs.op(
+            "OP_GROUP_VERIFY_DISKS",
+            "periodic check of disks",
+            group_name=self._group,
+            is_strict=self._watch.settings.strict,
+            priority=_LOW,
+        )
+        job_id = self._jobs.submit_one([op])
+        end = self._jobs.wait([job_id]).get(job_id)
+        if end is None:
+            text = "group %s: job %d, the check of its disks, has not ended yet"
+            _log.warning(text, self._group, job_id)
+            return []
+        self._archive(job_id)
+        if not end.succeeded:
+            text = "group %s: job %d could not check its disks: %s"
+            _log.error(text, self._group, job_id, end.text)
+            return []
+        problems, inactive, missing = end.results[0]
+        for node, text in sorted(problems.items()):
+            _log.error("node %s: its disks could not be checked: %s", node, text)
+        for name, volumes in sorted(missing.items()):
+            words = ", ".join(f"{volume} on {node}" for node, volume in volumes)
+            _log.error("instance %s: missing disks: %s", name, words)
+        return list(inactive)
+
+    def _archive(self, job_id: int) -> None:
+        try:
+            self._jobs.archive(job_id)
+        except errors.GenericError as err:
+            _log.warning("job %d: cannot be archived: %s", job_id, err)
+
+
+#: Action -> opcode, its reason, and its fields beside the name.
+_OPCODES: Final[dict[Action, tuple[str, str, dict[str, Any]]]] = {
+    Action.RESTART: ("OP_INSTANCE_STARTUP", "it should run and does not", {}),
+    Action.CLEAN_UP: (
+        "OP_INSTANCE_SHUTDOWN",
+        "its user shut it down from inside",
+        {"admin_state_source": "user"},
+    ),
+}
+
+
+def _log_verdict(verdict: Verdict) -> None:
+    """Log what happens with an instance and why."""
+    level = _LEVELS.get(verdict.action, logging.INFO)
+    tried = ""
+    if verdict.action in _OPCODES:
+        tried = f", attempt {verdict.attempt} of {decisions.MAX_ATTEMPTS}"
+    action = verdict.action.value
+    _log.log(
+        level, "instance %s: %s: %s%s", verdict.instance, action, verdict.reason, tried
+    )

@@ -1,0 +1,214 @@
+"""``ganeti-watcher``: options, pause, locks and exit codes of one run."""
+
+import argparse
+import contextlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from ganeti import clock, errors, luxi, pathutils, process
+from ganeti.cli.values import parse_duration
+from ganeti.constants import exitcodes, versions
+from ganeti.utils import files, log, netutils
+from ganeti.watcher import group_files, group_part, master_part, node_part, pause
+from ganeti.watcher.effects import Settings, Watch
+
+_log = logging.getLogger(__name__)
+NAME: Final = "ganeti-watcher"
+_LOG_FILE: Final = "watcher.log"
+_LOCK_FILE: Final = "ganeti-watcher.lock"
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Seconds to wait for the master daemon's socket.
+_CONNECT_S: Final = 10.0
+#: Retries of a request after a broken connection; the next run is five minutes away.
+_RETRIES: Final = 2
+
+
+class Failure(Exception):
+    """The end of a run with an exit code and one line for the error output."""
+
+    def __init__(self, text: str, code: int = exitcodes.EXIT_FAILURE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def _age(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except errors.OpPrereqError as err:
+        raise argparse.ArgumentTypeError(str(err.args[0])) from err
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        prog=NAME, description="Keep daemons, instances and disks running."
+    )
+    version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
+    add = parser.add_argument
+    add("-d", "--debug", action="store_true", help="log more, also to the error output")
+    add(
+        *("-A", "--job-age"),
+        type=_age,
+        default="6h",
+        metavar="AGE",
+        help="archive jobs that ended longer ago than this, such as 90m, 6h or 2d"
+        " (default: 6h)",
+    )
+    add("--ignore-pause", action="store_true", help="work also during a pause")
+    wait = parser.add_mutually_exclusive_group()
+    wait.add_argument(
+        "--wait-children",
+        action="store_true",
+        dest="wait_children",
+        default=True,
+        help="wait until the work on all node groups has ended (default)",
+    )
+    wait.add_argument(
+        "--no-wait-children",
+        action="store_false",
+        dest="wait_children",
+        help="do not wait for the work on node groups",
+    )
+    add("--no-verify-disks", action="store_true", help="do not check disks")
+    add("--no-strict", action="store_true", help="check only disks with free locks")
+    add(
+        "--rapi-ip",
+        default="127.0.0.1",
+        metavar="IP",
+        help="address at which ganeti-rapi listens (default: 127.0.0.1)",
+    )
+    add("-g", "--node-group", metavar="UUID", help="work on this node group only")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings(
+        debug=options.debug,
+        job_age_s=options.job_age,
+        ignore_pause=options.ignore_pause,
+        wait_children=options.wait_children,
+        verify_disks=not options.no_verify_disks,
+        strict=not options.no_strict,
+        rapi_ip=options.rapi_ip,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the watcher and return its exit code."""
+    options = build_parser().parse_args(argv)
+    try:
+        paths = pathutils.from_environ(os.environ)
+        _check_member(paths)
+        log_file = f"{paths.log_dir}/{_LOG_FILE}"
+        log.set_up(NAME, log_file, debug=options.debug, terminal=options.debug)
+    except (errors.GenericError, OSError, Failure) as err:
+        return _report(_text(err), exitcodes.EXIT_FAILURE)
+    watch = Watch(
+        settings=_settings(options),
+        paths=paths,
+        process=process.SystemRunner(),
+        clock=clock.SystemClock(),
+        connect=lambda: luxi.Client.of_node(
+            paths, connect_timeout_s=_CONNECT_S, retries=_RETRIES
+        ),
+    )
+    try:
+        return guarded(watch, options.node_group)
+    finally:
+        log.shut_down()
+
+
+def _check_member(paths: pathutils.Paths) -> None:
+    if not os.path.exists(paths.server_pem):
+        path = paths.server_pem
+        raise Failure(f"this machine is not a node of a cluster: {path} is missing")
+
+
+def guarded(watch: Watch, group: str | None) -> int:
+    """Run under the watcher's lock unless paused; log errors; return the exit code."""
+    try:
+        return _run(watch, group)
+    except (errors.JobQueueFull, errors.JobQueueDrainError) as err:
+        _log.warning("the master accepts no jobs, the next run tries again: %s", err)
+        return exitcodes.EXIT_SUCCESS
+    except master_part.NotMaster as err:
+        _log.error("%s", err)
+        return _report(err, exitcodes.EXIT_NOTMASTER)
+    except Failure as err:
+        _log.error("%s", err)
+        return _report(err, err.code)
+    except (errors.GenericError, OSError) as err:
+        text = _text(err)
+        _log.error("%s", text)
+        return _report(text, exitcodes.EXIT_FAILURE)
+    except Exception as err:  # noqa: BLE001 - no traceback reaches cron's mail
+        _log.exception("the run failed unexpectedly")
+        return _report(
+            f"unexpected error, see {_LOG_FILE}: {err}", exitcodes.EXIT_FAILURE
+        )
+
+
+def _text(err: Exception) -> str:
+    if isinstance(err, errors.NoMasterError):
+        return f"no master daemon listens on {err.args[0]}; see its log"
+    is_ours = isinstance(err, errors.GenericError) and err.args
+    return str(err.args[0] if is_ours else err)
+
+
+def _report(problem: object, code: int) -> int:
+    sys.stderr.write(f"{NAME}: {problem}\n")
+    return code
+
+
+def _run(watch: Watch, group: str | None) -> int:
+    if not watch.settings.ignore_pause:
+        end = pause.until(watch.paths, watch.clock.time())
+        if end is not None:
+            _log.info("paused until Unix time %d, nothing is done", end)
+            return exitcodes.EXIT_SUCCESS
+    with contextlib.ExitStack() as stack:
+        path = f"{watch.paths.lock_dir}/{_LOCK_FILE}"
+        try:
+            # Programs that stop all daemons hold this lock exclusively.
+            stack.enter_context(files.locked(path, timeout_s=0, shared=True))
+        except errors.LockError as err:
+            _log.info("nothing is done, another program excludes the watcher: %s", err)
+            return exitcodes.EXIT_SUCCESS
+        if group is not None:
+            _run_group(watch, group)
+            return exitcodes.EXIT_SUCCESS
+        _check_own_name(watch)
+        node_part.run(watch, os.environ)
+        return master_part.run(watch)
+
+
+def _check_own_name(watch: Watch) -> None:
+    """Check that this node can find itself, as its daemons must.
+
+    Raises:
+        Failure: its name does not resolve.
+    """
+    name = watch.paths.hostname
+    try:
+        netutils.lookup(name, watch.paths)
+    except errors.ResolverError as err:
+        text = f"the own name {name} does not resolve: {err.args[-1]}"
+        raise Failure(text, exitcodes.EXIT_NODESETUP_ERROR) from err
+
+
+def _run_group(watch: Watch, group: str) -> None:
+    if not _UUID.fullmatch(group):
+        raise Failure(f"--node-group: wanted the UUID of a group, found {group!r}")
+    if group not in watch.ssconf.nodegroups():
+        raise Failure(f"node group {group}: not a group of this cluster")
+    with group_files.opened(watch.paths, group) as file:
+        group_part.run(watch, group, file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

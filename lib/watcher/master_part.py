@@ -1,0 +1,157 @@
+"""Part of a run on the master: its daemons, old jobs, one child process per group."""
+
+import logging
+import subprocess
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from ganeti import errors, luxi
+from ganeti.constants import exitcodes
+from ganeti.watcher import daemons, rapi_probe
+from ganeti.watcher.effects import Settings, Watch
+
+_log = logging.getLogger(__name__)
+#: Daemons of the master beside the master daemon; those not installed are skipped.
+_DAEMONS: Final = ("ganeti-rapi", "ganeti-maintd")
+#: Seconds that the master may spend on archiving jobs; the next run continues.
+_ARCHIVE_S: Final = 60.0
+#: Seconds between the starts of two children, to spread the load.
+_CHILD_PAUSE_S: Final = 1.0
+
+
+class NotMaster(Exception):
+    """This node is not the master any more."""
+
+
+def run(watch: Watch) -> int:
+    """Look after the cluster if this node is the master; return the exit code.
+
+    Raises:
+        NotMaster: this node ceased to be the master.
+        GenericError: the master daemon refuses something or does not answer.
+    """
+    if not is_master_node(watch):
+        return exitcodes.EXIT_SUCCESS
+    client = _connect(watch)
+    if client is None:
+        return exitcodes.EXIT_SUCCESS
+    with client:
+        for daemon in _DAEMONS:
+            daemons.ensure(watch, daemon)
+        if watch.is_installed("ganeti-rapi"):
+            _check_rapi(watch)
+        confirm_master(watch, client)
+        _archive(watch, client)
+    return _run_children(watch, sorted(watch.ssconf.nodegroups()))
+
+
+def is_master_node(watch: Watch) -> bool:
+    """Return whether the files of this node name it as the master."""
+    try:
+        master = watch.ssconf.master_node()
+    except errors.ConfigurationError as err:
+        _log.info("the master is not known on this node: %s", err)
+        return False
+    if master != watch.paths.hostname:
+        _log.debug("the master is %s, not this node", master)
+        return False
+    return True
+
+
+def _connect(watch: Watch) -> luxi.Client | None:
+    """Return a connection to the master daemon, which is started if it is down.
+
+    None if this node must not become master.
+
+    Raises:
+        NoMasterError: the daemon was started and does not answer.
+        CommandError: daemon-util cannot be run.
+    """
+    client = watch.connect()
+    try:
+        client.call("QueryConfigValues", [["master_node"]])
+    except errors.NoMasterError:
+        client.close()
+    else:
+        return client
+    _log.warning("ganeti-masterd: does not answer; starting it")
+    if not daemons.start(watch, "ganeti-masterd"):
+        return None
+    client = watch.connect()
+    client.call("QueryConfigValues", [["master_node"]])
+    return client
+
+
+def confirm_master(watch: Watch, client: luxi.Client) -> None:
+    """Check that the master daemon regards this node as the master.
+
+    Raises:
+        NotMaster: it names another node.
+    """
+    (master,) = client.call("QueryConfigValues", [["master_node"]])
+    if master != watch.paths.hostname:
+        raise NotMaster(
+            f"the master daemon names {master} as the master, not this node,"
+            f" {watch.paths.hostname}"
+        )
+
+
+def _check_rapi(watch: Watch) -> None:
+    """Restart RAPI once if it does not answer."""
+    address = watch.settings.rapi_ip
+    problem = rapi_probe.problem(address)
+    if problem is None:
+        return
+    _log.warning("ganeti-rapi: %s; restarting it", problem)
+    daemons.restart(watch, "ganeti-rapi")
+    problem = rapi_probe.problem(address)
+    if problem is not None:
+        _log.warning(
+            "ganeti-rapi: %s, also after a restart; if it listens on another address,"
+            " pass that to the watcher with --rapi-ip",
+            problem,
+        )
+
+
+def _archive(watch: Watch, client: luxi.Client) -> None:
+    age_s = watch.settings.job_age_s
+    archived, remaining = client.call("AutoArchiveJobs", [age_s, _ARCHIVE_S])
+    _log.debug(
+        "archived %s jobs, %s not examined for lack of time", archived, remaining
+    )
+
+
+# Children
+def child_options(settings: Settings) -> list[str]:
+    """Return the options that a child gets from its parent."""
+    chosen = (
+        ("--debug", settings.debug),
+        ("--ignore-pause", settings.ignore_pause),
+        ("--no-verify-disks", not settings.verify_disks),
+        ("--no-strict", not settings.strict),
+    )
+    return [word for word, is_given in chosen if is_given]
+
+
+def _run_children(watch: Watch, groups: Sequence[str]) -> int:
+    """Start a child per group; return 1 if one of them failed."""
+    program = f"{watch.paths.daemons_dir}/ganeti-watcher"
+    options = child_options(watch.settings)
+    children = []
+    for number, group in enumerate(groups):
+        if number:
+            watch.clock.wait(threading.Event(), _CHILD_PAUSE_S)
+        command = [program, *options, f"--node-group={group}"]
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        _log.debug("group %s: process %d", group, child.pid)
+        children.append((group, child))
+    if not watch.settings.wait_children:
+        return exitcodes.EXIT_SUCCESS
+    failed = False
+    for group, child in children:
+        code = child.wait()
+        if code != exitcodes.EXIT_SUCCESS:
+            failed = True
+            _log.error("group %s: the watcher of this group ended with %d", group, code)
+    return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS

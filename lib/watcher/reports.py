@@ -1,0 +1,90 @@
+"""Report of the master on one group."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors, luxi
+from ganeti.watcher.decisions import GroupReport, InstanceReport, NodeReport
+
+_INSTANCE: Final = (
+    *("name", "status", "admin_state", "disks_active", "disk_template"),
+    *("snodes", "pnode.group.uuid", "snodes.group.uuid"),
+)
+_NODE: Final = ("name", "bootid", "offline")
+_UNFINISHED: Final = ("queued", "waiting", "canceling", "running")
+_NORMAL: Final = 0
+_PREFIX: Final = "instance/"
+
+
+def load(client: luxi.Client, group: str) -> GroupReport:
+    """Return the report on a group.
+
+    Args:
+        client: of the master daemon.
+        group: uuid.
+
+    Raises:
+        GenericError: the master does not answer, or the answer is malformed.
+    """
+    in_group = ["==", "pnode.group.uuid", group]
+    instances = [
+        _instance(row) for row in _rows(client, "instance", _INSTANCE, in_group)
+    ]
+    nodes = [
+        NodeReport(row["name"], row["bootid"], bool(row["offline"]))
+        for row in _rows(client, "node", _NODE, ["==", "group.uuid", group])
+    ]
+    return GroupReport(
+        {item.name: item for item in instances},
+        {item.name: item for item in nodes},
+        _locked(client),
+        _unfinished(client),
+    )
+
+
+def _rows(
+    client: luxi.Client, kind: str, names: tuple[str, ...], qfilter: list[Any] | None
+) -> list[dict[str, Any]]:
+    """Return field -> value of each object, None for values that are not available."""
+    answer = client.call("Query", [kind, list(names), qfilter])
+    try:
+        return [
+            {
+                name: value if status == _NORMAL else None
+                for name, (status, value) in zip(names, row, strict=True)
+            }
+            for row in answer["data"]
+        ]
+    except (TypeError, ValueError, KeyError) as err:
+        raise errors.ProtocolError(f"{kind}: the answer is malformed: {err}") from err
+
+
+def _instance(row: Mapping[str, Any]) -> InstanceReport:
+    return InstanceReport(
+        name=row["name"],
+        status=row["status"] or "",
+        admin_state=row["admin_state"] or "",
+        disks_active=bool(row["disks_active"]),
+        disk_template=row["disk_template"] or "",
+        secondaries=tuple(row["snodes"] or ()),
+        is_split=any(
+            other != row["pnode.group.uuid"] for other in row["snodes.group.uuid"] or ()
+        ),
+    )
+
+
+def _locked(client: luxi.Client) -> frozenset[str]:
+    """Return the instances whose locks are in use or waited for."""
+    rows = _rows(client, "lock", ("name", "mode", "pending"), None)
+    return frozenset(
+        row["name"].removeprefix(_PREFIX)
+        for row in rows
+        if row["name"].startswith(_PREFIX) and (row["mode"] or row["pending"])
+    )
+
+
+def _unfinished(client: luxi.Client) -> dict[str, int]:
+    """Return the summaries of unfinished jobs' opcodes, with the jobs' ids."""
+    in_progress = ["|", *(["==", "status", word] for word in _UNFINISHED)]
+    rows = _rows(client, "job", ("id", "summary"), in_progress)
+    return {text: int(row["id"]) for row in rows for text in row["summary"] or ()}
