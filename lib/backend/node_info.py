@@ -6,9 +6,12 @@ from typing import Any, Final
 from ganeti import errors, serializer
 from ganeti.backend import storage_units
 from ganeti.backend.registry import LocalNode, procedure
+from ganeti.pathutils import Paths
 from ganeti.utils import files, netutils
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+#: File in a virtual node's root; simple virtual nodes share the kernel's boot id.
+BOOT_ID_NAME: Final = "boot-id"
 _NETWORKS: Final = "/sys/class/net"
 _PAUSE_FILE: Final = "watcher.pause"
 
@@ -25,12 +28,14 @@ def node_info(
         reports = storage_units.space_reports(node, storage_units_)
     if hv_specs is not None:
         hosts = [node.hypervisor(name).node_info(params) for name, params in hv_specs]
-    return boot_id(), reports, hosts
+    return boot_id(node.paths), reports, hosts
 
 
-def boot_id() -> str:
+def boot_id(paths: Paths) -> str:
     """Return an identifier that changes with each boot of the machine."""
-    return files.read_file(_BOOT_ID).decode().strip()
+    own = f"{paths.root}/{BOOT_ID_NAME}"
+    path = own if paths.is_virtual and os.path.exists(own) else _BOOT_ID
+    return files.read_file(path).decode().strip()
 
 
 @procedure("node_has_ip_address")

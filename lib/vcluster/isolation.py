@@ -153,6 +153,7 @@ def hold(layout: Layout, node: Node) -> int:
     for path in BOUND:
         _bind(libc, layout.host_path(node, path), os.path.realpath(path))
     _disarm_reset(libc, layout, node)
+    _give_boot_id(libc, layout, node)
     socket.sethostname(node.name)
     waited = [signal.SIGCHLD, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, waited)
@@ -184,6 +185,18 @@ def _disarm_reset(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
         files.write_file(path, b"", mode=0o600)
         if os.path.exists(target):
             _bind(libc, path, target)
+
+
+def new_boot_id() -> str:
+    """Return an identifier for one boot of a node, as the kernel makes them."""
+    return files.read_file("/proc/sys/kernel/random/uuid").decode()
+
+
+def _give_boot_id(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
+    """Mount a new boot id over the machine's, which is the same after a power cycle."""
+    path = os.path.join(layout.directory, "state", f"{node.name}.boot-id")
+    files.write_file(path, new_boot_id(), mode=0o644)
+    _bind(libc, path, "/proc/sys/kernel/random/boot_id")
 
 
 def _bind(libc: ctypes.CDLL, source: str, target: str) -> None:

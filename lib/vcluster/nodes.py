@@ -12,12 +12,16 @@ from typing import Final
 
 from ganeti import _buildconf, errors
 from ganeti.process import Runner, RunResult
+from ganeti.utils import files
 from ganeti.vcluster import isolation, processes
 from ganeti.vcluster.layout import Layout, Node
 
 #: Timeout in seconds until a server listens.
 START_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.01
+#: File in a simple node's root with its boot id, for `ganeti.backend.node_info`; that
+#: module is too slow to import here.
+BOOT_ID_NAME: Final = "boot-id"
 SSHD: Final = "/usr/sbin/sshd"
 #: Directory that sshd requires when it runs as root.
 _SSHD_PRIVSEP: Final = "/run/sshd"
@@ -81,6 +85,9 @@ class NodeControl:
             os.unlink(self._off_file(node))
         if self._layout.isolated:
             isolation.start(self._layout, node)
+        elif not self.processes_on(node):
+            path = os.path.join(node.root, BOOT_ID_NAME)
+            files.write_file(path, isolation.new_boot_id(), mode=0o644)
         self.start_sshd(node)
 
     def power_on(self, node: Node) -> str:

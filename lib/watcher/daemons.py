@@ -3,7 +3,9 @@
 import logging
 from typing import Final
 
+from ganeti import errors
 from ganeti.constants import exitcodes
+from ganeti.process import RunResult
 from ganeti.utils.control_chars import escape
 from ganeti.watcher.effects import Watch
 
@@ -32,35 +34,43 @@ def ensure(watch: Watch, daemon: str) -> bool:
         _log.debug("%s: runs", daemon)
         return True
     _log.warning("%s: does not run; starting it", daemon)
-    return start(watch, daemon)
+    try:
+        return start(watch, daemon)
+    except errors.OpExecError as err:
+        _log.error("%s", err)
+        return False
 
 
 def start(watch: Watch, daemon: str) -> bool:
-    """Start a daemon; return whether it runs now.
+    """Start a daemon; return false if it belongs on the master, another node.
 
     Raises:
+        OpExecError: it does not start.
         CommandError: daemon-util cannot be run.
     """
     result = watch.daemon_util("start", daemon, timeout_s=_START_S)
     if result.code == exitcodes.EXIT_NOTMASTER:
         _log.info("%s: not started, this node is not the master", daemon)
         return False
-    if result.failed:
-        output = escape(result.output.strip()[-_OUTPUT_CHARS:])
-        _log.error("%s: the start %s: %s", daemon, result.reason, output)
-        return False
+    _check(result, daemon, "start")
     _log.info("%s: started", daemon)
     return True
 
 
-def restart(watch: Watch, daemon: str) -> bool:
-    """Stop and start a daemon; return whether it runs now.
+def restart(watch: Watch, daemon: str) -> None:
+    """Stop and start a daemon.
 
     Raises:
+        OpExecError: it does not stop or does not start.
         CommandError: daemon-util cannot be run.
     """
-    result = watch.daemon_util("stop", daemon, timeout_s=_START_S)
+    _check(watch.daemon_util("stop", daemon, timeout_s=_START_S), daemon, "stop")
+    start(watch, daemon)
+
+
+def _check(result: RunResult, daemon: str, verb: str) -> None:
     if result.failed:
         output = escape(result.output.strip()[-_OUTPUT_CHARS:])
-        _log.error("%s: the stop %s: %s", daemon, result.reason, output)
-    return start(watch, daemon)
+        raise errors.OpExecError(
+            f"{daemon}: daemon-util {verb} {result.reason}: {output or 'no output'}"
+        )

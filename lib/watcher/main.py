@@ -48,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog=NAME, description="Keep daemons, instances and disks running."
     )
     version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("-V", "--version", action="version", version=version)
     add = parser.add_argument
     add("-d", "--debug", action="store_true", help="log more, also to the error output")
     add(

@@ -65,6 +65,7 @@ def _connect(watch: Watch) -> luxi.Client | None:
     None if this node must not become master.
 
     Raises:
+        OpExecError: the daemon does not start.
         NoMasterError: the daemon was started and does not answer.
         CommandError: daemon-util cannot be run.
     """
@@ -104,7 +105,11 @@ def _check_rapi(watch: Watch) -> None:
     if problem is None:
         return
     _log.warning("ganeti-rapi: %s; restarting it", problem)
-    daemons.restart(watch, "ganeti-rapi")
+    try:
+        daemons.restart(watch, "ganeti-rapi")
+    except errors.OpExecError as err:
+        _log.error("%s", err)
+        return
     problem = rapi_probe.problem(address)
     if problem is not None:
         _log.warning(

@@ -1,0 +1,238 @@
+"""What the watcher does for instances and why, over single runs and many."""
+
+import dataclasses
+
+import pytest
+
+from ganeti.constants import instance as constants
+from ganeti.watcher import decisions, records
+from ganeti.watcher.decisions import Action, InstanceReport, NodeReport
+from ganeti.watcher.records import Attempts, GroupState, InstanceRecord
+
+NOW = 1_700_000_000.0
+INTERVAL_S = 300.0
+
+
+def instance(status="running", name="web1", **fields):
+    given = {"admin_state": "up", "disks_active": True, "disk_template": "drbd"}
+    return InstanceReport(name, status, **(given | fields))
+
+
+def report(*instances, nodes=(), **fields):
+    return decisions.GroupReport(
+        {item.name: item for item in instances},
+        {node.name: node for node in nodes},
+        **fields,
+    )
+
+
+def state(restart=0, cleanup=0, when=NOW, boots=None):
+    record = InstanceRecord(
+        Attempts(restart, when if restart else 0.0),
+        Attempts(cleanup, when if cleanup else 0.0),
+    )
+    return GroupState({"web1": record}, boots or {})
+
+
+def judge(report_, state_=records.EMPTY, now=NOW):
+    (verdict,) = decisions.judge_instances(report_, state_, now)
+    return verdict
+
+
+# Instances
+
+
+@pytest.mark.parametrize("status", sorted(constants.INSTST_ALL))
+def test_only_instances_that_are_down_are_started(status):
+    expected = {
+        "ERROR_down": Action.RESTART,
+        "USER_down": Action.CLEAN_UP,
+        "ERROR_nodedown": Action.HELPLESS,
+        "ERROR_nodeoffline": Action.HELPLESS,
+    }
+    verdict = judge(report(instance(status)))
+    assert verdict.action is expected.get(status, Action.NONE)
+    assert verdict.reason
+
+
+def test_each_instance_gets_a_verdict_in_order_of_names():
+    verdicts = decisions.judge_instances(
+        report(instance(name="b"), instance("ERROR_down", name="a")), records.EMPTY, NOW
+    )
+    assert [v.instance for v in verdicts] == ["a", "b"]
+
+
+def test_an_instance_of_two_groups_is_left_alone():
+    verdict = judge(report(instance("ERROR_down", is_split=True)))
+    assert verdict.action is Action.REFUSE
+    assert "several groups" in verdict.reason
+
+
+def test_a_recorded_shutdown_needs_no_clean_up():
+    down = instance("USER_down", admin_state="down")
+    assert judge(report(down)).action is Action.NONE
+
+
+def test_a_clean_up_waits_for_the_lock_and_keeps_its_count():
+    locked = report(instance("USER_down"), locked=frozenset({"web1"}))
+    verdict = judge(locked, state(cleanup=2))
+    assert verdict.action is Action.WAIT
+    kept = decisions.settle(state(cleanup=2), [verdict], (), NOW)
+    assert kept["web1"].cleanup.count == 2
+
+
+def test_a_start_that_is_in_progress_is_not_repeated():
+    busy = report(instance("ERROR_down"), unfinished={"INSTANCE_STARTUP(web1)": 17})
+    verdict = judge(busy, state(restart=1))
+    assert verdict.action is Action.WAIT
+    assert "job 17" in verdict.reason
+    assert decisions.settle(state(restart=1), [verdict], (), NOW)["web1"].restart == (
+        Attempts(1, NOW)
+    )
+
+
+def runs(count, status="ERROR_down", interval_s=INTERVAL_S, start=records.EMPTY):
+    """Run the watcher again and again while the status stays; yield the verdicts."""
+    present, now = start, NOW
+    for _ in range(count):
+        verdict = judge(report(instance(status)), present, now)
+        present = GroupState(decisions.settle(present, [verdict], (), now), {})
+        yield verdict
+        now += interval_s
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [("ERROR_down", Action.RESTART), ("USER_down", Action.CLEAN_UP)],
+)
+def test_five_attempts_then_one_message_then_silence(status, action):
+    found = list(runs(9, status))
+    assert [v.action for v in found] == [
+        *[action] * 5,
+        Action.GIVE_UP,
+        *[Action.SILENT] * 3,
+    ]
+    assert [v.attempt for v in found[:5]] == [1, 2, 3, 4, 5]
+    assert "too many attempts" in found[5].reason
+
+
+def test_attempts_begin_again_eight_hours_after_the_last():
+    found = list(runs(5 + 8 * 12 + 1))
+    assert [v.action for v in found].count(Action.RESTART) == 6
+    assert found[-1].action is Action.RESTART
+    assert found[-1].attempt == 1
+
+
+def test_slow_attempts_never_expire_between_runs():
+    found = list(runs(6, interval_s=decisions.EXPIRY_S))
+    assert found[-1].action is Action.GIVE_UP
+
+
+def test_attempts_of_a_wrong_clock_expire():
+    future = state(restart=5, when=NOW + 2 * decisions.EXPIRY_S)
+    assert judge(report(instance("ERROR_down")), future).action is Action.RESTART
+
+
+@pytest.mark.parametrize("status", ["running", "ADMIN_down", "ERROR_nodedown"])
+def test_attempts_are_forgotten_in_any_other_status(status):
+    before = state(restart=3)
+    verdict = judge(report(instance(status)), before)
+    assert decisions.settle(before, [verdict], (), NOW) == {}
+
+
+def test_an_instance_that_is_gone_is_forgotten():
+    assert decisions.settle(state(restart=3), [], (), NOW) == {}
+
+
+def test_a_job_that_is_refused_is_no_attempt():
+    before = state(restart=4)
+    verdict = judge(report(instance("ERROR_down")), before)
+    after = decisions.settle(before, [verdict], {"web1"}, NOW + 1)
+    assert after["web1"].restart == Attempts(4, NOW)
+
+
+# Disks after a reboot
+
+
+def nodes(**boots):
+    return [NodeReport(name, boot_id, False) for name, boot_id in boots.items()]
+
+
+MIRRORED = instance(secondaries=("n2",))
+
+
+def boots(known, *instances, started=(), **present):
+    instances = instances or (MIRRORED,)
+    return decisions.judge_boots(
+        report(*instances, nodes=nodes(**present)), state(boots=known), started
+    )
+
+
+def test_disks_are_activated_on_a_secondary_that_rebooted():
+    plan = boots({"n1": "a", "n2": "b"}, n1="a", n2="c")
+    assert plan.activate == {"web1": "node n2 has rebooted"}
+    assert plan.boot_ids == {"n1": "a", "n2": "c"}
+
+
+def test_a_new_node_counts_as_rebooted():
+    assert list(boots({"n1": "a"}, n1="a", n2="c").activate) == ["web1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "started"),
+    [
+        ({}, ("web1",)),
+        ({"disks_active": False}, ()),
+        ({"secondaries": ()}, ()),
+        ({"secondaries": ("n1",)}, ()),
+        ({"is_split": True}, ()),
+    ],
+)
+def test_other_disks_are_left_alone(changed, started):
+    changed = dataclasses.replace(MIRRORED, **changed)
+    plan = boots({"n1": "a", "n2": "b"}, changed, started=started, n1="a", n2="c")
+    assert plan.activate == {}
+
+
+def test_a_silent_node_is_named_and_its_boot_id_kept():
+    plan = boots({"n1": "a", "n2": "b"}, n1="a", n2=None)
+    assert plan.unknown == ("n2",)
+    assert plan.boot_ids == {"n1": "a", "n2": "b"}
+    assert not plan.activate
+
+
+def test_an_offline_node_is_not_missed_and_one_that_is_gone_forgotten():
+    present = report(MIRRORED, nodes=[NodeReport("n2", None, True)])
+    plan = decisions.judge_boots(present, state(boots={"n1": "a", "n2": "b"}), ())
+    assert plan.unknown == ()
+    assert plan.boot_ids == {"n2": "b"}
+
+
+def test_a_reboot_is_not_remembered_while_its_job_is_refused():
+    present = report(MIRRORED, nodes=nodes(n1="a", n2="c"))
+    before = state(boots={"n1": "x", "n2": "b"})
+    plan = decisions.judge_boots(present, before, ())
+    assert decisions.settle_boots(before, plan, present, ()) == {"n1": "a", "n2": "c"}
+    behind = decisions.settle_boots(before, plan, present, {"web1"})
+    assert behind == {"n1": "a", "n2": "b"}
+    new = state(boots={})
+    assert decisions.settle_boots(new, plan, present, {"web1"}) == {"n1": "a"}
+
+
+# Inactive disks
+
+
+def test_inactive_disks_are_activated_where_that_can_work():
+    present = report(
+        instance(name="a", secondaries=("n2",)),
+        instance("ERROR_nodedown", name="b"),
+        instance(name="c", secondaries=("n3",)),
+        nodes=[NodeReport("n2", "x", False), NodeReport("n3", None, True)],
+    )
+    plan = decisions.judge_disks(present, ["c", "b", "a", "strange"])
+    assert list(plan.activate) == ["a"]
+    assert plan.skipped == {
+        "b": "status ERROR_nodedown",
+        "c": "its secondary node n3 is offline",
+        "strange": "not an instance of this group",
+    }

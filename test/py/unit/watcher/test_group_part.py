@@ -1,0 +1,235 @@
+"""One run over a group against a fake master: jobs, their reasons, state, log."""
+
+import logging
+
+import pytest
+
+from ganeti import errors
+from ganeti.watcher import group_files, group_part
+from ganeti.watcher.master_part import NotMaster
+from ganeti.watcher.records import Attempts
+
+GROUP = "5e1c0b9a-0000-4000-8000-000000000001"
+VERIFY = ("OP_GROUP_VERIFY_DISKS", None)
+
+
+@pytest.fixture(autouse=True)
+def log(caplog):
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+def run(node, **settings):
+    with group_files.opened(node.paths, GROUP) as file:
+        group_part.run(node.watch(**settings), GROUP, file)
+        return file.state
+
+
+def settle(node):
+    """Let the boot ids be known."""
+    run(node)
+    node.master.jobs.clear()
+
+
+def test_an_instance_that_is_down_is_started_and_the_reason_logged(node, log):
+    node.instances(web1="ERROR_down", web2="running")
+    settle(node)
+    state = run(node)
+    assert node.ops() == [("OP_INSTANCE_STARTUP", "web1"), VERIFY]
+    (op, *_), *_ = node.master.jobs.values()
+    assert op.reason[0][0] == "gnt:watcher"
+    assert state.instances["web1"].restart == Attempts(2, node.clock.now)
+    assert "web1: start: status ERROR_down, attempt 2 of 5" in log.text
+    assert "web2: nothing to do: status running" in log.text
+    assert "succeeded" in log.text
+
+
+def test_limits_hold_across_runs(node, log):
+    node.instances(web1="ERROR_down")
+    node.master.results["OP_INSTANCE_STARTUP"] = errors.OpExecError("no memory")
+    for _ in range(8):
+        run(node, verify_disks=False)
+        node.clock.now += 300
+    starts = [op for op in node.ops() if op[0] == "OP_INSTANCE_STARTUP"]
+    assert len(starts) == 5
+    (given_up,) = [r for r in log.records if r.levelname == "WARNING"]
+    assert "too many attempts" in given_up.getMessage()
+    assert "no memory" in log.text
+    node.clock.now += 8 * 3600
+    run(node, verify_disks=False)
+    assert len(node.ops()) == len(starts) + 1
+
+
+def test_attempts_are_saved_before_the_wait_for_jobs(node, monkeypatch):
+    node.instances(web1="ERROR_down")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_args):
+        raise Killed
+
+    monkeypatch.setattr(group_part.Jobs, "wait", killed)
+    with pytest.raises(Killed):
+        run(node)
+    with group_files.opened(node.paths, GROUP) as file:
+        assert file.state.instances["web1"].restart.count == 1
+
+
+def test_a_shutdown_by_the_user_is_recorded_as_such(node):
+    node.instances(web1="USER_down")
+    settle(node)
+    run(node)
+    (op,), *_ = node.master.jobs.values()
+    assert (op.op_id(), op.admin_state_source) == ("OP_INSTANCE_SHUTDOWN", "user")
+    node.master.jobs.clear()
+    node.master.objects["lock"] = [
+        {"name": "instance/web1", "mode": "exclusive", "pending": None}
+    ]
+    run(node)
+    assert node.ops() == [VERIFY]
+
+
+def test_locks_that_nobody_uses_keep_nothing_waiting(node):
+    node.instances(web1="USER_down")
+    settle(node)
+    node.master.objects["lock"] = [
+        {"name": "instance/web1", "mode": None, "pending": None},
+        {"name": "node/web1", "mode": "exclusive", "pending": None},
+    ]
+    run(node)
+    assert ("OP_INSTANCE_SHUTDOWN", "web1") in node.ops()
+
+
+def test_a_job_that_hangs_ends_the_wait_before_the_next_run(node, log):
+    node.instances(web1="ERROR_down")
+    node.master.still[1] = "waiting"
+    began = node.clock.now
+    run(node)
+    assert 200 < node.clock.now - began < 300
+    assert "job 1 has not ended yet" in log.text
+
+
+def test_a_start_of_an_earlier_run_is_not_repeated(node):
+    node.instances(web1="ERROR_down")
+    node.master.objects["job"] = [{"id": 17, "summary": ["INSTANCE_STARTUP(web1)"]}]
+    run(node, verify_disks=False)
+    assert ("OP_INSTANCE_STARTUP", "web1") not in node.ops()
+
+
+def test_a_refused_job_is_no_attempt(node, log):
+    node.instances(web1="ERROR_down")
+    settle(node)
+    node.master.refuse["OP_INSTANCE_STARTUP"] = errors.JobQueueError("a filter")
+    state = run(node)
+    assert state.instances["web1"].restart.count == 1
+    assert "refused: a filter" in log.text
+
+
+def test_disks_are_activated_when_a_secondary_has_rebooted(node, log):
+    node.instances(web1="running", web2="ERROR_down")
+    settle(node)
+    node.nodes(n1="a", n2="c")
+    state = run(node)
+    assert ("OP_INSTANCE_ACTIVATE_DISKS", "web1") in node.ops()
+    assert ("OP_INSTANCE_ACTIVATE_DISKS", "web2") not in node.ops()
+    assert state.boot_ids == {"n1": "a", "n2": "c"}
+    assert "n2 has rebooted" in log.text
+    node.master.jobs.clear()
+    run(node)
+    assert ("OP_INSTANCE_ACTIVATE_DISKS", "web1") not in node.ops()
+
+
+def test_a_node_that_does_not_answer_is_reported(node, log):
+    node.instances()
+    node.nodes(n1=None)
+    run(node)
+    assert "node n1: did not report its boot id" in log.text
+
+
+# The check of disks
+
+
+def test_inactive_disks_are_activated_in_one_job_and_the_check_is_archived(node, log):
+    node.instances(a="running", b="running", c="ERROR_nodedown")
+    settle(node)
+    node.master.results["OP_GROUP_VERIFY_DISKS"] = (
+        {"n2": "no answer"},
+        ["a", "b", "c"],
+        {"a": [["n1", "xenvg/disk0"]]},
+    )
+    run(node, strict=False)
+    (check,), activations = node.master.jobs.values()
+    assert (check.is_strict, check.priority) == (False, 10)
+    assert check.group_name == GROUP
+    assert [op.instance_name for op in activations] == ["a", "b"]
+    (first,) = [job for job, ops in node.master.jobs.items() if ops == [check]]
+    assert ("ArchiveJob", [first]) in node.master.calls
+    for text in ("n2: its disks could not be checked", "xenvg/disk0 on n1"):
+        assert text in log.text
+
+
+def test_the_check_is_strict_by_default_and_can_be_left_out(node):
+    node.instances(a="running")
+    run(node, verify_disks=False)
+    assert VERIFY not in node.ops()
+    node.master.jobs.clear()
+    run(node)
+    (check,) = [op for ops in node.master.jobs.values() for op in ops]
+    assert check.is_strict
+
+
+def test_a_check_that_is_in_progress_is_not_repeated(node):
+    node.instances(a="running")
+    node.master.objects["job"] = [
+        {"id": 9, "summary": [f"GROUP_VERIFY_DISKS({GROUP})"]}
+    ]
+    run(node)
+    assert VERIFY not in node.ops()
+
+
+def test_disks_that_cannot_be_checked_are_not(node):
+    node.instances(a="running")
+    node.master.objects["instance"][0]["disk_template"] = "ext"
+    run(node)
+    assert VERIFY not in node.ops()
+
+
+def test_a_check_that_fails_is_logged(node, log):
+    node.instances(a="running")
+    node.master.results["OP_GROUP_VERIFY_DISKS"] = errors.OpExecError("no locks")
+    run(node)
+    assert "could not check its disks: no locks" in log.text
+
+
+# The rest
+
+
+def test_status_files_are_written(node):
+    node.instances(a="running", b="ERROR_nodedown")
+    run(node)
+    path = group_files.merged_path(node.paths)
+    with open(path, encoding="utf-8") as stream:
+        assert stream.read() == "a running\nb ERROR_nodedown\n"
+
+
+def test_another_master_ends_the_run(node):
+    node.instances(a="ERROR_down")
+    node.master.values["master_node"] = "n9.tst"
+    with pytest.raises(NotMaster, match=r"n9\.tst"):
+        run(node)
+    assert not node.master.jobs
+
+
+def test_a_drained_queue_keeps_the_counters(node):
+    node.instances(web1="ERROR_down")
+    settle(node)
+    node.master._SubmitManyJobs = node.master._SubmitJob = _drained
+    with pytest.raises(errors.JobQueueDrainError):
+        run(node)
+    with group_files.opened(node.paths, GROUP) as file:
+        assert file.state.instances["web1"].restart.count == 1
+
+
+def _drained(*_args):
+    raise errors.JobQueueDrainError("the queue is drained")
