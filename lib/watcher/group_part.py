@@ -10,7 +10,7 @@ from ganeti.watcher import decisions, group_files, reports
 from ganeti.watcher.decisions import Action, GroupReport, Verdict
 from ganeti.watcher.effects import Watch
 from ganeti.watcher.jobs import Jobs, Op
-from ganeti.watcher.master_part import confirm_master
+from ganeti.watcher.master_part import NotMaster, confirm_master, is_master_node
 from ganeti.watcher.records import GroupState
 
 _log = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ def run(watch: Watch, group: str, file: group_files.StateFile) -> None:
         NotMaster: this node is not the master.
         GenericError: the master refuses something or does not answer.
     """
+    if not is_master_node(watch):
+        raise NotMaster(f"node {watch.paths.hostname} is not the master")
     with watch.connect() as client:
         confirm_master(watch, client)
         _GroupRun(watch, group, client, file).all()
