@@ -181,7 +181,7 @@ def _limited(name: str, action: Action, why: str, tried: Attempts) -> Verdict:
 def fresh(attempts: Attempts, now: float) -> Attempts:
     """Return attempts, or none if the last one was too long ago.
 
-    A time in the future is of a clock that was wrong, so it must not count for ever.
+    A time in the future is of a clock that was wrong, so it must not count without end.
     """
     return attempts if abs(now - attempts.when) <= EXPIRY_S else NO_ATTEMPTS
 

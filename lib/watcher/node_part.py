@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 #: skipped; ganeti-kvmd ends by itself where no instance needs it.
 _DAEMONS: Final = ("ganeti-noded", "ganeti-confd", "ganeti-mond", "ganeti-kvmd")
 _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
-#: Seconds for one hook script; a script that hangs must not stop the watcher for ever.
+#: Seconds for one hook script; a script that hangs must not stop the watcher.
 _HOOK_S: Final = 600.0
 #: Bytes of each output of a hook script; a script that prints more is killed.
 _HOOK_OUTPUT: Final = 1 << 20

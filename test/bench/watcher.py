@@ -31,6 +31,8 @@ def make_instances(cluster, count):
         fake_instance(number, cluster.nodes[number % NODES]["name"])
         for number in range(count)
     ]
+    for create, _start in jobs:
+        create["beparams"] = {"maxmem": 1, "minmem": 1}
     for start in range(0, count, BATCH):
         answers = client.call("SubmitManyJobs", [jobs[start : start + BATCH]])
         ended = {wait_final(client, job) for _ok, job in answers}

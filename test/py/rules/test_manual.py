@@ -12,6 +12,7 @@ import pytest
 from ganeti.cli import manual, manual_parameters, parser, usage
 from ganeti.cli.model import COMMON_OPTIONS
 from ganeti.server import masterd, noded
+from ganeti.watcher import main as watcher
 
 TOP = pathlib.Path(__file__).parents[3]
 ROWS = (TOP / "autotools" / "programs").read_text().splitlines()
@@ -184,6 +185,7 @@ def _spellings(text):
     [
         ("ganeti-noded", noded.build_parser()),
         ("ganeti-masterd", masterd.build_parser()),
+        ("ganeti-watcher", watcher.build_parser()),
     ],
 )
 def test_the_page_of_a_daemon_has_its_options_and_no_others(name, parser):
