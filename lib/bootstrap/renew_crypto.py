@@ -209,6 +209,8 @@ def _start(
     for remote in remotes:
         feedback(f"Starting daemons on {remote.name}")
         try:
+            # The watcher of that node may have started daemons with the old files.
+            _daemon_util(paths, remote, "stop-all")
             _daemon_util(paths, remote, "start-all")
         except errors.GenericError as err:
             failed[remote.name] = str(err)

@@ -5,6 +5,9 @@ import subprocess
 import pytest
 
 from fakes.patience import until
+from ganeti.bootstrap import renew_crypto
+from ganeti.clock import SystemClock
+from ganeti.process import SystemRunner
 from ganeti.utils import x509
 
 EVERYTHING = (
@@ -84,3 +87,32 @@ def test_killed_half_way_it_can_be_run_again(cluster):
     cluster.check(*argv)
     assert_clean(cluster)
     assert content(cluster, "hmac.key", "node2") == content(cluster, "hmac.key")
+
+
+@pytest.mark.timeout(600)
+def test_a_watcher_that_starts_a_daemon_in_between_does_no_harm(cluster):
+    steps = []
+
+    def feedback(text):
+        steps.append(text)
+        if text.startswith("Updating"):
+            # The watcher's lock is held on the master alone.
+            cluster.check("ganeti-watcher", node="node2")
+            assert "ganeti-noded" in daemons_on(cluster, "node2")
+
+    failed = renew_crypto.renew(
+        cluster.paths(),
+        SystemRunner(),
+        SystemClock(),
+        renew_crypto.RenewOptions(cluster_certificate=True, check_host_keys=False),
+        feedback=feedback,
+    )
+    assert any(text.startswith("Updating") for text in steps)
+    assert failed == []
+    cluster.check("gnt-cluster", "renew-crypto", "-f", "--new-node-certificates")
+    assert_clean(cluster)
+
+
+def daemons_on(cluster, node):
+    found = cluster.control.processes_on(cluster.node(node))
+    return {process.name for process in found}
