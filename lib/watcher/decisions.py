@@ -1,4 +1,4 @@
-"""What the watcher does for the instances of a group, and why: pure functions.
+"""Verdicts of the watcher on the instances of a group, with reasons: pure functions.
 
 Each function takes a report of the master and the state that the last run left, and
 returns verdicts with their reasons, also for what is not done. `settle` returns the
@@ -78,7 +78,7 @@ class GroupReport:
 
 
 class Action(enum.Enum):
-    """What happens with an instance."""
+    """The action for an instance."""
 
     NONE = "nothing to do"
     RESTART = "start"
@@ -102,7 +102,7 @@ _DOING: Final = {
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What happens with one instance, why, and the number of the attempt."""
+    """The action for one instance, its reason, and the number of the attempt."""
 
     instance: str
     action: Action

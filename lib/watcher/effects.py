@@ -37,7 +37,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What one run works with."""
+    """Settings, paths and effect interfaces of one run."""
 
     settings: Settings
     paths: Paths

@@ -142,6 +142,9 @@ def guarded(watch: Watch, group: str | None) -> int:
     except Failure as err:
         _log.error("%s", err)
         return _report(err, err.code)
+    except KeyboardInterrupt:
+        _log.warning("interrupted; submitted jobs continue")
+        return _report("interrupted; submitted jobs continue", exitcodes.EXIT_FAILURE)
     except (errors.GenericError, OSError) as err:
         text = _text(err)
         _log.error("%s", text)

@@ -47,7 +47,7 @@ NO_RECORD: Final = InstanceRecord()
 
 @dataclasses.dataclass(frozen=True)
 class GroupState:
-    """What a run leaves for the next run.
+    """The state that a run leaves for the next run.
 
     Attributes:
         instances: instance name -> attempts; only instances with attempts.

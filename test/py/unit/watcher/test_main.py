@@ -287,3 +287,12 @@ def test_the_pause_is_in_the_same_file_as_the_master_writes(node):
 
     cluster_facts.write_watcher_pause(node.paths, node.clock.now + 60)
     assert pause.until(node.paths, node.clock.now) == node.clock.now + 60
+
+
+def test_an_interrupt_shows_no_traceback(node, monkeypatch, capsys):
+    def interrupt(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(node_part, "run", interrupt)
+    assert main.guarded(node.watch(), None) == 1
+    assert "submitted jobs continue" in capsys.readouterr().err
