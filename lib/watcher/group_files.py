@@ -17,7 +17,9 @@ _log = logging.getLogger(__name__)
 _MERGE_S: Final = 10.0
 #: Bytes; a state with 20,000 instances in trouble has 3 MB.
 _MAX_STATE: Final = 64 << 20
-_STATUS_MODE: Final = 0o644
+#: The merged file is for monitoring by other users.
+_MERGED_MODE: Final = 0o644
+_OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def state_path(paths: Paths, group: str) -> str:
@@ -61,7 +63,7 @@ class StateFile:
             os.utime(self._path)
             return
         temporary = f"{self._path}.new"
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(temporary, _OPEN, 0o600)
         # The new file is locked before others can open it under its name.
         self._fds.append(fd)
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -98,7 +100,7 @@ def opened(paths: Paths, group: str) -> Iterator[StateFile]:
 def _open_locked(path: str) -> int:
     """Return a locked descriptor of the file that has this name now."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(path, _OPEN, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -125,11 +127,11 @@ def write_status(
         groups: uuids of all groups.
     """
     text = "\n".join(f"{name} {status}" for name, status in sorted(statuses.items()))
-    files.write_file(status_path(paths, group), text, mode=_STATUS_MODE)
+    files.write_file(status_path(paths, group), text)
     try:
         with files.locked(f"{merged_path(paths)}.lock", timeout_s=_MERGE_S):
             merged = _merged(paths, groups)
-            files.write_file(merged_path(paths), merged, mode=_STATUS_MODE)
+            files.write_file(merged_path(paths), merged, mode=_MERGED_MODE)
     except errors.LockError as err:
         _log.warning("the status of all instances is not updated: %s", err)
 

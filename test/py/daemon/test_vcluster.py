@@ -289,6 +289,8 @@ def test_a_node_that_asks_for_a_reset_gets_one(machines, mode):
     else:
         request = pathlib.Path(isolation.reset_file(cluster.layout, node))
     before = {process.pid for process in cluster.control.processes_on(node)}
+    boot = boot_id(cluster, mode)
+    assert boot == boot_id(cluster, mode)
     request.write_text("b")
 
     def is_reset():
@@ -296,6 +298,13 @@ def test_a_node_that_asks_for_a_reset_gets_one(machines, mode):
         return after and not after & before and cluster.control.answers(node)
 
     until(f"{node.name} is reset", is_reset)
+    assert boot_id(cluster, mode) != boot
+
+
+def boot_id(cluster, mode):
+    if mode == "simple":
+        return cluster.file("/boot-id").read_text()
+    return cluster.check("cat", "/proc/sys/kernel/random/boot_id")
 
 
 @pytest.mark.root

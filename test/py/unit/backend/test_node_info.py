@@ -27,6 +27,15 @@ def test_node_info_answers_what_is_asked(node):
         nodes.call(node, "node_info", None, [["vax", {}]])
 
 
+def test_a_virtual_node_has_its_own_boot_id(node):
+    shared, *_rest = nodes.call(node, "node_info", None, None)
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        assert shared == stream.read().strip()
+    with open(f"{node.paths.root}/boot-id", "w", encoding="ascii") as stream:
+        stream.write("mine\n")
+    assert nodes.call(node, "node_info", None, None)[0] == "mine"
+
+
 def test_the_watchers_pause_ends_by_itself(node):
     assert nodes.call(node, "get_watcher_pause") is None
     nodes.call(node, "set_watcher_pause", 1500.5)

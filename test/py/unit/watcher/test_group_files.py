@@ -69,6 +69,12 @@ def test_the_status_of_a_group_is_sorted_lines_without_a_last_newline(paths):
     group_files.write_status(paths, "g", {"b": "running", "a": "ERROR_down"}, ["g"])
     text = pathlib.Path(group_files.status_path(paths, "g")).read_text()
     assert text == "a ERROR_down\nb running"
+    assert mode(group_files.status_path(paths, "g")) == 0o600
+    assert mode(group_files.merged_path(paths)) == 0o644
+
+
+def mode(path):
+    return os.stat(path).st_mode & 0o777
 
 
 def test_the_newest_file_of_a_known_group_counts(paths):
