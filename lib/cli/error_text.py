@@ -72,6 +72,10 @@ _TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
         errors.OpExecError,
         lambda err: f"Failure: command execution error:\n{err}",
     ),
+    (
+        errors.StorageError,
+        lambda err: f"Failure: storage error:\n{err}",
+    ),
     (errors.TagError, lambda err: f"Failure: invalid tag(s) given:\n{err}"),
     (errors.JobQueueDrainError, lambda _: _DRAINED),
     (errors.JobQueueFull, lambda _: _FULL),

@@ -37,6 +37,41 @@ class Group(NamedTuple):
     rows: Sequence[Row] | None = None
 
 
+#: Tables that a whole copy lacks, in the order in which they are sent after it. Job
+#: logs of live jobs are in the whole copy as well.
+ARCHIVED = ("archive", "joblogs")
+#: A cursor of `ArchivePage` before the first row.
+ARCHIVE_START = f"{ARCHIVED[0]}/"
+
+
+class ArchivePage(NamedTuple):
+    """Some rows of the archive: all of a table in a range of keys.
+
+    A *cursor* is a table and the last key before the rows that follow,
+    ``TABLE/KEY``; it is empty behind the last row.
+
+    Attributes:
+        table: one of `ARCHIVED`.
+        after: key before the first row.
+        upto: key of the last row; None if the table ends there.
+        is_whole: the sender's archive is complete, so a row in the range that is not in
+            the page was removed.
+    """
+
+    table: str
+    after: str
+    upto: str | None
+    is_whole: bool
+
+    @property
+    def next(self) -> str:
+        """The cursor behind these rows."""
+        if self.upto is not None:
+            return f"{self.table}/{self.upto}"
+        following = ARCHIVED.index(self.table) + 1
+        return f"{ARCHIVED[following]}/" if following < len(ARCHIVED) else ""
+
+
 class State(NamedTuple):
     """Where a store stands.
 
@@ -79,11 +114,26 @@ class Backend(Protocol):
             TermError: somebody else has written since `open`.
         """
 
+    def probe(self) -> None:
+        """Write something that changes nothing: after a failure of `write`.
+
+        Raises:
+            StorageError: a commit would fail, too.
+        """
+
     def read(self, table: str, key: str) -> bytes | None:
         """Return one durable document."""
 
     def scan(self, table: str, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Yield durable documents in the order of their keys."""
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the durable revision, and some rows of the archive.
+
+        Args:
+            cursor: see `ArchivePage`.
+            size: bytes after which the page ends.
+        """
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision, None when they are not kept.

@@ -34,7 +34,7 @@ class CopyState(NamedTuple):
     """One candidate's copy as the master knows it.
 
     Attributes:
-        is_current: it has, or is being sent, every revision.
+        is_current: it has, or is being sent, every revision, and has all archived jobs.
         revision: newest one that is known to be there, -1 if none.
         trouble: why it is not current, empty if it is.
     """
@@ -120,7 +120,7 @@ class Store(Protocol):
         """Return the state of the other candidates' copies by node uuid."""
 
     def exposure(self) -> str:
-        """Return a warning about changes that too few copies hold; empty if none."""
+        """Return why changes are refused or may be lost; empty if they are not."""
 
     def check_term(self) -> None:
         """Find out soon whether another master took over; returns at once."""

@@ -18,7 +18,14 @@ from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
 from ganeti.quorum import Term, Voters, refusal
 from ganeti.store import voters, wire
-from ganeti.store.backend import NO_HISTORY, Group, Row, chain
+from ganeti.store.backend import (
+    ARCHIVE_START,
+    NO_HISTORY,
+    ArchivePage,
+    Group,
+    Row,
+    chain,
+)
 from ganeti.store.base import DOCUMENT_TABLES, Change
 from ganeti.utils import files
 
@@ -35,6 +42,9 @@ _BUSY_STEP_S: Final = 0.005
 #: Rows fetched at once by `Database.scan`; a long read would keep the WAL growing.
 SCAN_ROWS: Final = 256
 FILE_MODE: Final = 0o640
+#: Written to find out whether a disk that was full has room again: commits of a busy
+#: cluster for some seconds.
+PROBE_BYTES: Final = 1024 * 1024
 
 #: Tables that a copy replaces; of job logs it has those of live jobs. The rest, which
 #: is much, is sent afterwards.
@@ -49,6 +59,7 @@ _ADDED: Final = {
     "owner": "TEXT NOT NULL DEFAULT ''",
     "written": "INTEGER NOT NULL DEFAULT -1",
     "master": "TEXT NOT NULL DEFAULT ''",
+    "archive": "TEXT NOT NULL DEFAULT ''",
 }
 #: Points of the history that a whole copy names.
 _HISTORY: Final = 4096
@@ -74,12 +85,29 @@ class Position(NamedTuple):
     written: int
 
 
+#: SQLite's primary error codes for a file whose contents are wrong.
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into StorageError, those of damage included."""
+    """Turn SQLite's errors into ours.
+
+    Raises:
+        ConfigurationError: the file is damaged.
+        StorageError: the disk failed.
+    """
     try:
         yield
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as err:
+    except sqlite3.Error as err:
+        if _is_damage(err):
+            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
+        raise errors.StorageError(f"{path}: {err}") from err
+    except (OSError, UnicodeDecodeError) as err:
         raise errors.StorageError(f"{path}: {err}") from err
 
 
@@ -95,7 +123,11 @@ def _make(path: str) -> None:
 
 
 class Database:
-    """An open file. Methods raise StorageError when the disk fails."""
+    """An open file.
+
+    Methods raise StorageError when the disk fails, and ConfigurationError when they
+    find damage.
+    """
 
     def __init__(self, path: str, *, create: bool, check: bool = False) -> None:
         """Open the file.
@@ -226,7 +258,8 @@ class Database:
                 " revision INTEGER NOT NULL, term INTEGER NOT NULL,"
                 " digest BLOB NOT NULL, owner TEXT NOT NULL DEFAULT '',"
                 " written INTEGER NOT NULL DEFAULT -1,"
-                " master TEXT NOT NULL DEFAULT '')"
+                " master TEXT NOT NULL DEFAULT '',"
+                " archive TEXT NOT NULL DEFAULT '')"
             )
             self._db.execute(
                 f"INSERT INTO state (id, {_STATE}) VALUES (0, 0, 0, '', ?, 0)",
@@ -357,6 +390,34 @@ class Database:
                 values,
             ).fetchall()
 
+    def archive_cursor(self) -> str:
+        """Return where the copy of the archive ends, empty if it is complete.
+
+        See `ArchivePage`.
+        """
+        with translated(self.path):
+            return str(self._db.execute("SELECT archive FROM state").fetchone()[0])
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the revision, and some rows of the archive; see `Backend.page`."""
+        table, _separator, after = cursor.partition("/")
+        rows: list[Row] = []
+        with self.reading():
+            revision = self.position().revision
+            is_whole = not self.archive_cursor()
+            found = self._db.execute(
+                f"SELECT key, data FROM {_known(table)} WHERE key > ? ORDER BY key"
+                f" LIMIT {SCAN_ROWS}",
+                (after,),
+            )
+            for key, data in found:
+                rows.append((table, key, data))
+                size -= len(data)
+                if size <= 0:
+                    break
+        upto = rows[-1][1] if rows else None
+        return revision, ArchivePage(table, after, upto, is_whole), rows
+
     def cluster(self) -> str:
         """Return the uuid of the cluster whose file this is, empty if none yet."""
         return wire.cluster_of(self.read("cluster", CLUSTER_KEY))
@@ -455,6 +516,25 @@ class Database:
                 self._db.execute("COMMIT")
 
     # Writing
+    def probe(self) -> None:
+        """Check that the disk takes what a commit writes; changes nothing.
+
+        Raises:
+            StorageError: it does not.
+        """
+        path = f"{self.path}.probe"
+        with translated(self.path):
+            try:
+                with open(path, "wb") as file:
+                    file.write(os.urandom(PROBE_BYTES))
+                    file.flush()
+                    os.fsync(file.fileno())
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+        with self.transaction():
+            self._db.execute("UPDATE state SET revision = revision")
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Write all or nothing; durable when left."""
@@ -510,6 +590,7 @@ class Database:
         *,
         term: Term,
         extra: Sequence[Row] = (),
+        page: ArchivePage | None = None,
     ) -> bool:
         """Make groups durable; false and nothing changed if they do not fit.
 
@@ -518,6 +599,7 @@ class Database:
             old: where the file must be; the first group must go on from there.
             term: of the new position, which the file has promised.
             extra: rows to write besides, not logged.
+            page: the part of the archive that ``extra`` is.
         """
         new = _end_of_chain(groups, old)
         if new is None:
@@ -528,6 +610,8 @@ class Database:
                 self._move(old, new._replace(term=term))
                 for group in groups:
                     self._put(wire.rows_of(group))
+                if page is not None:
+                    self._turn_page(page)
                 self._put(extra)
                 self._append_log(groups, drop)
         except _ElsewhereError:
@@ -538,6 +622,20 @@ class Database:
             self._log.append((group.revision, len(group.payload)))
             self._log_bytes += len(group.payload)
         return True
+
+    def _turn_page(self, page: ArchivePage) -> None:
+        """Prepare for the rows of a page: remove what it lacks, and move the cursor."""
+        if page.is_whole:
+            last = "\U0010ffff" if page.upto is None else page.upto
+            self._db.execute(
+                f"DELETE FROM {_known(page.table)} WHERE key > ? AND key <= ?",
+                (page.after, last),
+            )
+        # Another page than the expected one, such as a repeated one, moves nothing.
+        self._db.execute(
+            "UPDATE state SET archive = ? WHERE archive = ?",
+            (page.next, f"{page.table}/{page.after}"),
+        )
 
     def _append_log(self, groups: Sequence[Group], drop: list[int]) -> None:
         self._db.executemany(
@@ -574,8 +672,8 @@ class Database:
             self._put(copy.rows)
             self._db.execute(
                 "UPDATE state SET revision = ?, term = ?, owner = ?, digest = ?,"
-                " written = ?",
-                (copy.revision, *term, copy.digest, copy.written_term()),
+                " written = ?, archive = ?",
+                (copy.revision, *term, copy.digest, copy.written_term(), ARCHIVE_START),
             )
         self._log.clear()
         self._log_bytes = 0

@@ -15,7 +15,7 @@ from ganeti import errors
 from ganeti.objects import Snapshot
 from ganeti.quorum import Copy, Election, Term, majority, next_number, term_of
 from ganeti.store import branches, wire
-from ganeti.store.backend import Group
+from ganeti.store.backend import ArchivePage, Group
 from ganeti.store.database import Database
 from ganeti.store.peers import Answer, is_term_refusal
 
@@ -256,21 +256,19 @@ class Elector:
         kept = branches.keep(db, copy)
         db.replace(copy, term, is_same_cluster=True)
         _log.info("took the whole copy of node %s; ours is kept as %s", node, kept)
-        for table in ("archive", "joblogs"):
-            self._fetch_table(db, term, contacts, node, table)
+        self._fetch_archive(db, term, contacts, node)
 
-    def _fetch_table(
-        self, db: Database, term: Term, contacts: Snapshot, node: str, table: str
+    def _fetch_archive(
+        self, db: Database, term: Term, contacts: Snapshot, node: str
     ) -> None:
-        """Take the rows that a whole copy lacks."""
-        after: str | None = None
-        while True:
-            text = self._fetch(contacts, node, "store_scan", (table, after))
+        """Take the rows that a whole copy lacks, from where this copy ends."""
+        while cursor := db.archive_cursor():
+            table, _separator, after = cursor.partition("/")
+            text = self._fetch(contacts, node, "store_scan", (table, after or None))
             rows = wire.decode_batch(text)[1]
-            if not rows:
-                return
-            db.append([], db.position(), term=term, extra=rows)
-            after = rows[-1][1]
+            upto = rows[-1][1] if rows else None
+            page = ArchivePage(table, after, upto, is_whole=False)
+            db.append([], db.position(), term=term, extra=rows, page=page)
 
 
 def _check(survey: Survey, *, is_takeover: bool, accept_loss: bool) -> None:

@@ -38,8 +38,9 @@ RECORD_BYTES: Final = 1024
 RECENT_BYTES: Final = 4 * 1024 * 1024
 
 
-#: Seconds between two attempts to write what candidates have.
+#: Seconds between two attempts to write to a disk that failed.
 RETRY_S: Final = 1.0
+_REFUSED: Final = "changes are refused until the disk of the master can be written: {}"
 
 
 class Copies(Protocol):
@@ -209,7 +210,7 @@ class Engine:
         self._is_idle = False
         self._is_closing = False
         self._deposed: errors.TermError | None = None
-        #: Why the group that candidates have cannot be written here.
+        #: Why the last group could not be written here, until a write succeeds.
         self._disk_failure = ""
         self._has_acknowledged = False
         if self._voters.before:
@@ -269,7 +270,9 @@ class Engine:
         return {} if self._copies is None else self._copies.status()
 
     def exposure(self) -> str:
-        """Return a warning about changes that too few copies hold; empty if none."""
+        """Return why changes are refused or may be lost; empty if they are not."""
+        if self._disk_failure:
+            return _REFUSED.format(self._disk_failure)
         return "" if self._copies is None else self._copies.exposure()
 
     def check_term(self) -> None:
@@ -368,10 +371,7 @@ class Engine:
         if self._copies is not None and self._copies.refuses:
             raise errors.StorageError(f"store: {self._copies.exposure()}")
         if self._disk_failure:
-            raise errors.StorageError(
-                f"store: changes are refused until the disk of the master can be"
-                f" written: {self._disk_failure}"
-            )
+            raise errors.StorageError(f"store: {_REFUSED.format(self._disk_failure)}")
 
     def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
         if request.changes:
@@ -400,6 +400,7 @@ class Engine:
 
     def _take(self) -> list[_Request]:
         """Return the next group, none when the store is closed."""
+        self._probe()
         with self._lock:
             while not self._queue:
                 if self._is_closing:
@@ -414,6 +415,21 @@ class Engine:
                 count += 1
             self._queue = queue[count:]
             return queue[:count]
+
+    def _probe(self) -> None:
+        """Wait until the disk can be written again, if a group could not be."""
+        while self._disk_failure:
+            with self._lock:
+                self._work.wait_for(lambda: self._is_closing, RETRY_S)
+                if self._is_closing:
+                    return
+            try:
+                self._backend.probe()
+            except errors.GenericError as err:
+                self._disk_failure = str(err)
+            else:
+                self._disk_failure = ""
+                _log.warning("the disk of the master can be written again")
 
     def _commit(self, requests: list[_Request], staged: Snapshot) -> None:
         changes = [change for request in requests for change in request.changes]
@@ -458,7 +474,8 @@ class Engine:
     def _write_here(self, group: Group) -> None:
         """Write a group to this node's disk.
 
-        A candidate may have the group already. Then nothing else may be written in its
+        From a failure on, changes are refused until the disk works: see `_probe`. But
+        if a candidate may have the group already, nothing else may be written in its
         place: this tries again until the disk works, the store is closed, or another
         master has taken over.
         """
@@ -468,11 +485,11 @@ class Engine:
             except errors.TermError:
                 raise
             except Exception as err:
-                if self._copies is None or self._copies.disown():
-                    raise
                 if not self._disk_failure:
                     _log.error("revision %d cannot be written: %s", group.revision, err)
                 self._disk_failure = str(err)
+                if self._copies is None or self._copies.disown():
+                    raise
                 self._copies.pause(RETRY_S)
                 if self._is_closing:
                     raise

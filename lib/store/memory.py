@@ -7,7 +7,7 @@ from ganeti import errors
 from ganeti.objects import TABLES, Snapshot, Update
 from ganeti.quorum import Term, Voters, next_number
 from ganeti.store import voters, wire
-from ganeti.store.backend import NO_HISTORY, Group, State
+from ganeti.store.backend import NO_HISTORY, ArchivePage, Group, Row, State
 from ganeti.store.base import DOCUMENT_TABLES
 from ganeti.store.engine import Copies, Engine
 
@@ -69,6 +69,11 @@ class MemoryBackend:
             self._revision, self._digest = group.revision, group.digest
             self._written = group.term
 
+    def probe(self) -> None:
+        """Raise the failure that is set."""
+        if self.failure is not None:
+            raise self.failure
+
     def promised(self) -> Term:
         """Return the newest term."""
         return self._term
@@ -83,6 +88,15 @@ class MemoryBackend:
         with self._lock:
             rows = sorted(self._rows[table].items())
         return (item for item in rows if item[0].startswith(prefix))
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the revision, and all rows of one table that follow."""
+        table, _separator, after = cursor.partition("/")
+        with self._lock:
+            keys = sorted(key for key in self._rows[table] if key > after)
+            rows: list[Row] = [(table, key, self._rows[table][key]) for key in keys]
+            upto = keys[-1] if keys else None
+            return self._revision, ArchivePage(table, after, upto, True), rows
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision."""

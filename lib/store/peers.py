@@ -12,7 +12,7 @@ import dataclasses
 import enum
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ganeti import clock as clock_module
@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, Snapshot
 from ganeti.quorum import Ack, Term, Voters, acknowledgement
 from ganeti.store import wire
-from ganeti.store.backend import Backend, Group, Row
+from ganeti.store.backend import ARCHIVE_START, ARCHIVED, Backend, Group
 from ganeti.store.base import CopyState
 
 _log = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ WARN_EVERY_S: Final = 60.0
 #: Seconds between questions to a candidate while nothing is written: so an idle master
 #: notices that it was replaced, and a lost copy is found.
 IDLE_CHECK_S: Final = 5.0
+#: Seconds after which the master's disk should have what a candidate has.
+_DISK_S: Final = 0.01
 #: Payload bytes of one call to a candidate that catches up.
 CATCH_UP_BYTES: Final = 1024 * 1024
 
@@ -100,8 +102,8 @@ class Peer:
         self.queue: collections.deque[Group] = collections.deque()
         self.wake = threading.Event()
         self.failures = 0
-        #: Rows that a whole copy lacks and that are still to be sent.
-        self.archive: Iterator[Row] | None = None
+        #: Where its archive ends, empty if it is complete.
+        self.archive = ""
         #: The last answer was that another master has a later term.
         self.is_refusing = False
         self.must_check = False
@@ -258,11 +260,7 @@ class Peers:
         """Return the state of each candidate's copy by node uuid."""
         with self._lock:
             return {
-                uuid: CopyState(
-                    peer.state is _State.CURRENT,
-                    peer.acked,
-                    "" if peer.state is _State.CURRENT else peer.trouble,
-                )
+                uuid: CopyState(not (why := _shortcoming(peer)), peer.acked, why)
                 for uuid, peer in self._peers.items()
             }
 
@@ -409,8 +407,8 @@ class Peers:
                     self._repair(peer)
                 elif groups:
                     self._push(peer, groups)
-                elif peer.archive is not None:
-                    self._copy_archive(peer)
+                elif peer.archive:
+                    pause = self._copy_archive(peer)
                 elif must_check or not self._clock.wait(peer.wake, IDLE_CHECK_S):
                     self._check(peer)
             except errors.TermError as err:
@@ -423,29 +421,21 @@ class Peers:
             if pause is not None:
                 self._clock.wait(peer.wake, pause)  # woken early only to stop
 
-    def _copy_archive(self, peer: Peer) -> None:
-        """Send some archived jobs and logs: a whole copy lacks them."""
-        rows: list[Row] = []
-        size = 0
-        for row in peer.archive or ():
-            rows.append(row)
-            size += len(row[2] or b"")
-            if size >= CATCH_UP_BYTES:
-                break
-        else:
-            peer.archive = None
-        if not rows:
-            return
-        try:
-            self._apply(peer, peer.acked, wire.encode_batch((), rows))
-        except errors.GenericError:
-            peer.archive = self._archive()  # from the beginning
-            raise
+    def _copy_archive(self, peer: Peer) -> float | None:
+        """Send some archived jobs and logs: a whole copy lacks them.
 
-    def _archive(self) -> Iterator[Row]:
-        for table in ("archive", "joblogs"):
-            for key, data in self._backend.scan(table, ""):
-                yield table, key, data
+        Returns:
+            Seconds to wait before this is called again.
+        """
+        revision, page, rows = self._backend.page(peer.archive, CATCH_UP_BYTES)
+        if revision < peer.acked:
+            # The rows are older than the copy: one of them may have been removed.
+            return _DISK_S
+        self._apply(peer, peer.acked, wire.encode_batch((), rows, page))
+        peer.archive = page.next
+        if not peer.archive:
+            _log.info("master candidate %s has all archived jobs", peer.name)
+        return None
 
     def _note_failure(self, peer: Peer, why: str) -> float:
         with self._lock:
@@ -496,6 +486,7 @@ class Peers:
             if self._unwritten is not None:
                 peer.queue.append(self._unwritten)
                 self._is_sent = True
+        peer.archive = _cursor(status)
         revision = self._catch_up(
             peer, int(status["revision"]), bytes.fromhex(status["digest"])
         )
@@ -534,7 +525,7 @@ class Peers:
             answer = self._call(
                 peer, "store_install", (self._term, wire.encode_copy(copy))
             )
-            peer.archive = self._archive()
+            peer.archive = ARCHIVE_START
             return int(answer["revision"])
         while groups:
             count, size = 0, 0
@@ -561,6 +552,19 @@ class Peers:
                 f"{procedure}: wanted a mapping, found {answer.payload!r}"
             )
         return answer.payload
+
+
+def _shortcoming(peer: Peer) -> str:
+    """Return why a candidate's copy is not current, empty if it is."""
+    if peer.state is not _State.CURRENT:
+        return peer.trouble
+    return "archived jobs are still being copied" if peer.archive else ""
+
+
+def _cursor(status: Mapping[str, Any]) -> str:
+    """Return where a candidate's archive ends; earlier releases do not know it."""
+    cursor = str(status.get("archive", ""))
+    return cursor if cursor.partition("/")[0] in ("", *ARCHIVED) else ARCHIVE_START
 
 
 def is_term_refusal(text: str) -> bool:

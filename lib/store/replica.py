@@ -6,9 +6,10 @@ keep is `ganeti.quorum`.
 """
 
 import contextlib
+import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ganeti import errors
@@ -16,6 +17,11 @@ from ganeti.quorum import Term, is_credible
 from ganeti.store import branches, wire
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.database import SCAN_ROWS, Database
+
+_log = logging.getLogger(__name__)
+
+#: Endings of the files that belong to one database.
+_COMPANIONS: Final = ("", "-wal", "-shm")
 
 
 class Replica:
@@ -37,17 +43,7 @@ class Replica:
             StorageError: the disk failed.
         """
         with self._lock:
-            try:
-                db = self._open()
-            except errors.ConfigurationError:
-                self._set_aside()
-                db = self._open()
-            if not is_credible(db.position().term, term):
-                raise errors.StorageError(
-                    f"term {term} is far above {db.position().term}"
-                )
-            db.promise(term)
-            return _describe(db)
+            return self._with_sound(lambda db: _promise(db, term))
 
     def apply(self, term: Term, base: int, data: str | bytes) -> dict[str, Any]:
         """Take over change-sets in order, or none of them.
@@ -65,16 +61,19 @@ class Replica:
             TermError: the copy has promised a later term, or this one to another owner.
             StorageError: the disk failed, or the data is damaged.
         """
-        groups, extra = wire.decode_batch(data)
-        with self._lock:
-            db = self._open()
+        groups, extra, page = wire.decode_batch(data)
+
+        def write(db: Database) -> dict[str, Any]:
             position = db.position()
             if position.term != term:
                 position = db.promise(term)
             is_applied = position.revision == base and db.append(
-                groups, position, term=term, extra=extra
+                groups, position, term=term, extra=extra, page=page
             )
             return {**_describe(db), "applied": is_applied}
+
+        with self._lock:
+            return self._with_sound(write)
 
     def install(self, term: Term, data: str | bytes) -> dict[str, Any]:
         """Replace everything but the archive with a copy of the master's.
@@ -92,25 +91,15 @@ class Replica:
         """
         copy = wire.decode_copy(data)
         with self._lock:
-            try:
-                db = self._open()
-            except errors.ConfigurationError:
-                self._set_aside()
-                db = self._open()
-            is_same = db.cluster() in ("", copy.cluster())
-            if is_same:
-                position = db.promise(term)
-                if position.revision and position.digest != copy.digest:
-                    branches.keep(db, copy)
-            db.replace(copy, term, is_same_cluster=is_same)
-            return _describe(db)
+            return self._with_sound(lambda db: _install(db, term, copy))
 
     def status(self) -> dict[str, Any]:
         """Return where the copy stands.
 
         Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
-        (hexadecimal), ``written`` (number of the term that wrote the last group) and
-        ``cluster``. They are zeros and empty for an empty copy. A damaged file counts
+        (hexadecimal), ``written`` (number of the term that wrote the last group),
+        ``cluster``, and ``archive``: the cursor of an archive that is not complete, see
+        `ganeti.store.backend.ArchivePage`. They are zeros and empty for an empty copy. A damaged file counts
         as empty, so that the master sends a new one.
         """
         with self._lock:
@@ -159,9 +148,10 @@ class Replica:
         """Remove the copy from a node that is no candidate any more."""
         with self._lock:
             self._close()
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.path + suffix)
+            for suffix in _COMPANIONS:
+                for path in (f"{self.path}{suffix}", f"{self._damaged}{suffix}"):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
 
     def close(self) -> None:
         """Close the file; it is complete then, without its companions."""
@@ -170,23 +160,54 @@ class Replica:
                 self._db.checkpoint()
             self._close()
 
+    def _with_sound(self, use: Callable[[Database], dict[str, Any]]) -> dict[str, Any]:
+        """Use the file; one that turns out to be damaged is set aside for a new one.
+
+        The new one is empty, so it does not count until the master has sent a copy.
+        """
+        try:
+            return use(self._open())
+        except errors.ConfigurationError as err:
+            _log.error("the copy of the store is replaced: %s", err)
+            promised = self._promised()
+            self._set_aside()
+        db = self._open()
+        if promised is not None:
+            db.promise(promised)
+        return use(db)
+
     def _open(self) -> Database:
         if self._db is not None and self._db.is_gone():
             self._close()
         if self._db is None:
-            self._db = Database(self.path, create=True)
+            self._db = Database(self.path, create=True, check=True)
         return self._db
+
+    def _promised(self) -> Term | None:
+        """Return the term that a damaged file has promised, if it can be read."""
+        try:
+            self._close()
+            with self._reading() as db:
+                return db.position().term
+        except errors.GenericError:
+            return None
 
     def _close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
+    @property
+    def _damaged(self) -> str:
+        return f"{self.path}.damaged"
+
     def _set_aside(self) -> None:
         self._close()
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in _COMPANIONS:
             with contextlib.suppress(FileNotFoundError):
-                os.replace(self.path + suffix, f"{self.path}.damaged{suffix}")
+                os.unlink(f"{self._damaged}{suffix}")
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}{suffix}", f"{self._damaged}{suffix}")
 
 
 _EMPTY: Final = {
@@ -196,7 +217,25 @@ _EMPTY: Final = {
     "digest": NO_HISTORY.hex(),
     "written": 0,
     "cluster": "",
+    "archive": "",
 }
+
+
+def _promise(db: Database, term: Term) -> dict[str, Any]:
+    if not is_credible(db.position().term, term):
+        raise errors.StorageError(f"term {term} is far above {db.position().term}")
+    db.promise(term)
+    return _describe(db)
+
+
+def _install(db: Database, term: Term, copy: wire.Copy) -> dict[str, Any]:
+    is_same = db.cluster() in ("", copy.cluster())
+    if is_same:
+        position = db.promise(term)
+        if position.revision and position.digest != copy.digest:
+            branches.keep(db, copy)
+    db.replace(copy, term, is_same_cluster=is_same)
+    return _describe(db)
 
 
 def _describe(db: Database) -> dict[str, Any]:
@@ -208,4 +247,5 @@ def _describe(db: Database) -> dict[str, Any]:
         "digest": position.digest.hex(),
         "written": position.written,
         "cluster": db.cluster(),
+        "archive": db.archive_cursor(),
     }

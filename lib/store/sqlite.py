@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.quorum import Term, next_number
-from ganeti.store.backend import Group, State
+from ganeti.store.backend import ArchivePage, Group, Row, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.engine import Engine
 from ganeti.store.peers import CommitSettings, Peers, Replicate
@@ -52,6 +52,10 @@ class SqliteBackend:
             )
         self._position = Position(group.revision, term, group.digest, group.term)
 
+    def probe(self) -> None:
+        """Check that the disk takes a commit."""
+        self._writer.probe()
+
     def promised(self) -> Term:
         """Return the term that the file has promised."""
         with self._reader_lock:
@@ -72,6 +76,11 @@ class SqliteBackend:
             if len(rows) < SCAN_ROWS:
                 return
             after = rows[-1][0]
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the durable revision, and some rows of the archive."""
+        with self._reader_lock:
+            return self._reader.page(cursor, size)
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision, None when they are not kept."""

@@ -13,7 +13,7 @@ import msgspec
 
 from ganeti import errors, objects
 from ganeti.objects import TABLES, Update
-from ganeti.store.backend import Group, Row
+from ganeti.store.backend import ARCHIVED, ArchivePage, Group, Row
 from ganeti.store.base import DOCUMENT_TABLES, Change, Document
 
 _KNOWN: Final = frozenset((*TABLES, *DOCUMENT_TABLES))
@@ -57,11 +57,13 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
 class Batch(msgspec.Struct, frozen=True, array_like=True):
     """Groups in order, each building on the one before.
 
-    ``extra`` are rows of the archive, which are copied without a revision.
+    ``extra`` are rows of the archive, which are copied without a revision; ``page`` is
+    the range of keys that they fill.
     """
 
     groups: list[tuple[int, int, int, bytes, bytes, bytes]]
     extra: list[Row] = []
+    page: ArchivePage | None = None
 
 
 class _Uuid(msgspec.Struct):
@@ -126,19 +128,27 @@ def rows_of(group: Group) -> Sequence[Row]:
     return decode_rows(group.payload) if group.rows is None else group.rows
 
 
-def encode_batch(groups: Sequence[Group], extra: Sequence[Row] = ()) -> str:
+def encode_batch(
+    groups: Sequence[Group],
+    extra: Sequence[Row] = (),
+    page: ArchivePage | None = None,
+) -> str:
     """Return the text that goes to a candidate."""
-    packed = _encoder.encode(Batch([group[:6] for group in groups], list(extra)))
+    packed = _encoder.encode(Batch([group[:6] for group in groups], list(extra), page))
     return base64.b64encode(packed).decode("ascii")
 
 
-def decode_batch(text: str | bytes) -> tuple[list[Group], list[Row]]:
+def decode_batch(
+    text: str | bytes,
+) -> tuple[list[Group], list[Row], ArchivePage | None]:
     """Return what `encode_batch` wrote. Raises StorageError."""
     try:
         batch = _batch_decoder.decode(base64.b64decode(text, validate=True))
     except (ValueError, msgspec.DecodeError) as err:
         raise errors.StorageError(f"change-set: {err}") from err
-    return [Group(*fields) for fields in batch.groups], batch.extra
+    if batch.page is not None and batch.page.table not in ARCHIVED:
+        raise errors.StorageError(f"change-set: no archive {batch.page.table!r}")
+    return [Group(*fields) for fields in batch.groups], batch.extra, batch.page
 
 
 def encode_copy(copy: bytes) -> str:

@@ -68,6 +68,7 @@ CASES = [
         "Unhandled protocol error while talking to the master daemon:\ntext\n",
     ),
     (errors.JobLost("text"), 1, "Error checking job status: text\n"),
+    (errors.StorageError("text"), 1, "Failure: storage error:\ntext\n"),
     (errors.LockError("text"), 1, "Unhandled Ganeti error: text\n"),
 ]
 

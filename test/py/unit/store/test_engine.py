@@ -3,10 +3,11 @@
 import pytest
 
 from fakes import cluster
+from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
 from ganeti import errors
 from ganeti.objects import Update
-from ganeti.store import Document
+from ganeti.store import Document, engine
 
 
 @pytest.fixture
@@ -15,7 +16,8 @@ def backend():
 
 
 @pytest.fixture
-def db(backend):
+def db(backend, monkeypatch):
+    monkeypatch.setattr(engine, "RETRY_S", 0.01)
     found = open_memory(backend)
     yield found
     found.close()
@@ -31,6 +33,7 @@ def test_a_failed_commit_changes_nothing_and_the_store_goes_on(db, backend):
         db.commit([Document("jobs", "1", b"{}")])
     assert db.snapshot().cluster.serial_no == 4
     backend.failure = None
+    until("the probe", lambda: not db.exposure())
     assert db.commit([Document("jobs", "1", b"{}")]) == 2
     with db.writing() as batch:
         assert batch.snapshot.cluster.serial_no == 4

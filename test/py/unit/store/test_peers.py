@@ -1,5 +1,6 @@
 """Copies on master candidates: majority, failures, catching up, terms."""
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -454,3 +455,84 @@ def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_p
     until("the copy", lambda: is_same(db, world, tmp_path, 2))
     assert world[2].status()["term"] == db.term.number == 1
     db.commit([job("1")])
+
+
+def archive_of(replica):
+    """Return the archive and the logs in a candidate's copy."""
+    copy = database.Database(replica.path, create=False)
+    try:
+        return [copy.scan_some(table, None, "") for table in ("archive", "joblogs")]
+    except errors.StorageError:
+        return None
+    finally:
+        copy.close()
+
+
+def test_the_copy_of_the_archive_goes_on_after_a_restart_of_the_master(
+    opener, world, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
+    db = opener()
+    db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
+    db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
+    db.commit([job("500"), Document("joblogs", "500/1", b"z")])
+    # Left from a time when the master had it: removed since then.
+    with world[2]._lock:
+        old = Document("archive", "050a", b"old")
+        world[2]._open().append(
+            [], world[2]._open().position(), term=Term(), extra=[old]
+        )
+    db._backend._writer._db.execute("DELETE FROM changelog")
+    real, pages = world.replicate, []
+
+    def replicate(nodes, procedure, args):
+        if procedure == "store_apply" and store.wire.decode_batch(args[2])[1]:
+            pages.append(nodes)
+            if len(pages) == 4:
+                world.down.add(nodes[0])
+        return real(nodes, procedure, args)
+
+    monkeypatch.setattr(world, "replicate", replicate)
+    db.close()
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    node = world.node(2)
+    until("the break", lambda: world.down)
+    (broken,) = world.down
+    copy = world.copies[broken]
+    assert not db.copies()[broken].is_current
+    db.close()
+    some = archive_of(copy)
+    assert 0 < len(some[0]) < 100
+    world.calls.clear()
+    world.down.clear()
+    db = opener()
+    until("the copy", lambda: db.copies()[node].is_current)
+    until("the copy", lambda: db.copies()[broken].is_current)
+    assert (broken, "store_install") not in world.calls
+    wanted = [list(db.scan(table)) for table in ("archive", "joblogs")]
+    assert archive_of(world[2]) == wanted
+    assert archive_of(copy) == wanted
+    assert copy.status()["archive"] == ""
+
+
+def test_a_copy_without_the_whole_archive_is_not_current(db, world, monkeypatch):
+    db.commit([Document("archive", "1", b"x")])
+    world[1].purge()
+    db._backend._writer._db.execute("DELETE FROM changelog")
+    gate, real = threading.Event(), world.replicate
+
+    def replicate(nodes, procedure, args):
+        if procedure == "store_apply" and store.wire.decode_batch(args[2])[1]:
+            gate.wait(60)
+        return real(nodes, procedure, args)
+
+    monkeypatch.setattr(db._copies, "_replicate", replicate)
+    with contextlib.suppress(errors.StorageError):
+        db.commit([job("1")])
+    until("the copy", lambda: world[1].status()["revision"])
+    until("the archive", lambda: "archive" in db.copies()[world.node(1)].trouble)
+    assert not db.copies()[world.node(1)].is_current
+    assert db.exposure() == ""
+    gate.set()
+    until("the copy", lambda: db.copies()[world.node(1)].is_current)

@@ -6,7 +6,7 @@ from fakes import cluster
 from fakes.store import MemoryBackend, open_memory
 from ganeti import errors, store
 from ganeti.quorum import Term
-from ganeti.store import Document
+from ganeti.store import Document, database
 
 
 @pytest.fixture
@@ -36,6 +36,7 @@ def test_a_node_without_a_copy_is_at_zero_and_makes_no_file(copy, tmp_path):
         "digest": "00" * 16,
         "written": 0,
         "cluster": "",
+        "archive": "",
     }
     assert list(tmp_path.iterdir()) == []
 
@@ -53,6 +54,7 @@ def test_changes_are_applied_in_order_only(copy, groups):
         "digest": groups[2].digest.hex(),
         "written": 1,
         "cluster": cluster.example().cluster.uuid,
+        "archive": "",
         "applied": True,
     }
     assert copy.status() == {k: v for k, v in answer.items() if k != "applied"}
@@ -131,3 +133,65 @@ def test_what_another_cluster_left_is_replaced_whatever_its_term(copy, groups):
     follower.close()
     with pytest.raises(errors.TermError, match="term 0 is over"):
         copy.install(Term(0), store.wire.encode_copy(backend.dump()))
+
+
+def damage(path):
+    """Overwrite the pages with jobs; what is read when a file is opened remains."""
+    data = bytearray(path.read_bytes())
+    for start in range(0, len(data), 4096):
+        if b"x" * 200 in data[start : start + 4096]:
+            data[start : start + 4096] = b"\xff" * 4096
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+@pytest.fixture
+def big(copy, tmp_path):
+    """A copy of many pages, and the master's backend."""
+    backend = MemoryBackend()
+    db = open_memory(backend)
+    db.commit(cluster.updates(cluster.example_data()))
+    db.commit([Document("jobs", f"{n:04}", b"x" * 900) for n in range(400)])
+    db.close()
+    copy.apply(Term(7, "m"), 0, store.wire.encode_batch(backend.changes_since(0, None)))
+    copy.close()
+    file = database.Database(copy.path, create=False)
+    file.forget(file.log())
+    file.close()
+    return backend
+
+
+@pytest.mark.parametrize("first", ["status", "promise", "apply", "install"])
+def test_a_copy_with_damaged_inner_pages_is_set_aside(copy, big, tmp_path, first):
+    path = tmp_path / "store.db"
+    damage(path)
+    changed = Document("jobs", "0300", b"{}")
+    db = open_memory(big)
+    db.commit([changed])
+    db.close()
+    news = store.wire.encode_batch(big.changes_since(2, None))
+    whole = store.wire.encode_copy(big.dump())
+    if first == "status":
+        assert copy.status()["revision"] == 0
+    elif first == "promise":
+        assert copy.promise(Term(7, "m"))["revision"] == 0
+    elif first == "apply":
+        assert not copy.apply(Term(7, "m"), 2, news)["applied"]
+    assert copy.install(Term(7, "m"), whole)["revision"] == 3
+    assert (tmp_path / "store.db.damaged").exists()
+    # The promise that the damaged file held is still kept.
+    with pytest.raises(errors.TermError):
+        copy.promise(Term(6, "other"))
+
+
+def test_damage_that_comes_while_the_copy_is_open_is_noticed(copy, big, tmp_path):
+    term, path = Term(7, "m"), tmp_path / "store.db"
+    copy.promise(term)
+    copy._db._db.execute("PRAGMA shrink_memory")
+    damage(path)
+    whole = store.wire.encode_copy(big.dump())
+    copy.install(term, whole)
+    assert copy.install(term, whole)["revision"] == 2
+    assert (tmp_path / "store.db.damaged").exists()
+    copy.purge()
+    assert list(tmp_path.iterdir()) == []

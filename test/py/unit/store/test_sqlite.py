@@ -9,9 +9,10 @@ from concurrent import futures
 import pytest
 
 from fakes import cluster
+from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
-from ganeti.store import Document, database
+from ganeti.store import Document, database, engine
 
 _MAKERS = 4
 
@@ -83,7 +84,8 @@ def test_a_missing_directory_is_a_storage_error(tmp_path):
         open_master(str(tmp_path / "nowhere" / "store.db"))
 
 
-def test_a_full_disk_fails_the_commit_and_nothing_else(path):
+def test_a_full_disk_fails_the_commit_and_nothing_else(path, monkeypatch):
+    monkeypatch.setattr(engine, "RETRY_S", 0.01)
     db = open_master(path)
     db.commit(cluster.updates(cluster.example_data()))
     before = db.snapshot()
@@ -95,6 +97,7 @@ def test_a_full_disk_fails_the_commit_and_nothing_else(path):
     assert db.snapshot() is before
     assert db.read("jobs", "1") is None
     raw.execute("PRAGMA max_page_count = 1000000")
+    until("the probe", lambda: not db.exposure())
     assert db.commit([Document("jobs", "1", b"y")]) == 2
     db.close()
     again = open_master(path)
@@ -170,3 +173,38 @@ def test_opening_a_file_again_keeps_the_locks_of_this_process(path):
     )
     first.close()
     assert b"database is locked" in told.stderr
+
+
+def test_a_full_disk_refuses_changes_until_a_probe_succeeds(path, monkeypatch):
+    monkeypatch.setattr(engine, "RETRY_S", 0.02)
+    db = open_master(path)
+    db.commit(cluster.updates(cluster.example_data()))
+    full = errors.StorageError("no space left on device")
+    real = db._backend.write
+    tries = []
+
+    def write(group):
+        tries.append(group)
+        raise full
+
+    monkeypatch.setattr(db._backend, "write", write)
+    monkeypatch.setattr(db._backend, "probe", raising(full))
+    with pytest.raises(errors.StorageError, match="no space left"):
+        db.commit([Document("jobs", "1", b"x")])
+    for _attempt in range(3):
+        with pytest.raises(errors.StorageError, match="changes are refused until"):
+            db.commit([Document("jobs", "1", b"x")])
+    assert len(tries) == 1
+    assert "no space left" in db.exposure()
+    monkeypatch.undo()
+    monkeypatch.setattr(db._backend, "write", real)
+    until("the disk", lambda: not db.exposure())
+    assert db.commit([Document("jobs", "1", b"y")]) == 2
+    db.close()
+
+
+def raising(error):
+    def call():
+        raise error
+
+    return call
