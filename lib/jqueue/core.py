@@ -41,6 +41,9 @@ OnDone = Callable[[BaseException | None], None]
 _CHANCE_S = 0.1
 #: Seconds until a final state that could not be stored is stored again.
 _RETRY_S = 5.0
+#: Seconds until a log line is stored: at most 1 s may be lost in a crash, and the
+#: commit takes its time.
+SAVE_LOG_S = 0.5
 #: Ended jobs kept in memory, because clients read the result just after the end.
 _RECENT = 1000
 #: Ended jobs with longer logs are not kept in memory but read from the store.
@@ -222,11 +225,33 @@ class Core:
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job)),
             *self._new_logs_locked(entry),
         ]
-        self.commit_locked(documents, on_done or _ignore)
+        self.commit_locked(documents, self._tracked(entry, on_done or _ignore))
 
-    def save_logs_locked(self, entry: Entry) -> None:
-        """Store the new log entries of a job."""
-        self.commit_locked(self._new_logs_locked(entry), _ignore)
+    def save_logs_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
+        """Store the new log entries of a job.
+
+        ``on_done`` is called when these and all earlier ones are on disk.
+        """
+        documents = self._new_logs_locked(entry)
+        self.commit_locked(documents, self._tracked(entry, on_done or _ignore))
+
+    def _tracked(self, entry: Entry, on_done: OnDone) -> OnDone:
+        """Return a callback that notes which log entries a commit has stored."""
+        serial = entry.log_serial
+        if serial == entry.stored:
+            return on_done
+
+        def done(error: BaseException | None) -> None:
+            with self.lock:
+                if error is None:
+                    entry.stored = max(entry.stored, serial)
+                else:
+                    # Commits of this job that are under way repeat some, which is
+                    # harmless.
+                    entry.unsaved = entry.log_serial - entry.stored
+            on_done(error)
+
+        return done
 
     def _new_logs_locked(self, entry: Entry) -> list[Document]:
         count, entry.unsaved = entry.unsaved, 0

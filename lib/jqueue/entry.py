@@ -70,6 +70,7 @@ class Entry:
         ops: the opcodes with their secrets.
         logs: (index of the opcode, log entry), in order.
         unsaved: number of the last ``logs`` that no commit contains yet.
+        stored: serial of the newest log entry that is on disk.
         place: the place in the queue.
         arrival: order among jobs of the same priority.
         attempt: index in the table of lock timeouts; None is without limit.
@@ -104,6 +105,7 @@ class Entry:
         "rest_timer",
         "shown",
         "slots",
+        "stored",
         "unsaved",
         "version",
         "waits_for",
@@ -116,6 +118,7 @@ class Entry:
         self.ops = ops
         self.logs: list[tuple[int, LogEntry]] = []
         self.unsaved = 0
+        self.stored = 0
         self.place = Place.READY
         self.arrival = 0
         self.attempt: int | None = 0

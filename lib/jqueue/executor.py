@@ -77,6 +77,13 @@ class Callbacks(Protocol):
         opcode can be ended. Its cleanup may log again.
         """
 
+    def save_log(self) -> None:
+        """Return when all log entries so far are on disk; called before acts on nodes.
+
+        A disk that fails or a majority that is missing is logged and prevents no act:
+        an opcode must be able to clean up.
+        """
+
     def submit_jobs(
         self, jobs: Sequence[Sequence[Opcode]]
     ) -> list[tuple[bool, int | str]]:

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors, opcodes
+from ganeti import clock, errors, opcodes
 from ganeti.jqueue import attempts, depends, records, transitions
+from ganeti.jqueue import core as core_module
 from ganeti.jqueue.core import Core
 from ganeti.jqueue.entry import Entry, Place, to_json_form
 from ganeti.jqueue.executor import Canceled, Executor, LockTimeout
@@ -22,6 +23,8 @@ SubmitMany = Callable[
 
 #: Number of log entries that may wait for the next change of state to be stored.
 _UNSAVED_MAX: Final = 100
+#: Seconds that an act on a node waits for the log lines before it.
+_SAVE_LIMIT_S: Final = 10.0
 #: Seconds between attempts without a time limit.
 _REST_S: Final = 1.0
 _KILLED_TEXT: Final = "killed on request"
@@ -95,7 +98,23 @@ class OpCallbacks:
             entry.unsaved += 1
             if entry.unsaved % _UNSAVED_MAX == 0:
                 core.timers.after(0.0, self._save_logs)
+            elif entry.unsaved == 1:
+                core.timers.after(core_module.SAVE_LOG_S, self._save_logs)
             core.changed_locked(entry, only_log=True)
+
+    def save_log(self) -> None:
+        """Return when all log entries so far are on disk, see `Callbacks`."""
+        core, entry = self._core, self._entry
+        with core.lock:
+            if entry.stored == entry.log_serial:
+                return
+        stored = _CommitWait()
+        with core.transaction():
+            core.save_logs_locked(entry, stored.finish)
+        try:
+            stored.wait(core.clock, _SAVE_LIMIT_S)
+        except errors.JobQueueError as err:
+            _log.warning("job %s: goes on without its log on disk: %s", self.owner, err)
 
     def _save_logs(self) -> None:
         with self._core.transaction():
@@ -120,8 +139,16 @@ class _CommitWait:
         self._error = error
         self._event.set()
 
-    def wait(self) -> None:
-        self._event.wait()
+    def wait(self, clk: clock.Clock | None = None, limit_s: float = 0.0) -> None:
+        """Wait for the end of the commit, with a clock for a limited time.
+
+        Raises:
+            JobQueueError: it failed, or has not ended in time.
+        """
+        if clk is None:
+            self._event.wait()
+        elif not clk.wait(self._event, limit_s):
+            raise errors.JobQueueError(f"the store has not answered in {limit_s:g} s")
         if self._error is not None:
             raise errors.JobQueueError(
                 f"the state of the job cannot be stored: {self._error}"

@@ -93,6 +93,9 @@ class Callbacks:
         if kind == jobqueue.ELOG_MESSAGE:
             self._recorder.steps.append(Step("log", text=str(payload)))
 
+    def save_log(self) -> None:
+        """Do nothing: a plan stores nothing."""
+
     def submit_jobs(
         self, jobs: Sequence[Sequence[Opcode]]
     ) -> list[tuple[bool, int | str]]:

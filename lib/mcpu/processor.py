@@ -27,6 +27,7 @@ from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
 from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
 from ganeti.locking import Level, LockManager
+from ganeti.mcpu import saving
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
 from ganeti.ssh import known_hosts
@@ -130,12 +131,15 @@ class _Run:
         self._held = held
         self._config = _WatchedConfig(deps.config)
         self._log = JobLog(callbacks)
+        self._rpc = saving.SavingRunner(deps.rpc, callbacks.save_log)
         self._unit = unit_class(
             op,
             base.view(
                 base.Context,
                 deps,
                 config=cast("config.Config", self._config),
+                rpc=self._rpc,
+                rpc_at=saving.at(deps.rpc_at, callbacks.save_log),
                 log=self._log,
                 locks=held,
                 owner=callbacks.owner,
@@ -250,7 +254,7 @@ class _Run:
         pre, post = self._unit.hooks_nodes()
         if not self._is_idle(hook, hooks.HOOKS_PHASE_PRE, pre):
             hooksmaster.run_pre(
-                self._deps.rpc, self._operation, pre, env, warn=self._log.warn
+                self._rpc, self._operation, pre, env, warn=self._log.warn
             )
         return post
 
@@ -264,7 +268,7 @@ class _Run:
         if self._is_idle(hook, hooks.HOOKS_PHASE_POST, nodes):
             return self._unit.after_hooks([], {}, result)
         results, silent = hooksmaster.run(
-            self._deps.rpc, hook, hooks.HOOKS_PHASE_POST, nodes, env
+            self._rpc, hook, hooks.HOOKS_PHASE_POST, nodes, env
         )
         return self._unit.after_hooks(results, silent, result)
 
@@ -274,7 +278,7 @@ class _Run:
         if self._is_idle(hook, phase, nodes):
             return
         env = hooksmaster.merge(self._env(hook, phase), self._pre_env)
-        hooksmaster.run(self._deps.rpc, hook, phase, nodes, env)
+        hooksmaster.run(self._rpc, hook, phase, nodes, env)
 
     def _is_idle(self, hook: str, phase: str, nodes: Sequence[str]) -> bool:
         """Return whether hooks could run on the master only, and it has no scripts.

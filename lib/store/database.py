@@ -405,12 +405,12 @@ class Database:
         with self.reading():
             revision = self.position().revision
             is_whole = not self.archive_cursor()
-            found = self._db.execute(
+            stored = self._db.execute(
                 f"SELECT key, data FROM {_known(table)} WHERE key > ? ORDER BY key"
                 f" LIMIT {SCAN_ROWS}",
                 (after,),
             )
-            for key, data in found:
+            for key, data in stored:
                 rows.append((table, key, data))
                 size -= len(data)
                 if size <= 0:

@@ -90,12 +90,16 @@ class MemoryBackend:
         return (item for item in rows if item[0].startswith(prefix))
 
     def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
-        """Return the revision, and all rows of one table that follow."""
+        """Return the revision, and some rows of one table."""
         table, _separator, after = cursor.partition("/")
         with self._lock:
-            keys = sorted(key for key in self._rows[table] if key > after)
-            rows: list[Row] = [(table, key, self._rows[table][key]) for key in keys]
-            upto = keys[-1] if keys else None
+            rows: list[Row] = []
+            for key in sorted(key for key in self._rows[table] if key > after):
+                rows.append((table, key, self._rows[table][key]))
+                size -= len(self._rows[table][key])
+                if size <= 0:
+                    break
+            upto = rows[-1][1] if rows else None
             return self._revision, ArchivePage(table, after, upto, True), rows
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:

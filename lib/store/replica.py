@@ -99,8 +99,8 @@ class Replica:
         Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
         (hexadecimal), ``written`` (number of the term that wrote the last group),
         ``cluster``, and ``archive``: the cursor of an archive that is not complete, see
-        `ganeti.store.backend.ArchivePage`. They are zeros and empty for an empty copy. A damaged file counts
-        as empty, so that the master sends a new one.
+        `ganeti.store.backend.ArchivePage`. They are zeros and empty for an empty copy.
+        A damaged file counts as empty, so that the master sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from fakes.patience import job_status
-from ganeti import errors
+from fakes.patience import job_status, until
+from ganeti import errors, store
 
 pytestmark = pytest.mark.daemon
 
@@ -74,6 +74,31 @@ def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client)
     for job_id in (waiting, *acknowledged):
         assert job_status(client, job_id) == "success"
     assert client.call("SubmitJob", [[delay(0)]]) > max(found)
+
+
+@pytest.mark.parametrize("_round", range(3))
+def test_log_lines_survive_a_kill_at_the_moment_of_an_act(vcluster, client, _round):
+    job = client.call("SubmitJob", [[delay(60, locks=True, repeat=3)]])
+    until("the line on disk", lambda: job in jobs_with_stored_logs(vcluster))
+    vcluster.control.kill(vcluster.master, "ganeti-masterd")
+    vcluster.control.start_daemon(vcluster.master, "ganeti-masterd")
+    client.close()
+    assert "Test delay iteration 1/4" in log_of(client, job)[0]
+    assert job_status(client, job) == "error"
+
+
+def jobs_with_stored_logs(vcluster):
+    follower = store.Follower(vcluster.paths().store_db)
+    try:
+        rows = follower._db.scan_some("joblogs", None, "")
+        return {int(key.partition("/")[0]) for key, _data in rows}
+    finally:
+        follower.close()
+
+
+def log_of(client, job):
+    ((oplog,),) = client.call("QueryJobs", [[job], ["oplog"]])
+    return [entry[-1] for op in oplog for entry in op]
 
 
 def submit_while_killing(vcluster):

@@ -9,6 +9,7 @@ class FakeCallbacks:
     def __init__(self, owner="1/0"):
         self.owner = owner
         self.entries = []
+        self.saved = 0
         self.submitted = []
         self.is_started = False
         self.is_canceled = False
@@ -26,6 +27,9 @@ class FakeCallbacks:
 
     def log(self, kind, payload):
         self.entries.append((kind, payload))
+
+    def save_log(self):
+        self.saved = len(self.entries)
 
     def submit_jobs(self, jobs):
         first = len(self.submitted) + 101

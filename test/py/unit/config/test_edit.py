@@ -3,6 +3,7 @@
 import pytest
 
 from fakes import cluster
+from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
 from ganeti import config, errors
 from ganeti.objects import FilterRule, Network
@@ -103,6 +104,7 @@ def test_a_failed_edit_changes_nothing_and_the_next_one_works(conf, backend):
     with pytest.raises(errors.StorageError), conf.edit("job-1") as edit:
         edit.update_cluster(tags=("a",))
     backend.failure = None
+    until("the disk", lambda: not conf._store.exposure())
     with conf.edit("job-1") as edit:
         assert edit.snapshot.cluster.tags == ()
         edit.update_cluster(tags=("b",))

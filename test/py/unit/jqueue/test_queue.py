@@ -2,12 +2,13 @@
 
 import os
 import threading
+import time
 
 import pytest
 
 from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running, until
 from ganeti import errors, jqueue, objects, opcodes
-from ganeti.jqueue import Canceled, LockTimeout
+from ganeti.jqueue import Canceled, LockTimeout, core, records
 
 
 @pytest.fixture
@@ -29,6 +30,57 @@ def gated(harness, comment, *, start=True):
 
     harness.executor.script[comment] = run
     return gate
+
+
+def stored_logs(live):
+    return [
+        records.decode_log(data)[1].payload for _, data in live.store.scan("joblogs")
+    ]
+
+
+def test_a_log_line_is_stored_within_a_second_while_the_opcode_goes_on(live):
+    gate = Gate()
+
+    def run(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        callbacks.log("message", "one")
+        callbacks.log("message", "two")
+        gate.stop()
+
+    live.executor.script["acting"] = run
+    live.queue.submit([dummy("acting")])
+    gate.wait()
+    began = time.monotonic()
+    until(lambda: stored_logs(live) == ["one", "two"])
+    assert time.monotonic() - began < 5
+    assert core.SAVE_LOG_S < 1
+    gate.open()
+    live.final(1)
+    assert stored_logs(live) == ["one", "two"]
+
+
+def test_the_log_is_on_disk_when_the_executor_asks_for_it(live, monkeypatch):
+    monkeypatch.setattr(core, "SAVE_LOG_S", 1000.0)
+    seen = []
+
+    def run(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        callbacks.log("message", "one")
+        callbacks.save_log()
+        seen.append(stored_logs(live))
+        live.backend.failure = errors.StorageError("full")
+        callbacks.log("message", "two")
+        callbacks.save_log()  # the act is not prevented
+        live.backend.failure = None
+        until(lambda: not live.store.exposure())
+        callbacks.log("message", "three")
+        callbacks.save_log()
+        seen.append(stored_logs(live))
+
+    live.executor.script["acting"] = run
+    live.queue.submit([dummy("acting")])
+    assert live.final(1).status == "success"
+    assert seen == [["one"], ["one", "two", "three"]]
 
 
 # Submitting and running
@@ -133,6 +185,7 @@ def test_no_id_is_given_out_for_a_job_that_is_not_durable(live):
     with pytest.raises(errors.StorageError, match="disk full"):
         live.queue.submit([dummy()])
     live.backend.failure = None
+    until(lambda: not live.store.exposure())
     assert live.queue.submit([dummy()]) == 2
     assert [str(err) for err in live.failures] == ["disk full"]
     assert live.queue.job(1) is None

@@ -1,0 +1,64 @@
+"""A runner that has the job's log stored before each act on a node.
+
+After a crash of the master, the log then names each step that nodes may have begun.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ganeti.mcpu import dry_run_policy
+from ganeti.rpc import PROCEDURES, Result, Runner, Target
+
+
+class SavingRunner:
+    """A `Runner` that calls ``save_log`` before each call that acts.
+
+    Args:
+        inner: calls the nodes.
+        save_log: returns when the log is on disk, see `ganeti.jqueue.Callbacks`.
+    """
+
+    def __init__(self, inner: Runner, save_log: Callable[[], None]) -> None:
+        self._inner = inner
+        self._save_log = save_log
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Sequence[Any] | Callable[[str], Sequence[Any]] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Call many nodes, see `Runner`."""
+        if _acts(procedure, args):
+            self._save_log()
+        return self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
+
+    def call_one(
+        self,
+        procedure: str,
+        node: str,
+        *args: Any,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Call one node, see `Runner`."""
+        if _acts(procedure, args):
+            self._save_log()
+        return self._inner.call_one(procedure, node, *args, timeout_s=timeout_s)
+
+
+def at(
+    inner: Callable[[Sequence[Target]], Runner], save_log: Callable[[], None]
+) -> Callable[[Sequence[Target]], Runner]:
+    """Return a maker of runners whose runners save the log, too."""
+    return lambda targets: SavingRunner(inner(targets), save_log)
+
+
+def _acts(procedure: str, args: Sequence[Any] | Callable[[str], Sequence[Any]]) -> bool:
+    row = PROCEDURES.get(procedure)
+    if row is None:
+        return True
+    if callable(args):
+        return not row.reads
+    return not dry_run_policy.only_reads(row, args)
