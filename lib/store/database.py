@@ -114,12 +114,33 @@ def translated(path: str) -> Iterator[None]:
 def _make(path: str) -> None:
     """Make the file unless it is there.
 
+    Its group may read it, whatever the umask: that of the directory, so that an
+    administrator decides who follows the store. SQLite gives the companions of the file
+    the same mode and group.
+
     One that is there stays closed: closing it would end all locks that this process
     has on it.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, flags, FILE_MODE))
+    try:
+        fd = os.open(path, flags, 0o600)
+    except FileExistsError:
+        return
+    try:
+        with contextlib.suppress(PermissionError):
+            os.fchown(fd, -1, os.stat(os.path.dirname(path) or ".").st_gid)
+        os.fchmod(fd, FILE_MODE)
+    finally:
+        os.close(fd)
+
+
+def _state_of(path: str) -> tuple[int, ...] | None:
+    """Return what changes when a file is written or replaced, None if it is gone."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
 
 
 class Database:
@@ -129,13 +150,22 @@ class Database:
     find damage.
     """
 
-    def __init__(self, path: str, *, create: bool, check: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool,
+        check: bool = False,
+        read_only: bool = False,
+    ) -> None:
         """Open the file.
 
         Args:
             path: of the file; its directory exists.
             create: make it if it is missing.
             check: look for damage in all pages.
+            read_only: write nothing, not even a companion of the file, so that no right
+                to write is needed. See `is_outdated`.
 
         Raises:
             ConfigurationError: missing, damaged, or of another version.
@@ -143,13 +173,17 @@ class Database:
         """
         self.path = path
         self._inode = 0
+        #: State of a file that nobody has open for writing, and that is read as it is.
+        self._unchanging: tuple[int, ...] | None = None
         if not create and not os.path.exists(path):
             raise errors.ConfigurationError(f"{path}: there is no such database")
         with translated(path):
             if create:
                 _make(path)
+            if read_only and not os.path.exists(f"{path}-wal"):
+                self._unchanging = _state_of(path)
             self._db = sqlite3.connect(
-                f"{pathlib.Path(path).absolute().as_uri()}?mode=rw",
+                f"{pathlib.Path(path).absolute().as_uri()}?{self._mode(read_only)}",
                 uri=True,
                 timeout=BUSY_TIMEOUT_S,
                 isolation_level=None,
@@ -158,7 +192,10 @@ class Database:
             )
         try:
             self._inode = os.stat(path).st_ino
-            self._prepare(create=create, check=check)
+            if read_only:
+                self._check_kind()
+            else:
+                self._prepare(create=create, check=check)
             self._log = self._read_log_sizes()
             self._log_bytes = sum(size for _revision, size in self._log)
         except sqlite3.DatabaseError as err:
@@ -172,6 +209,23 @@ class Database:
         except BaseException:
             self._db.close()
             raise
+
+    def _mode(self, read_only: bool) -> str:
+        if not read_only:
+            return "mode=rw"
+        # Without the companions SQLite would have to make them.
+        return "mode=ro" if self._unchanging is None else "mode=ro&immutable=1"
+
+    def is_outdated(self) -> bool:
+        """Return whether the file must be opened again, as it is no longer the same.
+
+        A file that no writer has open is read without locks. If it is outdated, then
+        what was read since it was opened may be wrong.
+        """
+        if self._unchanging is None:
+            return self.is_gone()
+        is_written = os.path.exists(f"{self.path}-wal")
+        return is_written or _state_of(self.path) != self._unchanging
 
     def _prepare(self, *, create: bool, check: bool) -> None:
         pragma = self._pragma
@@ -192,15 +246,26 @@ class Database:
             finally:
                 os.close(folder)
             return
+        self._check_version(marker, version)
+        if check and (text := pragma("quick_check(1)")) != "ok":
+            raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
+        self._add_columns()
+
+    def _check_kind(self) -> None:
+        if self._pragma("schema_version") == 0:
+            raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
+        marker, version = self._pragma("application_id"), self._pragma("user_version")
+        self._check_version(marker, version)
+
+    def _check_version(
+        self, marker: int | str | None, version: int | str | None
+    ) -> None:
         if marker != APPLICATION_ID:
             raise errors.ConfigurationError(f"{self.path}: not a store of Ganeti")
         if version != SCHEMA_VERSION:
             raise errors.ConfigurationError(
                 f"{self.path}: wanted version {SCHEMA_VERSION}, found {version}"
             )
-        if check and (text := pragma("quick_check(1)")) != "ok":
-            raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
-        self._add_columns()
 
     def _add_columns(self) -> None:
         """Give a file of an earlier release what it lacks."""

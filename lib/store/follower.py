@@ -2,10 +2,15 @@
 
 The file is written by the master daemon or by the node daemon that keeps the copy.
 A follower looks for news when it is asked to; asking costs microseconds while there
-are none. Not thread-safe.
+are none. It needs no right to write. Not thread-safe.
+
+While a writer has the file open, the writer's companions of the file (``-wal``,
+``-shm``) keep readers and the writer apart. When the last writer closes the file, it
+removes the companions; then the file is read without locks, and what was read counts
+only if the file is the same afterwards.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
@@ -31,6 +36,8 @@ class News(NamedTuple):
         return not (self.change_sets or self.is_reload)
 
 
+#: Attempts to read a file that a writer opens, changes or closes at that moment.
+_ATTEMPTS: Final = 20
 _NOTHING = News([], False)
 
 
@@ -53,9 +60,19 @@ class Follower:
         if self._db is not None:
             self._db.close()
             self._db = None
-        self._db = Database(self.path, create=False)
-        self._version = self._db.data_version()
-        self._read_all(self._db)
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._db = Database(self.path, create=False, read_only=True)
+            try:
+                self._version = self._db.data_version()
+                self._read_all(self._db)
+            except errors.GenericError:
+                if attempt == _ATTEMPTS or not self._db.is_outdated():
+                    raise
+            else:
+                if not self._db.is_outdated():
+                    return
+            self.close()
+        raise errors.StorageError(f"{self.path}: changes all the time")
 
     def _read_all(self, db: Database) -> None:
         self._snapshot, self._position = db.load()
@@ -71,7 +88,7 @@ class Follower:
             ConfigurationError: the file is gone or damaged; the snapshot stays.
             StorageError: the disk failed.
         """
-        if self._db is None or self._db.is_gone():
+        if self._db is None or self._db.is_outdated():
             self._reopen()
             return News([], True)
         version = self._db.data_version()
@@ -109,7 +126,15 @@ class Follower:
         """
         if self._db is None:
             raise errors.ConfigurationError(f"{self.path}: closed")
-        return self._db.read(table, key)
+        for _attempt in range(_ATTEMPTS):
+            data = self._db.read(table, key)
+            if not self._db.is_outdated():
+                break
+            # The snapshot stays as of the last `poll`, which will return news.
+            self._db.close()
+            self._db = Database(self.path, create=False, read_only=True)
+            self._version = -1
+        return data
 
     def close(self) -> None:
         """Close the file."""

@@ -17,27 +17,37 @@ from ganeti.utils import files
 
 
 class PathMode(NamedTuple):
-    """A path and its mode; the owner is the daemons' user, root."""
+    """A path and its mode; the owner is the daemons' user, root.
+
+    The group is root, or that of the state directory for files that followers without
+    the right to write must read.
+    """
 
     path: str
     mode: int
+    is_followed: bool = False
 
 
 #: Files of the state directory and their modes.
 _DATA_FILES: Final = (
     ("config.data", 0o640),
-    ("store.db", 0o600),
     ("server.pem", 0o440),
     ("client.pem", 0o440),
     ("rapi.pem", 0o440),
     ("spice.pem", 0o440),
     ("spice-ca.pem", 0o440),
-    ("hmac.key", 0o440),
     ("cluster-domain-secret", 0o640),
     ("known_hosts", 0o644),
     ("ganeti_pub_keys", 0o600),
     ("rapi/users", 0o640),
     ("watcher.pause", 0o644),
+)
+#: Files that the state directory's group reads, such as the user of confd.
+_FOLLOWED: Final = (
+    ("store.db", 0o640),
+    ("store.db-wal", 0o640),
+    ("store.db-shm", 0o640),
+    ("hmac.key", 0o440),
 )
 _SSCONF_MODE: Final = 0o444
 _LOG_MODE: Final = 0o600
@@ -67,6 +77,8 @@ def known_files(paths: Paths) -> Iterator[PathMode]:
     """Yield the files of a node with fixed modes."""
     for name, mode in _DATA_FILES:
         yield PathMode(paths.data(name), mode)
+    for name, mode in _FOLLOWED:
+        yield PathMode(paths.data(name), mode, is_followed=True)
     for name in _names(paths.data_dir):
         if name.startswith("ssconf_"):
             yield PathMode(paths.data(name), _SSCONF_MODE)
@@ -93,12 +105,16 @@ def run(paths: Paths) -> None:
     # On a real machine the lock directory belongs to the system.
     os.makedirs(paths.lock_dir, 0o755, exist_ok=True)
     for entry in directories(paths):
-        files.make_dir(entry.path, entry.mode, uid=owner, gid=owner)
+        # The state directory's group is the administrator's choice.
+        group = -1 if entry.path == paths.data_dir else owner
+        files.make_dir(entry.path, entry.mode, uid=owner, gid=group)
+    followers = os.stat(paths.data_dir).st_gid
     for entry in known_files(paths):
-        _correct(entry, owner)
+        group = followers if entry.is_followed else owner
+        _correct(entry, owner, group)
 
 
-def _correct(entry: PathMode, owner: int) -> None:
+def _correct(entry: PathMode, owner: int, group: int) -> None:
     try:
         fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -111,8 +127,8 @@ def _correct(entry: PathMode, owner: int) -> None:
             )
         if stat.S_IMODE(info.st_mode) != entry.mode:
             os.fchmod(fd, entry.mode)
-        if owner != -1 and (info.st_uid, info.st_gid) != (owner, owner):
-            os.fchown(fd, owner, owner)
+        if owner != -1 and (info.st_uid, info.st_gid) != (owner, group):
+            os.fchown(fd, owner, group)
     finally:
         os.close(fd)
 

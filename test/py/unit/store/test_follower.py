@@ -1,5 +1,9 @@
 """Reading the store of another process."""
 
+import os
+import signal
+import tempfile
+
 import pytest
 
 from fakes import cluster
@@ -75,3 +79,111 @@ def test_it_survives_that_the_file_goes_and_comes_back(db, follower, path):
     again.commit([Document("jobs", "1", b"")])
     assert len(follower.poll().change_sets) == 1
     again.close()
+
+
+#: A user and a group without rights of any kind.
+NOBODY = 65534
+
+
+@pytest.fixture
+def shared():
+    """A directory as /var/lib/ganeti is: others may enter but not write."""
+    if os.getuid() != 0:
+        pytest.skip("becoming another user needs root")
+    with tempfile.TemporaryDirectory(prefix="follower-") as name:
+        os.chmod(name, 0o755)
+        os.chown(name, -1, NOBODY)
+        old = os.umask(0o077)
+        yield f"{name}/store.db"
+        os.umask(old)
+
+
+def as_nobody(function):
+    """Run a function in a child of another user; return the text that it returns."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            text = function()
+        except BaseException as err:
+            text = repr(err)
+        os.write(writing, text.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def read_all(path):
+    follower = store.Follower(path)
+    try:
+        nodes = len(follower.snapshot().nodes)
+        job = follower.read("jobs", "1")
+        return f"{nodes} {follower.snapshot().revision} {job}"
+    finally:
+        follower.close()
+
+
+def test_another_user_reads_while_the_store_is_written_and_while_it_is_closed(shared):
+    db = store.open_master(shared, replicate=None, clock=SystemClock())
+    db.commit(cluster.updates(cluster.example_data()))
+    db.commit([Document("jobs", "1", b"{}")])
+    wanted = f"{len(db.snapshot().nodes)} 2 {b'{}'}"
+    for suffix in ("", "-wal", "-shm"):
+        info = os.stat(f"{shared}{suffix}")
+        assert (info.st_mode & 0o777, info.st_gid) == (0o640, NOBODY), suffix
+    assert as_nobody(lambda: read_all(shared)) == wanted
+    db.close()
+    assert not os.path.exists(f"{shared}-wal")
+    assert as_nobody(lambda: read_all(shared)) == wanted
+
+
+def test_another_user_reads_what_a_killed_writer_left(shared):
+    child = os.fork()
+    if child == 0:
+        db = store.open_master(shared, replicate=None, clock=SystemClock())
+        db.commit(cluster.updates(cluster.example_data()))
+        db.commit([Document("jobs", "1", b"{}")])
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert os.path.getsize(f"{shared}-wal")
+    assert as_nobody(lambda: read_all(shared)).endswith(f" 2 {b'{}'}")
+
+
+def test_it_follows_writers_that_come_and_go(shared):
+    def write(number):
+        db = store.open_master(shared, replicate=None, clock=SystemClock())
+        if number == 0:
+            db.commit(cluster.updates(cluster.example_data()))
+        db.commit([Document("jobs", "1", b"%d" % number)])
+        return db
+
+    write(0).close()
+    follower = store.Follower(shared)
+    assert follower.poll().is_empty
+    for number in (1, 2):
+        db = write(number)
+        assert not follower.poll().is_empty
+        assert follower.read("jobs", "1") == b"%d" % number
+        db.commit([Document("jobs", "1", b"more")])
+        assert follower.read("jobs", "1") == b"more"
+        assert not follower.poll().is_empty
+        db.commit([Document("jobs", "1", b"last")])
+        db.close()
+        assert follower.read("jobs", "1") == b"last"
+        follower.poll()
+        assert follower.poll().is_empty
+    follower.close()
+
+
+def test_a_reader_makes_no_files(shared):
+    store.open_master(shared, replicate=None, clock=SystemClock()).close()
+    before = os.stat(shared)
+    store.Follower(shared).close()
+    assert os.listdir(os.path.dirname(shared)) == ["store.db"]
+    assert os.stat(shared).st_mtime_ns == before.st_mtime_ns

@@ -100,6 +100,26 @@ def test_directories_and_modes_are_put_right(tmp_path):
     assert stat.S_IMODE(os.stat(f"{paths.run_dir}/crypto").st_mode) == 0o700
 
 
+def test_the_group_of_the_state_directory_reads_what_confd_reads(tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("changing owners needs root")
+    paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
+    ensure_dirs.run(paths)
+    os.chown(paths.data_dir, 0, 65534)
+    for path in (paths.store_db, paths.hmac_key, paths.server_pem):
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w"):
+            pass
+    ensure_dirs.run(paths)
+
+    def rights(path):
+        info = os.stat(path)
+        return stat.S_IMODE(info.st_mode), info.st_gid
+
+    assert rights(paths.store_db) == (0o640, 65534)
+    assert rights(paths.hmac_key) == (0o440, 65534)
+    assert rights(paths.server_pem) == (0o440, 0)
+
+
 def test_links_in_the_place_of_files_are_not_followed(tmp_path):
     paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
     ensure_dirs.run(paths)
