@@ -8,13 +8,14 @@ replacing it would cut the connection, and the list of storage directories.
 import grp
 import os
 import pwd
+from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors, ssconf
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.rpc import wire
-from ganeti.utils import files, netutils
+from ganeti.utils import files, hosts_file, netutils
 
 #: Files of the state directory that may be uploaded.
 _DATA_FILES: Final = (
@@ -118,52 +119,40 @@ def write_ssconf_files(node: LocalNode, values: dict[str, str]) -> None:
 
 @procedure("etc_hosts_modify")
 def etc_hosts_modify(node: LocalNode, mode: str, name: str, ip: str | None) -> bool:
-    """Add a host to the hosts file, or remove it.
+    """Add a host to the hosts file, or remove it again.
+
+    Added lines end with a comment, and only such lines are ever removed. A host that
+    already has this address is not added.
 
     Raises:
         GenericError: unknown mode, or the wrong arguments for it.
     """
+    path = node.paths.at(netutils.HOSTS_FILE)
     if mode == misc.ETC_HOSTS_ADD:
         if not ip or not netutils.is_address(ip):
             raise errors.GenericError(
                 f"hosts entry {name}: {ip!r} is not an IP address"
             )
-        line = f"{ip}\t{name} {name.partition('.')[0]}"
+        _rewrite_hosts(path, lambda lines: hosts_file.with_host(lines, name, ip))
     elif mode == misc.ETC_HOSTS_REMOVE:
         if ip:
             raise errors.GenericError(
                 f"hosts entry {name}: wanted no address with mode remove"
             )
-        line = None
+        _rewrite_hosts(path, lambda lines: hosts_file.without_host(lines, name))
     else:
         raise errors.GenericError(f"hosts file: unknown mode {mode!r}")
-    _rewrite_hosts(node.paths.at(netutils.HOSTS_FILE), name, line)
     return True
 
 
-def _rewrite_hosts(path: str, name: str, line: str | None) -> None:
-    """Drop a name from all lines, then append a line."""
+def _rewrite_hosts(path: str, change: Callable[[list[str]], list[str]]) -> None:
+    """Replace the hosts file if its lines change."""
     try:
         old = files.read_file(path).decode().splitlines()
         mode = os.stat(path).st_mode & 0o777
     except FileNotFoundError:
         old, mode = [], _HOSTS_MODE
         os.makedirs(os.path.dirname(path), exist_ok=True)
-    kept = [left for entry in old if (left := _without(entry, name)) is not None]
-    if line is not None:
-        kept.append(line)
-    files.write_file(path, "".join(f"{entry}\n" for entry in kept), mode=mode)
-
-
-def _without(entry: str, name: str) -> str | None:
-    """Return a hosts line without a name, None if nothing is left of it."""
-    text, hash_sign, comment = entry.partition("#")
-    address, *names = text.split() or [""]
-    short = name.partition(".")[0]
-    if name not in names:
-        return entry
-    left = [item for item in names if item not in (name, short)]
-    if not left:
-        return None
-    tail = f" {hash_sign}{comment}" if hash_sign else ""
-    return f"{address}\t{' '.join(left)}{tail}"
+    new = change(old)
+    if new != old:
+        files.write_file(path, "".join(f"{entry}\n" for entry in new), mode=mode)

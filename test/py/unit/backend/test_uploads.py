@@ -91,12 +91,14 @@ def test_hosts_entries_come_and_go(node):
     with open(hosts) as stream:
         assert stream.read() == (
             "127.0.0.1 localhost # keep\n127.0.0.9\tn2.tst n2 alias\n"
-            "127.0.0.3\tn1.tst n1\n"
+            "127.0.0.3\tn1.tst n1 # added by Ganeti\n"
         )
     assert nodes.call(node, "etc_hosts_modify", "remove", "n1.tst", None)
     nodes.call(node, "etc_hosts_modify", "remove", "n2.tst", None)
     with open(hosts) as stream:
-        assert stream.read() == "127.0.0.1 localhost # keep\n127.0.0.9\talias\n"
+        assert stream.read() == (
+            "127.0.0.1 localhost # keep\n127.0.0.9\tn2.tst n2 alias\n"
+        )
 
 
 @pytest.mark.parametrize(
