@@ -66,6 +66,7 @@ def test_a_second_line_never_becomes_the_key_of_another_node(paths, separator):
         "ssh-ed25519 " + keys.body(keys.generate("ecdsa").public),
         keys.generate("ed25519").public.strip() + " " + "x" * 10000,
     ],
+    ids=["empty", "no-body", "short", "no-base64", "options", "type", "other", "long"],
 )
 def test_other_texts_are_no_key(paths, text):
     with pytest.raises(errors.OpPrereqError, match="SSH public key"):
