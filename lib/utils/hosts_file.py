@@ -54,8 +54,10 @@ def _address(
 
 def _differs(line: str, address: str) -> bool:
     """Return whether a line has another address of the same family."""
-    found, wanted = _address(line), ipaddress.ip_address(address)
-    return found is not None and found.version == wanted.version and found != wanted
+    present, wanted = _address(line), ipaddress.ip_address(address)
+    if present is None or present.version != wanted.version:
+        return False
+    return present != wanted
 
 
 def _without_name(line: str, name: str) -> list[str]:

@@ -16,8 +16,9 @@ from ganeti import errors
 from ganeti.backend import os_environment
 from ganeti.clock import SystemClock
 from ganeti.cmdlib import unit_table
-from ganeti.constants import daemons, disks, hvparams, ssh
+from ganeti.constants import daemons, disks, hvparams
 from ganeti.constants import os as os_constants
+from ganeti.http import limits
 from ganeti.iallocator import answer_checks, builtin, requests
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls
@@ -233,7 +234,7 @@ def test_ports_and_ciphers_of_the_security_page_are_those_in_use():
     consoles = f"{disks.FIRST_DRBD_PORT} to {disks.LAST_DRBD_PORT}"
     for port in (daemons.DAEMONS["ganeti-noded"].port, migration, consoles):
         assert f"\nTCP {port} " in firewall
-    assert f"``{ssh.OPENSSL_CIPHERS}``" in page
+    assert f"``{limits.CIPHERS}``" in page
     assert f"{x509.KEY_BITS} bits" in page
     assert x509.VALIDITY_DAYS == 5 * 365
     assert "valid for five years" in " ".join(page.split())
