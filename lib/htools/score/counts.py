@@ -198,7 +198,9 @@ class NodeCount(Count):
         self, new: NewInstance, _primaries: Ints, secondaries: Ints, kept: Floats, /
     ) -> Floats:
         """Return the change of the secondaries."""
-        changed = {name: row[secondaries] for name, row in new.second.items()}
+        changed: dict[str, Any] = {
+            name: row[secondaries] for name, row in new.second.items()
+        }
         view = NodeView(new.state, secondaries, {**changed, _RESERVED: kept})
         change = self.at_nodes(view) - self.at_nodes(new.state)[secondaries]
         return np.asarray(change * self._scope(new.state)[secondaries])
@@ -273,7 +275,7 @@ class _NodeChanges(MoveChanges):
         return change
 
     def before(self, move: MoveArrays, reserved: Reserved, /) -> Floats:
-        change: Floats = np.zeros(1)
+        change: Floats | None = None
         for node, before, after, kept in (
             (move.primary, "p", move.ends.primary, reserved[0]),
             (move.secondary, "s", move.ends.secondary, reserved[1]),
@@ -281,8 +283,9 @@ class _NodeChanges(MoveChanges):
             role = before if after == "=" else after
             # In REPLACE_PRIMARY the secondary stays but reserves for another primary.
             if role != before or move.kind == MoveKind.REPLACE_PRIMARY:
-                change = change + self._at(move.inst, node, (before, role), kept)
-        return change
+                part = self._at(move.inst, node, (before, role), kept)
+                change = part if change is None else change + part
+        return np.zeros(1) if change is None else change
 
     def at_target(self, inst: Ints, node: Ints, role: str, /) -> Floats:
         if self._count.offline:

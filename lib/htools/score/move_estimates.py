@@ -158,7 +158,9 @@ class MoveEstimator:
 
 def _weighted(changes: dict[str, Floats]) -> Floats:
     """Return the weighted sum of changes of components."""
-    total: Floats = np.zeros(1)
+    total: Floats | None = None
     for name, change in changes.items():
-        total = total + components.WEIGHT[name] * change
-    return total
+        weight = components.WEIGHT[name]
+        part = change if weight == 1.0 else weight * change
+        total = part if total is None else total + part
+    return np.zeros(1) if total is None else total

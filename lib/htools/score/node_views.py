@@ -28,11 +28,11 @@ class NodeView:
     def __init__(
         self, state: ClusterState, nodes: Nodes, changed: Mapping[str, Any]
     ) -> None:
-        self._state, self._nodes, self._changed = state, nodes, changed
+        self._state, self._nodes = state, nodes
+        # Attributes of its own are found without a call of ``__getattr__``.
+        self.__dict__.update(changed)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._changed:
-            return self._changed[name]
         return getattr(self._state, name)[self._nodes]
 
 
