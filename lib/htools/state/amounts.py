@@ -1,4 +1,4 @@
-"""Amounts that an instance adds to the rows of its nodes: one table for every path.
+"""Amounts that an instance adds to the rows of its nodes: one table for all paths.
 
 A state changes by one instance, a cluster is loaded with all of them, moves are
 evaluated as arrays, and new instances are tried on every node. All of these take the
@@ -25,7 +25,7 @@ SHARED: Final = "shared"
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """The amount that each instance adds to one row of its primary node.
+    """An amount that each instance adds to one row of its primary node.
 
     Attributes:
         row: of ``ROWS``.
