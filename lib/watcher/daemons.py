@@ -30,7 +30,7 @@ def ensure(watch: Watch, daemon: str) -> bool:
     if not watch.is_installed(daemon):
         _log.debug("%s: not installed", daemon)
         return False
-    if not watch.daemon_util("check", daemon, timeout_s=_CHECK_S).failed:
+    if is_running(watch, daemon):
         _log.debug("%s: runs", daemon)
         return True
     _log.warning("%s: does not run; starting it", daemon)
@@ -39,6 +39,15 @@ def ensure(watch: Watch, daemon: str) -> bool:
     except errors.OpExecError as err:
         _log.error("%s", err)
         return False
+
+
+def is_running(watch: Watch, daemon: str) -> bool:
+    """Return whether the process of a daemon exists.
+
+    Raises:
+        CommandError: daemon-util cannot be run.
+    """
+    return not watch.daemon_util("check", daemon, timeout_s=_CHECK_S).failed
 
 
 def start(watch: Watch, daemon: str) -> bool:

@@ -14,6 +14,7 @@ from ganeti.watcher.effects import Settings, Watch
 _log = logging.getLogger(__name__)
 #: Daemons of the master beside the master daemon; those not installed are skipped.
 _DAEMONS: Final = ("ganeti-rapi", "ganeti-maintd")
+_MASTER: Final = "ganeti-masterd"
 #: Seconds that the master may spend on archiving jobs; the next run continues.
 _ARCHIVE_S: Final = 60.0
 #: Seconds between the starts of two children, to spread the load.
@@ -70,14 +71,16 @@ def _connect(watch: Watch) -> luxi.Client | None:
         CommandError: daemon-util cannot be run.
     """
     client = watch.connect()
-    try:
-        client.call("QueryConfigValues", [["master_node"]])
-    except errors.NoMasterError:
-        client.close()
-    else:
-        return client
+    # Without a process there is no point in waiting for the socket.
+    if daemons.is_running(watch, _MASTER):
+        try:
+            client.call("QueryConfigValues", [["master_node"]])
+        except errors.NoMasterError:
+            client.close()
+        else:
+            return client
     _log.warning("ganeti-masterd: does not answer; starting it")
-    if not daemons.start(watch, "ganeti-masterd"):
+    if not daemons.start(watch, _MASTER):
         return None
     client = watch.connect()
     client.call("QueryConfigValues", [["master_node"]])

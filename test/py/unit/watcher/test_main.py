@@ -149,13 +149,15 @@ def test_an_unexpected_error_shows_no_traceback_to_people(
 # The master
 
 
-def test_a_dead_master_daemon_is_started_once(node, children, no_master):
+@pytest.mark.parametrize("has_process", [False, True])
+def test_a_dead_master_daemon_is_started_once(node, children, no_master, has_process):
+    """Without a process nobody waits for the socket; with one it may be hung."""
     node.master.down = no_master
 
     def util(argv):
         if argv[1:] == ("start", "ganeti-masterd"):
             node.master.down = None
-        return 0, "", ""
+        return int(argv[1] == "check" and not has_process), "", ""
 
     node.runner.answers["daemon-util"] = util
     assert main.guarded(node.watch(), None) == 0
