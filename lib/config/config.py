@@ -154,10 +154,8 @@ class Config:
         prefix = (network and network.mac_prefix) or snapshot.cluster.mac_prefix
         for _attempt in range(MAC_ATTEMPTS):
             mac = f"{prefix}:{self._entropy(3).hex(':')}"
-            if snapshot.mac_owner(mac) is not None:
-                continue
             with contextlib.suppress(errors.ReservationError):
-                self._reservations.reserve(owner, "mac", mac)
+                self.take_mac(owner, mac)
                 return mac
         raise errors.ReservationError(
             f"no free MAC address with prefix {prefix} in {MAC_ATTEMPTS} attempts"
@@ -169,11 +167,15 @@ class Config:
         Raises:
             ReservationError: an instance or another owner has it.
         """
-        holder = self.snapshot().mac_owner(mac)
-        if holder is not None:
-            name = self.snapshot().instances[holder].name
-            raise errors.ReservationError(f"MAC {mac} is used by instance {name}")
-        self._reservations.reserve(owner, "mac", mac)
+
+        def check() -> None:
+            snapshot = self.snapshot()
+            holder = snapshot.mac_owner(mac)
+            if holder is not None:
+                name = snapshot.instances[holder].name
+                raise errors.ReservationError(f"MAC {mac} is used by instance {name}")
+
+        self._reservations.reserve(owner, "mac", mac, check)
 
     def take_address(
         self, owner: str, place: addresses.Place, *, instance: str
@@ -188,10 +190,13 @@ class Config:
         Raises:
             ReservationError: a node, another instance or another owner has it.
         """
-        holder = addresses.holder(self.snapshot(), place, but=instance)
-        if holder is not None:
-            raise errors.ReservationError(f"address {place[1]} is used by {holder}")
-        self._reservations.reserve(owner, "address", place)
+
+        def check() -> None:
+            holder = addresses.holder(self.snapshot(), place, but=instance)
+            if holder is not None:
+                raise errors.ReservationError(f"address {place[1]} is used by {holder}")
+
+        self._reservations.reserve(owner, "address", place, check)
 
     def reserve_minors(self, owner: str, nodes: Sequence[str]) -> list[int]:
         """Return a new DRBD minor for each entry, the lowest unused of its node.
@@ -203,9 +208,8 @@ class Config:
         return [self._reserve_minor(owner, node) for node in nodes]
 
     def _reserve_minor(self, owner: str, node: str) -> int:
-        used = self._used_minors(node)
-
         def lowest(taken: Collection[Hashable]) -> int:
+            used = self._used_minors(node)
             return next(
                 minor
                 for minor in itertools.count()
@@ -239,12 +243,17 @@ class Config:
             ReservationError: it is in use or reserved.
             AddressPoolError: it is not in the network.
         """
-        pool = AddressPool(self.snapshot().networks[network_uuid])
-        if pool.is_used(address) or (check and pool.is_external(address)):
-            how = "used by an instance" if pool.is_used(address) else "reserved"
-            name = self.snapshot().networks[network_uuid].name
-            raise errors.ReservationError(f"{address} in network {name} is {how}")
-        self._reservations.reserve(owner, f"ip/{network_uuid}", address)
+
+        def refuse_used() -> None:
+            network = self.snapshot().networks[network_uuid]
+            pool = AddressPool(network)
+            if pool.is_used(address) or (check and pool.is_external(address)):
+                how = "used by an instance" if pool.is_used(address) else "reserved"
+                raise errors.ReservationError(
+                    f"{address} in network {network.name} is {how}"
+                )
+
+        self._reservations.reserve(owner, f"ip/{network_uuid}", address, refuse_used)
 
     def generate_ip(self, owner: str, network_uuid: str) -> str:
         """Reserve and return the lowest free address of a network.
@@ -252,13 +261,13 @@ class Config:
         Raises:
             ReservationError: there is none.
         """
-        pool = AddressPool(self.snapshot().networks[network_uuid])
+
+        def lowest(taken: Collection[Hashable]) -> str:
+            pool = AddressPool(self.snapshot().networks[network_uuid])
+            return pool.generate({str(item) for item in taken})
+
         try:
-            return self._reservations.reserve_first(
-                owner,
-                f"ip/{network_uuid}",
-                lambda taken: pool.generate({str(item) for item in taken}),
-            )
+            return self._reservations.reserve_first(owner, f"ip/{network_uuid}", lowest)
         except errors.AddressPoolError as err:
             raise errors.ReservationError(*err.args) from err
 

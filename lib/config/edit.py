@@ -28,6 +28,7 @@ from ganeti.objects import (
     Snapshot,
     Update,
 )
+from ganeti.objects.snapshot import numbers_of
 from ganeti.store import Batch
 
 R = TypeVar("R", Cluster, Node, NodeGroup, Instance, Disk, Network)
@@ -58,9 +59,31 @@ class Edit:
         self._batch.put(*updates)
 
     def _store(self, record: R) -> R:
+        if isinstance(record, Disk | Instance):
+            self._check_numbers(record)
         key = CLUSTER_KEY if isinstance(record, Cluster) else record.uuid
         self._put(Update(_TABLE_OF[type(record)], key, record))
         return record
+
+    def _check_numbers(self, record: Disk | Instance) -> None:
+        """Refuse ports and DRBD minors that another object has."""
+        for number in numbers_of(record):
+            holder = self.snapshot.number_owner(number)
+            if holder in (None, record.uuid):
+                continue
+            instance = self.snapshot.instances.get(holder)
+            user = f"disk {holder}" if instance is None else f"instance {instance.name}"
+            raise errors.ConfigurationError(
+                f"{number} is used by {user}, wanted for {record.uuid}"
+            )
+
+    def _check_macs(self, instance: Instance) -> None:
+        for nic in instance.nics:
+            holder = self.snapshot.mac_owner(nic.mac)
+            if holder not in (None, instance.uuid):
+                raise errors.ConfigurationError(
+                    f"instance {instance.name}: MAC {nic.mac} is used by {holder}"
+                )
 
     def _touch(self, record: R, **changes: Any) -> R:
         """Store a record with changes, serial + 1 and the time of change."""
@@ -133,6 +156,7 @@ class Edit:
         if not isinstance(record, (Cluster, Disk)):
             self._check_name(table, record)
         if isinstance(record, Instance):
+            self._check_macs(record)
             self._move_addresses(stored.nics, record.nics)
         if isinstance(record, Node):
             self._touch_cluster()
@@ -269,11 +293,7 @@ class Edit:
             AddressPoolError: an address is in use.
         """
         self._get("nodes", instance.primary_node)
-        for nic in instance.nics:
-            if (holder := self.snapshot.mac_owner(nic.mac)) is not None:
-                raise errors.ConfigurationError(
-                    f"instance {instance.name}: MAC {nic.mac} is used by {holder}"
-                )
+        self._check_macs(instance)
         self._move_addresses((), instance.nics)
         for index, disk in enumerate(disks):
             self._add(disk.replace(iv_name=f"disk/{index}"))

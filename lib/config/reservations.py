@@ -27,13 +27,28 @@ class Reservations:
             copied._owners = self._owners.copy()
         return copied
 
-    def reserve(self, owner: str, kind: str, value: Hashable) -> None:
+    def reserve(
+        self,
+        owner: str,
+        kind: str,
+        value: Hashable,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Reserve a value; the same owner may reserve it twice.
+
+        Args:
+            owner: execution id.
+            kind: of the value.
+            value: the value.
+            check: raises if the configuration has the value. It is called under the
+                lock: an owner writes the value before it releases the reservation, so
+                whoever looks at the reservations first misses neither.
 
         Raises:
             ReservationError: another owner has it.
         """
         with self._lock:
+            check()
             holder = self._owners.setdefault((kind, value), owner)
         if holder != owner:
             raise errors.ReservationError(
@@ -43,7 +58,11 @@ class Reservations:
     def reserve_first(
         self, owner: str, kind: str, choose: Callable[[Collection[Hashable]], V]
     ) -> V:
-        """Reserve the value that ``choose`` returns for the reserved ones."""
+        """Reserve the value that ``choose`` returns for the reserved ones.
+
+        ``choose`` is called under the lock and looks at the configuration itself; see
+        `reserve`.
+        """
         with self._lock:
             taken = {value for known, value in self._owners if known == kind}
             value = choose(taken)

@@ -164,6 +164,14 @@ class Snapshot:
         """Return the uuid of the instance with a NIC of this address."""
         return cast("str | None", self._index.get("nic.mac", _EMPTY).get(mac))
 
+    def number_owner(self, number: str) -> str | None:
+        """Return the uuid of the disk or instance that uses a number.
+
+        Args:
+            number: see `numbers_of`.
+        """
+        return cast("str | None", self._index.get("number", _EMPTY).get(number))
+
     def instance_disks(self, instance: Instance) -> tuple[Disk, ...]:
         """Return the disks of an instance in order."""
         disks = self._tables["disks"]
@@ -249,6 +257,31 @@ def _holders(disk: Disk) -> Sequence[str]:
     return disk.logical_id[:2]
 
 
+#: Nodes, port and minors in the address of a drbd disk; a secret may follow.
+_DRBD_FIELDS: Final = 5
+
+
+def numbers_of(record: Disk | Instance) -> list[str]:
+    """Return the numbers that no other object may have, as texts.
+
+    These are ``port PORT``, and ``DRBD minor MINOR of node UUID``.
+    """
+    if isinstance(record, Instance):
+        port = record.network_port
+        return [] if port is None else [f"port {port}"]
+    numbers = [text for child in record.children for text in numbers_of(child)]
+    if record.dev_type == "drbd" and len(record.logical_id) >= _DRBD_FIELDS:
+        node_a, node_b, port, minor_a, minor_b, *_secret = record.logical_id
+        numbers += [
+            f"DRBD minor {minor} of node {node}"
+            for node, minor in ((node_a, minor_a), (node_b, minor_b))
+            if isinstance(minor, int)
+        ]
+        if isinstance(port, int):
+            numbers.append(f"port {port}")
+    return numbers
+
+
 def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]]:
     """Yield (index, entry, value) for each index entry of a record."""
     if record is None:
@@ -266,7 +299,11 @@ def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]
             yield "disk.owner", disk, record.uuid
         for nic in record.nics:
             yield "nic.mac", nic.mac, record.uuid
+        for number in numbers_of(record):
+            yield "number", number, record.uuid
     elif isinstance(record, Disk):
+        for number in numbers_of(record):
+            yield "number", number, record.uuid
         for node in _holders(record):
             yield "node.disks", node, record.uuid
 

@@ -11,7 +11,7 @@ from ganeti.objects import TABLES, Snapshot, Update
 BASE = cluster.example()
 NODE = next(iter(BASE.nodes.values()))
 GROUP = next(iter(BASE.nodegroups.values()))
-INSTANCE = next(iter(BASE.instances.values()))
+INSTANCE = next(iter(BASE.instances.values())).replace(network_port=None)
 DISK = next(iter(BASE.disks.values()))
 
 KEYS = [f"k{number}" for number in range(4)]
@@ -28,12 +28,15 @@ def nodes(key):
 
 
 def disks(key):
+    # Ports and minors belong to one disk.
+    number = 10 * int(key[1:])
+    port, minors = number, (number + 2, number + 3)
     return st.builds(
         lambda holders, kind: DISK.replace(
             uuid=key,
             dev_type=kind,
             nodes=tuple(holders),
-            logical_id=(*(holders or ["k0", "k1"])[:2], 1, 2, 3, "s"),
+            logical_id=(*(holders or ["k0", "k1"])[:2], port, *minors, "s"),
         ),
         some_keys,
         st.sampled_from(["drbd", "plain"]),

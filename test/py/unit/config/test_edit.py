@@ -6,7 +6,7 @@ from fakes import cluster
 from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
 from ganeti import config, errors
-from ganeti.objects import FilterRule, Network
+from ganeti.objects import Disk, FilterRule, Network
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"
@@ -181,6 +181,7 @@ def test_adding_an_instance_attaches_its_disks(conf):
     disk = base.disks[DISK].children[0].replace(uuid="d2", serial_no=9)
     nic = base.instances[WEB1].nics[0].replace(mac="aa:00:00:00:00:01")
     web2 = base.instances[WEB1].replace(uuid="i2", name="web2", nics=(nic,), disks=())
+    web2 = web2.replace(network_port=None)
     with conf.edit("job-1") as edit:
         edit.add_instance(web2, [disk])
     now = conf.snapshot()
@@ -342,3 +343,124 @@ def test_filters_are_put_and_deleted(conf):
         conf.edit("x") as edit,
     ):
         edit.delete_filter("f1")
+
+
+def drbd(number, minors=(50, 50), port=11051):
+    return Disk(
+        uuid=f"drbd{number}",
+        dev_type="drbd",
+        logical_id=(NODE1, NODE2, port, *minors, "secret"),
+        size=1,
+        serial_no=1,
+        nodes=(NODE1, NODE2),
+    )
+
+
+def between(conf, monkeypatch, other):
+    """Run another job between a look at the configuration and the reservation."""
+    reservations, done = conf._reservations, []
+
+    def interleaved(name):
+        real = getattr(reservations, name)
+
+        def call(*args, **options):
+            if not done:
+                done.append(True)
+                other()
+            return real(*args, **options)
+
+        monkeypatch.setattr(reservations, name, call)
+
+    interleaved("reserve_first")
+    interleaved("reserve")
+
+
+def test_a_minor_is_not_given_twice_when_two_jobs_interleave(conf, monkeypatch):
+    def other():
+        minors = conf.reserve_minors("job-2", [NODE1, NODE2])
+        with conf.edit("job-2") as edit:
+            edit.add_disk(drbd(2, minors, edit.allocate_port()))
+        conf.release("job-2")
+
+    between(conf, monkeypatch, other)
+    mine = conf.reserve_minors("job-1", [NODE1, NODE2])
+    with conf.edit("job-1") as edit:
+        edit.add_disk(drbd(1, mine, edit.allocate_port()))
+    assert list(config.verify(conf.snapshot())) == []
+
+
+@pytest.mark.parametrize("how", ["generated", "chosen"])
+def test_an_address_of_a_pool_is_not_given_twice(conf, monkeypatch, how):
+    add_network(conf)
+    web1 = conf.snapshot().instances[WEB1]
+
+    def other():
+        with conf.edit("job-2") as edit:
+            nic = web1.nics[0].replace(network="net", ip="192.0.2.10")
+            edit.update(web1.replace(nics=(nic,)))
+        conf.release("job-2")
+
+    between(conf, monkeypatch, other)
+    if how == "generated":
+        assert conf.generate_ip("job-1", "net") == "192.0.2.11"
+    else:
+        with pytest.raises(errors.ReservationError, match="used by an instance"):
+            conf.reserve_ip("job-1", "net", "192.0.2.10")
+        # Nothing of the refused reservation is left.
+        conf.reserve_ip("job-3", "net", "192.0.2.12")
+        with pytest.raises(errors.ReservationError, match="used by an instance"):
+            conf.reserve_ip("job-3", "net", "192.0.2.10")
+
+
+def test_a_mac_that_is_taken_in_between_is_refused(conf, monkeypatch):
+    web1 = conf.snapshot().instances[WEB1]
+
+    def other():
+        with conf.edit("job-2") as edit:
+            nic = web1.nics[0].replace(mac="aa:00:00:00:00:99")
+            edit.update(web1.replace(nics=(nic,)))
+
+    between(conf, monkeypatch, other)
+    with pytest.raises(errors.ReservationError, match="is used by instance"):
+        conf.take_mac("job-1", "aa:00:00:00:00:99")
+
+
+@pytest.mark.parametrize(
+    ("disk", "text"),
+    [
+        (drbd(2, (51, 50), 11053), "DRBD minor 50 .*is used by disk drbd1"),
+        (drbd(2, (50, 51), 11053), "DRBD minor 50 .*is used by disk drbd1"),
+        (drbd(2, (51, 51), 11051), "port 11051 is used by"),
+    ],
+)
+def test_a_commit_refuses_minors_and_ports_in_use(conf, disk, text):
+    with conf.edit("job-1") as edit:
+        edit.add_disk(drbd(1))
+    with (
+        pytest.raises(errors.ConfigurationError, match=text),
+        conf.edit("job-1") as edit,
+    ):
+        edit.add_disk(disk)
+    with conf.edit("job-1") as edit:
+        stored = edit.snapshot.disks["drbd1"]
+        edit.update(stored.replace(size=2))  # its own numbers are no others'
+        edit.remove_disk("drbd1")
+        edit.add_disk(disk)
+
+
+def test_a_commit_refuses_a_mac_and_an_instance_port_in_use(conf):
+    web1 = conf.snapshot().instances[WEB1]
+    with conf.edit("job-1") as edit:
+        web1 = edit.update(web1.replace(network_port=11060))
+    other = web1.replace(uuid="web9", name="web9", disks=(), nics=())
+    with conf.edit("job-1") as edit:
+        edit.add_instance(other.replace(network_port=None))
+    for changes, text in (
+        ({"nics": web1.nics}, "MAC .* is used by"),
+        ({"network_port": 11060}, "port 11060 is used by instance"),
+    ):
+        with (
+            pytest.raises(errors.ConfigurationError, match=text),
+            conf.edit("job-1") as edit,
+        ):
+            edit.update(edit.snapshot.instances["web9"].replace(**changes))

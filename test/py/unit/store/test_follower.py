@@ -108,7 +108,7 @@ def as_nobody(function):
             os.setgid(NOBODY)
             os.setuid(NOBODY)
             text = function()
-        except BaseException as err:
+        except Exception as err:  # noqa: BLE001 - the parent asserts
             text = repr(err)
         os.write(writing, text.encode())
         os._exit(0)
