@@ -80,6 +80,8 @@ class LockRequest:
         add: level -> names that are created, held exclusively, and removed if the
             object does not exist afterwards.
         opportunistic: levels where only free locks are acquired.
+        without_removed: levels where names are left out that are removed before the
+            lock is acquired; otherwise the opcode fails.
         opportunistic_count: level -> smallest number of locks to acquire there.
     """
 
@@ -89,6 +91,7 @@ class LockRequest:
     shared: set[locking.Level] = dataclasses.field(default_factory=set)
     add: dict[locking.Level, Sequence[str]] = dataclasses.field(default_factory=dict)
     opportunistic: set[locking.Level] = dataclasses.field(default_factory=set)
+    without_removed: set[locking.Level] = dataclasses.field(default_factory=set)
     opportunistic_count: dict[locking.Level, int] = dataclasses.field(
         default_factory=dict
     )

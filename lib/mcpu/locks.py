@@ -1,5 +1,6 @@
 """The locks of one running opcode: taken level by level, released in reverse order."""
 
+import dataclasses
 from collections.abc import Collection, Sequence
 
 from ganeti import clock, errors, objects
@@ -80,24 +81,30 @@ class HeldLocks:
             OpPrereqError: a lock to create exists, or a lock to take does not.
         """
         names, added = request.names.get(level, ()), request.add.get(level, ())
-        self._acquire(
-            Request(
-                level,
-                names=sorted(names) if isinstance(names, Collection) else None,
-                shared=level in request.shared,
-                priority=self._priority,
-                opportunistic=level in request.opportunistic,
-                count=request.opportunistic_count.get(level, 0),
-                adding=added,
-            )
+        wanted = Request(
+            level,
+            names=sorted(names) if isinstance(names, Collection) else None,
+            shared=level in request.shared,
+            priority=self._priority,
+            opportunistic=level in request.opportunistic,
+            count=request.opportunistic_count.get(level, 0),
+            adding=added,
         )
+        while not self._acquire(wanted, may_miss=level in request.without_removed):
+            known = self._manager.names(level)
+            left = [name for name in wanted.names or () if name in known]
+            wanted = dataclasses.replace(wanted, names=left)
 
-    def _acquire(self, request: Request) -> None:
+    def _acquire(self, request: Request, *, may_miss: bool = False) -> bool:
+        """Take locks; return false if one was removed and may be missing."""
         if request.names is not None and not (request.names or request.adding):
-            return
+            return True
         try:
             got = self._manager.acquire(request, self.timeout_s)
         except errors.LockError as err:
+            known = self._manager.names(request.level)
+            if may_miss and not known.issuperset(request.names or ()):
+                return False
             raise self._refused(request, err) from err
         if got is None:
             names = "all" if request.names is None else ", ".join(request.names)
@@ -107,6 +114,7 @@ class HeldLocks:
         if not request.shared:
             taken |= got
         self._exclusive[request.level] = taken
+        return True
 
     def _refused(self, request: Request, err: errors.LockError) -> errors.OpPrereqError:
         known = self._manager.names(request.level)

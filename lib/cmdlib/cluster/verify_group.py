@@ -11,6 +11,7 @@ from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.cmdlib.group.locks import GroupLocks
 from ganeti.cmdlib.instance import checks as instance_checks
 from ganeti.constants import hooks, nodeverify
+from ganeti.locking import Level
 from ganeti.objects import params
 from ganeti.rpc import encode
 from ganeti.verify import (
@@ -91,7 +92,11 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         name = snapshot.nodegroups[self.group].name
         self.output.step(f"Verifying group '{name}'")
         members = sorted(
-            (snapshot.nodes[uuid] for uuid in snapshot.nodes_in_group(self.group)),
+            (
+                snapshot.nodes[uuid]
+                for uuid in snapshot.nodes_in_group(self.group)
+                & self.ctx.locks.owned(Level.NODE)
+            ),
             key=lambda node: node.name,
         )
         if not members:
@@ -139,9 +144,10 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         uuids = {
             uuid for node in members for uuid in snapshot.primary_instances(node.uuid)
         }
-        primary = (snapshot.instances[uuid] for uuid in uuids)
+        primary = [snapshot.instances[uuid] for uuid in uuids]
+        locked = self.locked_instances(item.name for item in primary)
         return sorted(
-            (item for item in primary if not item.forthcoming),
+            (item for item in primary if not item.forthcoming and item.name in locked),
             key=lambda item: item.name,
         )
 

@@ -499,3 +499,54 @@ def test_the_configuration_is_verified_step_by_step(tmp_path):
     ]
     assert "server.pem" in text
     assert all(shared for _, shared in engine.locks.modes().values())
+
+
+def while_waiting(engine, change):
+    """Change the configuration, and locks, when the group's instances are locked."""
+    real, done = engine.locks.acquire, []
+
+    def acquire(request, timeout_s=None):
+        if request.level is Level.INSTANCE and not done:
+            done.append(True)
+            with engine.config.edit("other job") as edit:
+                change(edit)
+            names = {item.name for item in engine.snapshot.instances.values()}
+            old = engine.locks.names(Level.INSTANCE)
+            engine.locks.remove(Level.INSTANCE, sorted(old - names))
+        return real(request, timeout_s)
+
+    engine.locks.acquire = acquire
+
+
+def remove(edit):
+    for uuid in list(edit.snapshot.instances):
+        edit.remove_instance(uuid)
+
+
+def add(edit):
+    (old,) = edit.snapshot.instances.values()
+    edit.add_instance(
+        old.replace(
+            uuid="i9", name="new.example.com", nics=(), disks=(), network_port=None
+        )
+    )
+
+
+@pytest.mark.parametrize("change", [remove, add])
+def test_instances_that_come_or_go_while_it_waits_for_locks_are_left_out(change):
+    changes = {MASTER: {"instancelist": []}} if change is remove else None
+    current = {"revision": 1000, "term": 1, "digest": ""}
+    engine = engine_with(changes, store_status=current)
+    while_waiting(engine, change)
+    assert run(engine) is True, engine.callbacks.text()
+    assert (change is add) == ("left out new.example.com" in engine.callbacks.text())
+    assert engine.locks.is_idle()
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize("change", [remove, add])
+def test_verify_disks_leaves_them_out_as_well(change, is_strict):
+    engine = engine_with()
+    while_waiting(engine, change)
+    op = {"OP_ID": "OP_GROUP_VERIFY_DISKS", "group_name": "default"}
+    assert engine.run({**op, "is_strict": is_strict}) == ({}, [], {})
