@@ -283,6 +283,11 @@ class KvmHypervisor(Hypervisor):
         self.hot_add(instance, device, None, seq)
 
     # Migration
+    def migratable(self, instance: InstanceX) -> None:
+        """Refuse unless the guest runs here, and no earlier migration is unfinished."""
+        super().migratable(instance)
+        migrate.check_idle(self._alive(instance.name))
+
     def migration_info(self, instance: InstanceX) -> str:
         """Return the runtime, in the form for other nodes."""
         guest = self._alive(instance.name)

@@ -170,6 +170,27 @@ def _switch_to_postcopy(
         qmp.execute("migrate-start-postcopy")
 
 
+def check_idle(guest: Files) -> None:
+    """Refuse a guest that an earlier migration has not left.
+
+    A master that ended in a migration leaves the guest so: it is being sent, or paused
+    after it was sent, and may run at the target.
+
+    Raises:
+        HypervisorError: this is so, or the emulator does not answer.
+    """
+    with Qmp(guest.control("qmp"), guest.name) as qmp:
+        sending = qmp.execute("query-migrate").get("status", "none")
+        state = qmp.execute("query-status")
+    has_left = sending == "completed" and not state["running"]
+    if sending in _UNDER_WAY or has_left or state["status"] == "postmigrate":
+        raise errors.HypervisorError(
+            f"instance {guest.name}: an earlier migration was not finished (migration"
+            f" {sending}, guest {state['status']}); run gnt-instance migrate --cleanup"
+            f" {guest.name}"
+        )
+
+
 def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> None:
     """End the emulator that a guest has left, or continue the guest.
 

@@ -1,0 +1,69 @@
+"""Migration of KVM guests, with the answers of the emulator scripted."""
+
+import pytest
+
+from ganeti import errors
+from ganeti.hypervisor.kvm import files, migrate
+from ganeti.pathutils import Paths
+
+
+class Emulator:
+    """Answers QMP commands."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+
+    def __call__(self, _path, _name):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        return None
+
+    def execute(self, command):
+        return self.answers[command.replace("-", "_")]
+
+
+def state(status):
+    return {"status": status, "running": status == "running"}
+
+
+@pytest.fixture
+def guest():
+    return files.Files(Paths(root="/nonexistent", hostname="n1"), "web1")
+
+
+@pytest.mark.parametrize(
+    ("sending", "status"),
+    [
+        ({"status": "active"}, "running"),
+        ({"status": "pre-switchover"}, "finish-migrate"),
+        ({"status": "completed"}, "postmigrate"),
+        ({"status": "completed"}, "paused"),
+        ({}, "postmigrate"),
+    ],
+)
+def test_a_second_migration_names_the_cleanup(monkeypatch, guest, sending, status):
+    emulator = Emulator(query_migrate=sending, query_status=state(status))
+    monkeypatch.setattr(migrate, "Qmp", emulator)
+    with pytest.raises(errors.HypervisorError, match="migrate --cleanup web1"):
+        migrate.check_idle(guest)
+
+
+@pytest.mark.parametrize(
+    ("sending", "status"),
+    [
+        ({}, "running"),
+        ({"status": "failed"}, "running"),
+        ({"status": "cancelled"}, "running"),
+        ({}, "paused"),
+        # It came here by a migration from there.
+        ({"status": "completed"}, "running"),
+    ],
+)
+def test_a_guest_without_a_migration_may_migrate(monkeypatch, guest, sending, status):
+    emulator = Emulator(query_migrate=sending, query_status=state(status))
+    monkeypatch.setattr(migrate, "Qmp", emulator)
+    migrate.check_idle(guest)
