@@ -53,6 +53,7 @@ _LIVE_LOGS: Final = (
     " WHERE substr(key, 1, instr(key, '/') - 1) IN (SELECT key FROM jobs)"
 )
 _ALL: Final = (*TABLES, *DOCUMENT_TABLES)
+_COLUMNS = "(key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID"
 _STATE = "revision, term, owner, digest, written"
 #: Columns that files of earlier releases lack; old software ignores them.
 _ADDED: Final = {
@@ -309,10 +310,7 @@ class Database:
             if self._pragma("schema_version") != 0:
                 return  # another process was faster
             for table in _ALL:
-                self._db.execute(
-                    f"CREATE TABLE {table} (key TEXT PRIMARY KEY, data BLOB NOT NULL)"
-                    f" WITHOUT ROWID"
-                )
+                self._db.execute(f"CREATE TABLE {table} {_COLUMNS}")
             self._db.execute(
                 "CREATE TABLE changelog (revision INTEGER PRIMARY KEY, base INTEGER"
                 " NOT NULL, term INTEGER NOT NULL, parent BLOB NOT NULL, digest BLOB"
@@ -555,7 +553,7 @@ class Database:
             ).fetchone()
             history += [position.digest] if oldest is None else [oldest[0]]
             rows: list[Row] = []
-            for table in COPIED:
+            for table in (*COPIED, *self._newer_tables()):
                 which = _LIVE_LOGS if table == "joblogs" else ""
                 records = self._db.execute(f"SELECT key, data FROM {table}{which}")
                 rows += [(table, *row) for row in records]
@@ -732,7 +730,8 @@ class Database:
         with self.transaction():
             if is_same_cluster:
                 self._promise(term)
-            for table in (*(COPIED if is_same_cluster else _ALL), "changelog"):
+            old = COPIED if is_same_cluster else _ALL
+            for table in (*old, *self._newer_tables(), "changelog"):
                 self._db.execute(f"DELETE FROM {table}")
             self._put(copy.rows)
             self._db.execute(
@@ -753,13 +752,29 @@ class Database:
         if cursor.rowcount != 1:
             raise _ElsewhereError
 
+    def _newer_tables(self) -> list[str]:
+        """Return the tables of a newer release, whose rows a candidate keeps."""
+        rows = self._db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        )
+        return [name for (name,) in rows if wire.is_table(name) and name not in _ALL]
+
+    def _table(self, name: str) -> str:
+        """Return a table to write to; one of a newer release is made."""
+        if name not in _ALL:
+            if not wire.is_table(name):
+                raise errors.StorageError(f"{self.path}: unknown table {name!r}")
+            self._db.execute(f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
+        return name
+
     def _put(self, rows: Iterable[Row]) -> None:
         for table, key, data in rows:
+            name = self._table(table)
             if data is None:
-                self._db.execute(f"DELETE FROM {_known(table)} WHERE key = ?", (key,))
+                self._db.execute(f"DELETE FROM {name} WHERE key = ?", (key,))
             else:
                 self._db.execute(
-                    f"INSERT OR REPLACE INTO {_known(table)} VALUES (?, ?)",
+                    f"INSERT OR REPLACE INTO {name} VALUES (?, ?)",
                     (key, data),
                 )
 

@@ -5,6 +5,7 @@ text, because node calls are JSON.
 """
 
 import base64
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -14,11 +15,13 @@ import msgspec
 from ganeti import errors, objects
 from ganeti.objects import TABLES, Update
 from ganeti.store.backend import ARCHIVED, ArchivePage, Group, Row
-from ganeti.store.base import DOCUMENT_TABLES, Change, Document
+from ganeti.store.base import Change, Document
 
-_KNOWN: Final = frozenset((*TABLES, *DOCUMENT_TABLES))
 #: Size limit of a decompressed copy, in bytes: 300,000 jobs.
 _MAX_COPY: Final = 1024 * 1024 * 1024
+#: Names that a table of this or of a newer release may have, but not these.
+_TABLE: Final = re.compile(r"[a-z][a-z_]{0,31}")
+_NO_TABLES: Final = frozenset(("state", "changelog"))
 _encoder: Final = msgspec.msgpack.Encoder()
 _rows_decoder: Final = msgspec.msgpack.Decoder(list[Row])
 
@@ -94,16 +97,22 @@ def decode_rows(payload: bytes) -> list[Row]:
     """Return the rows of a payload.
 
     Raises:
-        StorageError: the bytes are no payload, or name an unknown table.
+        StorageError: the bytes are no payload, or name an impossible table.
     """
     try:
         changed = _rows_decoder.decode(payload)
     except msgspec.DecodeError as err:
         raise errors.StorageError(f"change-set: {err}") from err
     for table, key, _data in changed:
-        if table not in _KNOWN:
+        if not is_table(table):
             raise errors.StorageError(f"change-set: unknown table {table} (key {key})")
     return changed
+
+
+def is_table(name: str) -> bool:
+    """Return whether a table may have this name, be it one of a newer release."""
+    is_ours = name not in _NO_TABLES and not name.startswith("sqlite_")
+    return is_ours and _TABLE.fullmatch(name) is not None
 
 
 def to_changes(changed: Iterable[Row]) -> list[Change]:

@@ -7,6 +7,7 @@ from fakes.store import MemoryBackend, open_memory
 from ganeti import errors, store
 from ganeti.quorum import Term
 from ganeti.store import Document, database
+from ganeti.store import backend as backend_module
 
 
 @pytest.fixture
@@ -195,3 +196,38 @@ def test_damage_that_comes_while_the_copy_is_open_is_noticed(copy, big, tmp_path
     assert (tmp_path / "store.db.damaged").exists()
     copy.purge()
     assert list(tmp_path.iterdir()) == []
+
+
+def future_group(parent, rows):
+    payload = store.wire.encode_rows(rows)
+    digest = backend_module.chain(parent.digest, payload)
+    base = parent.revision
+    return backend_module.Group(base, base + 1, 1, parent.digest, digest, payload)
+
+
+def test_tables_of_a_newer_release_are_kept_and_passed_on(copy, groups, tmp_path):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups))
+    rows = [("volumes", "v1", b"new"), ("volumes", "v2", b"x")]
+    first = future_group(groups[-1], rows)
+    second = future_group(first, [("volumes", "v2", None), ("jobs", "7", b"{}")])
+    answer = copy.apply(Term(1), 3, store.wire.encode_batch([first, second]))
+    assert (answer["applied"], answer["revision"]) == (True, 5)
+    whole = store.wire.decode_copy(copy.dump())
+    assert [row for row in whole.rows if row[0] == "volumes"] == [rows[0]]
+    other = store.Replica(str(tmp_path / "other.db"))
+    for _again in range(2):
+        other.install(Term(2), store.wire.encode_copy(store.wire.pack_copy(whole)))
+    assert store.wire.decode_copy(other.dump()).rows == whole.rows
+    other.close()
+    follower = store.Follower(copy.path)
+    assert follower.snapshot().nodes
+    follower.close()
+
+
+@pytest.mark.parametrize("table", ["state", "changelog", "sqlite_master", "a b", "x'"])
+def test_names_that_can_be_no_table_of_ours_are_refused(copy, groups, table):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups))
+    group = future_group(groups[-1], [(table, "k", b"x")])
+    with pytest.raises(errors.StorageError, match="unknown table"):
+        copy.apply(Term(1), 3, store.wire.encode_batch([group]))
+    assert copy.status()["revision"] == 3
