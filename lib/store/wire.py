@@ -1,6 +1,6 @@
 """Change-sets and whole copies as bytes: for the change log and for candidates.
 
-Records are JSON inside MessagePack. On the way to a node the bytes are base64
+Records are JSON inside MessagePack, those of large networks compressed. On the way to a node the bytes are base64
 text, because node calls are JSON.
 """
 
@@ -22,6 +22,11 @@ _MAX_COPY: Final = 1024 * 1024 * 1024
 #: Names that a table of this or of a newer release may have, but not these.
 _TABLE: Final = re.compile(r"[a-z][a-z_]{0,31}")
 _NO_TABLES: Final = frozenset(("state", "changelog"))
+#: Bytes from which on a network is compressed, and the most that it may have then.
+_LARGE: Final = 4096
+_MAX_RECORD: Final = 16 * 1024 * 1024
+#: First byte of compressed data; JSON begins with a brace.
+_COMPRESSED: Final = b"x"
 _encoder: Final = msgspec.msgpack.Encoder()
 _rows_decoder: Final = msgspec.msgpack.Decoder(list[Row])
 
@@ -83,7 +88,9 @@ def rows(changes: Iterable[Change]) -> list[Row]:
     for change in changes:
         table, key, value = change
         newest[table, key] = (
-            objects.encode(value) if isinstance(value, objects.Record) else value
+            _pack_record(table, objects.encode(value))
+            if isinstance(value, objects.Record)
+            else value
         )
     return [(table, key, data) for (table, key), data in newest.items()]
 
@@ -129,7 +136,36 @@ def to_change(table: str, key: str, data: bytes | None) -> Change:
     cls = TABLES.get(table)
     if cls is None:
         return Document(table, key, data)
-    return Update(table, key, None if data is None else objects.decode(cls, data))
+    if data is None:
+        return Update(table, key, None)
+    return Update(table, key, objects.decode(cls, _unpack_record(data)))
+
+
+def _pack_record(table: str, data: bytes) -> bytes:
+    """Return the stored form of a record; that of a large network is compressed.
+
+    The address pool of a /16 network is 131 kB of zeros and ones, which each change of
+    one address would write to the change log and send to all candidates.
+    """
+    is_large = table == "networks" and len(data) >= _LARGE
+    return zlib.compress(data, 1) if is_large else data
+
+
+def _unpack_record(data: bytes) -> bytes:
+    """Return a record in JSON. Raises ConfigurationError."""
+    if not data.startswith(_COMPRESSED):
+        return data
+    try:
+        inflater = zlib.decompressobj()
+        plain = inflater.decompress(data, _MAX_RECORD)
+    except zlib.error as err:
+        raise errors.ConfigurationError(f"compressed record: {err}") from err
+    if not inflater.eof:
+        raise errors.ConfigurationError(
+            f"compressed record: wanted at most {_MAX_RECORD} bytes, found more, or its"
+            " end is missing"
+        )
+    return plain
 
 
 def rows_of(group: Group) -> Sequence[Row]:

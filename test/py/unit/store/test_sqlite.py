@@ -1,9 +1,11 @@
 """The database file: damage, versions, full disks, the bounded log."""
 
+import random
 import sqlite3
 import subprocess
 import sys
 import threading
+import zlib
 from concurrent import futures
 
 import pytest
@@ -12,6 +14,7 @@ from fakes import cluster
 from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
+from ganeti.objects import Network, Update
 from ganeti.store import Document, database, engine
 
 _MAKERS = 4
@@ -208,3 +211,40 @@ def raising(error):
         raise error
 
     return call
+
+
+def test_changes_of_a_large_address_pool_do_not_fill_the_log(path):
+    db = open_master(path)
+    size = 1 << 16
+    chance = random.Random(4711)
+    taken = "".join(chance.choices("01", (9, 1), k=size))
+    network = Network(
+        name="lan",
+        network="10.0.0.0/16",
+        uuid="net",
+        serial_no=1,
+        reservations=taken,
+        ext_reservations="1" + "0" * (size - 2) + "1",
+    )
+    db.commit([Update("networks", "net", network)])
+    for number in range(300):
+        db.commit([Update("networks", "net", network.replace(serial_no=number))])
+    groups = db._backend.changes_since(1, None)
+    assert len(groups) == 300
+    assert max(len(group.payload) for group in groups) < 20_000
+    wanted = db.snapshot().networks
+    db.close()
+    again = open_master(path)
+    assert again.snapshot().networks == wanted
+    again.close()
+
+
+@pytest.mark.parametrize("data", [b"x", b"xyz", zlib.compress(b"{}" * 9_000_000)])
+def test_a_damaged_compressed_record_is_named(path, data):
+    open_master(path).close()
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO networks VALUES ('n1', ?)", (data,))
+    raw.commit()
+    raw.close()
+    with pytest.raises(errors.ConfigurationError, match="networks n1: compressed"):
+        open_master(path)
