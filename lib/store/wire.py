@@ -1,7 +1,7 @@
 """Change-sets and whole copies as bytes: for the change log and for candidates.
 
-Records are JSON inside MessagePack, those of large networks compressed. On the way to a node the bytes are base64
-text, because node calls are JSON.
+Records are JSON inside MessagePack, those of large networks compressed. On the way to a
+node the bytes are base64 text, because node calls are JSON.
 """
 
 import base64
