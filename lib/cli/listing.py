@@ -274,7 +274,7 @@ def named(
 def _names_of_uuids(
     ctx: CommandContext, resource: str, names: list[str]
 ) -> dict[str, str]:
-    uuids = [name for name in names if re.match(UUID_REGEX, name)]
+    uuids = [name for name in names if re.fullmatch(UUID_REGEX, name)]
     if not uuids:
         return {}
     wanted = ["|", *(["==", "uuid", uuid] for uuid in uuids)]

@@ -136,7 +136,7 @@ def _nodes(snapshot: Snapshot) -> Iterator[str]:
 
 def _groups(snapshot: Snapshot) -> Iterator[str]:
     for group in snapshot.nodegroups.values():
-        if _UUID.match(group.name):
+        if _UUID.fullmatch(group.name):
             yield f"group {group.name}: its name looks like a uuid"
         yield from _partial_types(
             f"group {group.name}: ndparams", group.ndparams, params.NODE

@@ -85,7 +85,7 @@ def check(options: argparse.Namespace) -> None:
         raise TransferError("wanted either --file or a command")
     if not is_import and not (options.host and options.port):
         raise TransferError("an export needs --host and --port")
-    if options.magic is not None and not re.match(
+    if options.magic is not None and not re.fullmatch(
         export_constants.IE_MAGIC_RE, options.magic
     ):
         raise TransferError(

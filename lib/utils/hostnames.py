@@ -17,7 +17,7 @@ def normalize(name: str) -> str:
         OpPrereqError: the text is not a host name.
     """
     text = name.lower().removesuffix(".")
-    if len(text) > _MAX_LENGTH or not all(map(_LABEL.match, text.split("."))):
+    if len(text) > _MAX_LENGTH or not all(map(_LABEL.fullmatch, text.split("."))):
         raise errors.OpPrereqError(
             f"wanted a host name such as web1.example.com, found {name!r}",
             ecodes.ECODE_INVAL,

@@ -28,7 +28,7 @@ def parse_size_mib(text: str) -> int:
     Raises:
         UnitParseError: the text is not a number with a known unit.
     """
-    match = _SIZE.match(text.strip().lower())
+    match = _SIZE.fullmatch(text.strip().lower())
     if match is None or match.group(2) not in _FACTORS:
         raise errors.UnitParseError(f"wanted a size such as 512 or 2g, found {text!r}")
     try:

@@ -29,7 +29,7 @@ def whole(what: str, *, least: int | None = None) -> Parse:
     """Return a parser of integers."""
 
     def parse(text: str) -> int:
-        if not re.match(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
+        if not re.fullmatch(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
             raise OptionValueError(f"{what}: cannot parse string '{text}'")
         number = int(text, 10 if text.lstrip("-").isdecimal() else 0)
         if abs(number) > _LARGEST:
@@ -45,7 +45,7 @@ def real(what: str, *, least: float | None = None) -> Parse:
     """Return a parser of numbers."""
 
     def parse(text: str) -> float:
-        if not re.match(_REAL, text, re.ASCII) or len(text) > _MOST_DIGITS:
+        if not re.fullmatch(_REAL, text, re.ASCII) or len(text) > _MOST_DIGITS:
             raise OptionValueError(f"{what}: cannot parse string '{text}'")
         if abs(float(text)) > _LARGEST:
             raise OptionValueError(f"{what}: out of range: '{text}'")

@@ -32,7 +32,7 @@ _ADDRESS_6: Final = re.compile(r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z"
 
 def base_url(master: str) -> str:
     """Return the URL of a master; an argument with a colon is already one."""
-    if _ADDRESS_6.match(master):
+    if _ADDRESS_6.fullmatch(master):
         return f"https://[{master}]:{PORT}"
     return master.rstrip("/") if ":" in master else f"https://{master}:{PORT}"
 

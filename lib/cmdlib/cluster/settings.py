@@ -90,7 +90,7 @@ def mac_prefix(text: str) -> str:
         OpPrereqError: it is malformed, or a prefix of group addresses.
     """
     octets = text.lower().split(":")
-    if len(octets) != 3 or not all(map(_OCTET.match, octets)):
+    if len(octets) != 3 or not all(map(_OCTET.fullmatch, octets)):
         raise refuse(f"mac_prefix: wanted three octets such as aa:00:00, found {text}")
     if int(octets[0], 16) & 1:
         raise refuse(f"mac_prefix: {text} is a prefix of group addresses")
@@ -183,7 +183,7 @@ def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, 
     if op.commit_policy is not None:
         out["commit_policy"] = op.commit_policy
     if op.compression_tools is not None:
-        wrong = [name for name in op.compression_tools if not _TOOL.match(name)]
+        wrong = [name for name in op.compression_tools if not _TOOL.fullmatch(name)]
         if wrong or _NO_TOOL in op.compression_tools:
             raise refuse(
                 "compression_tools: wanted names of letters, digits, - and _ other"

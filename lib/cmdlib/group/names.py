@@ -22,7 +22,7 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
             " space at its ends",
             ecodes.ECODE_INVAL,
         )
-    if _UUID.match(name):
+    if _UUID.fullmatch(name):
         raise errors.OpPrereqError(
             f"node group {name}: a name must not look like a uuid", ecodes.ECODE_INVAL
         )

@@ -424,7 +424,7 @@ def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
 def check_tags(tags: Sequence[str], instance: str) -> None:
     """Refuse malformed tags of a new instance."""
     for tag in tags:
-        if not _TAG.match(tag) or len(tag) > tag_constants.MAX_TAG_LEN:
+        if not _TAG.fullmatch(tag) or len(tag) > tag_constants.MAX_TAG_LEN:
             raise errors.OpPrereqError(
                 f"instance {instance}: tag {tag!r} is too long or has characters"
                 " other than letters, digits and _.+*/:@-",

@@ -74,7 +74,7 @@ def check_name(name: str | None, what: str) -> str | None:
     """
     if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
-    if len(name) > _MAX_NAME or re.match(misc.UUID_REGEX, name):
+    if len(name) > _MAX_NAME or re.fullmatch(misc.UUID_REGEX, name):
         raise errors.OpPrereqError(
             f"{what}: name {name!r} is too long or looks like a uuid",
             ecodes.ECODE_INVAL,

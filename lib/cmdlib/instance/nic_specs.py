@@ -177,7 +177,7 @@ def _check_mode(given: Mapping[str, Any], what: str) -> None:
             ecodes.ECODE_INVAL,
         )
     vlan = given.get("vlan", "")
-    if vlan and not _VLAN.match(vlan):
+    if vlan and not _VLAN.fullmatch(vlan):
         raise errors.OpPrereqError(
             f"{what}: wanted vlan as number, .number or :trunk:trunk, found {vlan!r}",
             ecodes.ECODE_INVAL,
@@ -253,7 +253,7 @@ def take_mac(ctx: base.Context, mac: str, what: str) -> None:
     Raises:
         OpPrereqError: contains wanted and found, or the user of the address.
     """
-    if not _MAC.match(mac) or int(mac[:2], 16) & 1:
+    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
             f"{what}: wanted a unicast MAC such as aa:00:00:12:34:56, found {mac!r}",
             ecodes.ECODE_INVAL,

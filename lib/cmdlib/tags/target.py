@@ -56,7 +56,7 @@ def check_tag(tag: str) -> None:
         raise errors.TagError(
             f"tag too long: at most {tags.MAX_TAG_LEN} characters, found {len(tag)}"
         )
-    if not _VALID.match(tag):
+    if not _VALID.fullmatch(tag):
         raise errors.TagError(f"tag {tag!r} contains invalid characters")
 
 

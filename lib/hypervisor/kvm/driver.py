@@ -9,7 +9,6 @@ its guest.
 import contextlib
 import itertools
 import os
-import re
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -373,8 +372,8 @@ def _configured_size(args: Sequence[str]) -> tuple[int, int]:
     for word, value in itertools.pairwise(args):
         if word == "-m" and value.isdigit():
             memory = int(value)
-        elif word == "-smp" and (match := re.match(r"\d+", value)):
-            vcpus = int(match.group())
+        elif word == "-smp" and (count := value.partition(",")[0]).isdecimal():
+            vcpus = int(count)
     return memory, vcpus
 
 

@@ -37,7 +37,7 @@ def size_mib(text: str) -> int:
     Raises:
         ValueError: the text is not a number with a known unit.
     """
-    match = re.match(_SIZE, text.strip(), re.ASCII)
+    match = re.fullmatch(_SIZE, text.strip(), re.ASCII)
     if match is None:
         raise ValueError(f"wanted a size such as 512 or 2g, found {text!r:.40}")
     size = _mib(int(match.group(1)), match.group(2), text)
@@ -91,7 +91,7 @@ def _spec(spec: str, number: int) -> tuple[AllocPolicy, list[Node]]:
 
     def whole(index: int, field: str, most: int = _LARGEST) -> int:
         text = cells[index]
-        if not _COUNT.match(text) or int(text) > most:
+        if not _COUNT.fullmatch(text) or int(text) > most:
             problem = f"wanted a whole number from 0 to {most}, found {text!r:.40}"
             raise DataError(f"--simulate {spec}: field '{field}': {problem}")
         return int(text)

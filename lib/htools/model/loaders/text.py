@@ -75,7 +75,7 @@ class _Line(msgspec.Struct, frozen=True):
     def whole(self, index: int, field: str, default: str = "") -> int:
         """Return a field that is an integer; free space may be negative."""
         text = self.text(index, default)
-        if not _WHOLE.match(text) or len(text) > _MOST_DIGITS:
+        if not _WHOLE.fullmatch(text) or len(text) > _MOST_DIGITS:
             raise self.fail(field, f"not a whole number: {text!r:.40}")
         return int(text)
 
@@ -89,7 +89,7 @@ class _Line(msgspec.Struct, frozen=True):
     def real(self, index: int, field: str, default: str = "") -> float:
         """Return a field that is a number of at least 0."""
         text = self.text(index, default)
-        if not _REAL.match(text) or len(text) > _MOST_DIGITS:
+        if not _REAL.fullmatch(text) or len(text) > _MOST_DIGITS:
             raise self.fail(field, f"not a number: {text!r:.40}")
         if float(text) < 0:
             raise self.fail(field, f"below zero: {text}")
@@ -339,7 +339,9 @@ def _spec(line: _Line, field: str, text: str) -> Spec:
     cells = text.split(",")
     if len(cells) != len(Spec.__struct_fields__):
         raise line.fail(field, f"wanted six numbers, found {text!r}")
-    bad = [cell for cell in cells if not _WHOLE.match(cell) or len(cell) > _MOST_DIGITS]
+    bad = [
+        cell for cell in cells if not _WHOLE.fullmatch(cell) or len(cell) > _MOST_DIGITS
+    ]
     if bad:
         raise line.fail(field, f"not a whole number: {bad[0]!r:.40}")
     if any(cell.startswith("-") for cell in cells):
