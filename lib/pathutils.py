@@ -63,8 +63,12 @@ class Paths(NamedTuple):
 
     @property
     def lock_dir(self) -> str:
-        """Directory of lock files."""
-        return self.at(f"{_buildconf.LOCALSTATEDIR}/lock")
+        """Directory of lock files, which belongs to root alone.
+
+        Everybody may create files in the lock directory of the system, and could hold
+        our locks there.
+        """
+        return f"{self.run_dir}/lock"
 
     @property
     def conf_dir(self) -> str:

@@ -63,6 +63,7 @@ def directories(paths: Paths) -> list[PathMode]:
         PathMode(paths.data("rapi"), 0o750),
         PathMode(run, 0o775),
         PathMode(paths.socket_dir, 0o770),
+        PathMode(paths.lock_dir, 0o700),
         PathMode(f"{run}/bdev-cache", 0o755),
         PathMode(f"{run}/uid-pool", 0o750),
         PathMode(f"{run}/instance-disks", 0o755),
@@ -102,8 +103,6 @@ def run(paths: Paths) -> None:
         OSError: the operation is not permitted.
     """
     owner = 0 if os.geteuid() == 0 else -1
-    # On a real machine the lock directory belongs to the system.
-    os.makedirs(paths.lock_dir, 0o755, exist_ok=True)
     for entry in directories(paths):
         # The state directory's group is the administrator's choice.
         group = -1 if entry.path == paths.data_dir else owner

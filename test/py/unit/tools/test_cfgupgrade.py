@@ -16,7 +16,7 @@ from ganeti.utils import pidfile
 @pytest.fixture
 def paths(tmp_path, monkeypatch):
     root = tmp_path / "node1"
-    for name in ("var/lib/ganeti/queue", "var/run/ganeti", "var/lock"):
+    for name in ("var/lib/ganeti/queue", "var/run/ganeti"):
         (root / name).mkdir(parents=True)
     found = Paths(root=str(root), hostname="node1")
     monkeypatch.setenv("GANETI_ROOTDIR", str(root))

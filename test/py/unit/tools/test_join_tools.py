@@ -34,7 +34,7 @@ def server():
 @pytest.fixture
 def paths(tmp_path):
     root = tmp_path / "node2"
-    for name in ("var/lib/ganeti", "etc/ssh", "var/run/ganeti", "var/lock"):
+    for name in ("var/lib/ganeti", "etc/ssh", "var/run/ganeti"):
         (root / name).mkdir(parents=True)
     return Paths(root=str(root), hostname="node2")
 
