@@ -1,6 +1,7 @@
 """Procedures that change this node's role, membership and power state."""
 
 import contextlib
+import glob
 import logging
 import os
 import shutil
@@ -10,6 +11,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.backend import master
 from ganeti.backend.registry import LocalNode, procedure
+from ganeti.constants import misc
 from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
 
@@ -27,7 +29,9 @@ _HELPER_DAEMON: Final = "ganeti-kvmd"
 
 @procedure("node_demote_from_mc")
 def node_demote_from_mc(node: LocalNode) -> None:
-    """Drop this node's copy of the configuration, keeping a backup.
+    """Remove this node's copies of the configuration, and the secrets of candidates.
+
+    No backup is kept: the copies have private parameters of all instances.
 
     Raises:
         OpPrereqError: this node is the master.
@@ -39,11 +43,12 @@ def node_demote_from_mc(node: LocalNode) -> None:
     if master.is_master_running(node):
         raise errors.OpPrereqError("the master daemon runs on this node", "wrong_state")
     node.replica.close()
-    for path in (node.paths.data("config.data"), node.paths.store_db):
-        if os.path.exists(path):
-            files.backup_file(path, node.paths.backup_dir)
-    files.remove_file(node.paths.data("config.data"))
     node.replica.purge()
+    for name in ("config.data", *misc.CANDIDATE_FILES):
+        files.remove_file(node.paths.data(name))
+    # Copies that upgrades and replaced histories leave beside the store.
+    for path in glob.glob(f"{glob.escape(node.paths.store_db)}.*"):
+        files.remove_file(path)
 
 
 @procedure("node_leave_cluster")

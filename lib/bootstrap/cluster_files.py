@@ -19,6 +19,7 @@ _PATTERNS: Final = (
     "spice-ca.pem",
     "hmac.key",
     "cluster-domain-secret",
+    "rapi/users",
     "known_hosts",
     "ganeti_pub_keys",
     "config.data",

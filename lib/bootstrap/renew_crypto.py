@@ -20,7 +20,7 @@ from ganeti.bootstrap import crypto
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, misc
 from ganeti.constants import ssconf as constants
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
@@ -282,8 +282,11 @@ def _copy(
 ) -> dict[str, str]:
     """Copy files of the state directory; return node name -> error text."""
     failed = {}
+    candidates = SimpleStore(paths).master_candidates()
     for remote in remotes:
         for name in names:
+            if name in misc.CANDIDATE_FILES and remote.name not in candidates:
+                continue
             feedback(f"Copying {paths.data(name)} to {remote.name}:{remote.port}")
             try:
                 remote.shell.put_file(

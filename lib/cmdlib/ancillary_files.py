@@ -1,4 +1,4 @@
-"""Files that every node must have: their list, and sending them from the master.
+"""Files that nodes must have: their list, and sending them from the master.
 
 Verification compares the same files by checksum. The store replicates the
 configuration; server.pem is never sent by this module.
@@ -11,6 +11,7 @@ from typing import Final
 
 from ganeti import objects, pathutils
 from ganeti.cmdlib.base import Context
+from ganeti.constants import misc
 from ganeti.rpc import wire
 
 
@@ -21,24 +22,23 @@ class FileSets:
     Attributes:
         all_nodes: expected on every node.
         vm_nodes: expected on nodes that may host instances.
-        optional: files of the two sets that may be missing, but then on all nodes.
+        candidates: secrets of the cluster, only on master candidates.
+        optional: files of these sets that may be missing, but then on all nodes.
     """
 
     all_nodes: tuple[str, ...]
     vm_nodes: tuple[str, ...]
+    candidates: tuple[str, ...]
     optional: frozenset[str]
 
 
 def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
-    """Return the files that all nodes share."""
+    """Return the files that nodes share."""
     everywhere = [
         paths.data("known_hosts"),
         paths.hmac_key,
-        paths.data("cluster-domain-secret"),
-        paths.data("rapi.pem"),
         paths.data("spice.pem"),
         paths.data("spice-ca.pem"),
-        paths.data("rapi/users"),
     ]
     optional = [
         paths.data("known_hosts"),
@@ -56,7 +56,10 @@ def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
         for name in _HYPERVISOR_FILES.get(hypervisor, ())
     )
     return FileSets(
-        tuple(everywhere), tuple(hypervisors), frozenset((*optional, *hypervisors))
+        tuple(everywhere),
+        tuple(hypervisors),
+        tuple(paths.data(name) for name in misc.CANDIDATE_FILES),
+        frozenset((*optional, *hypervisors)),
     )
 
 
@@ -95,10 +98,22 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
     sets = file_sets(snapshot.cluster, ctx.paths)
     everyone = [node.uuid for node in targets]
     hosts = [node.uuid for node in targets if node.vm_capable]
-    for paths, nodes in ((sets.all_nodes, everyone), (sets.vm_nodes, hosts)):
+    candidates = [node.uuid for node in targets if node.master_candidate]
+    for paths, nodes in (
+        (sets.all_nodes, everyone),
+        (sets.vm_nodes, hosts),
+        (sets.candidates, candidates),
+    ):
         for path in paths:
             if nodes and os.path.exists(path):
                 _upload(ctx, path, nodes)
+
+
+def send_secrets(ctx: Context, uuid: str) -> None:
+    """Send the secrets of candidates to a new candidate; failures are warnings."""
+    for path in file_sets(ctx.snapshot.cluster, ctx.paths).candidates:
+        if os.path.exists(path):
+            _upload(ctx, path, [uuid])
 
 
 def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> None:

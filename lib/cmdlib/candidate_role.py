@@ -7,6 +7,7 @@ configuration) and log in on all nodes (its key is in all authorized_keys).
 from collections.abc import Collection
 
 from ganeti import objects
+from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import Context
 from ganeti.config import candidate_pool
 
@@ -42,6 +43,7 @@ def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
 def admit(ctx: Context, node: objects.Node) -> None:
     """Allow a candidate to call nodes and log in on them; failures are warnings."""
     record_certificate(ctx, node)
+    ancillary_files.send_secrets(ctx, node.uuid)
     if ctx.snapshot.cluster.modify_ssh_setup:
         add_ssh_key(ctx, node, to_authorized=True)
 
@@ -54,6 +56,7 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
     """
     if new.master_candidate and not old.master_candidate:
         record_certificate(ctx, new)
+        ancillary_files.send_secrets(ctx, new.uuid)
     elif old.master_candidate and not new.master_candidate:
         forget_certificate(ctx, new.uuid)
     if not ctx.snapshot.cluster.modify_ssh_setup:

@@ -13,6 +13,7 @@ def compare(
     answers: Mapping[str, Mapping[str, str] | None],
     *,
     vm_only: Collection[str],
+    candidates_only: Collection[str],
     optional: Collection[str],
 ) -> None:
     """Check that files are present where they should be, and equal to the master's.
@@ -23,6 +24,7 @@ def compare(
         answers: node uuid -> file -> checksum; None if the node returned none. Without
             the master's answer no file is compared.
         vm_only: files expected only on nodes that may host instances.
+        candidates_only: secrets that other nodes than master candidates must not have.
         optional: files that may be missing, but then on all nodes.
     """
     for uuid, sums in sorted(answers.items()):
@@ -39,8 +41,17 @@ def compare(
         expected = [
             uuid
             for uuid in given
-            if path not in vm_only or snapshot.nodes[uuid].vm_capable
+            if (path not in vm_only or snapshot.nodes[uuid].vm_capable)
+            and (path not in candidates_only or snapshot.nodes[uuid].master_candidate)
         ]
+        for uuid in sorted(set(given).difference(expected)):
+            report.error_if(
+                path in candidates_only and given[uuid].get(path) is not None,
+                "ECLUSTERFILECHECK",
+                snapshot.nodes[uuid].name,
+                f"file {_plain(path)} is a secret of master candidates, but this node,"
+                " which is none, has it; remove it there",
+            )
         _one_file(
             report,
             snapshot,

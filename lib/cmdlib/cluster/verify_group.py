@@ -248,9 +248,14 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             snapshot,
             sums,
             vm_only=[paths.virtualize(path) for path in sets.vm_nodes],
+            candidates_only=[paths.virtualize(path) for path in sets.candidates],
             optional=[paths.virtualize(path) for path in sets.optional],
         )
-        required = [*(p for p in sets.all_nodes if p not in sets.optional)]
+        required = [
+            path
+            for path in (*sets.all_nodes, *sets.candidates)
+            if path not in sets.optional
+        ]
         files.missing_everywhere(
             self.report,
             [paths.virtualize(path) for path in (*required, paths.server_pem)],

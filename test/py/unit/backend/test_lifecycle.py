@@ -38,12 +38,19 @@ def fill(node, *names):
             stream.write(name)
 
 
-def test_demotion_keeps_a_backup(node):
-    fill(node, "config.data", "store.db")
+def test_a_demoted_node_keeps_no_copy_and_no_secret(node):
+    secrets = ("cluster-domain-secret", "rapi.pem", "rapi/users")
+    copies = ("config.data", "store.db", "store.db-wal", "store.db.lost-1")
+    fill(node, "server.pem", *copies, *secrets)
     nodes.call(node, "node_demote_from_mc")
-    assert not os.path.exists(node.paths.data("config.data"))
-    assert not os.path.exists(node.paths.store_db)
-    assert len(os.listdir(node.paths.backup_dir)) == 2
+    left = [
+        name
+        for top, _, names in os.walk(node.paths.root)
+        for name in names
+        if name.startswith(("config.data", "store.db", "cluster-domain", "rapi", "us"))
+    ]
+    assert left == []
+    assert os.path.exists(node.paths.server_pem)
 
 
 def test_a_master_is_not_demoted_nor_purged(node):

@@ -111,6 +111,31 @@ def test_rename_is_refused_without_a_change(answer, text):
     assert engine.snapshot is before
 
 
+def test_secrets_of_candidates_go_to_candidates_alone(tmp_path):
+    root = tmp_path / "n1"
+    data = root / "var/lib/ganeti"
+    (data / "rapi").mkdir(parents=True)
+    secrets = ("cluster-domain-secret", "rapi.pem", "rapi/users")
+    for name in ("hmac.key", *secrets):
+        (data / name).write_text("x\n")
+    plain = clusters.node(3, master_candidate=False)
+    engine = Engine(clusters.snapshot(nodes=2, extra=[plain]), root=str(root))
+    run(engine, "REDIST_CONF")
+    prefix = "/###-VIRTUAL-PATH-###,/var/lib/ganeti/"
+    sent = {(args[0][0], node) for node, args in engine.rpc.called("upload_file")}
+    candidate = clusters.node_uuid(2)
+    assert sent == {
+        (prefix + "hmac.key", candidate),
+        (prefix + "hmac.key", plain.uuid),
+        *((prefix + name, candidate) for name in secrets),
+    }
+    engine.rpc.calls.clear()
+    request = {"node_name": plain.name, "master_candidate": True}
+    engine.run({"OP_ID": "OP_NODE_SET_PARAMS", **request})
+    sent = {(args[0][0], node) for node, args in engine.rpc.called("upload_file")}
+    assert sent == {(prefix + name, plain.uuid) for name in secrets}
+
+
 def test_redistribution_sends_the_masters_files_to_online_nodes_only(tmp_path):
     root = tmp_path / "n1"
     data = root / "var/lib/ganeti"

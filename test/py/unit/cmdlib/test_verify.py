@@ -346,6 +346,20 @@ def test_each_thing_that_is_wrong_on_a_node_gives_its_finding(wrong, line):
     assert result is ("WARNING" in line)
 
 
+def test_a_secret_of_candidates_on_another_node_is_an_error():
+    plain = clusters.node(2, master_candidate=False)
+    start = clusters.snapshot(nodes=1, instances=1, extra=[plain])
+    engine = engine_with(start=start)
+    run(engine, error_codes=True)
+    wanted = "file /var/lib/ganeti/rapi.pem is a secret of master candidates"
+    assert any(wanted in line for line in findings(engine))
+    secrets = ("rapi.pem", "cluster-domain-secret")
+    without = {k: v for k, v in FILES.items() if not k.endswith(secrets)}
+    engine = engine_with({N2: {"filelist": without}}, start=start)
+    run(engine, error_codes=True)
+    assert not any("rapi.pem" in line for line in findings(engine))
+
+
 def test_lines_for_people_have_kind_and_name():
     engine = engine_with({N2: {"bridges": ["br9"], "client-cert": ["ERROR", "x"]}})
     assert run(engine) is False
