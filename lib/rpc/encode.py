@@ -21,12 +21,11 @@ def instance(
     hvparams: Mapping[str, Any] | None = None,
     beparams: Mapping[str, Any] | None = None,
     osparams: Mapping[str, Any] | None = None,
-    osparams_private: Mapping[str, Any] | None = None,
-    osparams_secret: Mapping[str, Any] | None = None,
 ) -> Wire:
     """Return an instance with parameters, disks and networks filled in.
 
-    Disks that are not in the snapshot yet are omitted from ``disks_info``.
+    Disks that are not in the snapshot yet are omitted from ``disks_info``. Private OS
+    parameters are left out: see `private_instance`.
     """
     records = (snapshot.disks.get(uuid) for uuid in instance.disks)
     disks = [disk for disk in records if disk is not None]
@@ -35,8 +34,7 @@ def instance(
         "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),
         "beparams": params.fill_beparams(snapshot, instance) | dict(beparams or {}),
         "osparams": params.fill_osparams(snapshot, instance) | dict(osparams or {}),
-        "osparams_private": params.fill_osparams_private(snapshot, instance)
-        | dict(osparams_private or {}),
+        "osparams_private": {},
         "nics": [nic(snapshot, item) for item in instance.nics],
         "secondary_nodes": [
             uuid
@@ -47,6 +45,24 @@ def instance(
         ],
         "disks_info": [disk(snapshot, item, instance) for item in disks],
     }
+    return wire
+
+
+def private_instance(
+    snapshot: objects.Snapshot,
+    item: objects.Instance,
+    *,
+    osparams: Mapping[str, Any] | None = None,
+    osparams_private: Mapping[str, Any] | None = None,
+    osparams_secret: Mapping[str, Any] | None = None,
+) -> Wire:
+    """Return an instance with its private and secret OS parameters.
+
+    Only calls that run OS scripts take this form; see `Procedure.private` in the table.
+    """
+    wire = instance(snapshot, item, osparams=osparams)
+    known = params.fill_osparams_private(snapshot, item)
+    wire["osparams_private"] = known | dict(osparams_private or {})
     if osparams_secret:
         wire["osparams_secret"] = dict(osparams_secret)
     return wire

@@ -340,7 +340,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if self.op.no_install or not self.instance.os:
             return
         self.ctx.log.message("* running the instance OS create scripts...")
-        wire = encode.instance(
+        wire = encode.private_instance(
             self.ctx.snapshot,
             self.instance,
             osparams_secret=self.op.osparams_secret,

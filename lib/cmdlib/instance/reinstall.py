@@ -53,7 +53,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         disks.assemble(self.ctx, self.instance)
         try:
             self.ctx.log.message("Running the instance OS create scripts...")
-            wire = encode.instance(
+            wire = encode.private_instance(
                 self.ctx.snapshot,
                 self.instance,
                 osparams=self.op.osparams,

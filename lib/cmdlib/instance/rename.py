@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create, disks
 from ganeti.constants import ecodes
+from ganeti.rpc import encode
 from ganeti.utils import hostnames
 
 
@@ -87,7 +88,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             result = self.ctx.rpc.call_one(
                 "instance_run_rename",
                 instance.primary_node,
-                self.encode(),
+                encode.private_instance(self.ctx.snapshot, self.instance),
                 self.old_name,
                 self.op.debug_level or 0,
             )

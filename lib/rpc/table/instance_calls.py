@@ -193,6 +193,7 @@ ROWS: Final = (
         "null",
         "1d",
         shown=("instance_osp", "reinstall"),
+        private=True,
     ),
     Procedure(
         "instance_reboot",
@@ -207,6 +208,7 @@ ROWS: Final = (
         "null",
         "slow",
         shown=("instance", "old_name"),
+        private=True,
     ),
     Procedure(
         "instance_shutdown",
@@ -245,6 +247,7 @@ ROWS: Final = (
         "fast",
         shown=("instance",),
         answer="planned-archive",
+        private=True,
     ),
     Procedure(
         "os_validate",

@@ -34,6 +34,7 @@ class FakeRunner:
         if record is not None and record.offline and not row.accept_offline:
             return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
         self.calls.append((procedure, node, args))
+        assert row.private or not any(map(has_private, args)), procedure
         answer = self.script.get(procedure)
         if callable(answer):
             answer = answer(node, args)
@@ -44,6 +45,14 @@ class FakeRunner:
     def called(self, procedure):
         """Return the (node uuid, args) of the calls of one procedure."""
         return [(node, args) for name, node, args in self.calls if name == procedure]
+
+
+def has_private(value):
+    """Return whether an argument has private OS parameters."""
+    if isinstance(value, dict):
+        own = value.get("osparams_private") or value.get("osparams_secret")
+        return bool(own) or any(map(has_private, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_private, value))
 
 
 def failure(text="broken", procedure="any", node="node"):

@@ -130,6 +130,7 @@ def test_secrets_of_candidates_go_to_candidates_alone(tmp_path):
         *((prefix + name, candidate) for name in secrets),
     }
     engine.rpc.calls.clear()
+    engine.rpc.script["hooks_runner"] = []
     request = {"node_name": plain.name, "master_candidate": True}
     engine.run({"OP_ID": "OP_NODE_SET_PARAMS", **request})
     sent = {(args[0][0], node) for node, args in engine.rpc.called("upload_file")}

@@ -657,3 +657,17 @@ def test_a_migration_asks_the_allocator_for_a_target():
     eng = engine(instance_info=INFO, **allocator("node3.example.com"))
     eng.run(op("OP_INSTANCE_MIGRATE", iallocator="mine"))
     assert only_instance(eng).primary_node == clusters.node_uuid(3)
+
+
+@pytest.mark.parametrize(
+    "name", ["OP_INSTANCE_STARTUP", "OP_INSTANCE_REBOOT", "OP_INSTANCE_SHUTDOWN"]
+)
+def test_private_parameters_stay_at_the_master(name):
+    eng = engine(instance_info=INFO)
+    with eng.config.edit("test") as edit:
+        item = only_instance(eng)
+        edit.update(item.replace(osparams_private={"password": "hidden-1"}))
+    request = {"reboot_type": "hard"} if name.endswith("REBOOT") else {}
+    eng.run(op(name, **request))
+    assert eng.rpc.calls
+    assert "hidden-1" not in str(eng.rpc.calls)

@@ -34,3 +34,14 @@ def test_each_end_of_a_mirror_learns_its_own_minor():
         assert ends["remote-ip"] == snapshot.nodes[there].secondary_ip
     stripes = data["params"]["data-stripes"]
     assert data["children"][0]["params"]["stripes"] == stripes
+
+
+def test_private_parameters_are_in_the_private_form_alone():
+    snapshot = cluster.example()
+    (instance,) = snapshot.instances.values()
+    instance = instance.replace(osparams_private={"password": "p1"})
+    assert "p1" not in str(encode.instance(snapshot, instance))
+    more = {"osparams_private": {"key": "p2"}, "osparams_secret": {"token": "p3"}}
+    data = encode.private_instance(snapshot, instance, **more)
+    assert data["osparams_private"] == {"password": "p1", "key": "p2"}
+    assert data["osparams_secret"] == {"token": "p3"}
