@@ -11,6 +11,7 @@ from ganeti.cli import parser
 from ganeti.cli.context import ClientEffects, CommandContext, real_effects
 from ganeti.cli.model import Command, Program
 from ganeti.constants import exitcodes
+from ganeti.utils.control_chars import render
 
 _EXIT_USAGE: Final = 2
 _RED: Final = "\033[1;31m"
@@ -179,8 +180,9 @@ def _complain(ctx: CommandContext, text: str) -> None:
     for line in text.splitlines():
         log(ctx, line, level="ERROR")
     if ctx.effects.stderr.isatty() and not ctx.effects.environ.get("NO_COLOR"):
-        text = f"{_RED}{text}{_PLAIN}"
-    ctx.err(text)
+        ctx.err(f"{_RED}{render(text)}{_PLAIN}", is_styled=True)
+    else:
+        ctx.err(text)
 
 
 def log(ctx: CommandContext, text: str, *, level: str = "INFO") -> None:

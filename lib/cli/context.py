@@ -17,6 +17,7 @@ from ganeti import pathutils
 from ganeti.cli.model import Command, Program
 from ganeti.cli.parser import Values
 from ganeti.constants.misc import LUXI_OVERRIDE
+from ganeti.utils.control_chars import render
 
 #: Lines per write.
 _LINES_AT_ONCE: Final = 64
@@ -54,7 +55,7 @@ def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
         # On stderr, so that scripts which read the output go on to work.
         if text not in shown:
             shown.add(text)
-            sys.stderr.write(f"Warning: {text}\n")
+            sys.stderr.write(f"Warning: {render(text)}\n")
 
     shown: set[str] = set()
     client: Master = luxi.Client.of_node(paths, override=override, on_warning=warn)
@@ -127,11 +128,16 @@ class CommandContext:
             self._master = self.effects.connect(self.paths)
         return self._master.call(method, list(args))
 
-    def out(self, text: str = "") -> None:
-        """Print lines on stdout."""
+    def out(self, text: str = "", *, is_styled: bool = False) -> None:
+        """Print lines on stdout, with control characters escaped.
+
+        Args:
+            text: the lines.
+            is_styled: the text has colours; the caller escaped everything else.
+        """
         self.progress("")
         # A listing can be large: do not copy it only to append the newline.
-        self.effects.stdout.write(text)
+        self.effects.stdout.write(text if is_styled else render(text))
         self.effects.stdout.write("\n")
         self.effects.stdout.flush()
 
@@ -148,14 +154,15 @@ class CommandContext:
                 self.out(text)
             is_first = False
 
-    def err(self, text: str = "") -> None:
-        """Print lines on stderr."""
+    def err(self, text: str = "", *, is_styled: bool = False) -> None:
+        """Print lines on stderr; see `out`."""
         self.progress("")
-        self.effects.stderr.write(f"{text}\n")
+        self.effects.stderr.write(f"{text if is_styled else render(text)}\n")
         self.effects.stderr.flush()
 
     def progress(self, text: str) -> None:
         """Show progress on the terminal's last line; an empty text clears it."""
+        text = render(text)
         if text == self.progress_text:
             return
         blank = " " * len(self.progress_text)

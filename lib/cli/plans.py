@@ -13,7 +13,7 @@ from ganeti.cli import error_text, jobs
 from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
-from ganeti.utils.control_chars import escape
+from ganeti.utils.control_chars import escape, render
 
 #: ANSI terminal sequences by role.
 _COLOURS: Final = {
@@ -101,7 +101,7 @@ def show(
             if number:
                 ctx.out()
             for line in body:
-                ctx.out(line)
+                ctx.out(line, is_styled=isinstance(line, _Painted))
     return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
 
 
@@ -117,6 +117,12 @@ def _is_coloured(ctx: CommandContext) -> bool:
     return ctx.effects.stdout.isatty() and not ctx.effects.environ.get("NO_COLOR")
 
 
+class _Painted(str):
+    """A coloured text whose other control characters are escaped."""
+
+    __slots__ = ()
+
+
 class Painter:
     """Optional colouring of texts."""
 
@@ -125,7 +131,9 @@ class Painter:
 
     def __call__(self, role: str, text: str) -> str:
         """Return the text in the colour of a role."""
-        return f"{_COLOURS[role]}{text}{_PLAIN}" if self._is_coloured else text
+        if not self._is_coloured:
+            return text
+        return _Painted(f"{_COLOURS[role]}{render(text)}{_PLAIN}")
 
 
 def job(operation: jobs.Op) -> str:

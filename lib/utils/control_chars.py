@@ -10,8 +10,9 @@ place               treatment                                               func
 ==================  ======================================================  ===========
 input files         the first one is refused, with its place                `find`
 job and daemon log  replaced by ``?``; tabs and line ends may stay          `replace`
-terminal            ``\n``, ``\t``, ``\r``, ``\xNN`` or ``\uNNNN``, as for  `escape`
+terminal, a value   ``\n``, ``\t``, ``\r``, ``\xNN`` or ``\uNNNN``, as for  `escape`
                     all characters that are not printable
+terminal, anything  ``\xNN`` or ``\uNNNN``; tabs and line ends stay         `render`
 ==================  ======================================================  ===========
 """
 
@@ -58,6 +59,21 @@ def escape(text: str) -> str:
         char if char.isprintable() else _ESCAPES.get(char) or _numeric(ord(char))
         for char in text
     )
+
+
+def render(text: str) -> str:
+    r"""Return lines for a terminal: control characters but tab and line feed escaped.
+
+    All output of commands goes through this function, as a part of it may come from a
+    node. Characters that JSON texts may contain get the form ``\uNNNN``, which keeps a
+    JSON text valid and its meaning the same.
+    """
+    return _BUT_TABS_AND_LINE_ENDS.sub(_rendered, text)
+
+
+def _rendered(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 32 else f"\\u{code:04x}"
 
 
 def _numeric(code: int) -> str:

@@ -10,6 +10,8 @@ import os
 import sys
 from typing import TextIO
 
+from ganeti.utils import control_chars
+
 #: Device that a daemon logs to when its file cannot be written.
 CONSOLE = "/dev/console"
 SYSLOG_SOCKET = "/dev/log"
@@ -117,8 +119,16 @@ def shut_down() -> None:
         handler.close()
 
 
+class _Formatter(logging.Formatter):
+    """A formatter that replaces control characters: texts of nodes get into logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record."""
+        return control_chars.replace(super().format(record))
+
+
 def _add(root: logging.Logger, handler: logging.Handler, text: str) -> None:
-    handler.setFormatter(logging.Formatter(text))
+    handler.setFormatter(_Formatter(text))
     root.addHandler(handler)
 
 
