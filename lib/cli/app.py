@@ -8,7 +8,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.cli import parser
-from ganeti.cli.context import ClientEffects, CommandContext, real_effects
+from ganeti.cli.context import STDOUT, ClientEffects, CommandContext, real_effects
 from ganeti.cli.model import Command, Program
 from ganeti.constants import exitcodes
 from ganeti.utils.control_chars import render
@@ -46,6 +46,12 @@ def main(
         code = _run(program, words, effects)
         effects.stdout.flush()
     except BrokenPipeError:
+        _silence(effects)
+        return exitcodes.EXIT_FAILURE
+    except OSError as err:
+        from ganeti.cli import error_text
+
+        effects.stderr.write(f"{error_text.describe_system_error(err)}\n")
         _silence(effects)
         return exitcodes.EXIT_FAILURE
     except KeyboardInterrupt:
@@ -112,6 +118,8 @@ def _run_command(ctx: CommandContext, words: list[str]) -> int:
         return _report(ctx, err)
     except (BrokenPipeError, KeyboardInterrupt):
         raise
+    except OSError as err:
+        return _report_system_error(ctx, err)
     except Exception as err:  # noqa: BLE001 users never see a traceback
         return _report_unexpected(ctx, err)
     finally:
@@ -164,11 +172,25 @@ def _hint(ctx: CommandContext, text: str) -> None:
     hints.show(ctx, hints.Hint("", hints.YOU, text))
 
 
-def _report_unexpected(ctx: CommandContext, err: Exception) -> int:
+def _report_system_error(ctx: CommandContext, err: OSError) -> int:
+    from ganeti.cli import error_text
+
+    _log_traceback(ctx, err)
+    if err.filename == STDOUT:
+        raise err
+    _complain(ctx, error_text.describe_system_error(err))
+    return exitcodes.EXIT_FAILURE
+
+
+def _log_traceback(ctx: CommandContext, err: Exception) -> None:
     import traceback
 
     for line in "".join(traceback.format_exception(err)).splitlines():
         log(ctx, line, level="ERROR")
+
+
+def _report_unexpected(ctx: CommandContext, err: Exception) -> int:
+    _log_traceback(ctx, err)
     ctx.err(
         f"Unexpected error: {type(err).__name__}: {err}\n"
         f"Details are in {ctx.paths.log_dir}/commands.log, or shown with --debug."
@@ -200,5 +222,9 @@ def log(ctx: CommandContext, text: str, *, level: str = "INFO") -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except (OSError, errors.ConfigurationError):
         return  # not installed, or not permitted: the command works without the log
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(f"{line}\n")
+    try:
+        os.write(descriptor, f"{line}\n".encode(errors="replace"))
+    except OSError:
+        return  # a full disk must not stop the command
+    finally:
+        os.close(descriptor)

@@ -21,6 +21,8 @@ from ganeti.utils.control_chars import render
 
 #: Lines per write.
 _LINES_AT_ONCE: Final = 64
+#: File name of errors of stdout.
+STDOUT: Final = "standard output"
 
 
 class Master(Protocol):
@@ -62,14 +64,25 @@ def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
     return client
 
 
-def open_terminal() -> TextIO | None:
+class _TwoWay(io.BufferedRWPair):
+    """Buffers of a terminal, which cannot seek and so cannot share one buffer."""
+
+    def __init__(self, raw: io.FileIO) -> None:
+        super().__init__(raw, raw)
+        self._raw = raw
+
+    def fileno(self) -> int:
+        """Return the descriptor of the terminal."""
+        return self._raw.fileno()
+
+
+def open_terminal(path: str = "/dev/tty") -> TextIO | None:
     """Return the controlling terminal for questions, or None."""
     try:
-        raw = io.FileIO(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY), "r+")
+        raw = io.FileIO(os.open(path, os.O_RDWR | os.O_NOCTTY), "r+")
     except OSError:
         return None
-    # A terminal cannot seek, so one buffer for both directions is not possible.
-    pair: Any = io.BufferedRWPair(raw, raw)
+    pair: Any = _TwoWay(raw)
     return io.TextIOWrapper(pair, line_buffering=True, write_through=True)
 
 
@@ -136,10 +149,15 @@ class CommandContext:
             is_styled: the text has colours; the caller escaped everything else.
         """
         self.progress("")
-        # A listing can be large: do not copy it only to append the newline.
-        self.effects.stdout.write(text if is_styled else render(text))
-        self.effects.stdout.write("\n")
-        self.effects.stdout.flush()
+        try:
+            # A listing can be large: do not copy it only to append the newline.
+            self.effects.stdout.write(text if is_styled else render(text))
+            self.effects.stdout.write("\n")
+            self.effects.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as err:
+            raise OSError(err.errno, err.strerror, STDOUT) from err
 
     def out_lines(self, lines: Iterable[str]) -> None:
         """Print lines on stdout unless all of them are empty.

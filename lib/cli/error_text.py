@@ -33,7 +33,10 @@ def _prereq(err: errors.GenericError) -> str:
 
 def _hooks_abort(err: errors.GenericError) -> str:
     lines = ["Failure: hooks execution failed:"]
-    for node, script, output in err.args[0] if err.args else ():
+    rows = err.args[0] if err.args else ()
+    if isinstance(rows, str):
+        return f"{lines[0]}\n{rows}"
+    for node, script, output in rows:
         lines.append(
             f"  node: {node}, script: {script}, output: {output}"
             if output
@@ -54,9 +57,51 @@ def _no_permission(_: errors.GenericError) -> str:
     )
 
 
+def _version(err: errors.GenericError) -> str:
+    if len(err.args) != 2:
+        return f"Corrupt configuration file: {err}\nAborting."
+    wanted, stored = err.args
+    return (
+        f"Corrupt configuration file: wanted version {wanted}, found {stored}\n"
+        "Aborting."
+    )
+
+
+def _config_checks(err: errors.GenericError) -> str:
+    text, problems = (*err.args, "", ())[:2]
+    lines = problems if isinstance(problems, (list, tuple)) else ()
+    listed = "".join(f"\n  {line}" for line in lines)
+    return f"Corrupt configuration file: {text}{listed}\nAborting."
+
+
+def _device_creation(err: errors.GenericError) -> str:
+    text, created = (*err.args, "", ())[:2]
+    pairs = created if isinstance(created, (list, tuple)) else ()
+    left = "".join(
+        f"\n  left behind on node, device: {', '.join(map(str, pair))}"
+        for pair in pairs
+    )
+    return f"Failure: disks cannot be created:\n{text}{left}"
+
+
+def _certificate(err: errors.GenericError) -> str:
+    return f"Failure: certificate {': '.join(map(str, err.args))}"
+
+
 _Describe = Callable[[Any], str]
-#: First match wins, so that derived classes stand before their parents.
-_TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
+_Row = tuple[type[errors.GenericError], _Describe]
+
+
+def _failure(cls: type[errors.GenericError], subject: str) -> _Row:
+    """Return the row of a class whose text stands below a line with the subject."""
+    return cls, lambda err: f"Failure: {subject}:\n{_plain(err)}"
+
+
+#: First match wins, so that derived classes stand before their parents. The last rows
+#: leave no class without a text.
+_TEXTS: Final[tuple[_Row, ...]] = (
+    (errors.ConfigVersionMismatch, _version),
+    (errors.ConfigVerifyError, _config_checks),
     (
         errors.ConfigurationError,
         lambda err: f"Corrupt configuration file: {err}\nAborting.",
@@ -68,15 +113,9 @@ _TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
     ),
     (errors.ResolverError, _resolver),
     (errors.OpPrereqError, _prereq),
-    (
-        errors.OpExecError,
-        lambda err: f"Failure: command execution error:\n{err}",
-    ),
-    (
-        errors.StorageError,
-        lambda err: f"Failure: storage error:\n{err}",
-    ),
-    (errors.TagError, lambda err: f"Failure: invalid tag(s) given:\n{err}"),
+    _failure(errors.OpExecError, "command execution error"),
+    _failure(errors.StorageError, "storage error"),
+    _failure(errors.TagError, "invalid tag(s) given"),
     (errors.JobQueueDrainError, lambda _: _DRAINED),
     (errors.JobQueueFull, lambda _: _FULL),
     (errors.TypeEnforcementError, lambda err: f"Parameter Error: {err}"),
@@ -94,8 +133,50 @@ _TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
         ),
     ),
     # The text names the problem and shows the position.
-    (errors.QueryFilterParseError, lambda err: "\n".join(map(str, err.args))),
+    (
+        errors.QueryFilterParseError,
+        lambda err: "\n".join(map(str, err.args)) or _plain(err),
+    ),
     (errors.JobLost, lambda err: f"Error checking job status: {err}"),
+    (errors.JobCanceled, lambda err: f"Failure: {_plain(err)}"),
+    (errors.DeviceCreationError, _device_creation),
+    (errors.X509CertError, _certificate),
+    (
+        errors.OpRetryNotSupportedError,
+        lambda _: "Failure: the operation needs more locks and cannot be repeated",
+    ),
+    _failure(errors.AddressPoolError, "address not available in the network"),
+    _failure(errors.BlockDeviceError, "disk error"),
+    _failure(errors.CommandError, "external command failed"),
+    _failure(errors.ConfdClientError, "wrong use of the confd client"),
+    _failure(errors.ConfdMagicError, "malformed answer of a confd daemon"),
+    _failure(errors.FileStoragePathError, "directory not allowed for disks"),
+    _failure(errors.HotplugError, "device of a running instance not changed"),
+    _failure(errors.HypervisorError, "hypervisor error"),
+    _failure(errors.IPAddressError, "malformed IP address"),
+    _failure(errors.InotifyError, "a file cannot be watched"),
+    _failure(errors.JobFileCorrupted, "a job cannot be read"),
+    _failure(errors.JobQueueError, "job queue error"),
+    _failure(errors.PidFileLockError, "another process is running"),
+    _failure(errors.LockError, "lock error"),
+    _failure(errors.LuxiError, "error of the master daemon's protocol"),
+    _failure(errors.NoCtypesError, "a library of the system is missing"),
+    _failure(errors.OpCodeUnknown, "operation unknown to this version"),
+    _failure(errors.OpResultError, "malformed result of an operation"),
+    _failure(errors.ProgrammerError, "internal error, a defect of Ganeti"),
+    _failure(errors.UnitParseError, "malformed size"),
+    _failure(errors.ParseError, "text not understood"),
+    _failure(errors.RapiTestResult, "test of the remote API"),
+    _failure(errors.RemoteError, "unexpected error on another node"),
+    _failure(errors.ReservationError, "already in use"),
+    _failure(errors.ResultValidationError, "malformed answer of an external program"),
+    _failure(errors.SignatureError, "wrong signature"),
+    _failure(errors.SshError, "SSH connection failed"),
+    _failure(errors.SshUpdateError, "SSH keys not updated"),
+    _failure(errors.RpcError, "a node cannot be asked"),
+    _failure(errors.TermError, "this node is no longer the master"),
+    _failure(errors.UdpDataSizeError, "message too large for one datagram"),
+    (errors.GenericError, lambda err: f"Failure: {_plain(err)}"),
 )
 
 
@@ -108,11 +189,15 @@ def describe(err: errors.GenericError) -> tuple[str, int]:
 
     The text may contain output of scripts and nodes, so control characters are escaped.
     """
-    for cls, text_of in _TEXTS:
-        if isinstance(err, cls):
-            return _safe_lines(text_of(err)), err.EXIT_CODE
-    text = f"Unhandled Ganeti error: {err or type(err).__name__}"
-    return _safe_lines(text), err.EXIT_CODE
+    text_of = next(text_of for cls, text_of in _TEXTS if isinstance(err, cls))
+    return _safe_lines(text_of(err)), err.EXIT_CODE
+
+
+def describe_system_error(err: OSError) -> str:
+    """Return the text for stderr of a failed system call, such as a full disk."""
+    reason = err.strerror or str(err) or type(err).__name__
+    subject = "" if err.filename is None else f"{err.filename}: "
+    return _safe_lines(f"Failure: {subject}{reason}")
 
 
 def _safe_lines(text: str) -> str:

@@ -228,6 +228,17 @@ HINTS: Final = (
         "another job interfered: see 'gnt-job list', then try again",
     ),
     Hint(
+        r"no key was accepted",
+        ROOT,
+        "append the public key of root on the master, /root/.ssh/id_*.pub, to"
+        " /root/.ssh/authorized_keys there",
+    ),
+    Hint(
+        r"[Nn]o space left on device|disk is full",
+        ROOT,
+        "make room; 'df' shows which file system is full",
+    ),
+    Hint(
         r"hooks execution failed",
         ADMIN,
         "a hook refused the operation; see /etc/ganeti/hooks on the named node",

@@ -1,13 +1,18 @@
 """Questions on the controlling terminal; without a terminal the answer is no."""
 
+import contextlib
+import termios
 import textwrap
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TextIO
 
 from ganeti.cli.context import CommandContext
 
 _WIDTH: Final = 70
 #: Longer lists are shown only on request.
 _SHOWN_ITEMS: Final = 20
+#: Index of the local flags in terminal attributes.
+_LOCAL_FLAGS: Final = 3
 
 YES: Final = ("y", "Yes, continue")
 NO: Final = ("n", "No, change nothing")
@@ -82,3 +87,37 @@ def confirm_operation(
     if answer == VIEW[0]:
         return confirm(ctx, question + listing)
     return answer == YES[0]
+
+
+def password(ctx: CommandContext, account: str) -> str | None:
+    """Return the password of an account such as ``root@node2``, typed without echo.
+
+    Without a terminal, or without an answer, it is None.
+    """
+    terminal = ctx.effects.open_terminal()
+    if terminal is None:
+        return None
+    with terminal:
+        terminal.write(f"Password of {account}: ")
+        terminal.flush()
+        with _no_echo(terminal):
+            line = terminal.readline()
+        terminal.write("\n")
+    return line.rstrip("\n") or None
+
+
+@contextlib.contextmanager
+def _no_echo(terminal: TextIO) -> Iterator[None]:
+    """Turn the echo of a terminal off; other streams have none."""
+    if not terminal.isatty():
+        yield
+        return
+    descriptor = terminal.fileno()
+    before = termios.tcgetattr(descriptor)
+    silent = list(before)
+    silent[_LOCAL_FLAGS] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSAFLUSH, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)

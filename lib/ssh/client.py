@@ -181,6 +181,8 @@ class _Attempts(auth.AuthStrategy):
         super().__init__(ssh_config=paramiko.SSHConfig())
         self._identity = identity
         self._account = account
+        #: Whether the user has entered a password.
+        self.asked_password = False
 
     def get_sources(self) -> Iterator[auth.AuthSource]:
         """Yield the authentication methods to try, in order."""
@@ -190,6 +192,7 @@ class _Attempts(auth.AuthStrategy):
         ask = self._identity.ask_password
         password = None if ask is None else ask(self._account)
         if password is not None:
+            self.asked_password = True
             yield auth.Password(user, lambda: password)
 
 
@@ -248,6 +251,7 @@ class Client:
         if identity.known_hosts and identity.ask_host_key is None:
             self._pin(identity)
         self._client.set_missing_host_key_policy(_HostKeyPolicy(self.host, identity))
+        attempts = _Attempts(identity, f"{identity.user}@{where}")
         try:
             self._client.connect(
                 identity.alias or self.host,
@@ -256,11 +260,13 @@ class Client:
                 timeout=CONNECT_TIMEOUT_S,
                 banner_timeout=CONNECT_TIMEOUT_S,
                 auth_timeout=CONNECT_TIMEOUT_S,
-                auth_strategy=_Attempts(identity, f"{identity.user}@{where}"),
+                auth_strategy=attempts,
             )
         except paramiko.AuthenticationException as err:
+            asked = attempts.asked_password
             raise errors.SshError(
-                f"{identity.user}@{where}: no key was accepted, tried"
+                f"{identity.user}@{where}: no key was accepted"
+                f"{', nor the password' if asked else ''}, tried"
                 f" {', '.join(_present(identity)) or 'none'}"
             ) from err
         except paramiko.BadHostKeyException as err:

@@ -54,10 +54,10 @@ def _address(
 
 def _differs(line: str, address: str) -> bool:
     """Return whether a line has another address of the same family."""
-    present, wanted = _address(line), ipaddress.ip_address(address)
-    if present is None or present.version != wanted.version:
+    listed, wanted = _address(line), ipaddress.ip_address(address)
+    if listed is None or listed.version != wanted.version:
         return False
-    return present != wanted
+    return listed != wanted
 
 
 def _without_name(line: str, name: str) -> list[str]:

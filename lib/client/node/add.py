@@ -1,5 +1,7 @@
 """``add``: prepare a machine over SSH, then make it a node."""
 
+import functools
+
 from ganeti.cli import jobs, param_options, plans, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
@@ -32,6 +34,7 @@ def run(ctx: CommandContext) -> int:
             f"{kind} key fingerprint is {print_}.\n"
             "Are you sure you want to continue connecting?",
         ),
+        ask_password=functools.partial(prompts.password, ctx),
         debug=bool(opts.debug),
     )
     if plans.wanted(ctx):

@@ -1,5 +1,10 @@
 """Every documented error: what is printed where, and the exit code."""
 
+import errno
+import os
+import pathlib
+import subprocess
+
 import pytest
 
 from fakes import commands
@@ -68,9 +73,73 @@ CASES = [
         "Unhandled protocol error while talking to the master daemon:\ntext\n",
     ),
     (errors.JobLost("text"), 1, "Error checking job status: text\n"),
+    (errors.LockError("text"), 1, "Failure: lock error:\ntext\n"),
+    (errors.JobCanceled("Job was canceled"), 1, "Failure: Job was canceled\n"),
     (errors.StorageError("text"), 1, "Failure: storage error:\ntext\n"),
-    (errors.LockError("text"), 1, "Unhandled Ganeti error: text\n"),
+    (errors.SshError("text"), 1, "Failure: SSH connection failed:\ntext\n"),
+    (
+        errors.PidFileLockError("text"),
+        1,
+        "Failure: another process is running:\ntext\n",
+    ),
+    (
+        errors.X509CertError("a.pem", "expired"),
+        1,
+        "Failure: certificate a.pem: expired\n",
+    ),
+    (
+        errors.DeviceCreationError("text", [["n1", "/dev/x"]]),
+        1,
+        (
+            "Failure: disks cannot be created:\ntext\n"
+            "  left behind on node, device: n1, /dev/x\n"
+        ),
+    ),
+    (
+        errors.ConfigVersionMismatch(3010000, 2150000),
+        2,
+        (
+            "Corrupt configuration file: wanted version 3010000, found 2150000\n"
+            "Aborting.\n"
+        ),
+    ),
+    (
+        errors.ConfigVerifyError("text", ["one", "two"]),
+        2,
+        "Corrupt configuration file: text\n  one\n  two\nAborting.\n",
+    ),
+    (errors.GenericError("text"), 1, "Failure: text\n"),
 ]
+
+
+def every_class():
+    """Return all classes of errors that can cross a process border."""
+    classes = [errors.GenericError]
+    for cls in classes:
+        classes += cls.__subclasses__()
+    return sorted({c for c in classes if c.__module__ == errors.__name__}, key=str)
+
+
+@pytest.mark.parametrize("cls", every_class())
+def test_every_class_has_a_sentence_of_its_own(cls):
+    own = {row[0] for row in error_text._TEXTS}
+    described_by_parent = {
+        errors.ConnectionClosedError,
+        errors.NoMasterError,
+        errors.RequestError,
+    }
+    assert cls in own | described_by_parent
+    for args in ((), ("text",), ("text", 1, "more")):
+        text, code = error_text.describe(cls(*args))
+        assert "Unhandled Ganeti error" not in text
+        assert text.strip()
+        assert code == cls.EXIT_CODE
+
+
+def test_no_class_hides_behind_its_parent():
+    classes = [row[0] for row in error_text._TEXTS]
+    for position, cls in enumerate(classes):
+        assert not any(issubclass(cls, before) for before in classes[:position]), cls
 
 
 @pytest.mark.parametrize(
@@ -120,6 +189,45 @@ def test_nobody_listens(node):
     assert done.err == (
         "Cannot communicate with the config daemon.\n"
         "Is the process running and listening for connections?\n"
+    )
+
+
+def test_a_full_disk_is_one_error():
+    class Full(FakeMaster):
+        def call(self, method, args):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/lib/x")
+
+    done = commands.run("gnt-cluster version", Full())
+    assert (done.code, done.err) == (
+        1,
+        "Failure: /var/lib/x: No space left on device\n",
+    )
+
+
+def test_a_log_on_a_full_disk_does_not_stop_a_command(node):
+    root, environ = node
+    (root / "var/lib/ganeti/ssconf_master_node").write_text("n2.tst\n")
+    (root / "var/log/ganeti/commands.log").symlink_to("/dev/full")
+    done = commands.run("gnt-cluster getmaster", None, environ=environ)
+    assert (done.code, done.out, done.err) == (0, "n2.tst\n", "")
+
+
+def test_output_on_a_full_disk_is_one_error(node):
+    root, environ = node
+    (root / "var/lib/ganeti/ssconf_master_node").write_text("n2.tst\n")
+    program = pathlib.Path(__file__).resolve().parents[4] / "build/bin/gnt-cluster"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [program, "getmaster"],
+            env=environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Failure: standard output: No space left on device\n",
     )
 
 

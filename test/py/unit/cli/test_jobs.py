@@ -86,7 +86,7 @@ def test_a_failed_job_gives_the_error_of_its_first_failed_opcode(master):
 def test_a_canceled_job(master):
     master.still[1] = "canceled"
     done = commands.run("gnt-debug delay 0", master)
-    assert (done.code, done.err) == (1, "Unhandled Ganeti error: Job was canceled\n")
+    assert (done.code, done.err) == (1, "Failure: Job was canceled\n")
 
 
 def test_a_vanished_job(master):

@@ -1,9 +1,18 @@
 """Questions: who is asked what, and what happens when the answer is no."""
 
+import contextlib
+import os
+import pty
+import termios
+import types
+
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.cli import prompts
+from ganeti.cli.context import open_terminal
 
 
 @pytest.fixture
@@ -115,3 +124,65 @@ def test_nobody_is_asked_about_a_node_that_is_not_there(master):
     assert "nowhere" in done.err
     assert "hard powercycle" not in done.terminal
     assert not master.jobs
+
+
+def node_add(monkeypatch, master, answers):
+    """Run ``gnt-node add`` up to the request for SSH; return the run and the answer."""
+    typed = []
+
+    def refuse(_paths, request, *, feedback):
+        typed.append(request.ask_password("root@n9.tst (192.0.2.9 port 22)"))
+        raise errors.SshError("root@n9.tst: no key was accepted, tried none")
+
+    monkeypatch.setattr("ganeti.bootstrap.node_add.join", refuse)
+    master.values["modify_ssh_setup"] = True
+    return commands.run("gnt-node add n9.tst", master, answers=answers), typed
+
+
+def test_a_refused_key_leads_to_the_question_for_a_password(monkeypatch, master):
+    done, typed = node_add(monkeypatch, master, ["s3cret\n"])
+    assert typed == ["s3cret"]
+    assert done.terminal == "Password of root@n9.tst (192.0.2.9 port 22): \n"
+    assert "s3cret" not in done.out + done.err
+
+
+@pytest.mark.parametrize("answers", [None, [], ["\n"]])
+def test_without_a_password_a_refused_key_is_one_clear_error(
+    monkeypatch, master, answers
+):
+    done, typed = node_add(monkeypatch, master, answers)
+    assert typed == [None]
+    assert done.code == 1
+    assert done.err.endswith(
+        "Failure: SSH connection failed:\nroot@n9.tst: no key was accepted, tried none\n"
+    )
+
+
+def test_a_terminal_does_not_show_the_password():
+    def echo():
+        return termios.tcgetattr(theirs)[3] & termios.ECHO
+
+    ours, theirs = pty.openpty()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, ours)
+        stack.callback(os.close, theirs)
+        before = echo()
+        terminal = open_terminal(os.ttyname(theirs))
+        silent = []
+
+        def readline():
+            silent.append(echo())
+            os.write(ours, b"s3cret\n")
+            return type(terminal).readline(terminal)
+
+        terminal.readline = readline
+        context = types.SimpleNamespace(
+            effects=types.SimpleNamespace(open_terminal=lambda: terminal)
+        )
+        assert prompts.password(context, "root@n9.tst") == "s3cret"
+        assert silent == [0]
+        assert echo() == before != 0
+        shown = b""
+        while not shown.endswith(b"\r\n"):
+            shown += os.read(ours, 4096)
+        assert shown == b"Password of root@n9.tst: \r\n"
