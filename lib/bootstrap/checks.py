@@ -40,8 +40,8 @@ def gather(
     """
     check_unused(paths)
     initial_config.enabled_hypervisors(options)
-    family = _family(options)
-    hostname, primary_ip = _own_name(paths, family)
+    family = family_of(options)
+    hostname, primary_ip = own_name(paths, family)
     cluster_name = canonical_name(options.cluster_name, paths)
     master_ip = _master_ip(paths, cluster_name, family)
     _check_master_ip(paths, master_ip, primary_ip)
@@ -82,7 +82,12 @@ def check_unused(paths: Paths) -> None:
             )
 
 
-def _family(options: InitOptions) -> socket.AddressFamily:
+def family_of(options: InitOptions) -> socket.AddressFamily:
+    """Return the family of primary addresses.
+
+    Raises:
+        OpPrereqError: the version is not 4 or 6.
+    """
     if options.primary_ip_version not in _FAMILIES:
         raise errors.OpPrereqError(
             f"primary IP version: wanted 4 or 6, found {options.primary_ip_version}",
@@ -91,7 +96,12 @@ def _family(options: InitOptions) -> socket.AddressFamily:
     return _FAMILIES[options.primary_ip_version]
 
 
-def _own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
+def own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
+    """Return full name and primary address of this node.
+
+    Raises:
+        OpPrereqError: the name has no address, or none of this machine.
+    """
     name = canonical_name(paths.hostname, paths)
     address = _resolve(name, paths, family)
     if not paths.is_virtual and netutils.is_loopback(address):
@@ -279,7 +289,8 @@ def _check_netdev(options: InitOptions) -> None:
     name = options.master_netdev or network.DEFAULT_BRIDGE
     if not os.path.exists(f"/sys/class/net/{name}"):
         raise errors.OpPrereqError(
-            f"master netdev {name}: no such network interface on this machine",
+            f"master netdev {name}: no such network interface on this machine; found"
+            f" {', '.join(sorted(os.listdir('/sys/class/net')))}",
             ecodes.ECODE_INVAL,
         )
 

@@ -1,10 +1,20 @@
 """Creation of a cluster with one node."""
 
 import contextlib
+import os
 from typing import Any, Final
 
 from ganeti import config, errors, opcodes, rpc, ssconf, store
-from ganeti.bootstrap import checks, cluster_files, crypto, initial_config, jobs
+from ganeti.bootstrap import (
+    bridge,
+    checks,
+    cluster_files,
+    crypto,
+    initial_config,
+    jobs,
+    machine_defaults,
+    service_checks,
+)
 from ganeti.bootstrap.options import Feedback, InitOptions
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -12,6 +22,7 @@ from ganeti.constants import daemons, versions
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
+from ganeti.storage import allowed
 from ganeti.utils import files
 
 _DIRECTORY_MODES: Final = ((0o755, "data"), (0o755, "run"), (0o750, "log"))
@@ -41,10 +52,16 @@ def init_cluster(
         OpPrereqError: a prerequisite is not met, see `checks.gather`.
         OpExecError: a step failed.
     """
-    host = checks.gather(paths, process, options)
+    host, resolved = _prepare(paths, process, options)
+    options = resolved.options
     first = initial_config.make(options, host, clock.time())
     services = Services(paths, process)
+    for note in (*resolved.notes, *service_checks.warnings(paths, process)):
+        feedback(note)
     with contextlib.ExitStack() as undo:
+        if resolved.new_bridge:
+            _create_bridge(paths, process, resolved.new_bridge, undo, feedback)
+        _allow_storage(paths, host, undo, feedback)
         _make_directories(paths)
         undo.callback(remove_cluster_files, paths)
         feedback("Writing certificates and keys")
@@ -78,9 +95,16 @@ def plan(
     Raises:
         OpPrereqError: a prerequisite is not met.
     """
-    host = checks.gather(paths, process, options)
+    host, resolved = _prepare(paths, process, options)
+    options = resolved.options
     first = initial_config.make(options, host, clock.time())
-    steps = [
+    steps = [*resolved.notes, *service_checks.warnings(paths, process)]
+    if resolved.new_bridge:
+        steps.append(f"create the bridge {resolved.new_bridge}, without ports")
+    if not os.path.lexists(allowed.list_file(paths)):
+        listed = [path for path in allowed.BUILT_IN if path in _storage(host)]
+        steps += [f"list {path} in {allowed.list_file(paths)}" for path in listed]
+    steps += [
         f"create the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
         f"write certificates and keys in {paths.data_dir}",
     ]
@@ -100,6 +124,63 @@ def plan(
         steps.append(f"add {host.hostname} to the hosts file")
     steps += ["start ganeti-masterd", "submit OP_CLUSTER_POST_INIT, which runs hooks"]
     return steps
+
+
+def _prepare(
+    paths: Paths, process: Runner, options: InitOptions
+) -> tuple[initial_config.MasterHost, machine_defaults.Resolved]:
+    """Check the machine; return its data and the options with its defaults."""
+    checks.check_unused(paths)
+    _name, address = checks.own_name(paths, checks.family_of(options))
+    resolved = machine_defaults.resolve(paths, process, options, address)
+    return checks.gather(paths, process, resolved.options), resolved
+
+
+def _storage(host: initial_config.MasterHost) -> list[str]:
+    """Return the directories of disk files of the new cluster."""
+    directories = (host.file_storage_dir, host.shared_file_storage_dir)
+    return [path for path in directories if path]
+
+
+def _allow_storage(
+    paths: Paths,
+    host: initial_config.MasterHost,
+    undo: contextlib.ExitStack,
+    feedback: Feedback,
+) -> None:
+    """Write the list of directories for disk files, and report what it lacks."""
+    path = allowed.list_file(paths)
+    listed = allowed.write_default_list(paths, _storage(host))
+    if listed:
+        undo.callback(files.remove_file, path)
+        feedback(f"Allowing disk files in {', '.join(listed)}: {path}")
+    for directory in _storage(host):
+        problem = allowed.check_usable(paths, directory)
+        if problem:
+            feedback(f"Warning: {problem}; correct this on every node")
+
+
+def _create_bridge(
+    paths: Paths,
+    process: Runner,
+    name: str,
+    undo: contextlib.ExitStack,
+    feedback: Feedback,
+) -> None:
+    """Create a bridge now and at each boot."""
+    feedback(f"Creating the bridge {name}, without ports")
+    undo.callback(bridge.remove, process, name)
+    bridge.create(process, name)
+    configured = bridge.configuration(paths, process, name)
+    for path in configured:
+        undo.callback(files.remove_file, path)
+    bridge.write(configured)
+    if not configured:
+        feedback(
+            f"Warning: bridge {name} is gone after a reboot, because neither"
+            " systemd-networkd nor ifupdown manages the network here; add it to the"
+            " network configuration"
+        )
 
 
 def _make_directories(paths: Paths) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from cryptography.hazmat.primitives import serialization
 
 from ganeti import errors, luxi, rpc
-from ganeti.bootstrap import checks, crypto
+from ganeti.bootstrap import checks, crypto, service_checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
 from ganeti.constants import daemons, ecodes, versions
 from ganeti.constants import ssh as constants
@@ -115,6 +115,8 @@ def join(
         if state.modify_ssh_setup:
             _read_back_key(paths, state, shell, name)
         _set_up_daemon(paths, state, shell, target, request)
+        for warning in service_checks.warnings(paths, shell, host=name):
+            feedback(warning)
     feedback(f"Waiting for the node daemon of {name}")
     _wait_for_node_daemon(paths, target)
     return Joined(name, address, secondary_ip)

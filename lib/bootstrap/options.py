@@ -34,6 +34,7 @@ class InitOptions:
     mac_prefix: str | None = None
     master_netdev: str | None = None
     master_netmask: int | None = None
+    create_bridge: bool = False
     primary_ip_version: int = 4
     secondary_ip: str | None = None
     vg_name: str | None = None

@@ -1,15 +1,17 @@
 """Directories that may hold disk files: the administrator's list and hard limits.
 
 Only root of the node writes the file with the list, and no node sends it to another.
-Cluster rights alone therefore do not give access to other files of a node. Specified in
-storage-units, section 5.
+Cluster rights alone therefore do not give access to other files of a node. A node that
+becomes a member of a cluster without such a file gets one with built-in directories
+only. Specified in storage-units, section 5.
 """
 
 import os
 from collections.abc import Iterable
 from typing import Final
 
-from ganeti import errors, pathutils
+from ganeti import _buildconf, errors, pathutils
+from ganeti.utils import files
 
 #: System directories: they, and directories below them, never hold disks.
 FORBIDDEN: Final = frozenset(
@@ -28,6 +30,14 @@ FORBIDDEN: Final = frozenset(
         ),
     }
 )
+
+
+#: The directories that a new list may contain.
+BUILT_IN: Final = (_buildconf.FILE_STORAGE_DIR, _buildconf.SHARED_FILE_STORAGE_DIR)
+#: First line of a list that `write_default_list` wrote; the package looks for it.
+LIST_HEADER: Final = "# Written by Ganeti: directories that may hold disk files."
+_LIST_MODE: Final = 0o644
+_DIRECTORY_MODE: Final = 0o750
 
 
 def list_file(paths: pathutils.Paths) -> str:
@@ -68,6 +78,41 @@ def load(paths: pathutils.Paths) -> list[str]:
         return []
     wanted = (line for line in lines if line and not line.startswith("#"))
     return sorted({local_path(paths, line) for line in wanted})
+
+
+def write_default_list(paths: pathutils.Paths, wanted: Iterable[str]) -> list[str]:
+    """Write the list of this node, unless it has one.
+
+    Args:
+        paths: paths of this node.
+        wanted: directories of the cluster; those that are not built in are left out.
+
+    Returns:
+        The listed directories, empty if nothing was written.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    listed = [path for path in BUILT_IN if path in set(wanted)]
+    if not listed or os.path.lexists(list_file(paths)):
+        return []
+    files.make_dir(paths.conf_dir, 0o755)
+    text = "".join(f"{line}\n" for line in (LIST_HEADER, *listed))
+    files.write_file(list_file(paths), text, mode=_LIST_MODE)
+    return listed
+
+
+def make_allowed_directory(paths: pathutils.Paths, directory: str) -> None:
+    """Create a directory for disks; one that is not allowed here is left out.
+
+    Raises:
+        OSError: the directory cannot be created.
+    """
+    try:
+        local = check(paths, directory, exact_ok=True)
+    except errors.FileStoragePathError:
+        return
+    os.makedirs(local, mode=_DIRECTORY_MODE, exist_ok=True)
 
 
 def wrong_paths(paths: pathutils.Paths) -> list[str]:

@@ -15,6 +15,7 @@ from ganeti.constants import ecodes
 from ganeti.constants import ssh as ssh_constants
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
+from ganeti.storage import allowed
 from ganeti.tools import common
 from ganeti.utils import files, x509
 
@@ -76,12 +77,29 @@ def set_up(
         name=message[ssh_constants.NDS_NODE_NAME],
         serial=int(time.time()),
     )
+    _prepare_storage(paths, values)
     services = Services(paths, process)
     services.stop_all()
     if message.get(ssh_constants.NDS_START_NODE_DAEMON, False):
         services.start("ganeti-noded")
         if os.path.exists(os.path.join(paths.daemons_dir, "ganeti-mond")):
             services.start("ganeti-mond")
+
+
+def _prepare_storage(paths: Paths, values: Mapping[str, str]) -> None:
+    """Let disk files be in the cluster's directories, if these are the built-in ones.
+
+    A directory of shared storage is not created: it is a mount point.
+    """
+    own, shared = (
+        values.get(name, "").strip()
+        for name in ("file_storage_dir", "shared_file_storage_dir")
+    )
+    listed = allowed.write_default_list(paths, [own, shared])
+    if listed:
+        _log.info("%s lists %s", allowed.list_file(paths), ", ".join(listed))
+    if own:
+        allowed.make_allowed_directory(paths, own)
 
 
 def _check_complete(message: Mapping[str, Any], name: str) -> None:

@@ -13,6 +13,7 @@ _SAME: Final = (
     "candidate_pool_size",
     "file_storage_dir",
     "mac_prefix",
+    "create_bridge",
     "master_netdev",
     "nicparams",
     "modify_etc_hosts",

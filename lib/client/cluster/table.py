@@ -158,6 +158,11 @@ COMMANDS: Final = (
             o.MASTER_NETMASK,
             o.NIC_PARAMETERS,
             Option(
+                ("--create-bridge",),
+                "create the bridge of instances if this machine does not have it",
+                dest="create_bridge",
+            ),
+            Option(
                 ("--no-etc-hosts",),
                 "do not modify /etc/hosts",
                 dest="modify_etc_hosts",
