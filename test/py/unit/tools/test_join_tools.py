@@ -14,6 +14,7 @@ from ganeti.bootstrap import crypto
 from ganeti.pathutils import Paths
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import authorized_keys, keys, pubkeys
+from ganeti.storage import allowed
 from ganeti.tools import (
     common,
     node_cleanup,
@@ -232,3 +233,50 @@ def test_a_message_that_is_fine_is_returned(monkeypatch, server):
     stdin = types.SimpleNamespace(buffer=io.BytesIO(json.dumps(message).encode()))
     monkeypatch.setattr("sys.stdin", stdin)
     assert common.read_message(node_daemon_setup._INPUT) == message
+
+
+BUILT_IN = "/srv/ganeti/file-storage"
+
+
+def with_storage(server, **directories):
+    message = setup_message(server)
+    message["ssconf"] = message["ssconf"] | directories
+    return message
+
+
+def test_a_joining_node_allows_the_built_in_directories(paths, runner, server):
+    message = with_storage(
+        server,
+        file_storage_dir=BUILT_IN,
+        shared_file_storage_dir="/srv/ganeti/shared-file-storage",
+    )
+    node_daemon_setup.set_up(paths, runner, message, dry_run=False)
+    assert allowed.load(paths) == [
+        paths.at(BUILT_IN),
+        paths.at("/srv/ganeti/shared-file-storage"),
+    ]
+    assert allowed.check_usable(paths, BUILT_IN) is None
+    # A mount point: an empty directory would hide that nothing is mounted.
+    assert not os.path.exists(paths.at("/srv/ganeti/shared-file-storage"))
+
+
+def test_a_master_cannot_choose_directories_of_a_node(paths, runner, server):
+    message = with_storage(server, file_storage_dir="/data/disks")
+    node_daemon_setup.set_up(paths, runner, message, dry_run=False)
+    assert allowed.load(paths) == []
+    assert not os.path.exists(paths.at("/data"))
+
+
+def test_the_list_of_an_administrator_is_kept(paths, runner, server):
+    path = allowed.list_file(paths)
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w") as out:
+        out.write("/data\n")
+    message = with_storage(server, file_storage_dir="/data/disks")
+    node_daemon_setup.set_up(paths, runner, message, dry_run=False)
+    with open(path) as src:
+        assert src.read() == "/data\n"
+    assert os.path.isdir(paths.at("/data/disks"))
+    message = with_storage(server, file_storage_dir=BUILT_IN)
+    node_daemon_setup.set_up(paths, runner, message, dry_run=False)
+    assert not os.path.exists(paths.at(BUILT_IN))
