@@ -6,6 +6,7 @@ from typing import Any, Final
 from ganeti import errors, serializer
 from ganeti.backend import storage_units
 from ganeti.backend.registry import LocalNode, procedure
+from ganeti.constants import network
 from ganeti.pathutils import Paths
 from ganeti.utils import files, netutils
 
@@ -52,18 +53,18 @@ def bridges_exist(node: LocalNode, bridges_list: list[str]) -> None:
     Raises:
         GenericError: names the missing bridges.
     """
-    del node
-    if missing := missing_bridges(bridges_list):
+    if missing := missing_bridges(node, bridges_list):
         raise errors.GenericError(
             f"missing bridges {', '.join(n or '(no name)' for n in missing)}"
         )
 
 
-def missing_bridges(names: list[str]) -> list[str]:
-    """Return those names that are not bridges of this machine, sorted."""
+def missing_bridges(node: LocalNode, names: list[str]) -> list[str]:
+    """Return those names that are not bridges of this node, sorted."""
+    virtual = {network.USER_NETWORK} if node.paths.is_virtual else set()
     return sorted(
         name
-        for name in set(names)
+        for name in set(names) - virtual
         if "/" in name or not os.path.isdir(f"{_NETWORKS}/{name}/bridge")
     )
 

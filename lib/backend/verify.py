@@ -192,9 +192,9 @@ def _oslist(node: LocalNode, _asked: Any) -> list[list[Any]]:
     return os_definitions.diagnose(node.paths)
 
 
-def _bridges(_node: LocalNode, names: list[str]) -> list[str]:
-    """Return the names that are not bridges of this machine."""
-    return node_info.missing_bridges(names)
+def _bridges(node: LocalNode, names: list[str]) -> list[str]:
+    """Return the names that are not bridges of this node."""
+    return node_info.missing_bridges(node, names)
 
 
 def _allowed_paths(node: LocalNode, _asked: Any) -> list[str]:

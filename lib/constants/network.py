@@ -19,3 +19,5 @@ IP6_VERSION: Final = 6
 VALID_IP_VERSIONS: Final = (4, 6)
 #: Build_time.
 DEFAULT_BRIDGE: Final = "xen-br0"
+#: Link of NICs on virtual nodes without a bridge: a network inside the emulator.
+USER_NETWORK: Final = "user-network"

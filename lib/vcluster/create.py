@@ -11,6 +11,7 @@ from typing import Any, Final
 from ganeti import errors, luxi, opcodes
 from ganeti.bootstrap import initialise, jobs, node_add, options
 from ganeti.clock import SystemClock
+from ganeti.constants import network
 from ganeti.process import Runner
 from ganeti.tools import node_daemon_setup
 from ganeti.vcluster import layout as layout_module
@@ -51,13 +52,24 @@ def init_options(
         if "kvm" in settings.hypervisors
         else {},
         beparams=_BEPARAMS,
-        nicparams={"mode": "routed", "link": ""},
+        nicparams=nic_parameters(layout),
         ndparams={"ssh_port": layout.ssh_port, "oob_program": oob_program(layout)},
         ipolicy=_small_policy(),
-        master_netdev="eth0" if layout.isolated else "lo",
+        master_netdev=layout_module.GUEST_BRIDGE if layout.isolated else "lo",
         modify_etc_hosts=False,
         modify_ssh_setup=settings.ssh_setup,
     )
+
+
+def nic_parameters(layout: layout_module.Layout) -> dict[str, Any]:
+    """Return the default NIC: on the bridge of an isolated node.
+
+    Simple nodes share the network of this machine, so their guests have a network of
+    their own.
+    """
+    if layout.isolated:
+        return {"mode": "bridged", "link": layout_module.GUEST_BRIDGE}
+    return {"mode": "bridged", "link": network.USER_NETWORK}
 
 
 def _small_policy() -> dict[str, Any]:

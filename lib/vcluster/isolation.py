@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.utils import files
 from ganeti.vcluster import processes
 from ganeti.vcluster.layout import Layout, Node
@@ -34,7 +34,12 @@ BOUND: Final = (
     "/var/log/ganeti",
     "/var/run/ganeti",
 )
+# From linux/mount.h.
+_MS_NOSUID: Final = 2
+_MS_NODEV: Final = 4
+_MS_NOEXEC: Final = 8
 _MS_BIND: Final = 4096
+_MS_REC: Final = 16384
 _READY: Final = b"ready\n"
 HOLD_COMMAND: Final = "hold-namespaces"
 
@@ -152,6 +157,8 @@ def hold(layout: Layout, node: Node) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     for path in BOUND:
         _bind(libc, layout.host_path(node, path), os.path.realpath(path))
+    _bind(libc, layout.shared_directory, _buildconf.SHARED_FILE_STORAGE_DIR)
+    _mount_sysfs(libc)
     _disarm_reset(libc, layout, node)
     _give_boot_id(libc, layout, node)
     socket.sethostname(node.name)
@@ -199,9 +206,30 @@ def _give_boot_id(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
     _bind(libc, path, "/proc/sys/kernel/random/boot_id")
 
 
+def _mount_sysfs(libc: ctypes.CDLL) -> None:
+    """Mount the node's own view of /sys, which has the interfaces of its network.
+
+    Control groups keep their place below it.
+    """
+    groups = "/sys/fs/cgroup"
+    keep = os.path.ismount(groups)
+    if keep:
+        before = os.open(groups, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    if libc.mount(b"sysfs", b"/sys", b"sysfs", flags, None) != 0:
+        number = ctypes.get_errno()
+        raise errors.OpExecError(f"/sys: cannot be mounted: {os.strerror(number)}")
+    if keep:
+        _bind(libc, f"/proc/self/fd/{before}", groups)
+        os.close(before)
+
+
 def _bind(libc: ctypes.CDLL, source: str, target: str) -> None:
     if not os.path.exists(source):
         raise errors.OpExecError(f"{source}: missing, cannot be mounted on {target}")
-    if libc.mount(source.encode(), target.encode(), None, _MS_BIND, None) != 0:
+    if (
+        libc.mount(source.encode(), target.encode(), None, _MS_BIND | _MS_REC, None)
+        != 0
+    ):
         number = ctypes.get_errno()
         raise errors.OpExecError(f"{target}: cannot be mounted: {os.strerror(number)}")

@@ -22,6 +22,8 @@ CLUSTER_HOST: Final = f"cluster.{DOMAIN}"
 #: the next octet.
 FIRST_NODE: Final = 10
 MAX_NODES: Final = 1000
+#: Bridge of isolated nodes for guests; it has the node's address.
+GUEST_BRIDGE: Final = "br0"
 #: Port of the nodes' SSH servers in simple mode, where 22 may be the machine's own.
 SIMPLE_SSH_PORT: Final = 2022
 
@@ -74,6 +76,11 @@ class Layout:
     def bridge(self) -> str:
         """Name of the bridge that joins isolated nodes."""
         return f"gvc{self.network.replace('.', '-')}"
+
+    @property
+    def shared_directory(self) -> str:
+        """Directory of the storage that all nodes share."""
+        return os.path.join(self.directory, "shared")
 
     @property
     def master_node(self) -> Node:

@@ -1,4 +1,4 @@
-"""Network of isolated nodes: a bridge on this machine, one veth pair per node."""
+"""Network of isolated nodes: a bridge here, one veth pair and one bridge per node."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from ganeti import errors
-from ganeti.vcluster.layout import Layout, Node
+from ganeti.vcluster.layout import GUEST_BRIDGE, Layout, Node
 
 #: Suffix of the machine's own address on the bridge.
 _HOST_SUFFIX: Final = "0.254"
@@ -68,7 +68,10 @@ def down(layout: Layout) -> None:
 
 
 def plug_in(layout: Layout, node: Node, pid: int) -> None:
-    """Set up ``lo`` and ``eth0`` in the network namespace of a process."""
+    """Set up ``lo``, ``eth0`` and the bridge of guests in a process's namespace.
+
+    As on a machine that an administrator prepared, the bridge has the address.
+    """
     name = host_interface(layout, node)
     with _route() as route:
         for index in route.link_lookup(ifname=name):
@@ -80,16 +83,19 @@ def plug_in(layout: Layout, node: Node, pid: int) -> None:
         route.link("set", index=index, master=bridge, state="up")
     with _route(pid) as route:
         route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
-        index = route.link_lookup(ifname="eth0")[0]
+        route.link("add", ifname=GUEST_BRIDGE, kind="bridge")
+        bridge = route.link_lookup(ifname=GUEST_BRIDGE)[0]
         address = hardware_address(layout, node)
-        route.link("set", index=index, address=address, state="up")
-        route.addr("add", index=index, address=node.address, prefixlen=PREFIX)
+        route.link("set", index=bridge, address=address, state="up")
+        card = route.link_lookup(ifname="eth0")[0]
+        route.link("set", index=card, master=bridge, state="up")
+        route.addr("add", index=bridge, address=node.address, prefixlen=PREFIX)
 
 
 def cut(pid: int, addresses: list[str]) -> None:
     """Drop packets from a namespace to some addresses, without an error."""
     with _route(pid) as route:
-        index = route.link_lookup(ifname="eth0")[0]
+        index = route.link_lookup(ifname=GUEST_BRIDGE)[0]
         for address in addresses:
             route.neigh(
                 "replace", dst=address, lladdr=_NOBODY, ifindex=index, state="permanent"
@@ -99,7 +105,7 @@ def cut(pid: int, addresses: list[str]) -> None:
 def join(pid: int, addresses: list[str]) -> None:
     """Undo `cut`."""
     with _route(pid) as route:
-        index = route.link_lookup(ifname="eth0")[0]
+        index = route.link_lookup(ifname=GUEST_BRIDGE)[0]
         for address in addresses:
             try:
                 route.neigh("del", dst=address, ifindex=index)

@@ -45,7 +45,7 @@ def make_node(layout: layout_module.Layout, node: layout_module.Node) -> None:
     if layout.isolated:
         files.make_dir(shared, 0o755)
     elif not os.path.islink(shared):
-        os.symlink(os.path.join(layout.directory, "shared"), shared)
+        os.symlink(layout.shared_directory, shared)
     for path, text, mode in (
         ("/etc/hosts", layout_module.hosts_text(layout), 0o644),
         ("/etc/default/ganeti", layout_module.defaults_text(node), 0o644),

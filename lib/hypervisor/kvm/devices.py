@@ -239,8 +239,15 @@ def nic_args(
     tap_fds: Sequence[int],
     vhost_fds: Sequence[int] = (),
 ) -> list[str]:
-    """Return the arguments of one NIC whose tap and vhost devices are open."""
-    netdev = f"type=tap,id={device_id('nic', nic.uuid)},{_fds('fd', tap_fds)}"
+    """Return the arguments of one NIC whose tap and vhost devices are open.
+
+    Without a tap the NIC is in the emulator's user network.
+    """
+    identifier = device_id("nic", nic.uuid)
+    if not tap_fds:
+        device = nic_device(nic, hvparams)
+        return ["-netdev", f"type=user,id={identifier}", "-device", _plain(device)]
+    netdev = f"type=tap,id={identifier},{_fds('fd', tap_fds)}"
     if vhost_fds:
         netdev += f",vhost=on,{_fds('vhostfd', vhost_fds)}"
     device = nic_device(nic, hvparams, queues=len(tap_fds))

@@ -164,8 +164,7 @@ def add_nic(
         )
     kind = plan.hvparams.get("nic_type") or "paravirtual"
     plugged = runtime.plugged_nic(nic, _places(plan).for_nic(nic, kind))
-    taps.check_link(nic, guest.name)
-    tap = taps.open_tap(nic, plan.hvparams, guest.name)
+    tap = taps.open_nic(effects, nic, plan.hvparams, guest.name)
     try:
         taps.connect(effects, taps.environment(instance, nic, index, tap.name))
         with _session(guest) as qmp:
@@ -184,7 +183,7 @@ def _plug_nic(
     tap: taps.Tap,
 ) -> None:
     name = devices.device_id("nic", nic.uuid)
-    netdev: dict[str, Any] = {"type": "tap", "id": name}
+    netdev: dict[str, Any] = {"type": "tap" if tap.fds else "user", "id": name}
     for key, fds in (("fd", tap.fds), ("vhostfd", tap.vhost_fds)):
         names = [f"{name}-{key}{number}" for number in range(len(fds))]
         for fd, fd_name in zip(fds, names, strict=True):

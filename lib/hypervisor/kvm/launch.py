@@ -61,8 +61,7 @@ def launch(
     opened: dict[int, tuple[str, taps.Tap]] = {}
     try:
         for index, nic in enumerate(runtime.nics):
-            taps.check_link(nic, instance.name)
-            tap = taps.open_tap(nic, runtime.hvparams, instance.name)
+            tap = taps.open_nic(effects, nic, runtime.hvparams, instance.name)
             opened[index] = (nic.uuid, tap)
         connect_nics(effects, instance, runtime, opened, how)
         with security.user(effects, guest, runtime.hvparams) as user:

@@ -1,7 +1,8 @@
 """Taps, the node's ends of guests' NICs, and their connection to the network.
 
-Needs root. An administrator's ``kvm-vif-bridge`` script replaces `connect`.
-Specified in the hypervisor document, section 2.5.
+Taps need root. On virtual nodes, which any user may run, NICs can be in the emulator's
+user network instead, which has no tap. An administrator's ``kvm-vif-bridge`` script
+replaces `connect`. Specified in the hypervisor document, section 2.5.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors, process
+from ganeti.constants import network
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX, NicX
@@ -30,7 +32,10 @@ _SCRIPT: Final = "kvm-vif-bridge"
 
 @dataclasses.dataclass(frozen=True)
 class Tap:
-    """An open tap: interface name, one file per queue, and vhost files if used."""
+    """An open tap: interface name, one file per queue, and vhost files if used.
+
+    Without a name and files it stands for the emulator's user network.
+    """
 
     name: str
     fds: tuple[int, ...]
@@ -41,6 +46,24 @@ class Tap:
         for fd in (*self.fds, *self.vhost_fds):
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+
+#: A NIC in the emulator's user network.
+NO_TAP: Final = Tap("", ())
+
+
+def open_nic(
+    effects: NodeEffects, nic: NicX, hvparams: Mapping[str, Any], instance: str
+) -> Tap:
+    """Open the tap of a NIC, `NO_TAP` for the user network of a virtual node.
+
+    Raises:
+        HypervisorError: see `check_link` and `open_tap`.
+    """
+    if effects.paths.is_virtual and nic.nicparams.get("link") == network.USER_NETWORK:
+        return NO_TAP
+    check_link(nic, instance)
+    return open_tap(nic, hvparams, instance)
 
 
 def check_link(nic: NicX, instance: str) -> None:
@@ -144,9 +167,13 @@ def environment(
 def connect(effects: NodeEffects, env: Mapping[str, str]) -> None:
     """Connect a tap to the network that its environment describes.
 
+    Without a tap there is nothing to connect.
+
     Raises:
         HypervisorError: names the interface and the failed step.
     """
+    if not env["INTERFACE"]:
+        return
     script = f"{effects.paths.conf_dir}/{_SCRIPT}"
     if os.access(script, os.X_OK):
         result = effects.process.run([script], env=env)
@@ -261,6 +288,8 @@ def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
     """Record the tap of each NIC, by index and by uuid."""
     os.makedirs(files.nics, mode=0o750, exist_ok=True)
     for index, (uuid, tap) in taps.items():
+        if not tap.name:
+            continue
         for key in (str(index), uuid):
             with open(f"{files.nics}/{key}", "w", encoding="ascii") as out:
                 out.write(tap.name)

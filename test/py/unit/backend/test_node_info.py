@@ -1,11 +1,13 @@
 """What a node says about itself."""
 
 import os
+import types
 
 import pytest
 
 from fakes import nodes
 from ganeti import errors, pathutils
+from ganeti.backend import node_info
 
 
 @pytest.fixture
@@ -52,6 +54,10 @@ def test_missing_bridges_are_named(node):
     nodes.call(node, "bridges_exist", [])
     with pytest.raises(errors.GenericError, match="no-such-bridge"):
         nodes.call(node, "bridges_exist", ["no-such-bridge"])
+    # The emulator's own network needs no bridge; real nodes do not have it.
+    nodes.call(node, "bridges_exist", ["user-network"])
+    real = types.SimpleNamespace(paths=pathutils.Paths(hostname="node1"))
+    assert node_info.missing_bridges(real, ["user-network"]) == ["user-network"]
 
 
 def test_files_have_sizes(node):

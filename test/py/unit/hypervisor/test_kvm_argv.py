@@ -256,6 +256,9 @@ def test_nic_arguments():
     )
     assert two[1].endswith("fds=7:8,vhost=on,vhostfds=9:10")
     assert two[3].endswith("mq=on,vectors=6")
+    user = devices.nic_args(plan.nics[0], plan.hvparams, tap_fds=[])
+    assert user[1] == "type=user,id=nic-0c1d2e3f-4a5b-4c6d"
+    assert user[3] == one[3]
 
 
 def test_runtime_survives_the_way_to_another_virtual_node():
