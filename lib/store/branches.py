@@ -15,7 +15,8 @@ from ganeti import errors
 from ganeti.jqueue import records
 from ganeti.store import wire
 from ganeti.store.backend import Group
-from ganeti.store.database import Database, translated
+from ganeti.store.database import Database
+from ganeti.store.sqlite_file import translated
 
 #: Files of lost histories that a node keeps.
 KEPT: Final = 3

@@ -27,6 +27,7 @@ from ganeti.store.backend import (
     chain,
 )
 from ganeti.store.base import DOCUMENT_TABLES, Change
+from ganeti.store.sqlite_file import make_file, state_of, translated
 from ganeti.utils import files
 
 #: Layout of the tables; a file of another version is refused.
@@ -41,7 +42,6 @@ BUSY_TIMEOUT_S: Final = 10.0
 _BUSY_STEP_S: Final = 0.005
 #: Rows fetched at once by `Database.scan`; a long read would keep the WAL growing.
 SCAN_ROWS: Final = 256
-FILE_MODE: Final = 0o640
 #: Written to find out whether a disk that was full has room again: commits of a busy
 #: cluster for some seconds.
 PROBE_BYTES: Final = 1024 * 1024
@@ -86,64 +86,6 @@ class Position(NamedTuple):
     written: int
 
 
-#: SQLite's primary error codes for a file whose contents are wrong.
-_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
-
-
-@contextlib.contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into ours.
-
-    Raises:
-        ConfigurationError: the file is damaged.
-        StorageError: the disk failed.
-    """
-    try:
-        yield
-    except sqlite3.Error as err:
-        if _is_damage(err):
-            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
-        raise errors.StorageError(f"{path}: {err}") from err
-    except (OSError, UnicodeDecodeError) as err:
-        raise errors.StorageError(f"{path}: {err}") from err
-
-
-def _make(path: str) -> None:
-    """Make the file unless it is there.
-
-    Its group may read it, whatever the umask: that of the directory, so that an
-    administrator decides who follows the store. SQLite gives the companions of the file
-    the same mode and group.
-
-    One that is there stays closed: closing it would end all locks that this process
-    has on it.
-    """
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        fd = os.open(path, flags, 0o600)
-    except FileExistsError:
-        return
-    try:
-        with contextlib.suppress(PermissionError):
-            os.fchown(fd, -1, os.stat(os.path.dirname(path) or ".").st_gid)
-        os.fchmod(fd, FILE_MODE)
-    finally:
-        os.close(fd)
-
-
-def _state_of(path: str) -> tuple[int, ...] | None:
-    """Return what changes when a file is written or replaced, None if it is gone."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return info.st_ino, info.st_size, info.st_mtime_ns
-
-
 class Database:
     """An open file.
 
@@ -180,9 +122,9 @@ class Database:
             raise errors.ConfigurationError(f"{path}: there is no such database")
         with translated(path):
             if create:
-                _make(path)
+                make_file(path)
             if read_only and not os.path.exists(f"{path}-wal"):
-                self._unchanging = _state_of(path)
+                self._unchanging = state_of(path)
             self._db = sqlite3.connect(
                 f"{pathlib.Path(path).absolute().as_uri()}?{self._mode(read_only)}",
                 uri=True,
@@ -226,7 +168,7 @@ class Database:
         if self._unchanging is None:
             return self.is_gone()
         is_written = os.path.exists(f"{self.path}-wal")
-        return is_written or _state_of(self.path) != self._unchanging
+        return is_written or state_of(self.path) != self._unchanging
 
     def _prepare(self, *, create: bool, check: bool) -> None:
         pragma = self._pragma
@@ -539,7 +481,7 @@ class Database:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         with translated(path):
-            _make(path)
+            make_file(path)
             self._db.execute("VACUUM INTO ?", (path,))
             files.sync_file(path)
 

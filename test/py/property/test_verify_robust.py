@@ -71,7 +71,9 @@ def test_no_checksums_break_the_comparison_of_files(sums, other):
         uuid: forms.clean({"filelist": item})[0].get("filelist")
         for uuid, item in ((N1, sums), (N2, other))
     }
-    files.compare(report, SNAPSHOT, answers, vm_only=["a"], optional=["b"])
+    files.compare(
+        report, SNAPSHOT, answers, vm_only=["a"], candidates_only=["c"], optional=["b"]
+    )
     files.missing_everywhere(
         report, ["c"], {uuid: item for uuid, item in answers.items() if item}
     )

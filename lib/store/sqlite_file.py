@@ -1,0 +1,67 @@
+"""Creation, state and failures of SQLite files."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from ganeti import errors
+
+FILE_MODE: Final = 0o640
+#: SQLite's primary error codes for a file whose contents are wrong.
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into ours.
+
+    Raises:
+        ConfigurationError: the file is damaged.
+        StorageError: the disk failed.
+    """
+    try:
+        yield
+    except sqlite3.Error as err:
+        if _is_damage(err):
+            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
+        raise errors.StorageError(f"{path}: {err}") from err
+    except (OSError, UnicodeDecodeError) as err:
+        raise errors.StorageError(f"{path}: {err}") from err
+
+
+def make_file(path: str) -> None:
+    """Make the file unless it is there.
+
+    Its group may read it, whatever the umask: that of the directory, so that an
+    administrator decides who follows the store. SQLite gives the companions of the file
+    the same mode and group.
+
+    One that is there stays closed: closing it would end all locks that this process
+    has on it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+    except FileExistsError:
+        return
+    try:
+        with contextlib.suppress(PermissionError):
+            os.fchown(fd, -1, os.stat(os.path.dirname(path) or ".").st_gid)
+        os.fchmod(fd, FILE_MODE)
+    finally:
+        os.close(fd)
+
+
+def state_of(path: str) -> tuple[int, ...] | None:
+    """Return what changes when a file is written or replaced, None if it is gone."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
