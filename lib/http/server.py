@@ -1,9 +1,9 @@
 """An HTTP server for WSGI applications: cheroot with our TLS rules and limits.
 
-A pool of threads serves requests, not forked children: threads keep the memory lock
-that the node daemon needs, and calls do not cost a process. A connection uses a thread
-only during a request. The thread that watches all sockets makes the handshakes, so
-unauthenticated peers use no worker.
+Threads serve requests, not forked children: threads keep the memory lock that the node
+daemon needs, and calls do not cost a process. A connection uses a thread only during a
+request. The thread that watches all sockets makes the handshakes, so unauthenticated
+peers use no worker; it also assigns each request to a lane, see `ganeti.http.lanes`.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from cheroot import connections, wsgi
 from OpenSSL import SSL
 
 from ganeti.http import admission, limits, tls
+from ganeti.http.lanes import Lanes, Plan
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 #: Length of the kernel's queue of connections to accept.
 BACKLOG: Final = 1024
 MAX_HEADERS: Final = 64 * 1024
+#: Bytes of a request that are enough to assign it to a lane.
+_PEEK_SIZE: Final = 512
 #: Largest number of connections, including idle ones.
 MAX_CONNECTIONS: Final = 1000
 #: Seconds until the server's own socket must accept a connection.
@@ -42,6 +45,8 @@ class _Connections(connections.ConnectionManager):
     _num_connections: int
 
     def _expire(self, threshold: float) -> None:
+        for conn in self.server.requests.expire():
+            _close(conn)
         idle = threshold + limits.STEP_TIMEOUT_S - limits.IDLE_TIMEOUT_S
         for fd, conn in list(self._selector.connections):
             if conn is self.server:
@@ -98,6 +103,7 @@ class Server(wsgi.Server):
     keep_alive_conn_limit = MAX_CONNECTIONS
     expiration_interval = 0.5
     _connections: Any
+    requests: Lanes
 
     def __init__(
         self,
@@ -105,7 +111,7 @@ class Server(wsgi.Server):
         app: WsgiApp,
         *,
         context: SSL.Context | None,
-        threads: int,
+        threads: int | Plan,
         max_body: int = limits.MAX_BODY,
         is_known: Callable[[str], bool] = lambda _address: False,
     ) -> None:
@@ -115,7 +121,7 @@ class Server(wsgi.Server):
             address: host address and port to bind to; port 0 for any.
             app: the application, called by many threads at once.
             context: see `tls.server_context`; None for plain HTTP.
-            threads: requests served at once; further ones wait.
+            threads: requests served at once, further ones wait; or the lanes.
             max_body: size limit of a request's body, in bytes; larger ones get status
                 413.
             is_known: returns whether an address belongs to the cluster; room is
@@ -124,12 +130,15 @@ class Server(wsgi.Server):
         super().__init__(
             address,
             app,
-            numthreads=threads,
-            max=threads,
+            numthreads=1,
+            max=1,
             server_name="ganeti",
             request_queue_size=BACKLOG,
             timeout=limits.STEP_TIMEOUT_S,
         )
+        plan = threads if isinstance(threads, Plan) else Plan.single(threads)
+        # The pool that the constructor made has not started any thread.
+        self.requests = Lanes(self, plan)
         self.max_request_body_size = max_body
         self._is_known = is_known
         self._dropped = admission.LogLimit()
@@ -193,7 +202,12 @@ class Server(wsgi.Server):
         elif conn.last_used is None:
             self._watch(conn)
             return
-        super().process_conn(conn)
+        # After a pipelined request the next one may have been read already.
+        start = conn.rfile.peek() if conn.rfile.has_data() else _peek(sock)
+        if start is None:
+            self._watch(conn)
+        elif not start or not self.requests.put(conn, start):
+            _close(conn)
 
     def _shake_hands(self, conn: Any, sock: tls.TlsSocket) -> None:
         try:
@@ -266,6 +280,18 @@ class Server(wsgi.Server):
     ) -> None:
         """Log a message of cheroot."""
         _log.log(level, "%s", msg, exc_info=traceback)
+
+
+def _peek(sock: Any) -> bytes | None:
+    """Return the first bytes of a request; empty at the end, None if there are none."""
+    if isinstance(sock, tls.TlsSocket):
+        return sock.peek(_PEEK_SIZE)
+    try:
+        return bytes(sock.recv(_PEEK_SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 def _close(conn: Any) -> None:

@@ -227,6 +227,20 @@ class TlsSocket:
         cert = self._connection.get_peer_certificate(as_cryptography=True)
         return certificates.digest(cert) if isinstance(cert, x509.Certificate) else None
 
+    def peek(self, size: int) -> bytes | None:
+        """Return the next bytes without removing them; never waits.
+
+        Returns:
+            at most ``size`` bytes, empty if the peer has closed the connection or it
+            broke, None if no data has arrived.
+        """
+        try:
+            return bytes(self._connection.recv(size, socket.MSG_PEEK))
+        except (SSL.WantReadError, SSL.WantWriteError):
+            return None
+        except SSL.Error:
+            return b""
+
     def recv_into(self, buffer: Any) -> int:
         """Read at least one byte; 0 at the end.
 

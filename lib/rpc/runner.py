@@ -1,11 +1,14 @@
 """Runners that reach nodes over the network.
 
 A call of many nodes is one batch of requests on one HTTP client. Calls are not
-repeated, and failures of nodes are not raised: the caller decides.
+repeated, and failures of nodes are not raised: the caller decides. One exception: a
+node that answers "busy" has not executed the call, and gets it again within the limit.
 """
 
 import abc
+import dataclasses
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,6 +34,10 @@ _PROBE_AFTER_S: Final = 1.0
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: Characters of a node's reason for a failure that are kept, for the job's log.
 _MAX_REASON: Final = 4000
+#: Seconds until a busy node is asked again. It has let the call wait already.
+_BUSY_PAUSE_S: Final = 1.0
+#: Seconds for which calls that only read try to reach a busy node.
+_BUSY_READ_S: Final = 60.0
 Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
 
 
@@ -133,11 +140,34 @@ class _Runner(abc.ABC):
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]
-        for (node, target), response in zip(
-            targets, self._client.perform(requests), strict=True
-        ):
+        responses = self._perform(row, requests)
+        for (node, target), response in zip(targets, responses, strict=True):
             results[node] = read_answer(procedure, target.name, response)
         return results
+
+    def _perform(
+        self, row: table.Procedure, requests: Sequence[client.Request]
+    ) -> list[client.Response]:
+        """Send requests; ask busy nodes again until the time limit of the call."""
+        began = time.monotonic()
+        responses = list(self._client.perform(requests))
+        if row.lane != table.LANE_ORDINARY:
+            return responses
+        limit = _BUSY_READ_S if row.reads else float("inf")
+        while True:
+            left = {}
+            waited = time.monotonic() - began + _BUSY_PAUSE_S
+            for index, response in enumerate(responses):
+                left_s = min(limit, requests[index].timeout_s) - waited
+                if response.status == wire.STATUS_BUSY and left_s > 0:
+                    left[index] = dataclasses.replace(requests[index], timeout_s=left_s)
+            if not left:
+                return responses
+            time.sleep(_BUSY_PAUSE_S)
+            for index, response in zip(
+                left, self._client.perform(list(left.values())), strict=True
+            ):
+                responses[index] = response
 
     def call_one(
         self,
@@ -240,6 +270,8 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
         return Result(
             procedure, node, fail_msg=response.error, is_lost=response.is_lost
         )
+    if response.status == wire.STATUS_BUSY:
+        return Result(procedure, node, fail_msg=_message(response))
     if response.status != _HTTP_OK:
         return Result(
             procedure,
@@ -260,8 +292,12 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
 
 def _http_error(response: client.Response) -> str:
     """Return the error text of an HTTP answer without a result."""
+    return f"HTTP error {response.status}: {_message(response)}"
+
+
+def _message(response: client.Response) -> str:
     try:
         text = str(msgspec.json.decode(response.body)["message"])
     except (*_NOT_JSON, TypeError, KeyError):
         text = response.body[:200].decode(errors="replace")
-    return f"HTTP error {response.status}: {text[:_MAX_REASON]}"
+    return text[:_MAX_REASON]

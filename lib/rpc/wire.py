@@ -18,6 +18,8 @@ from ganeti.utils import files
 TERM_HEADER: Final = "X-Ganeti-Term"
 #: HTTP status of a call under an old term.
 STATUS_DEPOSED: Final = 409
+#: HTTP status of a call that was not executed because too many others are running.
+STATUS_BUSY: Final = 503
 #: Shorter texts, in bytes, are not compressed.
 _COMPRESS_FROM: Final = 512
 _LEVEL: Final = 3

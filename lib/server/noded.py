@@ -4,9 +4,11 @@ Requests are ``POST /<procedure>`` over mutual TLS. `ganeti.http` has the transp
 `ganeti.backend` the procedures; this module connects them.
 
 A thread of a pool runs each request, where the protocol's first implementation forked a
-child: the daemon stays locked into RAM as one process, and a call costs no fork. At
-most ``--max-clients`` ordinary calls run in parallel. Urgent calls and power cycles do
-not count, so that a node whose storage hangs in twenty calls can still be reset.
+child: the daemon stays locked into RAM as one process, and a call costs no fork. Calls
+of different lanes (`ganeti.rpc.table`) never wait for each other's threads, so a node
+whose storage hangs in all ordinary calls can still be reset. At most ``--max-clients``
+ordinary calls run in parallel; others wait for a short time and are then answered with
+the status "busy".
 """
 
 import argparse
@@ -16,7 +18,6 @@ import json
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
@@ -25,8 +26,8 @@ import msgspec
 from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import master_term, power
-from ganeti.http import server, tls
+from ganeti.backend import disk_turns, master_term, power
+from ganeti.http import lanes, server, tls
 from ganeti.pathutils import Paths, from_environ
 from ganeti.quorum import Term, parse_term
 from ganeti.rpc import table, wire
@@ -46,8 +47,17 @@ _LATE_MODULES: Final = (
     "simplejson",
 )
 TERM_FILE: Final = "term"
-#: Threads beyond ``--max-clients``, for urgent calls and calls that wait.
-_SPARE_THREADS: Final = 12
+#: Lanes beside the ordinary one. Their calls take milliseconds unless something hangs,
+#: so few threads suffice, and nobody should wait for long.
+_LANES: Final = (
+    lanes.Lane(table.LANE_POWER, threads=1, waiting=4, patience_s=5.0),
+    lanes.Lane(table.LANE_URGENT, threads=6, waiting=64, patience_s=5.0),
+    lanes.Lane(table.LANE_STORE, threads=3, waiting=16, patience_s=5.0),
+    lanes.Lane(table.LANE_STORAGE, threads=4, waiting=32, patience_s=5.0),
+)
+#: Ordinary calls that may wait for a thread, per thread, and for how many seconds.
+_WAITING_PER_THREAD: Final = 3
+_PATIENCE_S: Final = 10.0
 #: Seconds that running requests may take after a request to stop; less than
 #: daemon-util waits.
 _STOP_TIMEOUT_S: Final = 25.0
@@ -77,7 +87,7 @@ class App:
         *,
         guard: tls.PeerGuard | None,
         term_guard: master_term.TermGuard,
-        max_clients: int,
+        plan: lanes.Plan,
         quit_daemon: Callable[[], None],
     ) -> None:
         """Create the application.
@@ -86,13 +96,15 @@ class App:
             node: what procedures work with.
             guard: knows who may call; None without TLS.
             term_guard: remembers the newest master term.
-            max_clients: ordinary calls at once.
+            plan: the lanes, see `lane_plan`.
             quit_daemon: called when a procedure ends the daemon.
         """
         self._node = node
         self._guard = guard
         self._terms = term_guard
-        self._turns = threading.BoundedSemaphore(max_clients)
+        self._turns = disk_turns.DiskTurns(
+            {lane.name: lane.threads for lane in plan.lanes}
+        )
         self._quit_daemon = quit_daemon
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
@@ -100,7 +112,8 @@ class App:
         try:
             name, term = self._check(environ)
             args = _read_arguments(environ)
-            status, body = HTTPStatus.OK, self._run(name, args, term)
+            lane = _lane(environ, name)
+            status, body = HTTPStatus.OK, self._run(name, args, term, lane)
         except HttpError as err:
             _log.info("refused %s: %s", environ.get("PATH_INFO"), err.explain)
             status, body = err.status, _error_body(err)
@@ -144,14 +157,15 @@ class App:
         except errors.RpcError as err:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(err)) from err
 
-    def _run(self, name: str, args: list[Any], term: Term | None) -> bytes:
-        if table.PROCEDURES[name].is_urgent:
-            return self._answer(name, args)
-        with self._turns:
-            # The caller may have been deposed while the call waited for its turn.
-            if term is not None:
-                self._check_term(term)
-            return self._answer(name, args)
+    def _run(self, name: str, args: list[Any], term: Term | None, lane: str) -> bytes:
+        try:
+            with self._turns.taken(lane, disk_turns.kinds_of(name, args)):
+                # The caller may have been deposed while its arguments arrived.
+                if term is not None:
+                    self._check_term(term)
+                return self._answer(name, args)
+        except disk_turns.StorageBusy as err:
+            raise HttpError(wire.STATUS_BUSY, str(err)) from err
 
     def _answer(self, name: str, args: list[Any]) -> bytes:
         """Run a procedure and return the body of the reply."""
@@ -169,6 +183,40 @@ class App:
             _log.error("%s failed unexpectedly", name, exc_info=err)
             text = f"Error while executing backend function: {err}"
             return msgspec.json.encode([False, text])
+
+
+def lane_plan(max_clients: int) -> lanes.Plan:
+    """Return the lanes of the daemon, with a number of threads for ordinary calls."""
+    ordinary = lanes.Lane(
+        table.LANE_ORDINARY,
+        threads=max_clients,
+        waiting=_WAITING_PER_THREAD * max_clients,
+        patience_s=_PATIENCE_S,
+    )
+    return lanes.Plan([ordinary, *_LANES], _lane_of_path)
+
+
+def _lane_of_path(path: str) -> str:
+    row = table.PROCEDURES.get(path.removeprefix("/"))
+    return table.LANE_ORDINARY if row is None else row.lane
+
+
+def _lane(environ: dict[str, Any], name: str) -> str:
+    """Return the lane of a request that may be served in it.
+
+    Raises:
+        HttpError: too many calls run, or the lane was chosen for another request.
+    """
+    wanted = table.PROCEDURES[name].lane
+    assigned = environ[lanes.LANE_KEY]
+    if assigned == lanes.BUSY:
+        raise HttpError(
+            wire.STATUS_BUSY,
+            f"the node is busy: all threads for {wanted} calls are taken",
+        )
+    if assigned != wanted:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the request line is not plain")
+    return wanted
 
 
 def _read_arguments(environ: dict[str, Any]) -> list[Any]:
@@ -263,18 +311,19 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         power=power.for_node(paths),
         terms=term_guard,
     )
+    plan = lane_plan(options.max_clients)
     app = App(
         node,
         guard=guard,
         term_guard=term_guard,
-        max_clients=options.max_clients,
+        plan=plan,
         quit_daemon=control.ask_stop,
     )
     http = server.Server(
         (address(options, paths), options.port or netutils.service_port(NAME, 1811)),
         app,
         context=context,
-        threads=options.max_clients + _SPARE_THREADS,
+        threads=plan,
         is_known=_KnownAddresses(paths, clock_).has,
     )
     if not options.no_mlock:

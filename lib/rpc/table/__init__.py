@@ -1,4 +1,4 @@
-"""All node calls: arguments, result, time limit, offline policy, dry runs, urgency.
+"""All node calls: arguments, result, time limit, offline policy, dry runs, lane.
 
 One row per procedure. Client calls, server dispatch, simulated nodes and dry runs use
 it. ``spec/rpc`` in ``test/data`` is the contract that the tests compare the rows with.
@@ -7,9 +7,26 @@ it. ``spec/rpc`` in ``test/data`` is the contract that the tests compare the row
 from typing import Final
 
 from ganeti.rpc.table import instance_calls, node_calls, storage_calls
-from ganeti.rpc.table.procedure import TIMEOUTS, Procedure
+from ganeti.rpc.table.procedure import (
+    LANE_ORDINARY,
+    LANE_POWER,
+    LANE_STORAGE,
+    LANE_STORE,
+    LANE_URGENT,
+    TIMEOUTS,
+    Procedure,
+)
 
-__all__ = ["PROCEDURES", "TIMEOUTS", "Procedure"]
+__all__ = [
+    "LANE_ORDINARY",
+    "LANE_POWER",
+    "LANE_STORAGE",
+    "LANE_STORE",
+    "LANE_URGENT",
+    "PROCEDURES",
+    "TIMEOUTS",
+    "Procedure",
+]
 
 #: Procedures by name.
 PROCEDURES: Final[dict[str, Procedure]] = {

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import MANY, MIB, STORE, Procedure
+from ganeti.rpc.table.procedure import (
+    LANE_POWER,
+    LANE_STORAGE,
+    LANE_STORE,
+    MANY,
+    MIB,
+    STORE,
+    Procedure,
+)
 
 ROWS: Final = (
     Procedure(
@@ -142,6 +150,7 @@ ROWS: Final = (
         ("storage_units", "hv_specs"),
         "[boot id, [{type, name, storage_free, storage_size}] or null, [{memory_total, memory_free, memory_dom0, cpu_total, cpu_dom0, cpu_nodes, cpu_sockets, hv_version}] or null]",
         "urgent",
+        own_lane=LANE_STORAGE,
         multi=True,
         reads=True,
     ),
@@ -158,7 +167,7 @@ ROWS: Final = (
         "text",
         "normal",
         accept_offline=True,
-        urgent=True,
+        own_lane=LANE_POWER,
         answer="Reboot scheduled",
     ),
     Procedure(
@@ -278,6 +287,7 @@ ROWS: Final = (
         ("term", "base", "data"),
         "{revision, term, owner, digest, written, cluster, applied}",
         "urgent",
+        own_lane=LANE_STORE,
         multi=True,
     ),
     Procedure(
@@ -308,6 +318,7 @@ ROWS: Final = (
         ("term",),
         "{revision, term, owner, digest, written, cluster}",
         "urgent",
+        own_lane=LANE_STORE,
         multi=True,
     ),
     Procedure(
@@ -315,6 +326,7 @@ ROWS: Final = (
         (),
         "null",
         "urgent",
+        own_lane=LANE_STORE,
         multi=True,
     ),
     Procedure(
@@ -330,6 +342,7 @@ ROWS: Final = (
         (),
         "{revision, term, owner, digest, written, cluster}",
         "urgent",
+        own_lane=LANE_STORE,
         multi=True,
         reads=True,
     ),

@@ -19,6 +19,12 @@ MIB: Final = 1024 * 1024
 MANY: Final = 8 * MIB
 #: Largest copy of the store; only master candidates are asked for one.
 STORE: Final = 256 * MIB
+#: Lanes of a node daemon: calls of one lane never wait for those of another.
+LANE_POWER: Final = "power"
+LANE_STORE: Final = "store"
+LANE_STORAGE: Final = "storage"
+LANE_URGENT: Final = "urgent"
+LANE_ORDINARY: Final = "ordinary"
 
 
 class Procedure(NamedTuple):
@@ -31,8 +37,8 @@ class Procedure(NamedTuple):
         timeout: a key of `TIMEOUTS`.
         multi: many nodes may be called at once.
         accept_offline: nodes that are marked offline are called, too.
-        urgent: the node serves the call at once, independent of its other calls. This
-            also holds for all calls of the time limit ``urgent``; see `is_urgent`.
+        own_lane: lane of the node daemon, if it does not follow from the time limit;
+            see `lane`.
         reads: the call never changes anything on a node, so a dry run sends it.
         reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides this
             from the arguments.
@@ -53,7 +59,7 @@ class Procedure(NamedTuple):
     timeout: str
     multi: bool = False
     accept_offline: bool = False
-    urgent: bool = False
+    own_lane: str = ""
     reads: bool = False
     reads_if: str = ""
     answer: Any = None
@@ -63,6 +69,12 @@ class Procedure(NamedTuple):
     max_answer: int = MIB
 
     @property
-    def is_urgent(self) -> bool:
-        """Whether the node serves the call at once."""
-        return self.urgent or self.timeout == "urgent"
+    def lane(self) -> str:
+        """The lane of the node daemon that serves the call.
+
+        Urgent calls do not wait for ordinary ones, which may be long. Among urgent
+        calls, those that read storage or the copy of the store can hang with a disk, so
+        they are separate; a power cycle shares its lane with nothing.
+        """
+        by_time = LANE_URGENT if self.timeout == "urgent" else LANE_ORDINARY
+        return self.own_lane or by_time

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import MANY, Procedure
+from ganeti.rpc.table.procedure import LANE_STORAGE, MANY, Procedure
 
 ROWS: Final = (
     Procedure(
@@ -10,6 +10,7 @@ ROWS: Final = (
         ("devices",),
         "{device: size MiB}",
         "urgent",
+        own_lane=LANE_STORAGE,
         multi=True,
         reads=True,
         max_answer=MANY,
@@ -187,6 +188,7 @@ ROWS: Final = (
         (),
         "helper path",
         "urgent",
+        own_lane=LANE_STORAGE,
         multi=True,
         reads=True,
     ),
@@ -241,6 +243,7 @@ ROWS: Final = (
         ("vg_name",),
         '{"vg/lv": [size text MiB, inactive, online]}',
         "urgent",
+        own_lane=LANE_STORAGE,
         multi=True,
         reads=True,
         max_answer=MANY,
@@ -289,6 +292,7 @@ ROWS: Final = (
         (),
         "{vg: size MiB}",
         "urgent",
+        own_lane=LANE_STORAGE,
         multi=True,
         reads=True,
     ),

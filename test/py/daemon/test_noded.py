@@ -6,6 +6,7 @@ import queue
 import signal
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -250,3 +251,22 @@ def test_a_second_signal_ends_it_in_the_middle_of_a_call(node):
     assert code == 1
     assert answers.get(timeout=60).is_lost
     other.close()
+
+
+def test_hung_calls_leave_threads_to_urgent_ones(node):
+    node.start_noded("--max-clients", "2")
+    with contextlib.closing(node.runner()) as caller, ThreadPoolExecutor(12) as pool:
+        # Two calls run, six wait, and the others are asked to come again.
+        hung = [
+            pool.submit(caller.call_one, "test_delay", "u1", 600.0, timeout_s=30)
+            for _ in range(12)
+        ]
+        node.wait_for_line("lane ordinary: busy")
+        assert caller.call_one("version", "u1").payload == versions.PROTOCOL_VERSION
+        assert not caller.call_one("store_status", "u1").failed
+        reset = caller.call_one("node_powercycle", "u1", "fake", {})
+        assert "Reboot scheduled" in reset.payload
+        refused = caller.call_one("os_diagnose", "u1", timeout_s=0.5)
+        assert "busy" in refused.fail_msg
+        node.process.kill()
+        assert all(call.result(60).failed for call in hung)

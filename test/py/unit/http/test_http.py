@@ -11,7 +11,7 @@ import pytest
 from OpenSSL import SSL
 
 from ganeti import errors
-from ganeti.http import client, liveness, server, tls
+from ganeti.http import client, lanes, liveness, server, tls
 from ganeti.utils import x509
 
 
@@ -551,3 +551,70 @@ def test_a_damaged_list_at_start_lets_nobody_in(tmp_path):
     assert not guard.allows("SERVER")
     path.unlink()
     assert guard.allows("SERVER")
+
+
+@pytest.fixture
+def two_lanes(app, pem, tmp_path):
+    """Return the port of a server whose path /wait has one thread and one place."""
+    top, digests = pem
+    list_path = tmp_path / "list"
+    list_path.write_text("1")
+    listed = {"u1": digests["good"]}
+    guard = tls.PeerGuard(digests["server"], str(list_path), lambda: listed)
+    path = str(top / "server.pem")
+    slow = lanes.Lane("slow", threads=1, waiting=1, patience_s=60)
+    quick = lanes.Lane("quick", threads=1)
+
+    def choose(path):
+        return "slow" if path == "/wait" else "quick"
+
+    def answer(environ, start):
+        app.lanes.append(environ[lanes.LANE_KEY])
+        if environ[lanes.LANE_KEY] == lanes.BUSY:
+            start("503 Service Unavailable", [("Content-Length", "0")])
+            return []
+        return app(environ, start)
+
+    app.lanes = []
+    plan = lanes.Plan([slow, quick], choose)
+    made = server.Server(
+        ("127.0.0.1", 0),
+        answer,
+        context=tls.server_context(path, path, guard=guard),
+        threads=plan,
+    )
+    yield made.start_serving()
+    app.gate.set()
+    made.stop()
+
+
+def test_lanes_do_not_wait_for_each_other(two_lanes, caller, app, pem):
+    answers = queue.SimpleQueue()
+    caller.start(request(two_lanes, "/wait", pem=pem), answers.put)
+    app.entered.get(timeout=60)
+    for _ in range(2):
+        caller.start(request(two_lanes, "/wait", pem=pem), answers.put)
+    # One waits; there is no place for the other one.
+    assert answers.get(timeout=60).status == 503
+    (quick,) = caller.perform([request(two_lanes, "/echo", pem=pem)])
+    assert quick.status == 200
+    app.gate.set()
+    assert [answers.get(timeout=60).status for _ in range(2)] == [200, 200]
+    assert app.lanes == ["slow", "busy", "quick", "slow"]
+
+
+def test_connections_that_waited_for_too_long_are_refused():
+    class Conn:
+        remote_addr = "127.0.0.1"
+
+        def __init__(self):
+            self.ssl_env = {}
+
+    lane = lanes.Lane("slow", threads=1, waiting=3, patience_s=-1)
+    made = lanes.Lanes(None, lanes.Plan([lane], lambda _path: "slow"))
+    conn = Conn()
+    assert made.put(conn, b"POST /a HTTP/1.1\r\n")
+    assert conn.ssl_env[lanes.LANE_KEY] == "slow"
+    assert made.expire() == []
+    assert conn.ssl_env[lanes.LANE_KEY] == lanes.BUSY
+    assert made.qsize == 1

@@ -11,7 +11,7 @@ import pytest
 from fakes import nodes
 from ganeti import backend, errors, ssconf
 from ganeti.backend import master_term, registry
-from ganeti.http import tls
+from ganeti.http import lanes, tls
 from ganeti.quorum import Term
 from ganeti.server import common, noded
 from ganeti.utils import x509
@@ -40,7 +40,7 @@ def app(tmp_path, quits):
         node,
         guard=Everybody(),
         term_guard=guard,
-        max_clients=2,
+        plan=noded.lane_plan(4),
         quit_daemon=lambda: quits.append(1),
     )
 
@@ -53,6 +53,7 @@ def ask(app, path="/version", body=b"[]", method="POST", **environ):
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
         tls.PEER_KEY: "GOOD",
+        lanes.LANE_KEY: noded.lane_plan(4).lane_of(f"POST {path} HTTP/1.1".encode()),
         **environ,
     }
     data = b"".join(app(environ, lambda status, headers: answers.append(status)))
@@ -63,8 +64,9 @@ def ask(app, path="/version", body=b"[]", method="POST", **environ):
 def offer(monkeypatch):
     """Offer procedures for one test."""
 
-    def add(name, function):
-        monkeypatch.setitem(backend.PROCEDURES, name, registry.Procedure(function, ()))
+    def add(name, function, *kinds):
+        entry = registry.Procedure(function, kinds)
+        monkeypatch.setitem(backend.PROCEDURES, name, entry)
 
     return add
 
@@ -196,33 +198,62 @@ def test_a_term_is_its_owners_alone(app):
     assert ask(app, HTTP_X_GANETI_TERM="3:good-node")[0] == 200
 
 
-def test_a_queued_call_of_a_deposed_master_does_not_act(app, offer):
-    busy, gate, acted = threading.Semaphore(0), threading.Event(), []
+class LateBody:
+    """A body during whose arrival something happens."""
 
-    def block(_node):
-        busy.release()
-        gate.wait(60)
+    def __init__(self, happens):
+        self._happens = happens
 
-    offer("node_volumes", block)
+    def read(self, _size):
+        self._happens()
+        return b"[]"
+
+
+def test_a_slow_call_of_a_deposed_master_does_not_act(app, offer):
+    acted = []
     offer("instance_start", lambda _node: acted.append(1))
+    body = LateBody(lambda: app._terms.check(Term(4, "new-master")))
+    status, _answer = ask(
+        app,
+        "/instance_start",
+        HTTP_X_GANETI_TERM="3:good-node",
+        **{"wsgi.input": body},
+    )
+    assert (status, acted) == (409, [])
+
+
+def test_the_busy_lane_does_not_act(app, offer):
+    acted = []
+    offer("instance_start", lambda _node: acted.append(1))
+    status, answer = ask(app, "/instance_start", **{lanes.LANE_KEY: lanes.BUSY})
+    assert (status, acted) == (503, [])
+    assert "ordinary" in answer["message"]
+
+
+def test_a_call_is_served_in_its_own_lane_alone(app):
+    assert ask(app, **{lanes.LANE_KEY: "power"})[0] == 400
+
+
+def test_one_kind_of_disk_cannot_take_all_threads(app, offer):
+    busy, gate = threading.Semaphore(0), threading.Event()
+
+    def wipe(_node, disk):
+        if disk["dev_type"] == "sharedfile":
+            busy.release()
+            gate.wait(60)
+
+    offer("blockdev_wipe", wipe, dict)
+    bad, good = (
+        json.dumps([{"dev_type": kind}]).encode() for kind in ("sharedfile", "file")
+    )
     with ThreadPoolExecutor(3) as pool:
-        blocked = [pool.submit(ask, app, "/node_volumes") for _ in range(2)]
-        for _ in blocked:
+        hung = [pool.submit(ask, app, "/blockdev_wipe", bad) for _ in range(3)]
+        for _ in hung:
             assert busy.acquire(timeout=60)
-        # All turns are taken; the call of the old master gets none yet.
-        checks = app._terms.check
-        seen = threading.Event()
-
-        def check(term):
-            checks(term)
-            seen.set()
-
-        app._terms.check = check
-        queued = pool.submit(
-            ask, app, "/instance_start", HTTP_X_GANETI_TERM="3:good-node"
-        )
-        assert seen.wait(60)
-        checks(Term(4, "new-master"))
+        status, answer = ask(app, "/blockdev_wipe", bad)
+        assert status == 503
+        assert "sharedfile" in answer["message"]
+        assert ask(app, "/blockdev_wipe", good)[0] == 200
         gate.set()
-        assert queued.result(60)[0] == 409
-    assert acted == []
+        assert [call.result(60)[0] for call in hung] == [200] * 3
+    assert ask(app, "/blockdev_wipe", bad)[0] == 200
