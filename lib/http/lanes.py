@@ -64,7 +64,7 @@ class Plan:
     def lane_of(self, start: bytes) -> str:
         """Return the name of the lane for a request with these first bytes."""
         parts = start.split(b"\r\n", 1)[0].split(b" ")
-        if len(parts) < 3:  # noqa: PLR2004 - method, path, version
+        if len(parts) < 3:  # method, path, version
             return self.lanes[0].name
         return self._choose(parts[1].decode("latin-1"))
 

@@ -389,10 +389,12 @@ class Core:
         with self.lock:
             entry = self.live.get(job_id)
             if entry is not None:
-                return entry.view()
-            if job_id not in self.ended:
+                job, logs = entry.shown, entry.logs.copy()
+            elif job_id not in self.ended:
                 return None
             known = self.recent.get(job_id)
+        if entry is not None:
+            return attach_logs(job, logs)
         return known if known is not None else self.read_with_logs(JOBS, job_id)
 
     def read_with_logs(self, table: str, job_id: int) -> Job | None:

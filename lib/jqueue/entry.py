@@ -85,6 +85,8 @@ class Entry:
         interrupt: ends a wait for locks of the worker that has the job.
         must_die: a client asked to kill the job while it ran.
         version: number of changes, for watchers.
+        watches: the waits for changes, in order.
+        reported: monotonic time at which log lines were last reported.
     """
 
     __slots__ = (
@@ -102,6 +104,7 @@ class Entry:
         "ops",
         "place",
         "released_by",
+        "reported",
         "rest_timer",
         "shown",
         "slots",
@@ -135,7 +138,8 @@ class Entry:
         self.began = 0.0
         self.interrupt: Callable[[], None] | None = None
         self.version = 0
-        self.watches: list[Watch] = []
+        self.reported = float("-inf")
+        self.watches: dict[Watch, None] = {}
         self.news_timer: Timer | None = None
         self.rest_timer: Timer | None = None
 

@@ -98,6 +98,7 @@ class JobQueue:
                 core.interrupt_locked(entry)
         ended = core.pool.stop(timeout_s) if core.pool is not None else True
         core.timers.stop()
+        self._watching.stop()
         return ended
 
     def _purge_daily(self) -> None:

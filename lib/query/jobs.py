@@ -1,5 +1,6 @@
 """Query fields of jobs and locks."""
 
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -136,8 +137,14 @@ _NO_SOURCES: Final = QueryContext(Sources(Snapshot()))
 def job_values(names: Sequence[str]) -> "Callable[[jqueue.Job], list[Any] | None]":
     """Return a function from a job to its values of some fields.
 
-    If a field is unknown, the function returns None instead of the list.
+    If a field is unknown, the function returns None instead of the list. The same names
+    give the same function, so that its values can be shared.
     """
+    return _job_values(tuple(names))
+
+
+@functools.lru_cache(maxsize=128)
+def _job_values(names: tuple[str, ...]) -> "Callable[[jqueue.Job], list[Any] | None]":
     fields = [_JOB_FIELDS.get(name) for name in names]
     getters = [field.bind(_NO_SOURCES) for field in fields if field is not None]
     if len(getters) < len(fields):
