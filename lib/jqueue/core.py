@@ -279,8 +279,7 @@ class Core:
             self.schedule.push(entry)
 
     def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
-        """Count a change of a job, and notify its watchers."""
-        entry.version += 1
+        """Notify the watchers of a job of a change."""
         if entry.watches:
             self.notify_locked(entry, only_log)
 

@@ -84,7 +84,6 @@ class Entry:
         must_hurry: the next attempt to get the locks must begin at once.
         interrupt: ends a wait for locks of the worker that has the job.
         must_die: a client asked to kill the job while it ran.
-        version: number of changes, for watchers.
         watches: the waits for changes, in order.
         reported: monotonic time at which log lines were last reported.
     """
@@ -110,7 +109,6 @@ class Entry:
         "slots",
         "stored",
         "unsaved",
-        "version",
         "waits_for",
         "was_tried",
         "watches",
@@ -137,7 +135,6 @@ class Entry:
         self.was_tried = False
         self.began = 0.0
         self.interrupt: Callable[[], None] | None = None
-        self.version = 0
         self.reported = float("-inf")
         self.watches: dict[Watch, None] = {}
         self.news_timer: Timer | None = None

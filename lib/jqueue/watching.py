@@ -48,16 +48,18 @@ class _Due(NamedTuple):
 class _View:
     """One reading of a job, shared by all waits that are examined with it."""
 
-    def __init__(self, job: Job, version: int = 0, *, is_quiet: bool = True) -> None:
+    def __init__(
+        self, job: Job, record: Job | None = None, *, is_quiet: bool = True
+    ) -> None:
         """Prepare a reading.
 
         Args:
             job: the record with its log.
-            version: of the entry; 0 for a job that has ended.
+            record: the record without its log; None for a job that has ended.
             is_quiet: nothing was reported within the last tenth of a second.
         """
         self.job = job
-        self.version = version
+        self.record = record
         self.is_quiet = is_quiet
         self._log = job.log_after(None)
         self._values: dict[Callable[[Job], Any], Any] = {}
@@ -200,10 +202,10 @@ class Watching:
             entry = core.live.get(job_id)
             is_ended = entry is None and job_id in core.ended
             if entry is not None:
-                version, job, logs = entry.version, entry.shown, entry.logs.copy()
+                job, logs = entry.shown, entry.logs.copy()
                 is_quiet = core.clock.monotonic() - entry.reported >= _BURST_S
         if entry is not None:
-            return _View(attach_logs(job, logs), version, is_quiet=is_quiet)
+            return _View(attach_logs(job, logs), job, is_quiet=is_quiet)
         if is_ended and self._ended is not None and self._ended.job.id == job_id:
             return self._ended
         stored = core.find_live(job_id)
@@ -215,10 +217,13 @@ class Watching:
         return view
 
     def _keep(self, watch: Watch, view: _View) -> bool:
-        """Continue to wait, unless the job has changed since it was read."""
+        """Continue to wait, unless the record has changed since it was read.
+
+        Newer log lines are reported soon, with those of the burst.
+        """
         with self._core.lock:
             entry = self._core.live.get(watch.job_id)
-            if entry is None or entry.version != view.version:
+            if entry is None or entry.shown is not view.record:
                 return False
             entry.watches[watch] = None
             if entry.log_serial > (watch.serial or 0):
