@@ -7,6 +7,7 @@ does not belong here, see `Executor`.
 """
 
 from ganeti.jqueue.core import Settings
+from ganeti.jqueue.entry import Known
 from ganeti.jqueue.executor import (
     Callbacks,
     Canceled,
@@ -27,6 +28,7 @@ __all__ = [
     "Job",
     "JobOp",
     "JobQueue",
+    "Known",
     "LockTimeout",
     "LogEntry",
     "Settings",

@@ -6,7 +6,7 @@ Entries are guarded by the queue's lock and private to `JobQueue` and its parts.
 import enum
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,9 +42,19 @@ class Watch:
         serial: newest log entry known to the waiting side.
         future: receives the values and the newer log entries.
         timer: timer of the time limit.
+        on_answer: called when the wait has been answered, at the end of the round in
+            which other waits may be answered too.
     """
 
-    __slots__ = ("fields", "future", "job_id", "previous", "serial", "timer")
+    __slots__ = (
+        "fields",
+        "future",
+        "job_id",
+        "on_answer",
+        "previous",
+        "serial",
+        "timer",
+    )
 
     def __init__(
         self,
@@ -59,6 +69,15 @@ class Watch:
         self.serial = serial
         self.future: Future[tuple[Any, tuple[LogEntry, ...]]] = Future()
         self.timer: Timer | None = None
+        self.on_answer: Callable[[], None] | None = None
+
+
+class Known(NamedTuple):
+    """A job, and the state of it that a waiting client knows."""
+
+    job_id: int
+    previous: Any = None
+    serial: int | None = None
 
 
 class Entry:

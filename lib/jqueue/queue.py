@@ -18,7 +18,7 @@ from ganeti.jqueue import archiving, control, records, recovery
 from ganeti.jqueue.control import Answer
 from ganeti.jqueue.core import Core, Settings
 from ganeti.jqueue.documents import ARCHIVE, JOBS, Documents
-from ganeti.jqueue.entry import attach_logs
+from ganeti.jqueue.entry import Known, attach_logs
 from ganeti.jqueue.executor import Executor
 from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry
@@ -319,3 +319,21 @@ class JobQueue:
         return self._watching.wait(
             job_id, fields, previous=previous, serial=serial, timeout_s=timeout_s
         )
+
+    def wait_for_changes(
+        self, jobs: Sequence[Known], fields: Callable[[Job], Any], *, timeout_s: float
+    ) -> Future[list[tuple[int, tuple[Any, tuple[LogEntry, ...]] | None]]]:
+        """Wait until at least one of some jobs changes, without a thread.
+
+        Args:
+            jobs: the jobs, each with its last known values and log entry.
+            fields: as for `wait_for_change`.
+            timeout_s: time limit in seconds, at most 89.
+
+        Returns:
+            A future with (job id, change) of the jobs that have changed, with a change
+            as that of `wait_for_change`, or None if the job is not in the live queue.
+            The list is empty if the time is over. Cancel the future when it is not
+            needed any more.
+        """
+        return self._watching.wait_any(jobs, fields, timeout_s)

@@ -8,18 +8,19 @@ and of changes of state at once.
 """
 
 import bisect
+import contextlib
 import enum
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import timeouts
 from ganeti.jqueue.core import Core
-from ganeti.jqueue.entry import Entry, Watch, attach_logs, to_json_form
+from ganeti.jqueue.entry import Entry, Known, Watch, attach_logs, to_json_form
 from ganeti.jqueue.records import Job, LogEntry
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 _BURST_S: Final = 0.1
 
 Change = tuple[Any, tuple[LogEntry, ...]]
+#: Job ids with their changes; None for a job that is not in the queue.
+Changes = list[tuple[int, Change | None]]
 
 
 class _Reason(enum.Enum):
@@ -84,7 +87,7 @@ class Watching:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._inbox: queue.SimpleQueue[_Due | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Sequence[_Due] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         #: The ended job that was read last: its log may be long, and all who wait for
@@ -106,11 +109,38 @@ class Watching:
         limit = min(max(0.0, timeout_s), float(timeouts.LUXI_WFJC_TIMEOUT))
         watch.future.add_done_callback(lambda _future: self._forget(watch))
         watch.timer = self._core.timers.after(
-            limit, lambda: self._inbox.put(_Due(watch, _Reason.TIME_OVER))
+            limit, lambda: self._inbox.put([_Due(watch, _Reason.TIME_OVER)])
         )
         self._start()
-        self._inbox.put(_Due(watch, _Reason.ARRIVED))
+        self._inbox.put([_Due(watch, _Reason.ARRIVED)])
         return watch.future
+
+    def wait_any(
+        self, jobs: Sequence[Known], fields: Callable[[Job], Any], timeout_s: float
+    ) -> Future[Changes]:
+        """See `JobQueue.wait_for_changes`."""
+        watches = [Watch(job.job_id, fields, job.previous, job.serial) for job in jobs]
+        limit = min(max(0.0, timeout_s), float(timeouts.LUXI_WFJC_TIMEOUT))
+        answer: Future[Changes] = Future()
+
+        def finish() -> None:
+            changes = _answered(watches)
+            with contextlib.suppress(InvalidStateError):
+                answer.set_result(changes)
+
+        def end(_answer: Future[Changes]) -> None:
+            timer.cancel()
+            for watch in watches:
+                watch.future.cancel()
+                self._forget(watch)
+
+        for watch in watches:
+            watch.on_answer = finish
+        timer = self._core.timers.after(limit, finish)
+        answer.add_done_callback(end)
+        self._start()
+        self._inbox.put([_Due(watch, _Reason.ARRIVED) for watch in watches])
+        return answer
 
     def stop(self) -> None:
         """Examine the waits that are due, and end the thread."""
@@ -148,19 +178,16 @@ class Watching:
             entry.news_timer.cancel()
             entry.news_timer = None
         watches, entry.watches = entry.watches, {}
-        for watch in watches:
-            self._inbox.put(_Due(watch, _Reason.NOTIFIED))
+        self._inbox.put([_Due(watch, _Reason.NOTIFIED) for watch in watches])
 
     # The thread
     def _loop(self) -> None:
         is_open = True
         while is_open:
-            due = self._take_all()
-            is_open = None not in due
+            due, is_open = self._take_all()
             by_job: dict[int, list[_Due]] = {}
             for item in due:
-                if item is not None:
-                    by_job.setdefault(item.watch.job_id, []).append(item)
+                by_job.setdefault(item.watch.job_id, []).append(item)
             for job_id, waits in by_job.items():
                 try:
                     self._examine(job_id, waits)
@@ -168,13 +195,21 @@ class Watching:
                     _log.exception("job %d: cannot be watched", job_id)
                     for item in waits:
                         _settle(item.watch.future, error=errors.GenericError(str(err)))
+            for finish in dict.fromkeys(
+                item.watch.on_answer for item in due if item.watch.future.done()
+            ):
+                if finish is not None:
+                    finish()
 
-    def _take_all(self) -> list[_Due | None]:
-        """Wait for something to be due; return everything that is."""
-        taken = [self._inbox.get()]
-        while not self._inbox.empty():
-            taken.append(self._inbox.get())
-        return taken
+    def _take_all(self) -> tuple[list[_Due], bool]:
+        """Wait until something is due; return all of it, and whether to continue."""
+        taken: list[_Due] = []
+        while not taken or not self._inbox.empty():
+            items = self._inbox.get()
+            if items is None:
+                return taken, False
+            taken.extend(items)
+        return taken, True
 
     def _examine(self, job_id: int, due: Iterable[_Due]) -> None:
         """Answer the waits whose values have changed; the others continue."""
@@ -247,6 +282,20 @@ class Watching:
             entry = self._core.live.get(watch.job_id)
             if entry is not None:
                 entry.watches.pop(watch, None)
+
+
+def _answered(watches: Iterable[Watch]) -> Changes:
+    """Return the changes of the waits that have been answered."""
+    changes: Changes = []
+    for watch in watches:
+        future = watch.future
+        if not future.done() or future.cancelled():
+            continue
+        if isinstance(future.exception(), errors.JobLost):
+            changes.append((watch.job_id, None))
+        else:
+            changes.append((watch.job_id, future.result()))
+    return changes
 
 
 def _answer(item: _Due, view: _View) -> bool:

@@ -4,7 +4,8 @@ The loop reads requests, passes each to the handler as a `Call`, and writes the 
 in order per connection. The handler runs in the loop's thread and must not block; a
 `Call` may be answered at once, or later from any thread. Clients cannot harm the loop:
 messages have a size limit, idle and stuck connections are closed, and a connection is
-not read while its request is being processed. The methods do not belong here.
+not read while its request is being processed. Calls that wait for an event never take
+the last connections, which remain for administration. The methods do not belong here.
 """
 
 import collections
@@ -14,10 +15,11 @@ import heapq
 import itertools
 import logging
 import os
+import resource
 import select
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +34,11 @@ _log = logging.getLogger(__name__)
 #: Length of the backlog; old clients do not retry when it is full.
 _BACKLOG: Final = 1024
 #: Largest number of connections; later ones wait in the backlog.
-MAX_CONNECTIONS: Final = 1000
+MAX_CONNECTIONS: Final = 4000
+#: Connections that calls which wait for events never take.
+RESERVED: Final = 64
+#: Seconds that a connection may be idle while less than half of the reserve is free.
+_CROWDED_IDLE_S: Final = 5.0
 #: Total bytes of incomplete requests of all clients.
 MAX_BUFFERED_BYTES: Final = 8 * framing.MAX_MESSAGE_BYTES
 #: Connections accepted per round, so that many new clients do not delay the others.
@@ -165,6 +171,8 @@ class Server:
         max_message_bytes: int = framing.MAX_MESSAGE_BYTES,
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
         max_connections: int = MAX_CONNECTIONS,
+        reserved: int = RESERVED,
+        waiting_methods: Collection[str] = (),
     ) -> None:
         """Bind the sockets; clients are served from `start` on.
 
@@ -177,6 +185,9 @@ class Server:
             max_message_bytes: size limit of a request.
             max_buffered_bytes: total size limit of all incomplete requests.
             max_connections: largest number of connected clients.
+            reserved: connections among them that waiting methods never take.
+            waiting_methods: methods whose answers wait for events. A client that calls
+                one while too many others wait is disconnected; it may try again later.
         """
         #: Returns a text for clients that submit jobs, mostly empty.
         self.warning: Callable[[], str] = str
@@ -186,6 +197,11 @@ class Server:
         self._max_message_bytes = max_message_bytes
         self._max_buffered_bytes = max_buffered_bytes
         self._max_connections = max_connections
+        self._max_waiting = max(1, max_connections - reserved)
+        self._crowded_from = max_connections - reserved // 2
+        self._waiting_methods = frozenset(waiting_methods)
+        #: Descriptors of connections with a call of a waiting method.
+        self._waiting: set[int] = set()
         self._paths = tuple(paths)
         self._connections: dict[int, Connection] = {}
         self._buffered = 0
@@ -342,6 +358,8 @@ class Server:
     def _sweep(self) -> None:
         """Close connections that were idle or stuck for too long."""
         now = self._clock.monotonic()
+        if len(self._connections) >= self._crowded_from:
+            now += max(0.0, self._idle_timeout_s - _CROWDED_IDLE_S)
         for connection in list(self._connections.values()):
             if connection.call is None and connection.deadline < now:
                 _log.debug("luxi: connection %d timed out", connection.fd)
@@ -391,6 +409,8 @@ class Server:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
             self._refuse(connection, str(err))
             return
+        if request.method in self._waiting_methods and not self._may_wait(connection):
+            return
         call = connection.call = Call(self, connection, request)
         self._watch(connection)
         try:
@@ -400,6 +420,18 @@ class Server:
         except Exception as err:  # noqa: BLE001 - logged
             _log.exception("luxi: %s failed", call.method)
             call.fail(errors.GenericError(f"{type(err).__name__}: {err}"))
+
+    def _may_wait(self, connection: Connection) -> bool:
+        """Count a call that waits; disconnect the client if too many others wait."""
+        if len(self._waiting) >= self._max_waiting:
+            _log.warning(
+                "luxi: limit of %d waiting clients, disconnected another one",
+                self._max_waiting,
+            )
+            self._close(connection)
+            return False
+        self._waiting.add(connection.fd)
+        return True
 
     def _refuse(self, connection: Connection, why: str) -> None:
         call = connection.call = Call(self, connection, Request("", []))
@@ -413,6 +445,7 @@ class Server:
         if connection.call is not call:
             return
         connection.call = None
+        self._waiting.discard(connection.fd)
         connection.closing = close
         connection.deadline = self._new_deadline()
         connection.unsent = memoryview(data)
@@ -461,6 +494,7 @@ class Server:
     def _close(self, connection: Connection) -> None:
         if self._connections.pop(connection.fd, None) is None:
             return
+        self._waiting.discard(connection.fd)
         self._epoll.unregister(connection.fd)
         connection.sock.close()
         self._buffered -= len(connection.received)
@@ -498,6 +532,14 @@ class Server:
         if not self._epoll.closed:
             self._epoll.close()
             os.close(self._wake_fd)
+
+
+def connection_limit() -> int:
+    """Return the number of connections that the limit of open files permits."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    return max(2 * RESERVED, min(MAX_CONNECTIONS, soft // 2))
 
 
 def _listen(path: str) -> socket.socket:

@@ -6,10 +6,15 @@ import msgspec
 
 from ganeti import errors, opcodes, query
 from ganeti.constants import timeouts
+from ganeti.jqueue import Known
 from ganeti.masterd.calls import JobId, Later, Malformed, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.opcodes import Opcode
 
+#: Methods whose answers wait for changes of jobs.
+WAITING: Final = frozenset({"WaitForJobChange", "WaitForJobChanges"})
+#: Jobs that one call may wait for.
+_MAX_WATCHED: Final = 10_000
 #: Decoding this many jobs takes too long for the event loop's thread.
 _MANY: Final = 50
 
@@ -120,5 +125,34 @@ def wait_for_job_change(
         previous=previous,
         serial=serial,
         timeout_s=min(float(timeouts.LUXI_WFJC_TIMEOUT), max(0.0, timeout_s)),
+    )
+    return Later(future, can_cancel=True)
+
+
+class Watched(msgspec.Struct, array_like=True, frozen=True):
+    """One job of `wait_for_job_changes`, with the values known to the client."""
+
+    job_id: JobId
+    previous: Any = None
+    serial: int | None = None
+
+
+@method("WaitForJobChanges")
+def wait_for_job_changes(
+    deps: MasterDeps,
+    jobs: list[Watched],
+    fields: list[str],
+    timeout_s: float = float(timeouts.LUXI_WFJC_TIMEOUT),
+) -> Later:
+    """Wait until one of many jobs differs from what the client knows.
+
+    An addition to Ganeti: one connection suffices for all jobs of a client.
+    """
+    if not 1 <= len(jobs) <= _MAX_WATCHED:
+        raise Malformed(f"wanted 1 to {_MAX_WATCHED} jobs, found {len(jobs)}")
+    future = deps.queue.wait_for_changes(
+        [Known(_job_id(job.job_id), job.previous, job.serial) for job in jobs],
+        query.job_values(fields),
+        timeout_s=timeout_s,
     )
     return Later(future, can_cancel=True)

@@ -282,6 +282,19 @@ def test_hundred_clients_wait_for_one_job(master, client):
         sock.close()
 
 
+def test_one_call_waits_for_many_jobs(client):
+    found = client.call("SubmitManyJobs", [[[DELAY]] * 3])
+    left = {job_id: [job_id, None, None] for _, job_id in found}
+    while left:
+        args = [list(left.values()), ["status"], 60]
+        for job_id, ((status,), _log) in client.call("WaitForJobChanges", args):
+            left[job_id][1] = [status]
+            if status == "success":
+                del left[job_id]
+    [first] = client.call("WaitForJobChanges", [[[10**6]], ["status"], 1])
+    assert first == [10**6, None]
+
+
 def test_nodes_that_fail_get_their_files_later(tmp_path):
     state = clusters.snapshot(nodes=2, instances=0)
     failures = [Result("write_ssconf_files", "node2", fail_msg="down")]

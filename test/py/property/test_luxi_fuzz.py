@@ -16,7 +16,7 @@ from fakes import values
 from fakes.master import Master
 from fakes.world import World
 from ganeti import clock, errors, store
-from ganeti.masterd import calls
+from ganeti.masterd import calls, jobs
 from ganeti.qlang import parser as filter_text
 from ganeti.qlang.structure import check as check_filter
 
@@ -102,7 +102,7 @@ def assert_answer(answer, logged):
     assert not crashes, crashes[0].getMessage()
 
 
-@pytest.mark.parametrize("name", sorted(set(calls.METHODS) - {"WaitForJobChange"}))
+@pytest.mark.parametrize("name", sorted(set(calls.METHODS) - jobs.WAITING))
 def test_methods_take_or_refuse_any_arguments(wire, caplog, name):
     caplog.set_level(logging.WARNING)
 

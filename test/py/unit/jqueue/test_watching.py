@@ -4,6 +4,7 @@ import threading
 
 from fakes.jobs_run import WAIT_S, Gate, dummy, running, until
 from ganeti import clock
+from ganeti.jqueue import Known
 from ganeti.jqueue.documents import LOGS
 
 
@@ -104,3 +105,37 @@ def test_a_waiter_that_comes_back_at_once_waits_for_the_end_of_the_burst():
         live.queue._core.timers.run_due()
         assert [line.payload for line in back.result(WAIT_S)[1]] == ["two"]
         second.open()
+
+
+def test_one_wait_serves_many_jobs():
+    gates = {name: Gate() for name in ("slow", "slower")}
+
+    def stop(op, callbacks, *_):
+        callbacks.started()
+        gates[op.comment].stop()
+
+    with running() as live:
+        live.executor.script.update(dict.fromkeys(gates, stop))
+        for name, gate in gates.items():
+            live.queue.submit([dummy(name)])
+            gate.wait()
+        status = lambda job: [job.status]  # noqa: E731
+        first = live.queue.wait_for_changes(
+            [Known(1), Known(2), Known(7)], status, timeout_s=WAIT_S
+        ).result(WAIT_S)
+        assert first == [(1, (["running"], ())), (2, (["running"], ())), (7, None)]
+        known = [Known(1, ["running"], 0), Known(2, ["running"], 0)]
+        following = live.queue.wait_for_changes(known, status, timeout_s=WAIT_S)
+        until(lambda: live.queue._core.live[1].watches)
+        assert not following.done()
+        gates["slower"].open()
+        assert following.result(WAIT_S) == [(2, (["success"], ()))]
+        # The other wait has left nothing behind.
+        until(lambda: not live.queue._core.live[1].watches)
+        gone = live.queue.wait_for_changes(known[:1], status, timeout_s=WAIT_S)
+        until(lambda: live.queue._core.live[1].watches)
+        assert gone.cancel()
+        assert not live.queue._core.live[1].watches
+        late = live.queue.wait_for_changes(known[:1], status, timeout_s=0.0)
+        assert late.result(WAIT_S) == []
+        gates["slow"].open()

@@ -322,6 +322,62 @@ def test_more_clients_than_places_wait_their_turn(tmp_path, clock):
         server.stop()
 
 
+@contextlib.contextmanager
+def connected(path, count):
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(raw(path)) for _ in range(count)]
+
+
+def test_waiting_clients_leave_connections_for_others(tmp_path, handler, clock):
+    path = str(tmp_path / "s")
+    server = Server(
+        handler,
+        [path],
+        clock=clock,
+        max_connections=6,
+        reserved=2,
+        waiting_methods=["Never"],
+    )
+    server.start()
+    request = b'{"method": "Never", "args": []}\x03'
+    try:
+        with (
+            connected(path, 4) as waiting,
+            Client(path, retries=0, timeout_s=60) as client,
+        ):
+            for sock in waiting:
+                sock.sendall(request)
+                assert handler.arrived.acquire(timeout=60)
+            with raw(path) as refused:
+                refused.sendall(request)
+                assert receive(refused) == b""
+            assert client.call("Echo", [1]) == [1]
+            # A place that becomes free is given away again.
+            handler.kept[0].succeed(0)
+            receive(waiting[0])
+            waiting[0].sendall(request)
+            assert handler.arrived.acquire(timeout=60)
+    finally:
+        server.stop()
+
+
+def test_idle_clients_must_leave_early_when_places_are_short(tmp_path, clock):
+    path = str(tmp_path / "s")
+    server = Server(Handler(), [path], clock=clock, max_connections=3, reserved=2)
+    server.start()
+    try:
+        with connected(path, 3) as idle:
+            while server.connection_count < 3:
+                time.sleep(0.001)
+            clock.ahead += 6.0
+            server.run_soon(server._sweep)
+            assert [receive(sock) for sock in idle] == [b""] * 3
+        with Client(path, retries=0, timeout_s=60) as client:
+            assert client.call("Echo", [1]) == [1]
+    finally:
+        server.stop()
+
+
 def test_hundreds_of_waiting_clients_cost_no_threads(server, paths, handler):
     before = threading.active_count()
     socks = [raw(paths[0]) for _ in range(300)]

@@ -15,7 +15,13 @@ SPEC = json.loads(
     (pathlib.Path(__file__).parents[3] / "data" / "spec" / "luxi.json").read_text()
 )
 #: Methods that Ganeti does not have.
-OURS = {"PlanBalance", "PlanJob", "QueryCapacity", "QueryCopies"}
+OURS = {
+    "PlanBalance",
+    "PlanJob",
+    "QueryCapacity",
+    "QueryCopies",
+    "WaitForJobChanges",
+}
 ROWS = {row["method"]: row for row in SPEC["methods"]}
 
 
