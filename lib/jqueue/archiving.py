@@ -4,6 +4,7 @@ Only the job record moves; the log entries keep their keys. Commits follow each 
 without a thread of their own: the end of one commit starts the next.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -16,6 +17,9 @@ from ganeti.jqueue.submitting import settle
 
 #: Jobs per commit: enough for good throughput, few enough not to delay others.
 _BATCH: Final = 50
+#: Archived jobs examined at once, about 5 ms, and seconds between two such slices.
+_SLICE: Final = 100
+_SLICE_PAUSE_S: Final = 0.01
 
 
 def archive_one(core: Core, job_id: int) -> Future[bool]:
@@ -34,36 +38,52 @@ def auto_archive(core: Core, age_s: float, timeout_s: float) -> Future[tuple[int
 
 def purge(core: Core, age_s: float) -> Future[int]:
     """Delete archived jobs by age, with their logs; see `JobQueue.purge_archive`."""
-    oldest = core.clock.time() - age_s
-    run = _Purge(
-        core,
-        [key for key, data in core.store.scan(ARCHIVE) if _is_older(data, oldest)],
-    )
-    run.step(None)
+    run = _Purge(core, core.clock.time() - age_s)
+    run.step()
     return run.future
 
 
 class _Purge:
-    """One deletion of archived jobs."""
+    """One deletion of archived jobs, in slices.
 
-    def __init__(self, core: Core, keys: list[str]) -> None:
+    Each slice after the first is an action of a timer, so other timers are never late by
+    more than one slice, and the store's thread does not read the archive.
+    """
+
+    def __init__(self, core: Core, oldest: float) -> None:
         self.future: Future[int] = Future()
         self._core = core
-        self._todo = keys
-        self._count = len(keys)
+        self._oldest = oldest
+        self._rows = core.store.scan(ARCHIVE)
+        self._count = 0
 
-    def step(self, error: BaseException | None) -> None:
-        """Request the next commit."""
-        if error is not None or not self._todo:
-            settle(self.future, self._count, error)
+    def step(self) -> None:
+        """Examine some jobs, and delete the old ones among them."""
+        try:
+            rows = list(itertools.islice(self._rows, _SLICE))
+            old = [key for key, data in rows if _is_older(data, self._oldest)]
+            documents = [Document(ARCHIVE, key, None) for key in old]
+            for key in old:
+                logs = self._core.store.scan(LOGS, f"{key}/")
+                documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
+        except errors.GenericError as err:
+            settle(self.future, self._count, err)
             return
-        batch, self._todo = self._todo[:_BATCH], self._todo[_BATCH:]
-        documents = [Document(ARCHIVE, key, None) for key in batch]
-        for key in batch:
-            logs = self._core.store.scan(LOGS, f"{key}/")
-            documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
+        is_last = len(rows) < _SLICE
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                self._count += len(old)
+            if error is not None or is_last:
+                settle(self.future, self._count, error)
+            else:
+                self._core.timers.after(_SLICE_PAUSE_S, self.step)
+
         with self._core.transaction():
-            self._core.commit_locked(documents, self.step)
+            if documents:
+                self._core.commit_locked(documents, done)
+            else:
+                self._core.later_locked(lambda: done(None))
 
 
 def _is_older(data: bytes, oldest: float) -> bool:

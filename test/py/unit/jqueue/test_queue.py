@@ -3,12 +3,14 @@
 import os
 import threading
 import time
+import types
 
 import pytest
 
 from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running, until
 from ganeti import errors, jqueue, objects, opcodes
-from ganeti.jqueue import Canceled, LockTimeout, core, records
+from ganeti.jqueue import Canceled, LockTimeout, archiving, core, records
+from ganeti.jqueue.documents import Document
 
 
 @pytest.fixture
@@ -700,6 +702,7 @@ def test_a_burst_of_lines_is_reported_together():
         future = live.queue.wait_for_change(
             1, lambda job: [job.status], previous=["running"], serial=0, timeout_s=60
         )
+        until(lambda: live.queue._core.live[1].watches)
         gate.open()
         second.wait()
         assert not future.done()
@@ -719,6 +722,7 @@ def test_waiting_ends_with_its_time_and_gives_the_present_values():
         future = live.queue.wait_for_change(
             1, lambda job: [job.status], previous=["running"], timeout_s=500
         )
+        until(lambda: live.queue._core.live[1].watches)
         clk.now = 88.9
         live.queue._core.timers.run_due()
         assert not future.done()
@@ -801,6 +805,39 @@ def test_purging_deletes_old_archived_jobs_for_good():
         assert [key for key, _ in live.store.scan("joblogs")] == ["2/0000000001"]
         assert live.queue.job(1) is None
         assert live.queue.job(2).ops[0].log[0].payload == "y"
+
+
+def test_purging_a_large_archive_lets_other_timers_run_in_between():
+    with running() as live:
+        core = live.queue._core
+        record = live.final(live.queue.submit([dummy()]))
+        data = records.encode_job(record)
+        live.store.commit([Document("archive", str(n), data) for n in range(2, 1002)])
+        steps = []
+        scan = core.store.scan
+
+        def counted(table, prefix=""):
+            for row in scan(table, prefix):
+                if table == "archive":
+                    steps.append(threading.current_thread().name)
+                yield row
+
+        core.store = types.SimpleNamespace(
+            scan=counted,
+            **{
+                name: getattr(live.store, name)
+                for name in ("snapshot", "read", "commit_soon")
+            },
+        )
+        seen = []
+        for _ in range(5):
+            core.timers.after(0.0, lambda: seen.append(len(steps)))
+        future = archiving.purge(core, -1.0)
+        assert future.result(WAIT_S) == 1000
+        assert live.queue.archived_ids() == []
+        # The first slice ran here, the others in the timers' thread, between others.
+        assert steps.count("jq-timers") == 900
+        assert max(seen) < 1000
 
 
 def test_old_archived_jobs_are_deleted_once_a_day():
