@@ -46,8 +46,8 @@ def purge(core: Core, age_s: float) -> Future[int]:
 class _Purge:
     """One deletion of archived jobs, in slices.
 
-    Each slice after the first is an action of a timer, so other timers are never late by
-    more than one slice, and the store's thread does not read the archive.
+    Each slice after the first is an action of a timer, so other timers are late by at
+    most one slice, and the store's thread does not read the archive.
     """
 
     def __init__(self, core: Core, oldest: float) -> None:

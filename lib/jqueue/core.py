@@ -96,6 +96,10 @@ class Core:
         self.running = 0
         #: Jobs whose worker may be waiting for locks, by id.
         self.lock_waiters: dict[int, Entry] = {}
+        #: The job whose opcode a worker executes.
+        self.working: dict[threading.Thread, int] = {}
+        #: Job that holds locks -> resting jobs that wait for the end of its opcode.
+        self.blocked: dict[int, set[Entry]] = {}
         self._room_timer: Timer | None = None
         self.is_drained = False
         self.is_started = False
@@ -369,6 +373,22 @@ class Core:
         if entry.interrupt is not None:
             self.later_locked(entry.interrupt)
             entry.interrupt = None
+
+    # Jobs that hold locks, and jobs that wait for them
+    def rest_until_unblocked_locked(self, entry: Entry, blockers: set[int]) -> None:
+        """Remember the jobs that must end before a job tries again."""
+        for job_id in blockers - entry.blocked_by:
+            self.blocked.setdefault(job_id, set()).add(entry)
+        entry.blocked_by = blockers
+
+    def opcode_ended_locked(self, job_id: int) -> None:
+        """Let jobs try again that only waited for the locks of this job's opcode."""
+        for entry in self.blocked.pop(job_id, ()):
+            entry.blocked_by.discard(job_id)
+            if entry.place is Place.RESTING and not entry.blocked_by:
+                if entry.rest_timer is not None:
+                    entry.rest_timer.cancel()
+                self.schedule.push(entry)
 
     # Questions
     def status_of(self, job_id: int) -> Status | None:

@@ -93,6 +93,7 @@ class Entry:
         place: the place in the queue.
         arrival: order among jobs of the same priority.
         attempt: index in the table of lock timeouts; None is without limit.
+        blocked_by: running jobs that hold locks which the job needs.
         waits_for: unfinished jobs that the job depends on.
         slots: slots that the job takes while it runs, from its reasons and the rules.
         is_admitted: whether the job holds its slots.
@@ -111,6 +112,7 @@ class Entry:
         "arrival",
         "attempt",
         "began",
+        "blocked_by",
         "interrupt",
         "is_admitted",
         "job",
@@ -142,6 +144,7 @@ class Entry:
         self.place = Place.READY
         self.arrival = 0
         self.attempt: int | None = 0
+        self.blocked_by: set[int] = set()
         self.waits_for: set[int] = set()
         self.slots: tuple[filters.Slot, ...] = filters.buckets(
             reason for op in ops for reason in op.reason

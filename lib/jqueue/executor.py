@@ -6,6 +6,7 @@ has no behaviour.
 """
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,7 +17,16 @@ class LockTimeout(Exception):
     """The locks were not acquired in time; nothing was done and none are held.
 
     Also raised for other temporarily missing resources: try again later.
+
+    Attributes:
+        blockers: threads that held a lock in a conflicting mode; empty if unknown.
     """
+
+    def __init__(
+        self, text: str = "", blockers: frozenset[threading.Thread] = frozenset()
+    ) -> None:
+        super().__init__(text)
+        self.blockers = blockers
 
 
 class Canceled(Exception):

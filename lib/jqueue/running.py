@@ -27,6 +27,9 @@ _UNSAVED_MAX: Final = 100
 _SAVE_LIMIT_S: Final = 10.0
 #: Seconds between attempts without a time limit.
 _REST_S: Final = 1.0
+#: Seconds between looks at locks that other jobs hold. The end of their opcodes is
+#: noticed at once; this is for locks that they release earlier.
+_LOOK_S: Final = 2.0
 _KILLED_TEXT: Final = "killed on request"
 
 
@@ -68,6 +71,7 @@ class OpCallbacks:
             core.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
             entry.must_hurry = entry.was_tried = False
+            core.rest_until_unblocked_locked(entry, set())
             self._is_started = True
         if stored is not None:
             stored.wait()
@@ -225,7 +229,9 @@ class Runner:
                 return None
             priority = entry.job.ops[index].priority
         attempt = attempts.Attempt(entry.attempt, priority)
-        limit_s = attempt.limit_s(self._chance())
+        # While the jobs run that hold the locks, waiting in the queue of a lock would
+        # only hold up others: only look whether the locks are free.
+        limit_s = 0.0 if entry.blocked_by else attempt.limit_s(self._chance())
         entry.began = core.clock.monotonic()
         return _OpAttempt(entry, index, limit_s, priority)
 
@@ -237,13 +243,15 @@ class Runner:
         worker = me.name.split("/", 1)[0]
         me.name = f"{worker}/Job{entry.job.id}/{opcodes.short_summary(op)}"
         callbacks = OpCallbacks(self._core, self._submit_many, entry, index)
+        with self._core.lock:
+            self._core.working[me] = entry.job.id
         try:
             result = self._executor.execute(
                 op, callbacks, timeout_s=attempt.limit_s, priority=attempt.priority
             )
             encoded = records.encode_value(result)
-        except LockTimeout:
-            return self._timed_out(attempt)
+        except LockTimeout as err:
+            return self._timed_out(attempt, err.blockers)
         except Canceled:
             return self._gave_up(attempt)
         except Exception as err:  # noqa: BLE001 - any error fails the job
@@ -255,6 +263,8 @@ class Runner:
             with self._core.lock:
                 entry.interrupt = None
                 self._core.lock_waiters.pop(entry.job.id, None)
+                self._core.working.pop(me, None)
+                self._core.opcode_ended_locked(entry.job.id)
         return self._succeeded(attempt, encoded)
 
     def _succeeded(self, attempt: _OpAttempt, result: Any) -> bool:
@@ -300,7 +310,9 @@ class Runner:
                 self._end_locked(entry, job)
         return False
 
-    def _timed_out(self, attempt: _OpAttempt) -> bool:
+    def _timed_out(
+        self, attempt: _OpAttempt, blockers: frozenset[threading.Thread]
+    ) -> bool:
         core, entry, index = self._core, attempt.entry, attempt.index
         with core.transaction():
             if entry.must_cancel:
@@ -316,6 +328,9 @@ class Runner:
                 entry.must_hurry = False
                 core.schedule.push(entry)
                 return False
+            if attempt.limit_s == 0.0:
+                self._looked_locked(entry, self._holders_locked(entry, blockers))
+                return False
             priority = entry.job.ops[index].priority
             following = attempts.after(attempts.Attempt(entry.attempt, priority))
             entry.attempt = following.place
@@ -323,14 +338,43 @@ class Runner:
             core.show_locked(entry, job)
             if following.priority != priority:
                 core.save_locked(entry)
-            self._rest_locked(attempt)
+            self._rest_locked(attempt, self._holders_locked(entry, blockers))
         return False
 
-    def _rest_locked(self, attempt: _OpAttempt) -> None:
-        """Queue the next attempt for the end of this attempt's time limit."""
-        core, entry = self._core, attempt.entry
-        elapsed = core.clock.monotonic() - entry.began
-        rest_s = (_REST_S if attempt.limit_s is None else attempt.limit_s) - elapsed
+    def _holders_locked(
+        self, entry: Entry, blockers: frozenset[threading.Thread]
+    ) -> set[int]:
+        """Return the other jobs that these workers run."""
+        working = self._core.working
+        return {working[each] for each in blockers if each in working} - {entry.job.id}
+
+    def _looked_locked(self, entry: Entry, holders: set[int]) -> None:
+        """Continue after a look at the locks, which were not free."""
+        core = self._core
+        if holders & entry.blocked_by:
+            core.rest_until_unblocked_locked(entry, holders)
+            self._wake_later_locked(entry, _LOOK_S)
+            return
+        # The former holders have finished: this job may queue for the locks.
+        core.rest_until_unblocked_locked(entry, set())
+        core.schedule.push(entry)
+
+    def _rest_locked(self, attempt: _OpAttempt, holders: set[int]) -> None:
+        """Let a job rest after an attempt: until the holders of its locks finish.
+
+        Without holders, only until the end of the attempt's time limit.
+        """
+        entry = attempt.entry
+        if holders:
+            self._core.rest_until_unblocked_locked(entry, holders)
+            self._wake_later_locked(entry, _LOOK_S)
+            return
+        limit_s = _REST_S if attempt.limit_s is None else attempt.limit_s
+        elapsed = self._core.clock.monotonic() - entry.began
+        self._wake_later_locked(entry, limit_s - elapsed)
+
+    def _wake_later_locked(self, entry: Entry, rest_s: float) -> None:
+        core = self._core
         if rest_s <= 0:
             core.schedule.push(entry)
             return

@@ -65,6 +65,8 @@ class LockSet:
         self._owned: dict[threading.Thread, set[str]] = {}
         #: Thread -> the lock that it waits for or is about to wait for.
         self._waiting: dict[threading.Thread, SharedLock] = {}
+        #: Thread -> the holders because of which its last request timed out.
+        self._blockers: dict[threading.Thread, frozenset[threading.Thread]] = {}
 
     # Taking
     def acquire(
@@ -173,6 +175,10 @@ class LockSet:
         lock = self._waiting.get(thread)
         if lock is not None:
             lock.interrupt(thread)
+
+    def take_blockers(self) -> frozenset[threading.Thread]:
+        """Return, once, the holders because of which the last request timed out."""
+        return self._blockers.pop(threading.current_thread(), frozenset())
 
     # Members
     def add(
@@ -315,11 +321,14 @@ class LockSet:
         me = threading.current_thread()
         self._waiting[me] = lock
         try:
-            return lock.acquire(
+            taken = lock.acquire(
                 request.shared, timeout, request.priority, self._interrupted
             )
         finally:
             del self._waiting[me]
+        if not taken:
+            self._blockers[me] = lock.blockers(shared=request.shared)
+        return taken
 
     def _make(self, member: str) -> SharedLock:
         return SharedLock(f"{self.name}/{member}", clk=self._clock)

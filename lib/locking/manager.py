@@ -123,6 +123,14 @@ class LockManager:
         )
         return None if got is None else frozenset(got)
 
+    def blockers(self, level: Level) -> frozenset[threading.Thread]:
+        """Return, once, the holders because of which the last request timed out.
+
+        Empty if nobody held the lock in a conflicting mode, for instance because only
+        other waiting requests were ahead.
+        """
+        return self._sets[level].take_blockers()
+
     def release(self, level: Level, names: Collection[str] | None = None) -> None:
         """Release some or all locks of a level; the big lock must be the last.
 

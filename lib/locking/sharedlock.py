@@ -133,6 +133,18 @@ class SharedLock:
         with self._mutex:
             return self._state.is_held_by(threading.current_thread(), shared=mode)
 
+    def blockers(self, *, shared: bool) -> frozenset[threading.Thread]:
+        """Return the holders that keep a request of this mode from being granted.
+
+        Threads that only wait are not among them: they can give way.
+        """
+        with self._mutex:
+            if shared and self._state.mode != "exclusive":
+                return frozenset()
+            return frozenset(
+                cast("threading.Thread", each) for each in self._state.holders
+            )
+
     @property
     def is_deleted(self) -> bool:
         """Whether the lock was deleted."""

@@ -108,7 +108,9 @@ class HeldLocks:
             raise self._refused(request, err) from err
         if got is None:
             names = "all" if request.names is None else ", ".join(request.names)
-            raise LockTimeout(f"{request.level.label}: {names}")
+            raise LockTimeout(
+                f"{request.level.label}: {names}", self._manager.blockers(request.level)
+            )
         self._levels.append(request.level)
         taken = set(request.adding)
         if not request.shared:

@@ -11,6 +11,7 @@ from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running, until
 from ganeti import errors, jqueue, objects, opcodes
 from ganeti.jqueue import Canceled, LockTimeout, archiving, core, records
 from ganeti.jqueue.documents import Document
+from ganeti.jqueue.entry import Place
 
 
 @pytest.fixture
@@ -651,6 +652,82 @@ def test_less_urgent_jobs_do_not_make_the_waiting_ones_give_up():
         live.queue.cancel(1)
         live.queue.cancel(2)
         assert live.final(3).status == "success"
+
+
+def test_a_job_whose_locks_are_held_rests_until_the_holder_finishes():
+    clk, gate, holder = StepClock(), Gate(), []
+
+    def hold(_op, callbacks, *_):
+        callbacks.started()
+        holder.append(threading.current_thread())
+        gate.stop()
+
+    def want(_op, callbacks, timeout_s, _priority):
+        if not gate.opened.is_set():
+            clk.now += timeout_s
+            raise LockTimeout("BGL", frozenset(holder))
+        callbacks.started()
+
+    with running(workers=2, clk=clk) as live:
+        live.executor.script.update(hold=hold, want=want)
+        live.queue.submit([dummy("hold")])
+        gate.wait()
+        live.queue.submit([dummy("want")])
+        resting = live.queue._core.live[2]
+        until(lambda: resting.place is Place.RESTING)
+        assert live.final(live.queue.submit([dummy()])).status == "success"
+        for looks in (1, 2):
+            # The job looks whether the locks are free, and does not queue for them.
+            clk.now += 2.0
+            live.queue._core.timers.run_due()
+            until(
+                lambda looks=looks: (
+                    len(live.executor.runs) == 3 + looks
+                    and resting.place is Place.RESTING
+                )
+            )
+        limits = [run[2] for run in live.executor.runs if run[1] == "2/0"]
+        assert limits[0] > 4
+        assert limits[1:] == [0.0, 0.0]
+        # No time passes: the end of the holder wakes the job.
+        gate.open()
+        assert live.final(2).status == "success"
+        assert live.executor.runs[-1][2] > limits[0]
+        assert live.queue._core.blocked == {}
+
+
+def test_a_look_finds_other_holders_and_the_job_queues_again():
+    clk, first, second, holder = StepClock(), Gate(), Gate(), []
+
+    def hold(gate):
+        def run(_op, callbacks, *_):
+            callbacks.started()
+            holder[:] = [threading.current_thread()]
+            gate.stop()
+
+        return run
+
+    def want(_op, callbacks, timeout_s, _priority):
+        if second.reached.is_set() and timeout_s > 0:
+            callbacks.started()
+            return
+        clk.now += timeout_s
+        raise LockTimeout("BGL", frozenset(holder))
+
+    with running(workers=3, clk=clk) as live:
+        live.executor.script.update(one=hold(first), two=hold(second), want=want)
+        live.queue.submit([dummy("one")])
+        first.wait()
+        live.queue.submit([dummy("want")])
+        until(lambda: live.queue._core.live[2].place is Place.RESTING)
+        # The first job has given the locks away early, and another one has them.
+        live.queue.submit([dummy("two")])
+        second.wait()
+        clk.now += 2.0
+        live.queue._core.timers.run_due()
+        assert live.final(2).status == "success"
+        first.open()
+        second.open()
 
 
 # Waiting for changes
