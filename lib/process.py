@@ -6,8 +6,9 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Protocol, cast
 
 from ganeti import errors
@@ -97,6 +98,41 @@ class Runner(Protocol):
 class SystemRunner:
     """Runner of real children, each in its own session to kill all descendants."""
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: dict[threading.Thread, subprocess.Popen[bytes]] = {}
+        self._ending: set[threading.Thread] = set()
+
+    def end_children(self, thread: threading.Thread, end: bool) -> None:
+        """Kill the session of the child that a thread waits for, and later ones.
+
+        Args:
+            thread: has called one of the other methods, or will.
+            end: false allows the thread to run children again.
+        """
+        with self._lock:
+            if not end:
+                self._ending.discard(thread)
+                return
+            self._ending.add(thread)
+            child = self._children.get(thread)
+            if child is not None and child.returncode is None:
+                _kill_session(child)
+
+    @contextlib.contextmanager
+    def _waiting(self, child: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Make a child known to `end_children` while this thread waits for it."""
+        me = threading.current_thread()
+        with self._lock:
+            self._children[me] = child
+            if me in self._ending:
+                _kill_session(child)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._children[me]
+
     def run(
         self,
         argv: Sequence[str],
@@ -141,7 +177,8 @@ class SystemRunner:
         finally:
             if out is not None:
                 out.close()
-        return _collect(child, tuple(argv), data, timeout_s)
+        with self._waiting(child):
+            return _collect(child, tuple(argv), data, timeout_s)
 
     def run_bounded(
         self,
@@ -164,7 +201,8 @@ class SystemRunner:
             CommandError: the program cannot be started.
         """
         child = _start_piped(argv, _SAFE_ENV if env is None else env)
-        return _collect_bounded(child, tuple(argv), timeout_s, max_output)
+        with self._waiting(child):
+            return _collect_bounded(child, tuple(argv), timeout_s, max_output)
 
     def run_trimmed(
         self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
@@ -183,7 +221,7 @@ class SystemRunner:
         child = _start_piped(argv, env)
         outputs = [stream for stream in (child.stdout, child.stderr) if stream]
         kept = {stream: Trimmed(max_output) for stream in outputs}
-        with child, selectors.DefaultSelector() as ready:
+        with self._waiting(child), child, selectors.DefaultSelector() as ready:
             for stream in outputs:
                 ready.register(stream, selectors.EVENT_READ, kept[stream])
             while ready.get_map():
@@ -194,6 +232,11 @@ class SystemRunner:
                         ready.unregister(key.fileobj)
         stdout, stderr = (kept[stream].content() for stream in outputs)
         return _result(tuple(argv), child.returncode, stdout, stderr, _Ended())
+
+
+def _kill_session(child: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _start_piped(

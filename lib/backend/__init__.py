@@ -22,6 +22,7 @@ _MODULES = (
     "node_info",
     "os_scripts",
     "replica",
+    "running_calls",
     "scripts",
     "ssh_keys",
     "storage_units",

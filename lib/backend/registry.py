@@ -35,6 +35,13 @@ class Terms(Protocol):
         """Admit a term and remember it. Raises TermError."""
 
 
+class RunningCalls(Protocol):
+    """The calls in progress, see `ganeti.backend.running_calls.RunningCalls`."""
+
+    def abort(self, call_id: str) -> bool:
+        """End the programs of a call; return whether the call was running."""
+
+
 @dataclasses.dataclass(frozen=True)
 class LocalNode:
     """One node's effect interfaces and drivers.
@@ -46,6 +53,7 @@ class LocalNode:
         hypervisors: driver by hypervisor name, of all that this node offers.
         power: resets the machine.
         terms: remembers the newest master term that this node has seen.
+        running_calls: calls whose programs can be ended.
     """
 
     paths: pathutils.Paths
@@ -56,6 +64,7 @@ class LocalNode:
         default_factory=lambda: NoSwitch("the node daemon has no power switch")
     )
     terms: Terms | None = None
+    running_calls: RunningCalls | None = None
 
     @functools.cached_property
     def replica(self) -> Replica:

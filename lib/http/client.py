@@ -20,7 +20,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pycurl
@@ -29,7 +29,7 @@ from ganeti.http import transfer as transfers
 from ganeti.http.liveness import Host, Liveness
 from ganeti.http.transfer import Credentials, Done, Request, Response, Transfer
 
-__all__ = ["Client", "Credentials", "Request", "Response"]
+__all__ = ["Client", "Credentials", "Request", "Response", "Transfer"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +58,13 @@ class Client:
         self._loop: _Loop | None = None
         self._inherited: list[_Loop | None] = []
 
-    def start(self, request: Request, done: Done) -> None:
+    def start(self, request: Request, done: Done) -> Transfer:
         """Send a request; ``done`` is called with the answer from the client's thread.
 
         ``done`` must not block.
+
+        Returns:
+            The transfer, for `abort`.
         """
         with self._lock:
             transfer = Transfer(request, done)
@@ -71,18 +74,37 @@ class Client:
                 self._inherited.append(self._loop)
                 self._loop = _Loop()
                 self._loop.submit(transfer)
+            return transfer
 
-    def perform(self, requests: Sequence[Request]) -> list[Response]:
-        """Send requests in parallel; return the answers in the same order."""
+    def abort(self, transfer: Transfer) -> None:
+        """End a transfer early, with an error; does nothing if it has ended."""
+        with self._lock:
+            transfer.is_aborted = True
+            if self._loop is not None:
+                self._loop.submit(transfer)
+
+    def perform(
+        self,
+        requests: Sequence[Request],
+        on_start: Callable[[list[Transfer]], None] = lambda _transfers: None,
+    ) -> list[Response]:
+        """Send requests in parallel; return the answers in the same order.
+
+        Args:
+            requests: the requests.
+            on_start: called with the transfers when all are under way.
+        """
         answers: list[Response | None] = [None] * len(requests)
         finished: queue.SimpleQueue[None] = queue.SimpleQueue()
+        transfers_: list[Transfer] = []
         for position, request in enumerate(requests):
 
             def done(response: Response, position: int = position) -> None:
                 answers[position] = response
                 finished.put(None)
 
-            self.start(request, done)
+            transfers_.append(self.start(request, done))
+        on_start(transfers_)
         for _ in requests:
             finished.get()
         return [answer for answer in answers if answer is not None]
@@ -165,6 +187,10 @@ class _Loop:
             transfer = self._queue.get()
             if transfer is None:
                 return False
+            if transfer.is_aborted:
+                if self._running.get(transfer.curl) is transfer:
+                    self._give_up(transfer, transfer.aborted())
+                continue
             self._add(transfer, fresh=self._may_be_frozen(transfer.request))
         return True
 
@@ -252,15 +278,15 @@ class _Loop:
             "%s port %d: no handshake on a new connection, giving up requests", *host
         )
         for transfer in self._liveness.silent(host):
-            self._give_up(transfer)
+            self._give_up(transfer, transfer.given_up())
 
-    def _give_up(self, transfer: Transfer) -> None:
+    def _give_up(self, transfer: Transfer, response: Response) -> None:
         curl = transfer.curl
         del self._running[curl]
         self._liveness.forget(transfer)
         self._multi.remove_handle(curl)
         self._spare.append(curl)
-        transfer.done(transfer.given_up())
+        transfer.done(response)
 
     def _finish(self, curl: Any, error: str | None) -> None:
         transfer = self._running.pop(curl)

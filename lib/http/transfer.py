@@ -106,6 +106,7 @@ class Transfer:
         self.done = done
         self.sent = 0
         self.curl: Any = None
+        self.is_aborted = False
         self._connect_s = request.connect_timeout_s
         self.answer = io.BytesIO()
         self.is_too_large = False
@@ -168,6 +169,11 @@ class Transfer:
     def given_up(self) -> Response:
         """Return the outcome after a failed probe of the server."""
         text = f"{TIMED_OUT}{self.request.where}: {FROZEN}"
+        return Response(0, b"", text, is_lost=self.sent > 0)
+
+    def aborted(self) -> Response:
+        """Return the outcome of a transfer that was ended on request."""
+        text = f"{self.request.where}: the call was ended on request"
         return Response(0, b"", text, is_lost=self.sent > 0)
 
     def _describe_error(self, curl: Any, error: str) -> str:

@@ -33,7 +33,7 @@ def cancel(core: Core, job_id: int, *, kill: bool) -> Future[Answer]:
         elif entry.job.status is Status.CANCELING:
             answer = (True, f"Job {job_id} will be canceled")
         else:
-            answer = _kill_locked(entry, kill=kill)
+            answer = _kill_locked(core, entry, kill=kill)
         core.later_locked(lambda: settle(future, answer, None))
     return future
 
@@ -45,10 +45,12 @@ def _cancel_locked(core: Core, entry: Entry, future: Future[Answer]) -> None:
     core.cancel_locked(entry, lambda error: settle(future, answer, error))
 
 
-def _kill_locked(entry: Entry, *, kill: bool) -> Answer:
+def _kill_locked(core: Core, entry: Entry, *, kill: bool) -> Answer:
     if not kill:
         return False, f"Job {entry.job.id} is running, it cannot be canceled"
     entry.must_die = True
+    if entry.kill is not None:
+        core.later_locked(entry.kill)
     return True, f"Job {entry.job.id} is running and will end as soon as possible"
 
 

@@ -103,6 +103,7 @@ class Entry:
         began: monotonic time at which the present attempt began.
         must_hurry: the next attempt to get the locks must begin at once.
         interrupt: ends a wait for locks of the worker that has the job.
+        kill: ends a wait of the running opcode for nodes.
         must_die: a client asked to kill the job while it ran.
         watches: the waits for changes, in order.
         reported: monotonic time at which log lines were last reported.
@@ -116,6 +117,7 @@ class Entry:
         "interrupt",
         "is_admitted",
         "job",
+        "kill",
         "logs",
         "must_cancel",
         "must_die",
@@ -157,6 +159,7 @@ class Entry:
         self.was_tried = False
         self.began = 0.0
         self.interrupt: Callable[[], None] | None = None
+        self.kill: Callable[[], None] | None = None
         self.reported = float("-inf")
         self.watches: dict[Watch, None] = {}
         self.news_timer: Timer | None = None

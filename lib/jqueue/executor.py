@@ -80,6 +80,13 @@ class Callbacks(Protocol):
         block.
         """
 
+    def on_kill(self, call: Callable[[], None]) -> None:
+        """Register a callback that ends a wait of the running opcode for nodes.
+
+        The queue calls it each time that a client asks to kill the job. The call comes
+        from another thread and must not block.
+        """
+
     def log(self, kind: str, payload: Any) -> None:
         """Add an entry to the job's log; ``kind`` is one of the ELOG_* constants.
 

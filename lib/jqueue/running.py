@@ -85,6 +85,11 @@ class OpCallbacks:
             if entry.must_cancel or entry.must_hurry or core.is_stopping:
                 core.interrupt_locked(entry)
 
+    def on_kill(self, call: Callable[[], None]) -> None:
+        """Register a callback that ends a wait of the running opcode for nodes."""
+        with self._core.lock:
+            self._entry.kill = call
+
     def log(self, kind: str, payload: Any) -> None:
         """Add an entry to the job's log; the first one after a kill raises instead."""
         core, entry = self._core, self._entry
@@ -261,7 +266,7 @@ class Runner:
         finally:
             me.name = worker
             with self._core.lock:
-                entry.interrupt = None
+                entry.interrupt = entry.kill = None
                 self._core.lock_waiters.pop(entry.job.id, None)
                 self._core.working.pop(me, None)
                 self._core.opcode_ended_locked(entry.job.id)

@@ -88,6 +88,9 @@ class Callbacks:
     def on_interrupt(self, call: Callable[[], None]) -> None:
         """Do nothing: a plan never waits for a lock."""
 
+    def on_kill(self, call: Callable[[], None]) -> None:
+        """Ignore the callback: a plan waits for no acting call."""
+
     def log(self, kind: str, payload: Any) -> None:
         """Record a line of the job's log."""
         if kind == jobqueue.ELOG_MESSAGE:

@@ -43,6 +43,8 @@ class EngineDeps(base.UnitDeps):
 
     locks: LockManager
     write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
+    #: Ends the node call that a thread waits for.
+    abort_call: Callable[[threading.Thread], None] = lambda _thread: None
 
 
 class _WatchedConfig:
@@ -100,6 +102,7 @@ class Processor:
         locks, worker = self._deps.locks, threading.current_thread()
         locks.resume()
         callbacks.on_interrupt(lambda: locks.interrupt(worker))
+        callbacks.on_kill(lambda: self._deps.abort_call(worker))
         run = _Run(self._deps, unit_class, op, callbacks, held)
         try:
             return run.run()

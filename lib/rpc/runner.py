@@ -7,7 +7,10 @@ node that answers "busy" has not executed the call, and gets it again within the
 
 import abc
 import dataclasses
+import logging
 import os
+import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -25,6 +28,7 @@ from ganeti.rpc.base import Target
 from ganeti.rpc.result import OFFLINE_TEXT, Result
 from ganeti.utils import netutils
 
+_log = logging.getLogger(__name__)
 _NODED: Final = "ganeti-noded"
 _HTTP_OK: Final = 200
 #: Seconds of silence until a node is probed during a reading call: most answers take
@@ -38,6 +42,9 @@ _MAX_REASON: Final = 4000
 _BUSY_PAUSE_S: Final = 1.0
 #: Seconds for which calls that only read try to reach a busy node.
 _BUSY_READ_S: Final = 60.0
+_ABORT: Final = "call_abort"
+#: Seconds that a call may take to end after it was aborted.
+_ABORT_GRACE_S: Final = 10.0
 Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
 
 
@@ -61,6 +68,23 @@ def by_name(
     return [Target(name, name, netutils.lookup(name, paths), at) for name in names]
 
 
+class _Ongoing:
+    """The call that a thread waits for.
+
+    Attributes:
+        call_id: its id on the nodes; empty if they cannot end it.
+        requests: the requests of the whole call.
+        transfers: the transfers under way.
+        is_aborted: set when the call must end.
+    """
+
+    def __init__(self, call_id: str, requests: Sequence[client.Request]) -> None:
+        self.call_id = call_id
+        self.requests = requests
+        self.transfers: list[client.Transfer] = []
+        self.is_aborted = threading.Event()
+
+
 class _Runner(abc.ABC):
     """The common part of both runners: from targets to results."""
 
@@ -78,11 +102,39 @@ class _Runner(abc.ABC):
         self._use_tls = use_tls
         self._client = shared or client.Client()
         self._is_shared = shared is not None
+        self._ongoing: dict[threading.Thread, _Ongoing] = {}
 
     def close(self) -> None:
         """Abort calls and close the connections, unless they are shared."""
         if not self._is_shared:
             self._client.close()
+
+    def abort(self, thread: threading.Thread) -> None:
+        """End the call that a thread waits for; returns at once.
+
+        The nodes end the programs that the call runs. A call without an answer some
+        seconds later is given up, although the nodes may still execute it.
+        """
+        ongoing = self._ongoing.get(thread)
+        if ongoing is None:
+            return
+        ongoing.is_aborted.set()
+        for request in ongoing.requests if ongoing.call_id else ():
+            abort = dataclasses.replace(
+                request,
+                path=f"/{_ABORT}",
+                headers=self._headers,
+                body=_encode([ongoing.call_id]),
+                timeout_s=_ABORT_GRACE_S,
+            )
+            self._client.start(abort, _log_abort)
+        timer = threading.Timer(_ABORT_GRACE_S, self._give_up, [ongoing])
+        timer.daemon = True
+        timer.start()
+
+    def _give_up(self, ongoing: _Ongoing) -> None:
+        for transfer in ongoing.transfers:
+            self._client.abort(transfer)
 
     def at(self, targets: Iterable[Target]) -> "StaticRunner":
         """Return a runner for other nodes with the same connections and term."""
@@ -124,6 +176,10 @@ class _Runner(abc.ABC):
             else:
                 targets.append((node, target))
         credentials = self._credentials()
+        call_id = secrets.token_hex(8) if row.runs_programs else ""
+        headers = self._headers
+        if call_id:
+            headers = (*headers, f"{wire.CALL_HEADER}: {call_id}")
         bodies = _bodies(args, [node for node, _ in targets])
         requests = [
             client.Request(
@@ -131,7 +187,7 @@ class _Runner(abc.ABC):
                 port=target.port,
                 path=f"/{procedure}",
                 body=body,
-                headers=self._headers,
+                headers=headers,
                 credentials=credentials,
                 timeout_s=timeout_s or _time_limit(row, args),
                 probe_after_s=_PROBE_AFTER_S if row.reads else None,
@@ -140,17 +196,29 @@ class _Runner(abc.ABC):
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]
-        responses = self._perform(row, requests)
+        me, ongoing = threading.current_thread(), _Ongoing(call_id, requests)
+        self._ongoing[me] = ongoing
+        try:
+            responses = self._perform(row, requests, ongoing)
+        finally:
+            del self._ongoing[me]
         for (node, target), response in zip(targets, responses, strict=True):
             results[node] = read_answer(procedure, target.name, response)
         return results
 
     def _perform(
-        self, row: table.Procedure, requests: Sequence[client.Request]
+        self,
+        row: table.Procedure,
+        requests: Sequence[client.Request],
+        ongoing: _Ongoing,
     ) -> list[client.Response]:
         """Send requests; ask busy nodes again until the time limit of the call."""
+
+        def send(some: Sequence[client.Request]) -> list[client.Response]:
+            return self._client.perform(some, ongoing.transfers.extend)
+
         began = time.monotonic()
-        responses = list(self._client.perform(requests))
+        responses = send(requests)
         if row.lane != table.LANE_ORDINARY:
             return responses
         limit = _BUSY_READ_S if row.reads else float("inf")
@@ -161,12 +229,9 @@ class _Runner(abc.ABC):
                 left_s = min(limit, requests[index].timeout_s) - waited
                 if response.status == wire.STATUS_BUSY and left_s > 0:
                     left[index] = dataclasses.replace(requests[index], timeout_s=left_s)
-            if not left:
+            if not left or ongoing.is_aborted.wait(_BUSY_PAUSE_S):
                 return responses
-            time.sleep(_BUSY_PAUSE_S)
-            for index, response in zip(
-                left, self._client.perform(list(left.values())), strict=True
-            ):
+            for index, response in zip(left, send(list(left.values())), strict=True):
                 responses[index] = response
 
     def call_one(
@@ -288,6 +353,11 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
         return Result(procedure, node, payload=payload)
     text = str(payload)[:_MAX_REASON]
     return Result(procedure, node, fail_msg=text or "the call failed without a reason")
+
+
+def _log_abort(response: client.Response) -> None:
+    if response.error is not None:
+        _log.warning("cannot end the programs of a call: %s", response.error)
 
 
 def _http_error(response: client.Response) -> str:

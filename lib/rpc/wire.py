@@ -16,6 +16,8 @@ from ganeti.utils import files
 
 #: Header with the term of the caller's master: ``<number>:<owner's uuid>``.
 TERM_HEADER: Final = "X-Ganeti-Term"
+#: Header with an id of a call that may be aborted: 16 hexadecimal digits.
+CALL_HEADER: Final = "X-Ganeti-Call"
 #: HTTP status of a call under an old term.
 STATUS_DEPOSED: Final = 409
 #: HTTP status of a call that was not executed because too many others are running.

@@ -250,6 +250,7 @@ def _start(
         tcp_ping=_tcp_ping,
         address_answers=_address_answers,
         rpc_at=runner.at,
+        abort_call=runner.abort,
         on_deposed=on_deposed,
     )
     try:

@@ -26,7 +26,7 @@ import msgspec
 from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import disk_turns, master_term, power
+from ganeti.backend import disk_turns, master_term, power, running_calls
 from ganeti.http import lanes, server, tls
 from ganeti.pathutils import Paths, from_environ
 from ganeti.quorum import Term, parse_term
@@ -64,6 +64,7 @@ _STOP_TIMEOUT_S: Final = 25.0
 #: Seconds for which the addresses of the nodes are remembered.
 _KNOWN_FOR_S: Final = 10.0
 _TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
+_CALL_KEY: Final = "HTTP_" + wire.CALL_HEADER.upper().replace("-", "_")
 _WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
 
 Start = Callable[[str, list[tuple[str, str]]], Any]
@@ -88,6 +89,7 @@ class App:
         guard: tls.PeerGuard | None,
         term_guard: master_term.TermGuard,
         plan: lanes.Plan,
+        calls: running_calls.RunningCalls,
         quit_daemon: Callable[[], None],
     ) -> None:
         """Create the application.
@@ -97,6 +99,7 @@ class App:
             guard: knows who may call; None without TLS.
             term_guard: remembers the newest master term.
             plan: the lanes, see `lane_plan`.
+            calls: registers calls that can be aborted.
             quit_daemon: called when a procedure ends the daemon.
         """
         self._node = node
@@ -106,6 +109,7 @@ class App:
             {lane.name: lane.threads for lane in plan.lanes}
         )
         self._quit_daemon = quit_daemon
+        self._calls = calls
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         """Answer one request."""
@@ -113,7 +117,8 @@ class App:
             name, term = self._check(environ)
             args = _read_arguments(environ)
             lane = _lane(environ, name)
-            status, body = HTTPStatus.OK, self._run(name, args, term, lane)
+            with self._calls.running(str(environ.get(_CALL_KEY, ""))):
+                status, body = HTTPStatus.OK, self._run(name, args, term, lane)
         except HttpError as err:
             _log.info("refused %s: %s", environ.get("PATH_INFO"), err.explain)
             status, body = err.status, _error_body(err)
@@ -301,6 +306,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     digest = "" if options.no_ssl else _digest(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
     term_guard = master_term.TermGuard(paths.data(TERM_FILE), digest)
+    calls = running_calls.RunningCalls(runner.end_children)
     node = backend.LocalNode(
         paths=paths,
         process=runner,
@@ -310,6 +316,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         ),
         power=power.for_node(paths),
         terms=term_guard,
+        running_calls=calls,
     )
     plan = lane_plan(options.max_clients)
     app = App(
@@ -317,6 +324,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         guard=guard,
         term_guard=term_guard,
         plan=plan,
+        calls=calls,
         quit_daemon=control.ask_stop,
     )
     http = server.Server(

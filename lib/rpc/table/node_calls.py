@@ -14,6 +14,14 @@ from ganeti.rpc.table.procedure import (
 
 ROWS: Final = (
     Procedure(
+        "call_abort",
+        ("call_id",),
+        "whether the call was running",
+        "urgent",
+        multi=True,
+        answer=False,
+    ),
+    Procedure(
         "etc_hosts_modify",
         ("mode", "name", "ip"),
         "true",
@@ -40,6 +48,7 @@ ROWS: Final = (
         ("hpath", "phase", "env"),
         "[[script path relative to the hooks dir, 0 skipped / 1 failed / 2 ok, output]]",
         "normal",
+        runs_programs=True,
         multi=True,
         shown=("hpath", "phase"),
         answer=[],
@@ -50,6 +59,7 @@ ROWS: Final = (
         ("name", "idata", "default_iallocator_params"),
         "stdout of the plugin",
         "normal",
+        runs_programs=True,
         reads=True,
         max_answer=80 * MIB,
     ),
@@ -263,6 +273,7 @@ ROWS: Final = (
         ("cmd",),
         "output",
         "slow",
+        runs_programs=True,
         multi=True,
         answer="",
         max_answer=MANY,
@@ -272,6 +283,7 @@ ROWS: Final = (
         ("oob_program", "command", "remote_node", "timeout"),
         "parsed JSON output, or null when empty",
         "normal",
+        runs_programs=True,
         reads_if="is_oob_question",
         shown=("command", "remote_node", "timeout"),
     ),

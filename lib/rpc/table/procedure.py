@@ -39,6 +39,7 @@ class Procedure(NamedTuple):
         accept_offline: nodes that are marked offline are called, too.
         own_lane: lane of the node daemon, if it does not follow from the time limit;
             see `lane`.
+        runs_programs: the call runs programs of users, which can be ended early.
         reads: the call never changes anything on a node, so a dry run sends it.
         reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides this
             from the arguments.
@@ -60,6 +61,7 @@ class Procedure(NamedTuple):
     multi: bool = False
     accept_offline: bool = False
     own_lane: str = ""
+    runs_programs: bool = False
     reads: bool = False
     reads_if: str = ""
     answer: Any = None

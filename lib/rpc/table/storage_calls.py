@@ -42,6 +42,7 @@ ROWS: Final = (
         ("bdev_src", "bdev_dest"),
         "null",
         "slow",
+        runs_programs=True,
         shown=("bdev_src", "bdev_dest"),
     ),
     Procedure(
@@ -101,6 +102,7 @@ ROWS: Final = (
         ("bdev", "image", "size"),
         "null",
         "slow",
+        runs_programs=True,
         shown=("bdev", "size"),
     ),
     Procedure(
@@ -165,6 +167,7 @@ ROWS: Final = (
         ("bdev", "offset", "size"),
         "null",
         "slow",
+        runs_programs=True,
         shown=("bdev", "offset", "size"),
     ),
     Procedure(

@@ -6,6 +6,7 @@ import queue
 import signal
 import socket
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -270,3 +271,58 @@ def test_hung_calls_leave_threads_to_urgent_ones(node):
         assert "busy" in refused.fail_msg
         node.process.kill()
         assert all(call.result(60).failed for call in hung)
+
+
+def test_the_programs_of_a_call_end_with_its_job(node, tmp_path):
+    node.start_noded()
+    hooks = node.paths.at("/etc/ganeti/hooks/instance-start-pre.d")
+    os.makedirs(hooks)
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    for name in ("1long", "2next"):
+        path = os.path.join(hooks, name)
+        with open(path, "w") as stream:
+            stream.write(f"#!/bin/sh\necho $$ > {started}\nsleep 600\n")
+        os.chmod(path, 0o755)
+    found = queue.SimpleQueue()
+    with contextlib.closing(node.runner()) as caller:
+        worker = threading.Thread(
+            target=lambda: found.put(
+                caller.call_one(
+                    "hooks_runner", "u1", "instance-start", "pre", {"GANETI_X": "1"}
+                )
+            )
+        )
+        worker.start()
+        pid = int(started.read_text())
+        caller.abort(worker)
+        result = found.get(timeout=60)
+        assert not result.failed, result.fail_msg
+        # The second hook was ended, too.
+        assert [row[1] for row in result.payload] == [1, 1]
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        # The worker may run programs again.
+        os.unlink(os.path.join(hooks, "1long"))
+        with open(os.path.join(hooks, "2next"), "w") as stream:
+            stream.write("#!/bin/sh\ntrue\n")
+        after = caller.call_one(
+            "hooks_runner", "u1", "instance-start", "pre", {"GANETI_X": "1"}
+        )
+        assert [row[1] for row in after.payload] == [2]
+
+
+def test_a_call_that_cannot_end_is_given_up(node, monkeypatch):
+    monkeypatch.setattr(rpc.runner, "_ABORT_GRACE_S", 0.1)
+    node.start_noded("--debug")
+    found = queue.SimpleQueue()
+    with contextlib.closing(node.runner()) as caller:
+        worker = threading.Thread(
+            target=lambda: found.put(caller.call_one("test_delay", "u1", 600.0))
+        )
+        worker.start()
+        node.wait_for_line("call test_delay")
+        caller.abort(worker)
+        result = found.get(timeout=60)
+        assert "ended on request" in result.fail_msg
+        assert result.is_lost

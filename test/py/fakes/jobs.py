@@ -25,6 +25,9 @@ class FakeCallbacks:
     def on_interrupt(self, call):
         self.interrupt = call
 
+    def on_kill(self, call):
+        self.kill = call
+
     def log(self, kind, payload):
         self.entries.append((kind, payload))
 

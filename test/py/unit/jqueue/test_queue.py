@@ -654,6 +654,31 @@ def test_less_urgent_jobs_do_not_make_the_waiting_ones_give_up():
         assert live.final(3).status == "success"
 
 
+def test_a_kill_ends_the_wait_for_a_node_each_time(live):
+    called, ended = threading.Semaphore(0), Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        callbacks.on_kill(called.release)
+        ended.stop()
+        callbacks.check_canceled()
+
+    live.executor.script["hangs"] = run
+    live.queue.submit([dummy("hangs")])
+    ended.wait()
+    assert live.queue.cancel(1) == (
+        False,
+        "Job 1 is running, it cannot be canceled",
+    )
+    for _ in range(2):
+        assert live.queue.cancel(1, kill=True)[0]
+        assert called.acquire(timeout=WAIT_S)
+    assert not called.acquire(blocking=False)
+    ended.open()
+    assert live.final(1).status == "error"
+    assert live.queue.cancel(1, kill=True)[0] is False
+
+
 def test_a_job_whose_locks_are_held_rests_until_the_holder_finishes():
     clk, gate, holder = StepClock(), Gate(), []
 

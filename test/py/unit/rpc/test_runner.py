@@ -18,7 +18,7 @@ class Recorder:
         self.answer = answer
         self.requests = []
 
-    def perform(self, requests):
+    def perform(self, requests, _on_start=None):
         self.requests += requests
         return [self.answer(request) for request in requests]
 

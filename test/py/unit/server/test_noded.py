@@ -10,7 +10,7 @@ import pytest
 
 from fakes import nodes
 from ganeti import backend, errors, ssconf
-from ganeti.backend import master_term, registry
+from ganeti.backend import master_term, registry, running_calls
 from ganeti.http import lanes, tls
 from ganeti.quorum import Term
 from ganeti.server import common, noded
@@ -41,6 +41,7 @@ def app(tmp_path, quits):
         guard=Everybody(),
         term_guard=guard,
         plan=noded.lane_plan(4),
+        calls=running_calls.RunningCalls(lambda _thread, _end: None),
         quit_daemon=lambda: quits.append(1),
     )
 
