@@ -4,9 +4,9 @@ One thread with one pycurl multi handle drives all transfers of a `Client`: a ca
 200 nodes needs one loop, not 200 threads.
 
 A server that is silent for long is probed, see `ganeti.http.liveness`. If the probe
-fails, requests that change nothing are given up. Other requests continue to wait,
-because their answers may still arrive. They are never sent over a connection that was
-silent for long, so a frozen server does not receive them.
+fails, requests that change nothing are given up. Other requests continue to wait for a
+time that fits them, because their answers may still arrive. They are never sent over a
+connection that was silent for long, so a frozen server does not receive them.
 
 A request is never sent twice unless the server reported that it was not executed: the
 body can be read only once, so a repetition by the library fails.
@@ -195,7 +195,7 @@ class _Loop:
         return True
 
     def _may_be_frozen(self, request: Request) -> bool:
-        if request.probe_after_s is not None:
+        if request.probe_after_s is not None and request.silence_s == 0.0:
             return self._liveness.is_silent(request.host)
         return self._liveness.is_stale(request.host, time.monotonic())
 
@@ -215,7 +215,7 @@ class _Loop:
         self._running[curl] = transfer
         if request.probe_after_s is not None and request.credentials is not None:
             due = time.monotonic() + request.probe_after_s
-            self._liveness.watch(transfer, request.host, due)
+            self._liveness.watch(transfer, request.host, due, request.silence_s)
 
     def _step(self) -> None:
         """Wait for sockets, timers and transfers; run the library; collect results."""
@@ -275,9 +275,9 @@ class _Loop:
     def _note_silence(self, host: Host) -> None:
         """Give up requests to a server that failed a probe."""
         _log.warning(
-            "%s port %d: no handshake on a new connection, giving up requests", *host
+            "%s port %d: no handshake on a new connection, it may be frozen", *host
         )
-        for transfer in self._liveness.silent(host):
+        for transfer in self._liveness.silent(host, time.monotonic()):
             self._give_up(transfer, transfer.given_up())
 
     def _give_up(self, transfer: Transfer, response: Response) -> None:

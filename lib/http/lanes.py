@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 #: WSGI key of the name of the lane that serves a request.
 LANE_KEY: Final = "ganeti.lane"
+#: WSGI key of the connection of a request, for `ganeti.http.server.is_abandoned`.
+CONNECTION_KEY: Final = "ganeti.connection"
 #: The value of `LANE_KEY` for requests that must be answered without acting.
 BUSY: Final = "busy"
 _BUSY_THREADS: Final = 1
@@ -118,6 +120,7 @@ class _Pool(threadpool.ThreadPool):
         if self.qsize >= self.lane.waiting + self.idle:
             return False
         conn.ssl_env[LANE_KEY] = self.lane.name
+        conn.ssl_env[CONNECTION_KEY] = conn
         conn.queued = time.monotonic()
         self.put(conn)
         return True

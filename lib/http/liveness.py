@@ -4,7 +4,8 @@ If a server is frozen, the kernel of its machine still acknowledges received dat
 request on a kept connection would wait for its whole time limit. A *probe* is a new
 connection, whose handshake needs the server itself. Our server makes handshakes in a
 thread of its own, independent of long calls. A server without a handshake within the
-usual connection time limit is treated as dead.
+usual connection time limit is treated as dead. Requests that change nothing are then
+given up; others after a longer silence, see `Liveness.watch`.
 """
 
 import heapq
@@ -34,17 +35,29 @@ class Liveness(Generic[T]):
         self._due: list[tuple[float, int, T]] = []
         self._hosts: dict[T, Host] = {}
         self._probed: dict[Host, list[T]] = {}
-        self._silent: set[Host] = set()
+        self._patience: dict[T, float] = {}
+        #: Silent servers, since the first failed probe.
+        self._silent: dict[Host, float] = {}
         self._answered: dict[Host, float] = {}
 
-    def watch(self, item: T, host: Host, due: float) -> None:
-        """Plan a probe of a request's server, unless the request ends before."""
+    def watch(self, item: T, host: Host, due: float, patience_s: float = 0.0) -> None:
+        """Plan a probe of a request's server, unless the request ends before.
+
+        Args:
+            item: the request.
+            host: its server.
+            due: time of the probe.
+            patience_s: seconds of silence after a failed probe until the request is
+                given up.
+        """
         self._hosts[item] = host
+        self._patience[item] = patience_s
         heapq.heappush(self._due, (due, next(self._serial), item))
 
     def forget(self, item: T) -> None:
         """Record the end of a request."""
         self._hosts.pop(item, None)
+        self._patience.pop(item, None)
 
     def wait_s(self, now: float) -> float | None:
         """Return the seconds until `due` returns a server, None without limit."""
@@ -72,16 +85,28 @@ class Liveness(Generic[T]):
         self.answered(host, now)
         for item in self._probed.pop(host, ()):
             if item in self._hosts:
-                self.watch(item, host, now + PROBE_EVERY_S)
+                self._watch_again(item, now)
 
-    def silent(self, host: Host) -> list[T]:
+    def silent(self, host: Host, now: float) -> list[T]:
         """Record that a probe failed; return the requests to give up."""
-        self._silent.add(host)
-        return [item for item in self._probed.pop(host, ()) if item in self._hosts]
+        silent_s = now - self._silent.setdefault(host, now)
+        over = []
+        for item in self._probed.pop(host, ()):
+            if item not in self._hosts:
+                continue
+            if self._patience[item] <= silent_s:
+                over.append(item)
+            else:
+                self._watch_again(item, now)
+        return over
+
+    def _watch_again(self, item: T, now: float) -> None:
+        host, patience_s = self._hosts[item], self._patience[item]
+        self.watch(item, host, now + PROBE_EVERY_S, patience_s)
 
     def answered(self, host: Host, now: float) -> None:
         """Record an answer of a server."""
-        self._silent.discard(host)
+        self._silent.pop(host, None)
         self._answered[host] = now
 
     def is_silent(self, host: Host) -> bool:

@@ -12,14 +12,14 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from cheroot import connections, wsgi
 from OpenSSL import SSL
 
 from ganeti.http import admission, limits, tls
-from ganeti.http.lanes import Lanes, Plan
+from ganeti.http.lanes import CONNECTION_KEY, Lanes, Plan
 
 _log = logging.getLogger(__name__)
 
@@ -292,6 +292,16 @@ def _peek(sock: Any) -> bytes | None:
         return None
     except OSError:
         return b""
+
+
+def is_abandoned(environ: Mapping[str, Any]) -> bool:
+    """Return whether the caller has closed the connection of a request.
+
+    Call it when the body has been read: a request that arrived while this machine was
+    frozen must not act after its caller has given it up.
+    """
+    conn = environ.get(CONNECTION_KEY)
+    return conn is not None and _peek(conn.socket) == b""
 
 
 def _close(conn: Any) -> None:

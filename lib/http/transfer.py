@@ -53,8 +53,9 @@ class Request:
         credentials: None for plain HTTP.
         timeout_s: time limit of the whole answer.
         connect_timeout_s: time limit of connection and handshake.
-        probe_after_s: seconds of silence until the server is probed; if the probe
-            fails, the request is given up. None for requests that must not be given up.
+        probe_after_s: seconds of silence until the server is probed; None for requests
+            that must not be given up.
+        silence_s: seconds after the first failed probe until the request is given up.
         server: name of the server program in error texts.
         max_answer: size limit of the answer, in bytes; a larger one is an error.
     """
@@ -68,6 +69,7 @@ class Request:
     timeout_s: float
     connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
     probe_after_s: float | None = None
+    silence_s: float = 0.0
     server: str = "the server"
     max_answer: int = limits.MAX_ANSWER
 

@@ -34,6 +34,19 @@ _HTTP_OK: Final = 200
 #: Seconds of silence until a node is probed during a reading call: most answers take
 #: milliseconds, and a probe costs one handshake.
 _PROBE_AFTER_S: Final = 1.0
+#: The same for acting calls, which usually take longer.
+_PROBE_ACT_AFTER_S: Final = 5.0
+#: Seconds for which acting calls wait for a frozen node, by class of time limit: a
+#: short pause of the machine must not fail a job that took minutes.
+_SILENCE_S: Final = {
+    "urgent": 10.0,
+    "fast": 30.0,
+    "normal": 60.0,
+    "slow": 120.0,
+    "4h": 300.0,
+    "1d": 300.0,
+    "duration": 60.0,
+}
 #: Errors about bytes that are no JSON, no UTF-8, or nested too deep.
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: Characters of a node's reason for a failure that are kept, for the job's log.
@@ -190,7 +203,8 @@ class _Runner(abc.ABC):
                 headers=headers,
                 credentials=credentials,
                 timeout_s=timeout_s or _time_limit(row, args),
-                probe_after_s=_PROBE_AFTER_S if row.reads else None,
+                probe_after_s=_PROBE_AFTER_S if row.reads else _PROBE_ACT_AFTER_S,
+                silence_s=0.0 if row.reads else _SILENCE_S[row.timeout],
                 server=_NODED,
                 max_answer=row.max_answer,
             )

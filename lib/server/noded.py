@@ -117,6 +117,7 @@ class App:
             name, term = self._check(environ)
             args = _read_arguments(environ)
             lane = _lane(environ, name)
+            _check_caller(environ, name)
             with self._calls.running(str(environ.get(_CALL_KEY, ""))):
                 status, body = HTTPStatus.OK, self._run(name, args, term, lane)
         except HttpError as err:
@@ -222,6 +223,16 @@ def _lane(environ: dict[str, Any], name: str) -> str:
     if assigned != wanted:
         raise HttpError(HTTPStatus.BAD_REQUEST, "the request line is not plain")
     return wanted
+
+
+def _check_caller(environ: dict[str, Any], name: str) -> None:
+    """Refuse an acting call that its caller has given up.
+
+    Raises:
+        HttpError: the connection was closed; nobody reads the answer.
+    """
+    if not table.PROCEDURES[name].reads and server.is_abandoned(environ):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the caller has gone")
 
 
 def _read_arguments(environ: dict[str, Any]) -> list[Any]:

@@ -1,6 +1,7 @@
 """The node daemon as a process, with real certificates, on loopback."""
 
 import contextlib
+import dataclasses
 import os
 import queue
 import signal
@@ -14,7 +15,7 @@ import pytest
 from fakes.vnode import BIN, VirtualNode, own_address
 from ganeti import rpc
 from ganeti.constants import versions
-from ganeti.http import client
+from ganeti.http import client, liveness
 
 pytestmark = pytest.mark.daemon
 
@@ -326,3 +327,30 @@ def test_a_call_that_cannot_end_is_given_up(node, monkeypatch):
         result = found.get(timeout=60)
         assert "ended on request" in result.fail_msg
         assert result.is_lost
+
+
+def test_a_call_that_was_given_up_while_the_node_was_frozen_does_not_act(
+    node, monkeypatch
+):
+    monkeypatch.setitem(rpc.runner._SILENCE_S, "normal", 0.1)
+    monkeypatch.setattr(rpc.runner, "_PROBE_ACT_AFTER_S", 0.1)
+    monkeypatch.setattr(client.transfers, "probe", quick_probe(client.transfers.probe))
+    monkeypatch.setattr(liveness, "PROBE_EVERY_S", 0.1)
+    node.start_noded("--debug")
+    with contextlib.closing(node.runner()) as caller:
+        # The connection is kept and fresh, so the request reaches the frozen node.
+        assert not caller.call_one("version", "u1").failed
+        node.process.send_signal(signal.SIGSTOP)
+        lost = caller.call_one("node_powercycle", "u1", "fake", {})
+        assert lost.is_lost
+        node.process.send_signal(signal.SIGCONT)
+        assert not caller.call_one("version", "u1").failed
+        node.wait_for_line("the caller has gone")
+    assert not os.path.exists(node.paths.at("/power-cycle"))
+
+
+def quick_probe(probe):
+    def shorter(request):
+        return probe(dataclasses.replace(request, connect_timeout_s=0.2))
+
+    return shorter

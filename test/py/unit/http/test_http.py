@@ -509,6 +509,26 @@ def test_a_request_that_acts_is_not_given_up(frozen, caller, pem):
     assert answers.get(timeout=60).status == 200
 
 
+def test_a_request_that_acts_is_given_up_after_a_longer_silence(
+    frozen, caller, pem, monkeypatch
+):
+    monkeypatch.setattr(liveness, "PROBE_EVERY_S", 0.05)
+    (answer,) = caller.perform(
+        [
+            request(
+                frozen.port,
+                pem=pem,
+                probe_after_s=0.05,
+                silence_s=0.2,
+                connect_timeout_s=0.1,
+                timeout_s=60,
+            )
+        ]
+    )
+    assert "does not answer" in answer.error
+    assert answer.is_lost
+
+
 def test_a_server_that_was_silent_for_long_is_not_trusted(
     frozen, caller, pem, monkeypatch
 ):

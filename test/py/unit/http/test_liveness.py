@@ -31,7 +31,7 @@ def test_requests_that_are_over_are_forgotten(state):
     state.watch("y", A, 1.0)
     assert state.due(2.0) == [(A, "y")]
     state.forget("y")
-    assert state.silent(A) == []
+    assert state.silent(A, 0.0) == []
     state.forget("y")
 
 
@@ -40,7 +40,7 @@ def test_one_question_serves_all_requests_to_a_server(state):
         state.watch(item, A, float(due))
     assert state.due(1.0) == [(A, "x")]
     assert state.due(2.0) == []
-    assert state.silent(A) == ["x", "y", "z"]
+    assert state.silent(A, 0.0) == ["x", "y", "z"]
 
 
 def test_who_lives_is_asked_again_later(state):
@@ -53,7 +53,7 @@ def test_who_lives_is_asked_again_later(state):
 
 def test_silence_ends_with_a_word(state):
     assert not state.is_silent(A)
-    state.silent(A)
+    state.silent(A, 0.0)
     assert state.is_silent(A)
     assert state.is_stale(A, 0.0)
     state.answered(A, 1.0)
@@ -61,3 +61,25 @@ def test_silence_ends_with_a_word(state):
     assert not state.is_stale(A, 1.0 + STALE_S)
     assert state.is_stale(A, 1.1 + STALE_S)
     assert not state.is_stale(B, 100.0)
+
+
+def test_a_request_that_acts_bears_some_silence(state):
+    state.watch("reads", A, 1.0)
+    state.watch("acts", A, 1.0, 12.0)
+    assert [host for host, _ in state.due(1.0)] == [A]
+    assert state.silent(A, 6.0) == ["reads"]
+    state.forget("reads")
+    assert [host for host, _ in state.due(11.0)] == [A]
+    assert state.silent(A, 12.0) == []
+    assert [host for host, _ in state.due(17.0)] == [A]
+    assert state.silent(A, 18.0) == ["acts"]
+
+
+def test_an_answer_ends_the_silence(state):
+    state.watch("acts", A, 1.0, 12.0)
+    state.due(1.0)
+    assert state.silent(A, 6.0) == []
+    state.due(11.0)
+    state.alive(A, 12.0)
+    state.due(17.0)
+    assert state.silent(A, 22.0) == []
