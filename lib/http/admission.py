@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 #: Half-open connections; without an attack there are a few at a time.
-MAX_HALF_OPEN: Final = 256
+MAX_HALF_OPEN: Final = 512
 #: Of these, the part that only addresses of the cluster may use.
-RESERVED: Final = 64
-#: Half-open connections of one address.
-PER_ADDRESS: Final = 32
+RESERVED: Final = 128
+#: Half-open connections of one address. A busy master opens some dozens at once.
+PER_ADDRESS: Final = 128
 #: Seconds between two lines of the log about refused or dropped connections.
 LOG_EVERY_S: Final = 10.0
 _MAPPED: Final = "::ffff:"

@@ -129,11 +129,11 @@ class _Pool(threadpool.ThreadPool):
         """Remove and return the connections that have waited for too long."""
         since = time.monotonic() - self.lane.patience_s
         waiting = self._queue.queue
-        found = []
+        expired = []
         with self._queue.mutex:
             while waiting and getattr(waiting[0], "queued", since) < since:
-                found.append(waiting.popleft())
-        return found
+                expired.append(waiting.popleft())
+        return expired
 
     def threads(self) -> list[Any]:
         """Return the workers."""

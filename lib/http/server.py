@@ -9,10 +9,11 @@ peers use no worker; it also assigns each request to a lane, see `ganeti.http.la
 import contextlib
 import logging
 import queue
+import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from cheroot import connections, wsgi
@@ -38,11 +39,40 @@ _WAKE_S: Final = 1.0
 _STACK_SIZE: Final = 1024 * 1024
 
 
+class _Selector(connections._ThreadsafeSelector):  # noqa: SLF001
+    """A selector whose events may be of connections that are dropped before their turn.
+
+    The descriptor of such a connection may already be that of a new one.
+    """
+
+    _selector: Any
+    _lock: Any
+
+    def select(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
+        """Return the descriptors and connections that are ready."""
+        return self._current(self._selector.select(timeout=timeout))
+
+    def _current(self, ready: list[Any]) -> Iterator[tuple[int, Any]]:
+        for key, _events in ready:
+            with self._lock:
+                present = self._selector.get_map().get(key.fd)
+            if present is not None and present.data is key.data:
+                yield key.fd, key.data
+
+
 class _Connections(connections.ConnectionManager):
     """Connections; idle ones are kept longer than half-open ones."""
 
     _selector: Any
     _num_connections: int
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(server)
+        self._selector.close()
+        self._selector = _Selector()
+        self._selector.register(
+            server.socket.fileno(), selectors.EVENT_READ, data=server
+        )
 
     def _expire(self, threshold: float) -> None:
         for conn in self.server.requests.expire():

@@ -20,7 +20,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -158,6 +158,32 @@ class Timer:
         self.function = None
 
 
+class Limits(NamedTuple):
+    """Limits of a server.
+
+    Attributes:
+        message_bytes: size of a request.
+        buffered_bytes: total size of all incomplete requests.
+        connections: number of connected clients.
+        reserved: connections among them that waiting methods never take.
+    """
+
+    message_bytes: int = framing.MAX_MESSAGE_BYTES
+    buffered_bytes: int = MAX_BUFFERED_BYTES
+    connections: int = MAX_CONNECTIONS
+    reserved: int = RESERVED
+
+    @property
+    def waiting(self) -> int:
+        """Number of clients whose answers may wait for events."""
+        return max(1, self.connections - self.reserved)
+
+    @property
+    def crowded_from(self) -> int:
+        """Number of connections from which idle clients must leave early."""
+        return self.connections - self.reserved // 2
+
+
 class Server:
     """A LUXI server on some sockets, with one thread of its own."""
 
@@ -168,10 +194,7 @@ class Server:
         *,
         clock: Clock,
         idle_timeout_s: float = timeouts.LUXI_DEF_RWTO,
-        max_message_bytes: int = framing.MAX_MESSAGE_BYTES,
-        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
-        max_connections: int = MAX_CONNECTIONS,
-        reserved: int = RESERVED,
+        limits: Limits | None = None,
         waiting_methods: Collection[str] = (),
     ) -> None:
         """Bind the sockets; clients are served from `start` on.
@@ -182,10 +205,7 @@ class Server:
             clock: the clock of deadlines.
             idle_timeout_s: time limit of a client to send the next request, and to read
                 an answer.
-            max_message_bytes: size limit of a request.
-            max_buffered_bytes: total size limit of all incomplete requests.
-            max_connections: largest number of connected clients.
-            reserved: connections among them that waiting methods never take.
+            limits: of sizes and numbers; None for the usual ones.
             waiting_methods: methods whose answers wait for events. A client that calls
                 one while too many others wait is disconnected; it may try again later.
         """
@@ -194,11 +214,7 @@ class Server:
         self._handler = handler
         self._clock = clock
         self._idle_timeout_s = idle_timeout_s
-        self._max_message_bytes = max_message_bytes
-        self._max_buffered_bytes = max_buffered_bytes
-        self._max_connections = max_connections
-        self._max_waiting = max(1, max_connections - reserved)
-        self._crowded_from = max_connections - reserved // 2
+        self._limits = limits or Limits()
         self._waiting_methods = frozenset(waiting_methods)
         #: Descriptors of connections with a call of a waiting method.
         self._waiting: set[int] = set()
@@ -334,7 +350,7 @@ class Server:
             connection = Connection(sock, self._new_deadline())
             self._connections[connection.fd] = connection
             self._epoll.register(connection.fd, _READ)
-            if len(self._connections) >= self._max_connections:
+            if len(self._connections) >= self._limits.connections:
                 _log.warning(
                     "luxi: limit of %d clients, others wait", len(self._connections)
                 )
@@ -347,7 +363,7 @@ class Server:
             self._epoll.modify(fd, 0)
 
     def _resume_accepting(self) -> None:
-        if not self._is_accepting and len(self._connections) < self._max_connections:
+        if not self._is_accepting and len(self._connections) < self._limits.connections:
             self._is_accepting = True
             for fd in self._listeners:
                 self._epoll.modify(fd, _READ)
@@ -358,7 +374,7 @@ class Server:
     def _sweep(self) -> None:
         """Close connections that were idle or stuck for too long."""
         now = self._clock.monotonic()
-        if len(self._connections) >= self._crowded_from:
+        if len(self._connections) >= self._limits.crowded_from:
             now += max(0.0, self._idle_timeout_s - _CROWDED_IDLE_S)
         for connection in list(self._connections.values()):
             if connection.call is None and connection.deadline < now:
@@ -383,7 +399,7 @@ class Server:
         connection.received += data
         self._buffered += len(data)
         self._take_request(connection, searched)
-        is_over = self._buffered > self._max_buffered_bytes
+        is_over = self._buffered > self._limits.buffered_bytes
         if is_over and connection.received and connection.call is None:
             self._refuse(
                 connection,
@@ -394,9 +410,9 @@ class Server:
         """Start to process the next request, if one is complete."""
         received = connection.received
         end = received.find(framing.END, searched)
-        if max(end, len(received) if end < 0 else 0) > self._max_message_bytes:
+        if max(end, len(received) if end < 0 else 0) > self._limits.message_bytes:
             self._refuse(
-                connection, f"it is longer than {self._max_message_bytes} bytes"
+                connection, f"it is longer than {self._limits.message_bytes} bytes"
             )
             return
         if end < 0:
@@ -423,10 +439,10 @@ class Server:
 
     def _may_wait(self, connection: Connection) -> bool:
         """Count a call that waits; disconnect the client if too many others wait."""
-        if len(self._waiting) >= self._max_waiting:
+        if len(self._waiting) >= self._limits.waiting:
             _log.warning(
                 "luxi: limit of %d waiting clients, disconnected another one",
-                self._max_waiting,
+                self._limits.waiting,
             )
             self._close(connection)
             return False

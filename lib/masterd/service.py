@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from ganeti import config
-from ganeti.luxi.server import Server, connection_limit
+from ganeti.luxi.server import Limits, Server, connection_limit
 from ganeti.masterd import balancing, calls, capacity, copies, jobs, queries, settings
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
@@ -23,7 +23,7 @@ class Service:
             lambda call: calls.answer(deps, call),
             [deps.paths.query_socket, deps.paths.master_socket],
             clock=deps.clock,
-            max_connections=connection_limit(),
+            limits=Limits(connections=connection_limit()),
             waiting_methods=jobs.WAITING,
         )
         self._server.warning = deps.store.exposure

@@ -105,9 +105,22 @@ def test_silent_connections_keep_nobody_out(made, pem, caller, caplog):
 def test_one_address_has_a_limit_of_its_own(made, pem, caller):
     port = made.bind_addr[1]
     with contextlib.ExitStack() as stack:
-        silent(stack, port, 100, "127.0.0.2")
+        silent(stack, port, 200, "127.0.0.2")
         assert ask(caller, pem, port).body == b"[1]"
         assert made._connections.count() <= admission.PER_ADDRESS + 2
+
+
+def test_a_connection_is_dropped_before_its_own_turn(
+    made, pem, caller, caplog, monkeypatch
+):
+    monkeypatch.setattr(admission, "PER_ADDRESS", 2)
+    port = made.bind_addr[1]
+    with contextlib.ExitStack() as stack, caplog.at_level(logging.ERROR):
+        # All are ready at once, and each new one drops an old one that is ready too.
+        for _ in range(200):
+            silent(stack, port, 1).sendall(b"no handshake")
+        assert ask(caller, pem, port).body == b"[1]"
+    assert not caplog.records
 
 
 def half_open(*addresses):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.luxi import Client
-from ganeti.luxi.server import Server
+from ganeti.luxi.server import Limits, Server
 from ganeti.pathutils import Paths
 
 
@@ -72,7 +72,7 @@ def handler():
 
 @pytest.fixture
 def server(paths, handler, clock):
-    result = Server(handler, paths, clock=clock, max_message_bytes=100_000)
+    result = Server(handler, paths, clock=clock, limits=Limits(message_bytes=100_000))
     result.start()
     yield result
     result.stop()
@@ -270,7 +270,9 @@ def test_answering_twice_answers_once(server, paths, handler):
 
 def test_unfinished_requests_of_all_clients_are_bounded(tmp_path, clock):
     path = str(tmp_path / "s")
-    server = Server(Handler(), [path], clock=clock, max_buffered_bytes=100_000)
+    server = Server(
+        Handler(), [path], clock=clock, limits=Limits(buffered_bytes=100_000)
+    )
     server.start()
     try:
         with raw(path) as first, raw(path) as second:
@@ -308,7 +310,7 @@ def test_whatever_is_sent_the_next_client_is_served(parts):
 
 def test_more_clients_than_places_wait_their_turn(tmp_path, clock):
     path = str(tmp_path / "s")
-    server = Server(Handler(), [path], clock=clock, max_connections=2)
+    server = Server(Handler(), [path], clock=clock, limits=Limits(connections=2))
     server.start()
     try:
         first, second = raw(path), raw(path)
@@ -334,8 +336,7 @@ def test_waiting_clients_leave_connections_for_others(tmp_path, handler, clock):
         handler,
         [path],
         clock=clock,
-        max_connections=6,
-        reserved=2,
+        limits=Limits(connections=6, reserved=2),
         waiting_methods=["Never"],
     )
     server.start()
@@ -363,7 +364,9 @@ def test_waiting_clients_leave_connections_for_others(tmp_path, handler, clock):
 
 def test_idle_clients_must_leave_early_when_places_are_short(tmp_path, clock):
     path = str(tmp_path / "s")
-    server = Server(Handler(), [path], clock=clock, max_connections=3, reserved=2)
+    server = Server(
+        Handler(), [path], clock=clock, limits=Limits(connections=3, reserved=2)
+    )
     server.start()
     try:
         with connected(path, 3) as idle:
