@@ -1,37 +1,75 @@
-"""The systemd units against the program that starts and stops daemons."""
+"""Units of systemd: one restart reaches every daemon, and no daemon gives up."""
 
 import pathlib
 import re
 
 import pytest
 
-TOP = pathlib.Path(__file__).parents[3]
-EXAMPLES = TOP / "doc" / "examples"
-DAEMON_UTIL = (TOP / "daemons" / "daemon-util.in").read_text()
-SERVICES = sorted(EXAMPLES.glob("*.service.in"))
+TOP = pathlib.Path(__file__).resolve().parents[3]
 
 
-def test_every_target_that_daemon_util_uses_is_installed():
-    used = set(re.findall(r"(ganeti[\w-]*\.target)", DAEMON_UTIL))
-    assert used == {path.name for path in EXAMPLES.glob("*.target")}
-    makefile = (TOP / "Makefile.am").read_text()
-    assert all(f"doc/examples/{name}" in makefile for name in used)
-    assert all(f"build/examples/{path.stem}" in makefile for path in SERVICES)
+def unit_of(path):
+    """Return a unit file as section -> key -> list of words."""
+    sections = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            section = sections.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            section.setdefault(key, []).extend(value.split())
+    return sections
 
 
-@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_a_service_takes_the_arguments_for_one_start(path):
-    text, daemon = path.read_text(), path.name.partition(".")[0]
-    state = f"@LOCALSTATEDIR@/lib/ganeti/{daemon}.onetime.conf"
-    assert f"EnvironmentFile=-{state}" in text
-    assert re.search(
-        rf"^ExecStart=@SBINDIR@/{daemon} -f .*\$ONETIME_ARGS$", text, re.MULTILINE
-    )
-    # Its runtime directories are gone after a reboot.
-    assert "ExecStartPre=@TOOLSDIR@/ensure-dirs" in text
+FILES = [
+    *(TOP / "doc/examples").glob("*.target"),
+    *(TOP / "doc/examples").glob("*.service"),
+    *(TOP / "doc/examples").glob("*.service.in"),
+]
+UNITS = {path.name.removesuffix(".in"): unit_of(path) for path in FILES}
+DAEMONS = sorted(name for name in UNITS if "-" in name and name.endswith(".service"))
 
 
-def test_the_targets_want_every_service():
-    wanted = "".join(path.read_text() for path in EXAMPLES.glob("*.target"))
-    for path in SERVICES:
-        assert path.stem in wanted
+def stopped_with(name):
+    """Return the units that a stop or restart of a unit reaches."""
+    reached = [name]
+    for above in reached:
+        reached += [
+            unit
+            for unit, parts in UNITS.items()
+            if above in parts["Unit"].get("PartOf", []) and unit not in reached
+        ]
+    return set(reached)
+
+
+def started_with(name):
+    """Return the units that a start of a unit starts."""
+    reached = [name]
+    for above in reached:
+        wanted = UNITS[above]["Unit"].get("Wants", [])
+        reached += [unit for unit in wanted if unit in UNITS and unit not in reached]
+    return set(reached)
+
+
+@pytest.mark.parametrize("name", ["ganeti.service", "ganeti.target"])
+def test_a_restart_stops_and_starts_every_daemon(name):
+    assert stopped_with(name) | {"ganeti.service"} == set(UNITS)
+    assert started_with(name) == set(UNITS)
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_that_fails_is_started_again_without_limit(name):
+    assert UNITS[name]["Unit"]["StartLimitIntervalSec"] == ["0"]
+    assert UNITS[name]["Service"]["Restart"] == ["on-failure"]
+    assert int(UNITS[name]["Service"]["RestartSec"][0]) >= 1
+
+
+def test_every_unit_is_installed_packaged_and_enabled():
+    enabled = {"ganeti.target"}
+    for name in list(UNITS) * 2:
+        if name in enabled:
+            enabled |= set(UNITS[name]["Install"].get("Also", []))
+    assert enabled == set(UNITS)
+    for place in ("Makefile.am", "autotools/debian/rules", "test/package-check.inside"):
+        text = (TOP / place).read_text()
+        for name in UNITS:
+            assert re.search(rf"\b{re.escape(name)}\b", text), (place, name)
