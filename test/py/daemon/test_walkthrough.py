@@ -14,6 +14,7 @@ import typing
 
 import pytest
 
+from fakes.pages import blocks, first_difference, pattern_of
 from ganeti.process import SystemRunner
 from ganeti.vcluster import layout as lay
 from ganeti.vcluster.nodes import NodeControl
@@ -34,19 +35,6 @@ class Step(typing.NamedTuple):
     expected: list[str]
 
 
-def blocks(text):
-    """Yield the lines of each console block, without their indentation."""
-    for part in text.split(".. code-block:: console\n")[1:]:
-        lines = []
-        for line in part.splitlines()[1:]:
-            if line and not line.startswith("   "):
-                break
-            lines.append(line[3:].rstrip())
-        while lines and not lines[-1]:
-            lines.pop()
-        yield lines
-
-
 def steps_of(text):
     """Return the steps of a page in order."""
     steps = []
@@ -58,26 +46,6 @@ def steps_of(text):
             else:
                 steps[-1].expected.append(line)
     return steps
-
-
-def pattern_of(expected):
-    """Return the regular expression that an output must match as a whole."""
-    result = ""
-    for line in expected:
-        if line == "...":
-            result += r"(?:.*\n)*?"
-            continue
-        body = re.escape(line).replace(r"\.\.\.", ".*")
-        result += re.sub(r"(?<=[^\s])(?:\\ )+", r" +", body) + r" *\n"
-    return result
-
-
-def first_difference(expected, output):
-    """Return the first expected line that the output cannot reach, for messages."""
-    for count in range(1, len(expected) + 1):
-        if not re.match(pattern_of(expected[:count]), output):
-            return f"line {count} does not come: {expected[count - 1]}"
-    return "there is more than the page shows"
 
 
 class Player:

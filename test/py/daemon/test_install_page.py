@@ -1,0 +1,347 @@
+"""The installation guide, followed as it is printed, on three machines.
+
+The page is the script: every console block of ``doc/install.rst`` is played in order.
+Each command runs or stands in `LEFT_OUT` with the reason. The machines have namespaces of
+their own and the standard paths. Their root is this machine's system below a layer with
+the result of ``make install``; this tree, its environment and all homes are not visible
+there.
+"""
+
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from fakes.pages import blocks, first_difference, pattern_of
+
+pytestmark = [
+    pytest.mark.daemon,
+    pytest.mark.root,
+    pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
+]
+TOP = pathlib.Path(__file__).resolve().parents[3]
+PAGE = TOP / "doc" / "install.rst"
+PROMPT = re.compile(r"(node\d)?# (.*)")
+NODES = {"node1": "192.0.2.11/24", "node2": "192.0.2.12/24", "node3": "192.0.2.13/24"}
+ENVIRONMENT = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
+ENVIRONMENT += ("LC_ALL=C.UTF-8", "TERM=dumb")
+#: Beginning of a command -> why it is not run here.
+LEFT_OUT = {
+    "apt install": "the machines share the packages of this machine",
+    "hostnamectl": "the namespaces have names already",
+    "/opt/ganeti/bin/pip": "needs the network; the packages of the tests are copied",
+    "make check": "runs in other tests, and takes minutes",
+    "systemctl": "nothing but the daemons runs in the machines",
+    "gnt-instance startup -H cdrom": "needs an image to install from",
+}
+#: Directories that a fresh machine has empty.
+EMPTY = ("/root", "/home", "/tmp", "/var/tmp", "/run")
+#: What earlier work on this machine may have left.
+ABSENT = ("/etc/ganeti", "/etc/default/ganeti", "/etc/cron.d/ganeti", "/srv/ganeti")
+ABSENT += ("/var/lib/ganeti", "/var/log/ganeti", "/opt/ganeti", "/usr/lib/ganeti")
+#: The first process of a machine: it reaps the children of others.
+REAPER = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+print("ready", flush=True)
+while True:
+    signal.sigwait([signal.SIGCHLD])
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        pass
+"""
+SET_UP = """
+set -e
+root=$1 upper=$2 work=$3 hidden=$4
+mkdir -p "$root" "$upper" "$work"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$upper,workdir=$work" "$root"
+mount --rbind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+for place in $hidden; do mount -t tmpfs tmpfs "$root$place"; done
+chmod 1777 "$root/tmp" "$root/var/tmp"
+mkdir -p "$root/run/sshd" "$root/run/lock"
+exec chroot "$root" /usr/bin/python3 -I -c "$5"
+"""
+
+
+class Machine:
+    """A machine with namespaces of its own; it ends with its first process."""
+
+    def __init__(self, directory, name, layer=None):
+        self.name = name
+        self.upper = directory / name / "upper"
+        if layer is not None:
+            # A second lower layer would overlap with the first, which has this file system.
+            self.upper.parent.mkdir()
+            subprocess.run(["cp", "-a", layer, self.upper], check=True)
+        hidden = [*EMPTY, str(TOP), str((TOP / ".venv").resolve())]
+        self._holder = subprocess.Popen(
+            [
+                *("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork"),
+                *("--kill-child", "--propagation", "private"),
+                *("bash", "-c", SET_UP, "machine", str(directory / name / "root")),
+                *(str(self.upper), str(directory / name / "work")),
+                *(" ".join(hidden), REAPER),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            text=True,
+        )
+        first = self._holder.stdout.readline()
+        assert first == "ready\n", first + self._holder.stdout.read()
+        children = f"/proc/{self._holder.pid}/task/{self._holder.pid}/children"
+        self.pid = int(pathlib.Path(children).read_text().split()[0])
+
+    def path(self, path):
+        """Return a path of the machine as this process reaches it."""
+        return pathlib.Path(f"/proc/{self.pid}/root{path}")
+
+    def argv(self, command, where="/"):
+        enter = (
+            "nsenter",
+            "-t",
+            str(self.pid),
+            "-m",
+            "-u",
+            "-i",
+            "-n",
+            "-p",
+            "-r",
+            "-w",
+        )
+        return [*enter, "--", *ENVIRONMENT, "bash", "-c", f"cd {where}; {command}"]
+
+    def run(self, command, *, where="/", text=""):
+        """Return exit code and output of a command, stderr on stdout."""
+        done = subprocess.run(
+            self.argv(f"{{ {command}\n}} 2>&1", where),
+            input=text,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def check(self, command, **options):
+        code, output = self.run(command, **options)
+        assert code == 0, f"{self.name}: {command}\n{output}"
+        return output
+
+    def talk(self, command, answers):
+        """Run a command on a terminal; send each answer when its question appears."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execvp("nsenter", self.argv(command))
+        shown, left = "", list(answers)
+        deadline = time.monotonic() + 200
+        while time.monotonic() < deadline:
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            try:
+                data = os.read(terminal, 4096)
+            except OSError:  # the other end is closed
+                break
+            shown += data.decode(errors="replace")
+            if left and re.search(left[0][0], shown):
+                os.write(terminal, left.pop(0)[1])
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+        assert not left, f"{self.name}: {command}: no {left[0][0]!r} in:\n{shown}"
+        return os.waitstatus_to_exitcode(status), shown
+
+    def stop(self):
+        self._holder.kill()
+        self._holder.wait()
+        self._holder.stdout.close()
+
+
+def sections():
+    """Return number of section -> its commands: place, command, expected lines."""
+    found = {}
+    parts = re.split(r"^(\d+)\. .*\n-+\n", PAGE.read_text(), flags=re.MULTILINE)
+    for number, text in zip(parts[1::2], parts[2::2], strict=True):
+        commands = found[int(number)] = []
+        for block in blocks(text):
+            is_open = False
+            for line in block:
+                if is_open:
+                    commands[-1][1] += f"\n{line}"
+                elif match := PROMPT.fullmatch(line):
+                    place, command = match.groups()
+                    commands.append([place, command, []])
+                else:
+                    commands[-1][2].append(line)
+                is_open = (is_open or match is not None) and line.endswith("\\")
+    return found
+
+
+def is_left_out(command):
+    return any(command.startswith(start) for start in LEFT_OUT)
+
+
+@pytest.fixture
+def directory():
+    made = pathlib.Path("/var/tmp") / f"ganeti-install-{os.getpid()}"
+    made.mkdir()
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def installed(directory):
+    """The layer that ``make install`` and the files of section 4 make."""
+    machine = Machine(directory, "base")
+    try:
+        for path in ABSENT:
+            machine.check(f"rm -rf {path}")
+        machine.check("rm -f /etc/ssh/ssh_host_* && mkdir -p /root/ganeti")
+        names = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=TOP,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split("\n")
+        for name in filter(None, names):
+            target = machine.path(f"/root/ganeti/{name}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(TOP / name, target, follow_symlinks=False)
+        for place, command, _ in sections()[4]:
+            assert place is None, command
+            if command.startswith("/opt/ganeti/bin/pip"):
+                copy_packages(machine)
+            if not is_left_out(command):
+                machine.check(command, where="/root/ganeti")
+    finally:
+        machine.stop()
+    return machine.upper
+
+
+def copy_packages(machine):
+    """Do what pip would do, without a network."""
+    source = next((TOP / ".venv").resolve().glob("lib/python3*/site-packages"))
+    version = machine.check("/opt/ganeti/bin/python -V").split()[1]
+    if f"python{'.'.join(version.split('.')[:2])}" != source.parent.name:
+        pytest.skip(f"the packages here are not for the system's Python {version}")
+    target = machine.path(f"/opt/ganeti/lib/{source.parent.name}/site-packages")
+    shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
+
+
+@pytest.fixture
+def machines(directory, installed):
+    """Three prepared machines: sections 2 and 3."""
+    wire = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    made = {}
+    try:
+        hosts = next(c[2] for c in sections()[2] if c[1] == "cat /etc/hosts")
+        for name in NODES:
+            made[name] = Machine(directory, name, installed)
+        connect(wire.pid, made)
+        for name, machine in made.items():
+            machine.path("/etc/hosts").write_text("\n".join(hosts) + "\n")
+            machine.check(f"hostname {name}.example.com; ssh-keygen -A; /usr/sbin/sshd")
+        yield made
+    finally:
+        for machine in made.values():
+            machine.stop()
+        wire.kill()
+        wire.wait()
+
+
+def connect(wire, machines):
+    """Give each machine a card ``eno1`` as port of ``br0``, as section 3 describes."""
+
+    def ip(*words):
+        words = ["nsenter", "-t", str(wire), "-n", "ip", *words]
+        subprocess.run(words, check=True)
+
+    ip("link", "add", "wire", "type", "bridge")
+    ip("link", "set", "wire", "up")
+    for name, machine in machines.items():
+        peer = ("peer", "name", "eno1", "netns", str(machine.pid))
+        ip("link", "add", name, "type", "veth", *peer)
+        ip("link", "set", name, "master", "wire", "up")
+        machine.check(
+            "ip link set lo up; ip link add br0 type bridge;"
+            " ip link set eno1 master br0 up; ip link set br0 up;"
+            f" ip addr add {NODES[name]} dev br0"
+        )
+
+
+class Reader:
+    """Somebody who follows the page."""
+
+    def __init__(self, machines):
+        self.machines = machines
+        self.last_code = 0
+        self.key = ""
+
+    def follow(self, place, command):
+        """Return exit code and output of a command of the page."""
+        machine = self.machines[place or "node1"]
+        if command.startswith("gnt-node add"):
+            return machine.talk(command, [(r"y/\[n\]/\?: $", b"y\n")])
+        if command.startswith("gnt-instance console"):
+            return machine.talk(command, [("login: ", b"\x1d")])
+        if command == "echo $?":
+            return 0, f"{self.last_code}\n"
+        code, output = machine.run(command, text=self.key)
+        self.last_code = code
+        if command == "cat /root/.ssh/id_rsa.pub":
+            self.key = output
+        return code, output
+
+
+def test_the_page_leads_from_three_machines_to_a_guest(machines):
+    for name, machine in machines.items():
+        for path in (TOP, (TOP / ".venv").resolve(), "/root"):
+            assert machine.check(f"ls -A {path}") == "", (name, path)
+    commands = [c for n, part in sorted(sections().items()) if n != 4 for c in part]
+    assert len(commands) > 15
+    reader = Reader(machines)
+    for place, command, expected in commands:
+        if is_left_out(command):
+            continue
+        # What the page does to node 2 before nodes are added is meant for node 3 too.
+        places = ["node2", "node3"] if place == "node2" else [place]
+        for each in places:
+            code, output = reader.follow(each, command)
+            text = "".join(f"{line.rstrip()}\n" for line in output.splitlines())
+            shown = f"{each or 'node1'}: {command}\n{text}"
+            assert code == 0, shown
+            if command.startswith("gnt-cluster verify"):
+                assert "ERROR" not in text, shown
+                assert "WARNING" not in text, shown
+            if expected and not re.fullmatch(pattern_of(expected), text):
+                pytest.fail(f"{first_difference(expected, text)}\n{shown}")
+    check_result(machines["node1"])
+
+
+def check_result(master):
+    """Check what the page promises: running, booted, clean, daemons started once."""
+    listed = master.check("gnt-instance list --no-headers -o name,status,pnode")
+    rows = dict(line.split(None, 1) for line in listed.splitlines())
+    assert rows["web1.example.com"].split() == ["running", "node2.example.com"]
+    code, output = master.run("gnt-cluster verify")
+    assert code == 0, output
+    assert "ERROR" not in output
+    processes = master.check("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "/usr/sbin/ganeti-masterd" in processes
+    assert str(TOP) not in processes
+
+
+def test_every_command_that_is_left_out_is_on_the_page():
+    commands = [c[1] for part in sections().values() for c in part]
+    for start in LEFT_OUT:
+        assert any(command.startswith(start) for command in commands), start
