@@ -1,12 +1,13 @@
 """Answering: names, filter on configuration, live data, filter again, values."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from ganeti import errors, qlang
 from ganeti.constants import ecodes
 from ganeti.constants import query as constants
+from ganeti.objects import lookup
 from ganeti.query import cluster, config, instance, jobs, node, os_diagnose
 from ganeti.query.model import (
     UNKNOWN,
@@ -232,11 +233,12 @@ def legacy(
     Args:
         sources: data of the answer.
         what: resource.
-        identifiers: names or uuids; none means all, unknown ones are left out.
+        identifiers: names, also shortened ones, or uuids; none means all. Unknown
+            jobs give a row of nulls, unknown filter rules are left out.
         names: names of fields.
 
     Raises:
-        OpPrereqError: wrong_input, a field is unknown.
+        OpPrereqError: wrong_input, a field is unknown; unknown_entity, an object is.
     """
     resource = resource_of(what)
     unknown = [name for name in names if name not in resource.fields]
@@ -245,28 +247,27 @@ def legacy(
             f"Unknown output fields selected: {', '.join(unknown)}", ecodes.ECODE_INVAL
         )
     context = QueryContext(sources, frozenset(names))
-    if what == constants.QR_JOB:
-        rows = resource.rows(context, identifiers or None)
-    else:
-        rows = resource.rows(context, None)
-        if identifiers:
-            fits = _matcher(resource, context, identifiers)
-            rows = [row for row in rows if fits(row)]
+    rows = _legacy_rows(resource, context, identifiers)
     rows = _load(resource, context, rows, names, None)
     getters = _getters(resource, context, names)
     return [[get(row)[1] for get in getters] for row in rows]
 
 
-def _matcher(
+def _legacy_rows(
     resource: Resource, context: QueryContext, identifiers: Sequence[Any]
-) -> Callable[[Any], bool]:
-    known = frozenset(identifiers)
-    keys = [
-        resource.fields[name].bind(context)
-        for name in ("uuid", resource.name_field)
-        if name in resource.fields
-    ]
-    return lambda row: any(get(row)[1] in known for get in keys)
+) -> Sequence[Any]:
+    """Return all rows, or those of the named objects in the order of their names."""
+    if not identifiers:
+        return resource.rows(context, None)
+    if resource.name == constants.QR_FILTER:
+        rows = resource.rows(context, None)
+        return [row for row in rows if row.uuid in identifiers]
+    if resource.name == constants.QR_EXPORT:
+        snapshot = context.snapshot
+        nodes = {lookup.expand_node(snapshot, str(name)) for name in identifiers}
+        names = {context.node_name(uuid) for uuid in nodes}
+        return [row for row in resource.rows(context, None) if row.node in names]
+    return resource.rows(context, list(dict.fromkeys(identifiers)))
 
 
 def field_of(what: str, name: str) -> Field:

@@ -463,6 +463,10 @@ def test_exports(snapshot):
         return ["web10", "web2"] if node == clusters.node_uuid(1) else []
 
     source = sources(snapshot, {"export_list": exports})
+    assert query.legacy(source, "export", ["node1"], ["node", "export"]) == [
+        ["node1.example.com", "web2"],
+        ["node1.example.com", "web10"],
+    ]
     found = ask(source, "export", ["node", "export"])
     assert found == [
         [(0, "node1.example.com"), (0, "web2")],
@@ -577,11 +581,14 @@ def test_legacy_calls(snapshot):
         "node1.example.com",
         None,
     ]
-    wanted = [clusters.node_uuid(3), "node1.example.com", "gone"]
+    wanted = [clusters.node_uuid(3), "node1.example.com", "node2"]
     assert query.legacy(source, "node", wanted, ["name"]) == [
-        ["node1.example.com"],
         ["node3.example.com"],
+        ["node1.example.com"],
+        ["node2.example.com"],
     ]
+    with pytest.raises(errors.OpPrereqError, match="Node 'gone' not known"):
+        query.legacy(source, "node", ["gone"], ["name"])
     with pytest.raises(errors.OpPrereqError) as caught:
         query.legacy(source, "node", [], ["huh"])
     assert caught.value.args[1] == "wrong_input"
