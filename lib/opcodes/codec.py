@@ -73,10 +73,28 @@ HIDDEN: Final = _hidden_fields()
 _CHILDREN: Final = {"OP_INSTANCE_MULTI_ALLOC": ("instances", "OP_INSTANCE_CREATE")}
 
 
+def _hotplug_of_3_0(given: dict[str, Any]) -> None:
+    """Translate the hotplug parameters of Ganeti 3.0 clients, which always send both.
+
+    There, ``hotplug`` fails without hotplug support, unlike ``hotplug_if_possible``.
+    The only parameter here is ``hotplug``, with the meaning of the latter.
+    """
+    best_effort = given.get("hotplug_if_possible")
+    if best_effort is None or isinstance(best_effort, bool):
+        given.pop("hotplug_if_possible", None)
+    if best_effort is True:
+        given["hotplug"] = True
+
+
+#: Translations of parameters that only earlier releases have, by op id.
+_EARLIER: Final = {"OP_INSTANCE_SET_PARAMS": _hotplug_of_3_0}
+
+
 def decode(data: Any) -> Opcode:
     """Return the opcode for its wire form.
 
-    A null for a parameter with a default means the default.
+    A null for a parameter with a default means the default. Parameters of earlier
+    releases are translated.
 
     Raises:
         OpPrereqError: unknown ``OP_ID`` or parameter, missing or wrong value.
@@ -97,6 +115,8 @@ def decode(data: Any) -> Opcode:
         )
     defaulted = _DEFAULTED[op_id]
     given = {k: v for k, v in data.items() if v is not None or k not in defaulted}
+    if op_id in _EARLIER:
+        _EARLIER[op_id](given)
     op: Opcode = ht.convert(given, cls, op_id)
     return op
 

@@ -49,6 +49,30 @@ def test_unknown_and_missing_parameters_are_refused_with_the_opcode_named():
         opcodes.decode({"OP_ID": "OP_NO_SUCH"})
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, True),
+        ({"hotplug": False}, False),
+        ({"hotplug": False, "hotplug_if_possible": False}, False),
+        ({"hotplug": False, "hotplug_if_possible": True}, True),
+        ({"hotplug": True, "hotplug_if_possible": False}, True),
+        ({"hotplug_if_possible": None}, True),
+    ],
+)
+def test_the_hotplug_parameters_of_3_0_are_understood(given, expected):
+    wire = {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "a", **given}
+    op = opcodes.decode(wire)
+    assert op.hotplug is expected
+    assert "hotplug_if_possible" not in opcodes.encode(op)
+
+
+def test_an_odd_hotplug_parameter_is_refused():
+    wire = {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "a"}
+    with pytest.raises(errors.OpPrereqError, match="hotplug_if_possible"):
+        opcodes.decode({**wire, "hotplug_if_possible": "yes"})
+
+
 def test_null_means_the_default():
     op = opcodes.decode(
         {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "a", "force": None}
