@@ -87,8 +87,8 @@ def _tree(
             ("Hypervisor parameters", hvparams),
             ("OS-specific hypervisor parameters", info["os_hvp"]),
             ("OS parameters", info["osparams"]),
-            ("Hidden OSes", _words(info["hidden_os"])),
-            ("Blacklisted OSes", _words(info["blacklisted_os"])),
+            ("Hidden OSes", _plain(info["hidden_os"])),
+            ("Blacklisted OSes", _plain(info["blacklisted_os"])),
             ("Cluster parameters", _parameters(ctx, info)),
             ("Default node parameters", info["ndparams"]),
             ("Default instance parameters", info["beparams"]),
@@ -116,7 +116,7 @@ def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs
             getattr(_buildconf, "ES_SEARCH_PATH", ctx.paths.os_search_path[:0])
         ),
         "enabled_disk_templates": _plain(info["enabled_disk_templates"]),
-        "compression_tools": _plain(info["compression_tools"]),
+        "compression_tools": list(info["compression_tools"] or ()),
     }
     return info_tree.Pairs((title, shown.get(key)) for title, key in _PARAMETERS)
 

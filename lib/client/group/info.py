@@ -30,6 +30,7 @@ def _group(group: dict[str, Any]) -> info_tree.Pairs:
     own_disk = group["custom_diskparams"] or {}
     disk_parameters = {
         template: info_tree.with_defaults(filled, own_disk.get(template, {}))
+        or "default ({})"
         for template, filled in (group["diskparams"] or {}).items()
     }
     return info_tree.Pairs(

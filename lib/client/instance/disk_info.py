@@ -49,7 +49,7 @@ def _place(kind: str, disk: Mapping[str, Any]) -> list[tuple[str, Any]]:
     logical_id = disk["logical_id"]
     if kind == "plain" and len(logical_id) == 2:
         return [("logical_id", "/".join(map(str, logical_id)))]
-    return [("logical_id", str(tuple(logical_id)))] if logical_id else []
+    return [("logical_id", str(list(logical_id)))] if logical_id else []
 
 
 def _status(kind: str, status: list[Any]) -> str:

@@ -67,8 +67,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             ),
         ]
     )
-    if data["network_port"] is not None:
-        pairs.append(("Allocated network port", data["network_port"]))
+    pairs.append(("Allocated network port", data["network_port"]))
     pairs.append(("Hypervisor", data["hypervisor"]))
     console = _vnc(data)
     if console:
@@ -109,7 +108,7 @@ def _nodes(data: Mapping[str, Any]) -> list[info_tree.Pairs]:
 def _backend(data: Mapping[str, Any]) -> dict[str, Any]:
     filled = info_tree.with_defaults(data["be_actual"], data["be_instance"])
     if "maxmem" in filled:
-        filled["memory"] = filled["maxmem"]
+        filled["memory"] = f"default ({data['be_actual']['maxmem']})"
     return filled
 
 

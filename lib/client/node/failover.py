@@ -38,7 +38,7 @@ def run(ctx: CommandContext) -> int:
     failed = sum(not outcome.success for outcome in executor.finish())
     if failed:
         ctx.out(
-            f"There were errors during the failover: {failed} error(s) out of"
+            f"There were errors during the failover:\n{failed} error(s) out of"
             f" {len(instances)} instance(s)."
         )
     else:
