@@ -45,11 +45,19 @@ class InstanceHealth:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repair:
-    """A required repair: its kind, opcodes in wire form, and the reason as text."""
+    """A required repair.
+
+    Attributes:
+        kind: how severe it is.
+        ops: opcodes in wire form.
+        reason: text for the administrator.
+        loses_files: whether it replaces file disks; this needs its own permission.
+    """
 
     kind: RepairKind
     ops: tuple[Op, ...]
     reason: str
+    loses_files: bool = False
 
 
 def find_repair(instance: InstanceHealth, allocator: str) -> Repair | None:
@@ -121,4 +129,5 @@ def _recreated(instance: InstanceHealth, allocator: str, reason: str) -> Repair:
     ops.append({"OP_ID": "OP_INSTANCE_REINSTALL", **name})
     if instance.up:
         ops.append({"OP_ID": "OP_INSTANCE_STARTUP", **name})
-    return Repair(RepairKind.REINSTALL, tuple(ops), reason)
+    loses_files = instance.template == "file"
+    return Repair(RepairKind.REINSTALL, tuple(ops), reason, loses_files)

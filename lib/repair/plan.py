@@ -5,7 +5,13 @@ import enum
 from collections.abc import Collection, Mapping
 
 from ganeti.repair.diagnosis import Repair
-from ganeti.repair.tags import RepairOutcome, RepairPolicy, RepairRecord
+from ganeti.repair.tags import (
+    FILE_TAG,
+    RepairKind,
+    RepairOutcome,
+    RepairPolicy,
+    RepairRecord,
+)
 
 
 class RepairState(enum.StrEnum):
@@ -151,12 +157,13 @@ def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> Repa
     if policy.allowed is None:
         reason = f"{repair.reason}, but repairs are {policy}"
         return RepairStep(RepairState.NEEDS_REPAIR, remove=stale, note=reason)
-    if repair.kind <= policy.allowed:
+    limit = _limit(repair, policy.allowed, policy)
+    if limit is None:
         record = RepairRecord(repair.kind, new_record.id, new_record.now)
         return RepairStep(
             RepairState.PENDING, remove=(*stale, *done), repair=repair, record=record
         )
-    reason = _not_permitted(repair, f"repairs are permitted only {policy}")
+    reason = _not_permitted(repair, limit)
     last = done[-1] if done else None
     if last and (last.outcome, last.kind) == (RepairOutcome.ENOPERM, repair.kind):
         # The refusal is already recorded; its tag stays unchanged.
@@ -167,6 +174,15 @@ def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> Repa
         repair.kind, new_record.id, new_record.now, RepairOutcome.ENOPERM
     )
     return RepairStep(RepairState.NEEDS_REPAIR, (result,), (*stale, *done), note=reason)
+
+
+def _limit(repair: Repair, allowed: RepairKind, policy: RepairPolicy) -> str | None:
+    """Return why a policy does not permit a repair; None if it does."""
+    if repair.kind > allowed:
+        return f"repairs are permitted only {policy}"
+    if repair.loses_files and not policy.with_files:
+        return f"for file disks only with the tag {FILE_TAG}"
+    return None
 
 
 def _ended(

@@ -2,7 +2,8 @@
 
 After the prefix, a record of an instance is ``pending:KIND:ID:TIME:JOBS`` or
 ``result:KIND:ID:TIME:OUTCOME:JOBS``, with JOBS joined by ``+``. A policy is ``KIND``,
-``suspend`` or ``suspend:TIME``, on an instance, a node group or the cluster.
+``suspend`` or ``suspend:TIME``, on an instance, a node group or the cluster. There,
+``reinstall-file`` extends ``reinstall`` to instances with file disks.
 """
 
 import dataclasses
@@ -16,6 +17,9 @@ from ganeti.constants.tags import MAX_TAG_LEN
 
 PREFIX: Final = "ganeti:watcher:autorepair:"
 _SUSPEND: Final = "suspend"
+#: Tag without which no policy permits the loss of file disks. Ganeti 3.0 never repaired
+#: such instances, so an older ``reinstall`` tag does not mean them.
+FILE_TAG: Final = f"{PREFIX}reinstall-file"
 _RECORD: Final = re.compile(
     re.escape(PREFIX)
     + r"(?:(?P<pending>pending)|result):(?P<kind>[a-z-]+):(?P<id>[^:]+):(?P<time>\d+)"
@@ -113,10 +117,12 @@ class RepairPolicy:
         allowed: the most severe permitted kind; None for no repairs.
         until: Unix seconds before which no repair begins, infinity for an unlimited
             suspension; None without suspension.
+        with_files: whether a permitted reinstallation may also replace file disks.
     """
 
     allowed: RepairKind | None = None
     until: float | None = None
+    with_files: bool = False
 
     def __str__(self) -> str:
         if self.until is not None:
@@ -131,20 +137,22 @@ def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
     """Return the permitted repairs; the first object with such tags decides.
 
     Within an object, the latest suspension overrides permissions, and the least severe
-    permission applies.
+    permission applies. The tag for file disks may be on any of the objects.
 
     Args:
         objects: tags of the instance, of its group, and of the cluster, in this order.
         now: Unix seconds.
     """
-    for tags in objects:
+    levels = [list(tags) for tags in objects]
+    with_files = any(FILE_TAG in tags for tags in levels)
+    for tags in levels:
         words = [tag.removeprefix(PREFIX) for tag in tags if tag.startswith(PREFIX)]
         ends = [end for end in map(_suspension, words) if end is not None and end > now]
         if ends:
             return RepairPolicy(until=max(ends))
         kinds = [_KINDS[word] for word in words if word in _KINDS]
         if kinds:
-            return RepairPolicy(allowed=min(kinds))
+            return RepairPolicy(allowed=min(kinds), with_files=with_files)
     return RepairPolicy()
 
 

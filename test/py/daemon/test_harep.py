@@ -118,6 +118,9 @@ def test_a_lost_node_costs_what_is_allowed_and_no_more(cluster, local, losing) -
     ((_state, kind, _id, _time, result, _jobs),) = records(cluster, local)
     assert (kind, result) == ("reinstall", "enoperm")
     cluster.check("gnt-instance", "add-tags", local, f"{P}reinstall")
+    assert f"but for file disks only with the tag {P}reinstall-file" in step(cluster)
+    assert records(cluster, local)[0][4] == "enoperm"
+    cluster.check("gnt-cluster", "add-tags", f"{P}reinstall-file")
     assert f"{local}: its node is offline, repair: reinstall" in step(cluster)
     assert ended(cluster, local) == "success"
     assert "Healthy: 2" in step(cluster)

@@ -74,6 +74,32 @@ def test_an_instance_made_anew_runs_again_if_it_should():
     assert found.ops[0]["iallocator"] == "hail"
 
 
+@pytest.mark.parametrize(
+    ("template", "loses_files"), [("file", True), ("plain", False), ("drbd", False)]
+)
+def test_only_the_loss_of_file_disks_needs_more_than_its_kind(template, loses_files):
+    lost = InstanceHealth("a.tst", template, OFFLINE, OFFLINE)
+    need = diagnosis.find_repair(lost, "hail")
+    assert need.loses_files == loses_files
+    refused = step([], need=need, policy=ANY)
+    if loses_files:
+        assert refused.state == RepairState.NEEDS_REPAIR
+        (added,) = refused.add
+        assert (added.outcome, added.kind) == (RepairOutcome.ENOPERM, ANY.allowed)
+        assert refused.note.endswith(
+            "this requires reinstall, but for file disks only with the tag"
+            " ganeti:watcher:autorepair:reinstall-file"
+        )
+    else:
+        assert refused.state == RepairState.PENDING
+    both = RepairPolicy(RepairKind.REINSTALL, with_files=True)
+    assert step([], need=need, policy=both).state == RepairState.PENDING
+    less = RepairPolicy(RepairKind.FAILOVER, with_files=True)
+    assert step([], need=need, policy=less).state == RepairState.NEEDS_REPAIR
+    by_hand = pending(kind=RepairKind.REINSTALL, jobs=())
+    assert step([by_hand], need=need, policy=ANY).repair == need
+
+
 # The way of one instance
 def test_a_healthy_instance_is_left_alone():
     assert step([]) == plan.RepairStep(RepairState.HEALTHY)

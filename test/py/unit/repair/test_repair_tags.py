@@ -81,6 +81,16 @@ def test_very_many_jobs_still_fit_a_tag():
             RepairPolicy(RepairKind.MIGRATE),
         ),
         ([[f"{P}explode"], [], []], RepairPolicy()),
+        (
+            [[], [f"{P}reinstall"], [tags.FILE_TAG]],
+            RepairPolicy(RepairKind.REINSTALL, with_files=True),
+        ),
+        (
+            [[tags.FILE_TAG], [], [f"{P}failover"]],
+            RepairPolicy(RepairKind.FAILOVER, with_files=True),
+        ),
+        ([[f"{P}suspend"], [], [tags.FILE_TAG]], RepairPolicy(until=math.inf)),
+        ([[], [], [tags.FILE_TAG]], RepairPolicy()),
     ],
 )
 def test_the_nearest_object_that_says_something_decides(objects, expected):
