@@ -5,14 +5,13 @@ import io
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import msgspec
 import pytest
 
-from fakes import made_clusters
+from fakes import made_clusters, peers
 from fakes.every_move import every_move
 from fakes.made_clusters import Shape
 from fakes.some_cluster import random_cluster
@@ -217,17 +216,17 @@ def test_mistakes_are_told(monkeypatch, words, code, told):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_plans_are_those_of_the_original_where_it_is_installed(
-    monkeypatch, tmp_path, case
-):
-    peer = shutil.which("hbal")
-    if peer is None:
-        pytest.skip("hbal of ganeti-htools is not installed")
+def test_plans_are_those_of_release_3_0(monkeypatch, tmp_path, case):
+    peers.require()
     path = tmp_path / "cluster.data"
     path.write_text(text.dump(random_cluster(6, **case)))
     words = ["-t", str(path), "-C"]
     theirs = subprocess.run(
-        [peer, *words], capture_output=True, text=True, timeout=60, check=True
+        [peers.program("hbal"), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     _code, ours, _err = run_hbal(monkeypatch, *words)
     assert ours == theirs.stdout

@@ -1,0 +1,56 @@
+"""Debian's Ganeti 3.0 programs, which run unmodified as clients of our daemons.
+
+``autotools/setup-env --test`` unpacks them in ``build/peers``. On Debian 12, a test that
+needs them fails without them: skipped, it would hide that nothing was compared. Other
+releases do not have them.
+"""
+
+import pathlib
+import platform
+import re
+
+import pytest
+
+_TOP = pathlib.Path(__file__).resolve().parents[3] / "build" / "peers"
+_CLIENTS = _TOP / "usr/share/ganeti/3.0"
+_PLACEMENT = _TOP / "usr/lib/ganeti/3.0/usr/bin"
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+#: The allocator, as the master runs allocators.
+HAIL = _TOP / "usr/lib/ganeti/3.0/usr/lib/ganeti/iallocators/hail"
+
+#: Parts of outputs that differ between two runs, and what replaces them.
+_CHANGING = (
+    (r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}", "TIME"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "TIME"),
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
+    (r"\baa:00:00(:[0-9a-f]{2}){3}", "MAC"),
+    (r"(?i)\b(jobs?|JobID:) \d+(, \d+)*", r"\1 N"),
+)
+
+
+def require():
+    """Fail the test unless the programs were unpacked; skip it except on Debian 12."""
+    if (_TOP / "complete").exists():
+        return
+    system = platform.freedesktop_os_release()
+    if (system["ID"], system.get("VERSION_ID")) != ("debian", "12"):
+        pytest.skip("only Debian 12 has Ganeti 3.0")
+    pytest.fail(f"{_TOP}: missing; run autotools/setup-env --test", pytrace=False)
+
+
+def command(*argv):
+    """Return the command line that runs one of the programs on a node."""
+    path = f"PATH={_CLIENTS}:{_PLACEMENT}:{_SYSTEM_PATH}"
+    return ("env", path, f"PYTHONPATH={_CLIENTS}", *argv)
+
+
+def program(name):
+    """Return the path of a placement program."""
+    return str(_PLACEMENT / name)
+
+
+def mask(text):
+    """Return an output without times, UUIDs, MAC addresses and job numbers."""
+    for pattern, word in _CHANGING:
+        text = re.sub(pattern, word, text)
+    return text
