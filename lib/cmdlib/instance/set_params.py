@@ -87,7 +87,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def check_prereq(self) -> None:
         """Compute the instance after the change and check it."""
-        instance, snapshot = self.instance, self.ctx.snapshot
+        instance = self.instance
         changes = _Changes(instance, (), [], [], [])
         self.changes = changes
         changes.after, changes.nic_steps = self._plan_nics(instance)
@@ -110,10 +110,17 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             changes.report.append(("disk_template", self.op.disk_template))
         for step in (*changes.disk_steps, *changes.nic_steps):
             changes.report.extend(step.report)
-        self.is_running = False
-        node = snapshot.nodes[instance.primary_node]
-        if not node.offline and (changes.disk_steps or changes.nic_steps):
-            self.is_running = bool(self.runtime_info())
+        self.live: list[hotplug.Change] = []
+        devices = hotplug.changes(instance, changes.disk_steps, changes.nic_steps)
+        if devices and not self.primary.offline and self.runtime_info():
+            can_plug = hotplug.check(
+                self.ctx,
+                instance,
+                devices,
+                hotplug=self.op.hotplug,
+                force=self.op.force,
+            )
+            self.live = devices if can_plug else []
 
     def _plan_nics(
         self, instance: objects.Instance
@@ -306,15 +313,13 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def execute(self) -> list[tuple[str, Any]]:
         """Change nodes and record; return the changes."""
         changes, report = self.changes, self.changes.report
-        if self.op.runtime_mem is not None:
-            self.ctx.rpc.call_one(
-                "instance_balloon_memory",
-                self.instance.primary_node,
-                self.encode(),
-                self.op.runtime_mem,
-            ).unwrap(f"instance {self.instance.name}: cannot change its memory")
-        modify_disks.apply_before_commit(self.ctx, self.instance, changes.disk_steps)
-        self._commit()
+        released = hotplug.Released(self.ctx, self.instance)
+        released.release(self.live)
+        try:
+            self._prepare_and_commit()
+        except errors.GenericError:
+            released.undo()
+            raise
         modify_disks.apply_after_commit(self.ctx, self.instance, changes.disk_steps)
         if self.op.disk_template:
             convert_template.execute(
@@ -324,11 +329,21 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 file_driver=self.op.file_driver,
                 file_storage_dir=self.op.file_storage_dir,
             )
-        if self.is_running and self.op.hotplug:
-            report += hotplug.apply(
-                self.ctx, self.instance, changes.disk_steps, changes.nic_steps
-            )
+        report += hotplug.add(self.ctx, self.instance, self.live)
         return report
+
+    def _prepare_and_commit(self) -> None:
+        if self.op.runtime_mem is not None:
+            self.ctx.rpc.call_one(
+                "instance_balloon_memory",
+                self.instance.primary_node,
+                self.encode(),
+                self.op.runtime_mem,
+            ).unwrap(f"instance {self.instance.name}: cannot change its memory")
+        modify_disks.apply_before_commit(
+            self.ctx, self.instance, self.changes.disk_steps
+        )
+        self._commit()
 
     def _commit(self) -> None:
         changes = self.changes

@@ -278,8 +278,9 @@ class KvmHypervisor(Hypervisor):
 
     def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
         """Replace a NIC of a running guest."""
-        self.hot_remove(instance, device)
-        self.hot_add(instance, device, None, seq)
+        guest = self._alive(instance.name)
+        hotplug.check(guest)
+        hotplug.modify_nic(self._effects, guest, instance, device, seq)
 
     # Migration
     def migratable(self, instance: InstanceX) -> None:

@@ -118,16 +118,14 @@ def _add_device(guest: Files, qmp: Qmp, device: dict[str, Any]) -> None:
 
 
 def remove_disk(guest: Files, disk: DiskX) -> None:
-    """Remove a disk from a running guest.
+    """Remove a disk from a running guest, which may have started without it.
 
     Raises:
-        HotplugError: the guest does not have the disk, or does not release it.
+        HotplugError: the guest does not release the disk.
     """
     plan = runtime.load(guest)
     if plan.find_disk(disk.uuid) is None:
-        raise errors.HotplugError(
-            f"instance {guest.name}: disk {disk.uuid} is not attached"
-        )
+        return
     name = devices.device_id("disk", disk.uuid)
     with _session(guest) as qmp:
         _remove_device(guest, qmp, name)
@@ -201,16 +199,14 @@ def _plug_nic(
 
 
 def remove_nic(effects: NodeEffects, guest: Files, nic: NicX) -> None:
-    """Remove a NIC from a running guest.
+    """Remove a NIC from a running guest, which may have started without it.
 
     Raises:
-        HotplugError: the guest does not have the NIC, or does not release it.
+        HotplugError: the guest does not release the NIC.
     """
     plan = runtime.load(guest)
     if plan.find_nic(nic.uuid) is None:
-        raise errors.HotplugError(
-            f"instance {guest.name}: NIC {nic.uuid} is not attached"
-        )
+        return
     name = devices.device_id("nic", nic.uuid)
     with _session(guest) as qmp:
         _remove_device(guest, qmp, name)
@@ -223,3 +219,29 @@ def remove_nic(effects: NodeEffects, guest: Files, nic: NicX) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{guest.nics}/{key}")
     runtime.save(guest, plan.replace(nics=rest))
+
+
+def modify_nic(
+    effects: NodeEffects, guest: Files, instance: InstanceX, nic: NicX, index: int
+) -> None:
+    """Replace a NIC of a running guest by one with the same uuid.
+
+    Raises:
+        HotplugError: the guest does not release the NIC, or did not accept the new
+            one. It has the previous NIC again, unless the message adds otherwise.
+    """
+    before = runtime.load(guest).find_nic(nic.uuid)
+    if before is not None:
+        remove_nic(effects, guest, before)
+    try:
+        add_nic(effects, guest, instance, nic, index)
+    except errors.HypervisorError as err:
+        if before is None:
+            raise
+        try:
+            add_nic(effects, guest, instance, before, index)
+        except errors.HypervisorError as again:
+            raise errors.HotplugError(
+                f"{err}; the previous NIC could not be added again: {again}"
+            ) from err
+        raise

@@ -73,6 +73,27 @@ def test_a_disk_grows_under_a_running_guest(cluster, guest):
     assert disk.read_bytes()[:4096] == begin
 
 
+def test_a_disk_that_the_guest_does_not_release_stays(cluster, guest):
+    cluster.check("gnt-instance", "modify", "--disk", "add:size=4m", guest)
+    cluster.check("gnt-instance", "shutdown", "--timeout=0", guest)
+    # Processors that do not run cannot acknowledge the removal.
+    cluster.check("gnt-instance", "startup", "--paused", guest)
+    storage = cluster.file("/srv/ganeti/shared-file-storage", "node2")
+    before = sorted(storage.glob(f"{guest}/*"))
+    assert len(before) == 2
+    for words in (("1:remove",), ("1:detach",), ("1:remove", "--no-hotplug")):
+        fine(
+            cluster.run("gnt-instance", "modify", "--disk", *words, guest),
+            f"instance {guest}",
+            "disk/1",
+        )
+        assert sorted(storage.glob(f"{guest}/*")) == before
+        assert field(cluster, "disk.count,status") == ["2", "running"]
+    cluster.check("gnt-instance", "shutdown", "--timeout=0", guest)
+    cluster.check("gnt-instance", "modify", "--disk", "1:remove", guest)
+    assert len(list(storage.glob(f"{guest}/*"))) == 1
+
+
 def test_a_killed_emulator_is_seen_and_started_again(cluster, guest):
     (pid,) = emulators(cluster).values()
     os.kill(pid, signal.SIGKILL)
