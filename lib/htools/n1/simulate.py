@@ -30,6 +30,7 @@ from ganeti.htools.n1.failure_tables import (
 )
 from ganeti.htools.n1.slot_count import count_places
 from ganeti.htools.score import components
+from ganeti.htools.score.node_views import NodeView
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -269,19 +270,20 @@ class _EvacuationStep:
             after += self.variance[row, :, None]
             np.maximum(after, 0, out=after)
             out = out + weight * np.sqrt(after, out=after)
-        left = self.room[0]
-        now = {"unallocated": left, "held": self.held, "r_mem": self.reserved}
-        after = {
-            "unallocated": left - self.size[0][:, None],
-            "held": self.held + 1,
-            "r_mem": self.reserved,
-        }
+        left, more = self.room[0], self.size[0][:, None]
+        now = self._view(unallocated=left, held=self.held)
+        after = self._view(unallocated=left - more, held=self.held + 1)
         for name, count in components.COUNTS.items():
             values = count.by_arrival(now, after)
             if values is not None:
                 weight = components.WEIGHT[name]
                 out = out - weight * values[0] + weight * values[1]
         return np.asarray(out)
+
+    def _view(self, **rows: Floats) -> NodeView:
+        """Return the places as counts read them, with some rows replaced."""
+        nodes = self.tables.places[self.columns]
+        return NodeView(self.tables.state, nodes, {"r_mem": self.reserved, **rows})
 
 
 #: Attributes with an entry per lost node, on their first and on their second axis.

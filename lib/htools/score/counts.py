@@ -12,7 +12,7 @@ test/py/unit/htools/balance/test_bound_terms.py.
 """
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -116,11 +116,12 @@ class _FewInstances:
         """Return the part that stays: by desired location tags x places."""
 
     def by_arrival(
-        self, now: Mapping[str, Floats], after: Mapping[str, Floats]
+        self, now: NodeView, after: NodeView, /
     ) -> tuple[Floats, Floats] | None:
         """Return the values of places now and with one more instance.
 
-        ``now`` and ``after`` are the rows ``unallocated``, ``r_mem`` and ``held``.
+        ``now`` and ``after`` are lost nodes x places; ``unallocated``, ``r_mem`` and
+        ``held`` are those of the simulation, other rows are those before the loss.
         """
 
 
@@ -233,22 +234,12 @@ class NodeCount(Count):
         return self.offline or _SIMULATED.issuperset(self.rows)
 
     def by_arrival(
-        self, now: Mapping[str, Floats], after: Mapping[str, Floats]
+        self, now: NodeView, after: NodeView, /
     ) -> tuple[Floats, Floats] | None:
         """Return the numbers of places."""
-        if self.offline:
+        if self.offline or not self.is_simulated:
             return None
-        return self.at_nodes(_Rows(now)), self.at_nodes(_Rows(after))
-
-
-class _Rows:
-    """Rows by name alone."""
-
-    def __init__(self, rows: Mapping[str, Floats]) -> None:
-        self._rows = rows
-
-    def __getattr__(self, name: str) -> Floats:
-        return self._rows[name]
+        return self.at_nodes(now), self.at_nodes(after)
 
 
 class _NodeChanges(MoveChanges):
@@ -321,10 +312,10 @@ class FailingInstances(NodeCount):
         return bool(tables.is_failing.any())
 
     def by_arrival(
-        self, now: Mapping[str, Floats], after: Mapping[str, Floats]
+        self, now: NodeView, after: NodeView, /
     ) -> tuple[Floats, Floats] | None:
         """Return the instances; without reserves nodes fail where nothing fits."""
-        if not now[_RESERVED].any():
+        if not now.r_mem.any():
             return None
         return super().by_arrival(now, after)
 

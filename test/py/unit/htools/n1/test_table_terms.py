@@ -16,6 +16,7 @@ from ganeti.htools.alloc import evacuate
 from ganeti.htools.n1 import check, evacuees, failure_tables, simulate, slot_count
 from ganeti.htools.rules import constraints
 from ganeti.htools.score import components as score
+from ganeti.htools.score import counts
 from ganeti.htools.state import node_state
 
 SEEDS = range(9)
@@ -158,6 +159,8 @@ def test_costs_of_places_differ_as_scores_do(seed):
             column: sum(
                 weight * this.plain.components(*this.moved(inst, node))[name]
                 for name, weight in score.WEIGHTS
+                # Others are never simulated: instances are moved one by one then.
+                if name not in score.COUNTS or score.COUNTS[name].is_simulated
             )
             for column, node in there
         }
@@ -224,4 +227,34 @@ def test_places_are_counted_as_one_by_one():
                 else:
                     report.at_most(f"{term}, {where}, below", count, expected)
                     report.at_most(f"{term}, {where}, exact", expected, count + 1)
+    report.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_count_may_read_attributes_that_no_instance_changes(seed, monkeypatch):
+    this, report = Case(seed), Report()
+    tight = counts.NodeCount(
+        lambda nodes: (nodes.unallocated < nodes.t_mem / 4) * nodes.held,
+        ("unallocated", "held"),
+    )
+    progress = failure_tables.EvacuationProgress(this.tables, this.lost)
+    step = simulate._EvacuationStep(progress, np.arange(len(this.lost)), 0)
+    step._set_costs()
+    without = step._costs()
+    monkeypatch.setitem(score.COUNTS, "tight_cnt", tight)
+    monkeypatch.setitem(score.WEIGHT, "tight_cnt", 1.0)
+    change, state = step._costs() - without, this.state
+    for at, lost in enumerate(this.lost):
+        item = this.order[lost.node][0]
+        for column, node in enumerate(step.columns.tolist()):
+            free, held, limit = (
+                float(row[node]) for row in (state.unallocated, state.held, state.t_mem)
+            )
+            if node == lost.node:
+                continue
+            taken = item.memory if item.uses_memory else 0
+            after = (held + 1) * (free - taken < limit / 4)
+            where = f"by_arrival, cluster {seed}, {item.name} to {this.node(node)}"
+            wanted = after - held * (free < limit / 4)
+            report.near(where, wanted, float(change[at, column]))
     report.check()
