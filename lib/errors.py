@@ -415,13 +415,6 @@ class TermError(GenericError):
     """
 
 
-class QuitDaemon(Exception):
-    """Inside a node daemon: answer the call with ``args``, then stop the daemon.
-
-    Arguments: success, payload.
-    """
-
-
 def _wire_classes() -> dict[str, type[GenericError]]:
     by_name: dict[str, type[GenericError]] = {"GenericError": GenericError}
     todo: list[type[GenericError]] = [GenericError]

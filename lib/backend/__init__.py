@@ -6,7 +6,7 @@ procedure by name. `load` imports all modules with procedures, which registers t
 
 import importlib
 
-from ganeti.backend.registry import PROCEDURES, LocalNode, call, procedure
+from ganeti.backend.registry import PROCEDURES, LastAnswer, LocalNode, call, procedure
 
 #: Modules with procedures.
 _MODULES = (
@@ -39,4 +39,4 @@ def load() -> None:
         importlib.import_module(f"ganeti.backend.{name}")
 
 
-__all__ = ["PROCEDURES", "LocalNode", "call", "load", "procedure"]
+__all__ = ["PROCEDURES", "LastAnswer", "LocalNode", "call", "load", "procedure"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.backend import master
-from ganeti.backend.registry import LocalNode, procedure
+from ganeti.backend.registry import LastAnswer, LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
@@ -52,19 +52,15 @@ def node_demote_from_mc(node: LocalNode) -> None:
 
 
 @procedure("node_leave_cluster")
-def node_leave_cluster(node: LocalNode, modify_ssh_setup: bool) -> None:
-    """Remove all files of the cluster, then end the daemon.
-
-    Raises:
-        QuitDaemon: always, when done.
-    """
+def node_leave_cluster(node: LocalNode, modify_ssh_setup: bool) -> LastAnswer:
+    """Remove all files of the cluster; the daemon ends after the answer."""
     for name in _OTHER_DAEMONS:
         _stop_other(node, name)
     node.replica.purge()
     _wipe(node)
     if modify_ssh_setup:
         _forget_ssh_keys(node)
-    raise errors.QuitDaemon(True, "Shutdown scheduled")
+    return LastAnswer("Shutdown scheduled")
 
 
 def _stop_other(node: LocalNode, name: str) -> None:

@@ -92,6 +92,17 @@ class LocalNode:
 
 
 @dataclasses.dataclass(frozen=True)
+class LastAnswer:
+    """The result of a procedure after which the daemon ends.
+
+    Attributes:
+        payload: sent to the caller before.
+    """
+
+    payload: Any
+
+
+@dataclasses.dataclass(frozen=True)
 class Procedure:
     """One registered procedure: the function and the types of its arguments."""
 

@@ -177,11 +177,11 @@ class App:
         """Run a procedure and return the body of the reply."""
         _log.debug("call %s", name)
         try:
-            result = [True, backend.call(self._node, name, args)]
-            return msgspec.json.encode(result)
-        except errors.QuitDaemon as err:
-            self._quit_daemon()
-            return msgspec.json.encode(list(err.args))
+            result = backend.call(self._node, name, args)
+            if isinstance(result, backend.LastAnswer):
+                self._quit_daemon()
+                result = result.payload
+            return msgspec.json.encode([True, result])
         except errors.GenericError as err:
             _log.info("%s failed: %s", name, err)
             return msgspec.json.encode([False, wire.error_text(err)])

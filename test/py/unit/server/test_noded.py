@@ -134,7 +134,7 @@ def test_a_value_that_is_no_json_is_a_failure(app, offer):
 
 def test_quitting_answers_first(app, offer, quits):
     def leave(_node):
-        raise errors.QuitDaemon(True, "bye")
+        return backend.LastAnswer("bye")
 
     offer("version", leave)
     assert ask(app) == (200, [True, "bye"])
