@@ -7,6 +7,7 @@ change an exit code. Commands are in single quotes; tests parse each of them.
 import re
 from typing import Final, NamedTuple
 
+from ganeti import _buildconf
 from ganeti.cli.context import CommandContext
 
 YOU: Final = "you"
@@ -34,7 +35,7 @@ HINTS: Final = (
     Hint(
         r"Cannot communicate with the (master|config) daemon",
         ROOT,
-        "start it with 'daemon-util start ganeti-masterd'; if it ends again, see"
+        "start it with '{daemon_util} start ganeti-masterd'; if it ends again, see"
         " master-daemon.log",
     ),
     Hint(
@@ -110,7 +111,7 @@ HINTS: Final = (
         r"node (?P<node>[\w.-]*\w): Error \d+: \S+ does not answer: connection refused",
         ROOT,
         "wait if {node} has just booted; otherwise run on {node}:"
-        " 'daemon-util start ganeti-noded'",
+        " '{daemon_util} start ganeti-noded'",
     ),
     Hint(
         r"node (?P<node>[\w.-]*\w): Error \d+: .*does not answer",
@@ -258,7 +259,10 @@ def find(text: str) -> Hint | None:
     for row in HINTS:
         match = re.search(row.pattern, text)
         if match:
-            return row._replace(text=row.text.format_map(match.groupdict()))
+            # daemon-util is not on the search path of a shell.
+            values = {"daemon_util": f"{_buildconf.TOOLSDIR}/daemon-util"}
+            values |= match.groupdict()
+            return row._replace(text=row.text.format_map(values))
     return None
 
 

@@ -233,7 +233,13 @@ def _install(db: Database, term: Term, copy: wire.Copy) -> dict[str, Any]:
     if is_same:
         position = db.promise(term)
         if position.revision and position.digest != copy.digest:
-            branches.keep(db, copy)
+            kept = branches.keep(db, copy)
+            if position.digest not in copy.history:
+                _log.warning(
+                    "the copy of the store has changes that the master has not; it is"
+                    " kept as %s, and 'gnt-cluster lost-changes' lists them",
+                    kept,
+                )
     db.replace(copy, term, is_same_cluster=is_same)
     return _describe(db)
 

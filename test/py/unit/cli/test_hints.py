@@ -13,7 +13,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.cli import hints, parser
 
 PREREQ = [
@@ -66,7 +66,7 @@ PREREQ = [
             " connection refused; is ganeti-noded running there?"
         ),
         "environment_error",
-        "on n2.tst: 'daemon-util start ganeti-noded'",
+        f"on n2.tst: '{_buildconf.TOOLSDIR}/daemon-util start ganeti-noded'",
     ),
     (
         (

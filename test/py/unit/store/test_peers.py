@@ -409,7 +409,9 @@ def test_adding_a_candidate_needs_the_new_majority(
     assert len(db.copies()) == 3
 
 
-def test_a_lost_history_is_kept_and_listed(db, world, opener, tmp_path):
+def test_a_lost_history_is_kept_listed_and_logged(
+    db, world, opener, tmp_path, caplog
+):
     until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world[2].close()
     lost = store.open_master(
@@ -429,6 +431,7 @@ def test_a_lost_history_is_kept_and_listed(db, world, opener, tmp_path):
     assert [group.term for group in branch.groups] == [lost.term.number] * 2
     assert [found.job_id for found in branch.jobs] == [7, 8]
     assert branch.jobs[0].status == "queued"
+    assert f"kept as {kept}" in caplog.text
 
 
 def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
