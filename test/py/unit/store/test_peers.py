@@ -409,9 +409,7 @@ def test_adding_a_candidate_needs_the_new_majority(
     assert len(db.copies()) == 3
 
 
-def test_a_lost_history_is_kept_listed_and_logged(
-    db, world, opener, tmp_path, caplog
-):
+def test_a_lost_history_is_kept_listed_and_logged(db, world, opener, tmp_path, caplog):
     until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world[2].close()
     lost = store.open_master(

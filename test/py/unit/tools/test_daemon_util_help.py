@@ -9,12 +9,15 @@ SCRIPT = pathlib.Path(__file__).parents[4] / "daemons" / "daemon-util.in"
 
 def test_help_lists_every_verb_and_starts_nothing():
     source = SCRIPT.read_text()
-    verbs = {name.replace("_", "-") for name in re.findall(r"^cmd_(\w+)\(\)", source, re.M)}
+    verbs = {
+        name.replace("_", "-")
+        for name in re.findall(r"^cmd_(\w+)\(\)", source, re.MULTILINE)
+    }
     for option in ("--help", "-h"):
         done = subprocess.run(
             ["sh", SCRIPT, option], capture_output=True, text=True, check=True
         )
-        rows = re.findall(r"^  (\S.*?)(?:  |$)", done.stdout, re.M)
+        rows = re.findall(r"^  (\S.*?)(?:  |$)", done.stdout, re.MULTILINE)
         listed = {
             word
             for row in rows
