@@ -285,10 +285,10 @@ SCRIPTS = {
         gnt-instance remove-tags web1 blue
         gnt-instance remove-tags web1 blue
         gnt-instance modify -B memory=192M web1
+        gnt-instance stop web1
+        gnt-instance stop web1
         gnt-instance modify --net add web1
         gnt-instance modify --net add:mode=bridged,link=lo,name=n0 web1
-        gnt-instance stop web1
-        gnt-instance stop web1
         gnt-instance modify --disk add:size=8M web1
         gnt-instance modify --disk remove web1
         gnt-instance start web1
