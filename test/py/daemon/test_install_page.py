@@ -66,7 +66,8 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$upper,workdir=$work" "$root"
 mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
-for place in $hidden; do mount -t tmpfs tmpfs "$root$place"; done
+for place in $hidden; do mount -t tmpfs -o mode=755 tmpfs "$root$place"; done
+chmod 700 "$root/root"
 chmod 1777 "$root/tmp" "$root/var/tmp"
 mkdir -p "$root/run/sshd" "$root/run/lock"
 exec chroot "$root" /usr/bin/python3 -I -c "$5"
@@ -144,7 +145,7 @@ class Machine:
         if pid == 0:
             os.execvp("nsenter", self.argv(command))
         shown, left = "", list(answers)
-        deadline = time.monotonic() + 200
+        deadline = time.monotonic() + 100
         while time.monotonic() < deadline:
             if not select.select([terminal], [], [], 1)[0]:
                 continue
