@@ -158,6 +158,26 @@ def lock_all_nodes(locks: base.LockRequest, *, opportunistic: int = 0) -> None:
             locks.opportunistic_count[level] = opportunistic
 
 
+def release_nodes(ctx: base.Context) -> None:
+    """Release all locks of nodes and of their resources.
+
+    For operations whose remaining part, such as an OS script, may take long and
+    concerns an instance alone.
+    """
+    keep_only(ctx, ())
+
+
+def share_nodes(ctx: base.Context) -> None:
+    """Share the locks of nodes, not those of their resources.
+
+    For a part of an operation that may take long and must not see nodes change, such
+    as the copy of a disk: other jobs may read the nodes then.
+    """
+    owned = sorted(ctx.locks.owned(locking.Level.NODE))
+    if owned:
+        ctx.locks.downgrade(locking.Level.NODE, owned)
+
+
 def keep_only(ctx: base.Context, nodes: Sequence[str]) -> None:
     """Release the locks of nodes that were not chosen."""
     for level in _NODE_LEVELS:

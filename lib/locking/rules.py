@@ -21,7 +21,7 @@ Waiting, waking and time do not belong here, see `ganeti.locking.sharedlock`.
 Source: design 2.1, "SharedLock redesign".
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from ganeti import errors
@@ -51,12 +51,17 @@ class Pending:
 
 
 class LockState:
-    """Holders and queue of one lock. Not thread-safe: the caller has a mutex."""
+    """Holders and queue of one lock. Not thread-safe: the caller has a mutex.
 
-    __slots__ = ("_deleted", "_exclusive", "_fifos", "_holders")
+    Args:
+        now: returns the time of a step, as a number of seconds.
+    """
 
-    def __init__(self) -> None:
-        self._holders: dict[Owner, None] = {}
+    __slots__ = ("_deleted", "_exclusive", "_fifos", "_holders", "_now")
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._now = now
+        self._holders: dict[Owner, float] = {}
         self._exclusive = False
         self._deleted = False
         self._fifos: dict[int, list[Pending]] = {}
@@ -80,6 +85,11 @@ class LockState:
     def holders(self) -> tuple[Owner, ...]:
         """The holders, in the order of acquisition."""
         return tuple(self._holders)
+
+    @property
+    def held_since(self) -> dict[Owner, float]:
+        """When each holder got the lock; a downgrade does not count."""
+        return dict(self._holders)
 
     @property
     def queue(self) -> tuple[Pending, ...]:
@@ -186,7 +196,7 @@ class LockState:
         return not self._holders
 
     def _hold(self, owner: Owner, shared: bool) -> None:
-        self._holders[owner] = None
+        self._holders[owner] = self._now()
         self._exclusive = not shared
 
     def _in_order(self) -> Iterator[Pending]:

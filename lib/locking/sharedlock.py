@@ -22,12 +22,14 @@ class LockInfo(NamedTuple):
         mode: ``exclusive``, ``shared``, ``deleted`` or None.
         owners: names of the holders, sorted.
         pending: (mode, names of the waiters) per condition, next one first.
+        held_s: seconds that each of the owners has held the lock, in their order.
     """
 
     name: str
     mode: str | None
     owners: tuple[str, ...]
     pending: tuple[tuple[str, tuple[str, ...]], ...]
+    held_s: tuple[float, ...] = ()
 
 
 class SharedLock:
@@ -42,7 +44,7 @@ class SharedLock:
         self.name = name
         self._clock = clk or clock.SystemClock()
         self._mutex = threading.Lock()
-        self._state = rules.LockState()
+        self._state = rules.LockState(self._clock.monotonic)
 
     def __repr__(self) -> str:
         return f"SharedLock({self.name!r}, {self._state.mode or 'free'})"
@@ -151,16 +153,19 @@ class SharedLock:
         return self._state.is_deleted
 
     def info(self) -> LockInfo:
-        """Return mode, and the names of holders and waiters."""
+        """Return mode, names of holders and waiters, and times of the holders."""
         with self._mutex:
+            now, since = self._clock.monotonic(), self._state.held_since
+            held = sorted(zip(_names(since), since.values(), strict=True))
             return LockInfo(
                 self.name,
                 self._state.mode,
-                tuple(sorted(_names(self._state.holders))),
+                tuple(name for name, _since in held),
                 tuple(
                     ("shared" if p.shared else "exclusive", tuple(_names(p.waiters)))
                     for p in self._state.queue
                 ),
+                tuple(now - start for _name, start in held),
             )
 
     def _acquire_locked(

@@ -235,6 +235,13 @@ LOCK: Final = Resource(
                 "Who holds it",
                 lambda row: _owners(row.owners),
             ),
+            plain(
+                "held",
+                "Held",
+                constants.QFT_OTHER,
+                "Seconds that each holder has held it; not in Ganeti",
+                lambda row: [round(seconds, 3) for seconds in row.held_s],
+            ),
             Field(
                 "pending",
                 "Pending",

@@ -16,6 +16,10 @@ def _owner(value: Any) -> str:
     return ",".join(map(str, value)) if value else "-"
 
 
+def _held(value: Any) -> str:
+    return ",".join(f"{seconds:.1f}s" for seconds in value) if value else "-"
+
+
 def _pending(value: Any) -> str:
     if not value:
         return "-"
@@ -23,7 +27,7 @@ def _pending(value: Any) -> str:
 
 
 _LISTING = listing.Listing(
-    "lock", {"mode": _or_dash, "owner": _owner, "pending": _pending}
+    "lock", {"mode": _or_dash, "owner": _owner, "held": _held, "pending": _pending}
 )
 
 

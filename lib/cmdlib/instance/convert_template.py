@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, progress
+from ganeti.cmdlib import allocation, base, progress
 from ganeti.cmdlib.instance import disk_specs, disks
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
@@ -65,6 +65,7 @@ def execute(
         driver=file_driver,
     )
     disks.create_all(ctx, instance, new)
+    allocation.share_nodes(ctx)
     try:
         for index, (source, copy) in enumerate(zip(old, new, strict=True)):
             ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")

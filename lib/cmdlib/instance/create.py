@@ -339,6 +339,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             disks.assemble(self.ctx, self.instance)
         if self.op.no_install or not self.instance.os:
             return
+        # The script may run for minutes, and concerns this instance alone.
+        allocation.release_nodes(self.ctx)
         self.ctx.log.message("* running the instance OS create scripts...")
         wire = encode.private_instance(
             self.ctx.snapshot,
@@ -351,6 +353,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         ).unwrap(f"instance {self.name}: could not install its OS on node {node}")
 
     def _start(self) -> None:
+        if not self.ctx.locks.owned(locking.Level.NODE_RES):
+            self._require_memory_again()
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.update(
                 edit.snapshot.instances[self.instance.uuid].replace(admin_state="up")
@@ -360,6 +364,27 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.ctx.rpc.call_one(
             "instance_start", self.primary, wire, False, self.op.reason
         ).unwrap(f"instance {self.name}: could not be started")
+
+    def _require_memory_again(self) -> None:
+        """Check the memory that others may have used since the locks were released.
+
+        Raises:
+            OpExecError: it does not suffice, or the node does not answer.
+        """
+        instance, snapshot = self.instance, self.ctx.snapshot
+        try:
+            checks.require_memory(
+                self.ctx,
+                self.primary,
+                self.name,
+                params.fill_beparams(snapshot, instance)["maxmem"],
+                hypervisor=instance.hypervisor,
+                hv=params.fill_hvparams(snapshot, instance),
+            )
+        except errors.OpPrereqError as err:
+            raise errors.OpExecError(
+                f"{err.args[0]}; the instance is installed, but not started"
+            ) from err
 
 
 def allocation_request(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, progress
+from ganeti.cmdlib import allocation, base, progress
 from ganeti.cmdlib.instance import common
 from ganeti.rpc import encode
 
@@ -287,6 +287,7 @@ def wipe(
     Raises:
         OpExecError: the primary node failed.
     """
+    allocation.share_nodes(ctx)
     node = instance.primary_node
     for index, disk, start in disks:
         chunk = max(1, int(min(WIPE_CHUNK_MIB, disk.size * WIPE_CHUNK_SHARE)))

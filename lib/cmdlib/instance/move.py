@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ganeti import errors, objects, opcodes
+from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import checks, common, disk_transfer, disks, nic_specs
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
@@ -100,6 +101,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         )
         new = [self._at_target(disk) for disk in copied]
         disks.create_all(ctx, moved, new)
+        allocation.share_nodes(ctx)
         try:
             self._copy(instance, moved, new)
         except BaseException:

@@ -1,5 +1,6 @@
 """The job queue of a real master daemon: cancel, priorities, and a kill at work."""
 
+import re
 import threading
 
 import pytest
@@ -41,13 +42,16 @@ def client(vcluster):
         yield made
 
 
-def test_a_job_that_waits_for_locks_is_canceled_at_once(client):
+def test_a_job_that_waits_for_locks_is_canceled_at_once(vcluster, client):
     holder = hold_locks(client)
     waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
     job_status(client, waiting, ("waiting",))
     rows = client.call("Query", ["lock", ["name", "owner", "pending"], None])["data"]
     held = [row for row in rows if row[1][1] == [str(holder)] and row[2][1]]
     assert [row[2][1] for row in held] == [[["exclusive", [str(waiting)]]]]
+    table = vcluster.check("gnt-debug", "locks", "-o", "name,owner,held")
+    row = next(line for line in table.splitlines() if line.startswith(held[0][0][1]))
+    assert re.fullmatch(rf"\S+ +{holder} +\d+\.\ds", row)
     assert client.call("CancelJob", [waiting])[0] is True
     assert job_status(client, waiting) == "canceled"
     assert status(client, holder) == "running"

@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import shutil
 
 import pytest
+
+from fakes.patience import until
 
 pytestmark = pytest.mark.daemon
 FAKE = ("-H", "fake", "-t", "diskless", "-o", "tiny+default", "--no-nics")
@@ -62,6 +65,39 @@ def test_json_says_what_the_table_says(vcluster, instance):
         vcluster.check("gnt-instance", "list", "--json", "-o", "name,status")
     )
     assert {"name": instance, "status": "running"} in rows
+
+
+@pytest.fixture
+def slow_os(vcluster):
+    """An operating system whose creation waits for the file ``go``."""
+    place = vcluster.file("/srv/ganeti/os/slow")
+    place.mkdir()
+    for name in ("create", "import", "export", "rename"):
+        script = place / name
+        script.write_text(
+            '#!/bin/sh\ntouch "${0%/*}/begun"\n'
+            'until [ -e "${0%/*}/go" ]; do sleep 0.1; done\n'
+        )
+        script.chmod(0o755)
+    (place / "ganeti_api_version").write_text("15\n")
+    yield place
+    (place / "go").touch()
+    vcluster.run("gnt-instance", "remove", "-f", "--ignore-failures", "slow.vc.test")
+    vcluster.run("gnt-instance", "remove", "-f", "--ignore-failures", "quick.vc.test")
+    shutil.rmtree(place)
+
+
+def test_an_os_script_does_not_keep_its_node_from_others(vcluster, slow_os):
+    common = ("-H", "fake", "-t", "file", "-s", "8m", "--no-nics", "-n", "node1")
+    add = ("gnt-instance", "add", *common)
+    vcluster.check(*add, "-o", "slow", "--submit", "slow.vc.test")
+    until("the script runs", (slow_os / "begun").exists)
+    # Would wait for the script, which ends after all this.
+    vcluster.check(*add, "-o", "tiny+default", "quick.vc.test")
+    assert "node/" not in vcluster.check("gnt-debug", "locks", "-o", "name")
+    assert field(vcluster, "status", "slow.vc.test") == "ADMIN_down"
+    (slow_os / "go").touch()
+    until("it runs", lambda: field(vcluster, "status", "slow.vc.test") == "running")
 
 
 def test_file_disks_are_created_grown_and_removed(vcluster):

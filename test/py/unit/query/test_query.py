@@ -567,12 +567,17 @@ def test_jobs(snapshot):
 
 def test_locks(snapshot):
     row = LockInfo(
-        "node/a", "exclusive", ("Jq3/Job812/I_STARTUP",), (("shared", ("watcher",)),)
+        "node/a",
+        "exclusive",
+        ("Jq3/Job812/I_STARTUP",),
+        (("shared", ("watcher",)),),
+        (12.34567,),
     )
     source = sources(snapshot, locks=lambda: [row])
     assert values(source, "lock", ["name", "mode", "owner", "pending"]) == [
         ["node/a", "exclusive", ["812"], [["shared", ['"watcher"']]]]
     ]
+    assert values(source, "lock", ["held"]) == [[[12.346]]]
 
 
 def test_legacy_calls(snapshot):

@@ -1,0 +1,110 @@
+"""Locks of nodes during parts of operations that may take long."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from ganeti import errors
+from ganeti.locking import Level
+
+NODE1 = clusters.node_uuid(1)
+BIG = 1 << 20
+
+
+def node_info(free_mib):
+    return ["boot", [], [{"memory_free": free_mib, "hv_version": "7.2"}]]
+
+
+def create(**changes):
+    return {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "web1.example.com",
+        "mode": "create",
+        "disk_template": "file",
+        "disks": [{"size": 1024}],
+        "nics": [],
+        "os_type": "tiny",
+        "pnode": "node1.example.com",
+        "hypervisor": "kvm",
+        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
+        "ignore_ipolicy": True,
+    } | changes
+
+
+def modify(**changes):
+    return {
+        "OP_ID": "OP_INSTANCE_SET_PARAMS",
+        "instance_name": "web1.example.com",
+        "ignore_ipolicy": True,
+    } | changes
+
+
+def held(eng):
+    """Return level -> mode of the locks of node 1."""
+    uuid, modes = NODE1, {}
+    for level in (Level.NODE, Level.NODE_RES):
+        if eng.locks.owns(level, [uuid], shared=0):
+            modes[level] = "exclusive"
+        elif eng.locks.owns(level, [uuid], shared=1):
+            modes[level] = "shared"
+    return modes
+
+
+EXCLUSIVE = {Level.NODE: "exclusive", Level.NODE_RES: "exclusive"}
+READABLE = {Level.NODE: "shared", Level.NODE_RES: "exclusive"}
+
+
+def engine(*watched, wipe=False, **answers):
+    """Return an engine, and the locks seen at the calls of the watched procedures."""
+    seen = {}
+    script = {
+        "node_info": node_info(BIG),
+        "instance_info": {},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "hooks_runner": [],
+    } | answers
+    start = clusters.snapshot(instances=0, prealloc_wipe_disks=wipe)
+    eng = Engine(start, script)
+    for name in watched:
+        payload = script.get(name)
+        eng.rpc.script[name] = lambda _node, _args, name=name, payload=payload: (
+            (seen.setdefault(name, held(eng)) and None) or payload
+        )
+    return eng, seen
+
+
+def test_no_node_is_locked_while_an_os_script_runs():
+    eng, seen = engine("blockdev_create", "instance_os_add", "instance_start")
+    eng.run(create())
+    assert seen == {
+        "blockdev_create": EXCLUSIVE,
+        "instance_os_add": {},
+        "instance_start": {},
+    }
+    assert eng.locks.is_idle()
+
+
+def test_memory_used_by_others_during_the_script_leaves_the_instance_stopped():
+    eng, _seen = engine()
+
+    def install(_node, _args):
+        eng.rpc.script["node_info"] = node_info(16)
+
+    eng.rpc.script["instance_os_add"] = install
+    with pytest.raises(
+        errors.OpExecError, match=r"16 MiB free.*installed, but not sta"
+    ):
+        eng.run(create())
+    (made,) = eng.snapshot.instances.values()
+    assert made.admin_state == "down"
+    assert not eng.rpc.called("instance_start")
+
+
+def test_nodes_can_be_read_during_a_wipe_and_a_copy():
+    eng, seen = engine("blockdev_wipe", wipe=True)
+    eng.run(create(start=False))
+    assert seen == {"blockdev_wipe": READABLE}
+    eng, seen = engine("blockdev_convert_part")
+    eng.run(create(start=False))
+    eng.run(modify(disk_template="sharedfile"))
+    assert seen == {"blockdev_convert_part": READABLE}
