@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from ganeti import clock
+
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -45,12 +47,18 @@ class WorkerPool(Generic[T]):
             self._threads.append(thread)
             thread.start()
 
-    def stop(self, timeout_s: float | None = None) -> bool:
-        """End the threads after their present tasks; return whether all have ended."""
+    def stop(self, clk: clock.Clock, timeout_s: float | None = None) -> bool:
+        """End the threads after their present tasks; return whether all have ended.
+
+        Args:
+            clk: the clock.
+            timeout_s: seconds to wait for all threads together; None: no limit.
+        """
         for _ in self._threads:
             self._inbox.put(None)
+        end = None if timeout_s is None else clk.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(None if end is None else max(0.0, end - clk.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def _loop(self, name: str) -> None:

@@ -6,6 +6,7 @@ callback in the store. Futures are resolved in the store's thread, so their call
 must be short.
 """
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -18,13 +19,15 @@ from ganeti.jqueue import archiving, control, records, recovery
 from ganeti.jqueue.control import Answer
 from ganeti.jqueue.core import Core, Settings
 from ganeti.jqueue.documents import ARCHIVE, JOBS, Documents
-from ganeti.jqueue.entry import Known, attach_logs
+from ganeti.jqueue.entry import Known, Place, attach_logs
 from ganeti.jqueue.executor import Executor
 from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
 from ganeti.jqueue.watching import Watching
+
+_log = logging.getLogger(__name__)
 
 #: Seconds: an hour after the start, then daily.
 _FIRST_PURGE_S: Final = 3600.0
@@ -86,20 +89,35 @@ class JobQueue:
         """Refuse jobs, wait for running opcodes, and return waiting ones to the queue.
 
         Args:
-            timeout_s: seconds for each worker; None waits without limit.
+            timeout_s: seconds for all workers together; None waits without limit.
 
         Returns:
-            Whether all workers have ended.
+            Whether all workers have ended. If not, the log lines of the opcodes that
+            still run have been passed to the store, and `recover` ends their jobs at
+            the next start.
         """
         core = self._core
         with core.transaction():
             core.is_stopping = True
             for entry in core.live.values():
                 core.interrupt_locked(entry)
-        ended = core.pool.stop(timeout_s) if core.pool is not None else True
+        ended = core.pool.stop(core.clock, timeout_s) if core.pool is not None else True
+        if not ended:
+            self._save_running()
         core.timers.stop()
         self._watching.stop()
         return ended
+
+    def _save_running(self) -> None:
+        """Store the log lines of opcodes that are not waited for any longer."""
+        core = self._core
+        with core.transaction():
+            for entry in core.live.values():
+                if entry.place is not Place.WORKING:
+                    continue
+                _log.warning("job %d still runs; it is not waited for", entry.job.id)
+                if entry.unsaved:
+                    core.save_logs_locked(entry)
 
     def _purge_daily(self) -> None:
         core = self._core
@@ -110,7 +128,7 @@ class JobQueue:
     def poke(self) -> None:
         """Check again which jobs may start, after changes of the rules or limits."""
         with self._core.transaction():
-            pass
+            self._save_running()
 
     # Submitting
     def submit_later(self, ops: Ops, *, to_drained: bool = False) -> Future[int]:

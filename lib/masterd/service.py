@@ -9,6 +9,9 @@ from ganeti.masterd import balancing, calls, capacity, copies, jobs, queries, se
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
 
+#: Seconds that running opcodes have to end when the daemon stops. Most take less; a
+#: longer wait would keep the cluster without a master, see doc/design/job-queue.rst.
+OPCODES_S: Final = 10.0
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (balancing, capacity, copies, jobs, queries, settings)
 
@@ -35,19 +38,28 @@ class Service:
         self._distributor.start()
         self._server.start()
 
-    def stop(self) -> None:
-        """Refuse new clients, wait for running opcodes, leave waiting jobs queued."""
+    def stop(self, opcodes_s: float = OPCODES_S) -> bool:
+        """Refuse new clients, wait for running opcodes, leave waiting jobs queued.
+
+        Args:
+            opcodes_s: seconds that running opcodes have to end.
+
+        Returns:
+            Whether they have ended. If not, the process must end without delay: their
+            threads go on and can store nothing any more.
+        """
         if self._is_stopped.is_set():
-            return
+            return True
         self._is_stopped.set()
         self._server.stop_accepting()
-        self.deps.queue.stop()
+        have_ended = self.deps.queue.stop(opcodes_s)
         self._server.stop()
         self.deps.quick.shutdown(wait=True, cancel_futures=True)
         self.deps.slow.shutdown(wait=False, cancel_futures=True)
         self.deps.planning.shutdown(wait=False, cancel_futures=True)
         self.deps.store.close()
         self._distributor.stop()
+        return have_ended
 
 
 def build(deps: MasterDeps) -> Service:

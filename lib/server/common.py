@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import types
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
@@ -282,6 +283,9 @@ def _live(
         report(exitcodes.EXIT_SUCCESS, "")
         code = _serve(control, handler)
         _notify("STOPPING=1")
+        threading.Thread(
+            target=_end_on_request, args=(control,), name="end", daemon=True
+        ).start()
         service.stop()
         _log.info("stopped")
     return code
@@ -356,6 +360,14 @@ def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
                 handler.reopen()
             except OSError:
                 _log.exception("cannot reopen the log file")
+
+
+def _end_on_request(control: Control) -> None:
+    """End a daemon that is stopping, if a part of it asks for its end at once."""
+    while True:
+        event, code = control.next_event()
+        if event == "end":
+            end_now(code)
 
 
 def end_now(code: int) -> NoReturn:

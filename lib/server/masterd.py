@@ -5,6 +5,7 @@ Exit codes: 11 when this node is not the master, 12 when it does not know its ow
 """
 
 import argparse
+import contextlib
 import functools
 import gc
 import logging
@@ -38,6 +39,9 @@ _CODES: Final = {
 #: many threads waits for them: measured with 100 busy threads and two candidates, the
 #: 99th percentile of commits was 77 ms; with this value it was 36 ms.
 _SWITCH_S: Final = 0.0005
+#: Seconds from the request to stop until the process ends, whatever happens.
+#: ``daemon-util stop`` waits for 30.
+_STOP_S: Final = 20.0
 _WARNING: Final = """\
 The master daemon is about to start without asking the other nodes who is master.
 If another master still runs, this can damage the cluster. Type YES to go on: """
@@ -165,7 +169,9 @@ class _Running:
         inner: masterd.Service,
         runner: rpc.NetworkRunner,
         opened: store.Engine,
+        time: clock.Clock,
     ) -> None:
+        self._clock = time
         self._inner = inner
         self._runner = runner
         self._store = opened
@@ -173,12 +179,21 @@ class _Running:
     def stop(self) -> None:
         """End the service, then close the effect interfaces.
 
-        A deposed master ends at once: what it runs cannot be finished any more.
+        A deposed master ends at once: its jobs cannot be finished any more. Opcodes
+        that do not end in time end with the process.
         """
         if self._store.is_over():
             common.end_now(exitcodes.EXIT_NOTMASTER)
-        self._inner.stop()
+        threading.Thread(target=self._end_late, name="stop-limit", daemon=True).start()
+        if not self._inner.stop():
+            common.end_now(exitcodes.EXIT_SUCCESS)
         self._runner.close()
+
+    def _end_late(self) -> None:
+        """End the process if it has not ended in time, for example on a hung disk."""
+        _pause(self._clock, _STOP_S)
+        _log.error("not stopped within %g s", _STOP_S)
+        common.end_now(exitcodes.EXIT_SUCCESS)
 
 
 def _open_store(
@@ -235,6 +250,7 @@ def _start(
         _log.critical("another master has taken over; ending")
         control.ask_end(exitcodes.EXIT_NOTMASTER)
 
+    _remove_sockets(paths)
     try:
         term = _elect(options, paths, time, frozenset(silent))
         opened, runner = _open_store(options, paths, time, term, on_deposed)
@@ -267,7 +283,17 @@ def _start(
         name="master-ip",
         daemon=True,
     ).start()
-    return _Running(built, runner, opened)
+    return _Running(built, runner, opened, time)
+
+
+def _remove_sockets(paths: pathutils.Paths) -> None:
+    """Remove the sockets of a daemon that was killed.
+
+    A socket that exists while the daemon runs means that the daemon serves.
+    """
+    for path in (paths.query_socket, paths.master_socket):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def _tune_interpreter() -> None:

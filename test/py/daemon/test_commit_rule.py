@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fakes.patience import until
+from fakes.patience import job_status, until
 from ganeti.bootstrap import elections
 from ganeti.utils import pidfile
 
@@ -191,3 +191,41 @@ def test_failback_during_a_long_job_leaves_a_serving_master(cluster):
     assert not back.failed, back.output
     with cluster.luxi() as client:
         assert client.call("QueryJobs", [[job], ["id"]]) == [[job]]
+
+
+def restart(cluster, *, stop_first):
+    """Stop and start the master as an operator does; return the exit codes."""
+    util = cluster.paths().daemon_util
+    if stop_first:
+        codes = [cluster.run(util, "stop-master").code]
+        return [*codes, cluster.run(util, "start-master").code]
+    stop = start(lambda: cluster.run(util, "stop-master").code)
+    until("stop", lambda: not os.path.exists(cluster.paths().master_socket))
+    return [cluster.run(util, "start-master").code, stop.result(90)]
+
+
+@pytest.mark.parametrize("stop_first", [True, False])
+def test_restart_during_a_long_job_leaves_a_serving_master(cluster, stop_first):
+    with cluster.luxi() as client:
+        long = client.call("SubmitJob", [[{**DELAY, "duration": 300}]])
+        assert job_status(client, long, ("running",)) == "running"
+        queued = client.call(
+            "SubmitJob", [[{**DELAY, "depends": [[long, ["error", "success"]]]}]]
+        )
+    pid = pidfile.read_pid(cluster.paths().pid_file("ganeti-masterd"))
+    assert restart(cluster, stop_first=stop_first) == [0, 0]
+    assert pidfile.read_pid(cluster.paths().pid_file("ganeti-masterd")) != pid
+    with cluster.luxi() as client:
+        assert job_status(client, long) == "error"
+        [[result]] = client.call("QueryJobs", [[long], ["opresult"]])
+        assert "Unclean master daemon shutdown" in str(result)
+        assert job_status(client, queued) == "success"
+
+
+def test_a_short_opcode_is_waited_for(cluster):
+    with cluster.luxi() as client:
+        short = client.call("SubmitJob", [[{**DELAY, "duration": 3}]])
+        assert job_status(client, short, ("running",)) == "running"
+    assert restart(cluster, stop_first=True) == [0, 0]
+    with cluster.luxi() as client:
+        assert job_status(client, short) == "success"

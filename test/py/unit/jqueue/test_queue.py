@@ -1089,3 +1089,26 @@ def test_canceled_before_execution_by_the_executor_itself(live):
 def test_public_names():
     assert issubclass(jqueue.LockTimeout, Exception)
     assert {"JobQueue", "SubmitJobs", "Executor"} <= set(jqueue.__all__)
+
+
+def test_stopping_waits_a_limited_time_and_keeps_the_log_of_what_runs():
+    first = Harness()
+    gate, logged = threading.Event(), threading.Event()
+
+    def slow(_op, callbacks, *_args):
+        callbacks.started()
+        callbacks.log("message", "half done")
+        logged.set()
+        gate.wait(WAIT_S)
+
+    first.executor.script["slow"] = slow
+    first.queue.start()
+    first.queue.submit([dummy("slow"), dummy()])
+    assert logged.wait(WAIT_S)
+    assert not first.queue.stop(0.0)
+    first.store.close()
+    with running(backend=first.backend) as second:
+        job = second.queue.job(1)
+        assert job.status == "error"
+        assert [line.payload for line in job.ops[0].log] == ["half done"]
+    gate.set()
