@@ -121,6 +121,8 @@ class Core:
         """Hold the lock during a change; then start jobs, and call the callbacks."""
         outbox: list[Callable[[], None]] = []
         try:
+            # Callbacks run after the release of the lock: they commit, answer clients
+            # and take other locks, and may begin a transaction of their own.
             with self.lock:
                 try:
                     yield
@@ -146,10 +148,13 @@ class Core:
         rules = snapshot.filters
         if self.schedule.use_rules(rules.values(), rules):
             self._reject_waiting_locked()
+        # Fewer jobs than workers may run: the limit can be lowered while jobs run.
         while self.running < limit:
             entry = self.schedule.pop(self.cancel_locked)
             if entry is None or self.pool is None:
                 return
+            # Counted before the worker starts, so the next transaction does not start
+            # too many.
             entry.place = Place.WORKING
             self.running += 1
             self.pool.put(entry, self.running)
@@ -202,10 +207,15 @@ class Core:
                 self.failed(error)
             on_done(error)
 
+        # Only queued here: the store may call ``done`` at once, which takes the lock.
         self._commits.append((documents, done))
 
     def _send(self) -> None:
         """Pass commits to the store in order, unless another thread is doing so."""
+        # A thread that finds the lock taken can leave: the holder looks at the queue
+        # again after it has released the lock, so no commit is left behind. Commits of
+        # a job must reach the store in their order, or an older record would replace a
+        # newer one.
         while self._commits and self._sending.acquire(blocking=False):
             try:
                 while self._commits:
@@ -241,6 +251,7 @@ class Core:
 
     def _tracked(self, entry: Entry, on_done: OnDone) -> OnDone:
         """Return a callback that notes which log entries a commit has stored."""
+        # A commit that fails leaves its log entries unsaved, so the next one has them.
         serial = entry.log_serial
         if serial == entry.stored:
             return on_done
@@ -273,6 +284,8 @@ class Core:
     def admit_locked(self, entry: Entry) -> None:
         """Add a durable job to the queue."""
         self.live[entry.job.id] = entry
+        # A dependency that is not live has ended already: its result is looked up when
+        # the job starts.
         targets = depends.targets(entry.job.id, entry.ops)
         entry.waits_for = {dep for dep in targets if dep in self.live}
         for dep in entry.waits_for:
@@ -322,11 +335,15 @@ class Core:
                 self.timers.after(_RETRY_S, again)
             on_done(error)
 
+        # The result of a job is not shown before it is durable, so the write is
+        # repeated until it succeeds. A TermError is final: another master has the job
+        # now.
         self.save_locked(entry, done)
 
     def _ended(self, entry: Entry) -> None:
         job_id = entry.job.id
         with self.transaction():
+            # Clients see the end only now, after the commit.
             entry.shown = entry.job
             self.live.pop(job_id, None)
             self.note_ended_locked(entry.job)
@@ -354,6 +371,8 @@ class Core:
     def cancel_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
         """Cancel a queued or waiting job; a worker gives up its job later."""
         job = transitions.cancel(entry.job, self.now())
+        # A worker confirms the cancellation of its job itself. Without a worker nobody
+        # else would, so it is done here.
         if not job.is_final and entry.place is not Place.WORKING:
             # Between two attempts to get its locks.
             index = transitions.next_index(job)

@@ -29,12 +29,15 @@ def recover(core: Core) -> None:
     documents: list[Document] = []
     entries: list[Entry] = []
     for key, data in sorted(core.store.scan(JOBS), key=lambda item: int(item[0])):
+        # Ids are never used twice, even if the stored serial is older than a job.
         core.serial = max(core.serial, int(key))
         try:
             stored = records.decode_job(data)
             job, entry = _take_over(core, stored)
         except errors.GenericError as err:
             _log.error("job %s: moved to the archive: %s", key, err)
+            # Kept as it is: a job that this release cannot read must not stop the
+            # queue.
             documents += [Document(ARCHIVE, key, data), Document(JOBS, key, None)]
             continue
         if job is not stored:
@@ -43,6 +46,8 @@ def recover(core: Core) -> None:
             entries.append(entry)
         else:
             core.note_ended_locked(job)
+    # The state after recovery is durable before any job runs: a second crash finds
+    # it, and does not run an opcode again that the first one interrupted.
     _commit(core, documents)
     with core.transaction():
         for entry in entries:

@@ -71,6 +71,8 @@ class Submitter:
             entries: list[Entry] = []
             answers: Answers = []
             for ops in jobs:
+                # Refused jobs use up an id, too: relative dependencies of later jobs
+                # count positions in the request.
                 core.serial += 1
                 try:
                     self._check_room_locked(len(entries))
@@ -109,6 +111,8 @@ class Submitter:
         self, entries: list[Entry], on_done: Callable[[BaseException | None], None]
     ) -> None:
         core = self._core
+        # Counted against the limit until the commit ends: else many clients at once
+        # could pass the check before any of their jobs is counted.
         core.arriving += len(entries)
         documents = [
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job))
@@ -119,6 +123,7 @@ class Submitter:
         def done(error: BaseException | None) -> None:
             with core.transaction():
                 core.arriving -= len(entries)
+                # A job is acknowledged, and may run, only when it is on disk.
                 if error is None:
                     for entry in entries:
                         core.admit_locked(entry)

@@ -61,6 +61,8 @@ class Timers:
         """Run an action after some seconds, in the timer thread."""
         timer = Timer(self, self._clock.monotonic() + seconds, action)
         with self._lock:
+            # The count keeps timers of the same time in their order; timers themselves
+            # cannot be compared.
             entry = (timer.when, next(self._count), timer)
             heapq.heappush(self._heap, entry)
             is_first = self._heap[0] is entry
@@ -87,6 +89,7 @@ class Timers:
                 if left > 0:
                     return left
                 timer = heapq.heappop(self._heap)[2]
+            # Taken out of the timer: one that is running cannot be canceled any more.
             action, timer.action = timer.action, None
             if action is None:
                 self._canceled = max(0, self._canceled - 1)

@@ -111,6 +111,9 @@ class LockSet:
         deadline = _Deadline(self._clock, timeout)
         done = False
         try:
+            # The set's own lock keeps the membership as it is. New members need it
+            # exclusively; a request of all members needs it in its own mode. Requests
+            # by name do without it: there, a member that disappears is an error.
             if names is None or adding:
                 set_shared = bool(shared) and not adding
                 set_request = _Request(set_shared, priority, opportunistic=False)
@@ -123,11 +126,13 @@ class LockSet:
                 self._create(adding, shared=False, acquired=True)
                 if names is not None:
                     self._set_lock.release()
+                # Everything was requested shared: others may read the set now.
                 elif shared:
                     self._set_lock.downgrade()
             done = True
             return set(self.owned())
         finally:
+            # All or nothing: a request that failed half way holds no lock of the set.
             if not done:
                 self.release()
 
@@ -249,6 +254,8 @@ class LockSet:
                     continue
             except errors.LockError:
                 continue  # another thread removed it first
+            # Between the two steps a request finds a deleted lock, and fails as if the
+            # member did not exist.
             with self._mutex:
                 del self._members[name]
             self._forget(name)
@@ -294,6 +301,8 @@ class LockSet:
         deadline: _Deadline,
         request: _Request,
     ) -> bool:
+        # Every thread takes the members of a level in the order of their names, and the
+        # levels in their order, so no two threads wait for each other.
         for name in sorted(self.names() if names is None else set(names)):
             left = 0.0 if request.opportunistic else deadline.left()
             try:
@@ -335,6 +344,7 @@ class LockSet:
 
     def _create(self, names: Collection[str], *, shared: bool, acquired: bool) -> None:
         new = {name: self._make(name) for name in names}
+        # Before they can be looked up: no other thread can get one in between.
         if acquired:
             for lock in new.values():
                 lock.acquire(shared=shared)

@@ -118,6 +118,8 @@ class LockState:
             raise errors.ProgrammerError(
                 f"{owner} requests a lock that it holds already"
             )
+        # While anybody waits, even a request that fits joins a queue: readers that
+        # arrive one after another would otherwise keep a writer waiting without limit.
         if not self._fifos and self._fits(shared):
             self._hold(owner, shared)
             return None
@@ -166,6 +168,7 @@ class LockState:
         self._exclusive = False
         if self._fifos:
             fifo = self._fifos[min(self._fifos)]
+            # The sort is stable, so exclusive requests keep their order.
             fifo.sort(key=lambda pending: not pending.shared)
         return self._hand_over()
 
@@ -182,6 +185,8 @@ class LockState:
             raise errors.ProgrammerError(
                 f"{owner} deletes a lock that it does not hold exclusively"
             )
+        # Nobody is granted a deleted lock: the caller wakes all of them, and each finds
+        # that the lock was deleted.
         waiting = list(self._in_order())
         self._deleted = True
         self._exclusive = False

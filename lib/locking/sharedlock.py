@@ -69,6 +69,8 @@ class SharedLock:
             ProgrammerError: the thread holds the lock already.
         """
         with self._mutex:
+            # Read under the mutex: `interrupt` sees this thread among the waiters, or
+            # this thread sees itself among the interrupted ones.
             if threading.current_thread() in interrupted:
                 timeout = 0
             return self._acquire_locked(bool(shared), timeout, priority or 0)
@@ -180,6 +182,8 @@ class SharedLock:
             return True
         try:
             self._wait(me, pending, timeout)
+        # Also for a signal: a waiter that is not removed would be granted the lock, and
+        # nobody would release it.
         except BaseException:
             self._give_up(me, pending)
             raise

@@ -60,6 +60,8 @@ def keep(db: Database, copy: wire.Copy) -> str:
     position = db.position()
     name = f"{position.written:06}-{position.revision:010}-{position.digest.hex()[:8]}"
     path = f"{db.path}{_SUFFIX}{name}"
+    # The name follows from the content, so a replacement that is repeated after a crash
+    # keeps no second file.
     if not os.path.exists(path):
         db.save_as(f"{path}.new")
         _mark(f"{path}.new", {copy.digest, *copy.history})
@@ -76,8 +78,11 @@ def _mark(path: str, known: set[bytes]) -> None:
     db = Database(path, create=False)
     try:
         log = db.log()
+        # The last common point: groups up to it are in the copy that replaces the file,
+        # so only those after it are lost.
         shared = [at for at, group in enumerate(log, 1) if group.digest in known]
         count = shared[-1] if shared else 0
+        # Without a common point the groups before the log may be lost as well.
         is_complete = bool(shared) or bool(log and log[0].parent in known)
         db.forget(log[:count])
         row = ("meta", _MARK, b"complete" if is_complete else b"incomplete")

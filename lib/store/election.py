@@ -243,6 +243,8 @@ class Elector:
     def _adopt(self, db: Database, term: Term, node: str, *, is_takeover: bool) -> None:
         contacts, own = db.contacts(), _own_copy(db)
         groups = self._changes(contacts, node, own)
+        # A running master may have sent one change-set that it could not record before
+        # it ended. More than that means that its own store was set back.
         if not is_takeover and (groups is None or len(groups) > _IN_FLIGHT):
             raise errors.StorageError(
                 f"node {contacts.nodes[node].name} has changes that this node lost"
@@ -295,6 +297,7 @@ def _copy(answer: Mapping[str, Any], cluster: str) -> Copy:
         digest = str(answer["digest"])
     except (KeyError, TypeError, ValueError):
         return Copy(0, 0)
+    # A node that was in another cluster before must not win with that one's changes.
     if answer.get("cluster") != cluster or revision <= 0 or written < 0:
         return Copy(0, 0)
     return Copy(written, revision, digest)

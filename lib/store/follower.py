@@ -60,6 +60,8 @@ class Follower:
         if self._db is not None:
             self._db.close()
             self._db = None
+        # A writer replaces the file by a rename, so a file that was just opened may be
+        # the old one. It counts only if it is still in its place after the reading.
         for attempt in range(1, _ATTEMPTS + 1):
             self._db = Database(self.path, create=False, read_only=True)
             try:
@@ -91,6 +93,8 @@ class Follower:
         if self._db is None or self._db.is_outdated():
             self._reopen()
             return News([], True)
+        # SQLite counts the commits of other connections: without one there is nothing
+        # to read.
         version = self._db.data_version()
         if version == self._version:
             return _NOTHING

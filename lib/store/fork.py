@@ -82,6 +82,7 @@ class Fork:
         for change in changes:
             if not isinstance(change, Update):
                 self._documents[change.table, change.key] = change.data
+        # Numbered as the real store would, so that a plan shows the revisions of a run.
         revision = self._snapshot.revision + 1
         self._snapshot = snapshot.at(revision, snapshot.term)
         self._log.append(ChangeSet(revision, snapshot.term, tuple(changes)))
@@ -99,6 +100,7 @@ class Fork:
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""
+        # None stands for a document that the fork has removed.
         if (table, key) in self._documents:
             return self._documents[table, key]
         return self._below.read(table, key)

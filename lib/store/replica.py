@@ -64,6 +64,7 @@ class Replica:
         groups, extra, page = wire.decode_batch(data)
 
         def write(db: Database) -> dict[str, Any]:
+            # In one use of the file: the promise and the data are durable together.
             position = db.position()
             if position.term != term:
                 position = db.promise(term)
@@ -169,6 +170,8 @@ class Replica:
             return use(self._open())
         except errors.ConfigurationError as err:
             _log.error("the copy of the store is replaced: %s", err)
+            # The promise outlives the file: a damaged candidate must not accept a
+            # deposed master.
             promised = self._promised()
             self._set_aside()
         db = self._open()
@@ -232,6 +235,7 @@ def _install(db: Database, term: Term, copy: wire.Copy) -> dict[str, Any]:
     is_same = db.cluster() in ("", copy.cluster())
     if is_same:
         position = db.promise(term)
+        # An equal digest means an equal history: nothing can be lost.
         if position.revision and position.digest != copy.digest:
             kept = branches.keep(db, copy)
             if position.digest not in copy.history:

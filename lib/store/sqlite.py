@@ -42,6 +42,8 @@ class SqliteBackend:
 
     def write(self, group: Group) -> None:
         """Make a group durable, all or nothing."""
+        # The file refuses the group if another process has begun a term in it since: a
+        # master that was replaced on this node cannot overwrite the new history.
         term = self._position.term
         if not self._writer.append([group], self._position, term=term):
             position = self._writer.position()
@@ -70,6 +72,8 @@ class SqliteBackend:
         """Yield durable documents in the order of their keys."""
         after: str | None = None
         while True:
+            # In pieces, without the lock between them: a long scan does not hold up
+            # others.
             with self._reader_lock:
                 rows = self._reader.scan_some(table, after, prefix)
             yield from rows

@@ -28,6 +28,9 @@ def job_sets(steps: Iterable[BalanceStep]) -> list[list[BalanceStep]]:
     """Group moves that share no node, from the last one backwards."""
     sets: list[list[BalanceStep]] = []
     nodes: set[int] = set()
+    # From the end, because a move joins the set of its successor only if nothing in
+    # that set uses its nodes; sets run one after another, jobs of a set at the same
+    # time.
     for step in reversed(list(steps)):
         involved = {*step.before, *step.after} - {NONE}
         if sets and not nodes & involved:

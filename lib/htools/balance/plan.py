@@ -90,6 +90,7 @@ def plan(cluster: Cluster, want: PlanOptions) -> list[GroupPlan]:
     Raises:
         DataError: there is no such group.
     """
+    # Groups are balanced one by one, and no group sees both nodes of such an instance.
     split = {cluster.instances[index].name for index in cluster.split()}
     cluster = msgspec.structs.replace(
         cluster,
@@ -103,6 +104,7 @@ def plan(cluster: Cluster, want: PlanOptions) -> list[GroupPlan]:
     for number in _groups(cluster, want.group):
         planner = _Planner(cluster.only_group(number), want, split)
         result.append(planner.plan(left, sum(len(done.moves) for done in result)))
+        # The limit of moves is one for the whole plan; a negative number is no limit.
         if left >= 0:
             left -= len(result[-1].moves)
     return result
@@ -161,6 +163,8 @@ class _Planner:
         for step in greedy.plan(now, goal, self._want.options, lowest):
             then, parts = parts, score_components.components(now)
             nodes = {*step.before, *step.after} - {NONE}
+            # A move waits for the last earlier move of each of its nodes, and so for
+            # all of them.
             depends = sorted({last[node] for node in nodes if node in last})
             last |= dict.fromkeys(nodes, len(moves))
             inst = self._part.instances[step.inst]
