@@ -125,6 +125,9 @@ class Database:
                 make_file(path)
             if read_only and not os.path.exists(f"{path}-wal"):
                 self._unchanging = state_of(path)
+            # Transactions are begun and ended in the code (no isolation level). Callers
+            # have locks of their own, so that any of their threads may use the
+            # connection, one at a time.
             self._db = sqlite3.connect(
                 f"{pathlib.Path(path).absolute().as_uri()}?{self._mode(read_only)}",
                 uri=True,
@@ -143,6 +146,8 @@ class Database:
             self._log_bytes = sum(size for _revision, size in self._log)
         except sqlite3.DatabaseError as err:
             self._db.close()
+            # An operational error is of the disk or of a lock, and may pass; all others
+            # are of the content, which will not get better.
             if isinstance(err, sqlite3.OperationalError):
                 raise errors.StorageError(f"{path}: {err}") from err
             raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
@@ -173,7 +178,10 @@ class Database:
     def _prepare(self, *, create: bool, check: bool) -> None:
         pragma = self._pragma
         self._begin_log()
+        # Every commit is synced: an acknowledged change survives a power cut. The level
+        # NORMAL syncs at checkpoints only.
         pragma("synchronous = FULL")
+        # Pages of 4 KiB: a log of 8 MiB, so that a restart reads little of it.
         pragma("wal_autocheckpoint = 2000")
         self._db.execute("BEGIN")  # another process may be making the tables
         version, marker = pragma("user_version"), pragma("application_id")
@@ -189,6 +197,8 @@ class Database:
             finally:
                 os.close(folder)
             return
+        # Before the pages: a file of another program is not damaged, it is the wrong
+        # one.
         self._check_version(marker, version)
         if check and (text := pragma("quick_check(1)")) != "ok":
             raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
@@ -216,6 +226,7 @@ class Database:
         if known.issuperset(_ADDED):
             return
         with self.transaction():
+            # Again inside the transaction: another process may have added them by now.
             known = {row[1] for row in self._db.execute("PRAGMA table_info(state)")}
             for name, kind in _ADDED.items():
                 if name not in known:
@@ -230,6 +241,7 @@ class Database:
 
         Of two who ask for that at once SQLite refuses one without waiting.
         """
+        # The busy timeout does not apply to a change of the journal mode.
         last = time.monotonic() + BUSY_TIMEOUT_S
         while True:
             try:

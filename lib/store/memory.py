@@ -65,6 +65,7 @@ class MemoryBackend:
                     self._rows[table].pop(key, None)
                 else:
                     self._rows[table][key] = data
+            # Without the rows: whoever needs them decodes the payload again.
             self._log.append(group._replace(rows=None))
             self._revision, self._digest = group.revision, group.digest
             self._written = group.term
