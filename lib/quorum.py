@@ -172,7 +172,7 @@ def refusal(promised: Term, asked: Term) -> str | None:
 def is_credible(promised: Term, asked: Term) -> bool:
     """Return whether a term is in reach of the one that a copy has promised.
 
-    A copy that has made no promise yet believes any number.
+    A copy that has made no promise yet accepts any number.
     """
     return not promised.number or asked.number <= promised.number + MAX_JUMP
 

@@ -1,6 +1,6 @@
 """Hints after errors: one line that names who can correct it and the next command.
 
-Hints are for people, not for programs: they are shown on a terminal only, and never
+Hints address people, not programs: they are shown on a terminal only, and never
 change an exit code. Commands are in single quotes; tests parse each of them.
 """
 

@@ -83,7 +83,7 @@ def elect(
     accept_loss: bool,
     pause: Callable[[float], None],
 ) -> Term:
-    """Have the candidates elect this node, which the nodes believe to be master.
+    """Have the candidates elect this node, which the nodes name as master.
 
     Args:
         make: returns an elector that does not ask some nodes.
@@ -127,7 +127,7 @@ def vote(
     """Ask the nodes until they have decided.
 
     Args:
-        ask: returns node -> whom it believes master.
+        ask: returns node -> the master that it names.
         name: of this node.
         pause: waits some seconds.
 

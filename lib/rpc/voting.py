@@ -1,4 +1,4 @@
-"""Asking nodes which node they believe to be master.
+"""Asking nodes which node is their master.
 
 Counting is pure; what follows from a count is the caller's business.
 """
@@ -45,7 +45,7 @@ def count(votes: Mapping[str, str | None], name: str) -> Count:
     """Count votes.
 
     Args:
-        votes: node -> the master it believes in, None if it did not answer.
+        votes: node -> the master that it names, None if it did not answer.
         name: of this node.
     """
     own = sum(1 for vote in votes.values() if vote == name)
@@ -58,7 +58,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 def gather(runner: Runner, nodes: Iterable[str]) -> dict[str, str | None]:
-    """Ask nodes which node they believe to be master; offline ones count as missing."""
+    """Ask nodes which node is their master; offline ones count as missing."""
     wanted = list(nodes)
     answers = runner.call("master_node_name", wanted, timeout_s=_TIMEOUT_S)
     return {

@@ -32,7 +32,7 @@ class FileDisk(Device):
 
         Raises:
             FileStoragePathError: not in an allowed directory. So no operation on a disk
-                reaches another file, whatever the record says.
+                reaches another file, whatever the record contains.
         """
         return self._allowed(self.disk.logical_id)
 

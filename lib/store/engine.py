@@ -228,7 +228,7 @@ class Engine:
         self._thread.start()
 
     def _settle_first(self) -> None:
-        """Begin with a group that says nothing new.
+        """Begin with a group that changes nothing.
 
         An earlier master changed the candidate set, and no majority may know it yet:
         the set must not change again before (`ganeti.quorum`, rule 6).

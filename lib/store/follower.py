@@ -24,7 +24,7 @@ class News(NamedTuple):
 
     Attributes:
         change_sets: new ones in order.
-        is_reload: the snapshot was read again, and the change-sets say nothing.
+        is_reload: the snapshot was read again, and the change-sets are incomplete.
     """
 
     change_sets: list[ChangeSet]

@@ -568,5 +568,5 @@ def _cursor(status: Mapping[str, Any]) -> str:
 
 
 def is_term_refusal(text: str) -> bool:
-    """Return whether a failure text says that the caller's term is over."""
+    """Return whether a failure text reports an old term of the caller."""
     return "is over" in text and "term" in text.lower()

@@ -98,7 +98,7 @@ def _size(given: tuple[int, int, int, int]) -> InstanceSize:
 def _keep(
     parsed: ParsedOptions, outcome: capacity_search.CapacityOutcome, word: str
 ) -> None:
-    """Print the placements on stderr and save the state, if the options say so."""
+    """Print the placements on stderr and save the state, as the options request."""
     if parsed.verbosity > 1:
         lines = "".join(f"{line}\n" for line in space_report.placements(outcome))
         sys.stderr.write(f"{word} allocation map\n{lines}")
@@ -114,7 +114,7 @@ def _explain(
     search: capacity_search.CapacitySearch,
     outcome: capacity_search.CapacityOutcome,
 ) -> None:
-    """Report why no further instance fits, if the options say so."""
+    """Report why no further instance fits, as the options request."""
     if parsed["explain"] or parsed["json"]:
         report.explain(search, outcome)
 

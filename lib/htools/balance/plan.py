@@ -32,7 +32,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
 
     Attributes:
         group: name or uuid of the only group to balance; None for all.
-        goal: when to stop; its ``max_length`` is for all groups together.
+        goal: when to stop; its ``max_length`` limits all groups together.
         options: which moves are allowed.
     """
 
