@@ -78,8 +78,8 @@ def main():
                 timed(lambda: answer.solve(data, answer.SolverOptions()))  # noqa: B023
                 for _ in range(REPEATS)
             ]
-            found = runs[0][1].answer
-            best = min(taken for taken, _found in runs)
+            actual = runs[0][1].answer
+            best = min(taken for taken, _actual in runs)
             line = f"{template} {nodes} nodes, {instances} instances: {best:.3f} s"
             with tempfile.NamedTemporaryFile("w") as stream:
                 json.dump(data, stream)
@@ -87,7 +87,7 @@ def main():
                 line += f", program {program(PROGRAM, stream.name)[0]:.3f} s"
                 if other:
                     taken, theirs = program(other, stream.name)
-                    same = "same" if theirs == found else "another"
+                    same = "same" if theirs == actual else "another"
                     line += f", other {taken:.3f} s ({same} answer)"
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

@@ -96,7 +96,7 @@ class Nodes:
 
     def __init__(self, infos, running):
         self._answers = {
-            name: {node: Result(name, node, found) for node, found in rows.items()}
+            name: {node: Result(name, node, actual) for node, actual in rows.items()}
             for name, rows in (("node_info", infos), ("all_instances_info", running))
         }
 

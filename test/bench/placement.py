@@ -80,10 +80,10 @@ class Bench:
 
     def _remember(self, row: Row) -> None:
         if row.theirs:
-            place, found = (row.tool, _kind(row.shape)), row.theirs
-            nodes, known, _limit_s = self.known_s.get(place, (0, found, 0.0))
-            if (row.shape.nodes, found.cpu_s) >= (nodes, known.cpu_s):
-                self.known_s[place] = row.shape.nodes, found, row.limit_s
+            place, actual = (row.tool, _kind(row.shape)), row.theirs
+            nodes, known, _limit_s = self.known_s.get(place, (0, actual, 0.0))
+            if (row.shape.nodes, actual.cpu_s) >= (nodes, known.cpu_s):
+                self.known_s[place] = row.shape.nodes, actual, row.limit_s
 
     def _row(self, tool: str, shape: Shape, seed: int, made: made_clusters.Made) -> Row:
         known = self.known.get((tool, shape, seed))
@@ -110,15 +110,15 @@ class Bench:
         place = (tool, _kind(shape))
         if place not in self.known_s:
             return ""
-        nodes, found, limit_s = self.known_s[place]
+        nodes, actual, limit_s = self.known_s[place]
         if nodes >= shape.nodes:
             return ""
-        if found.seconds is None:
+        if actual.seconds is None:
             return f"not run: over {limit_s:g} s at {nodes} nodes"
-        least_s = found.cpu_s * (shape.nodes / nodes) ** _LEAST_GROWTH
+        least_s = actual.cpu_s * (shape.nodes / nodes) ** _LEAST_GROWTH
         if least_s < self.limit_s or self.is_bold:
             return ""
-        return f"not run: {found.cpu_s:.1f} s at {nodes} nodes"
+        return f"not run: {actual.cpu_s:.1f} s at {nodes} nodes"
 
 
 def _kind(shape: Shape) -> Shape:
@@ -201,12 +201,12 @@ def listed(chosen: argparse.Namespace, known: Iterable[Row]) -> list[Case]:
         return []
     sizes = chosen.sizes or SIZES
     if chosen.quick:
-        found = [case for case in QUICK if not chosen.sizes or case[0].nodes in sizes]
+        actual = [case for case in QUICK if not chosen.sizes or case[0].nodes in sizes]
     elif chosen.growth:
-        found = [(Shape(size), 1) for size in sizes]
+        actual = [(Shape(size), 1) for size in sizes]
     else:
-        found = [case for size in sorted(sizes) for case in cases.shapes(size)]
-    wanted = [(tool, *case) for case in found for tool in chosen.tools]
+        actual = [case for size in sorted(sizes) for case in cases.shapes(size)]
+    wanted = [(tool, *case) for case in actual for tool in chosen.tools]
     there = {row.case for row in known} if chosen.resume else set()
     return [case for case in wanted if case not in there]
 
@@ -252,8 +252,8 @@ def main() -> int:
     for row in bench.rows(wanted):
         rows[row.case] = row
         records.save(list(rows.values()), chosen.json)
-        told = row.verdict or row.why_not
-        print(f"{row.tool} {row.shape}, seed {row.seed}: {told}", file=sys.stderr)
+        reported = row.verdict or row.why_not
+        print(f"{row.tool} {row.shape}, seed {row.seed}: {reported}", file=sys.stderr)
         if time.monotonic() > end:
             print("time is up", file=sys.stderr)
             break

@@ -89,18 +89,18 @@ def main() -> None:
             missing = "not built here" if not ours else "the other one is not installed"
             print(f"{tool}: skipped, {missing}")
             continue
-        found: collections.Counter[str] = collections.Counter()
+        actual: collections.Counter[str] = collections.Counter()
         for seed in range(chosen.first, chosen.first + chosen.count):
             case = (wide_cases if chosen.wide else made_cases).case(tool, seed)
-            outputs, (kind, told) = compare(case, chosen.limit)
-            found[kind] += 1
+            outputs, (kind, reported) = compare(case, chosen.limit)
+            actual[kind] += 1
             if kind not in QUIET:
-                line = f"{tool} {seed} {kind}: {shlex.join(case.words)}: {told}"
+                line = f"{tool} {seed} {kind}: {shlex.join(case.words)}: {reported}"
                 print(line[:400], flush=True)
             if kind == comparison.REAL and chosen.keep:
                 keep(chosen.keep, case, outputs)
-        counts[tool] = dict(found)
-        print(f"{tool}: {dict(found)}", flush=True)
+        counts[tool] = dict(actual)
+        print(f"{tool}: {dict(actual)}", flush=True)
     if chosen.json:
         chosen.json.write_text(json.dumps(counts))
 

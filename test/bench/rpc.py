@@ -42,12 +42,12 @@ def targets_of(daemons, count):
 
 def timed(call, times):
     """Return the seconds that each of some calls took."""
-    found = []
+    actual = []
     for _ in range(times):
         start = time.perf_counter()
         call()
-        found.append(time.perf_counter() - start)
-    return found
+        actual.append(time.perf_counter() - start)
+    return actual
 
 
 def show(what, seconds):

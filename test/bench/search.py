@@ -53,15 +53,15 @@ def both(shape: Shape, count: int) -> Iterator[tuple[Plan, Plan]]:
         yield plan(cluster, pairs=False), plan(cluster, pairs=True)
 
 
-def line(shape: Shape, found: list[tuple[Plan, Plan]]) -> str:
+def line(shape: Shape, actual: list[tuple[Plan, Plan]]) -> str:
     """Return the summary line of a shape's plans."""
-    gains = [100 * (1 - two.score / one.score) for one, two in found]
+    gains = [100 * (1 - two.score / one.score) for one, two in actual]
     better = [gain for gain in gains if gain > 0]
-    moves = [statistics.mean(pair[n].length for pair in found) for n in (0, 1)]
-    cpu = [statistics.mean(pair[n].cpu_s for pair in found) for n in (0, 1)]
+    moves = [statistics.mean(pair[n].length for pair in actual) for n in (0, 1)]
+    cpu = [statistics.mean(pair[n].cpu_s for pair in actual) for n in (0, 1)]
     middle = statistics.median(better) if better else 0.0
     return (
-        f"{shape!s:40} {len(better):3d} of {len(found):3d} {middle:8.1f} %"
+        f"{shape!s:40} {len(better):3d} of {len(actual):3d} {middle:8.1f} %"
         f" {max(gains):6.1f} % {moves[0]:6.1f} {moves[1]:6.1f}"
         f" {cpu[0]:7.2f} s {cpu[1]:6.2f} s"
     )

@@ -105,8 +105,8 @@ def _plan(run: measure.Run) -> Result:
             return Result("nothing to do", 0.0, 0, (), is_whole=True)
         return _nothing(run)
     last = _LAST.search(run.out) or _FIRST.search(run.out)
-    found = _STEP.match(steps[-1]) if steps and not is_whole else last
-    score = float(found.group(1)) if found else None
+    actual = _STEP.match(steps[-1]) if steps and not is_whole else last
+    score = float(actual.group(1)) if actual else None
     words = f"{len(steps)} moves to {score:.6f}"
     return Result(words, score, len(steps), steps, is_whole=is_whole)
 
@@ -124,8 +124,10 @@ def _capacity(run: measure.Run) -> Result:
 
 
 def _nothing(run: measure.Run) -> Result:
-    told = run.err.strip().splitlines()
-    words = "no answer" if run.seconds is None else f"failed: {(told or [''])[-1]:.60}"
+    reported = run.err.strip().splitlines()
+    words = (
+        "no answer" if run.seconds is None else f"failed: {(reported or [''])[-1]:.60}"
+    )
     return Result(words, None, 0, (), is_whole=False)
 
 

@@ -48,10 +48,10 @@ def run(command: Sequence[str], limit_s: float) -> Run:
         place = pathlib.Path(directory)
         launcher = [sys.executable, "-I", "-S", __file__, directory, str(limit_s)]
         subprocess.run([*launcher, *command], check=True)
-        found = json.loads((place / "figures").read_text())
+        actual = json.loads((place / "figures").read_text())
         out = (place / "out").read_bytes().decode(errors="replace")
         err = (place / "err").read_bytes().decode(errors="replace")
-    return Run(**found, out=out, err=err)
+    return Run(**actual, out=out, err=err)
 
 
 def best(command: Sequence[str], limit_s: float, repeats: int = 3) -> Run:

@@ -30,11 +30,13 @@ def table(lines: Sequence[Sequence[str]]) -> str:
     """Return lines of cells, the first one a header, as a table."""
     widths = [max(1, *(len(line[k]) for line in lines)) for k in range(len(lines[0]))]
     rule = "  ".join("=" * width for width in widths)
-    told = [
+    reported = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         for line in lines
     ]
-    return "\n".join([rule, told[0].rstrip(), rule, *map(str.rstrip, told[1:]), rule])
+    return "\n".join(
+        [rule, reported[0].rstrip(), rule, *map(str.rstrip, reported[1:]), rule]
+    )
 
 
 def cases(rows: Iterable[Row]) -> str:
@@ -66,13 +68,13 @@ def kinds(rows: Sequence[Row], tool: str) -> str:
     for kind in dict.fromkeys(_kind(row.shape) for row in mine):
         line = [kind]
         for nodes in sizes:
-            found = [
+            actual = [
                 row
                 for row in mine
                 if row.shape.nodes == nodes and _kind(row.shape) == kind
             ]
-            line.append(_seconds([row.ours for row in found]))
-            line.append(_seconds([row.theirs for row in found if row.theirs]))
+            line.append(_seconds([row.ours for row in actual]))
+            line.append(_seconds([row.theirs for row in actual if row.theirs]))
         lines.append(line)
     return table(lines)
 
@@ -97,11 +99,11 @@ def verdicts(rows: Sequence[Row]) -> str:
     """Return a line for each tool, and one for each case that breaks its promise."""
     out = []
     for tool, promise in PROMISES.items():
-        found = [row for row in rows if row.tool == tool]
-        if not found:
+        actual = [row for row in rows if row.tool == tool]
+        if not actual:
             continue
-        broken = [row for row in found if is_broken(row)]
-        out.append(f"{tool}: {promise}: {_compared(found, len(broken))}")
+        broken = [row for row in actual if is_broken(row)]
+        out.append(f"{tool}: {promise}: {_compared(actual, len(broken))}")
         out += [f"  {_broken(row)}" for row in broken]
     return "\n".join(out)
 
@@ -145,7 +147,7 @@ def growth(rows: Sequence[Row]) -> str:
     tools = list(dict.fromkeys(row.tool for row in rows))
     shown = {tool: {r.shape.nodes: r for r in _typical(rows, tool)} for tool in tools}
     lines = [["nodes", *(word for t in tools for word in (t, f"{t}, other"))]]
-    for nodes in sorted({nodes for found in shown.values() for nodes in found}):
+    for nodes in sorted({nodes for actual in shown.values() for nodes in actual}):
         line = [f"{nodes:,}"]
         for tool in tools:
             row = shown[tool].get(nodes)

@@ -32,7 +32,7 @@ COMMAND_S = 240
 class NotUpError(Exception):
     """The nodes that a test needs did not come up; all who need them get it."""
 
-    is_told = False
+    is_reported = False
 
 
 @pytest.hookimpl(wrapper=True)
@@ -42,9 +42,9 @@ def pytest_runtest_makereport(item, call):
         error = call.excinfo.value if call.excinfo else None
         if isinstance(error, NotUpError):
             # The place in this file where it was noticed helps nobody.
-            why = "see the first such error" if error.is_told else error
+            why = "see the first such error" if error.is_reported else error
             report.longrepr = f"no nodes for this test: {why}"
-            error.is_told = True
+            error.is_reported = True
         else:
             logs = "".join(map(_logs_of, getattr(item, "funcargs", {}).values()))
             if logs:

@@ -39,12 +39,12 @@ def test_new_instances_spread_and_leave_an_evacuated_node(cluster) -> None:
     assert [before[name] for name in moved] == ["node2.vc.test"]
 
 
-def test_what_still_fits_is_told_and_really_fits(cluster) -> None:
+def test_reported_capacity_really_fits(cluster) -> None:
     words = ("capacity", "-t", "diskless", "--memory", "256", "--limit", "4")
-    found = json.loads(cluster.check("gnt-cluster", *words, "--json", "--explain"))
-    assert found["count"] == 4
-    assert found["stopped"]["why"] == "limit"
-    places = [row["nodes"] for row in found["instances"]]
+    actual = json.loads(cluster.check("gnt-cluster", *words, "--json", "--explain"))
+    assert actual["count"] == 4
+    assert actual["stopped"]["why"] == "limit"
+    places = [row["nodes"] for row in actual["instances"]]
     assert {name for (name,) in places} == {f"node{n}.vc.test" for n in (1, 2, 3)}
     text = cluster.check("gnt-cluster", *words)
     assert text.startswith("4 more instances fit, with disk template diskless:")
@@ -59,18 +59,18 @@ def test_what_still_fits_is_told_and_really_fits(cluster) -> None:
 
 
 def test_too_large_instances_are_refused_with_reasons(cluster) -> None:
-    found = cluster.run(*ADD, "-t", "sharedfile", "-B", "memory=9999G", "big.vc.test")
-    assert found.code == 1
-    assert "FailMem: 3" in found.output
-    assert "largest memory of the policy: wanted at most 32768 MiB" in found.output
+    actual = cluster.run(*ADD, "-t", "sharedfile", "-B", "memory=9999G", "big.vc.test")
+    assert actual.code == 1
+    assert "FailMem: 3" in actual.output
+    assert "largest memory of the policy: wanted at most 32768 MiB" in actual.output
 
 
 def test_a_dry_run_explains_and_makes_nothing(cluster) -> None:
     words = (*ADD, "-t", "sharedfile", "--dry-run", "--explain", "--json")
-    told = json.loads(cluster.check(*words, "maybe.vc.test"))
-    (allocator,) = told["allocators"]
+    reported = json.loads(cluster.check(*words, "maybe.vc.test"))
+    (allocator,) = reported["allocators"]
     (instance,) = allocator["instances"]
-    assert told["nodes"] == instance["nodes"]
+    assert reported["nodes"] == instance["nodes"]
     assert "maybe.vc.test" not in where(cluster)
     large = cluster.run(*words, "-B", "memory=9999G", "maybe.vc.test")
     assert large.code == 1
@@ -87,8 +87,8 @@ def test_every_command_with_an_allocator_explains_and_does_nothing(cluster) -> N
     ):
         program, command, *rest = words
         options = ("--dry-run", "--explain", "--json")
-        told = json.loads(cluster.check(program, command, *options, *rest))
-        (allocator,) = told["allocators"]
+        reported = json.loads(cluster.check(program, command, *options, *rest))
+        (allocator,) = reported["allocators"]
         (one,) = [row for row in allocator["instances"] if row["instance"] == name]
         assert one["nodes"] != [node]
         others = {row["node"] for row in (*one["reasons"], *one["choice"])}
@@ -103,14 +103,14 @@ def test_every_command_with_an_allocator_explains_and_does_nothing(cluster) -> N
 def test_default_allocators_are_a_list_tried_in_order(cluster) -> None:
     install(cluster, "refuses", "say(said([], success=False, info='not today'))")
     install(cluster, "crashes", "1 / 0")
-    found = cluster.run("gnt-cluster", "modify", "-I", "refuses,nowhere,hail")
-    assert found.code == 1
-    assert "nowhere: no such script" in found.output
+    actual = cluster.run("gnt-cluster", "modify", "-I", "refuses,nowhere,hail")
+    assert actual.code == 1
+    assert "nowhere: no such script" in actual.output
     cluster.check("gnt-cluster", "modify", "-I", "refuses,crashes,hail")
     try:
-        told = cluster.check(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
-        assert "WARNING: Allocator crashes failed" in told
-        assert "Allocator hail: Request successful" in told
+        reported = cluster.check(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
+        assert "WARNING: Allocator crashes failed" in reported
+        assert "Allocator hail: Request successful" in reported
         cluster.check("gnt-cluster", "modify", "-I", "refuses,crashes")
         none = cluster.run(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
         assert none.code == 1
@@ -125,9 +125,9 @@ def test_several_at_once(cluster, tmp_path) -> None:
     path = tmp_path / "batch.json"
     path.write_text(text)
     cluster.check("gnt-instance", "batch-create", str(path))
-    found = where(cluster)
-    assert set(names) <= set(found)
-    counts = collections.Counter(found.values())
+    actual = where(cluster)
+    assert set(names) <= set(actual)
+    counts = collections.Counter(actual.values())
     assert max(counts.values()) - min(counts.values()) <= 1, counts
 
 
@@ -273,11 +273,11 @@ def test_scripts_that_misbehave_change_nothing(cluster, ask, mode: str) -> None:
     for name, (deed, words) in MISDEEDS.items():
         install(cluster, f"bad-{name}", deed)
         before = configuration(cluster)
-        found = ask(mode, f"bad-{name}")
-        assert found.code == 1, (name, found.output)
-        assert words in found.output, (name, found.output)
-        assert f"allocator bad-{name}" in found.output, (name, found.output)
-        assert len(found.output) < 3000, name
+        actual = ask(mode, f"bad-{name}")
+        assert actual.code == 1, (name, actual.output)
+        assert words in actual.output, (name, actual.output)
+        assert f"allocator bad-{name}" in actual.output, (name, actual.output)
+        assert len(actual.output) < 3000, name
         assert configuration(cluster) == before, name
 
 
@@ -288,7 +288,7 @@ child = subprocess.Popen(["sleep", "600"])
 say(said([], success=False, info=f"left {child.pid}"))
 """
     install(cluster, "bad-parent", deed)
-    found = ask("allocate", "bad-parent")
-    assert found.code == 1
-    pid = re.search(r"bad-parent: left (\d+)", found.output).group(1)
+    actual = ask("allocate", "bad-parent")
+    assert actual.code == 1
+    pid = re.search(r"bad-parent: left (\d+)", actual.output).group(1)
     until("the child ends", lambda: has_ended(pid))

@@ -55,8 +55,8 @@ def moves(text):
 
 def test_hbal_carries_out_its_plan(piled) -> None:
     before = score(piled)
-    told = piled.check("hbal", "-L", "-X", "--reason=tidy", "--priority=low")
-    assert "Executing jobset for instances" in told
+    reported = piled.check("hbal", "-L", "-X", "--reason=tidy", "--priority=low")
+    assert "Executing jobset for instances" in reported
     counts = collections.Counter(where(piled).values())
     assert sorted(counts.values()) == [2, 2, 2]
     assert score(piled) < before / 3
@@ -71,19 +71,19 @@ def test_hbal_outlives_a_master_daemon_that_is_killed(piled, tmp_path) -> None:
     delay = {"OP_ID": "OP_TEST_DELAY", "duration": 600, **held}
     with contextlib.closing(piled.luxi()) as client:
         patience.job_status(client, client.call("SubmitJob", [[delay]]), ("running",))
-    told = tmp_path / "told"
-    told.touch()
+    reported = tmp_path / "told"
+    reported.touch()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        words = ("sh", "-c", f"exec hbal -L -X > {told} 2>&1")
+        words = ("sh", "-c", f"exec hbal -L -X > {reported} 2>&1")
         ended = pool.submit(piled.run, *words)
         try:
-            waits = lambda: ended.done() or "Got job IDs" in told.read_text()  # noqa: E731
+            waits = lambda: ended.done() or "Got job IDs" in reported.read_text()  # noqa: E731
             patience.until("hbal waits for a job", waits)
         finally:
             piled.command("kill", "node1", "ganeti-masterd")
             piled.command("start", "node1", "ganeti-masterd")
-        found = ended.result()
-    assert found.code == 0, told.read_text()
+        actual = ended.result()
+    assert actual.code == 0, reported.read_text()
     assert sorted(collections.Counter(where(piled).values()).values()) == [2, 2, 2]
 
 
@@ -99,8 +99,8 @@ def test_the_cluster_balances_itself(piled) -> None:
     (group,) = json.loads(piled.check("gnt-cluster", "balance", "--json"))["groups"]
     before = score(piled)
     assert abs(group["score_before"] - before) < 0.1
-    told = piled.check("gnt-cluster", "balance", "--apply", "--yes")
-    assert "All instances moved successfully." in told
+    reported = piled.check("gnt-cluster", "balance", "--apply", "--yes")
+    assert "All instances moved successfully." in reported
     assert sorted(collections.Counter(where(piled).values()).values()) == [2, 2, 2]
     after = score(piled)
     assert after < before / 3
@@ -113,8 +113,8 @@ def test_the_cluster_balances_itself(piled) -> None:
 @pytest.mark.parametrize("words", [("hbal", "-L", "-X"), APPLY], ids=["hbal", "gnt"])
 def test_a_search_ends_where_its_plan_says(piled, words) -> None:
     expected = where(piled)
-    told = piled.check(*words, "--search")
-    lines = PLANNED.findall(told)
+    reported = piled.check(*words, "--search")
+    lines = PLANNED.findall(reported)
     assert lines
     for name, target, _score in lines:
         short = name.partition(".")[0]
@@ -149,10 +149,10 @@ def test_a_drained_node_is_emptied(piled) -> None:
 def test_a_failing_job_fails_the_program(piled) -> None:
     piled.check("gnt-cluster", "queue", "drain")
     try:
-        found = piled.run("hbal", "-L", "-X")
-        assert found.code == 1
-        assert "Error: " in found.output
-        assert "Traceback" not in found.output
+        actual = piled.run("hbal", "-L", "-X")
+        assert actual.code == 1
+        assert "Error: " in actual.output
+        assert "Traceback" not in actual.output
         again = piled.run("gnt-cluster", "balance", "--apply", "--yes")
         assert again.code == 1
     finally:
@@ -167,6 +167,6 @@ def test_an_allocator_may_plan_instead(piled) -> None:
     piled.check(*words, "--apply", "--yes")
     # Which of the equal ones depends on the free memory of this machine at the moment.
     assert sum(node != "node1.vc.test" for node in where(piled).values()) == 2
-    found = piled.run("gnt-cluster", "balance", "-I", "nobody")
-    assert found.code == 1
-    assert "nobody" in found.output
+    actual = piled.run("gnt-cluster", "balance", "-I", "nobody")
+    assert actual.code == 1
+    assert "nobody" in actual.output

@@ -31,8 +31,8 @@ def state_files(cluster, node="node1"):
 
 
 def daemons(cluster, node="node1"):
-    found = cluster.control.processes_on(cluster.node(node))
-    return sorted(p.name for p in found if p.name.startswith("ganeti-"))
+    actual = cluster.control.processes_on(cluster.node(node))
+    return sorted(p.name for p in actual if p.name.startswith("ganeti-"))
 
 
 def refusal(cluster, *argv):
@@ -84,7 +84,7 @@ class TestInit:
             ("--ssh-key-type=dsa", "SSH key type dsa"),
         ],
     )
-    def test_what_is_wrong_is_said_before_anything_is_done(self, bare, option, problem):
+    def test_errors_are_reported_before_anything_is_done(self, bare, option, problem):
         text = refusal(bare, *INIT[:-1], option, INIT[-1])
         assert problem in text
         assert state_files(bare) == []
@@ -229,8 +229,8 @@ def test_a_master_that_was_replaced_comes_back_as_a_node(machines, command):
         "node1.vc.test master, more than half are needed",
         "the configuration names node2.vc.test as master",
     )
-    said = done.stderr
-    assert not said or any(refusal in said for refusal in refusals), said
+    reported = done.stderr
+    assert not reported or any(refusal in reported for refusal in refusals), reported
     assert daemons(cluster) == ["ganeti-noded"]
     command(cluster.directory, "power", "cycle", "node2")
     assert "ganeti-masterd" in daemons(cluster, "node2")

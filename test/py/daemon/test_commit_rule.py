@@ -21,9 +21,9 @@ NAMES = ("node1", "node2", "node3")
 
 @pytest.fixture(scope="module")
 def made(cluster_of):
-    found = cluster_of(3)
-    found.wait_until_clean()
-    return found
+    actual = cluster_of(3)
+    actual.wait_until_clean()
+    return actual
 
 
 @pytest.fixture

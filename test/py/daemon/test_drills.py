@@ -44,14 +44,14 @@ def field(cluster, names):
 
 def emulators(cluster, name=GUEST):
     """Return {node's short name: pid} of a guest's emulators."""
-    found = {}
+    actual = {}
     for node in cluster.layout.nodes:
         path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/pid/{name}", node.short)
         with contextlib.suppress(OSError, ValueError):
             pid = int(path.read_text())
             if b"qemu" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
-                found[node.short] = pid
-    return found
+                actual[node.short] = pid
+    return actual
 
 
 def fine(result, *texts):
@@ -145,20 +145,20 @@ def slow(cluster):
 
 
 def both(cluster):
-    found = emulators(cluster)
-    return found if len(found) == 2 else None
+    actual = emulators(cluster)
+    return actual if len(actual) == 2 else None
 
 
 def sending(cluster):
     """Return the emulators once the transfer has begun."""
-    found = both(cluster)
-    if found is None:
+    actual = both(cluster)
+    if actual is None:
         return None
     jobs = cluster.check("gnt-job", "list", "--no-headers", "-o", "id", "--running")
     if not jobs.split():
         return None
     info = cluster.check("gnt-job", "info", jobs.split()[-1])
-    return found if "* migrating instance to" in info else None
+    return actual if "* migrating instance to" in info else None
 
 
 def migrate(cluster):
@@ -168,8 +168,8 @@ def migrate(cluster):
 @pytest.mark.usefixtures("slow")
 def test_an_emulator_killed_during_migration_at_the_target(cluster, guest):
     migration = migrate(cluster)
-    found = until("transfer", lambda: sending(cluster))
-    os.kill(found["node3"], signal.SIGKILL)
+    actual = until("transfer", lambda: sending(cluster))
+    os.kill(actual["node3"], signal.SIGKILL)
     fine(migration.result(), "migration failed")
     assert field(cluster, "pnode,status") == ["node2.vc.test", "running"]
     assert list(emulators(cluster)) == ["node2"]
@@ -178,8 +178,8 @@ def test_an_emulator_killed_during_migration_at_the_target(cluster, guest):
 @pytest.mark.usefixtures("slow")
 def test_an_emulator_killed_during_migration_at_the_source(cluster, guest):
     migration = migrate(cluster)
-    found = until("transfer", lambda: sending(cluster))
-    os.kill(found["node2"], signal.SIGKILL)
+    actual = until("transfer", lambda: sending(cluster))
+    os.kill(actual["node2"], signal.SIGKILL)
     fine(migration.result(), "migration failed")
     until("no emulator", lambda: not emulators(cluster))
     assert field(cluster, "pnode,status") == ["node2.vc.test", "ERROR_down"]
@@ -271,14 +271,14 @@ def small_disk(cluster):
 def test_a_full_disk_fails_the_job_and_leaves_nothing(cluster, small_disk):
     cluster.check("gnt-cluster", "modify", "--prealloc-wipe-disks", "yes")
     try:
-        found = cluster.run(
+        actual = cluster.run(
             "gnt-instance",
             *("add", "-t", "file", "-s", "16m", "-H", "fake", "-o", "tiny+default"),
             *("--no-nics", "-n", "node2", "--no-install", "--no-start", "full.vc.test"),
         )
     finally:
         cluster.check("gnt-cluster", "modify", "--prealloc-wipe-disks", "no")
-    fine(found, "node2", "No space left")
+    fine(actual, "node2", "No space left")
     assert "full.vc.test" not in cluster.check("gnt-instance", "list")
     assert list(small_disk.iterdir()) == []
 
@@ -287,11 +287,11 @@ def test_a_paused_node_fails_the_job_in_time(cluster, guest):
     cluster.command("pause", "node2")
     try:
         migrate = ("gnt-instance", "migrate", "-f", "-n", "node3", guest)
-        found = cluster.run(*migrate, timeout_s=240)
+        actual = cluster.run(*migrate, timeout_s=240)
     finally:
         cluster.command("resume", "node2")
     # Its silence was noticed: a call that waited to its own end would not say so.
-    fine(found, "node2", "accepts connections but does not answer")
+    fine(actual, "node2", "accepts connections but does not answer")
     assert field(cluster, "status") != []
 
 

@@ -74,10 +74,10 @@ def test_a_running_job_ends_as_failed_and_the_cluster_goes_on(cluster, connect):
 
 def test_a_killed_node_daemon_fails_the_job_that_needs_it_and_comes_back(cluster):
     cluster.command("kill", "node2", "ganeti-noded")
-    found = cluster.run(*ADD_ON_NODE2)
-    assert found.code == 1
-    assert "node2" in found.output
-    assert "Traceback" not in found.output
+    actual = cluster.run(*ADD_ON_NODE2)
+    assert actual.code == 1
+    assert "node2" in actual.output
+    assert "Traceback" not in actual.output
     cluster.command("start", "node2", "ganeti-noded")
     cluster.check(*ADD_ON_NODE2)
     cluster.check("gnt-instance", "remove", "-f", "web9.vc.test")
@@ -95,12 +95,12 @@ def test_a_frozen_node_holds_up_nobody_for_long(cluster):
     cluster.command("pause", "node2")
     try:
         # Its connection is kept: only a new one shows that nobody answers there.
-        found, first_s = timed(cluster, *volumes)
+        actual, first_s = timed(cluster, *volumes)
         again, second_s = timed(cluster, *volumes)
         act = cluster.run(*ADD_ON_NODE2)
     finally:
         cluster.command("resume", "node2")
-    for done in (found, again):
+    for done in (actual, again):
         rows = dict(line.split() for line in done.output.splitlines())
         assert rows["node2.vc.test"] == "?"
         assert rows["node1.vc.test"] != "?"

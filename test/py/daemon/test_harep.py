@@ -34,8 +34,8 @@ def marks(cluster):
             "gnt-node", "modify", "--force", "--auto-promote", flag, "no", node
         )
     for kind, name in (("cluster", ()), ("instance", (SHARED,))):
-        found = cluster.check(f"gnt-{kind}", "list-tags", *name).split()
-        mine = [tag for tag in found if tag.startswith(P)]
+        actual = cluster.check(f"gnt-{kind}", "list-tags", *name).split()
+        mine = [tag for tag in actual if tag.startswith(P)]
         if mine:
             cluster.check(f"gnt-{kind}", "remove-tags", *name, *mine)
 
@@ -59,8 +59,8 @@ def step(cluster, delay=0):
 def records(cluster, name):
     """Return the fields of the tags that tell of repairs, those that pend first."""
     tags = cluster.check("gnt-instance", "list-tags", name).split()
-    found = [tag.removeprefix(P).split(":") for tag in tags if tag.startswith(P)]
-    return sorted(fields for fields in found if fields[0] in ("pending", "result"))
+    actual = [tag.removeprefix(P).split(":") for tag in tags if tag.startswith(P)]
+    return sorted(fields for fields in actual if fields[0] in ("pending", "result"))
 
 
 def ended(cluster, name):
@@ -112,8 +112,8 @@ def test_a_lost_node_costs_what_is_allowed_and_no_more(cluster, local, losing) -
     put(cluster, SHARED, "node3")
     losing("node3")
     cluster.check("gnt-cluster", "add-tags", f"{P}failover")
-    told = step(cluster)
-    assert f"{local}: its node is offline; this requires reinstall, but" in told
+    reported = step(cluster)
+    assert f"{local}: its node is offline; this requires reinstall, but" in reported
     assert ended(cluster, SHARED) == "success"
     ((_state, kind, _id, _time, result, _jobs),) = records(cluster, local)
     assert (kind, result) == ("reinstall", "enoperm")

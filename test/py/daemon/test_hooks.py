@@ -100,16 +100,16 @@ class Recorder:
 
     def take(self):
         """Return (hook, phase, node number) -> environment, and forget."""
-        found = {}
+        actual = {}
         for node in NODES:
             for path in self._place(node).iterdir():
                 hook, phase, _ = path.name.split(".")
                 lines = path.read_text().splitlines()
                 env = dict(line.split("=", 1) for line in lines if "=" in line)
-                found[hook, phase, node[-1]] = env
+                actual[hook, phase, node[-1]] = env
             shutil.rmtree(self._place(node))
             self._place(node).mkdir()
-        return found
+        return actual
 
 
 def documented(row, nodes):
@@ -131,11 +131,11 @@ def documented(row, nodes):
 
 def check_environment(row, phase, env, nodes):
     assert {f"GANETI_{name}" for name in COMMON} <= env.keys()
-    told = {
+    reported = {
         name: env[f"GANETI_{name}"]
         for name in ("OP_CODE", "HOOKS_PHASE", "HOOKS_PATH", "OBJECT_TYPE", "MASTER")
     }
-    assert told == {
+    assert reported == {
         "OP_CODE": row["op"],
         "HOOKS_PHASE": phase,
         "HOOKS_PATH": row["hook"],
@@ -149,12 +149,12 @@ def check_environment(row, phase, env, nodes):
 
 @pytest.fixture(scope="module")
 def cluster(cluster_of):
-    found = cluster_of(3)
-    allocator = found.file("/usr/local/lib/ganeti/iallocators/idle")
+    actual = cluster_of(3)
+    allocator = actual.file("/usr/local/lib/ganeti/iallocators/idle")
     allocator.parent.mkdir(parents=True, exist_ok=True)
     allocator.write_text(IDLE)
     allocator.chmod(0o755)
-    return found
+    return actual
 
 
 def test_every_hook_of_a_life_runs_where_and_with_what_is_documented(cluster):
@@ -164,14 +164,14 @@ def test_every_hook_of_a_life_runs_where_and_with_what_is_documented(cluster):
         command, hook, before, after = words(line)
         done = cluster.run(*shlex.split(command), timeout_s=60)
         assert not done.failed, f"{command}: {done.output}"
-        found = recorder.take()
+        actual = recorder.take()
         ran = {
-            phase: "".join(sorted(n for h, p, n in found if (h, p) == (hook, phase)))
+            phase: "".join(sorted(n for h, p, n in actual if (h, p) == (hook, phase)))
             for phase in ("pre", "post")
         }
         assert ran == {"pre": before, "post": after}, command
         lived.add(hook)
-        for (name, phase, _node), env in found.items():
+        for (name, phase, _node), env in actual.items():
             if name == "config-update":
                 assert env["GANETI_HOOKS_PHASE"] == "post"
             else:

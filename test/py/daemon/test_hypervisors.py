@@ -128,9 +128,9 @@ def test_reboot_keeps_the_guest(node, record):
 
 
 def test_node_figures(node, record):
-    found = driver(node, record).node_info({})
-    assert 0 < found["memory_free"] < found["memory_total"]
-    assert found["cpu_total"] >= 1
+    actual = driver(node, record).node_info({})
+    assert 0 < actual["memory_free"] < actual["memory_total"]
+    assert actual["cpu_total"] >= 1
     assert driver(node, record).verify({}) is None
 
 
@@ -183,8 +183,8 @@ def test_a_guest_moves_though_its_record_has_changed_since_its_start(node, other
     record["hvparams"] |= {"acpi": False, "nic_type": "e1000", "cdrom_image_path": "/x"}
     migrate(node, other, record)
     assert (names(node, record), names(other, record)) == ([], ["web1"])
-    found = info(other, record)
-    assert (found["memory"], found["vcpus"], found["state"]) == (128, 1, 0)
+    actual = info(other, record)
+    assert (actual["memory"], actual["vcpus"], actual["state"]) == (128, 1, 0)
 
 
 def migrate(node, other, record, *, live=True):
@@ -289,7 +289,7 @@ def test_a_killed_emulator_is_noticed_and_its_leftovers_go(node, tiny):
     assert names(node, tiny) == ["web1"]
 
 
-def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
+def test_a_guest_that_ends_itself_differs_from_a_stopped_one(node, tiny):
     tiny["hvparams"]["user_shutdown"] = True
     start(node, tiny)
     with guests.Console(node, "web1") as console:

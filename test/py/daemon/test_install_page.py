@@ -169,10 +169,10 @@ class Machine:
 
 def sections():
     """Return number of section -> its commands: place, command, expected lines."""
-    found = {}
+    actual = {}
     parts = re.split(r"^(\d+)\. .*\n-+\n", PAGE.read_text(), flags=re.MULTILINE)
     for number, text in zip(parts[1::2], parts[2::2], strict=True):
-        commands = found[int(number)] = []
+        commands = actual[int(number)] = []
         for block in blocks(text):
             is_open = False
             for line in block:
@@ -184,7 +184,7 @@ def sections():
                 else:
                     commands[-1][2].append(line)
                 is_open = (is_open or match is not None) and line.endswith("\\")
-    return found
+    return actual
 
 
 def is_left_out(command):

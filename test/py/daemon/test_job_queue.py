@@ -69,15 +69,15 @@ def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client)
     vcluster.control.start_daemon(vcluster.master, "ganeti-masterd")
     client.close()
     rows = client.call("QueryJobs", [None, ["id", "status", "opstatus", "opresult"]])
-    found = {row[0]: row[1:] for row in rows}
+    actual = {row[0]: row[1:] for row in rows}
     assert len(acknowledged) > 10
-    assert set(acknowledged) <= set(found)
-    assert found[running][:2] == ["error", ["error", "error"]]
-    assert "nclean" in found[running][2][0]
-    assert found[ended][0] == "success"
+    assert set(acknowledged) <= set(actual)
+    assert actual[running][:2] == ["error", ["error", "error"]]
+    assert "nclean" in actual[running][2][0]
+    assert actual[ended][0] == "success"
     for job_id in (waiting, *acknowledged):
         assert job_status(client, job_id) == "success"
-    assert client.call("SubmitJob", [[delay(0)]]) > max(found)
+    assert client.call("SubmitJob", [[delay(0)]]) > max(actual)
 
 
 @pytest.mark.parametrize("_round", range(3))

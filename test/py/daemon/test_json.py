@@ -75,8 +75,8 @@ def document(cluster, stem, *options):
 
 def errors_of(stem, value):
     schema = json.loads(SCHEMAS[stem].read_text())
-    found = jsonschema.Draft202012Validator(schema).iter_errors(value)
-    return [f"{error.json_path}: {error.message[:200]}" for error in found]
+    actual = jsonschema.Draft202012Validator(schema).iter_errors(value)
+    return [f"{error.json_path}: {error.message[:200]}" for error in actual]
 
 
 @pytest.mark.parametrize("stem", COMMANDS)
@@ -100,7 +100,7 @@ def test_every_field_has_the_type_of_its_kind(busy, stem):
             assert (row[name] is None) >= (name in row.get("_status", {})), name
 
 
-def test_unknown_fields_are_null_and_said_to_be_unknown(busy):
+def test_unknown_fields_are_null_and_reported_as_unknown(busy):
     done = busy.run("gnt-node", "list", "--json", "-o", "name,colour")
     rows = json.loads(done.stdout)
     assert errors_of("gnt-node-list", rows) == []

@@ -22,12 +22,12 @@ def cluster(cluster_of):
 
 def daemons(cluster):
     """Return {daemon on node: pid}."""
-    found = {}
+    actual = {}
     for node in cluster.layout.nodes:
         for process in cluster.control.processes_on(node):
             if process.name in ("ganeti-masterd", "ganeti-noded"):
-                found[f"{process.name} on {node.short}"] = process.pid
-    return found
+                actual[f"{process.name} on {node.short}"] = process.pid
+    return actual
 
 
 def usage(pid):

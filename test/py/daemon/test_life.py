@@ -177,10 +177,10 @@ def test_file_disks_are_created_grown_and_removed(vcluster):
 )
 def test_mistakes_get_one_clear_error(vcluster, argv, code, text):
     before = cluster_mtime(vcluster)
-    found = vcluster.run(*argv)
-    assert found.code == code, found.output
-    assert text in found.output
-    assert "Traceback" not in found.output
+    actual = vcluster.run(*argv)
+    assert actual.code == code, actual.output
+    assert text in actual.output
+    assert "Traceback" not in actual.output
     assert cluster_mtime(vcluster) == before
 
 
@@ -191,16 +191,16 @@ def test_hooks_run_on_the_nodes_and_can_say_no(vcluster, instance):
     script.write_text('#!/bin/sh\necho "not $GANETI_INSTANCE_NAME"; exit 1\n')
     script.chmod(0o755)
     try:
-        found = vcluster.run("gnt-instance", "reboot", instance)
+        actual = vcluster.run("gnt-instance", "reboot", instance)
     finally:
         script.unlink()
-    assert found.code == 1
-    assert f"not {instance}" in found.output
+    assert actual.code == 1
+    assert f"not {instance}" in actual.output
     vcluster.check("gnt-instance", "reboot", instance)
 
 
 def test_a_missing_allocator_is_named(vcluster):
-    found = vcluster.run(
+    actual = vcluster.run(
         "gnt-instance",
         "add",
         *FAKE,
@@ -210,8 +210,8 @@ def test_a_missing_allocator_is_named(vcluster):
         "--no-start",
         "a1.vc.test",
     )
-    assert found.code == 1
-    assert "no-such-allocator" in found.output
+    assert actual.code == 1
+    assert "no-such-allocator" in actual.output
 
 
 def test_the_cluster_is_still_clean(vcluster):

@@ -27,8 +27,8 @@ def master(tmp_path):
 
 @pytest.fixture
 def client(master):
-    with master.client() as found:
-        yield found
+    with master.client() as actual:
+        yield actual
 
 
 def connect(sock, path):
@@ -55,15 +55,15 @@ def test_job_from_submission_to_archive(client):
 
 
 def test_many_jobs_have_consecutive_ids(client):
-    found = client.call("SubmitManyJobs", [[[DELAY]] * 3])
-    first = found[0][1]
-    assert found == [[True, first], [True, first + 1], [True, first + 2]]
+    actual = client.call("SubmitManyJobs", [[[DELAY]] * 3])
+    first = actual[0][1]
+    assert actual == [[True, first], [True, first + 1], [True, first + 2]]
     assert job_status(client, first + 2) == "success"
     many = client.call("SubmitManyJobs", [[[DELAY]] * 60])
     assert all(ok for ok, _ in many)
 
 
-def test_failed_job_tells_why(client):
+def test_failed_job_reports_why(client):
     op = {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "nope", "tags": ["a"]}
     job_id = client.call("SubmitJob", [[op]])
     assert job_status(client, job_id) == "error"
@@ -135,8 +135,8 @@ def test_resources_of_opcodes_are_refused(client):
 def test_legacy_calls(client):
     wanted = [["node1.example.com", 2], ["node2.example.com", 0]]
     names = ["node2.example.com", "node1.example.com", "gone"]
-    found = client.call("QueryNodes", [names, ["name", "pinst_cnt"], False])
-    assert found == wanted
+    actual = client.call("QueryNodes", [names, ["name", "pinst_cnt"], False])
+    assert actual == wanted
     assert len(client.call("QueryInstances", [[], ["name"], False])) == 2
     assert client.call("QueryGroups", [[], ["name"], False]) == [["default"]]
     assert client.call("QueryNetworks", [[], ["name"], False]) == []
@@ -156,9 +156,9 @@ def test_live_query_does_not_hold_up_others(master, client):
 
     master.rpc.script["node_info"] = slow
     with master.client() as other:
-        found = []
+        actual = []
         thread = threading.Thread(
-            target=lambda: found.append(
+            target=lambda: actual.append(
                 other.call("Query", ["node", ["bootid"], ["==", "name", "node1"]])
             )
         )
@@ -167,7 +167,7 @@ def test_live_query_does_not_hold_up_others(master, client):
         assert len(client.call("Query", ["node", ["name"], None])["data"]) == 3
         go_on.set()
         thread.join(60)
-    assert found[0]["data"] == [[[0, "boot"]]]
+    assert actual[0]["data"] == [[[0, "boot"]]]
 
 
 def test_job_filters(client):
@@ -283,8 +283,8 @@ def test_hundred_clients_wait_for_one_job(master, client):
 
 
 def test_one_call_waits_for_many_jobs(client):
-    found = client.call("SubmitManyJobs", [[[DELAY]] * 3])
-    left = {job_id: [job_id, None, None] for _, job_id in found}
+    actual = client.call("SubmitManyJobs", [[[DELAY]] * 3])
+    left = {job_id: [job_id, None, None] for _, job_id in actual}
     while left:
         args = [list(left.values()), ["status"], 60]
         for job_id, ((status,), _log) in client.call("WaitForJobChanges", args):

@@ -108,8 +108,8 @@ def test_crash_loses_no_job(daemon):
     end(pid_of(daemon), signal.SIGKILL)
     assert run(daemon).returncode == 0
     with Client.of_node(daemon, timeout_s=120) as client:
-        found = client.call("QueryJobs", [None, ["id", "status"]])
-        assert found == [[1, "success"], [waiting, "queued"]]
+        actual = client.call("QueryJobs", [None, ["id", "status"]])
+        assert actual == [[1, "success"], [waiting, "queued"]]
 
 
 def test_log_rotation(daemon):

@@ -68,9 +68,9 @@ def test_a_node_is_emptied_within_its_group(cluster):
 
 
 def test_what_cannot_move_is_named_and_nothing_is_done(cluster):
-    found = cluster.run("gnt-instance", "change-group", "--to", "far", FILED)
-    assert found.code == 1
-    assert f"{FILED}: Instances of type file cannot be relocated" in found.output
+    actual = cluster.run("gnt-instance", "change-group", "--to", "far", FILED)
+    assert actual.code == 1
+    assert f"{FILED}: Instances of type file cannot be relocated" in actual.output
     assert where(cluster, FILED)[1] == "default"
 
 

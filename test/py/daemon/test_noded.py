@@ -285,10 +285,10 @@ def test_the_programs_of_a_call_end_with_its_job(node, tmp_path):
         with open(path, "w") as stream:
             stream.write(f"#!/bin/sh\necho $$ > {started}\nsleep 600\n")
         os.chmod(path, 0o755)
-    found = queue.SimpleQueue()
+    actual = queue.SimpleQueue()
     with contextlib.closing(node.runner()) as caller:
         worker = threading.Thread(
-            target=lambda: found.put(
+            target=lambda: actual.put(
                 caller.call_one(
                     "hooks_runner", "u1", "instance-start", "pre", {"GANETI_X": "1"}
                 )
@@ -297,7 +297,7 @@ def test_the_programs_of_a_call_end_with_its_job(node, tmp_path):
         worker.start()
         pid = int(started.read_text())
         caller.abort(worker)
-        result = found.get(timeout=60)
+        result = actual.get(timeout=60)
         assert not result.failed, result.fail_msg
         # The second hook was ended, too.
         assert [row[1] for row in result.payload] == [1, 1]
@@ -316,15 +316,15 @@ def test_the_programs_of_a_call_end_with_its_job(node, tmp_path):
 def test_a_call_that_cannot_end_is_given_up(node, monkeypatch):
     monkeypatch.setattr(rpc.runner, "_ABORT_GRACE_S", 0.1)
     node.start_noded("--debug")
-    found = queue.SimpleQueue()
+    actual = queue.SimpleQueue()
     with contextlib.closing(node.runner()) as caller:
         worker = threading.Thread(
-            target=lambda: found.put(caller.call_one("test_delay", "u1", 600.0))
+            target=lambda: actual.put(caller.call_one("test_delay", "u1", 600.0))
         )
         worker.start()
         node.wait_for_line("call test_delay")
         caller.abort(worker)
-        result = found.get(timeout=60)
+        result = actual.get(timeout=60)
         assert "ended on request" in result.fail_msg
         assert result.is_lost
 

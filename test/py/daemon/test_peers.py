@@ -55,17 +55,17 @@ def test_hbal_moves_instances_to_the_score_that_it_computed(piled) -> None:
     assert improved, done.output
     first, last = map(float, improved.groups())
     planned = re.findall(r"^ +\d+\. (\S+) +\S+ +=> (\S+)", done.stdout, re.MULTILINE)
-    found = where(piled)
+    actual = where(piled)
     assert len(planned) >= 4
     assert {f"{name}.vc.test": f"{node}.vc.test" for name, node in planned} == {
-        name: node for name, node in found.items() if node != "node1.vc.test"
+        name: node for name, node in actual.items() if node != "node1.vc.test"
     }
-    assert sorted(collections.Counter(found.values()).values()) == [2, 2, 2]
+    assert sorted(collections.Counter(actual.values()).values()) == [2, 2, 2]
     score = float(piled.check("hinfo", "-L").splitlines()[-1].split()[-1])
     # Free memory of this machine changes while the jobs run.
     assert abs(score - last) < 0.5 < first - last
     again = peer(piled, "hbal", "-L", "-X")
-    assert (again.code, "Executing" in again.output, where(piled)) == (0, False, found)
+    assert (again.code, "Executing" in again.output, where(piled)) == (0, False, actual)
     piled.wait_until_clean()
 
 
@@ -104,12 +104,12 @@ def test_hail_places_for_our_master(cluster) -> None:
     script.write_text(f'#!/bin/sh\nexec {peers.HAIL} "$@"\n')
     script.chmod(0o755)
     for name in (WEB1, WEB2):
-        told = cluster.check(*ADD, "-I", "hail30", name)
-        assert "Allocator hail30: Request successful" in told
-    found = where(cluster)
-    assert len(set(found.values())) == 2
-    cluster.check("gnt-node", "evacuate", "-f", "-p", "-I", "hail30", found[WEB1])
-    assert where(cluster)[WEB1] != found[WEB1]
+        reported = cluster.check(*ADD, "-I", "hail30", name)
+        assert "Allocator hail30: Request successful" in reported
+    actual = where(cluster)
+    assert len(set(actual.values())) == 2
+    cluster.check("gnt-node", "evacuate", "-f", "-p", "-I", "hail30", actual[WEB1])
+    assert where(cluster)[WEB1] != actual[WEB1]
     before = where(cluster)[WEB2]
     cluster.check("gnt-instance", "failover", "-f", "-I", "hail30", WEB2)
     assert where(cluster)[WEB2] != before
@@ -191,8 +191,8 @@ def test_harep_repairs_what_a_tag_allows(repairable) -> None:
 def records(master):
     """Return the fields of the tags that record repairs."""
     (instance,) = master.store.snapshot().instances.values()
-    found = [tag.removeprefix(P).split(":") for tag in instance.tags]
-    return [fields for fields in found if fields[0] in ("pending", "result")]
+    actual = [tag.removeprefix(P).split(":") for tag in instance.tags]
+    return [fields for fields in actual if fields[0] in ("pending", "result")]
 
 
 def unlike(text):
@@ -326,8 +326,8 @@ def transcript(cluster, argvs, wrap):
         rows = []
         for argv in argvs:
             done = cluster.run(*wrap(argv))
-            told = (done.code, unlike(done.stdout), unlike(done.stderr))
-            rows.append((" ".join(argv), *told))
+            reported = (done.code, unlike(done.stdout), unlike(done.stderr))
+            rows.append((" ".join(argv), *reported))
         jobs = client.call("QueryJobs", [None, ["id", "status", "summary"]])
     known = {row[0] for row in before}
     return rows, [row[1:] for row in jobs if row[0] not in known]
@@ -360,8 +360,8 @@ def test_clients_of_3_0_do_and_print_what_ours_do(cluster, name) -> None:
 
 def test_clients_of_3_0_follow_jobs(cluster) -> None:
     delay = ("gnt-debug", "delay", "--submit")
-    told = [peer(cluster, *delay, *words).output for words in (("0.5",), ("600",))]
-    first, second = (text.split()[-1] for text in told)
+    reported = [peer(cluster, *delay, *words).output for words in (("0.5",), ("600",))]
+    first, second = (text.split()[-1] for text in reported)
     assert peer(cluster, "gnt-job", "watch", first).code == 0
     assert cluster.run("gnt-job", "wait", first).code == 0
     with contextlib.closing(cluster.luxi()) as client:

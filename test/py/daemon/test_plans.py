@@ -35,15 +35,15 @@ def state(vcluster):
 
 
 def files(vcluster):
-    found = {}
+    actual = {}
     for name in ("node1", "node2", "node3"):
         for folder, _, names in os.walk(vcluster.file("/", name)):
             for path in (os.path.join(folder, item) for item in names):
                 if any(part in path for part in _RESTLESS) or not os.path.isfile(path):
                     continue
                 with open(path, "rb") as stream:
-                    found[path] = hashlib.sha256(stream.read()).hexdigest()
-    return found
+                    actual[path] = hashlib.sha256(stream.read()).hexdigest()
+    return actual
 
 
 def plan(vcluster, *argv):
@@ -112,24 +112,26 @@ CHANGES = [
 def test_runs_do_what_was_planned(vcluster, instance, undrained):
     del undrained
     for words in CHANGES:
-        (said,) = plan(vcluster, *words)
-        assert said["error"] is None, words
+        (reported,) = plan(vcluster, *words)
+        assert reported["error"] is None, words
         did = changed(vcluster, lambda words=words: vcluster.check(*words))
-        assert did == {(row["table"], row["uuid"]) for row in said["changes"]}, words
-        for change in said["changes"]:
+        assert did == {(row["table"], row["uuid"]) for row in reported["changes"]}, (
+            words
+        )
+        for change in reported["changes"]:
             wanted = {field["name"]: field["after"] for field in change["fields"]}
             assert fields_after(vcluster, change) == wanted, words
 
 
 def test_creating_and_removing_can_be_planned(vcluster):
-    (said,) = plan(vcluster, *ADD[:2], *ADD[2:], NAME)
-    assert [row["action"] for row in said["changes"]] == ["add", "add"]
+    (reported,) = plan(vcluster, *ADD[:2], *ADD[2:], NAME)
+    assert [row["action"] for row in reported["changes"]] == ["add", "add"]
     missing = vcluster.run("gnt-instance", "info", NAME)
     assert missing.code == 1
     vcluster.check(*ADD, NAME)
-    (said,) = plan(vcluster, "gnt-instance", "remove", NAME)
-    assert [row["action"] for row in said["changes"]] == ["remove", "remove"]
-    assert "blockdev_remove" in {step.get("procedure") for step in said["steps"]}
+    (reported,) = plan(vcluster, "gnt-instance", "remove", NAME)
+    assert [row["action"] for row in reported["changes"]] == ["remove", "remove"]
+    assert "blockdev_remove" in {step.get("procedure") for step in reported["steps"]}
     vcluster.check("gnt-instance", "info", NAME)
     vcluster.check("gnt-instance", "remove", "-f", NAME)
 

@@ -114,5 +114,5 @@ def test_a_watcher_that_starts_a_daemon_in_between_does_no_harm(cluster):
 
 
 def daemons_on(cluster, node):
-    found = cluster.control.processes_on(cluster.node(node))
-    return {process.name for process in found}
+    actual = cluster.control.processes_on(cluster.node(node))
+    return {process.name for process in actual}

@@ -75,7 +75,7 @@ class CommandLines(threading.Thread):
         super().__init__()
         self.words = [word.encode() for word in words]
         self.place = place
-        self.found = set()
+        self.actual = set()
         self.looks = 0
         self.end = threading.Event()
 
@@ -88,7 +88,7 @@ class CommandLines(threading.Thread):
                 with contextlib.suppress(OSError):
                     line = path.read_bytes()
                     if any(word in line for word in self.words):
-                        self.found.add(line)
+                        self.actual.add(line)
 
 
 def files_with(vcluster, directory, word):
@@ -123,7 +123,7 @@ def test_secret_parameters_are_nowhere_to_be_read(vcluster, failed_job):
     info = vcluster.check("gnt-job", "info", str(job))
     assert "fails on purpose" in info
     assert watcher.looks > ENOUGH
-    assert not watcher.found
+    assert not watcher.actual
     shown = [
         info,
         vcluster.check("gnt-job", "list", "-o", "id,ops,opresult,oplog,summary"),

@@ -71,9 +71,9 @@ def opener(nodes):
 
 @pytest.fixture
 def db(opener):
-    found = opener()
-    found.commit(cluster.big(3, 5))
-    return found
+    actual = opener()
+    actual.commit(cluster.big(3, 5))
+    return actual
 
 
 def is_current(db):
@@ -100,9 +100,9 @@ def test_daemons_keep_copies_and_catch_up_after_a_crash(db, nodes):
     third.start_noded()
     until("the crashed one", lambda: is_current(db))
     for node in (second, third):
-        snapshot, found = jobs(node)
+        snapshot, actual = jobs(node)
         assert snapshot.instances == db.snapshot().instances
-        assert found == dict(db.scan("jobs"))
+        assert actual == dict(db.scan("jobs"))
 
 
 def test_many_writers_share_calls(db, nodes):

@@ -61,15 +61,15 @@ def run_and_kill(path, lines):
         text=True,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
-    said = []
+    reported = []
     try:
         assert child.stdout.readline() == "ready\n", child.stderr.read()
-        said += [child.stdout.readline() for _ in range(lines)]
+        reported += [child.stdout.readline() for _ in range(lines)]
     finally:
         child.send_signal(signal.SIGKILL)
         rest, _ = child.communicate()
-    said += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-    return [line.split() for line in said]
+    reported += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+    return [line.split() for line in reported]
 
 
 def test_a_killed_master_keeps_all_that_it_acknowledged(tmp_path):
@@ -79,9 +79,9 @@ def test_a_killed_master_keeps_all_that_it_acknowledged(tmp_path):
     db.close()
     chance = random.Random(4711)
     for _run in range(4):
-        said = run_and_kill(path, chance.randrange(1, 120))
+        reported = run_and_kill(path, chance.randrange(1, 120))
         db = store.open_master(path, replicate=None, clock=SystemClock())
-        for name, number, serial in said:
+        for name, number, serial in reported:
             assert int(db.read("jobs", name).split()[0]) >= int(number)
             assert db.snapshot().cluster.serial_no >= int(serial)
         for name in "abcd":

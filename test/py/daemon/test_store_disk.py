@@ -17,9 +17,9 @@ DATA = "/var/lib/ganeti"
 
 @pytest.fixture(scope="module")
 def cluster(cluster_of):
-    found = cluster_of(2)
-    found.wait_until_clean()
-    return found
+    actual = cluster_of(2)
+    actual.wait_until_clean()
+    return actual
 
 
 def copies(cluster):
@@ -90,12 +90,14 @@ def test_a_master_with_a_full_disk_refuses_changes_until_there_is_room(cluster):
         tag = ("gnt-cluster", "add-tags")
         until("refusal", lambda: refused(cluster, *tag, "full"))
         for number in range(5):
-            found = cluster.run(*tag, f"full{number}")
-            assert found.code == 1
-            assert "Failure: storage error:" in found.stderr
-            assert "refused until the disk of the master can be written" in found.stderr
-            assert "Unhandled" not in found.stderr
-        assert "Traceback" not in found.output
+            actual = cluster.run(*tag, f"full{number}")
+            assert actual.code == 1
+            assert "Failure: storage error:" in actual.stderr
+            assert (
+                "refused until the disk of the master can be written" in actual.stderr
+            )
+            assert "Unhandled" not in actual.stderr
+        assert "Traceback" not in actual.output
         assert "node2" in cluster.check("gnt-node", "list", "--no-headers")
         assert "refused" in copies(cluster)["warning"]
         (place / "filler").unlink()
@@ -109,8 +111,8 @@ def test_a_master_with_a_full_disk_refuses_changes_until_there_is_room(cluster):
 
 def refused(cluster, *argv):
     """Return whether a command ends at once because changes are refused."""
-    found = cluster.run("timeout", "3", *argv)
-    return "refused until" in found.stderr
+    actual = cluster.run("timeout", "3", *argv)
+    return "refused until" in actual.stderr
 
 
 def test_a_damaged_copy_is_set_aside_and_replaced(cluster):

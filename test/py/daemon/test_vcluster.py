@@ -25,8 +25,8 @@ def ssh_server(cluster, node):
     """Return the one process, once that for who looked whether it serves has ended."""
 
     def alone():
-        found = cluster.control.processes_on(node)
-        return found if len(found) == 1 else None
+        actual = cluster.control.processes_on(node)
+        return actual if len(actual) == 1 else None
 
     return until("only the SSH server", alone)[0]
 

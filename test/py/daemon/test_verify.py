@@ -23,14 +23,14 @@ LEFT = "00000000-0000-4000-8000-000000000001.file.disk0"
 @pytest.fixture(scope="module")
 def cluster(cluster_of):
     """Three nodes, and a running instance with a disk on the second one."""
-    found = cluster_of(3)
-    found.check(
+    actual = cluster_of(3)
+    actual.check(
         *("gnt-instance", "add", "-t", "file", "-s", "4m", "-o", "tiny+default"),
         *("--no-nics", "-n", "node2", INSTANCE),
     )
     # The news of the instance has come to all nodes then.
-    found.wait_until_clean()
-    return found
+    actual.wait_until_clean()
+    return actual
 
 
 @contextlib.contextmanager
@@ -114,8 +114,8 @@ def other_certificate(cluster):
 
 def disk_of(cluster):
     folder = cluster.file(f"/srv/ganeti/file-storage/{INSTANCE}", node="node2")
-    (found,) = folder.iterdir()
-    return found
+    (actual,) = folder.iterdir()
+    return actual
 
 
 def data(cluster, name, node="node3"):
@@ -211,17 +211,17 @@ def findings(cluster, *options):
     """Run verify; returns exit code, and lines of findings by type."""
     done = cluster.run("gnt-cluster", "verify", "--error-codes", *options)
     assert "Traceback" not in done.output
-    found = {"ERROR": [], "WARNING": []}
+    actual = {"ERROR": [], "WARNING": []}
     kind = ""
     for line in done.stdout.splitlines():
         if "   " in line and kind:  # what a script of the last finding said
-            found[kind][-1] += line.strip()
+            actual[kind][-1] += line.strip()
         kind, _, rest = line.partition("  - ")[2].partition(":")
-        if kind in found:
-            found[kind].append(rest)
+        if kind in actual:
+            actual[kind].append(rest)
         else:
             kind = ""
-    return done.code, found
+    return done.code, actual
 
 
 def codes(lines):
@@ -251,9 +251,9 @@ def test_redistribution_repairs_files(cluster):
         path = data(cluster, name)
         path.chmod(0o600)
         path.write_text("changed\n")
-    code, found = findings(cluster)
-    assert (code, codes(found["ERROR"])) == (1, {"ECLUSTERFILECHECK"})
-    assert len(found["ERROR"]) == 2
+    code, actual = findings(cluster)
+    assert (code, codes(actual["ERROR"])) == (1, {"ECLUSTERFILECHECK"})
+    assert len(actual["ERROR"]) == 2
     cluster.check("gnt-cluster", "redist-conf")
     assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
 
@@ -267,13 +267,13 @@ def test_what_is_broken_is_found_and_can_be_ignored(cluster, what):
     breaks, expected, text = BREAKS[what]
     before = digest(cluster)
     with breaks(cluster):
-        code, found = findings(cluster)
-        assert (code, codes(found["ERROR"])) == (1, expected), found
-        assert any(text in line for line in found["ERROR"])
+        code, actual = findings(cluster)
+        assert (code, codes(actual["ERROR"])) == (1, expected), actual
+        assert any(text in line for line in actual["ERROR"])
         ignored = [word for name in sorted(expected) for word in ("-I", name)]
-        code, found = findings(cluster, *ignored)
-        assert (code, found["ERROR"]) == (0, []), found
-        assert codes(found["WARNING"]) >= expected
+        code, actual = findings(cluster, *ignored)
+        assert (code, actual["ERROR"]) == (0, []), actual
+        assert codes(actual["WARNING"]) >= expected
     wait_for_copies(cluster)
     assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
     assert digest(cluster) == before
@@ -303,9 +303,9 @@ def test_a_disk_that_grew_unrecorded_is_found_and_a_retry_heals_it(cluster):
     file = disk_of(cluster)
     size = file.stat().st_size
     os.truncate(file, size + (4 << 20))  # a growth by 4 MiB, killed then
-    code, found = findings(cluster)
-    assert (code, codes(found["WARNING"])) == (0, {"EINSTANCEFAULTYDISK"})
-    assert f"gnt-cluster repair-disk-sizes {INSTANCE}" in found["WARNING"][0]
+    code, actual = findings(cluster)
+    assert (code, codes(actual["WARNING"])) == (0, {"EINSTANCEFAULTYDISK"})
+    assert f"gnt-cluster repair-disk-sizes {INSTANCE}" in actual["WARNING"][0]
     cluster.check("gnt-instance", "grow-disk", INSTANCE, "0", "4m")
     assert file.stat().st_size == size + (4 << 20)
     assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})

@@ -17,18 +17,18 @@ def example_data():
 
 def updates(data):
     """Return what puts a configuration in the form of config.data into a store."""
-    found = [
+    actual = [
         Update(
             "cluster", CLUSTER_KEY, objects.from_dict(objects.Cluster, data["cluster"])
         )
     ]
     for table, cls in objects.TABLES.items():
         if table != "cluster":
-            found += [
+            actual += [
                 Update(table, key, objects.from_dict(cls, record))
                 for key, record in data[table].items()
             ]
-    return found
+    return actual
 
 
 def example():
@@ -47,7 +47,7 @@ def big(nodes, instances, candidates=3):
     template = next(iter(base.nodes.values()))
     guest = next(iter(base.instances.values()))
     volume = next(iter(base.disks.values())).children[0]
-    found = [
+    actual = [
         Update(
             "cluster",
             CLUSTER_KEY,
@@ -67,7 +67,7 @@ def big(nodes, instances, candidates=3):
             secondary_ip=f"192.0.2.{number}",
             master_candidate=number < candidates,
         )
-        found.append(Update("nodes", node.uuid, node))
+        actual.append(Update("nodes", node.uuid, node))
     for number in range(instances):
         home = make_id("node", number % nodes)
         disk = volume.replace(
@@ -80,7 +80,7 @@ def big(nodes, instances, candidates=3):
             uuid=make_id("nic", number),
             mac=f"aa:00:00:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}",
         )
-        found.append(Update("disks", disk.uuid, disk))
+        actual.append(Update("disks", disk.uuid, disk))
         instance = guest.replace(
             uuid=make_id("instance", number),
             name=f"instance{number}.example.com",
@@ -89,5 +89,5 @@ def big(nodes, instances, candidates=3):
             nics=(nic,),
             network_port=None,
         )
-        found.append(Update("instances", instance.uuid, instance))
-    return found
+        actual.append(Update("instances", instance.uuid, instance))
+    return actual

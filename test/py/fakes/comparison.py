@@ -156,14 +156,14 @@ def _texts(ours: Output, theirs: Output) -> tuple[str, str]:
         "".join([output.out, output.err, *output.saved.values()])
         for output in (ours, theirs)
     )
-    told = _first(ours, theirs)
+    reported = _first(ours, theirs)
     if mine == other:
         return SAME, ""
     if _tokens(mine) == _tokens(other):
-        return WORDS, told
+        return WORDS, reported
     if sorted(_tokens(mine)) == sorted(_tokens(other)):
-        return ORDER, told
-    return REAL, told
+        return ORDER, reported
+    return REAL, reported
 
 
 def _without_dumps(output: Output) -> Output:

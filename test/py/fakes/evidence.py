@@ -46,10 +46,10 @@ def _safe(line, secrets):
 
 
 def _secrets(root):
-    found = set()
+    actual = set()
     for pattern in _SECRET_FILES:
         for path in pathlib.Path(root).glob(pattern):
             with contextlib.suppress(OSError):
                 lines = path.read_text(errors="replace").splitlines()
-                found |= {line for line in lines if len(line) >= _LEAST}
-    return found
+                actual |= {line for line in lines if len(line) >= _LEAST}
+    return actual

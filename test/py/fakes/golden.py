@@ -25,16 +25,16 @@ def printed(run: Run, words: list[str]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = run(words)
-    told = f"exit status {status}\n" if status else ""
-    return out.getvalue() + told
+    reported = f"exit status {status}\n" if status else ""
+    return out.getvalue() + reported
 
 
 def check(path: pathlib.Path, words: str, run: Run) -> None:
     """Run one entry and compare, or record it."""
-    found = printed(run, words.split())
+    actual = printed(run, words.split())
     known = dict(runs(path))
     if os.environ.get("RECORD_TRANSCRIPTS"):
-        known[words] = found
+        known[words] = actual
         text = "".join(f"$ {each}\n{output}" for each, output in known.items())
         path.write_text(text)
-    assert found == known[words]
+    assert actual == known[words]

@@ -28,12 +28,12 @@ def make_boot(directory: str) -> None:
 
 def kvm_params(boot: str | None = None, **more: Any) -> dict[str, Any]:
     """Return filled parameters; with boot files the guest needs no disk."""
-    found = {name: row.default for name, row in hvparams.HYPERVISOR["kvm"].items()}
-    found |= {"kvm_flag": "disabled", "kernel_path": "", "vhost_net": False}
+    actual = {name: row.default for name, row in hvparams.HYPERVISOR["kvm"].items()}
+    actual |= {"kvm_flag": "disabled", "kernel_path": "", "vhost_net": False}
     if boot:
-        found |= {"kernel_path": f"{boot}/vmlinuz", "initrd_path": f"{boot}/initrd"}
-        found |= {"kernel_args": "quiet"}
-    return found | more
+        actual |= {"kernel_path": f"{boot}/vmlinuz", "initrd_path": f"{boot}/initrd"}
+        actual |= {"kernel_args": "quiet"}
+    return actual | more
 
 
 def kvm_instance(name: str, params: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -82,9 +82,9 @@ class Console:
         """Read until a pattern is there; return its last match."""
         end = time.monotonic() + timeout_s
         while True:
-            found = list(re.finditer(pattern, self.text))
-            if found:
-                return found[-1]
+            actual = list(re.finditer(pattern, self.text))
+            if actual:
+                return actual[-1]
             if time.monotonic() > end:
                 raise AssertionError(f"no {pattern!r} in {self.text!r}")
             with contextlib.suppress(TimeoutError):

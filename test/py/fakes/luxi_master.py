@@ -14,19 +14,19 @@ _NAME_FIELDS = {"job": "id", "filter": "uuid"}
 
 
 def _definitions():
-    found = {}
+    actual = {}
     for row in json.loads(_SPEC.read_text())["fields"]:
-        found[row["resource"], row["name"]] = {
+        actual[row["resource"], row["name"]] = {
             "name": row["name"],
             "title": row["title"],
             "kind": row["kind"],
             "doc": row["what"],
         }
-    return found
+    return actual
 
 
-def _entry(said):
-    return said if isinstance(said, tuple) else ("message", said)
+def _entry(reported):
+    return reported if isinstance(reported, tuple) else ("message", reported)
 
 
 class FakeMaster:
@@ -95,11 +95,11 @@ class FakeMaster:
                 names = [f[2] for f in qfilter[1:]]
         definitions = [self._definition(resource, name) for name in fields]
         data = []
-        found = list(self._matching(resource, names))
+        actual = list(self._matching(resource, names))
         for name in names or ():
             if resource != "job" and not list(self._matching(resource, [name])):
                 raise errors.OpPrereqError(f"{name!r} not known", "unknown_entity")
-        for item in found:
+        for item in actual:
             row = []
             for definition in definitions:
                 value = item.get(definition["name"])

@@ -60,8 +60,8 @@ class Master:
 
     @contextlib.contextmanager
     def client(self, path=None):
-        with Client(path or self.paths.query_socket, retries=0, timeout_s=60) as found:
-            yield found
+        with Client(path or self.paths.query_socket, retries=0, timeout_s=60) as actual:
+            yield actual
 
     @staticmethod
     def _no_host(name):

@@ -134,9 +134,9 @@ def write(cluster: Cluster, directory: pathlib.Path) -> str:
 
 def table(cluster: Cluster, kind: str, fields: list[str]) -> dict[str, Any]:
     """Answer a LUXI query; fields without a value get status 2."""
-    found = rest(cluster)
+    actual = rest(cluster)
     answers = query.from_rest(
-        "", found["groups"], found["nodes"], found["instances"], info=found["info"]
+        "", actual["groups"], actual["nodes"], actual["instances"], info=actual["info"]
     )
     rows = getattr(answers, f"{kind}s")
     return {

@@ -21,11 +21,11 @@ def until(what, condition, timeout_s=PATIENCE_S):
     Often in the beginning, since most things take a moment only, then at leisure.
     """
     end, pause_s = time.monotonic() + timeout_s, 0.0
-    while not (found := condition()):
+    while not (actual := condition()):
         assert time.monotonic() < end, f"{what}: not within {timeout_s:g} s"
         time.sleep(pause_s)
         pause_s = min(_LONGEST_PAUSE_S, pause_s + _PAUSE_STEP_S)
-    return found
+    return actual
 
 
 def job_status(client, job_id, wanted=FINAL, timeout_s=PATIENCE_S):

@@ -19,9 +19,9 @@ def ours(name: str) -> str | None:
 def theirs(name: str) -> str | None:
     """Return the path of another implementation's program, None without one."""
     mine = ours(name)
-    found = shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
-    same = found and mine and pathlib.Path(found).resolve().samefile(mine)
-    return None if same else found
+    actual = shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
+    same = actual and mine and pathlib.Path(actual).resolve().samefile(mine)
+    return None if same else actual
 
 
 def install() -> None:

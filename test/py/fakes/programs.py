@@ -15,14 +15,14 @@ DATA = pathlib.Path(__file__).parents[2] / "data" / "htools"
 def golden(program: str) -> list[object]:
     """Give (arguments, expected output) of each run in ``data/htools/PROGRAM.txt``."""
     text = (DATA / f"{program}.txt").read_text()
-    found = []
+    actual = []
     for run in re.split(rf"^\$ {program} ", text, flags=re.MULTILINE)[1:]:
         arguments, _, output = run.partition("\n")
-        found.append(pytest.param(arguments.split(), output, id=arguments))
-    return found
+        actual.append(pytest.param(arguments.split(), output, id=arguments))
+    return actual
 
 
-def told(
+def reported(
     monkeypatch: pytest.MonkeyPatch, main: Callable[[], int], arguments: list[str]
 ) -> str:
     """Run a program where its data files are; give what it prints, and its status."""

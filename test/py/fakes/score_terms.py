@@ -132,17 +132,17 @@ class Report:
         self._lines: list[str] = []
         self._compared = 0
 
-    def equal(self, where: str, expected: float, found: float) -> None:
+    def equal(self, where: str, expected: float, result: float) -> None:
         """Compare a term with what it should be."""
         self._compared += 1
-        if not math.isclose(expected, found, rel_tol=CLOSE, abs_tol=CLOSE):
-            self._lines.append(f"{where}: expected {expected!r}, found {found!r}")
+        if not math.isclose(expected, result, rel_tol=CLOSE, abs_tol=CLOSE):
+            self._lines.append(f"{where}: expected {expected!r}, found {result!r}")
 
-    def near(self, where: str, expected: float, found: float) -> None:
+    def near(self, where: str, expected: float, result: float) -> None:
         """Compare a root, which of almost nothing has few digits."""
         self._compared += 1
-        if not abs(expected - found) <= ROOT:
-            self._lines.append(f"{where}: expected {expected!r}, found {found!r}")
+        if not abs(expected - result) <= ROOT:
+            self._lines.append(f"{where}: expected {expected!r}, found {result!r}")
 
     def at_most(self, where: str, bound: float, actual: float) -> None:
         """Compare a lower bound with something that it bounds."""

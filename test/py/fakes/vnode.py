@@ -83,13 +83,13 @@ class VirtualNode:
 
     def wait_for_line(self, text):
         """Read what the daemon says until a line holds a text."""
-        said = []
+        reported = []
         for line in self.process.stderr:
-            said.append(line)
+            reported.append(line)
             if text in line:
                 return
         raise AssertionError(
-            f"noded ended with {self.process.wait()} before {text!r}: {''.join(said)}"
+            f"noded ended with {self.process.wait()} before {text!r}: {''.join(reported)}"
         )
 
     def runner(self, term=None):

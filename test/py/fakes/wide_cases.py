@@ -229,7 +229,7 @@ def _stir_request(data: dict[str, Any], dice: random.Random) -> None:
 def _loads(made: Made, dice: random.Random) -> list[dict[str, Any]]:
     """Return the answers of monitoring daemons, sometimes not of all nodes."""
     everybody = dice.random() < 0.8
-    found = []
+    actual = []
     for name in made.nodes:
         mine = [n for n, row in made.instances.items() if row["nodes"][0] == name]
         reports = [
@@ -237,8 +237,8 @@ def _loads(made: Made, dice: random.Random) -> list[dict[str, Any]]:
             _report("xen-cpu-avg-load", {n: round(dice.random(), 3) for n in mine}),
         ]
         if everybody or dice.random() < 0.8:
-            found.append({"node": name, "reports": reports})
-    return found
+            actual.append({"node": name, "reports": reports})
+    return actual
 
 
 def _average(dice: random.Random) -> dict[str, Any]:

@@ -47,7 +47,7 @@ VALUES = st.recursive(
 )
 
 
-def said(result, success=True):
+def texts(result, success=True):
     return {"success": success, "info": "fine", "result": result}
 
 
@@ -56,15 +56,15 @@ def judge(mode, answer):
     try:
         return answer_checks.parse("mine", answer, REQUESTS[mode], SNAPSHOT)
     except errors.ResultValidationError as err:
-        told = str(err)
-    assert told.startswith("allocator mine: ")
-    assert len(told) < 1000
+        reported = str(err)
+    assert reported.startswith("allocator mine: ")
+    assert len(reported) < 1000
     return None
 
 
 @pytest.mark.parametrize("mode", sorted(REQUESTS))
 def test_the_valid_answers_are_valid(mode: str) -> None:
-    assert judge(mode, said(VALID[mode])).success
+    assert judge(mode, texts(VALID[mode])).success
 
 
 @settings(max_examples=150, deadline=None)
@@ -73,20 +73,20 @@ def test_the_valid_answers_are_valid(mode: str) -> None:
 @example("node-evacuate", [[], [], [[{"OP_ID": []}]]])
 @example("node-evacuate", [[], [], [[dict(MIGRATE, instance_name="inst0.x")]]])
 def test_any_result(mode: str, value: object) -> None:
-    judge(mode, said(value))
+    judge(mode, texts(value))
     judge(mode, value)
 
 
 def places(value, path=()):
     """List the paths of all parts of a value."""
-    found = [path]
+    actual = [path]
     if isinstance(value, dict):
         items = value.items()
     else:
         items = enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
-        found += places(inner, (*path, key))
-    return found
+        actual += places(inner, (*path, key))
+    return actual
 
 
 def with_part(value, path, part):
@@ -106,15 +106,15 @@ def with_part(value, path, part):
 def test_valid_answers_with_one_part_exchanged(
     mode: str, dice: random.Random, part: object
 ) -> None:
-    answer = said(VALID[mode])
+    answer = texts(VALID[mode])
     path = dice.choice(places(answer))
-    found = judge(mode, with_part(answer, path, part))
+    actual = judge(mode, with_part(answer, path, part))
     if (
-        found is not None
-        and found.success
+        actual is not None
+        and actual.success
         and mode in ("node-evacuate", "change-group")
     ):
-        for op in (op for job in found.result.jobs for op in job):
+        for op in (op for job in actual.result.jobs for op in job):
             assert op.instance_name == INSTANCE
 
 

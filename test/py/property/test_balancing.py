@@ -171,7 +171,7 @@ def test_no_move_is_better_than_its_bound(seed, tags):
     target = np.nonzero(now.online)[0]
     bounds = MoveBounds(estimator, inst, target)
     for number, kind in enumerate(bounds.kinds):
-        found = estimator.estimate(kind, inst[:, None], bounds.target[None, :])
+        actual = estimator.estimate(kind, inst[:, None], bounds.target[None, :])
         least = bounds.pairs(kind, np.arange(len(inst)))
-        assert (least <= found + 1e-9).all()
-        assert (bounds.rows[number] <= found.min(axis=1) + 1e-9).all()
+        assert (least <= actual + 1e-9).all()
+        assert (bounds.rows[number] <= actual.min(axis=1) + 1e-9).all()

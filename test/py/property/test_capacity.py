@@ -38,9 +38,9 @@ def test_each_place_is_allowed_when_its_turn_comes(
     state = node_state.ClusterState(cluster(seed, template))
     how = CapacityOptions(template, accept_errors=True)
     search = CapacitySearch(state, how)
-    found = search.tiered([size]) if tiered else search.standard(size)
+    actual = search.tiered([size]) if tiered else search.standard(size)
     now = state.copy()
-    for placed in found.placed:
+    for placed in actual.placed:
         item = how.instance(placed.size)
         first = placed.nodes[0]
         assert constraints.verdict(constraints.primary(now, item), now.size)[first] == 0
@@ -49,7 +49,7 @@ def test_each_place_is_allowed_when_its_turn_comes(
             rows = constraints.secondary(now, item, peers)
             assert constraints.verdict(rows, now.size)[placed.nodes[1]] == 0
         now.place(now.new(item), *placed.nodes)
-    assert np.array_equal(now.rows, found.after.rows)
+    assert np.array_equal(now.rows, actual.after.rows)
     assert not (now.fails_n1 & ~state.fails_n1).any()
     if template != "drbd" and GlobalN1(state, only_online=True).holds():
         assert GlobalN1(now, only_online=True).holds()
@@ -57,7 +57,7 @@ def test_each_place_is_allowed_when_its_turn_comes(
 
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from(["plain", "sharedfile"]), SIZES)
-def test_more_of_everything_never_means_less(
+def test_more_of_everything_never_counts_less(
     seed: int, template: str, size: InstanceSize
 ) -> None:
     base = cluster(seed, template)
@@ -158,6 +158,6 @@ def test_refusals_are_those_of_an_allocation(
         for disk in (1024, 90000, 2000000):
             for vcpus, spindles in ((1, 1), (8, 3)):
                 item = how.instance(InstanceSize(memory, disk, vcpus, spindles))
-                found = allocate.allocate(state, item, range(state.size), how.nodes)
-                expected = list(found.failures), found.successes
+                actual = allocate.allocate(state, item, range(state.size), how.nodes)
+                expected = list(actual.failures), actual.successes
                 assert table.counts(item) == expected

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from fakes import clusters, values
 from fakes.engine import Engine
 from fakes.rpc import failure
-from fakes.world import World
+from fakes.simulation import Simulation
 from ganeti import config, errors, opcodes
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.jqueue.executor import LockTimeout
@@ -41,7 +41,7 @@ def test_requests_of_the_right_types_never_crash(op_id):
     )
     @given(values.opcodes_of(opcodes.OPCODES[op_id]))
     def check(wire):
-        engine = Engine(cluster(), World().script() | NODES)
+        engine = Engine(cluster(), Simulation().script() | NODES)
         try:
             engine.run(wire)
         except LockTimeout:

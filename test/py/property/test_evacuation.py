@@ -53,7 +53,7 @@ def cluster(rng: random.Random, *, apart: bool, located: bool) -> Cluster:
     return replace(base, nodes=nodes, instances=instances, tags=tags)
 
 
-def newcomer(rng: random.Random) -> Instance:
+def new_instance(rng: random.Random) -> Instance:
     disk = rng.choice((0, 1024, 9000))
     return Instance(
         name="new",
@@ -71,7 +71,7 @@ def newcomer(rng: random.Random) -> Instance:
 def fill(rng: random.Random, state: node_state.ClusterState) -> None:
     """Leave about as much as the instances of one node take."""
     for _ in range(rng.randint(1, 3)):
-        item = newcomer(rng)
+        item = new_instance(rng)
         most = int(max(1, item.memory)) * rng.choice((1, 2, 4))
         for node in range(state.size):
             for _ in range(12):
@@ -86,9 +86,9 @@ def where_by_states(state: node_state.ClusterState, node: int) -> list[int] | No
     best = check.best_single
 
     def noted(*args: Any) -> int | None:
-        found = best(*args)
-        places.extend([] if found is None else [found])
-        return found
+        actual = best(*args)
+        places.extend([] if actual is None else [actual])
+        return actual
 
     with mock.patch.object(check, "best_single", noted):
         return places if by_states(state, node) else None
@@ -98,13 +98,13 @@ def where_by_tables(
     state: node_state.ClusterState, nodes: list[int]
 ) -> dict[int, list[int]]:
     """Where the instances of nodes go, sorted, with nothing but moves."""
-    found: list[failure_tables.EvacuationProgress] = []
+    actual: list[failure_tables.EvacuationProgress] = []
 
     def made(
         tables: failure_tables.FailureTables, lost: Any
     ) -> failure_tables.EvacuationProgress:
-        found.append(failure_tables.EvacuationProgress(tables, lost))
-        return found[0]
+        actual.append(failure_tables.EvacuationProgress(tables, lost))
+        return actual[0]
 
     def nothing_is_known(step: Any, _sizes: Any, rows: Any, *, above: bool) -> Any:
         return np.full(step.rest[rows].shape, np.inf if above else -1.0)
@@ -120,7 +120,7 @@ def where_by_tables(
         test = GlobalN1(state)
         test._know_loads(nodes)
         assert test._find_bad_of(0, nodes) is None
-    moved = found[0].moved()
+    moved = actual[0].moved()
     out: dict[int, list[int]] = {node: [] for node in nodes}
     if moved is not None:
         rows = zip(moved.lost, moved.columns, moved.count, strict=True)
@@ -180,7 +180,7 @@ def test_of_places_that_cost_the_same_the_last_one_is_taken() -> None:
     base = random_cluster(1, template="plain")
     nodes = tuple(replace(base.nodes[1], name=f"n{at}") for at in range(5))
     state = node_state.ClusterState(replace(base, nodes=nodes, instances=()))
-    item = replace(newcomer(random.Random(1)), template="sharedfile")
+    item = replace(new_instance(random.Random(1)), template="sharedfile")
     state.place(state.new(item), 4)
     state.place(state.new(item), 1)
     assert where_by_tables(state, [1, 4]) == {1: [3], 4: [3]}

@@ -120,9 +120,9 @@ def test_everything_ends_and_nothing_is_left_over(seed):
             if not job.is_final:
                 harness.final(job.id)
                 break
-    found = [harness.queue.job(n + 1) for n in range(harness.queue.last_id)]
-    assert found.count(None) == len(refused)  # they consume an id
-    for job in filter(None, found):
+    actual = [harness.queue.job(n + 1) for n in range(harness.queue.last_id)]
+    assert actual.count(None) == len(refused)  # they consume an id
+    for job in filter(None, actual):
         assert job.is_final
         assert job.status == jqueue.state.job_status(op.status for op in job.ops)
     assert len(harness.executor.begun) == len(set(harness.executor.begun))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fakes import values
 from fakes.master import Master
-from fakes.world import World
+from fakes.simulation import Simulation
 from ganeti import clock, errors, store
 from ganeti.masterd import calls, jobs
 from ganeti.qlang import parser as filter_text
@@ -45,7 +45,7 @@ relaxed = settings(
 @pytest.fixture(scope="module")
 def master():
     with tempfile.TemporaryDirectory(prefix="gf-", dir="/tmp") as root:
-        running = Master(root, script=World().script()).start()
+        running = Master(root, script=Simulation().script()).start()
         yield running
         running.stop()
 
@@ -91,11 +91,11 @@ def wire(master):
 def assert_answer(answer, logged):
     assert answer["success"] in (True, False)
     if not answer["success"]:
-        found = answer["result"]
-        if isinstance(found, str):
-            assert found.startswith("Failed to parse request")
+        actual = answer["result"]
+        if isinstance(actual, str):
+            assert actual.startswith("Failed to parse request")
         else:
-            name, args = found
+            name, args = actual
             assert issubclass(getattr(errors, name), errors.GenericError)
             assert args
     crashes = [record for record in logged.records if record.exc_info]
@@ -150,10 +150,10 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS | st.text(max_size=4), max_size=8).map(" ".join))
 def test_any_filter_text_is_parsed_or_refused(text):
     try:
-        found = filter_text.parse(text)
+        actual = filter_text.parse(text)
     except errors.QueryFilterParseError:
         return
-    check_filter(found)
+    check_filter(actual)
 
 
 @functools.cache

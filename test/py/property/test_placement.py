@@ -19,11 +19,11 @@ TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> None:
     data = placement.some_cluster(seed, template)
     before = node_state.ClusterState(request.read_cluster(data))
-    found = answer.solve(data, answer.SolverOptions())
-    if not found.answer["success"]:
+    actual = answer.solve(data, answer.SolverOptions())
+    if not actual.answer["success"]:
         return
-    after = found.after
-    names = found.answer["result"]
+    after = actual.after
+    names = actual.answer["result"]
     places = [node.name for node in after.cluster.nodes]
     assert len(set(names)) == (2 if template == "drbd" else 1)
     assert GlobalN1(after).holds()
@@ -40,13 +40,13 @@ def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> No
 @given(st.integers(0, 10**6), TEMPLATES)
 def test_no_other_place_has_a_better_score(seed: int, template: str) -> None:
     data = placement.some_cluster(seed, template)
-    found = answer.solve(data, answer.SolverOptions(capacity_checks=False))
-    if not found.answer["success"]:
+    actual = answer.solve(data, answer.SolverOptions(capacity_checks=False))
+    if not actual.answer["success"]:
         return
     cluster = request.read_cluster(data)
     ask = request.read_request(data, cluster)
     assert isinstance(ask, request.AllocateRequest)
-    chosen = components.value(found.after)
+    chosen = components.value(actual.after)
     size = len(cluster.nodes)
     pairs = [(p, s) for p in range(size) for s in range(size) if p != s]
     if ask.count == 1:

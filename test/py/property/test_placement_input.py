@@ -75,14 +75,14 @@ def test_files_cut_off_anywhere_are_read_or_refused_with_their_place(
                 text.load(data, "FILE")
             except DataError as err:
                 refused += 1
-                told = str(err)
+                reported = str(err)
             else:
                 continue
-            assert told.startswith("FILE")
-            assert PLACE.search(told), (told, piece)
-            if "line" in told:
-                found = int(re.search(r"line (\d+)", told).group(1))
-                assert found <= at + 1
+            assert reported.startswith("FILE")
+            assert PLACE.search(reported), (reported, piece)
+            if "line" in reported:
+                actual = int(re.search(r"line (\d+)", reported).group(1))
+                assert actual <= at + 1
     assert refused > 100
 
 
@@ -167,12 +167,12 @@ def test_programs_on_no_cluster_at_all(name: str, data: bytes, tmp_path) -> None
 
 def parts(value, path=()):
     """List the paths of all parts of a decoded request."""
-    found = [path] if path else []
+    actual = [path] if path else []
     items = value.items() if isinstance(value, dict) else ()
     items = enumerate(value) if isinstance(value, list) else items
     for key, inner in items:
-        found += parts(inner, (*path, key))
-    return found
+        actual += parts(inner, (*path, key))
+    return actual
 
 
 @settings(max_examples=150, deadline=None)

@@ -146,8 +146,8 @@ def test_many_scores_at_once_are_those_of_one_at_a_time(
     wander(state, seed, 2)
     rows = state.rows.tobytes()
     listed = list(every_move(state))
-    found = exact_deltas.after(state, listed)
-    for (inst, move), value in zip(listed, found, strict=True):
+    actual = exact_deltas.after(state, listed)
+    for (inst, move), value in zip(listed, actual, strict=True):
         with moves.trial(state, inst, move.target):
             moves.apply(state, inst, move)
             # Digit by digit: ties are decided by them.
@@ -159,8 +159,8 @@ def eligible_moves(
     state: node_state.ClusterState, options: MoveOptions
 ) -> list[tuple[int, Move]]:
     """List the legal moves of instances that may be balanced."""
-    found = legal_moves(state, options)
-    return [(n, move) for n, move in found if state.instances[n].auto_balance]
+    actual = legal_moves(state, options)
+    return [(n, move) for n, move in actual if state.instances[n].auto_balance]
 
 
 OPTIONS = st.builds(MoveOptions, disk_moves=st.booleans(), force=st.booleans())
@@ -173,14 +173,14 @@ def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
     seed: int, template: str, options: MoveOptions
 ) -> None:
     state = node_state.derive(varied(seed, template))
-    found = MoveEstimator(state, options)
+    actual = MoveEstimator(state, options)
     dice = random.Random(seed)
     for _ in range(3):
         inst, move = dice.choice(list(every_move(state)))
         touched = {state.pri[inst], state.sec[inst], move.target} - {-1}
         moves.apply(state, inst, move)
-        found.deltas.moved(inst)
-        found.refresh(np.array(sorted(touched)))
+        actual.deltas.moved(inst)
+        actual.refresh(np.array(sorted(touched)))
     listed = list(every_move(state))
     legal = set(legal_moves(state, options))
     now = components.value(state)
@@ -188,29 +188,29 @@ def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
         listed, exact_deltas.after(state, listed), strict=True
     ):
         at = np.array([inst]), np.array([move.target])
-        (change,) = found.estimate(move.kind, *at)
+        (change,) = actual.estimate(move.kind, *at)
         wanted = value - now if (inst, move) in legal else np.inf
         assert change == pytest.approx(wanted, abs=1e-6), (inst, move)
-    check_bounds(found)
+    check_bounds(actual)
 
 
-def check_bounds(found: MoveEstimator, bounds: MoveBounds | None = None) -> None:
+def check_bounds(actual: MoveEstimator, bounds: MoveBounds | None = None) -> None:
     """Nothing gains more than bounds say, of all targets and of each."""
-    state = found.state
+    state = actual.state
     # There are none for what is no sum.
-    every = np.nonzero(~found.deltas.not_additive)[0]
+    every = np.nonzero(~actual.deltas.not_additive)[0]
     online = np.nonzero(state.online)[0]
-    bounds = bounds or MoveBounds(found, every, online)
+    bounds = bounds or MoveBounds(actual, every, online)
     if not len(online):
         return
     assert sorted(bounds.target) == online.tolist()
     for kind, least in zip(bounds.kinds, bounds.rows, strict=True):
-        change = found.estimate(kind, every[:, None], bounds.target[None, :])
+        change = actual.estimate(kind, every[:, None], bounds.target[None, :])
         pairs = bounds.pairs(kind, np.arange(len(every)))
         assert (pairs <= change + 1e-9).all(), kind
         assert (least <= pairs.min(axis=1) + 1e-9).all(), kind
     nowhere = np.full(len(every), -1)
-    swaps = found.estimate(MoveKind.FAILOVER, every, nowhere)
+    swaps = actual.estimate(MoveKind.FAILOVER, every, nowhere)
     assert (bounds.swaps <= swaps + 1e-9).all()
 
 
@@ -237,28 +237,28 @@ def test_bounds_hold_from_move_to_move(
     seed: int, options: MoveOptions, busy: bool
 ) -> None:
     state = node_state.derive(mixed(seed))
-    found = MoveEstimator(state, options)
+    actual = MoveEstimator(state, options)
     # There are none for what is no sum.
-    every = np.nonzero(~found.deltas.not_additive)[0]
+    every = np.nonzero(~actual.deltas.not_additive)[0]
     online = np.nonzero(state.online)[0]
-    bounds = MoveBounds(found, every, online)
+    bounds = MoveBounds(actual, every, online)
     dice = random.Random(seed)
     for _ in range(6):
         inst, move = dice.choice(list(every_move(state)))
         touched = {state.pri[inst], state.sec[inst], move.target} - {-1}
         moves.apply(state, inst, move)
-        found.deltas.moved(inst)
-        found.refresh(np.array(sorted(touched)))
+        actual.deltas.moved(inst)
+        actual.refresh(np.array(sorted(touched)))
         for _ in range(dice.choice([0, 1, 3]) if busy else 0):
             bounds.below(bounds.kinds[0], np.arange(len(every)), 1e9)
         bounds.refresh(np.array(sorted(touched)))
-        check_bounds(found, bounds)
+        check_bounds(actual, bounds)
 
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, TEMPLATES, OPTIONS, st.integers(0, 3))
 @np.errstate(divide="ignore", invalid="ignore")
-def test_a_search_that_was_told_of_moves_finds_the_best_of_all(
+def test_a_search_updated_after_moves_finds_the_best_of_all(
     seed: int, template: str, options: MoveOptions, count: int
 ) -> None:
     state = node_state.derive(varied(seed, template))

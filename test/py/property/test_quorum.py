@@ -90,7 +90,7 @@ class Master:
     has_begun: bool = False
 
 
-class World:
+class Simulation:
     """Copies and masters; checks what the rule promises after each step."""
 
     def __init__(self, size):
@@ -186,13 +186,13 @@ class World:
             for each in voters.everyone & reached
             if self.disks[each].take(master.term, disk.log, most)
         }
-        found = acknowledgement(
+        actual = acknowledgement(
             voters, having, is_open=False, is_overdue=True, is_lenient=False
         )
-        if found is Ack.REFUSE:
+        if actual is Ack.REFUSE:
             return
         master.is_waiting = False
-        if found is Ack.SAFE:
+        if actual is Ack.SAFE:
             master.has_begun = True
             self.acknowledged.add(disk.log[-1].ident)
 
@@ -226,12 +226,12 @@ class Cluster(RuleBasedStateMachine):
     """Short histories, which shrink to readable ones."""
 
     @initialize(size=st.integers(1, 4))
-    def found(self, size):
-        self.world = World(size)
+    def actual(self, size):
+        self.simulation = Simulation(size)
 
     @rule(node=NODE, reached=SOME, is_cut=st.sampled_from([False, False, True]))
     def elect(self, node, reached, is_cut):
-        self.world.elect(node, reached, is_cut)
+        self.simulation.elect(node, reached, is_cut)
 
     @rule(
         index=INDEX,
@@ -241,20 +241,22 @@ class Cluster(RuleBasedStateMachine):
         is_lost=st.sampled_from([False, False, False, True]),
     )
     def commit(self, index, reached, most, change, is_lost):
-        self.world.commit(index, reached, most=most, change=change, is_lost=is_lost)
+        self.simulation.commit(
+            index, reached, most=most, change=change, is_lost=is_lost
+        )
 
     @rule(node=NODE)
     def crash(self, node):
-        self.world.crash(node)
+        self.simulation.crash(node)
 
     @rule(node=NODE)
     def lose_disk(self, node):
-        self.world.lose_disk(node)
+        self.simulation.lose_disk(node)
 
     @invariant()
     def check(self):
         if hasattr(self, "world"):
-            self.world.check()
+            self.simulation.check()
 
 
 TestCluster = Cluster.TestCase
@@ -275,7 +277,7 @@ def test_long_walks(part):
 
 
 def walk(chance):
-    world = World(chance.choice((1, 2, 3, 3, 3, 4)))
+    simulation = Simulation(chance.choice((1, 2, 3, 3, 3, 4)))
     side = frozenset(NODES)
     for _ in range(STEPS):
         if chance.random() < 0.2:
@@ -287,14 +289,16 @@ def walk(chance):
         reached = some(chance, other)
         event = chance.random()
         if event < 0.25:
-            world.elect(node, reached, chance.random() < 0.2, known=some(chance, NODES))
+            simulation.elect(
+                node, reached, chance.random() < 0.2, known=some(chance, NODES)
+            )
         elif event < 0.9:
-            masters = sorted(world.masters)
+            masters = sorted(simulation.masters)
             if not masters:
                 continue
             index = chance.randrange(len(masters))
             mine = side if masters[index] in side else frozenset(NODES) - side
-            world.commit(
+            simulation.commit(
                 index,
                 some(chance, mine),
                 most=chance.randint(1, 3),
@@ -304,10 +308,10 @@ def walk(chance):
                 is_lost=chance.random() < 0.1,
             )
         elif event < 0.95:
-            world.crash(node)
+            simulation.crash(node)
         else:
-            world.lose_disk(node)
-        world.check()
+            simulation.lose_disk(node)
+        simulation.check()
 
 
 def some(chance, nodes):

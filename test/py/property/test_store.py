@@ -26,7 +26,7 @@ EVENTS = st.one_of(
 )
 
 
-class World:
+class Simulation:
     """Three candidates in one folder; one of them is the master."""
 
     def __init__(self, folder):
@@ -84,12 +84,12 @@ class World:
     def position(self, number):
         with contextlib.suppress(errors.ConfigurationError):
             path = self.candidates[number].path
-            found = database.Database(path, create=False)
+            actual = database.Database(path, create=False)
             try:
-                jobs = dict(found.scan_some("jobs", None, ""))
-                return found.position(), jobs, dict(found.load()[0].nodes)
+                jobs = dict(actual.scan_some("jobs", None, ""))
+                return actual.position(), jobs, dict(actual.load()[0].nodes)
             finally:
-                found.close()
+                actual.close()
         return None
 
     def is_converged(self):
@@ -105,17 +105,17 @@ class World:
 @given(st.lists(EVENTS, max_size=12))
 def test_copies_converge_after_any_faults(events):
     folder = tempfile.mkdtemp(prefix="store-test-")
-    world = World(folder)
+    simulation = Simulation(folder)
     try:
         for event, number in events:
-            world.run(event, number)
-        world.candidates.down.clear()
-        world.candidates.losing.clear()
-        world.run("commit", 0)  # a purged copy is noticed by the next change
-        until(f"copies after {events}", world.is_converged)
-        assert dict(world.db.scan("jobs")) == world.expected
+            simulation.run(event, number)
+        simulation.candidates.down.clear()
+        simulation.candidates.losing.clear()
+        simulation.run("commit", 0)  # a purged copy is noticed by the next change
+        until(f"copies after {events}", simulation.is_converged)
+        assert dict(simulation.db.scan("jobs")) == simulation.expected
     finally:
-        world.close()
+        simulation.close()
         shutil.rmtree(folder)
 
 

@@ -25,8 +25,8 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_usage_has_a_line_for_each_bench() -> None:
     shown = run("--help")
     assert shown.returncode == 0
-    told = dict(line.split(None, 1) for line in shown.stdout.splitlines()[5:])
-    assert set(told) == {path.stem for path in BENCH.glob("*.py")}
+    reported = dict(line.split(None, 1) for line in shown.stdout.splitlines()[5:])
+    assert set(reported) == {path.stem for path in BENCH.glob("*.py")}
 
 
 @pytest.mark.parametrize("name", ["nosuch", "", "../bench/store", "--nosuch"])
@@ -73,10 +73,10 @@ def row(beside, mine, other, tool="hbal"):
 )
 def test_each_broken_promise_is_listed(beside, mine, other, verdict, tool) -> None:
     report = beside[2]
-    found = row(beside, mine, other, tool)
-    assert found.verdict == verdict
-    lines = report.verdicts([found]).splitlines()
-    assert report.is_broken(found) == verdict.isupper()
+    actual = row(beside, mine, other, tool)
+    assert actual.verdict == verdict
+    lines = report.verdicts([actual]).splitlines()
+    assert report.is_broken(actual) == verdict.isupper()
     assert ("BROKEN" in lines[0]) == verdict.isupper()
     assert len(lines) == 1 + verdict.isupper()
 

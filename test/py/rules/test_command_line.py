@@ -112,9 +112,9 @@ def test_no_two_options_of_a_command_share_a_name(program, command):
 def test_aliases_of_programs_are_those_of_their_commands():
     for name, facts in _SPEC["programs"].items():
         if name in TABLES:
-            found = {
+            actual = {
                 alias: command.name
                 for command in TABLES[name].commands
                 for alias in command.aliases
             }
-            assert found == facts["aliases"]
+            assert actual == facts["aliases"]

@@ -52,8 +52,8 @@ def tracked(*patterns):
     return [TOP / name for name in listed.stdout.split() if (TOP / name).is_file()]
 
 
-def python_sources():
-    for path in tracked("lib", *SCRIPTS):
+def python_sources(*places):
+    for path in tracked(*(places or ("lib", *SCRIPTS))):
         text = path.read_text(errors="replace")
         if path.suffix == ".py" or re.match(r"#!.*python", text):
             yield path.relative_to(TOP), text
@@ -68,7 +68,13 @@ def names(tree):
     """Yield (line, name) of everything that the module itself names."""
     for node in ast.walk(tree):
         match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+            ):
                 yield node.lineno, name
             case ast.arg(arg=name):
                 yield node.lineno, name
@@ -119,22 +125,25 @@ def test_the_glossary_has_a_table_of_retired_words():
     assert {"found"} <= WHOLE_NAMES
     assert refused_name("new_chord")
     assert refused_name("NewChord")
+    assert refused_name("test_mistakes_are_told")
     assert not refused_name("not_found")
     assert refused_prose("It tells whether")
     assert START.match("What a node reports.")
     assert not START.match("What is missing?")
 
 
-def test_no_name_uses_a_retired_word():
+@pytest.mark.parametrize("places", [("lib", *SCRIPTS), ("test",)], ids=["lib", "test"])
+def test_no_name_uses_a_retired_word(places):
+    sources = list(python_sources(*places))
     refused = [
         f"{path}:{line}: {name}"
-        for path, text in python_sources()
+        for path, text in sources
         for line, name in names(ast.parse(text))
         if refused_name(name)
     ]
     refused += [
         f"{path}: module name"
-        for path, _ in python_sources()
+        for path, _ in sources
         if any(refused_name(part) for part in path.with_suffix("").parts)
     ]
     assert not refused, "\n".join(refused)

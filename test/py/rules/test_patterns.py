@@ -65,12 +65,12 @@ def faults(text):
 
 
 def test_no_pattern_accepts_a_final_newline():
-    found = [
+    actual = [
         f"{name}:{line}: {fault}"
         for name, text in sources()
         for line, fault in faults(text)
     ]
-    assert found == []
+    assert actual == []
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ def test_the_answer_of_the_example_is_the_answer_of_hail(example):
         timeout=60,
     )
     answer = json.loads(_block("iallocator.rst", "answer"))
-    found = json.loads(done.stdout)
-    assert found["success"]
-    assert found["result"] == answer["result"]
+    actual = json.loads(done.stdout)
+    assert actual["success"]
+    assert actual["result"] == answer["result"]
     assert set(answer) == {"success", "info", "result"}
 
 
@@ -75,9 +75,9 @@ def test_the_allocator_of_the_example_works(example, tmp_path):
         check=True,
         timeout=60,
     )
-    found = json.loads(done.stdout)
+    actual = json.loads(done.stdout)
     expected = json.loads(_block("iallocator.rst", "answer"))
-    assert found["result"] == expected["result"]
+    assert actual["result"] == expected["result"]
 
 
 ASKED = requests.Allocate(

@@ -31,12 +31,12 @@ def named(source):
 
 
 def test_only_the_table_names_components():
-    found = {
+    actual = {
         path.relative_to(HTOOLS).as_posix(): names
         for path in HTOOLS.rglob("*.py")
         if (names := named(path.read_text()))
     }
-    assert found == ALLOWED
+    assert actual == ALLOWED
 
 
 @pytest.mark.parametrize("item", components.COMPONENTS, ids=lambda item: item.name)

@@ -44,9 +44,9 @@ def test_a_subject_that_waits_for_nothing_fails():
 
 def test_what_is_only_refused_does_not_count_as_offered(monkeypatch):
     monkeypatch.syspath_prepend(str(TOP / "build" / "py"))
-    found = list(STATUS["opcodes"]())
-    assert "OP_INSTANCE_REPLACE_DISKS (*refused*)" in found
-    assert not any(name.startswith("OP_INSTANCE_RECREATE_DISKS") for name in found)
+    actual = list(STATUS["opcodes"]())
+    assert "OP_INSTANCE_REPLACE_DISKS (*refused*)" in actual
+    assert not any(name.startswith("OP_INSTANCE_RECREATE_DISKS") for name in actual)
     commands = list(STATUS["commands"]())
     assert "gnt-instance replace-disks (*refused*)" in commands
     procedures = list(STATUS["procedures"]())

@@ -58,19 +58,19 @@ def test_no_file_is_longer_than_anybody_reads():
 
 
 def test_functions_are_short_flat_and_take_few_parameters():
-    found = []
+    actual = []
     for name, text in sources():
         for node in functions(text):
             where = f"{name}:{node.lineno} {node.name}"
             positional = [a.arg for a in node.args.args if a.arg not in ("self", "cls")]
             if body_lines(node) > MAX_FUNCTION:
-                found.append(f"{where}: {body_lines(node)} lines")
+                actual.append(f"{where}: {body_lines(node)} lines")
             count = len(positional) + len(node.args.kwonlyargs)
             if count > MAX_PARAMETERS and not is_procedure(node):
-                found.append(f"{where}: {count} parameters")
+                actual.append(f"{where}: {count} parameters")
             if depth(node) > MAX_NESTING:
-                found.append(f"{where}: nested {depth(node)} deep")
-    assert not found, "\n".join(found)
+                actual.append(f"{where}: nested {depth(node)} deep")
+    assert not actual, "\n".join(actual)
 
 
 def test_nothing_speaks_of_one_machine():
@@ -78,10 +78,10 @@ def test_nothing_speaks_of_one_machine():
         ["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=True
     ).stdout.split()
     pattern = re.compile(r"/wor[k]/|/tmp/bri[e]f|bash_jo[b]s|pypi\.or[g]|deb\.debia[n]")
-    found = []
+    actual = []
     for name in listed:
         path = TOP / name
         if path.is_file() and not name.startswith("test/data/"):
             text = path.read_text(errors="replace")
-            found += [f"{name}: {m.group()}" for m in pattern.finditer(text)]
-    assert not found
+            actual += [f"{name}: {m.group()}" for m in pattern.finditer(text)]
+    assert not actual

@@ -23,12 +23,12 @@ def ask(answer, request=REQUEST, instances=1):
     return iallocator.run(runner, snapshot, "mine", request), runner
 
 
-def said(result, success=True):
+def reported(result, success=True):
     return {"success": success, "info": "fine", "result": result}
 
 
 def test_the_input_holds_cluster_nodes_instances_and_request():
-    answer, runner = ask(said(["node2.example.com"]))
+    answer, runner = ask(reported(["node2.example.com"]))
     assert answer.result == ["node2.example.com"]
     ((_node, (name, text, _options)),) = runner.called("iallocator_runner")
     data = json.loads(text)
@@ -43,7 +43,7 @@ def test_the_input_holds_cluster_nodes_instances_and_request():
 
 
 def test_a_refusal_is_an_answer():
-    answer, _runner = ask(said([], success=False))
+    answer, _runner = ask(reported([], success=False))
     assert (answer.success, answer.info, answer.result) == (False, "fine", None)
 
 
@@ -54,9 +54,9 @@ def test_a_refusal_is_an_answer():
         ("[]", "wanted an object"),
         ({"success": True, "info": ""}, "the key result"),
         ({"success": 1, "info": "", "result": []}, "success: wanted true or false"),
-        (said("node1.example.com"), "wanted a list of node names"),
-        (said(["nowhere"]), "names of known nodes, found 'nowhere'"),
-        (said(["node1.example.com", "node2.example.com"]), "wanted 1 node names"),
+        (reported("node1.example.com"), "wanted a list of node names"),
+        (reported(["nowhere"]), "names of known nodes, found 'nowhere'"),
+        (reported(["node1.example.com", "node2.example.com"]), "wanted 1 node names"),
         (failure("exited with code 1: oops"), "oops"),
     ],
 )
@@ -69,7 +69,7 @@ def test_evacuation_jobs_are_opcodes_of_a_short_list():
     request = iallocator.NodeEvacuate(["inst1.example.com"], "primary-only")
     op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "inst1.example.com"}
     moved = ["inst1.example.com", "default", ["node2.example.com"]]
-    answer, _runner = ask(said([[moved], [], [[op]]]), request)
+    answer, _runner = ask(reported([[moved], [], [[op]]]), request)
     assert answer.result.jobs[0][0].op_id() == "OP_INSTANCE_MIGRATE"
     for jobs in (
         [[{"OP_ID": "OP_CLUSTER_DESTROY"}]],
@@ -78,7 +78,7 @@ def test_evacuation_jobs_are_opcodes_of_a_short_list():
         ["x"],
     ):
         with pytest.raises(errors.ResultValidationError, match="job: wanted"):
-            ask(said([[moved], [], jobs]), request)
+            ask(reported([[moved], [], jobs]), request)
 
 
 def test_a_relocation_stays_within_the_groups():
@@ -88,7 +88,7 @@ def test_a_relocation_stays_within_the_groups():
     snapshot = clusters.snapshot(instances=1, extra=[other, apart])
     script = {"node_info": INFO, "all_instances_info": {}}
     for name, fine in (("node2.example.com", True), ("node9.example.com", False)):
-        script["iallocator_runner"] = json.dumps(said([name]))
+        script["iallocator_runner"] = json.dumps(reported([name]))
         runner = FakeRunner(lambda: snapshot, script)
         if fine:
             assert iallocator.run(runner, snapshot, "m", request).result == [name]
@@ -100,11 +100,11 @@ def test_a_relocation_stays_within_the_groups():
 def test_every_requested_instance_is_answered_for():
     request = iallocator.MultiAllocate([REQUEST])
     answer, _runner = ask(
-        said([[["new.example.com", ["node3.example.com"]]], []]), request
+        reported([[["new.example.com", ["node3.example.com"]]], []]), request
     )
     assert answer.result.placed == {"new.example.com": ["node3.example.com"]}
     with pytest.raises(errors.ResultValidationError, match="wanted"):
-        ask(said([[], []]), request)
+        ask(reported([[], []]), request)
 
 
 def hail(request, *nodes):

@@ -42,8 +42,12 @@ def cluster():
 
 def ask(request, result):
     snapshot = cluster()
-    said = json.dumps({"success": True, "info": "", "result": result})
-    script = {"node_info": INFO, "all_instances_info": {}, "iallocator_runner": said}
+    reported = json.dumps({"success": True, "info": "", "result": result})
+    script = {
+        "node_info": INFO,
+        "all_instances_info": {},
+        "iallocator_runner": reported,
+    }
     runner = FakeRunner(lambda: snapshot, script)
     return iallocator.run(runner, snapshot, "mine", request).result
 
@@ -171,11 +175,11 @@ ANYWHERE = iallocator.ChangeGroup([ONE], [])
     ],
 )
 def test_jobs_that_do_what_was_asked_are_taken(request_, fine):
-    found = ask(request_, fine)
-    assert [[name, list(nodes)] for name, _group, nodes in found.moved] == [
+    actual = ask(request_, fine)
+    assert [[name, list(nodes)] for name, _group, nodes in actual.moved] == [
         [name, nodes] for name, _group, nodes in fine[0]
     ]
-    assert len(found.jobs) == len(fine[2])
+    assert len(actual.jobs) == len(fine[2])
 
 
 @pytest.mark.parametrize(
@@ -232,8 +236,12 @@ def test_what_is_left_may_be_offline():
     )
     name = "inst4.example.com"
     result = evacuation(name, [node(3), node(2)], FAILOVER)
-    said = json.dumps({"success": True, "info": "", "result": result})
-    script = {"node_info": INFO, "all_instances_info": {}, "iallocator_runner": said}
+    reported = json.dumps({"success": True, "info": "", "result": result})
+    script = {
+        "node_info": INFO,
+        "all_instances_info": {},
+        "iallocator_runner": reported,
+    }
     runner = FakeRunner(lambda: snapshot, script)
     request = iallocator.NodeEvacuate([name], "primary-only")
     assert iallocator.run(runner, snapshot, "mine", request).result.moved
@@ -241,8 +249,12 @@ def test_what_is_left_may_be_offline():
 
 def test_a_flood_of_words_is_cut():
     snapshot = cluster()
-    said = json.dumps({"success": False, "info": "x" * 100_000, "result": []})
-    script = {"node_info": INFO, "all_instances_info": {}, "iallocator_runner": said}
+    reported = json.dumps({"success": False, "info": "x" * 100_000, "result": []})
+    script = {
+        "node_info": INFO,
+        "all_instances_info": {},
+        "iallocator_runner": reported,
+    }
     runner = FakeRunner(lambda: snapshot, script)
     info = iallocator.run(runner, snapshot, "mine", NEW).info
     assert len(info) < 66_000
@@ -253,8 +265,8 @@ def test_words_do_nothing_to_a_terminal():
     snapshot = cluster()
     script = {"node_info": INFO, "all_instances_info": {}}
     for success, result in ((False, []), (True, [[], [[ONE, "\x1b[2Jno\nroom"]], []])):
-        said = {"success": success, "info": "\x1b]0;x\x07 full", "result": result}
-        script["iallocator_runner"] = json.dumps(said)
+        reported = {"success": success, "info": "\x1b]0;x\x07 full", "result": result}
+        script["iallocator_runner"] = json.dumps(reported)
         runner = FakeRunner(lambda: snapshot, script)
         answer = iallocator.run(runner, snapshot, "mine", OFF_ONE)
         assert answer.info == "?]0;x? full"

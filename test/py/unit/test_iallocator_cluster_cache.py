@@ -125,7 +125,7 @@ def test_every_change_is_noticed():
     assert len(both(known, removed)[0].instances) == 6
 
 
-def test_what_did_not_change_is_not_made_anew():
+def test_unchanged_parts_are_not_made_again():
     known, snapshot = iallocator.ClusterCache(), varied()
     before = {item.name: item for item in both(known, snapshot)[0].instances}
     one = snapshot.instances[clusters.instance_uuid(1)]

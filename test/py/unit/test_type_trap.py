@@ -55,8 +55,8 @@ def traps(hint, seen=None):
     if repr(hint) in seen:
         return
     seen.add(repr(hint))
-    found = alternatives(hint)
-    if any(map(is_bounded_number, found)) and any(map(is_fixed_tuple, found)):
+    actual = alternatives(hint)
+    if any(map(is_bounded_number, actual)) and any(map(is_fixed_tuple, actual)):
         yield hint
     children = [arg for arg in typing.get_args(hint) if arg is not Ellipsis]
     if isinstance(hint, type) and hasattr(hint, "__annotations__"):
@@ -72,12 +72,12 @@ def decoded_types():
     for name, value in vars(ht).items():
         if typing.get_origin(value) is not None:
             yield f"ht.{name}", value
-    for found in pkgutil.walk_packages(ganeti.__path__, "ganeti."):
-        if found.name.startswith(("ganeti.objects", "ganeti.jqueue", "ganeti.rpc")):
-            module = importlib.import_module(found.name)
+    for actual in pkgutil.walk_packages(ganeti.__path__, "ganeti."):
+        if actual.name.startswith(("ganeti.objects", "ganeti.jqueue", "ganeti.rpc")):
+            module = importlib.import_module(actual.name)
             for name, value in vars(module).items():
                 if isinstance(value, type) and issubclass(value, msgspec.Struct):
-                    yield f"{found.name}.{name}", value
+                    yield f"{actual.name}.{name}", value
 
 
 def test_the_trap_is_recognised():

@@ -73,7 +73,7 @@ def test_an_odd_hotplug_parameter_is_refused():
         opcodes.decode({**wire, "hotplug_if_possible": "yes"})
 
 
-def test_null_means_the_default():
+def test_null_is_the_default():
     op = opcodes.decode(
         {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "a", "force": None}
     )
@@ -121,15 +121,15 @@ def test_rpc_table_has_the_documented_calls():
 
 
 def test_constants_have_the_documented_values():
-    found = {}
+    actual = {}
     for info in pkgutil.iter_modules(constants.__path__):
         module = importlib.import_module(f"ganeti.constants.{info.name}")
-        found.update({k: v for k, v in vars(module).items() if k.isupper()})
+        actual.update({k: v for k, v in vars(module).items() if k.isupper()})
     spec = table("constants")
     for rows in spec.values():
         for row in rows if isinstance(rows, list) else []:
-            if isinstance(row, dict) and row.get("name") in found and "value" in row:
-                ours = json.loads(json.dumps(found[row["name"]]))
+            if isinstance(row, dict) and row.get("name") in actual and "value" in row:
+                ours = json.loads(json.dumps(actual[row["name"]]))
                 assert ours == row["value"], row["name"]
 
 

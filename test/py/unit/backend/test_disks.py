@@ -151,8 +151,8 @@ def test_assembly_links_on_the_primary_only(node, record):
     assert (path, uri) == (file_of(node, disk), None)
     assert link == f"{node.paths.run_dir}/instance-disks/web1:0"
     assert os.readlink(link) == path
-    found = nodes.call(node, "blockdev_assemble", disk, record, False, 0)
-    assert found == [True, True]
+    actual = nodes.call(node, "blockdev_assemble", disk, record, False, 0)
+    assert actual == [True, True]
 
 
 def test_find_and_status(node, record):

@@ -148,14 +148,14 @@ def with_runner(node, **answers):
 
 
 def test_the_address_is_raised_between_its_hooks(node):
-    found, runner = with_runner(node)
+    actual, runner = with_runner(node)
     for phase in ("pre", "post"):
         top = f"{node.paths.hooks_dir}/master-ip-turnup-{phase}.d"
         os.makedirs(top)
         with open(f"{top}/{phase}", "w") as stream:
             stream.write("#!/bin/sh\n")
         os.chmod(f"{top}/{phase}", 0o755)
-    nodes.call(found, "node_activate_master_ip", PARAMS, False)
+    nodes.call(actual, "node_activate_master_ip", PARAMS, False)
     assert runner.lines == ["pre", "master-ip-setup start", "post"]
     assert runner.commands[1][1]["env"] == {
         "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
@@ -176,23 +176,23 @@ def test_a_failing_hook_stops_the_change(node):
     with open(f"{top}/no", "w") as stream:
         stream.write("#!/bin/sh\n")
     os.chmod(f"{top}/no", 0o755)
-    found, runner = with_runner(node, no=(1, "not now", ""))
+    actual, runner = with_runner(node, no=(1, "not now", ""))
     with pytest.raises(errors.OpExecError, match="not now"):
-        nodes.call(found, "node_deactivate_master_ip", PARAMS, True)
+        nodes.call(actual, "node_deactivate_master_ip", PARAMS, True)
     assert runner.lines == ["no"]
 
 
 def test_the_external_script_is_the_administrators(node):
-    found, runner = with_runner(node, master_ip_setup=(1, "", "address in use"))
+    actual, runner = with_runner(node, master_ip_setup=(1, "", "address in use"))
     with pytest.raises(errors.OpExecError, match="address in use"):
-        nodes.call(found, "node_activate_master_ip", PARAMS, True)
+        nodes.call(actual, "node_activate_master_ip", PARAMS, True)
     assert runner.commands[0][0][0] == f"{node.paths.conf_dir}/scripts/master-ip-setup"
 
 
 def test_master_daemons_are_started_and_stopped(node):
-    found, runner = with_runner(node)
-    nodes.call(found, "node_start_master_daemons", True)
-    nodes.call(found, "node_stop_master")
+    actual, runner = with_runner(node)
+    nodes.call(actual, "node_start_master_daemons", True)
+    nodes.call(actual, "node_stop_master")
     assert runner.lines == ["daemon-util start-master", "daemon-util stop-master"]
     env = runner.commands[0][1]["env"]
     assert env["EXTRA_MASTERD_ARGS"] == "--no-voting --yes-do-it"
@@ -200,10 +200,10 @@ def test_master_daemons_are_started_and_stopped(node):
 
 
 def test_only_the_helper_daemon_is_controlled(node):
-    found, runner = with_runner(node, daemon_util=(1, "", ""))
+    actual, runner = with_runner(node, daemon_util=(1, "", ""))
     with pytest.raises(errors.OpPrereqError, match="ganeti-noded"):
-        nodes.call(found, "node_ensure_daemon", "ganeti-noded", False)
-    assert nodes.call(found, "node_ensure_daemon", "ganeti-kvmd", True) is False
+        nodes.call(actual, "node_ensure_daemon", "ganeti-noded", False)
+    assert nodes.call(actual, "node_ensure_daemon", "ganeti-kvmd", True) is False
     assert runner.lines == ["daemon-util check-and-start ganeti-kvmd"]
 
 

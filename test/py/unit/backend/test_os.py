@@ -177,8 +177,8 @@ def test_transfer_scripts(node, directory):
     from ganeti.objects.filled import InstanceX
 
     record = msgspec.convert(nodes.instance(disks=2), InstanceX)
-    found = os_scripts.transfer_command(node, record, "export", 1)
-    assert found.argv == (f"{directory}/export",)
-    assert found.env["EXPORT_INDEX"] == "1"
-    assert found.env["EXPORT_DEVICE"] == found.env["DISK_1_PATH"]
-    assert json.dumps(found.env)
+    actual = os_scripts.transfer_command(node, record, "export", 1)
+    assert actual.argv == (f"{directory}/export",)
+    assert actual.env["EXPORT_INDEX"] == "1"
+    assert actual.env["EXPORT_DEVICE"] == actual.env["DISK_1_PATH"]
+    assert json.dumps(actual.env)

@@ -112,19 +112,19 @@ def with_allocator(node, text):
 
 
 def test_allocators_get_a_file_and_options(node):
-    found = with_allocator(node, 'cat "$1"; shift; echo "$@"')
+    actual = with_allocator(node, 'cat "$1"; shift; echo "$@"')
     params = {"mode": "fast", "flag": None}
-    answer = nodes.call(found, "iallocator_runner", "own", '{"a": 1}', params)
+    answer = nodes.call(actual, "iallocator_runner", "own", '{"a": 1}', params)
     assert answer == '{"a": 1}--flag --mode=fast\n'
 
 
 def test_allocator_failures(node):
-    found = with_allocator(node, "echo no room >&2; exit 2")
+    actual = with_allocator(node, "echo no room >&2; exit 2")
     with pytest.raises(errors.OpExecError, match=r"own exited with code 2: no room"):
-        nodes.call(found, "iallocator_runner", "own", "{}", None)
+        nodes.call(actual, "iallocator_runner", "own", "{}", None)
     for name in ("missing", "../own"):
         with pytest.raises(errors.OpExecError, match=name):
-            nodes.call(found, "iallocator_runner", name, "{}", None)
+            nodes.call(actual, "iallocator_runner", name, "{}", None)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_allocator_failures(node):
 def test_allocators_that_misbehave(node, monkeypatch, text, limit_s, words):
     monkeypatch.setattr(scripts, "_ALLOCATOR_S", limit_s)
     monkeypatch.setattr(scripts, "_ALLOCATOR_OUTPUT", 20000)
-    found = with_allocator(node, text)
+    actual = with_allocator(node, text)
     with pytest.raises(errors.OpExecError, match=words) as caught:
-        nodes.call(found, "iallocator_runner", "own", "{}", None)
+        nodes.call(actual, "iallocator_runner", "own", "{}", None)
     assert len(str(caught.value)) < 2200
 
 
@@ -167,29 +167,31 @@ def _broken_link(path):
         (_broken_link, "is a broken link"),
     ],
 )
-def test_what_is_no_program_is_told_apart_from_nothing(node, spoil, words):
-    found = with_allocator(node, "true")
-    path = pathlib.Path(found.paths.iallocator_search_path[0], "own")
+def test_a_file_that_is_no_program_differs_from_no_file(node, spoil, words):
+    actual = with_allocator(node, "true")
+    path = pathlib.Path(actual.paths.iallocator_search_path[0], "own")
     spoil(path)
     with pytest.raises(errors.OpExecError) as caught:
-        nodes.call(found, "iallocator_runner", "own", "{}", None)
+        nodes.call(actual, "iallocator_runner", "own", "{}", None)
     wanted = f"iallocator own: wanted a program, {path} {words}"
     assert str(caught.value) == wanted
 
 
 @pytest.mark.parametrize("text", ["hello\n", "#!/nonexistent/interpreter\n"])
 def test_allocators_that_cannot_be_started_have_a_wrong_first_line(node, text):
-    found = with_allocator(node, "true")
-    path = pathlib.Path(found.paths.iallocator_search_path[0], "own")
+    actual = with_allocator(node, "true")
+    path = pathlib.Path(actual.paths.iallocator_search_path[0], "own")
     path.write_text(text)
     words = f"iallocator own: check the interpreter in its first line: {path}: "
     with pytest.raises(errors.OpExecError, match=words):
-        nodes.call(found, "iallocator_runner", "own", "{}", None)
+        nodes.call(actual, "iallocator_runner", "own", "{}", None)
 
 
 def test_bytes_that_are_no_text_do_no_harm(node):
-    found = with_allocator(node, "printf '\\377\\376{}'")
-    assert nodes.call(found, "iallocator_runner", "own", "{}", None) == "\ufffd\ufffd{}"
+    actual = with_allocator(node, "printf '\\377\\376{}'")
+    assert (
+        nodes.call(actual, "iallocator_runner", "own", "{}", None) == "\ufffd\ufffd{}"
+    )
 
 
 def restricted(node, name="show", mode=0o755):

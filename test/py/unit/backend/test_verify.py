@@ -67,10 +67,10 @@ def test_unreachable_peers_are_named(node, monkeypatch):
             ["n2", "127.0.0.1", "127.0.0.5"],
             ["n3", "127.0.0.6", "127.0.0.6"],
         ]
-        found = check(node, node_net_test=peers)
-        assert "secondary" in found.pop("n2")
-        assert "primary" in found.pop("n3")
-        assert found == {}
+        actual = check(node, node_net_test=peers)
+        assert "secondary" in actual.pop("n2")
+        assert "primary" in actual.pop("n3")
+        assert actual == {}
         assert check(node, master_ip=["n2", "127.0.0.1"]) is True
     assert "not in the list" in check(node, node_net_test=[])[node.paths.hostname]
 
@@ -101,10 +101,10 @@ def test_hypervisors(node):
 
 
 def test_facts(node):
-    found = check(node, version=None, time=None, nodesetup=None, bridges=["none0"])
-    assert found["version"] == (versions.PROTOCOL_VERSION, versions.RELEASE_VERSION)
-    assert abs(found["time"][0] - node.clock.time()) < 60
-    assert found["bridges"] == ["none0"]
+    actual = check(node, version=None, time=None, nodesetup=None, bridges=["none0"])
+    assert actual["version"] == (versions.PROTOCOL_VERSION, versions.RELEASE_VERSION)
+    assert abs(actual["time"][0] - node.clock.time()) < 60
+    assert actual["bridges"] == ["none0"]
 
 
 def test_storage_paths(node):

@@ -15,19 +15,19 @@ OWN = ("rapi_users", "server.pem.orig", "notes")
 @pytest.fixture
 def paths(tmp_path):
     # A name in which a pattern could see more than a name.
-    found = Paths(root=str(tmp_path / "n[1]"), hostname="n[1]")
-    top = pathlib.Path(found.data_dir)
+    actual = Paths(root=str(tmp_path / "n[1]"), hostname="n[1]")
+    top = pathlib.Path(actual.data_dir)
     top.mkdir(parents=True)
     for name in (*CLUSTERS, *OWN):
         (top / name).write_text(name)
-    return found
+    return actual
 
 
 def names(listed):
     return {pathlib.Path(path).name for path in listed}
 
 
-def test_files_of_the_cluster_are_told_from_the_administrators_own(paths):
+def test_files_of_the_cluster_differ_from_the_administrators_own(paths):
     assert names(cluster_files.of_node(paths)) == set(CLUSTERS)
 
 

@@ -60,8 +60,8 @@ def test_the_cluster_has_the_documented_fields_and_defaults():
         enabled_disk_templates=("drbd", "plain"),
         hvparams={"kvm": {"kernel_path": "/boot/vmlinuz-3-kvmU"}},
     )
-    found = objects.to_dict(first.cluster)
-    assert set(example["cluster"]) <= set(found)
+    actual = objects.to_dict(first.cluster)
+    assert set(example["cluster"]) <= set(actual)
     for name in (
         "mac_prefix",
         "volume_group_name",
@@ -76,7 +76,7 @@ def test_the_cluster_has_the_documented_fields_and_defaults():
         "ssh_key_type",
         "ssh_key_bits",
     ):
-        assert found[name] == example["cluster"][name], name
+        assert actual[name] == example["cluster"][name], name
 
 
 def test_guests_boot_from_disk_where_the_default_kernel_is_missing():
@@ -145,10 +145,10 @@ def paths(tmp_path):
     (root / "etc/hosts").write_text(
         "127.201.0.11 node1.vc.test node1\n127.201.0.1 cluster.vc.test cluster\n"
     )
-    found = Paths(root=str(root), hostname="node1.vc.test")
+    actual = Paths(root=str(root), hostname="node1.vc.test")
     pair = keys.generate("rsa", 1024)
-    keys.save(pair, keys.host_key_path(found.sshd_dir, "rsa"))
-    return found
+    keys.save(pair, keys.host_key_path(actual.sshd_dir, "rsa"))
+    return actual
 
 
 def test_facts_are_found_out(paths):

@@ -69,7 +69,7 @@ def test_a_plain_machine_with_a_bridge_needs_no_options(machine):
     assert not any("Warning" in note for note in done.notes)
 
 
-def test_a_machine_without_a_bridge_is_told_which_option_helps(machine):
+def test_without_a_bridge_the_error_names_the_option(machine):
     machine()
     done = resolve()
     assert done.options.master_netdev == "eth0"
@@ -140,8 +140,8 @@ def test_disks_are_files_where_no_volume_group_is_given_or_present(
     machine(bridges=["br0"])
     done = resolve(answer, **given)
     assert done.options.enabled_disk_templates == templates
-    said = [note for note in done.notes if note.startswith("Disk template: file")]
-    assert len(said) == (templates == ("file",))
+    reported = [note for note in done.notes if note.startswith("Disk template: file")]
+    assert len(reported) == (templates == ("file",))
 
 
 def test_lvm_that_is_not_installed_is_no_error(machine):

@@ -31,9 +31,9 @@ def master():
 
 
 def test_the_plan_is_shown_and_nothing_is_done(master):
-    found = run("gnt-cluster balance --plan", master)
-    assert found.code == 0
-    assert found.out.splitlines() == [
+    actual = run("gnt-cluster balance --plan", master)
+    assert actual.code == 0
+    assert actual.out.splitlines() == [
         "Group rackA: score 6.83249605 -> 2.34837006 with 2 moves",
         (
             "    1. owl1.lab.test kite1.lab.test:kite2.lab.test =>"
@@ -45,7 +45,7 @@ def test_the_plan_is_shown_and_nothing_is_done(master):
         ),
     ]
     assert master.jobs == {}
-    assert run("gnt-cluster balance", master).out == found.out
+    assert run("gnt-cluster balance", master).out == actual.out
 
 
 def test_options_reach_the_master(master):
@@ -78,17 +78,17 @@ def test_reasons_follow_the_moves(master):
 
 
 def test_one_document_for_programs(master):
-    found = json.loads(run("gnt-cluster balance --json", master).out)
-    assert [move["instance"] for move in found["groups"][0]["moves"]] == [
+    actual = json.loads(run("gnt-cluster balance --json", master).out)
+    assert [move["instance"] for move in actual["groups"][0]["moves"]] == [
         "owl1.lab.test",
         "owl2.lab.test",
     ]
 
 
 def test_applied_moves_are_jobs_that_wait_for_each_other(master):
-    found = run("gnt-cluster balance --apply --yes --priority=low", master)
-    assert found.code == 0
-    assert "All instances moved successfully." in found.out
+    actual = run("gnt-cluster balance --apply --yes --priority=low", master)
+    assert actual.code == 0
+    assert "All instances moved successfully." in actual.out
     first, second = master.jobs.values()
     assert [op.op_id() for op in first] == [
         "OP_INSTANCE_MIGRATE",
@@ -103,9 +103,9 @@ def test_applied_moves_are_jobs_that_wait_for_each_other(master):
 
 def test_a_failed_move_is_the_commands_failure(master):
     master.results["OP_INSTANCE_MIGRATE"] = errors.OpExecError("no way")
-    found = run("gnt-cluster balance --apply --yes", master)
-    assert found.code == 1
-    assert "There were 2 errors while balancing." in found.out
+    actual = run("gnt-cluster balance --apply --yes", master)
+    assert actual.code == 1
+    assert "There were 2 errors while balancing." in actual.out
 
 
 def test_without_consent_nothing_is_done(master):
@@ -116,15 +116,15 @@ def test_without_consent_nothing_is_done(master):
 
 @pytest.mark.parametrize("number", ["nan", "inf", "1e999"])
 def test_only_numbers_that_json_has_are_accepted(master, number):
-    found = run(f"gnt-cluster balance --min-gain={number}", master)
-    assert found.code == 2
-    assert f"--min-gain: wanted a finite number, found '{number}'" in found.err
+    actual = run(f"gnt-cluster balance --min-gain={number}", master)
+    assert actual.code == 2
+    assert f"--min-gain: wanted a finite number, found '{number}'" in actual.err
     assert master.asked == []
 
 
 @pytest.mark.parametrize("other", ["--plan", "--json"])
 def test_doing_and_only_showing_exclude_each_other(master, other):
-    found = run(f"gnt-cluster balance --apply {other}", master)
-    assert found.code == 1
-    assert "--apply excludes --plan and --json" in found.err
+    actual = run(f"gnt-cluster balance --apply {other}", master)
+    assert actual.code == 1
+    assert "--apply excludes --plan and --json" in actual.err
     assert master.jobs == {}

@@ -15,7 +15,7 @@ REASON = {
     "found": 200.0,
     "unit": "MiB",
 }
-FOUND = {
+RESULT = {
     "disk_template": "drbd",
     "tiered": True,
     "groups": ["rack"],
@@ -53,7 +53,7 @@ class Master(FakeMaster):
 
     def __init__(self, **changes):
         super().__init__()
-        self.answer = FOUND | changes
+        self.answer = RESULT | changes
         self.asked = None
 
     def _QueryCapacity(self, wanted):
@@ -64,8 +64,8 @@ class Master(FakeMaster):
 def test_counts_are_printed() -> None:
     master = Master()
     line = "gnt-cluster capacity -t drbd --memory 1g --vcpus 2 --tiered -g rack -l 7"
-    found = commands.run(line, master)
-    assert (found.code, found.out, found.err) == (0, SHORT, "")
+    actual = commands.run(line, master)
+    assert (actual.code, actual.out, actual.err) == (0, SHORT, "")
     assert master.asked == {
         "disk_template": "drbd",
         "memory": 1024,
@@ -79,16 +79,16 @@ def test_counts_are_printed() -> None:
 
 
 def test_places_and_reasons_are_explained() -> None:
-    found = commands.run("gnt-cluster capacity --explain", Master())
-    assert found.out.endswith(LONG)
+    actual = commands.run("gnt-cluster capacity --explain", Master())
+    assert actual.out.endswith(LONG)
 
 
 def test_nothing_fits() -> None:
     stopped = {"why": "unsafe", "failures": {"FailN1": 1}, "size": SIZE, "reasons": []}
     master = Master(count=0, instances=[], groups=None, stopped=stopped)
-    found = commands.run("gnt-cluster capacity", master)
-    assert found.code == 0
-    first, second, why = found.out.splitlines()
+    actual = commands.run("gnt-cluster capacity", master)
+    assert actual.code == 0
+    first, second, why = actual.out.splitlines()
     assert first == "0 more instances fit, with disk template drbd:"
     assert second == "     0 of 512 MiB memory, 1024 MiB disk, 1 vcpus"
     assert why.startswith(
@@ -97,7 +97,7 @@ def test_nothing_fits() -> None:
 
 
 def test_a_document_has_reasons_when_asked_for() -> None:
-    found = commands.run("gnt-cluster capacity --json --explain", Master())
-    assert json.loads(found.out) == FOUND
-    found = commands.run("gnt-cluster capacity --json", Master())
-    assert "stopped" not in json.loads(found.out)
+    actual = commands.run("gnt-cluster capacity --json --explain", Master())
+    assert json.loads(actual.out) == RESULT
+    actual = commands.run("gnt-cluster capacity --json", Master())
+    assert "stopped" not in json.loads(actual.out)

@@ -304,6 +304,6 @@ def test_nobody_sees_a_traceback(node):
 
 
 @pytest.mark.parametrize("cls", [errors.OpExecError, errors.ResultValidationError])
-def test_what_scripts_said_does_nothing_to_a_terminal(cls):
+def test_output_of_scripts_does_nothing_to_a_terminal(cls):
     text, _code = error_text.describe(cls("script: \x1b[31mred\x07\nnext\x9b2J"))
     assert text.endswith("script: \\x1b[31mred\\x07\nnext\\x9b2J")

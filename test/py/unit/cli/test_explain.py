@@ -12,7 +12,7 @@ CREATE = "OP_INSTANCE_CREATE"
 ADD = "gnt-instance add -t diskless -o tiny --no-nics --dry-run"
 
 
-def reason(node, found, role="primary"):
+def reason(node, actual, role="primary"):
     return {
         "node": node,
         "role": role,
@@ -20,7 +20,7 @@ def reason(node, found, role="primary"):
         "check": "free memory",
         "relation": "more than",
         "wanted": 4096,
-        "found": found,
+        "found": actual,
         "unit": "MiB",
     }
 
@@ -140,8 +140,8 @@ def test_commands_for_many_print_each(master, line, op_id):
         "  Instance a.tst: n9.tst",
         "    n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
     ]
-    found = commands.run(line.format("--dry-run --explain --json"), master)
-    assert json.loads(found.out) == {"allocators": [placement("n9.tst")]}
+    actual = commands.run(line.format("--dry-run --explain --json"), master)
+    assert json.loads(actual.out) == {"allocators": [placement("n9.tst")]}
     plain = commands.run(line.format("--dry-run"), master)
     assert plain.out.splitlines()[-1] == "Nothing was done."
 

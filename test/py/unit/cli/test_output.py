@@ -93,8 +93,8 @@ def test_lists_are_joined(master):
 
 
 def test_json_has_null_and_a_reason_for_missing_values(master):
-    found = json.loads(run("gnt-node list --json -o name,dtotal", master))
-    assert found == [
+    actual = json.loads(run("gnt-node list --json -o name,dtotal", master))
+    assert actual == [
         {"name": "heron.lab.test", "dtotal": 1536},
         {"name": "ibis.lab.test", "dtotal": None, "_status": {"dtotal": "offline"}},
     ]
@@ -295,9 +295,9 @@ def test_columns_that_are_the_same_in_all_rows_are_laid_out_like_others():
     for separator in (None, "|"):
         for headers in (True, False):
             layout = {"separator": separator, "headers": headers}
-            found = table.render(columns, same, **layout)
-            assert found == table.render(columns, cells, **layout)
-    assert found == "x|s|1|o\nyy|s|1|o"
+            actual = table.render(columns, same, **layout)
+            assert actual == table.render(columns, cells, **layout)
+    assert actual == "x|s|1|o\nyy|s|1|o"
 
 
 def test_job_details_leave_out_how_far_steps_had_come(master):
@@ -325,5 +325,5 @@ def test_job_details_leave_out_how_far_steps_had_come(master):
     assert "wiping begins" in text
     assert "wiping ends" in text
     assert "1 of 2 MiB" not in text
-    ((found,),) = [json.loads(run("gnt-job info --json 7", master))]
-    assert [entry[0] for entry in found["oplog"][0]] == [1, 3]
+    ((actual,),) = [json.loads(run("gnt-job info --json 7", master))]
+    assert [entry[0] for entry in actual["oplog"][0]] == [1, 3]

@@ -175,8 +175,8 @@ def test_commas_split_unless_escaped(text, parts):
 
 
 def test_key_values_know_true_false_and_null():
-    found = values.parse_keyval("a=1,b,no_c,-d,e=x=y")
-    assert found == {"a": "1", "b": True, "c": False, "d": None, "e": "x=y"}
+    actual = values.parse_keyval("a=1,b,no_c,-d,e=x=y")
+    assert actual == {"a": "1", "b": True, "c": False, "d": None, "e": "x=y"}
     assert values.parse_keyval("") == {}
     with pytest.raises(errors.ParameterError):
         values.parse_keyval("a=1,a=2")
@@ -194,8 +194,8 @@ def test_identifiers_with_key_values():
 
 
 def test_alternatives_of_specs():
-    found = values.parse_multi_specs("min:a=1/max:a=2,b=3//min:a=4/max:a=5")
-    assert found == [
+    actual = values.parse_multi_specs("min:a=1/max:a=2,b=3//min:a=4/max:a=5")
+    assert actual == [
         {"min": {"a": "1"}, "max": {"a": "2", "b": "3"}},
         {"min": {"a": "4"}, "max": {"a": "5"}},
     ]

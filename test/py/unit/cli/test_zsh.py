@@ -62,13 +62,13 @@ def shell(tmp_path):
     listed = tmp_path / "gnt-instance"
     listed.write_text("#!/bin/sh\necho web1.tst\necho web2.tst\n")
     listed.chmod(0o755)
-    found = Shell(tmp_path)
-    found.send("autoload -U +X compinit && compinit -u -D\n")
-    found.send("autoload -U +X bashcompinit && bashcompinit\n")
-    found.send(". ./completion; echo rea''dy\n")
-    found.wait_for("ready")
-    yield found
-    found.close()
+    actual = Shell(tmp_path)
+    actual.send("autoload -U +X compinit && compinit -u -D\n")
+    actual.send("autoload -U +X bashcompinit && bashcompinit\n")
+    actual.send(". ./completion; echo rea''dy\n")
+    actual.wait_for("ready")
+    yield actual
+    actual.close()
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ def change_devices(**changes):
 
 
 def only_instance(eng):
-    (found,) = eng.snapshot.instances.values()
-    return found
+    (actual,) = eng.snapshot.instances.values()
+    return actual
 
 
 @pytest.mark.parametrize("word", ["remove", "detach"])

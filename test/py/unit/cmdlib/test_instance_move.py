@@ -134,7 +134,7 @@ def test_wrong_moves_are_refused(template, changes, text):
     assert not eng.rpc.called("instance_shutdown")
 
 
-def test_a_long_copy_tells_how_far_it_has_come():
+def test_a_long_copy_reports_its_progress():
     looks = iter(range(1, 1000))
 
     def status(node, _args):
@@ -154,11 +154,11 @@ def test_a_long_copy_tells_how_far_it_has_come():
 
     eng = engine(impexp_status=status)
     eng.run(MOVE)
-    told = [text for kind, text in eng.callbacks.entries if kind == "progress"]
-    assert told
-    assert told[0].startswith("copying disk/0: ")
-    assert " of 1024 MiB, " in told[0]
-    assert "5.0 MiB/s" in told[0]
-    assert told[0].endswith(" left")
-    assert 5 < len(told) < 40
+    reported = [text for kind, text in eng.callbacks.entries if kind == "progress"]
+    assert reported
+    assert reported[0].startswith("copying disk/0: ")
+    assert " of 1024 MiB, " in reported[0]
+    assert "5.0 MiB/s" in reported[0]
+    assert reported[0].endswith(" left")
+    assert 5 < len(reported) < 40
     assert "* disk/0: " in eng.callbacks.text()

@@ -64,8 +64,8 @@ def op(name, **changes):
 
 
 def only_instance(eng):
-    (found,) = eng.snapshot.instances.values()
-    return found
+    (actual,) = eng.snapshot.instances.values()
+    return actual
 
 
 def refused(eng, request, text):
@@ -437,7 +437,7 @@ def test_modify_refuses_wrong_devices():
         refused(engine(), op("OP_INSTANCE_SET_PARAMS", **mods), text)
 
 
-def test_a_running_guest_is_told_of_a_new_nic():
+def test_a_running_guest_gets_a_new_nic():
     eng = engine(instance_info=INFO)
     result = eng.run(op("OP_INSTANCE_SET_PARAMS", nics=[["add", -1, {}]]))
     assert ("nic/0", "hotplug:done") in result
@@ -445,7 +445,7 @@ def test_a_running_guest_is_told_of_a_new_nic():
     assert args[1:3] == ("hotadd", "nic")
 
 
-def test_a_guest_that_cannot_be_told_of_a_new_nic_gets_it_at_its_next_start():
+def test_a_guest_without_hotplug_gets_a_new_nic_at_its_next_start():
     add = op("OP_INSTANCE_SET_PARAMS", nics=[["add", -1, {}]])
     eng = engine(instance_info=INFO, hotplug_supported=failure("no such monitor"))
     assert not any("hotplug" in str(value) for _name, value in eng.run(add))
@@ -453,8 +453,8 @@ def test_a_guest_that_cannot_be_told_of_a_new_nic_gets_it_at_its_next_start():
     assert "node node1.example.com: no such monitor" in eng.callbacks.text()
     eng = engine(instance_info=INFO, hotplug_device=failure("no free slot"))
     assert ("nic/0", "hotplug:failed") in eng.run(add)
-    (said,) = [line for line in eng.callbacks.text().splitlines() if "slot" in line]
-    assert "cannot hot-plug nic/0: node node1.example.com: no free slot" in said
+    (output,) = [line for line in eng.callbacks.text().splitlines() if "slot" in line]
+    assert "cannot hot-plug nic/0: node node1.example.com: no free slot" in output
 
 
 def test_grow_refuses_to_shrink_and_records_the_new_size():
@@ -468,7 +468,7 @@ def test_grow_refuses_to_shrink_and_records_the_new_size():
     assert disk.size == 2048
 
 
-def test_a_running_guest_is_told_the_new_size_in_bytes():
+def test_a_running_guest_gets_the_new_size_in_bytes():
     eng = engine(instances=0)
     eng.run(create())
     eng.rpc.script["instance_info"] = INFO
@@ -537,8 +537,8 @@ def test_an_allocator_chooses_the_node_and_other_locks_are_given_back():
 
 
 def test_allocators_learn_the_name_of_the_group():
-    said = {"success": True, "info": "", "result": ["node2.example.com"]}
-    eng = engine(0, iallocator_runner=json.dumps(said), all_instances_info={})
+    output = {"success": True, "info": "", "result": ["node2.example.com"]}
+    eng = engine(0, iallocator_runner=json.dumps(output), all_instances_info={})
     request = create(pnode=None, iallocator="mine")
     eng.run(request | {"group_name": clusters.GROUP, "dry_run": True})
     ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
@@ -570,7 +570,7 @@ def placements(eng):
     return [data for kind, data in eng.callbacks.entries if kind == "placement"]
 
 
-def test_a_dry_run_with_an_allocator_tells_the_nodes_and_the_reasons():
+def test_a_dry_run_with_an_allocator_reports_the_nodes_and_the_reasons():
     def report(node, _args):
         return live_node(memory_free=100 if node == NODE2 else 12000)
 
@@ -579,9 +579,9 @@ def test_a_dry_run_with_an_allocator_tells_the_nodes_and_the_reasons():
     request = create(pnode=None, iallocator="hail", dry_run=True)
     (chosen,) = eng.run(request)
     assert eng.snapshot is before
-    (told,) = placements(eng)
-    assert (told["allocator"], told["success"]) == ("hail", True)
-    (one,) = told["instances"]
+    (reported,) = placements(eng)
+    assert (reported["allocator"], reported["success"]) == ("hail", True)
+    (one,) = reported["instances"]
     assert (one["instance"], one["nodes"]) == ("web1.example.com", [chosen])
     (reason,) = [r for r in one["reasons"] if r["node"] == "node2.example.com"]
     assert (reason["check"], reason["found"], reason["unit"]) == (
@@ -604,16 +604,16 @@ def test_a_failing_allocation_says_why_in_its_error():
     refused(eng, request, r"free memory: wanted more than \d+ MiB, found 100 MiB")
     assert placements(eng) == []
     refused(eng, request | {"dry_run": True}, "found 100 MiB")
-    (told,) = placements(eng)
-    assert told["instances"][0]["nodes"] == []
+    (reported,) = placements(eng)
+    assert reported["instances"][0]["nodes"] == []
 
 
 def test_scripts_have_no_say_in_the_explanation():
     eng = engine(0, **allocator("node3.example.com", explanation=[{"odd": 1}]))
     eng.run(create(pnode=None, iallocator="mine", dry_run=True))
-    (told,) = placements(eng)
+    (reported,) = placements(eng)
     chosen = {"nodes": ["node3.example.com"], "reasons": [], "choice": []}
-    assert told == {
+    assert reported == {
         "allocator": "mine",
         "success": True,
         "info": "fine",
@@ -623,8 +623,8 @@ def test_scripts_have_no_say_in_the_explanation():
 
 def test_default_allocators_are_tried_in_order():
     def run(_node, args):
-        found = args[0] == "second"
-        answer = {"success": found, "info": "", "result": ["node2.example.com"]}
+        actual = args[0] == "second"
+        answer = {"success": actual, "info": "", "result": ["node2.example.com"]}
         return json.dumps(answer)
 
     eng = Engine(

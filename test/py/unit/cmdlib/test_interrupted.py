@@ -10,7 +10,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.world import World
+from fakes.simulation import Simulation
 from ganeti import config, errors
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -37,9 +37,9 @@ class Cutter:
 class Master:
     """An engine over a world that outlives it."""
 
-    def __init__(self, start, world, cutter):
-        self.world, self.cutter = world, cutter
-        self.engine = Engine(start, world.script())
+    def __init__(self, start, simulation, cutter):
+        self.simulation, self.cutter = simulation, cutter
+        self.engine = Engine(start, simulation.script())
         self._wrap(self.engine.rpc, "_ask")
         self._wrap(self.engine.store, "_take")
 
@@ -128,19 +128,19 @@ CASES = {
 
 def prepared(before):
     """Return the state in which an operation begins."""
-    world, start = World(), cluster()
+    simulation, start = Simulation(), cluster()
     for request in before:
-        master = Master(start, world, Cutter())
+        master = Master(start, simulation, Cutter())
         master.run(request)
         start = master.snapshot
-    return start, world
+    return start, simulation
 
 
-def known_strays(case, world, start):
+def known_strays(case, simulation, start):
     """Let the disks of a case be lost before it begins; return their paths."""
     if case != "recreate":
         return set()
-    world.files.clear()
+    simulation.files.clear()
     return recorded_paths(start)
 
 
@@ -153,21 +153,21 @@ def is_named(path, log):
     return path in log or ("renaming directory" in log and directory in log)
 
 
-def check_invariants(snapshot, world, log, known):
+def check_invariants(snapshot, simulation, log, known):
     assert config.verify(snapshot) == []
     # A file without a record, and a record without its file, are named in the log.
-    strays = (set(world.files) ^ recorded_paths(snapshot)) - known
+    strays = (set(simulation.files) ^ recorded_paths(snapshot)) - known
     unnamed = [path for path in strays if not is_named(path, log)]
     assert not unnamed, f"{unnamed} is not in the log:\n{log}"
 
 
-def run_next(snapshot, world, choices):
+def run_next(snapshot, simulation, choices):
     """Run the first that is not refused; return the state after it."""
     refusals = []
     for request in choices:
         if request is None:
             return snapshot
-        master = Master(snapshot, world, Cutter())
+        master = Master(snapshot, simulation, Cutter())
         try:
             master.run(request)
         except errors.GenericError as err:
@@ -185,10 +185,10 @@ def test_an_operation_can_be_cut_off_anywhere(case):
     cut = 0
     while True:
         cut += 1
-        start, world = prepared(before)
-        known = known_strays(case, world, start)
+        start, simulation = prepared(before)
+        known = known_strays(case, simulation, start)
         cutter = Cutter(cut)
-        master = Master(start, world, cutter)
+        master = Master(start, simulation, cutter)
         try:
             master.run(request)
         except Killed:
@@ -196,19 +196,19 @@ def test_an_operation_can_be_cut_off_anywhere(case):
         else:
             is_cut = False
         log = master.engine.callbacks.text()
-        check_invariants(master.snapshot, world, log, known)
+        check_invariants(master.snapshot, simulation, log, known)
         if not is_cut:
             break
-        after = run_next(master.snapshot, world, choices)
+        after = run_next(master.snapshot, simulation, choices)
         assert config.verify(after) == []
-        assert recorded_paths(after) <= set(world.files)
-        assert_one_place(after, world)
+        assert recorded_paths(after) <= set(simulation.files)
+        assert_one_place(after, simulation)
     assert cut > 3
 
 
-def assert_one_place(snapshot, world):
+def assert_one_place(snapshot, simulation):
     """A guest runs at most once, and where its record says."""
     for instance in snapshot.instances.values():
-        places = world.runs_on(instance.name)
+        places = simulation.runs_on(instance.name)
         assert places <= {instance.primary_node}
-        assert instance.name not in world.waiting
+        assert instance.name not in simulation.waiting

@@ -23,9 +23,9 @@ def moving(*numbers, node="node2.example.com", group="default"):
 
 
 def engine(result, instances=2, **answer):
-    said = json.dumps({"success": True, "info": "", "result": result} | answer)
+    output = json.dumps({"success": True, "info": "", "result": result} | answer)
     script = {
-        "iallocator_runner": said,
+        "iallocator_runner": output,
         "node_info": ["boot", [], [{"memory_free": 1}]],
         "all_instances_info": {},
         "hooks_runner": [],
@@ -72,7 +72,7 @@ def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
     assert submitted(eng) == []
 
 
-def test_allocators_are_told_to_ignore_soft_errors():
+def test_requests_to_allocators_ignore_soft_errors():
     request = {
         "OP_ID": "OP_NODE_EVACUATE",
         "node_name": "node1",
@@ -227,16 +227,16 @@ def test_our_own_modes_can_be_shown_and_asked_too(mode, asked, answer):
     shown = json.loads(eng.run(request | {"direction": "in"}))["request"]
     assert shown["type"] == mode
     assert asked.items() <= shown.items()
-    told = json.loads(eng.run(request | {"direction": "out", "iallocator": "a"}))
+    reported = json.loads(eng.run(request | {"direction": "out", "iallocator": "a"}))
     if mode == "balance":
-        (((name, _group, _nodes),), _failed, ((op,),)) = told["result"]
+        (((name, _group, _nodes),), _failed, ((op,),)) = reported["result"]
         assert (name, op["OP_ID"]) == ("inst1.example.com", "OP_INSTANCE_MIGRATE")
     else:
-        assert told["result"] == answer
+        assert reported["result"] == answer
 
 
 def placements(eng):
-    return [said for kind, said in eng.callbacks.entries if kind == "placement"]
+    return [output for kind, output in eng.callbacks.entries if kind == "placement"]
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,16 @@ def placements(eng):
         ),
     ],
 )
-def test_a_dry_run_tells_what_the_allocator_wants_and_submits_nothing(request_, answer):
+def test_a_dry_run_reports_what_the_allocator_wants_and_submits_nothing(
+    request_, answer
+):
     eng = engine(answer, instances=1)
     result = eng.run(request_ | {"iallocator": "mine", "dry_run": True})
     assert result["jobs"] == []
     assert submitted(eng) == []
-    (told,) = placements(eng)
-    assert told["allocator"] == "mine"
-    assert told["instances"] == [
+    (reported,) = placements(eng)
+    assert reported["allocator"] == "mine"
+    assert reported["instances"] == [
         {
             "instance": "inst1.example.com",
             "nodes": answer[0][0][2],
@@ -273,13 +275,13 @@ def test_a_dry_run_tells_what_the_allocator_wants_and_submits_nothing(request_, 
     ]
 
 
-def test_the_built_in_allocator_tells_nodes_and_reasons_of_a_dry_run():
+def test_the_built_in_allocator_reports_nodes_and_reasons_of_a_dry_run():
     eng = engine([])
     request = {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"}
     with pytest.raises(errors.OpExecError, match=r"node9\.example\.com: ") as caught:
         eng.run(request | {"iallocator": "hail", "dry_run": True})
-    (told,) = placements(eng)
-    (one,) = told["instances"]
+    (reported,) = placements(eng)
+    (one,) = reported["instances"]
     assert (one["instance"], one["nodes"]) == ("inst1.example.com", [])
     for reason in one["reasons"]:
         assert f"{reason['node']}: {reason['check']}" in str(caught.value)

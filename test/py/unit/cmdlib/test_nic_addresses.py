@@ -19,13 +19,13 @@ MAC = "aa:00:00:00:00:01"
 
 
 def nic(number=1, **changes):
-    found = objects.Nic(
+    actual = objects.Nic(
         uuid=f"00000000-0000-4000-8000-00000000020{number}",
         mac=f"aa:00:00:00:00:0{number}",
         ip="192.0.2.9",
         nicparams=ROUTED,
     )
-    return found.replace(**changes)
+    return actual.replace(**changes)
 
 
 def engine(*extra, **cluster):

@@ -205,7 +205,7 @@ def test_an_unreachable_node_can_still_be_removed():
 
 
 # Changing
-def test_setting_a_role_clears_the_others_and_demotion_is_told_to_everyone():
+def test_setting_a_role_clears_the_others_and_every_node_learns_of_a_demotion():
     engine = engine_with(candidate_certs={N2: "AA"})
     assert modify(engine, drained=True) == [
         ("drained", True),

@@ -21,7 +21,7 @@ def context():
     return types.SimpleNamespace(clock=FakeClock(), log=Log())
 
 
-def test_short_steps_tell_nothing():
+def test_short_steps_report_nothing():
     ctx = context()
     shown = progress.Progress(ctx, "wiping disk/0", 100)
     ctx.clock.now += 1.9
@@ -39,7 +39,7 @@ def test_rate_and_rest_follow_from_what_was_done():
     ]
 
 
-def test_an_hour_is_told_a_few_hundred_times_at_most():
+def test_an_hour_is_reported_a_few_hundred_times_at_most():
     ctx = context()
     shown = progress.Progress(ctx, "copying", 3600)
     for second in range(3600):
@@ -55,7 +55,7 @@ def test_times_are_readable():
     assert progress.line("x", 0, 0, None, None) == "x: 0 of 0 MiB"
 
 
-def test_a_conversion_tells_how_far_it_is():
+def test_a_conversion_reports_its_progress():
     disk = objects.Disk(
         uuid="d1",
         dev_type="file",
@@ -82,5 +82,5 @@ def test_a_conversion_tells_how_far_it_is():
         }
     )
     assert pieces == [(0, 256), (256, 256), (512, 256), (768, 232)]
-    told = [text for kind, text in eng.callbacks.entries if kind == "progress"]
-    assert told[0].startswith("copying disk/0: 256 of 1000 MiB, 26 %, 85.3 MiB/s")
+    reported = [text for kind, text in eng.callbacks.entries if kind == "progress"]
+    assert reported[0].startswith("copying disk/0: 256 of 1000 MiB, 26 %, 85.3 MiB/s")

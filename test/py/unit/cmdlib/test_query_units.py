@@ -34,8 +34,8 @@ def test_os_lists_show_what_can_be_used_unless_the_field_is_asked_for():
         ["old", False],
         ["tiny", True],
     ]
-    found = engine().run(diagnose(fields=["name", "hidden", "variants"]))
-    assert sorted(found) == [["secret", True, []], ["tiny", False, ["small"]]]
+    actual = engine().run(diagnose(fields=["name", "hidden", "variants"]))
+    assert sorted(actual) == [["secret", True, []], ["tiny", False, ["small"]]]
     assert engine().run(diagnose(["tiny"])) == [["tiny"]]
     with pytest.raises(errors.OpPrereqError, match="unknown fields: bogus"):
         engine().run(diagnose(fields=["bogus"]))

@@ -27,9 +27,9 @@ def disk(number):
 
 
 def engine(*chosen, old_node=None, **changes):
-    said = {"success": True, "info": "fine", "result": list(chosen)} | changes
+    reported = {"success": True, "info": "fine", "result": list(chosen)} | changes
     script = {
-        "iallocator_runner": json.dumps(said),
+        "iallocator_runner": json.dumps(reported),
         "all_instances_info": {},
         "instance_info": {},
         "node_info": ["boot", [], [{"memory_free": 1}]],
@@ -167,7 +167,7 @@ def test_disks_are_looked_for_where_they_would_be_made():
     assert "node1.example.com" in text
 
 
-def test_a_node_that_cannot_tell_is_a_refusal():
+def test_a_node_that_does_not_know_is_a_refusal():
     eng = engine()
     eng.rpc.script["blockdev_find"] = failure("found something else")
     text, code = refused(eng, recreate())

@@ -51,7 +51,7 @@ def test_nodes_know_the_masters_next_certificate_before_it_is_used(machine):
     assert [path.read_text() for path in kept] == ["old"]
 
 
-def test_a_node_that_cannot_be_told_keeps_the_master_at_its_certificate(machine):
+def test_a_node_that_cannot_be_informed_keeps_the_master_at_its_certificate(machine):
     engine = engine_of(machine, write_ssconf_files=failure("disk full"))
     before = engine.snapshot.cluster.candidate_certs.get(MASTER)
     with pytest.raises(errors.OpExecError, match=r"disk full.*again"):

@@ -56,12 +56,14 @@ def refused(eng, **changes):
     return caught.value.args[0]
 
 
-def told(eng):
-    return [said for _kind, said in eng.callbacks.entries if isinstance(said, str)]
+def reported(eng):
+    return [
+        output for _kind, output in eng.callbacks.entries if isinstance(output, str)
+    ]
 
 
 def placements(eng):
-    return [said for kind, said in eng.callbacks.entries if kind == "placement"]
+    return [output for kind, output in eng.callbacks.entries if kind == "placement"]
 
 
 @pytest.mark.parametrize("template", ["file", "sharedfile"])
@@ -132,7 +134,7 @@ def test_a_new_secondary_takes_the_policy_of_its_group():
         | NEW
         | {"remote_node": "node9", "ignore_ipolicy": True, "dry_run": True}
     )
-    assert any("in place of node2" in line for line in told(eng))
+    assert any("in place of node2" in line for line in reported(eng))
 
 
 def test_the_refusal_comes_after_all_checks():
@@ -152,24 +154,26 @@ def test_the_refusal_comes_after_all_checks():
         assert eng.rpc.called("hooks_runner") == []
 
 
-def test_a_dry_run_tells_where_and_why_not_elsewhere():
+def test_a_dry_run_reports_where_and_why_not_elsewhere():
     eng = mirrored()
     eng.run(REQUEST | NEW | {"iallocator": "hail", "dry_run": True})
-    (said,) = placements(eng)
-    (one,) = said["instances"]
-    assert (said["allocator"], one["instance"]) == ("hail", NAME)
+    (output,) = placements(eng)
+    (one,) = output["instances"]
+    assert (output["allocator"], one["instance"]) == ("hail", NAME)
     assert one["nodes"] == [node(1), node(3)]
     against = {row["node"] for row in one["reasons"]}
     assert node(4) in against
-    assert any(f"on node {node(3)}, in place of {OLD}" in line for line in told(eng))
-    assert any("only a dry run is possible" in line for line in told(eng))
+    assert any(
+        f"on node {node(3)}, in place of {OLD}" in line for line in reported(eng)
+    )
+    assert any("only a dry run is possible" in line for line in reported(eng))
     ((_uuid, (units, _hv)), *_others) = eng.rpc.called("node_info")
     assert units == [["lvm-vg", "xenvg", [False]]]
 
 
 def test_allocators_are_asked_for_another_second_node():
-    said = {"success": True, "info": "", "result": [node(3)]}
-    eng = mirrored({"iallocator_runner": json.dumps(said)})
+    output = {"success": True, "info": "", "result": [node(3)]}
+    eng = mirrored({"iallocator_runner": json.dumps(output)})
     eng.run(REQUEST | NEW | {"iallocator": "mine", "dry_run": True})
     ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
     asked = json.loads(text)["request"]
@@ -177,8 +181,8 @@ def test_allocators_are_asked_for_another_second_node():
     assert asked["disk_space_total"] == 2 * (1024 + 128)
     levels = eng.locks.modes()
     assert levels[Level.NODE][1] is False
-    said["result"] = [OLD]
-    eng = mirrored({"iallocator_runner": json.dumps(said)})
+    output["result"] = [OLD]
+    eng = mirrored({"iallocator_runner": json.dumps(output)})
     with pytest.raises(errors.ResultValidationError, match=f"node other than {OLD}"):
         eng.run(REQUEST | NEW | {"iallocator": "mine", "dry_run": True})
 
@@ -204,7 +208,7 @@ def test_faulty_disks_are_found(primary, secondary, words):
     }
     eng = mirrored({"blockdev_getmirrorstatus_multi": lambda uuid, *_: answers[uuid]})
     eng.run(REQUEST | {"mode": "replace_auto", "dry_run": True})
-    assert any(words in line for line in told(eng)), told(eng)
+    assert any(words in line for line in reported(eng)), reported(eng)
 
 
 def test_faults_on_both_sides_or_unknown_ones_are_refused():
@@ -212,8 +216,8 @@ def test_faults_on_both_sides_or_unknown_ones_are_refused():
     assert "has faulty disks on both nodes" in refused(both, mode="replace_auto")
     text = "disks of type drbd are not offered"
     lost = mirrored({"blockdev_getmirrorstatus_multi": [[False, text]] * 2})
-    found = refused(lost, mode="replace_auto")
-    assert f"node {node(1)}: disk/0: {text}" in found
+    actual = refused(lost, mode="replace_auto")
+    assert f"node {node(1)}: disk/0: {text}" in actual
     idle = clusters.instance(1, disks=["d0", "d1"], disks_active=False)
     asleep = mirrored(also=[idle])
     assert "its disks are not active" in refused(asleep, mode="replace_auto")
@@ -228,8 +232,8 @@ def test_a_node_is_emptied_of_second_copies_by_the_same_rules():
         "iallocator": "hail",
     }
     eng.run(request | {"dry_run": True})
-    (said,) = placements(eng)
-    (one,) = said["instances"]
+    (output,) = placements(eng)
+    (one,) = output["instances"]
     assert one["nodes"] == [node(1), node(3)]
     assert eng.callbacks.submitted == []
     eng.run(request)
@@ -248,5 +252,5 @@ def test_the_command_prints_nodes_and_reasons(monkeypatch):
 
 def test_without_an_allocator_there_are_no_reasons_to_print():
     words = f"gnt-instance replace-disks -n node3 --dry-run --explain {NAME}"
-    found = run(words, FakeMaster())
-    assert (found.code, found.out) == (0, "No allocator was used.\n")
+    actual = run(words, FakeMaster())
+    assert (actual.code, actual.out) == (0, "No allocator was used.\n")

@@ -80,8 +80,8 @@ def test_search_finds_all_kinds_of_objects_by_documented_paths():
         ("nodegroup", "default"),
     ):
         engine.run(tag("SET", f"own:{kind}", "other", kind=kind, name=name))
-    found = engine.run({"OP_ID": "OP_TAGS_SEARCH", "pattern": "^own"})
-    assert found == [
+    actual = engine.run({"OP_ID": "OP_TAGS_SEARCH", "pattern": "^own"})
+    assert actual == [
         ("/cluster", "own:cluster"),
         ("/instances/inst1.example.com", "own:instance"),
         ("/nodegroup/default", "own:nodegroup"),

@@ -17,9 +17,9 @@ def round_trip(data, **options):
     store = open_memory()
     store.commit(config.import_config(data, **options))
     conf = config.Config(store, clock.SystemClock())
-    found = config.export_config(conf.snapshot(), conf.header())
+    actual = config.export_config(conf.snapshot(), conf.header())
     store.close()
-    return found
+    return actual
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def data():
 
 
 def test_reading_and_writing_back_changes_nothing(data):
-    found = round_trip(copy.deepcopy(data))
+    actual = round_trip(copy.deepcopy(data))
     # As text, because 1 == 1.0 and True == 1 in Python.
-    assert json.dumps(found, sort_keys=True) == json.dumps(data, sort_keys=True)
+    assert json.dumps(actual, sort_keys=True) == json.dumps(data, sort_keys=True)
 
 
 def test_the_next_change_counts_on(data):
@@ -39,10 +39,10 @@ def test_the_next_change_counts_on(data):
     conf = config.Config(store, clock.SystemClock())
     with conf.edit("job-1") as edit:
         edit.update_cluster(tags=("a",))
-    found = config.export_config(conf.snapshot(), conf.header())
+    actual = config.export_config(conf.snapshot(), conf.header())
     store.close()
-    assert (found["serial_no"], found["cluster"]["serial_no"]) == (10, 5)
-    assert found["ctime"] == data["ctime"]
+    assert (actual["serial_no"], actual["cluster"]["serial_no"]) == (10, 5)
+    assert actual["ctime"] == data["ctime"]
 
 
 def test_another_version_is_refused_unless_asked_for(data):
@@ -58,11 +58,11 @@ def test_missing_and_null_members_get_their_defaults(data):
     data["instances"][WEB1]["network_port"] = None
     del data["nodegroups"]["c7e4d2f0-52b8-4a1e-9d60-6b1f2e3d4c01"]["members"]
     data["disks"][DISK]["children"][0]["params"] = None
-    found = round_trip(copy.deepcopy(data))
-    assert found["instances"][WEB1]["hvparams"] == {}
-    assert "network_port" not in found["instances"][WEB1]
-    assert "params" not in found["disks"][DISK]["children"][0]
-    group = next(iter(found["nodegroups"].values()))
+    actual = round_trip(copy.deepcopy(data))
+    assert actual["instances"][WEB1]["hvparams"] == {}
+    assert "network_port" not in actual["instances"][WEB1]
+    assert "params" not in actual["disks"][DISK]["children"][0]
+    group = next(iter(actual["nodegroups"].values()))
     assert group["members"] == []
 
 
@@ -102,6 +102,6 @@ def test_what_is_wrong_is_named(data, change, text):
 
 def test_a_forthcoming_disk_may_lack_nearly_everything(data):
     data["disks"]["f"] = {"uuid": "f", "serial_no": 1, "forthcoming": True}
-    found = round_trip(data)
-    assert found["disks"]["f"]["forthcoming"] is True
-    assert found["disks"]["f"]["size"] == 0
+    actual = round_trip(data)
+    assert actual["disks"]["f"]["forthcoming"] is True
+    assert actual["disks"]["f"]["size"] == 0

@@ -12,7 +12,7 @@ NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"
 WEB1 = "e19b7a34-0f4d-4d27-b6c2-70a1b2c3d401"
 
 
-def world(**changes):
+def simulation(**changes):
     base = cluster.example()
     return base.apply([Update("cluster", CLUSTER_KEY, base.cluster.replace(**changes))])
 
@@ -26,7 +26,7 @@ def test_there_is_a_value_for_each_file():
 
 def test_the_example_gives_these_values():
     values = config.ssconf_values(
-        world(tags=("b", "a"), uid_pool=((4000, 4019), (9, 9)))
+        simulation(tags=("b", "a"), uid_pool=((4000, 4019), (9, 9)))
     )
     assert values["cluster_name"] == "cluster1.example.com"
     assert values["cluster_tags"] == "a\nb"
@@ -75,7 +75,9 @@ def test_nodes_are_in_natural_order_and_candidates_in_that_of_uuids():
 
 
 def test_an_unknown_master_is_no_master():
-    assert config.ssconf_values(world(master_node="x"))["master_node"] == "NO MASTER"
+    assert (
+        config.ssconf_values(simulation(master_node="x"))["master_node"] == "NO MASTER"
+    )
 
 
 def test_the_tracker_returns_only_what_changed():

@@ -37,5 +37,5 @@ def test_golden(case, tmp_path, monkeypatch, capsys) -> None:
     assert PROGRAMS[words[0]]() == 0
     out, err = capsys.readouterr()
     assert out == (case / "expected").read_text()
-    told = case / "expected.err"
-    assert err == (told.read_text() if told.exists() else "")
+    reported = case / "expected.err"
+    assert err == (reported.read_text() if reported.exists() else "")

@@ -64,7 +64,7 @@ def test_a_node_without_guests_has_none(driver):
     assert driver.info("web1") is None
 
 
-def test_a_directory_that_cannot_be_made_is_told(node, driver):
+def test_a_directory_that_cannot_be_made_is_reported(node, driver):
     place(node).parent.rmdir()
     pathlib.Path(node.paths.run_dir, "fake-hypervisor").write_text("in the way")
     assert "File exists" in driver.verify()

@@ -221,10 +221,10 @@ def test_cache_modes(cache, kind, direct, write_cache):
 
 def test_scsi_and_ide_places():
     places = devices.DeviceSlots((), 12)
-    found = [places.for_disk(disk(i), "scsi") for i in range(2)]
-    assert [info["scsi-id"] for info in found] == [0, 1]
-    found = [places.for_disk(disk(i), "ide") for i in range(3)]
-    assert [(info["bus"], info["unit"]) for info in found] == [
+    actual = [places.for_disk(disk(i), "scsi") for i in range(2)]
+    assert [info["scsi-id"] for info in actual] == [0, 1]
+    actual = [places.for_disk(disk(i), "ide") for i in range(3)]
+    assert [(info["bus"], info["unit"]) for info in actual] == [
         ("ide.0", 0),
         ("ide.0", 1),
         ("ide.1", 0),

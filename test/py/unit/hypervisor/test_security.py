@@ -55,7 +55,7 @@ def test_a_start_that_fails_gives_the_user_back(effects, guest):
     assert not os.path.exists(guest.uid)
 
 
-def test_an_empty_pool_is_told_with_the_guests_name(effects, guest):
+def test_an_empty_pool_is_reported_with_the_guests_name(effects, guest):
     pathlib.Path(effects.paths.data("ssconf_uid_pool")).write_text("")
     with (
         pytest.raises(

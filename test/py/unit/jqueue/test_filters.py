@@ -89,5 +89,5 @@ def test_buckets_come_from_reasons_each_once():
         "rate-limit:2:web", "rate-limit:2:web", "rate-limit:3:web", "rate-limit:0:web",
         "rate-limit:x:web", "rate-limit:1:a:b", "my rate-limit:1:c", "rate-limit:-1:d",
     ]  # fmt: skip
-    found = filters.buckets([("s", text, 0) for text in texts])
-    assert found == (("bucket/2:web", 2), ("bucket/3:web", 3), ("bucket/1:a:b", 1))
+    actual = filters.buckets([("s", text, 0) for text in texts])
+    assert actual == (("bucket/2:web", 2), ("bucket/3:web", 3), ("bucket/1:a:b", 1))

@@ -314,8 +314,8 @@ def test_no_more_jobs_run_than_the_cluster_says_and_threads_come_on_demand():
         for _ in range(20):
             harness.queue.submit([dummy("slow")])
         gate.wait()
-        found = harness.queue.statistics()
-        assert (found.unfinished, found.running, found.workers) == (20, 2, 2)
+        actual = harness.queue.statistics()
+        assert (actual.unfinished, actual.running, actual.workers) == (20, 2, 2)
         gate.open()
         for job_id in range(1, 21):
             harness.final(job_id)

@@ -144,10 +144,10 @@ def test_pipelined_requests_are_answered_in_order(server, paths):
             for i, m in enumerate(["Later", "Echo", "Later", "Echo"])
         ]
         sock.sendall(b"".join(ask))
-        found = b""
-        while found.count(b"\x03") < 4:
-            found += sock.recv(4096)
-    answers = [json.loads(part)["result"] for part in found.split(b"\x03")[:-1]]
+        actual = b""
+        while actual.count(b"\x03") < 4:
+            actual += sock.recv(4096)
+    answers = [json.loads(part)["result"] for part in actual.split(b"\x03")[:-1]]
     assert answers == [[0], [1], [2], [3]]
 
 

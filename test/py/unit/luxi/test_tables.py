@@ -37,11 +37,11 @@ def test_rows_are_decoded_when_they_are_looked_at():
         "success": True,
         "result": {"fields": FIELDS, "data": [[[0, "x"]], [[2, None]], [[0, [1]]]]},
     }
-    found = tables.decode(msgspec.json.encode(answer))
-    assert found["success"] is True
-    assert found["version"] is None
-    assert found["result"]["fields"] == FIELDS
-    rows = found["result"]["data"]
+    actual = tables.decode(msgspec.json.encode(answer))
+    assert actual["success"] is True
+    assert actual["version"] is None
+    assert actual["result"]["fields"] == FIELDS
+    rows = actual["result"]["data"]
     assert list(rows) == [[(0, "x")], [(2, None)], [(0, [1])]]
     assert len(rows) == 3
     assert rows[-1] == [(0, [1])]

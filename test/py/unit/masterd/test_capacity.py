@@ -15,20 +15,20 @@ def asked(**wanted):
 
 
 def test_what_is_left_out_comes_from_the_policy() -> None:
-    found = asked()
+    actual = asked()
     std = POLICY["std"]
-    (size,) = found.sizes
+    (size,) = actual.sizes
     assert size["memory"] == std["memory-size"]
     assert size["vcpus"] == std["cpu-count"]
-    assert found.disk_template == SNAPSHOT.cluster.enabled_disk_templates[0]
-    assert (found.tiered, found.groups, found.limit) == (False, None, None)
+    assert actual.disk_template == SNAPSHOT.cluster.enabled_disk_templates[0]
+    assert (actual.tiered, actual.groups, actual.limit) == (False, None, None)
 
 
 def test_shrinking_starts_with_the_largest() -> None:
-    found = asked(tiered=True, memory=640)
+    actual = asked(tiered=True, memory=640)
     highest = {part["max"]["disk-size"] for part in POLICY["minmax"]}
-    assert {size["disk"] for size in found.sizes} == highest
-    assert {size["memory"] for size in found.sizes} == {640}
+    assert {size["disk"] for size in actual.sizes} == highest
+    assert {size["memory"] for size in actual.sizes} == {640}
 
 
 def test_groups_are_named_once() -> None:

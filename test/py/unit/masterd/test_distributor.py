@@ -22,19 +22,19 @@ class Nodes(FakeRunner):
         self.arrived = queue.SimpleQueue()
 
     def call(self, procedure, nodes, args=(), *, timeout_s=None):
-        found = super().call(procedure, nodes, args, timeout_s=timeout_s)
+        actual = super().call(procedure, nodes, args, timeout_s=timeout_s)
         self.arrived.put((procedure, set(nodes)))
-        return found
+        return actual
 
 
 @pytest.fixture
 def opened(tmp_path):
-    found = store.open_master(
+    actual = store.open_master(
         str(tmp_path / "store.db"), replicate=None, clock=SystemClock()
     )
-    fill(found, clusters.snapshot(nodes=3))
-    yield found
-    found.close()
+    fill(actual, clusters.snapshot(nodes=3))
+    yield actual
+    actual.close()
 
 
 def started(opened, nodes, retry_s):

@@ -44,9 +44,9 @@ def test_win_is_never_taken_from_fewer_than_half():
     for total in range(1, 12):
         for own in range(total + 1):
             for missing in range(total - own + 1):
-                found = Count(own, missing, total).verdict
-                assert (found is Verdict.WON) == (own > total / 2)
-                if found is Verdict.LOST:
+                actual = Count(own, missing, total).verdict
+                assert (actual is Verdict.WON) == (own > total / 2)
+                if actual is Verdict.LOST:
                     assert own + missing <= total / 2
 
 
@@ -97,7 +97,7 @@ def test_lost_vote_is_final():
 
 @pytest.fixture
 def paths(tmp_path):
-    found = Paths(root=str(tmp_path / ME), hostname=ME)
+    actual = Paths(root=str(tmp_path / ME), hostname=ME)
     for name, text in (
         ("etc/hosts", f"127.0.0.1 {ME}\n"),
         ("var/lib/ganeti/ssconf_master_node", f"{ME}\n"),
@@ -105,7 +105,7 @@ def paths(tmp_path):
         path = tmp_path / ME / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return found
+    return actual
 
 
 def test_own_files(paths, tmp_path):

@@ -289,24 +289,24 @@ def is_question(call):
 
 def run(eng, ops):
     """Run a job for real; return what it did."""
-    found = {"acts": [], "locks": [], "lines": [], "jobs": [], "error": None}
+    actual = {"acts": [], "locks": [], "lines": [], "jobs": [], "error": None}
     for wire in ops:
         try:
             eng.run(wire)
         except Exception as err:  # noqa: BLE001 - compared with the plan
-            found["error"] = mcpu_error(err)
-        found["acts"] += [call for call in eng.rpc.calls if not is_question(call)]
-        found["locks"] += [
+            actual["error"] = mcpu_error(err)
+        actual["acts"] += [call for call in eng.rpc.calls if not is_question(call)]
+        actual["locks"] += [
             (row.level.label, row.names is None, row.shared)
             for row in eng.locks.requests
         ]
-        found["lines"] += [text for kind, text in eng.callbacks.entries]
-        found["jobs"] += [
+        actual["lines"] += [text for kind, text in eng.callbacks.entries]
+        actual["jobs"] += [
             [opcodes.encode(child) for child in job] for job in eng.callbacks.submitted
         ]
-        if found["error"]:
+        if actual["error"]:
             break
-    return found, tables(eng.snapshot)
+    return actual, tables(eng.snapshot)
 
 
 def mcpu_error(err):
@@ -318,21 +318,21 @@ def mcpu_error(err):
 def plan(eng, ops):
     """Plan a job; return the parts that a run can be compared with."""
     fork = DryRun(eng.deps(), UNITS, "plan")
-    found = {"acts": [], "locks": [], "lines": [], "jobs": [], "error": None}
+    actual = {"acts": [], "locks": [], "lines": [], "jobs": [], "error": None}
     plans = []
     for wire in ops:
         plans.append(fork.plan(opcodes.decode(wire)))
         op_plan = plans[-1]
-        found["locks"] += [
+        actual["locks"] += [
             (row.level, row.names is None, row.shared) for row in op_plan.locks
         ]
-        found["lines"] += [step.text for step in op_plan.steps if step.kind == "log"]
-        found["jobs"] += op_plan.jobs
-        found["error"] = op_plan.error
+        actual["lines"] += [step.text for step in op_plan.steps if step.kind == "log"]
+        actual["jobs"] += op_plan.jobs
+        actual["error"] = op_plan.error
         if op_plan.error:
             break
-    found["acts"] = fork.runner.acts
-    return found, tables(fork.snapshot), plans
+    actual["acts"] = fork.runner.acts
+    return actual, tables(fork.snapshot), plans
 
 
 def tables(snapshot):

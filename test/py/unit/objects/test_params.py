@@ -4,7 +4,7 @@ from ganeti.objects import CLUSTER_KEY, Update, params
 GROUP = "c7e4d2f0-52b8-4a1e-9d60-6b1f2e3d4c01"
 
 
-def world(**changes):
+def simulation(**changes):
     base = cluster.example()
     return base.apply([Update("cluster", CLUSTER_KEY, base.cluster.replace(**changes))])
 
@@ -14,7 +14,7 @@ def web1(snapshot, **changes):
 
 
 def test_hvparams_go_cluster_os_with_variant_instance():
-    snapshot = world(
+    snapshot = simulation(
         os_hvp={
             "debootstrap+default": {"kvm": {"kernel_args": "os", "acpi": False}},
             "debootstrap": {"kvm": {"boot_order": "never used"}},
@@ -30,7 +30,7 @@ def test_hvparams_go_cluster_os_with_variant_instance():
 
 
 def test_beparams_and_nicparams_lay_overrides_over_the_cluster():
-    snapshot = world()
+    snapshot = simulation()
     be = params.fill_beparams(snapshot, web1(snapshot))
     assert (be["maxmem"], be["minmem"], be["vcpus"]) == (512, 256, 1)
     assert "memory" not in be
@@ -43,7 +43,7 @@ def test_beparams_and_nicparams_lay_overrides_over_the_cluster():
 
 
 def test_ndparams_go_cluster_group_node():
-    snapshot = world()
+    snapshot = simulation()
     group = snapshot.nodegroups[GROUP].replace(
         ndparams={"ssh_port": 1, "cpu_speed": 2.0}
     )
@@ -58,7 +58,7 @@ def test_ndparams_go_cluster_group_node():
 
 
 def test_diskparams_go_builtin_cluster_group():
-    snapshot = world(diskparams={"plain": {"stripes": 2}})
+    snapshot = simulation(diskparams={"plain": {"stripes": 2}})
     assert params.fill_diskparams(snapshot, GROUP, "plain") == {"stripes": 2}
     assert params.fill_diskparams(snapshot, GROUP, "drbd")["protocol"] == "C"
     group = snapshot.nodegroups[GROUP].replace(diskparams={"plain": {"stripes": 3}})
@@ -67,7 +67,7 @@ def test_diskparams_go_builtin_cluster_group():
 
 
 def test_osparams_go_os_variant_instance():
-    snapshot = world(
+    snapshot = simulation(
         osparams={
             "debootstrap": {"a": "bare", "b": "bare", "c": "bare"},
             "debootstrap+default": {"b": "variant", "c": "variant"},
@@ -78,7 +78,7 @@ def test_osparams_go_os_variant_instance():
 
 
 def test_a_groups_policy_replaces_whole_values():
-    snapshot = world()
+    snapshot = simulation()
     group = snapshot.nodegroups[GROUP].replace(ipolicy={"disk-templates": ["plain"]})
     policy = params.group_ipolicy(snapshot, group)
     assert policy["disk-templates"] == ["plain"]

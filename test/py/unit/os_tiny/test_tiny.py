@@ -84,8 +84,8 @@ def test_modules_come_after_what_they_need(tmp_path):
     (base / "modules.dep").write_text(
         "k/ext4.ko: k/jbd2.ko k/crc.ko\nk/jbd2.ko: k/crc.ko\nk/crc.ko:\nk/evdev.ko:\n"
     )
-    found = [path.name for path in guest.module_files("6.1", str(tmp_path))]
-    assert found == ["crc.ko", "jbd2.ko", "ext4.ko", "evdev.ko"]
+    actual = [path.name for path in guest.module_files("6.1", str(tmp_path))]
+    assert actual == ["crc.ko", "jbd2.ko", "ext4.ko", "evdev.ko"]
 
 
 def verify(*args, **variables):

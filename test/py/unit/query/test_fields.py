@@ -37,13 +37,13 @@ def documented():
 @pytest.mark.parametrize("resource", sorted(query.RESOURCES))
 def test_table_is_the_documented_one(resource):
     wanted = {row[1]: row[2:] for row in documented() if row[0] == resource}
-    found = {
+    actual = {
         row["name"]: (row["title"], row["kind"])
         for row in query.describe(resource, None)
     }
-    ours = {name: found.pop(name, None) for name in OURS.get(resource, ())}
+    ours = {name: actual.pop(name, None) for name in OURS.get(resource, ())}
     assert None not in ours.values()
-    assert found == wanted
+    assert actual == wanted
 
 
 def test_match_rules_are_the_documented_ones():
@@ -52,13 +52,13 @@ def test_match_rules_are_the_documented_ones():
         for row in SPEC["fields"]
         if "match" in row
     }
-    found = {
+    actual = {
         (resource.name, field.name): field.match
         for resource in query.RESOURCES.values()
         for field in resource.fields.values()
         if field.match and field.match != "jobid"
     }
-    assert found == wanted
+    assert actual == wanted
 
 
 def test_live_fields_of_configuration_objects_are_the_documented_ones():
@@ -67,13 +67,13 @@ def test_live_fields_of_configuration_objects_are_the_documented_ones():
         for row in SPEC["fields"]
         if row["live"] and row["resource"] in {"node", "instance"}
     }
-    found = {
+    actual = {
         (resource.name, field.name)
         for resource in query.RESOURCES.values()
         for field in resource.fields.values()
         if field.live
     }
-    assert found == wanted
+    assert actual == wanted
 
 
 def test_name_fields_are_the_documented_ones():
@@ -91,9 +91,9 @@ def test_every_field_has_a_one_line_text():
 
 
 def test_unknown_fields_are_described_as_such():
-    found = query.describe("node", ["name", "nonsense"])
-    assert [row["kind"] for row in found] == ["text", "unknown"]
-    assert found[1]["title"] == "nonsense"
+    actual = query.describe("node", ["name", "nonsense"])
+    assert [row["kind"] for row in actual] == ["text", "unknown"]
+    assert actual[1]["title"] == "nonsense"
     assert engine.field_of("node", "name").title == "Node"
 
 

@@ -86,14 +86,14 @@ def values(source, what, fields, qfilter=None):
 
 
 def test_names_come_in_natural_order(snapshot):
-    found = values(sources(snapshot), "instance", ["name"])
-    assert found == [[f"inst{n}.example.com"] for n in (1, 2, 10)]
+    actual = values(sources(snapshot), "instance", ["name"])
+    assert actual == [[f"inst{n}.example.com"] for n in (1, 2, 10)]
 
 
 def test_request_for_names_keeps_its_order(snapshot):
     wanted = ["|", ["==", "name", "inst10"], ["==", "name", "inst1.example.com"]]
-    found = values(sources(snapshot), "instance", ["name"], wanted)
-    assert found == [["inst10.example.com"], ["inst1.example.com"]]
+    actual = values(sources(snapshot), "instance", ["name"], wanted)
+    assert actual == [["inst10.example.com"], ["inst1.example.com"]]
 
 
 def test_unknown_name_is_refused(snapshot):
@@ -215,13 +215,13 @@ def test_node_roles_and_counts(snapshot):
         "group",
         "powered",
     ]
-    found = ask(sources(snapshot), "node", fields)
-    assert [row[1][1] for row in found] == ["M", "C", "C", "O"]
-    assert found[0][3] == (0, ["inst1.example.com", "inst2.example.com"])
-    assert [row[2][1] for row in found] == [2, 0, 0, 1]
-    assert found[2][4] == (0, 1)
-    assert found[0][5] == (0, "default")
-    assert found[0][6] == (3, None)
+    actual = ask(sources(snapshot), "node", fields)
+    assert [row[1][1] for row in actual] == ["M", "C", "C", "O"]
+    assert actual[0][3] == (0, ["inst1.example.com", "inst2.example.com"])
+    assert [row[2][1] for row in actual] == [2, 0, 0, 1]
+    assert actual[2][4] == (0, 1)
+    assert actual[0][5] == (0, "default")
+    assert actual[0][6] == (3, None)
 
 
 def test_live_data_of_nodes_and_its_absence(snapshot):
@@ -242,8 +242,8 @@ def test_live_data_of_nodes_and_its_absence(snapshot):
         ]
     )
     source = sources(state, {"node_info": node_info})
-    found = ask(source, "node", ["mfree", "dfree", "bootid", "sptotal", "ctotal"])
-    assert found == [
+    actual = ask(source, "node", ["mfree", "dfree", "bootid", "sptotal", "ctotal"])
+    assert actual == [
         [(0, 1024), (0, 500), (0, "boot-1"), (3, None), (0, 8)],
         [(2, None)] * 5,
         [(3, None), (3, None), (0, "boot-3"), (3, None), (3, None)],
@@ -298,13 +298,13 @@ def test_one_question_per_node_for_all_live_fields(snapshot):
     running = {"memory": 256, "vcpus": 1, "state": 0, "time": 1.0}
     source = sources(snapshot, {"all_instances_info": {"inst1.example.com": running}})
     fields = ["status", "oper_ram", "oper_state", "oper_vcpus"]
-    found = ask(source, "instance", fields)
+    actual = ask(source, "instance", fields)
     asked = [node for node, _ in source.rpc.called("all_instances_info")]
     assert sorted(asked) == [clusters.node_uuid(1), clusters.node_uuid(3)]
     # Node 3 claims to run it as well.
-    assert found[0][0] == (0, "ERROR_wrongnode")
-    assert found[1] == [(0, "ERROR_down"), (3, None), (0, False), (3, None)]
-    assert found[2] == [(0, "ERROR_nodeoffline"), (4, None), (4, None), (4, None)]
+    assert actual[0][0] == (0, "ERROR_wrongnode")
+    assert actual[1] == [(0, "ERROR_down"), (3, None), (0, False), (3, None)]
+    assert actual[2] == [(0, "ERROR_nodeoffline"), (4, None), (4, None), (4, None)]
 
 
 @pytest.mark.parametrize(
@@ -338,9 +338,9 @@ def test_live_data_of_an_instance(snapshot, answer, wanted):
 def test_console(snapshot):
     running = {"inst1.example.com": {"memory": 1, "vcpus": 1, "state": 0}}
     source = sources(snapshot, {"all_instances_info": running})
-    found = ask(source, "instance", ["console"])
-    assert found[1:] == [[(0, None)], [(4, None)]]
-    ((status, console),) = found[0]
+    actual = ask(source, "instance", ["console"])
+    assert actual[1:] == [[(0, None)], [(4, None)]]
+    ((status, console),) = actual[0]
     assert status == 0
     assert (console["kind"], console["user"]) == ("ssh", "root")
     assert console["host"] == snapshot.nodes[clusters.node_uuid(1)].primary_ip
@@ -365,7 +365,7 @@ def test_filter_on_live_data_counts_silence_as_true(snapshot):
     assert ask(source, "instance", ["name"], ["!", ["?", "oper_state"]]) == []
 
 
-def test_misfit_is_told_even_without_rows():
+def test_misfit_is_reported_even_without_rows():
     empty = clusters.snapshot(nodes=1)
     with pytest.raises(errors.ParameterError):
         ask(sources(empty), "instance", ["name"], ["==", "be/vcpus", "two"])
@@ -467,8 +467,8 @@ def test_exports(snapshot):
         ["node1.example.com", "web2"],
         ["node1.example.com", "web10"],
     ]
-    found = ask(source, "export", ["node", "export"])
-    assert found == [
+    actual = ask(source, "export", ["node", "export"])
+    assert actual == [
         [(0, "node1.example.com"), (0, "web2")],
         [(0, "node1.example.com"), (0, "web10")],
         [(0, "node2.example.com"), (2, None)],
@@ -529,8 +529,8 @@ class Jobs:
         self._jobs, self._archived = jobs, archived
 
     def job(self, job_id):
-        found = [j for j in (*self._jobs, *self._archived) if j.id == job_id]
-        return found[0] if found else None
+        actual = [j for j in (*self._jobs, *self._archived) if j.id == job_id]
+        return actual[0] if actual else None
 
     def jobs(self, *, with_logs=True):
         return self._jobs
@@ -633,8 +633,8 @@ def test_copies_on_candidates_and_their_lag():
         clusters.node_uuid(3): CopyState(False, 4, "no answer"),
     }
     source = sources(snapshot, copies=lambda: copies)
-    found = ask(source, "node", ["copy_state", "copy_lag"])
-    assert found == [
+    actual = ask(source, "node", ["copy_state", "copy_lag"])
+    assert actual == [
         [(0, "master"), (3, None)],
         [(0, "current"), (0, 0)],
         [(0, "behind"), (0, 5)],

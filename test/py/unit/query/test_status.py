@@ -32,8 +32,8 @@ def status(seen, admin, *, user=False, enabled=False, guest=False):
 )
 def test_where_it_is_beats_what_is_wanted(seen, word):
     for admin, user, enabled, guest in itertools.product(ADMIN, FLAGS, FLAGS, FLAGS):
-        found = status(seen, admin, user=user, enabled=enabled, guest=guest)
-        assert found == word
+        actual = status(seen, admin, user=user, enabled=enabled, guest=guest)
+        assert actual == word
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_table(seen, admin, user, enabled, guest, word):
 
 
 def test_every_word_can_be_reached():
-    found = {
+    actual = {
         status(seen, admin, user=a, enabled=b, guest=g)
         for seen, admin, a, b, g in itertools.product(
             ObservedState, ADMIN, FLAGS, FLAGS, FLAGS
         )
     }
-    assert found == set(c.INSTST_ALL)
+    assert actual == set(c.INSTST_ALL)

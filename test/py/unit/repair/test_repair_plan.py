@@ -52,26 +52,26 @@ def step(records, jobs=None, need=None, policy=ANY):
     ],
 )
 def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
-    found = diagnosis.find_repair(
+    actual = diagnosis.find_repair(
         InstanceHealth("a.tst", template, primary, secondary), "hail"
     )
     if kind is None:
-        assert found is None
+        assert actual is None
         return
-    assert found.kind == kind
-    names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in found.ops]
+    assert actual.kind == kind
+    names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in actual.ops]
     assert " ".join(names) == ops
-    for op in found.ops:
+    for op in actual.ops:
         opcodes.decode(op)
 
 
-def test_an_instance_made_anew_runs_again_if_it_should():
-    found = diagnosis.find_repair(
+def test_an_instance_created_again_runs_if_it_should():
+    actual = diagnosis.find_repair(
         InstanceHealth("a.tst", "plain", OFFLINE, up=True), "hail"
     )
-    names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in found.ops]
+    names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in actual.ops]
     assert names == ["RECREATE_DISKS", "SHUTDOWN", "REINSTALL", "STARTUP"]
-    assert found.ops[0]["iallocator"] == "hail"
+    assert actual.ops[0]["iallocator"] == "hail"
 
 
 @pytest.mark.parametrize(
@@ -108,31 +108,31 @@ def test_a_healthy_instance_is_left_alone():
 
 def test_a_repair_that_is_allowed_begins():
     old = result(RepairOutcome.SUCCESS)
-    found = step(
+    actual = step(
         [old], need=repair(RepairKind.MIGRATE), policy=RepairPolicy(RepairKind.FAILOVER)
     )
-    assert found.state == RepairState.PENDING
-    assert found.record == RepairRecord(RepairKind.MIGRATE, "new", 1000)
-    assert found.repair is not None
-    assert found.remove == (old,)
+    assert actual.state == RepairState.PENDING
+    assert actual.record == RepairRecord(RepairKind.MIGRATE, "new", 1000)
+    assert actual.repair is not None
+    assert actual.remove == (old,)
 
 
-def test_without_permission_it_is_only_told():
-    found = step([], need=repair(RepairKind.MIGRATE), policy=RepairPolicy())
-    assert (found.state, found.add, found.repair) == (
+def test_without_permission_it_is_only_reported():
+    actual = step([], need=repair(RepairKind.MIGRATE), policy=RepairPolicy())
+    assert (actual.state, actual.add, actual.repair) == (
         RepairState.NEEDS_REPAIR,
         (),
         None,
     )
-    assert found.note == "why, but repairs are not enabled"
+    assert actual.note == "why, but repairs are not enabled"
 
 
 def test_too_little_permission_is_recorded_once():
-    found = step(
+    actual = step(
         [], need=repair(RepairKind.REINSTALL), policy=RepairPolicy(RepairKind.MIGRATE)
     )
-    assert found.state == RepairState.NEEDS_REPAIR
-    (record,) = found.add
+    assert actual.state == RepairState.NEEDS_REPAIR
+    (record,) = actual.add
     assert record.outcome == RepairOutcome.ENOPERM
     again = step(
         [record],
@@ -143,70 +143,70 @@ def test_too_little_permission_is_recorded_once():
 
 
 def test_running_jobs_are_waited_for():
-    found = step([pending()], {7: JobState.RUNNING}, repair(RepairKind.FAILOVER))
-    assert found == plan.RepairStep(RepairState.PENDING)
+    actual = step([pending()], {7: JobState.RUNNING}, repair(RepairKind.FAILOVER))
+    assert actual == plan.RepairStep(RepairState.PENDING)
 
 
 def test_a_repair_that_helped_ends_with_success():
     first = pending()
-    found = step([first], {7: JobState.SUCCESS})
-    assert found.state == RepairState.HEALTHY
-    assert found.add == (
+    actual = step([first], {7: JobState.SUCCESS})
+    assert actual.state == RepairState.HEALTHY
+    assert actual.add == (
         RepairRecord(RepairKind.FAILOVER, "a", 1000, RepairOutcome.SUCCESS, (7,)),
     )
-    assert found.remove == (first,)
+    assert actual.remove == (first,)
 
 
 def test_a_repair_goes_on_under_the_same_name_until_all_is_well():
     first = pending()
-    found = step([first], {7: JobState.SUCCESS}, repair(RepairKind.FIX_STORAGE))
-    assert (found.state, found.record, found.add) == (RepairState.PENDING, first, ())
-    assert found.remove == (first,)
+    actual = step([first], {7: JobState.SUCCESS}, repair(RepairKind.FIX_STORAGE))
+    assert (actual.state, actual.record, actual.add) == (RepairState.PENDING, first, ())
+    assert actual.remove == (first,)
 
 
 def test_a_repair_stops_where_its_kind_ends():
-    found = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.REINSTALL))
-    assert found.state == RepairState.NEEDS_REPAIR
-    assert [record.outcome for record in found.add] == [RepairOutcome.ENOPERM]
+    actual = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.REINSTALL))
+    assert actual.state == RepairState.NEEDS_REPAIR
+    assert [record.outcome for record in actual.add] == [RepairOutcome.ENOPERM]
 
 
 def test_a_failed_job_ends_in_failure_and_stays_there():
     first = pending()
-    found = step([first], {7: JobState.FAILED}, repair(RepairKind.FAILOVER))
-    assert found.state == RepairState.FAILED
-    (failure,) = found.add
+    actual = step([first], {7: JobState.FAILED}, repair(RepairKind.FAILOVER))
+    assert actual.state == RepairState.FAILED
+    (failure,) = actual.add
     later = step([failure], {}, repair(RepairKind.FAILOVER))
     assert (later.state, later.repair, later.add) == (RepairState.FAILED, None, ())
 
 
 def test_missing_room_is_waited_for():
     first = pending()
-    found = step([first], {7: JobState.NO_ROOM}, repair(RepairKind.FAILOVER))
-    assert (found.state, found.record) == (RepairState.PENDING, first)
+    actual = step([first], {7: JobState.NO_ROOM}, repair(RepairKind.FAILOVER))
+    assert (actual.state, actual.record) == (RepairState.PENDING, first)
 
 
 def test_nothing_new_begins_while_suspended():
     off = RepairPolicy(until=2000.0)
-    found = step([], need=repair(RepairKind.MIGRATE), policy=off)
-    assert (found.state, found.repair) == (RepairState.NEEDS_REPAIR, None)
-    found = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE), off)
-    assert (found.state, found.repair) == (RepairState.PENDING, None)
-    found = step([pending()], {7: JobState.SUCCESS}, None, off)
-    assert found.state == RepairState.HEALTHY
+    actual = step([], need=repair(RepairKind.MIGRATE), policy=off)
+    assert (actual.state, actual.repair) == (RepairState.NEEDS_REPAIR, None)
+    actual = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE), off)
+    assert (actual.state, actual.repair) == (RepairState.PENDING, None)
+    actual = step([pending()], {7: JobState.SUCCESS}, None, off)
+    assert actual.state == RepairState.HEALTHY
 
 
 def test_a_request_from_outside_needs_no_standing_permission():
     asked = pending(jobs=())
-    found = step([asked], need=repair(RepairKind.MIGRATE), policy=RepairPolicy())
-    assert (found.state, found.record) == (RepairState.PENDING, asked)
+    actual = step([asked], need=repair(RepairKind.MIGRATE), policy=RepairPolicy())
+    assert (actual.state, actual.record) == (RepairState.PENDING, asked)
     assert step([asked], policy=RepairPolicy()).state == RepairState.HEALTHY
 
 
 def test_several_requests_are_taken_oldest_first():
     first, second = pending("a", time=5), pending("b", time=6, jobs=())
-    found = step([first, second], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE))
-    assert found.record == first
-    assert second not in found.remove
+    actual = step([first, second], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE))
+    assert actual.record == first
+    assert second not in actual.remove
     done = step([first, second], {7: JobState.SUCCESS})
     assert [record.id for record in done.add] == ["a", "b"]
 
@@ -228,15 +228,17 @@ def test_every_way_ends_when_jobs_succeed_and_the_instance_heals():
         records, jobs = [], {}
         for kind in (*kinds, None):
             need = None if kind is None else repair(kind)
-            found = plan.step(records, jobs, need, RepairPolicy(limit), NEW_RECORD)
-            kept = [r for r in records if r not in found.remove]
-            records = [*kept, *found.add]
-            if found.record is not None:
+            actual = plan.step(records, jobs, need, RepairPolicy(limit), NEW_RECORD)
+            kept = [r for r in records if r not in actual.remove]
+            records = [*kept, *actual.add]
+            if actual.record is not None:
                 job = len(jobs) + 1
                 jobs[job] = JobState.SUCCESS
-                grown = (*found.record.jobs, job)
+                grown = (*actual.record.jobs, job)
                 records.append(
-                    RepairRecord(found.record.kind, found.record.id, 1000, None, grown)
+                    RepairRecord(
+                        actual.record.kind, actual.record.id, 1000, None, grown
+                    )
                 )
-        assert found.state == RepairState.HEALTHY
+        assert actual.state == RepairState.HEALTHY
         assert all(record.outcome is not None for record in records)

@@ -36,9 +36,9 @@ def make(tmp_path, monkeypatch):
         recorder = Recorder(answer)
         monkeypatch.setattr(client, "Client", lambda: recorder)
         paths = Paths(root=str(tmp_path / "n"), hostname="n")
-        found = cluster.example() if snapshot is None else snapshot
-        made = rpc.NetworkRunner(lambda: found, paths, term, port=1811)
-        return made, recorder, found
+        actual = cluster.example() if snapshot is None else snapshot
+        made = rpc.NetworkRunner(lambda: actual, paths, term, port=1811)
+        return made, recorder, actual
 
     return build
 

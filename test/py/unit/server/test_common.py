@@ -116,7 +116,7 @@ def test_daemon_that_does_not_start(tmp_path, how, options, code, text):
         assert result.stderr == ""
 
 
-def test_foreground_daemon_tells_systemd(tmp_path):
+def test_foreground_daemon_notifies_systemd(tmp_path):
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(address)

@@ -94,8 +94,8 @@ def test_a_call_is_answered(app):
     ],
 )
 def test_what_is_no_call_is_explained(app, request_, status):
-    found, answer = ask(app, **request_)
-    assert found == status
+    actual, answer = ask(app, **request_)
+    assert actual == status
     assert answer["code"] == status
     assert set(answer) == {"code", "message", "explain"}
 

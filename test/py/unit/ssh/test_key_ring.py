@@ -29,8 +29,8 @@ def test_a_key_is_read_once_for_all_threads(tmp_path, reads):
     save(path)
     ring = client.KeyRing()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(ring.key, [path] * 20))
-    assert len(set(map(id, found))) == 1
+        actual = list(pool.map(ring.key, [path] * 20))
+    assert len(set(map(id, actual))) == 1
     assert reads == [path]
 
 

@@ -32,15 +32,15 @@ VGS = """
 
 
 def test_a_volume_has_each_device_once_whatever_its_segments():
-    found = lvm.volumes(FakeRunner(lvs=(0, LVS, "")))
-    assert [(v.group, v.name, v.size_text, v.devices) for v in found] == [
+    actual = lvm.volumes(FakeRunner(lvs=(0, LVS, "")))
+    assert [(v.group, v.name, v.size_text, v.devices) for v in actual] == [
         ("vg0", "abc.disk0_data", "20.00", ("/dev/loop0",)),
         ("vg0", "spread", "28.00", ("/dev/loop0", "/dev/loop1")),
         ("vg0", "striped", "24.00", ("/dev/loop0", "/dev/loop1")),
         ("vg1", "thin", "8.00", ()),
     ]
-    assert [v.is_inactive for v in found] == [True, False, False, False]
-    assert [v.is_open for v in found] == [False, True, False, False]
+    assert [v.is_inactive for v in actual] == [True, False, False, False]
+    assert [v.is_open for v in actual] == [False, True, False, False]
 
 
 def test_only_the_named_groups_are_asked_and_a_name_is_no_option():
@@ -70,12 +70,12 @@ def test_nothing_is_found_where_there_are_no_groups():
         ((0, '{"report": [{}]}', ""), "lvs: no report in its output"),
     ],
 )
-def test_failures_say_what_the_tool_said(answer, text):
+def test_failures_contain_the_report_of_the_tool(answer, text):
     with pytest.raises(errors.StorageError, match=text):
         lvm.volumes(FakeRunner(lvs=answer))
 
 
-def test_a_machine_without_lvm_is_told_what_to_install():
+def test_without_lvm_the_error_names_the_package():
     def missing(argv):
         raise errors.CommandError(f"{argv[0]}: cannot be run: No such file")
 

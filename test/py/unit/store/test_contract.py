@@ -19,12 +19,12 @@ def opener(request, tmp_path):
 
     def open_store(**options):
         if request.param == "memory":
-            found = store.open_memory(backend, **options)
+            actual = store.open_memory(backend, **options)
         else:
             path = str(tmp_path / "store.db")
-            found = open_master(path, replicate=None, clock=SystemClock(), **options)
-        opened.append(found)
-        return found
+            actual = open_master(path, replicate=None, clock=SystemClock(), **options)
+        opened.append(actual)
+        return actual
 
     yield open_store
     for item in opened:
@@ -99,14 +99,14 @@ def test_an_empty_batch_changes_nothing(db):
 
 
 def test_callbacks_come_in_the_order_of_commits(db):
-    told = []
+    reported = []
     for number in range(50):
         db.commit_soon(
             [document(data=b"%d" % number)],
-            lambda revision, error: told.append((revision, error)),
+            lambda revision, error: reported.append((revision, error)),
         )
     db.commit([])
-    assert told == [(number + 1, None) for number in range(50)]
+    assert reported == [(number + 1, None) for number in range(50)]
     assert db.read("jobs", "1") == b"49"
 
 

@@ -15,41 +15,41 @@ NODES = (0, 1, 2)
 
 
 @pytest.fixture
-def world(tmp_path):
-    found = Candidates(tmp_path, NODES)
-    yield found
-    found.close()
+def simulation(tmp_path):
+    actual = Candidates(tmp_path, NODES)
+    yield actual
+    actual.close()
 
 
-def open_master(world, number, **options):
+def open_master(simulation, number, **options):
     return store.open_master(
-        world[number].path,
-        replicate=world.replicate,
+        simulation[number].path,
+        replicate=simulation.replicate,
         clock=SystemClock(),
-        node=world.node(number),
+        node=simulation.node(number),
         **options,
     )
 
 
-def elector(world, number, silent=()):
+def elector(simulation, number, silent=()):
     def ask(_snapshot, nodes, procedure, args):
-        return world.replicate(nodes, procedure, args)
+        return simulation.replicate(nodes, procedure, args)
 
-    return Elector(world[number].path, world.node(number), ask, silent)
+    return Elector(simulation[number].path, simulation.node(number), ask, silent)
 
 
-def is_current(world, db, numbers=NODES):
+def is_current(simulation, db, numbers=NODES):
     revision = db.snapshot().revision
-    return all(world[n].status()["revision"] == revision for n in numbers)
+    return all(simulation[n].status()["revision"] == revision for n in numbers)
 
 
 @pytest.fixture
-def master(world):
+def master(simulation):
     """Return a master on node 0 whose changes all candidates have."""
-    db = open_master(world, 0)
+    db = open_master(simulation, 0)
     db.commit(cluster.big(3, 1))
     db.commit([Document("jobs", "1", b"{}")])
-    until("copies", lambda: is_current(world, db))
+    until("copies", lambda: is_current(simulation, db))
     yield db
     db.close()
 
@@ -58,150 +58,150 @@ def job(key):
     return Document("jobs", key, b"{}")
 
 
-def test_the_newest_copy_of_a_majority_is_taken(world, master):
+def test_the_newest_copy_of_a_majority_is_taken(simulation, master):
     # The review's case: node 2 misses what node 0 and node 1 acknowledged.
-    world.down.add(world.node(2))
+    simulation.down.add(simulation.node(2))
     master.commit([job("2")])
-    world.down = {world.node(0)}
-    term, survey = elector(world, 2).elect(is_takeover=True)
-    assert term == Term(master.term.number + 1, world.node(2))
-    assert survey.election.silent == [world.node(0)]
-    taken = open_master(world, 2, term=term)
+    simulation.down = {simulation.node(0)}
+    term, survey = elector(simulation, 2).elect(is_takeover=True)
+    assert term == Term(master.term.number + 1, simulation.node(2))
+    assert survey.election.silent == [simulation.node(0)]
+    taken = open_master(simulation, 2, term=term)
     assert taken.read("jobs", "2") == b"{}"
     taken.close()
 
 
-def test_without_a_majority_nothing_is_changed(world, master):
-    world.down.add(world.node(2))
+def test_without_a_majority_nothing_is_changed(simulation, master):
+    simulation.down.add(simulation.node(2))
     master.commit([job("2")])
-    world.down = {world.node(0), world.node(1)}
-    before = world[2].status()
+    simulation.down = {simulation.node(0), simulation.node(1)}
+    before = simulation[2].status()
     with pytest.raises(errors.StorageError, match=r"1 of 3 master .* not heard: node0"):
-        elector(world, 2).elect(is_takeover=True)
-    assert world[2].status() == before
-    term, _survey = elector(world, 2).elect(is_takeover=True, accept_loss=True)
-    assert term.owner == world.node(2)
+        elector(simulation, 2).elect(is_takeover=True)
+    assert simulation[2].status() == before
+    term, _survey = elector(simulation, 2).elect(is_takeover=True, accept_loss=True)
+    assert term.owner == simulation.node(2)
 
 
-def test_an_old_master_is_fenced_before_copies_are_compared(world, master):
-    elector(world, 1).elect(is_takeover=True)
+def test_an_old_master_is_fenced_before_copies_are_compared(simulation, master):
+    elector(simulation, 1).elect(is_takeover=True)
     with pytest.raises(errors.TermError, match="is over"):
         master.commit([job("2")])
-    assert all(world[n].status()["owner"] == world.node(1) for n in NODES)
+    assert all(simulation[n].status()["owner"] == simulation.node(1) for n in NODES)
 
 
-def test_an_election_can_be_repeated(world, master):
-    first, _survey = elector(world, 1).elect(is_takeover=True)
-    second, _survey = elector(world, 1).elect(is_takeover=True)
-    other, _survey = elector(world, 2).elect(is_takeover=True)
+def test_an_election_can_be_repeated(simulation, master):
+    first, _survey = elector(simulation, 1).elect(is_takeover=True)
+    second, _survey = elector(simulation, 1).elect(is_takeover=True)
+    other, _survey = elector(simulation, 2).elect(is_takeover=True)
     assert first < second < other
 
 
-def test_an_empty_copy_does_not_count(world, master):
-    world[1].purge()
-    world.down.add(world.node(0))
+def test_an_empty_copy_does_not_count(simulation, master):
+    simulation[1].purge()
+    simulation.down.add(simulation.node(0))
     with pytest.raises(errors.StorageError, match="1 of 3"):
-        elector(world, 2).elect(is_takeover=True)
+        elector(simulation, 2).elect(is_takeover=True)
 
 
-def test_one_absurd_number_is_not_believed(world, master):
-    world[2]._open()._db.execute("UPDATE state SET term = 2000000000")
-    term, survey = elector(world, 0).elect(is_takeover=False)
+def test_one_absurd_number_is_not_believed(simulation, master):
+    simulation[2]._open()._db.execute("UPDATE state SET term = 2000000000")
+    term, survey = elector(simulation, 0).elect(is_takeover=False)
     assert term.number == master.term.number + 1
-    assert survey.election.silent == [world.node(2)]
+    assert survey.election.silent == [simulation.node(2)]
 
 
-def save(world, tmp_path):
+def save(simulation, tmp_path):
     """Keep the file of node 0 as it is now."""
-    db = database.Database(world[0].path, create=False)
+    db = database.Database(simulation[0].path, create=False)
     db.save_as(str(tmp_path / "saved.db"))
     db.close()
 
 
-def set_back(world, tmp_path):
+def set_back(simulation, tmp_path):
     """Put the kept file in the place of the present one."""
-    world[0].close()
+    simulation[0].close()
     for suffix in ("-wal", "-shm"):
         (tmp_path / f"copy0.db{suffix}").unlink(missing_ok=True)
     (tmp_path / "saved.db").rename(tmp_path / "copy0.db")
 
 
-def test_a_master_that_was_set_back_does_not_start(world, master, tmp_path):
-    save(world, tmp_path)
+def test_a_master_that_was_set_back_does_not_start(simulation, master, tmp_path):
+    save(simulation, tmp_path)
     for number in range(2, 5):
         master.commit([job(str(number))])
-    until("copies", lambda: is_current(world, master))
+    until("copies", lambda: is_current(simulation, master))
     master.close()
-    set_back(world, tmp_path)
-    before = [world[n].status() for n in (1, 2)]
+    set_back(simulation, tmp_path)
+    before = [simulation[n].status() for n in (1, 2)]
     with pytest.raises(errors.StorageError, match=r"3 change-sets ahead.*failover on"):
-        elector(world, 0).elect(is_takeover=False)
-    assert [world[n].status() for n in (1, 2)] == before
+        elector(simulation, 0).elect(is_takeover=False)
+    assert [simulation[n].status() for n in (1, 2)] == before
 
 
-def test_what_was_under_way_when_the_master_died_is_taken(world, master, tmp_path):
-    save(world, tmp_path)
+def test_what_was_under_way_when_the_master_died_is_taken(simulation, master, tmp_path):
+    save(simulation, tmp_path)
     master.commit([job("2")])
-    until("copies", lambda: is_current(world, master))
+    until("copies", lambda: is_current(simulation, master))
     master.close()
-    set_back(world, tmp_path)
-    term, _survey = elector(world, 0).elect(is_takeover=False)
-    again = open_master(world, 0, term=term)
+    set_back(simulation, tmp_path)
+    term, _survey = elector(simulation, 0).elect(is_takeover=False)
+    again = open_master(simulation, 0, term=term)
     assert again.read("jobs", "2") == b"{}"
     again.close()
 
 
-def test_another_history_is_taken_as_a_whole_and_ours_is_kept(world, master):
-    world[2].close()
+def test_another_history_is_taken_as_a_whole_and_ours_is_kept(simulation, master):
+    simulation[2].close()
     lost = store.open_master(
-        world[2].path, replicate=None, clock=SystemClock(), node=world.node(2)
+        simulation[2].path, replicate=None, clock=SystemClock(), node=simulation.node(2)
     )
     lost.commit([job("lost")])
     lost.close()
     master.close()
-    world.down.add(world.node(2))
-    again = open_master(world, 0, seen_term=lost.term.number)
+    simulation.down.add(simulation.node(2))
+    again = open_master(simulation, 0, seen_term=lost.term.number)
     again.commit([Document("archive", "9", b"old"), job("3")])
     again.close()
-    world.down.clear()
-    term, _survey = elector(world, 2).elect(is_takeover=True)
-    taken = open_master(world, 2, term=term)
+    simulation.down.clear()
+    term, _survey = elector(simulation, 2).elect(is_takeover=True)
+    taken = open_master(simulation, 2, term=term)
     assert taken.read("jobs", "lost") is None
     assert taken.read("jobs", "3") == b"{}"
     assert taken.read("archive", "9") == b"old"
     taken.close()
-    (kept,) = branches.files(world[2].path)
+    (kept,) = branches.files(simulation[2].path)
     branch = branches.read(kept)
     assert [group.term for group in branch.groups] == [lost.term.number]
 
 
-def test_the_last_of_two_masters_starts_alone_and_the_other_does_not(world):
-    db = open_master(world, 0)
+def test_the_last_of_two_masters_starts_alone_and_the_other_does_not(simulation):
+    db = open_master(simulation, 0)
     db.commit(cluster.big(2, 1, candidates=2))
     db.commit([job("1")])
-    until("copies", lambda: is_current(world, db, (0, 1)))
+    until("copies", lambda: is_current(simulation, db, (0, 1)))
     db.close()
-    world.down = {world.node(0)}
+    simulation.down = {simulation.node(0)}
     for _attempt in range(2):  # a failed attempt is no claim
         with pytest.raises(errors.StorageError, match="1 of 2"):
-            elector(world, 1).elect(is_takeover=True)
-    world.down = {world.node(1)}
-    term, _survey = elector(world, 0).elect(is_takeover=False)
-    assert term.owner == world.node(0)
+            elector(simulation, 1).elect(is_takeover=True)
+    simulation.down = {simulation.node(1)}
+    term, _survey = elector(simulation, 0).elect(is_takeover=False)
+    assert term.owner == simulation.node(0)
 
 
-def test_a_store_of_an_earlier_release_is_read(world, master):
+def test_a_store_of_an_earlier_release_is_read(simulation, master):
     master.close()
-    world[1].close()
-    connection = world[1]._open()._db
+    simulation[1].close()
+    connection = simulation[1]._open()._db
     for column in ("owner", "written", "master"):
         connection.execute(f"ALTER TABLE state DROP COLUMN {column}")
     connection.execute("DELETE FROM meta WHERE key = 'voters'")
-    world[1].close()
-    status = world[1].status()
+    simulation[1].close()
+    status = simulation[1].status()
     assert (status["owner"], status["written"]) == ("", master.term.number)
-    old = database.Database(world[1].path, create=False)
-    assert old.voters().now == {world.node(n) for n in NODES}
+    old = database.Database(simulation[1].path, create=False)
+    assert old.voters().now == {simulation.node(n) for n in NODES}
     old.close()
-    term, _survey = elector(world, 1).elect(is_takeover=True)
+    term, _survey = elector(simulation, 1).elect(is_takeover=True)
     assert term.number == master.term.number + 1

@@ -18,9 +18,9 @@ def backend():
 @pytest.fixture
 def db(backend, monkeypatch):
     monkeypatch.setattr(engine, "RETRY_S", 0.01)
-    found = open_memory(backend)
-    yield found
-    found.close()
+    actual = open_memory(backend)
+    yield actual
+    actual.close()
 
 
 def test_a_failed_commit_changes_nothing_and_the_store_goes_on(db, backend):
@@ -39,13 +39,13 @@ def test_a_failed_commit_changes_nothing_and_the_store_goes_on(db, backend):
         assert batch.snapshot.cluster.serial_no == 4
 
 
-def test_a_callback_is_told_of_the_failure(db, backend):
+def test_a_callback_is_informed_of_the_failure(db, backend):
     backend.failure = errors.StorageError("disk full")
-    told = []
-    db.commit_soon([Document("jobs", "1", b"")], lambda *args: told.append(args))
+    reported = []
+    db.commit_soon([Document("jobs", "1", b"")], lambda *args: reported.append(args))
     with pytest.raises(errors.StorageError):
         db.commit([Document("jobs", "2", b"")])
-    assert [str(error) for _revision, error in told] == ["disk full"]
+    assert [str(error) for _revision, error in reported] == ["disk full"]
 
 
 def test_a_deposed_master_writes_nothing_more(backend):

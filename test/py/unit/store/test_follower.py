@@ -21,17 +21,17 @@ def path(tmp_path):
 
 @pytest.fixture
 def db(path):
-    found = store.open_master(path, replicate=None, clock=SystemClock())
-    found.commit(cluster.updates(cluster.example_data()))
-    yield found
-    found.close()
+    actual = store.open_master(path, replicate=None, clock=SystemClock())
+    actual.commit(cluster.updates(cluster.example_data()))
+    yield actual
+    actual.close()
 
 
 @pytest.fixture
 def follower(db, path):
-    found = store.Follower(path)
-    yield found
-    found.close()
+    actual = store.Follower(path)
+    yield actual
+    actual.close()
 
 
 def test_it_begins_with_all_there_is(db, follower):
@@ -56,7 +56,7 @@ def test_news_are_the_changes_in_order(db, follower):
     assert follower.poll().is_empty
 
 
-def test_a_replaced_history_is_read_anew(db, follower, path, tmp_path):
+def test_a_replaced_history_is_read_again(db, follower, path, tmp_path):
     other = store.Replica(path)
     copy = store.wire.Copy(9, 2, b"x" * 16, [])
     other.install(Term(2), store.wire.encode_copy(store.wire.pack_copy(copy)))

@@ -50,10 +50,10 @@ def test_later_changes_below_are_not_seen(below):
 
 def test_documents_are_laid_over_those_below(below):
     fork = Fork(below)
-    told = []
+    reported = []
     changes = [Document("meta", "b", b"2"), Document("meta", "c", None)]
-    fork.commit_soon(changes, lambda *done: told.append(done))
-    assert told == [(fork.snapshot().revision, None)]
+    fork.commit_soon(changes, lambda *done: reported.append(done))
+    assert reported == [(fork.snapshot().revision, None)]
     assert list(fork.scan("meta")) == [("a", b"1"), ("b", b"2")]
     assert (fork.read("meta", "a"), fork.read("meta", "c")) == (b"1", None)
     assert list(fork.scan("meta", "b")) == [("b", b"2")]
@@ -66,9 +66,9 @@ def test_followers_get_the_forks_own_changes(below):
     first = fork.commit([drained(fork.snapshot())])
     second = fork.commit([Document("meta", "b", b"2")])
     assert fork.commit([]) == second
-    found = list(fork.follow(start))
+    actual = list(fork.follow(start))
     assert (
-        [item.revision for item in found] == [first, second] == [start + 1, start + 2]
+        [item.revision for item in actual] == [first, second] == [start + 1, start + 2]
     )
     assert [item.revision for item in fork.follow(first)] == [second]
     with pytest.raises(errors.StorageError, match="begins at revision"):

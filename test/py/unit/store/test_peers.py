@@ -17,21 +17,21 @@ from ganeti.store import CommitSettings, Document, branches, database, engine, p
 
 
 @pytest.fixture
-def world(tmp_path):
-    found = Candidates(tmp_path, (1, 2, 3))
-    yield found
-    found.close()
+def simulation(tmp_path):
+    actual = Candidates(tmp_path, (1, 2, 3))
+    yield actual
+    actual.close()
 
 
 @pytest.fixture
-def opener(tmp_path, world):
+def opener(tmp_path, simulation):
     opened = []
 
     def open_master(name="store.db", **options):
         opened.append(
             store.open_master(
                 str(tmp_path / name),
-                replicate=world.replicate,
+                replicate=simulation.replicate,
                 clock=SystemClock(),
                 **options,
             )
@@ -45,23 +45,23 @@ def opener(tmp_path, world):
 
 @pytest.fixture
 def db(opener):
-    found = opener()
-    found.commit(cluster.big(3, 2))
-    found.commit([Document("meta", "serial", b"1")])
-    return found
+    actual = opener()
+    actual.commit(cluster.big(3, 2))
+    actual.commit([Document("meta", "serial", b"1")])
+    return actual
 
 
 def contents(path):
     """Return the position and all that a candidate holds."""
-    found = database.Database(str(path), create=False)
+    actual = database.Database(str(path), create=False)
     try:
-        copy = store.wire.decode_copy(store.wire.encode_copy(found.dump()))
+        copy = store.wire.decode_copy(store.wire.encode_copy(actual.dump()))
         return (copy.revision, copy.digest, sorted(copy.rows))
     finally:
-        found.close()
+        actual.close()
 
 
-def is_same(db, world, tmp_path, number):
+def is_same(db, simulation, tmp_path, number):
     try:
         copy = contents(tmp_path / f"copy{number}.db")
     except errors.ConfigurationError:
@@ -73,22 +73,22 @@ def job(key, data=b"{}"):
     return Document("jobs", key, data)
 
 
-def test_candidates_get_everything(db, world, tmp_path):
+def test_candidates_get_everything(db, simulation, tmp_path):
     db.commit([job("1")])
     for number in (1, 2):
-        until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
-    assert world[1].status()["term"] == db.term.number
-    assert world[1].status()["written"] == db.term.number
+        until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
+    assert simulation[1].status()["term"] == db.term.number
+    assert simulation[1].status()["written"] == db.term.number
 
 
-def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
+def test_a_commit_does_not_wait_for_a_minority(db, simulation, tmp_path):
     until("both", lambda: all(copy.is_current for copy in db.copies().values()))
-    world.hang(2)
+    simulation.hang(2)
     for number in range(5):
         db.commit([job(str(number))])
-    assert world[1].status()["revision"] == db.snapshot().revision
-    world.release(2)
-    until("the slow one", lambda: is_same(db, world, tmp_path, 2))
+    assert simulation[1].status()["revision"] == db.snapshot().revision
+    simulation.release(2)
+    until("the slow one", lambda: is_same(db, simulation, tmp_path, 2))
 
 
 def start(function):
@@ -100,11 +100,11 @@ def start(function):
 
 
 def test_without_a_majority_nothing_is_acknowledged(
-    db, world, monkeypatch, caplog, tmp_path
+    db, simulation, monkeypatch, caplog, tmp_path
 ):
     until("both", lambda: all(copy.is_current for copy in db.copies().values()))
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
-    world.down |= set(world.copies)
+    simulation.down |= set(simulation.copies)
     before = db.snapshot().revision
     waiting = start(lambda: db.commit([job("1")]))
     until("refusal", db.exposure)
@@ -114,20 +114,20 @@ def test_without_a_majority_nothing_is_acknowledged(
     assert db.snapshot().revision == before
     assert "NO MAJORITY" in caplog.text
     # One candidate is enough, and nothing was lost in between.
-    world.down.discard(world.node(2))
+    simulation.down.discard(simulation.node(2))
     assert waiting.result(60) == before + 1
     assert db.exposure() == ""
     assert db.commit([job("3")]) == before + 2
     assert db.read("jobs", "2") is None
-    world.down.clear()
-    until("the repair", lambda: is_same(db, world, tmp_path, 1))
+    simulation.down.clear()
+    until("the repair", lambda: is_same(db, simulation, tmp_path, 1))
 
 
-def test_closing_does_not_wait_for_a_majority(db, world, monkeypatch):
+def test_closing_does_not_wait_for_a_majority(db, simulation, monkeypatch):
     until("both", lambda: all(copy.is_current for copy in db.copies().values()))
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
     monkeypatch.setattr(peers, "RECHECK_S", 0.01)
-    world.down |= set(world.copies)
+    simulation.down |= set(simulation.copies)
     waiting = start(lambda: db.commit([job("1")]))
     until("refusal", db.exposure)
     db.close()
@@ -137,109 +137,112 @@ def test_closing_does_not_wait_for_a_majority(db, world, monkeypatch):
 
 @pytest.fixture
 def lenient(opener):
-    found = opener(settings=CommitSettings(is_lenient=lambda: True))
-    found.commit(cluster.big(3, 2))
-    return found
+    actual = opener(settings=CommitSettings(is_lenient=lambda: True))
+    actual.commit(cluster.big(3, 2))
+    return actual
 
 
-def test_availability_is_a_choice_and_warns(lenient, world, caplog, tmp_path):
+def test_availability_is_a_choice_and_warns(lenient, simulation, caplog, tmp_path):
     db = lenient
     until("both", lambda: all(copy.is_current for copy in db.copies().values()))
-    world.down |= set(world.copies)
+    simulation.down |= set(simulation.copies)
     revision = db.commit([job("1")])
     assert f"NO MAJORITY: revision {revision}" in caplog.text
     assert "missing: node1.example.com, node2.example.com;" in db.exposure()
     db.commit([job("2")])
-    world.down.clear()
+    simulation.down.clear()
     for number in (1, 2):
-        until("the repair", lambda n=number: is_same(db, world, tmp_path, n))
+        until("the repair", lambda n=number: is_same(db, simulation, tmp_path, n))
     db.commit([job("3")])
     assert db.exposure() == ""
     assert caplog.text.count("NO MAJORITY") == 1
 
 
-def test_two_candidates_go_on_and_say_so(opener, world, tmp_path):
+def test_two_candidates_go_on_and_say_so(opener, simulation, tmp_path):
     db = opener()
     db.commit(cluster.big(3, 1, candidates=2))
-    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 1))
     assert db.exposure() == ""
-    world.down.add(world.node(1))
+    simulation.down.add(simulation.node(1))
     db.commit([job("1")])
     assert "no majority of the 2 master candidates" in db.exposure()
-    world.down.clear()
-    until("the repair", lambda: is_same(db, world, tmp_path, 1))
+    simulation.down.clear()
+    until("the repair", lambda: is_same(db, simulation, tmp_path, 1))
     db.commit([job("2")])
     assert db.exposure() == ""
 
 
 def test_silence_costs_one_time_limit_only(
-    lenient, world, monkeypatch, caplog, tmp_path
+    lenient, simulation, monkeypatch, caplog, tmp_path
 ):
     db = lenient
     until("both", lambda: all(copy.is_current for copy in db.copies().values()))
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
-    world.hang(1)
-    world.hang(2)
+    simulation.hang(1)
+    simulation.hang(2)
     db.commit([job("1")])
     assert "is behind: no answer" in caplog.text
-    calls = len(world.calls)
+    calls = len(simulation.calls)
     for number in range(20):
         db.commit([job(str(number))])
-    assert len(world.calls) == calls  # nobody is asked while the calls hang
-    world.release(1)
-    world.release(2)
-    until("the repair", lambda: is_same(db, world, tmp_path, 1))
+    assert len(simulation.calls) == calls  # nobody is asked while the calls hang
+    simulation.release(1)
+    simulation.release(2)
+    until("the repair", lambda: is_same(db, simulation, tmp_path, 1))
 
 
-def test_a_candidate_that_missed_some_gets_just_these(db, world, tmp_path):
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    world.down.add(world.node(2))
+def test_a_candidate_that_missed_some_gets_just_these(db, simulation, tmp_path):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation.down.add(simulation.node(2))
     for number in range(5):
         db.commit([job(str(number))])
-    until("it to be stale", lambda: not db.copies()[world.node(2)].is_current)
-    world.calls.clear()
-    world.down.clear()
-    until("the repair", lambda: is_same(db, world, tmp_path, 2))
-    assert (world.node(2), "store_install") not in world.calls
+    until("it to be stale", lambda: not db.copies()[simulation.node(2)].is_current)
+    simulation.calls.clear()
+    simulation.down.clear()
+    until("the repair", lambda: is_same(db, simulation, tmp_path, 2))
+    assert (simulation.node(2), "store_install") not in simulation.calls
 
 
-def test_a_lost_answer_is_no_lost_change(db, world, tmp_path):
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    world.losing.add(world.node(2))
+def test_a_lost_answer_is_no_lost_change(db, simulation, tmp_path):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation.losing.add(simulation.node(2))
     db.commit([job("1")])
-    until("it to be stale", lambda: not db.copies()[world.node(2)].is_current)
-    world.losing.clear()
+    until("it to be stale", lambda: not db.copies()[simulation.node(2)].is_current)
+    simulation.losing.clear()
     db.commit([job("2")])
-    until("the repair", lambda: is_same(db, world, tmp_path, 2))
+    until("the repair", lambda: is_same(db, simulation, tmp_path, 2))
 
 
 def test_a_candidate_with_another_history_gets_a_whole_copy(
-    db, world, opener, tmp_path
+    db, simulation, opener, tmp_path
 ):
     stranger = Candidates(tmp_path, ())
-    stranger.copies = {world.node(2): store.Replica(str(tmp_path / "other.db"))}
+    stranger.copies = {simulation.node(2): store.Replica(str(tmp_path / "other.db"))}
     other = store.open_master(
         str(tmp_path / "m2.db"), replicate=stranger.replicate, clock=SystemClock()
     )
     other.commit(cluster.big(3, 1))
     other.commit([job("foreign")])
-    until("the other", lambda: stranger.copies[world.node(2)].status()["revision"] == 2)
+    until(
+        "the other",
+        lambda: stranger.copies[simulation.node(2)].status()["revision"] == 2,
+    )
     other.close()
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    world.copies[world.node(2)].close()
-    world.copies[world.node(2)] = stranger.copies[world.node(2)]
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation.copies[simulation.node(2)].close()
+    simulation.copies[simulation.node(2)] = stranger.copies[simulation.node(2)]
     db.commit([job("1")])
     until(
         "the repair",
         lambda: contents(tmp_path / "store.db") == contents(tmp_path / "other.db"),
     )
-    assert (world.node(2), "store_install") in world.calls
+    assert (simulation.node(2), "store_install") in simulation.calls
 
 
 def test_a_full_disk_refuses_changes_until_what_was_sent_is_written(
-    db, world, monkeypatch, tmp_path
+    db, simulation, monkeypatch, tmp_path
 ):
-    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 1))
     monkeypatch.setattr(engine, "RETRY_S", 0.01)
     connection = db._backend._writer._db
     limit = connection.execute("PRAGMA page_count").fetchone()[0] + 2
@@ -249,45 +252,45 @@ def test_a_full_disk_refuses_changes_until_what_was_sent_is_written(
     with pytest.raises(errors.StorageError, match="refused until the disk"):
         db.commit([job("small")])
     assert db.read("jobs", "big") is None
-    world.calls.clear()
+    simulation.calls.clear()
     connection.execute("PRAGMA max_page_count = 1000000")
     waiting.result(60)
     db.commit([job("small")])
-    until("the copy", lambda: is_same(db, world, tmp_path, 1))
-    assert (world.node(1), "store_install") not in world.calls
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 1))
+    assert (simulation.node(1), "store_install") not in simulation.calls
 
 
-def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    node = db.snapshot().nodes[world.node(2)]
+def test_new_candidates_join_and_old_ones_leave(db, simulation, tmp_path):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    node = db.snapshot().nodes[simulation.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(master_candidate=False))])
     db.commit([job("1")])
-    assert set(db.copies()) == {world.node(1)}
-    behind = world[2].status()["revision"]
+    assert set(db.copies()) == {simulation.node(1)}
+    behind = simulation[2].status()["revision"]
     assert behind < db.snapshot().revision
-    world[2].purge()
-    assert world[2].status()["revision"] == 0
+    simulation[2].purge()
+    assert simulation[2].status()["revision"] == 0
     db.commit([Update("nodes", node.uuid, node)])
-    until("the new candidate", lambda: is_same(db, world, tmp_path, 2))
+    until("the new candidate", lambda: is_same(db, simulation, tmp_path, 2))
 
 
-def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
+def test_a_new_candidate_gets_the_archive_bit_by_bit(db, simulation, monkeypatch):
     monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
-    world[2].purge()
+    simulation[2].purge()
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
     db.commit([job("500"), Document("joblogs", "500/1", b"z")])
-    until("the copy", lambda: db.copies()[world.node(2)].is_current)
-    node = db.snapshot().nodes[world.node(2)]
+    until("the copy", lambda: db.copies()[simulation.node(2)].is_current)
+    node = db.snapshot().nodes[simulation.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
-    world[2].purge()
+    simulation[2].purge()
     # Without the change log only a whole copy helps.
     db._backend._writer._db.execute("DELETE FROM changelog")
     db.commit([Update("nodes", node.uuid, node)])
 
     def copied(table):
         try:
-            copy = database.Database(world[2].path, create=False)
+            copy = database.Database(simulation[2].path, create=False)
         except errors.ConfigurationError:
             return []
         try:
@@ -297,7 +300,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
 
     for table in ("archive", "joblogs"):
         until(table, lambda t=table: copied(t) == list(db.scan(t)))
-    assert (world.node(2), "store_install") in world.calls
+    assert (simulation.node(2), "store_install") in simulation.calls
 
 
 def test_a_whole_copy_has_the_logs_of_live_jobs_only(db):
@@ -308,25 +311,26 @@ def test_a_whole_copy_has_the_logs_of_live_jobs_only(db):
     assert [row for row in rows if row[0] == "joblogs"] == [("joblogs", "12/1", b"new")]
 
 
-def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
-    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+def test_a_newer_master_deposes_the_old_one(db, simulation, opener, tmp_path):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 1))
     db_term = db.term
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    old_status = world[1].status()
-    world[1].close()
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    old_status = simulation[1].status()
+    simulation[1].close()
     # Node 1 becomes the master, with its copy.
     taker = store.open_master(
         str(tmp_path / "copy1.db"),
-        replicate=world.replicate,
+        replicate=simulation.replicate,
         clock=SystemClock(),
-        node=world.node(1),
+        node=simulation.node(1),
         seen_term=old_status["term"],
     )
     assert taker.term.number == db_term.number + 1
     assert taker.snapshot().nodes == db.snapshot().nodes
     taker.commit([job("new")])
     until(
-        "node 2 to hear of it", lambda: world[2].status()["term"] == taker.term.number
+        "node 2 to hear of it",
+        lambda: simulation[2].status()["term"] == taker.term.number,
     )
 
     def write():
@@ -338,64 +342,64 @@ def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
     with pytest.raises(errors.TermError):
         db.commit([job("late")])
     with pytest.raises(errors.TermError, match="is over"):
-        world[2].apply(db_term, 0, store.wire.encode_batch([]))
+        simulation[2].apply(db_term, 0, store.wire.encode_batch([]))
     taker.close()
 
 
 def test_an_idle_master_notices_that_it_was_replaced(
-    world, opener, monkeypatch, tmp_path
+    simulation, opener, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
-    told = threading.Event()
-    db = opener(settings=CommitSettings(on_deposed=told.set))
+    reported = threading.Event()
+    db = opener(settings=CommitSettings(on_deposed=reported.set))
     db.commit(cluster.big(3, 1))
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
     term = Term(db.term.number + 1, "other")
     for number in (1, 2):
-        assert world[number].promise(term)["term"] == term.number
-    assert told.wait(60)
+        assert simulation[number].promise(term)["term"] == term.number
+    assert reported.wait(60)
     with pytest.raises(errors.TermError, match="is over"):
         db.commit([job("1")])
 
 
-def test_one_candidate_deposes_no_master(world, opener, monkeypatch, tmp_path):
+def test_one_candidate_deposes_no_master(simulation, opener, monkeypatch, tmp_path):
     monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
-    told = threading.Event()
-    db = opener(settings=CommitSettings(on_deposed=told.set))
+    reported = threading.Event()
+    db = opener(settings=CommitSettings(on_deposed=reported.set))
     db.commit(cluster.big(3, 1))
     for number in (1, 2):
-        until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
-    world[2].promise(Term(db.term.number + 7, "other"))
-    until("refusal", lambda: "is over" in db.copies()[world.node(2)].trouble)
+        until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
+    simulation[2].promise(Term(db.term.number + 7, "other"))
+    until("refusal", lambda: "is over" in db.copies()[simulation.node(2)].trouble)
     db.check_term()
     for number in range(5):
         db.commit([job(str(number))])
-    assert not told.is_set()
+    assert not reported.is_set()
     assert db.exposure() == ""
 
 
-def test_an_equal_number_of_another_owner_does_not_write(world, opener, tmp_path):
+def test_an_equal_number_of_another_owner_does_not_write(simulation, opener, tmp_path):
     db = opener(node=cluster.make_id("node", 0))
     db.commit(cluster.big(3, 1))
-    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 1))
     rival = Term(db.term.number, "rival")
     with pytest.raises(errors.TermError, match="is over"):
-        world[1].install(rival, store.wire.encode_copy(db._backend.dump()))
+        simulation[1].install(rival, store.wire.encode_copy(db._backend.dump()))
     with pytest.raises(errors.TermError, match="is over"):
-        world[1].promise(rival)
+        simulation[1].promise(rival)
 
 
 def test_adding_a_candidate_needs_the_new_majority(
-    world, opener, monkeypatch, tmp_path
+    simulation, opener, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
     db = opener()
     changes = cluster.big(4, 1, candidates=3)
     db.commit(changes)
     for number in (1, 2):
-        until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
-    world.down |= {world.node(2), world.node(3)}
-    node = db.snapshot().nodes[world.node(3)]
+        until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
+    simulation.down |= {simulation.node(2), simulation.node(3)}
+    node = db.snapshot().nodes[simulation.node(3)]
     adding = start(
         lambda: db.commit(
             [Update("nodes", node.uuid, node.replace(master_candidate=True))]
@@ -404,16 +408,18 @@ def test_adding_a_candidate_needs_the_new_majority(
     # 2 of 3 have it, but 3 of 4 must.
     until("refusal", db.exposure)
     assert not adding.done()
-    world.down.clear()
+    simulation.down.clear()
     adding.result(60)
     assert len(db.copies()) == 3
 
 
-def test_a_lost_history_is_kept_listed_and_logged(db, world, opener, tmp_path, caplog):
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    world[2].close()
+def test_a_lost_history_is_kept_listed_and_logged(
+    db, simulation, opener, tmp_path, caplog
+):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation[2].close()
     lost = store.open_master(
-        world[2].path, replicate=None, clock=SystemClock(), node="lost"
+        simulation[2].path, replicate=None, clock=SystemClock(), node="lost"
     )
     old = b'{"id":7,"ops":[{"input":{"OP_ID":"OP_TEST_DELAY","duration":1}}]}'
     lost.commit([job("7", old)])
@@ -422,39 +428,41 @@ def test_a_lost_history_is_kept_listed_and_logged(db, world, opener, tmp_path, c
     before = db.term
     db.close()
     again = opener(seen_term=before.number + 5)
-    until("the repair", lambda: is_same(again, world, tmp_path, 2))
-    (kept,) = branches.files(world[2].path)
+    until("the repair", lambda: is_same(again, simulation, tmp_path, 2))
+    (kept,) = branches.files(simulation[2].path)
     branch = branches.read(kept)
     assert branch.is_complete
     assert [group.term for group in branch.groups] == [lost.term.number] * 2
-    assert [found.job_id for found in branch.jobs] == [7, 8]
+    assert [actual.job_id for actual in branch.jobs] == [7, 8]
     assert branch.jobs[0].status == "queued"
     assert f"kept as {kept}" in caplog.text
 
 
 def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
-    world, opener, monkeypatch, tmp_path
+    simulation, opener, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
     db = opener()
     db.commit(cluster.big(3, 1))
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    world[2].purge()
-    until("the new copy", lambda: is_same(db, world, tmp_path, 2))
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation[2].purge()
+    until("the new copy", lambda: is_same(db, simulation, tmp_path, 2))
 
 
-def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_path):
+def test_what_another_cluster_left_on_a_node_deposes_nobody(
+    simulation, opener, tmp_path
+):
     data = cluster.example_data()
     data["cluster"]["uuid"] = "another"
     left = store.open_master(
-        world[2].path, replicate=None, clock=SystemClock(), seen_term=99
+        simulation[2].path, replicate=None, clock=SystemClock(), seen_term=99
     )
     left.commit([*cluster.updates(data), Document("archive", "1", b"old")])
     left.close()
     db = opener()
     db.commit(cluster.big(3, 2))
-    until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    assert world[2].status()["term"] == db.term.number == 1
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    assert simulation[2].status()["term"] == db.term.number == 1
     db.commit([job("1")])
 
 
@@ -470,7 +478,7 @@ def archive_of(replica):
 
 
 def test_the_copy_of_the_archive_goes_on_after_a_restart_of_the_master(
-    opener, world, monkeypatch, tmp_path
+    opener, simulation, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
     db = opener()
@@ -478,50 +486,50 @@ def test_the_copy_of_the_archive_goes_on_after_a_restart_of_the_master(
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
     db.commit([job("500"), Document("joblogs", "500/1", b"z")])
     # Left from a time when the master had it: removed since then.
-    with world[2]._lock:
+    with simulation[2]._lock:
         old = Document("archive", "050a", b"old")
-        world[2]._open().append(
-            [], world[2]._open().position(), term=Term(), extra=[old]
+        simulation[2]._open().append(
+            [], simulation[2]._open().position(), term=Term(), extra=[old]
         )
     db._backend._writer._db.execute("DELETE FROM changelog")
-    real, pages = world.replicate, []
+    real, pages = simulation.replicate, []
 
     def replicate(nodes, procedure, args):
         if procedure == "store_apply" and store.wire.decode_batch(args[2])[1]:
             pages.append(nodes)
-            if pages.count(nodes) == 4 and not world.down:
-                world.down.add(nodes[0])
+            if pages.count(nodes) == 4 and not simulation.down:
+                simulation.down.add(nodes[0])
         return real(nodes, procedure, args)
 
-    monkeypatch.setattr(world, "replicate", replicate)
+    monkeypatch.setattr(simulation, "replicate", replicate)
     db.close()
     db = opener()
     db.commit(cluster.big(3, 2))
-    node = world.node(2)
-    until("the break", lambda: world.down)
-    (broken,) = world.down
-    copy = world.copies[broken]
+    node = simulation.node(2)
+    until("the break", lambda: simulation.down)
+    (broken,) = simulation.down
+    copy = simulation.copies[broken]
     assert not db.copies()[broken].is_current
     db.close()
     some = archive_of(copy)
     assert 0 < len(some[0]) < 100
-    world.calls.clear()
-    world.down.clear()
+    simulation.calls.clear()
+    simulation.down.clear()
     db = opener()
     until("the copy", lambda: db.copies()[node].is_current)
     until("the copy", lambda: db.copies()[broken].is_current)
-    assert (broken, "store_install") not in world.calls
+    assert (broken, "store_install") not in simulation.calls
     wanted = [list(db.scan(table)) for table in ("archive", "joblogs")]
-    assert archive_of(world[2]) == wanted
+    assert archive_of(simulation[2]) == wanted
     assert archive_of(copy) == wanted
     assert copy.status()["archive"] == ""
 
 
-def test_a_copy_without_the_whole_archive_is_not_current(db, world, monkeypatch):
+def test_a_copy_without_the_whole_archive_is_not_current(db, simulation, monkeypatch):
     db.commit([Document("archive", "1", b"x")])
-    world[1].purge()
+    simulation[1].purge()
     db._backend._writer._db.execute("DELETE FROM changelog")
-    gate, real = threading.Event(), world.replicate
+    gate, real = threading.Event(), simulation.replicate
 
     def replicate(nodes, procedure, args):
         if procedure == "store_apply" and store.wire.decode_batch(args[2])[1]:
@@ -531,9 +539,9 @@ def test_a_copy_without_the_whole_archive_is_not_current(db, world, monkeypatch)
     monkeypatch.setattr(db._copies, "_replicate", replicate)
     with contextlib.suppress(errors.StorageError):
         db.commit([job("1")])
-    until("the copy", lambda: world[1].status()["revision"])
-    until("the archive", lambda: "archive" in db.copies()[world.node(1)].trouble)
-    assert not db.copies()[world.node(1)].is_current
+    until("the copy", lambda: simulation[1].status()["revision"])
+    until("the archive", lambda: "archive" in db.copies()[simulation.node(1)].trouble)
+    assert not db.copies()[simulation.node(1)].is_current
     assert db.exposure() == ""
     gate.set()
-    until("the copy", lambda: db.copies()[world.node(1)].is_current)
+    until("the copy", lambda: db.copies()[simulation.node(1)].is_current)

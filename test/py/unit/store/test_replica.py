@@ -12,9 +12,9 @@ from ganeti.store import backend as backend_module
 
 @pytest.fixture
 def copy(tmp_path):
-    found = store.Replica(str(tmp_path / "store.db"))
-    yield found
-    found.close()
+    actual = store.Replica(str(tmp_path / "store.db"))
+    yield actual
+    actual.close()
 
 
 @pytest.fixture

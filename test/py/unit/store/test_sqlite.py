@@ -147,9 +147,9 @@ def test_a_long_scan_goes_page_by_page(path, monkeypatch):
     keys = sorted(str(number) for number in range(50))
     db.commit([Document("archive", key, b"") for key in keys])
     scan = db.scan("archive")
-    found = [next(scan)[0]]
+    actual = [next(scan)[0]]
     db.commit([Document("archive", "0", None)])
-    assert found + [key for key, _data in scan] == keys
+    assert actual + [key for key, _data in scan] == keys
     db.close()
 
 
@@ -171,11 +171,11 @@ def test_opening_a_file_again_keeps_the_locks_of_this_process(path):
     database.Database(path, create=True).close()
     text = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=0)"
     other = f"{text}; db.execute('PRAGMA journal_mode = DELETE')"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", other, path], capture_output=True, check=False
     )
     first.close()
-    assert b"database is locked" in told.stderr
+    assert b"database is locked" in reported.stderr
 
 
 def test_a_full_disk_refuses_changes_until_a_probe_succeeds(path, monkeypatch):

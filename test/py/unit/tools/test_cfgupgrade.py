@@ -18,11 +18,11 @@ def paths(tmp_path, monkeypatch):
     root = tmp_path / "node1"
     for name in ("var/lib/ganeti/queue", "var/run/ganeti"):
         (root / name).mkdir(parents=True)
-    found = Paths(root=str(root), hostname="node1")
+    actual = Paths(root=str(root), hostname="node1")
     monkeypatch.setenv("GANETI_ROOTDIR", str(root))
     monkeypatch.setenv("GANETI_HOSTNAME", "node1")
-    ssconf.write(found, {"master_node": "node1"})
-    return found
+    ssconf.write(actual, {"master_node": "node1"})
+    return actual
 
 
 @pytest.fixture

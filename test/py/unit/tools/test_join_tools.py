@@ -119,7 +119,7 @@ def test_a_node_with_another_certificate_is_refused(paths, runner, server):
             work(paths, runner, message, dry_run=False)
 
 
-def test_a_host_key_of_another_type_than_said_is_refused(paths, runner, server):
+def test_a_host_key_of_another_type_than_announced_is_refused(paths, runner, server):
     pair = keys.generate("ed25519")
     message = join_message(server, ssh_host_key=[["ecdsa", pair.private, pair.public]])
     with pytest.raises(errors.OpPrereqError, match="of type ed25519"):

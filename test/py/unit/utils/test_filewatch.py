@@ -12,27 +12,27 @@ from ganeti.utils import filewatch
 @pytest.fixture
 def watched(tmp_path):
     """Return (directory, iterator) with the watch set."""
-    found = filewatch.changes([str(tmp_path)])
-    assert next(found) == ""
-    yield tmp_path, found
-    found.close()
+    actual = filewatch.changes([str(tmp_path)])
+    assert next(actual) == ""
+    yield tmp_path, actual
+    actual.close()
 
 
-def test_new_changed_and_moved_files_are_told(watched):
-    directory, found = watched
+def test_new_changed_and_moved_files_are_reported(watched):
+    directory, actual = watched
     (directory / "new").write_text("x")
-    assert next(found) == str(directory / "new")
+    assert next(actual) == str(directory / "new")
     other = directory / "moved"
     os.replace(directory / "new", other)
-    while (path := next(found)) != str(other):
+    while (path := next(actual)) != str(other):
         assert path == str(directory / "new")
 
 
 def test_waiting_ends_when_something_happens(watched):
-    directory, found = watched
+    directory, actual = watched
     thread = threading.Thread(target=(directory / "later").touch)
     thread.start()
-    assert next(found) == str(directory / "later")
+    assert next(actual) == str(directory / "later")
     thread.join()
 
 

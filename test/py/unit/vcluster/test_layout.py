@@ -103,7 +103,7 @@ def test_processes_are_found_by_environment_argument_or_parent(tmp_path):
         assert by_environment.stdout.readline() == by_argument.stdout.readline()
         # A child bears its parent's name and environment until the kernel has put
         # its own program in its place, and is nameless in between.
-        found = patience.until(
+        actual = patience.until(
             "three processes, one of them sleep",
             lambda: (
                 len(all_ := processes.of_root(root)) >= 3
@@ -111,10 +111,10 @@ def test_processes_are_found_by_environment_argument_or_parent(tmp_path):
                 and all_
             ),
         )
-        pids = {process.pid for process in found}
+        pids = {process.pid for process in actual}
         assert {by_environment.pid, by_argument.pid} <= pids
         assert other.pid not in pids
-        assert len(found) == 3
+        assert len(actual) == 3
         assert processes.kill_all(lambda: processes.of_root(root)) == 3
         assert other.poll() is None
     finally:

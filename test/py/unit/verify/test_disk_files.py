@@ -22,7 +22,7 @@ def disk(uuid, path, kind):
     )
 
 
-def found(files, *extra):
+def actual(files, *extra):
     snapshot = clusters.snapshot(
         nodes=2,
         extra=[
@@ -40,11 +40,11 @@ def found(files, *extra):
 
 def test_what_is_recorded_is_fine_shared_files_everywhere():
     files = {LOCAL: 64 * MIB, SHARED: 64 * MIB}
-    assert found({N1: files, N2: {SHARED: 64 * MIB}}) == []
+    assert actual({N1: files, N2: {SHARED: 64 * MIB}}) == []
 
 
 def test_a_file_on_a_node_that_should_not_have_it_is_a_stray():
-    ((level, code, node, text),) = found({N2: {LOCAL: 64 * MIB}})
+    ((level, code, node, text),) = actual({N2: {LOCAL: 64 * MIB}})
     assert (level, code, node) == ("ERROR", "ENODEORPHANLV", "node2.example.com")
     assert text.endswith(f"remove it there: rm {LOCAL}")
 
@@ -52,17 +52,17 @@ def test_a_file_on_a_node_that_should_not_have_it_is_a_stray():
 def test_a_shared_stray_is_found_once():
     stray = f"{SHARED}.old"
     files = {stray: MIB}
-    assert [row[2] for row in found({N1: files, N2: files})] == ["node1.example.com"]
+    assert [row[2] for row in actual({N1: files, N2: files})] == ["node1.example.com"]
 
 
 def test_a_shared_stray_may_be_in_the_making_where_there_are_several_groups():
     other = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
-    ((level, *_rest),) = found({N1: {f"{SHARED}.new": MIB}}, other)
+    ((level, *_rest),) = actual({N1: {f"{SHARED}.new": MIB}}, other)
     assert level == "WARNING"
 
 
 def test_sizes_are_compared_and_the_repair_is_named():
-    ((level, code, name, text),) = found({N1: {LOCAL: 96 * MIB}})
+    ((level, code, name, text),) = actual({N1: {LOCAL: 96 * MIB}})
     assert (level, code, name) == (
         "WARNING",
         "EINSTANCEFAULTYDISK",
@@ -70,5 +70,5 @@ def test_sizes_are_compared_and_the_repair_is_named():
     )
     assert "disk/0 has 96 MiB, recorded are 64 MiB" in text
     assert "gnt-cluster repair-disk-sizes inst1.example.com" in text
-    ((level, *_rest),) = found({N1: {LOCAL: 32 * MIB}})
+    ((level, *_rest),) = actual({N1: {LOCAL: 32 * MIB}})
     assert level == "ERROR"

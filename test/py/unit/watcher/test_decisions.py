@@ -106,26 +106,26 @@ def runs(count, status="ERROR_down", interval_s=INTERVAL_S, start=records.EMPTY)
     [("ERROR_down", Action.RESTART), ("USER_down", Action.CLEAN_UP)],
 )
 def test_five_attempts_then_one_message_then_silence(status, action):
-    found = list(runs(9, status))
-    assert [v.action for v in found] == [
+    actual = list(runs(9, status))
+    assert [v.action for v in actual] == [
         *[action] * 5,
         Action.GIVE_UP,
         *[Action.SILENT] * 3,
     ]
-    assert [v.attempt for v in found[:5]] == [1, 2, 3, 4, 5]
-    assert "too many attempts" in found[5].reason
+    assert [v.attempt for v in actual[:5]] == [1, 2, 3, 4, 5]
+    assert "too many attempts" in actual[5].reason
 
 
 def test_attempts_begin_again_eight_hours_after_the_last():
-    found = list(runs(5 + 8 * 12 + 1))
-    assert [v.action for v in found].count(Action.RESTART) == 6
-    assert found[-1].action is Action.RESTART
-    assert found[-1].attempt == 1
+    actual = list(runs(5 + 8 * 12 + 1))
+    assert [v.action for v in actual].count(Action.RESTART) == 6
+    assert actual[-1].action is Action.RESTART
+    assert actual[-1].attempt == 1
 
 
 def test_slow_attempts_never_expire_between_runs():
-    found = list(runs(6, interval_s=decisions.EXPIRY_S))
-    assert found[-1].action is Action.GIVE_UP
+    actual = list(runs(6, interval_s=decisions.EXPIRY_S))
+    assert actual[-1].action is Action.GIVE_UP
 
 
 def test_attempts_of_a_wrong_clock_expire():

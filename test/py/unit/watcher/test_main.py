@@ -251,11 +251,11 @@ def test_defaults_are_the_documented_ones():
 
 
 def test_options_reach_the_settings():
-    found = settings(
+    actual = settings(
         *("-d", "-A", "2d", "--ignore-pause", "--no-wait-children"),
         *("--no-verify-disks", "--no-strict", "--rapi-ip", "192.0.2.1"),
     )
-    assert found == Settings(
+    assert actual == Settings(
         debug=True,
         job_age_s=2 * 86400,
         ignore_pause=True,

@@ -84,11 +84,11 @@ def test_without_hooks_nothing_runs(node):
     assert node.runner.lines == []
 
 
-@pytest.mark.parametrize(("value", "said"), [("True", True), ("False", False)])
+@pytest.mark.parametrize(("value", "reported"), [("True", True), ("False", False)])
 def test_node_maintenance_without_confd_does_nothing_and_says_so(
-    node, log, value, said
+    node, log, value, reported
 ):
     node.ssconf(maintain_node_health=value)
     node_part.maintain(node.watch())
-    assert ("node maintenance: skipped" in log.text) == said
+    assert ("node maintenance: skipped" in log.text) == reported
     assert node.runner.lines == []

@@ -64,14 +64,14 @@ def web(answer, certificate=None):
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            found = answer(self.path)
-            if found is None:
+            actual = answer(self.path)
+            if actual is None:
                 self.send_response(200)
                 self.send_header("Content-Length", "1000")
                 self.end_headers()
                 self.wfile.write(b"[")
                 return
-            status, body = found
+            status, body = actual
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -109,7 +109,7 @@ def test_a_cluster_comes_over_https_whatever_the_certificate(certificate):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (lambda _path: (404, b"gone"), "HTTP status 404: b'gone'"),
         (lambda _path: (401, b""), "HTTP status 401"),
@@ -120,11 +120,11 @@ def test_a_cluster_comes_over_https_whatever_the_certificate(certificate):
         (lambda _path: None, "/2/groups?bulk=1: "),
     ],
 )
-def test_a_bad_answer_is_told_with_its_address(answer, told, certificate):
+def test_a_bad_answer_is_reported_with_its_address(answer, reported, certificate):
     with web(answer, certificate) as address, pytest.raises(DataError) as caught:
         rest.read(address)
     assert str(caught.value).startswith(f"{address}/2/groups?bulk=1: ")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_a_silent_server_is_given_up(certificate):
@@ -166,10 +166,10 @@ def luxi(path, answer):
                 if not buffer.endswith(END):
                     continue
                 request, buffer = json.loads(buffer[:-1]), b""
-                found = answer(request["method"], request["args"])
-                if found is None:
+                actual = answer(request["method"], request["args"])
+                if actual is None:
                     return
-                self.request.sendall(found + END)
+                self.request.sendall(actual + END)
 
     with socketserver.ThreadingUnixStreamServer(path, Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -203,7 +203,7 @@ def test_a_cluster_comes_over_luxi(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (lambda _method, _args: None, "connection to .* broke: closed"),
         (lambda _method, _args: b"nonsense", "Query at .*/s: the answer is not JSON"),
@@ -213,15 +213,15 @@ def test_a_cluster_comes_over_luxi(tmp_path):
         (lambda _method, _args: reply({"data": [[1]]}), "wanted a row of 5 cells"),
     ],
 )
-def test_a_master_that_misbehaves_is_told(answer, told, tmp_path):
+def test_a_master_that_misbehaves_is_reported(answer, reported, tmp_path):
     path = str(tmp_path / "s")
     words = options.parse([f"-L{path}"], option_table.options_of(["L"]))
-    with luxi(path, answer), pytest.raises(Exception, match=told) as caught:
+    with luxi(path, answer), pytest.raises(Exception, match=reported) as caught:
         sources.read(words)
     assert "Traceback" not in sources.reason(caught.value)
 
 
-def test_a_master_that_vanishes_half_way_is_told(tmp_path):
+def test_a_master_that_vanishes_half_way_is_reported(tmp_path):
     path = str(tmp_path / "s")
     asked = []
 
@@ -234,7 +234,7 @@ def test_a_master_that_vanishes_half_way_is_told(tmp_path):
     assert len(asked) == 3
 
 
-def test_no_master_at_all_is_told(tmp_path, monkeypatch):
+def test_no_master_at_all_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "LUXI_CONNECT_S", 0)
     with pytest.raises(Exception, match="none") as caught:
         load(tmp_path / "none")
@@ -259,8 +259,8 @@ def test_monitoring_daemons_are_asked_by_name(monkeypatch, capfd):
             "s", master_answers.groups(KITE), nodes, [], info=master_answers.info(KITE)
         )
         cluster = query.read_cluster(answers, static_memory=0)
-        found = utilisation.query(cluster, mond.CPU)
-    assert found == {"127.0.0.1": {"cpu_total": 2.5}, "localhost.invalid": None}
+        actual = utilisation.query(cluster, mond.CPU)
+    assert actual == {"127.0.0.1": {"cpu_total": 2.5}, "localhost.invalid": None}
     assert capfd.readouterr().err == (
         "Failed to contact node's localhost.invalid MonD for DC cpu-avg-load\n"
     )

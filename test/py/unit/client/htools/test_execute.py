@@ -71,13 +71,13 @@ def test_a_failed_job_ends_all_after_its_set(master):
     assert names(master) == ["a", "b"]
 
 
-def test_a_refused_job_is_told(master):
+def test_a_refused_job_is_reported(master):
     master.refuse["OP_INSTANCE_MIGRATE"] = errors.JobQueueFull("queue is full")
     with pytest.raises(ProgramError, match=r"a: not accepted: .*queue is full"):
         run()
 
 
-def test_a_job_that_is_gone_is_told(master):
+def test_a_job_that_is_gone_is_reported(master):
     master.gone.add(2)
     with pytest.raises(ProgramError, match="b: job 2 does not exist"):
         run()
@@ -116,7 +116,7 @@ def test_termination_ends_at_once(master, capsys):
         ("QueryJobs", [None, [], 5, [5], [["error"]], [["error", 1, 2], None]]),
     ],
 )
-def test_a_master_that_talks_nonsense_is_told(master, method, answers, monkeypatch):
+def test_a_master_that_talks_nonsense_is_reported(master, method, answers, monkeypatch):
     master.results["OP_INSTANCE_MIGRATE"] = lambda _op: errors.OpExecError("no way")
     proper = master.call
     for answer in answers:

@@ -106,8 +106,8 @@ def test_bad_input_gives_one_message(program, text: str, words: str) -> None:
     ],
 )
 def test_wrong_use(program, argv: list[str], code: int, words: str) -> None:
-    found, out, errors = program(*argv)
-    assert (found, out) == (code, "")
+    actual, out, errors = program(*argv)
+    assert (actual, out) == (code, "")
     assert errors.startswith(words)
 
 

@@ -13,7 +13,7 @@ from ganeti.repair import tags
 P = tags.PREFIX
 
 
-class World(Connection):
+class Simulation(Connection):
     """A master whose tag jobs do what they say, and whose repairs heal."""
 
     def __init__(self):
@@ -75,14 +75,14 @@ class World(Connection):
 
 
 @pytest.fixture
-def world(monkeypatch):
-    made = World()
+def simulation(monkeypatch):
+    made = Simulation()
     monkeypatch.setattr(sources, "connect", lambda _path, **_options: made)
     return made
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, world):
+def run(monkeypatch, capsys, simulation):
     def call(*args, status=0):
         monkeypatch.setattr(sys, "argv", ["harep", *args])
         assert harep.main() == status
@@ -99,101 +99,103 @@ def counts(out):
     return dict(line.split(": ") for line in rest.splitlines())
 
 
-def test_all_is_well(run, world):
+def test_all_is_well(run, simulation):
     assert counts(run().out) == {"Healthy": "2"}
-    assert world.master.jobs == {}
+    assert simulation.master.jobs == {}
 
 
-def test_the_way_from_broken_to_healthy(run, world):
-    world.fail()
+def test_the_way_from_broken_to_healthy(run, simulation):
+    simulation.fail()
     first = run("--job-delay", "2.5")
     assert counts(first.out) == {"Needs repair": "1", "Pending repair": "1"}
     assert "b: its node is offline; this requires reinstall" in first.out
-    assert world.submitted() == [["OP_TEST_DELAY", "OP_INSTANCE_FAILOVER"]]
-    (tag,) = world.tags()
+    assert simulation.submitted() == [["OP_TEST_DELAY", "OP_INSTANCE_FAILOVER"]]
+    (tag,) = simulation.tags()
     assert re.fullmatch(rf"{P}pending:failover:[0-9a-f-]{{36}}:\d+:1", tag)
-    (refused,) = world.tags("b")
+    (refused,) = simulation.tags("b")
     assert ":enoperm:" in refused
     second = run()
     assert counts(second.out) == {"Healthy": "1", "Needs repair": "1"}
     assert 'Moving a from "Pending repair" to "Healthy"' in second.out
-    (tag,) = world.tags()
+    (tag,) = simulation.tags()
     assert ":success:1" in tag
-    assert world.tags("b") == [refused]
-    jobs = len(world.master.jobs)
+    assert simulation.tags("b") == [refused]
+    jobs = len(simulation.master.jobs)
     run()
-    assert len(world.master.jobs) == jobs
+    assert len(simulation.master.jobs) == jobs
 
 
-def test_jobs_tell_who_submitted_them_and_why(run, world):
-    world.fail()
+def test_jobs_record_who_submitted_them_and_why(run, simulation):
+    simulation.fail()
     run("--reason", "night shift")
-    for job in world.master.jobs.values():
+    for job in simulation.master.jobs.values():
         for op in job:
             assert tuple(op.reason[0][:2]) == ("harep", "night shift")
             assert op.comment.startswith("automated repairs by harep")
-    (move,) = [op for op in world.master.jobs[1] if "FAILOVER" in op.op_id()]
+    (move,) = [op for op in simulation.master.jobs[1] if "FAILOVER" in op.op_id()]
     assert move.iallocator == "."
 
 
-def test_no_delay_when_none_is_wanted(run, world):
-    world.fail()
+def test_no_delay_when_none_is_wanted(run, simulation):
+    simulation.fail()
     run("--job-delay=0")
-    assert world.submitted() == [["OP_INSTANCE_FAILOVER"]]
+    assert simulation.submitted() == [["OP_INSTANCE_FAILOVER"]]
 
 
-def test_a_dry_run_tells_and_changes_nothing(run, world):
-    world.fail()
-    world.find("instance", "a")["tags"].append(f"{P}suspend:5")
-    told = run("--dry-run").out
-    assert world.master.jobs == {}
-    assert 'Would submit: [{"OP_ID": "OP_TEST_DELAY", "duration": 10.0},' in told
-    assert f"Would add to instance a: {P}pending:failover:" in told
-    assert f"Would remove from instance a: {P}suspend:5" in told
+def test_a_dry_run_reports_and_changes_nothing(run, simulation):
+    simulation.fail()
+    simulation.find("instance", "a")["tags"].append(f"{P}suspend:5")
+    reported = run("--dry-run").out
+    assert simulation.master.jobs == {}
+    assert 'Would submit: [{"OP_ID": "OP_TEST_DELAY", "duration": 10.0},' in reported
+    assert f"Would add to instance a: {P}pending:failover:" in reported
+    assert f"Would remove from instance a: {P}suspend:5" in reported
 
 
-def test_a_failed_repair_waits_for_a_human(run, world):
-    world.fail()
+def test_a_failed_repair_waits_for_a_human(run, simulation):
+    simulation.fail()
     error = errors.OpExecError("no luck")
-    world.master.results["OP_INSTANCE_FAILOVER"] = error
+    simulation.master.results["OP_INSTANCE_FAILOVER"] = error
     run()
     assert counts(run().out) == {"Failure": "1", "Needs repair": "1"}
-    assert ":failure:1" in world.tags()[0]
-    assert len(world.submitted()) == 1
+    assert ":failure:1" in simulation.tags()[0]
+    assert len(simulation.submitted()) == 1
     run()
-    assert len(world.submitted()) == 1
+    assert len(simulation.submitted()) == 1
 
 
-def test_a_repair_without_room_is_tried_again(run, world):
-    world.fail()
+def test_a_repair_without_room_is_tried_again(run, simulation):
+    simulation.fail()
     full = errors.OpPrereqError("all full", "insufficient_resources")
-    world.master.results["OP_INSTANCE_FAILOVER"] = full
+    simulation.master.results["OP_INSTANCE_FAILOVER"] = full
     run()
     assert counts(run().out) == {"Needs repair": "1", "Pending repair": "1"}
-    (tag,) = world.tags()
+    (tag,) = simulation.tags()
     assert len(tag.rpartition(":")[2].split("+")) == 2
-    world.master.results["OP_INSTANCE_FAILOVER"] = world._heal
+    simulation.master.results["OP_INSTANCE_FAILOVER"] = simulation._heal
     run()
     assert counts(run().out) == {"Healthy": "1", "Needs repair": "1"}
 
 
-def test_suspensions_that_are_over_are_removed_everywhere(run, world):
+def test_suspensions_that_are_over_are_removed_everywhere(run, simulation):
     over = f"{P}suspend:1000"
-    world.master.cluster["tags"].append(over)
+    simulation.master.cluster["tags"].append(over)
     for kind, name in (("group", "default"), ("instance", "a")):
-        world.find(kind, name)["tags"].append(over)
+        simulation.find(kind, name)["tags"].append(over)
     run()
-    assert over not in world.master.cluster["tags"]
-    assert world.find("group", "default")["tags"] == world.tags() == []
+    assert over not in simulation.master.cluster["tags"]
+    assert simulation.find("group", "default")["tags"] == simulation.tags() == []
 
 
-def test_what_the_master_refuses_is_told(run, world):
-    world.fail()
-    world.master.refuse["OP_INSTANCE_FAILOVER"] = errors.JobQueueError("is drained")
-    told = run(status=1)
-    assert "Error: a: the repair was not accepted: " in told.err
-    assert counts(told.out) == {"Needs repair": "2"}
-    assert world.tags() == []
+def test_refusals_of_the_master_are_reported(run, simulation):
+    simulation.fail()
+    simulation.master.refuse["OP_INSTANCE_FAILOVER"] = errors.JobQueueError(
+        "is drained"
+    )
+    reported = run(status=1)
+    assert "Error: a: the repair was not accepted: " in reported.err
+    assert counts(reported.out) == {"Needs repair": "2"}
+    assert simulation.tags() == []
 
 
 def test_options_that_make_no_sense(run):

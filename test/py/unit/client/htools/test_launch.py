@@ -122,12 +122,12 @@ def test_an_interrupt_ends_a_program_without_a_word(tmp_path) -> None:
         try:
             writing = until("the program reads", lambda: opened(pipe))
             child.send_signal(signal.SIGINT)
-            told = child.communicate(timeout=60)
+            reported = child.communicate(timeout=60)
             os.close(writing)
         finally:
             child.kill()
     assert child.returncode == -signal.SIGINT
-    assert told == (b"", b"")
+    assert reported == (b"", b"")
 
 
 def opened(pipe):

@@ -18,7 +18,7 @@ OFF = squeeze.plan(SHARED, Headroom(512, 1, 1), Headroom(512, 1, 1))
 ON = squeeze.plan(SHARED, Headroom(15000, 1, 1), Headroom(512, 1, 1))
 
 
-class World(Connection):
+class Simulation(Connection):
     """A master that notes power, as jobs tell it."""
 
     def __init__(self):
@@ -41,60 +41,60 @@ class World(Connection):
 
 
 @pytest.fixture
-def world(monkeypatch):
-    made = World()
+def simulation(monkeypatch):
+    made = Simulation()
     monkeypatch.setattr(sources, "connect", lambda _path, **_options: made)
     return made
 
 
-def test_nodes_are_emptied_tagged_and_switched_off(world):
+def test_nodes_are_emptied_tagged_and_switched_off(simulation):
     assert node_power.run("hsqueeze", PARSED, SHARED, OFF) == 0
     moves, nodes = len(OFF.steps), len(OFF.nodes)
     assert moves
-    assert world.jobs() == [
+    assert simulation.jobs() == [
         *["INSTANCE_MIGRATE"] * moves,
         *["TAGS_SET"] * nodes,
         *["NODE_SET_PARAMS OOB_COMMAND"] * nodes,
     ]
-    (last,) = {op.comment for job in world.master.jobs.values() for op in job}
+    (last,) = {op.comment for job in simulation.master.jobs.values() for op in job}
     assert last.startswith(f"condensing by {nodes} nodes")
 
 
-def test_nodes_are_switched_on_before_instances_move(world):
+def test_nodes_are_switched_on_before_instances_move(simulation):
     assert node_power.run("hsqueeze", PARSED, SHARED, ON) == 0
     moves = ["INSTANCE_MIGRATE"] * len(ON.steps)
-    assert world.jobs() == ["OOB_COMMAND", "NODE_SET_PARAMS", *moves]
+    assert simulation.jobs() == ["OOB_COMMAND", "NODE_SET_PARAMS", *moves]
 
 
-def test_a_node_may_take_its_time_to_come(world, monkeypatch):
+def test_a_node_may_take_its_time_to_come(simulation, monkeypatch):
     paused = []
     monkeypatch.setattr(node_power.time, "sleep", paused.append)
     answers = [errors.OpPrereqError("does not answer", "wrong_state")] * 2
-    world.master.results["OP_NODE_SET_PARAMS"] = lambda _op: (
+    simulation.master.results["OP_NODE_SET_PARAMS"] = lambda _op: (
         answers.pop() if answers else []
     )
     assert node_power.run("hsqueeze", PARSED, SHARED, ON) == 0
     assert len(paused) == 2
-    assert world.jobs()[:4] == ["OOB_COMMAND", *["NODE_SET_PARAMS"] * 3]
+    assert simulation.jobs()[:4] == ["OOB_COMMAND", *["NODE_SET_PARAMS"] * 3]
 
 
-def test_without_a_helper_nothing_is_done(world):
-    world.master.objects["node"][2]["ndp/oob_program"] = "!"
+def test_without_a_helper_nothing_is_done(simulation):
+    simulation.master.objects["node"][2]["ndp/oob_program"] = "!"
     with pytest.raises(
         ProgramError, match=r"kite3\.lab\.test; they cannot be switched"
     ):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
-    assert world.jobs() == []
+    assert simulation.jobs() == []
 
 
-def test_a_node_that_stays_on_is_told(world):
-    world.master.results["OP_OOB_COMMAND"] = []
+def test_a_node_that_stays_on_is_reported(simulation):
+    simulation.master.results["OP_OOB_COMMAND"] = []
     with pytest.raises(ProgramError, match="could not be switched off: kite2"):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
 
 
-def test_a_failed_move_ends_it(world):
-    world.master.results["OP_INSTANCE_MIGRATE"] = errors.OpExecError("stuck")
+def test_a_failed_move_ends_it(simulation):
+    simulation.master.results["OP_INSTANCE_MIGRATE"] = errors.OpExecError("stuck")
     with pytest.raises(ProgramError, match="stuck"):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
-    assert set(world.jobs()) == {"INSTANCE_MIGRATE"}
+    assert set(simulation.jobs()) == {"INSTANCE_MIGRATE"}

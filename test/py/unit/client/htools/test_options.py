@@ -28,23 +28,23 @@ def test_every_documented_option_has_its_names_and_default(row: dict) -> None:
 
 
 def test_words_are_read_in_any_order() -> None:
-    found = parse("a -v --offl n1 -On2 -vq --min-gain=3 b -- -x", "v q O g")
-    assert found.arguments == ["a", "b", "-x"]
-    assert found["O"] == ["n1", "n2"]
-    assert found["g"] == 3
-    assert found.verbosity == 2
+    actual = parse("a -v --offl n1 -On2 -vq --min-gain=3 b -- -x", "v q O g")
+    assert actual.arguments == ["a", "b", "-x"]
+    assert actual["O"] == ["n1", "n2"]
+    assert actual["g"] == 3
+    assert actual.verbosity == 2
 
 
 def test_an_optional_value_must_be_glued() -> None:
-    found = parse("-L -p name --mond", "L p mond")
-    assert (found["L"], found["p"], found["mond"]) == ("", "", True)
-    assert found.arguments == ["name"]
+    actual = parse("-L -p name --mond", "L p mond")
+    assert (actual["L"], actual["p"], actual["mond"]) == ("", "", True)
+    assert actual.arguments == ["name"]
     again = parse("-L/s -pname,status --mond=no", "L p mond")
     assert (again["L"], again["p"], again["mond"]) == ("/s", "name,status", False)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("--nope", "unrecognized option `--nope'"),
         ("-Z", "unrecognized option `-Z'"),
@@ -53,14 +53,14 @@ def test_an_optional_value_must_be_glued() -> None:
         ("-l", "option `-l' requires an argument N"),
     ],
 )
-def test_wrong_words_are_told(line: str, told: str) -> None:
+def test_wrong_words_are_reported(line: str, reported: str) -> None:
     with pytest.raises(options.UsageError) as caught:
         parse(line, "v l g mgl mindisk")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("-l x", "max solution length: cannot parse string 'x'"),
         ("-l " + "9" * 5000, "max solution length: cannot parse"),
@@ -81,21 +81,21 @@ def test_wrong_words_are_told(line: str, told: str) -> None:
         ("--spindle-use=-1", "Invalid value of the spindle-use (expected >= 0)"),
     ],
 )
-def test_wrong_values_are_told(line: str, told: str) -> None:
+def test_wrong_values_are_reported(line: str, reported: str) -> None:
     with pytest.raises(options.OptionValueError) as caught:
         parse(line, "l g maxcpu mindisk mond prio dt std tier su minr")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_sizes_have_units() -> None:
-    found = parse("--standard-alloc=10g,512,2 --tiered-alloc=1t,1g,4,3", "std tier")
-    assert found["std"] == (10240, 512, 2, 1)
-    assert found["tier"] == (1048576, 1024, 4, 3)
+    actual = parse("--standard-alloc=10g,512,2 --tiered-alloc=1t,1g,4,3", "std tier")
+    assert actual["std"] == (10240, 512, 2, 1)
+    assert actual["tier"] == (1048576, 1024, 4, 3)
 
 
 def test_shells_learn_all_options() -> None:
     (hbal,) = [row for row in TOOLS if row["name"] == "hbal"]
-    told = options.completion(option_table.options_of(hbal["options"]), "")
-    assert "-L,--luxi file" in told.splitlines()
-    assert "--priority choices=low,normal,high" in told.splitlines()
-    assert len(told.splitlines()) == len(hbal["options"]) + 3
+    reported = options.completion(option_table.options_of(hbal["options"]), "")
+    assert "-L,--luxi file" in reported.splitlines()
+    assert "--priority choices=low,normal,high" in reported.splitlines()
+    assert len(reported.splitlines()) == len(hbal["options"]) + 3

@@ -25,7 +25,7 @@ def run(words, monkeypatch):
 @pytest.mark.parametrize("words", [words for words, _output in golden.runs(GOLDEN)])
 def test_output(words, monkeypatch):
     monkeypatch.chdir(DATA)
-    golden.check(GOLDEN, words, lambda found: run(found, monkeypatch))
+    golden.check(GOLDEN, words, lambda actual: run(actual, monkeypatch))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -88,7 +88,7 @@ def test_an_unwritable_directory_fails_that_cluster(tmp_path, monkeypatch):
         {"info": {}},
     ],
 )
-def test_damaged_answers_are_told(damage, tmp_path, monkeypatch):
+def test_damaged_answers_are_reported(damage, tmp_path, monkeypatch):
     cluster = text.load((DATA / "kite.data").read_text(), "kite")
     address = master_answers.write(cluster, tmp_path)
     for name, content in damage.items():

@@ -16,7 +16,7 @@ def test_each_line_is_an_instance(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         (b"b.test 1 2 3", "wanted 'NAME cpu mem disk net', found 'b.test 1 2 3'"),
         (b"b.test 1e999 0 0 0", "field 'cpu': wanted a number from 0, found '1e999'"),
@@ -26,10 +26,10 @@ def test_each_line_is_an_instance(tmp_path):
         (b"b.test \xff 0 0 0", "not a text file: invalid start byte, 0xff"),
     ],
 )
-def test_a_wrong_line_is_named(line, told, tmp_path):
+def test_a_wrong_line_is_named(line, reported, tmp_path):
     path = tmp_path / "load"
     path.write_bytes(b"a.test 0 0 0 0\n" + line + b"\n")
     with pytest.raises(DataError) as caught:
         utilisation.read_file(str(path))
     assert str(caught.value).startswith(f"{path}, line 2")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)

@@ -44,7 +44,7 @@ class Terms:
         self.estimator = estimator = MoveEstimator(this.state, options(this))
         self.inst = np.nonzero(~estimator.deltas.not_additive)[0]
         self.bounds = MoveBounds(estimator, self.inst, np.nonzero(this.state.online)[0])
-        self.chords = self.bounds._secants
+        self.secant_bounds = self.bounds._secants
         self.count = estimator.metrics.count
 
     def kinds(self):
@@ -64,7 +64,7 @@ class Terms:
         """Return the changes of the sums of squares, less what the mean takes."""
         steps = self.estimator._steps(move, reserved)
         metrics = self.estimator.metrics
-        gains, _sums = metrics.gains(self.chords.moments, steps)
+        gains, _sums = metrics.gains(self.secant_bounds.moments, steps)
         return np.broadcast_to(
             gains * self.count, (len(move.inst), len(metrics.weight))
         )
@@ -76,21 +76,21 @@ class Terms:
         kept = self.estimator.move_rules.least_reserved(own)
         low, high = bounds._squares([own], size)
         _change, low[..., -1], high[..., -1], _mean = bounds._kept([own], [kept], size)
-        limits = self.chords.limits[own.ends.target]
+        limits = self.secant_bounds.limits[own.ends.target]
         return low[0] + limits.low[size], high[0] + limits.high[size]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_limits_of_targets_hold_for_every_target(seed):
     terms, report = Terms(case(seed)), Report()
-    metrics, chords = terms.estimator.metrics, terms.chords
-    sizes, names = chords._sizes, columns(terms.estimator)
-    for role, limits in chords.limits.items():
+    metrics, secant_bounds = terms.estimator.metrics, terms.secant_bounds
+    sizes, names = secant_bounds._sizes, columns(terms.estimator)
+    for role, limits in secant_bounds.limits.items():
         for node in terms.bounds.target.tolist():
             step = sizes.gain[role] * metrics.inverse[node]
             if metrics.second is not None:
                 step = step + sizes.more[role] * metrics.second[node]
-            far = chords.moments.deviation[node]
+            far = secant_bounds.moments.deviation[node]
             square = step * (2.0 * far + step)
             for size, column in np.ndindex(*step.shape):
                 if names[column] == "reserved_mem_cv" and role == "s":
@@ -129,16 +129,18 @@ def test_ranges_of_variances_hold_for_every_move(seed):
 def test_secants_lie_below_roots_for_every_component(seed):
     terms, report = Terms(case(seed)), Report()
     names, metrics = columns(terms.estimator), terms.estimator.metrics
-    weight, variance = metrics.weight.copy(), terms.chords.moments.variance
+    weight, variance = metrics.weight.copy(), terms.secant_bounds.moments.variance
     for column, name in enumerate(names):
         # The roots of all others count nothing: what is left is this component's.
         metrics.weight = np.where(np.arange(len(names)) == column, weight, 0.0)
-        chords = secants.SecantBounds(metrics, terms.chords._sizes, terms.bounds.target)
+        secant_bounds = secants.SecantBounds(
+            metrics, terms.secant_bounds._sizes, terms.bounds.target
+        )
         for _row, own, _move, _reserved, _numbers in terms.kinds():
             low, high = terms.interval(own)
-            limits = chords.limits[own.ends.target]
+            limits = secant_bounds.limits[own.ends.target]
             size = terms.bounds._size
-            start = chords.below(
+            start = secant_bounds.below(
                 [own.ends.target],
                 size,
                 (low - limits.low[size])[None],
@@ -152,7 +154,7 @@ def test_secants_lie_below_roots_for_every_component(seed):
                     -variance[column],
                 )
                 root = np.sqrt(variance[column] + gain) - np.sqrt(variance[column])
-                slope = chords.slope[size[inst], column]
+                slope = secant_bounds.slope[size[inst], column]
                 where = (
                     f"secant, component {name}, cluster {seed}, {own.kind.name} of "
                     f"instance {terms.inst[inst]}, change of the variance {gain:.6g}"
@@ -165,15 +167,15 @@ def test_secants_lie_below_roots_for_every_component(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_reserved_memory_costs_at_least_its_bound(seed):
     terms, report = Terms(case(seed)), Report()
-    chords, metrics = terms.chords, terms.estimator.metrics
-    for size, kept in enumerate(chords._sizes.kept.tolist()):
+    secant_bounds, metrics = terms.secant_bounds, terms.estimator.metrics
+    for size, kept in enumerate(secant_bounds._sizes.kept.tolist()):
         for node in terms.bounds.target.tolist():
             for least, most in ((0, kept), (-kept, 0), (-kept, kept), (kept, kept)):
-                slope = chords.slope[size, -1]
-                bound = chords.reserve(
+                slope = secant_bounds.slope[size, -1]
+                bound = secant_bounds.reserve(
                     np.array([slope]), np.array([node]), least, most
                 )[0]
-                far = chords.moments.deviation[node, -1]
+                far = secant_bounds.moments.deviation[node, -1]
                 for more in least + PARTS * (most - least):
                     step = more * metrics.inverse_memory[node]
                     actual = slope * step * (2.0 * far + step) / terms.count

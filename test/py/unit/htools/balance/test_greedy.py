@@ -38,9 +38,9 @@ def slow_plan(now, goal, rounds):
         for index, move in every_move(now):
             if moves.failure(now, index, move):
                 continue
-            (found,) = exact_deltas.after(now, [(index, move)])
-            if best is None or found < best[2]:
-                best = (index, move, found)
+            (actual,) = exact_deltas.after(now, [(index, move)])
+            if best is None or actual < best[2]:
+                best = (index, move, actual)
         small = best and current <= goal.min_gain_limit
         if best is None or best[2] >= current:
             return
@@ -67,9 +67,9 @@ def test_the_quick_search_finds_what_trying_everything_finds(seed, case):
     cluster = random_cluster(seed, **case)
     goal = balance_greedy.BalanceGoal(max_length=4)
     quick = balance_greedy.plan(node_state.derive(cluster), goal, MoveOptions())
-    found = [(step.inst, step.move, step.score) for step in quick]
-    assert found == list(slow_plan(node_state.derive(cluster), goal, 4))
-    assert found
+    actual = [(step.inst, step.move, step.score) for step in quick]
+    assert actual == list(slow_plan(node_state.derive(cluster), goal, 4))
+    assert actual
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -111,12 +111,12 @@ def test_many_scores_at_once_have_the_digits_of_single_ones(template):
     made = made_clusters.make(Shape(30, template=template, mixed=True, odd=True), 1)
     now = node_state.derive(text.load(made.text(), "made"))
     listed = list(every_move(now))[::97]
-    for (index, move), found in zip(
+    for (index, move), actual in zip(
         listed, exact_deltas.after(now, listed), strict=True
     ):
         with moves.trial(now, index, move.target):
             moves.apply(now, index, move)
-            assert components.value(now) == found
+            assert components.value(now) == actual
 
 
 def test_trials_leave_no_trace():
@@ -160,11 +160,11 @@ def test_text_form_is_written_as_read():
         ("\n\n", "\n", ("sections",)),
     ],
 )
-def test_bad_text_is_told_by_file_line_and_field(old, new, words):
-    with pytest.raises(DataError) as found:
+def test_bad_text_is_reported_by_file_line_and_field(old, new, words):
+    with pytest.raises(DataError) as actual:
         text.load(KITE.replace(old, new, -1 if "\n" in old else 1), "some.data")
     for word in ("some.data", *words):
-        assert word in str(found.value)
+        assert word in str(actual.value)
 
 
 def test_simulated_clusters_count_groups_from_the_last():
@@ -193,7 +193,7 @@ def test_output_for_people_and_programs(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         (["--bogus"], 2, "unrecognized option"),
         ([], 1, "No backend selected"),
@@ -208,10 +208,10 @@ def test_output_for_people_and_programs(monkeypatch):
         ),
     ],
 )
-def test_mistakes_are_told(monkeypatch, words, code, told):
-    found, _out, err = run_hbal(monkeypatch, *words)
-    assert found == code
-    assert told in err
+def test_mistakes_are_reported(monkeypatch, words, code, reported):
+    actual, _out, err = run_hbal(monkeypatch, *words)
+    assert actual == code
+    assert reported in err
     assert "Traceback" not in err
 
 
@@ -269,10 +269,10 @@ def test_pairs_go_on_where_single_moves_are_stuck(seed, case):
     greedy = list(balance_greedy.plan(now, balance_greedy.BalanceGoal(), MoveOptions()))
     assert search.MoveSearch(now, MoveOptions()).best()[2] >= greedy[-1].score
     length = len(greedy) + 2
-    found = with_pairs(cluster, max_length=length)
-    assert found[: len(greedy)] == greedy
-    assert found[-1].score < greedy[-1].score
-    assert with_pairs(cluster, max_length=length) == found
+    actual = with_pairs(cluster, max_length=length)
+    assert actual[: len(greedy)] == greedy
+    assert actual[-1].score < greedy[-1].score
+    assert with_pairs(cluster, max_length=length) == actual
 
 
 def test_the_second_of_a_pair_is_the_best_there_is():
@@ -343,13 +343,13 @@ def test_search_is_an_option_of_the_program(monkeypatch):
     assert (code, err) == (0, "")
     assert out == (DATA / "stuck.out").read_text()
     _code, plain, _err = run_hbal(monkeypatch, "-t", path)
-    ends = [float(re.search(r"from .* to (.*)", said)[1]) for said in (out, plain)]
+    ends = [float(re.search(r"from .* to (.*)", output)[1]) for output in (out, plain)]
     assert ends[0] < ends[1]
 
 
-def coefficient(name, said):
+def coefficient(name, output):
     """Return a part of the score as the program prints it at first."""
-    return float(re.search(rf"^ +{name} +([0-9.]+)", said, re.MULTILINE)[1])
+    return float(re.search(rf"^ +{name} +([0-9.]+)", output, re.MULTILINE)[1])
 
 
 def test_memory_in_use_and_idle_instances_are_options_of_the_program(
@@ -375,13 +375,13 @@ def test_memory_in_use_and_idle_instances_are_options_of_the_program(
     mond = ("--mond", f"--mond-data={path}", "--idle-default")
     _code, idle, _err = run_hbal(monkeypatch, *kite, "--idle-default")
     assert coefficient("mem_load_cv", idle) == coefficient("net_load_cv", idle) == 0
-    found = {
+    actual = {
         words: run_hbal(monkeypatch, *kite, *mond, *words)
         for words in [(), ("--mond-kvm-rss",), ("--mond-kvm-rss", "--mem-weight=2")]
     }
-    assert {(code, err) for code, _out, err in found.values()} == {(0, "")}
+    assert {(code, err) for code, _out, err in actual.values()} == {(0, "")}
     none, plain, double = (
-        coefficient("mem_load_cv", out) for _code, out, _err in found.values()
+        coefficient("mem_load_cv", out) for _code, out, _err in actual.values()
     )
     assert none == 0 < plain
     assert double == pytest.approx(2 * plain)
@@ -391,7 +391,7 @@ def test_memory_in_use_and_idle_instances_are_options_of_the_program(
 def test_node_values_are_those_of_each_metric(exclusive):
     shape = Shape(10, mixed=True, offline=1, forthcoming=0.2, exclusive=exclusive)
     now = node_state.derive(text.load(made_clusters.make(shape, 1).text(), "made"))
-    found = components.metric_values(now)
-    assert list(found) == list(components.METRICS)
+    actual = components.metric_values(now)
+    assert list(actual) == list(components.METRICS)
     for name, metric in components.METRICS.items():
-        assert found[name].tolist() == metric.values(now).tolist(), name
+        assert actual[name].tolist() == metric.values(now).tolist(), name

@@ -99,8 +99,8 @@ def test_the_limit_counts_over_all_groups():
     assert [len(group.moves) for group in some] == [lengths[0], 1]
     (second,) = plan.plan(double, plan.PlanOptions(group="other"))
     assert len(second.moves) == lengths[1]
-    told = plan.data(every, explain=False)
-    first = told["groups"][1]["moves"]
+    reported = plan.data(every, explain=False)
+    first = reported["groups"][1]["moves"]
     assert all(d >= lengths[0] for move in first for d in move["depends"])
 
 
@@ -149,7 +149,7 @@ def test_evacuation_leaves_the_healthy_alone():
     assert set(plans[1].kept.values()) == {"none of its nodes is offline"}
 
 
-def test_an_unknown_group_is_told():
+def test_an_unknown_group_is_reported():
     with pytest.raises(DataError, match="node group 'nope': wanted one that exists"):
         plan.plan(load("kite.data"), plan.PlanOptions(group="nope"))
 
@@ -171,10 +171,10 @@ def ask(cluster, **request):
 
 
 def test_an_allocator_is_asked_for_moves():
-    found = ask(load("kite.data"))
-    moved, failed, jobs = found.answer["result"]
-    assert found.answer["success"]
-    assert found.answer["info"] == (
+    actual = ask(load("kite.data"))
+    moved, failed, jobs = actual.answer["result"]
+    assert actual.answer["success"]
+    assert actual.answer["info"] == (
         "Request successful: 2 moves, scores: rackA 6.83249605 -> 2.34837006"
     )
     assert moved == [
@@ -182,19 +182,19 @@ def test_an_allocator_is_asked_for_moves():
         ["owl2.lab.test", "rackA", ["kite2.lab.test", "kite4.lab.test"]],
     ]
     assert (failed, [len(ops) for ops in jobs]) == ([], [3, 2])
-    assert [int(node) for node in found.after.pri[:2]] == [3, 1]
+    assert [int(node) for node in actual.after.pri[:2]] == [3, 1]
 
 
 def test_a_search_goes_on_where_no_single_move_helps():
     cluster = load("stuck.data")
     want = plan.PlanOptions(goal=balance_greedy.BalanceGoal(pairs=True))
     (greedy,) = plan.plan(cluster, plan.PlanOptions())
-    (found,) = plan.plan(cluster, want)
-    assert found.after < greedy.after
-    assert found.stopped.startswith("no move and no pair of moves lowers the score")
-    asked = {"max_moves": len(found.moves)}
+    (actual,) = plan.plan(cluster, want)
+    assert actual.after < greedy.after
+    assert actual.stopped.startswith("no move and no pair of moves lowers the score")
+    asked = {"max_moves": len(actual.moves)}
     searched = ask(cluster, search=True, **asked).answer
-    assert searched["info"].endswith(f"-> {found.after:.8f}")
+    assert searched["info"].endswith(f"-> {actual.after:.8f}")
     assert ask(cluster, **asked).answer["info"].endswith(f"-> {greedy.after:.8f}")
 
 
@@ -205,7 +205,7 @@ def test_an_allocator_makes_no_more_moves_than_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "reported"),
     [
         ({"max_moves": -1}, "request.max_moves: wanted a number from 0"),
         ({"max_moves": "all"}, "request.max_moves: wanted a number"),
@@ -213,6 +213,6 @@ def test_an_allocator_makes_no_more_moves_than_asked_for():
         ({"evacuate": 1}, "request.evacuate: wanted true or false"),
     ],
 )
-def test_a_malformed_request_is_told(request_, told):
-    with pytest.raises(DataError, match=told):
+def test_a_malformed_request_is_reported(request_, reported):
+    with pytest.raises(DataError, match=reported):
         ask(load("kite.data"), **request_)

@@ -41,11 +41,11 @@ def one_by_one(
     """Allocate again and again, without the test for redundancy."""
     now, out = state.copy(), []
     while True:
-        found = allocate.allocate(now, item, range(now.size), count)
-        if found.nodes is None:
+        actual = allocate.allocate(now, item, range(now.size), count)
+        if actual.nodes is None:
             return out
-        now.place(now.new(item), *found.nodes)
-        out.append(found.nodes)
+        now.place(now.new(item), *actual.nodes)
+        out.append(actual.nodes)
 
 
 @pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
@@ -99,10 +99,10 @@ def test_refusals_are_counted_as_allocation_counts_them(
     for memory in (512, 2048, 6144, 12288):
         for disk in (1024, 200000, 390000):
             item = how.instance(InstanceSize(memory, disk, 2))
-            found = allocate.allocate(state, item, range(state.size), how.nodes)
+            actual = allocate.allocate(state, item, range(state.size), how.nodes)
             counts, possible = rejections.counts(state, item, range(state.size))
-            assert counts == list(found.failures)
-            assert possible == found.successes
+            assert counts == list(actual.failures)
+            assert possible == actual.successes
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -135,12 +135,12 @@ def test_a_filling_goes_on_where_another_one_was_the_same(
 def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
     state = node_state.ClusterState(text.load(KITE.read_text(), "kite"))
     search = CapacitySearch(state, CapacityOptions("drbd"))
-    found = search.standard(InstanceSize(2048, 40960, 1))
-    assert len(found.placed) == 15
-    assert dict(zip(constraints.KINDS, found.failures, strict=True))["FailDisk"] == 9
-    names = [item.name for item in found.cluster().instances[-15:]]
+    actual = search.standard(InstanceSize(2048, 40960, 1))
+    assert len(actual.placed) == 15
+    assert dict(zip(constraints.KINDS, actual.failures, strict=True))["FailDisk"] == 9
+    names = [item.name for item in actual.cluster().instances[-15:]]
     assert names == [f"new-{number}" for number in range(15)]
-    assert GlobalN1(found.after).holds()
+    assert GlobalN1(actual.after).holds()
     assert len(state.instances) == 6
 
 
@@ -171,11 +171,11 @@ def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
     none = CapacitySearch(state, CapacityOptions("drbd")).standard(SIZE)
     assert (none.placed, none.is_redundant) == ((), False)
     apart = CapacityOptions("drbd", independent=True)
-    found = CapacitySearch(state, apart).standard(SIZE)
-    assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {1}
+    actual = CapacitySearch(state, apart).standard(SIZE)
+    assert {int(state.group[n]) for one in actual.placed for n in one.nodes} == {1}
     anyway = CapacityOptions("drbd", accept_errors=True)
-    found = CapacitySearch(state, anyway).standard(SIZE)
-    assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {0, 1}
+    actual = CapacitySearch(state, anyway).standard(SIZE)
+    assert {int(state.group[n]) for one in actual.placed for n in one.nodes} == {0, 1}
 
 
 def test_without_nodes_there_is_an_error() -> None:
@@ -251,10 +251,10 @@ def slow_next(search, state, size, failures, rounds=None):
         for kind in reversed(rising(counts)):
             now = level
             while (smaller := shrunk(now, kind)) is not None:
-                found, fits = attempt(now, alone=True)
+                actual, fits = attempt(now, alone=True)
                 if fits:
                     return now, number
-                if not found[kind - 1]:
+                if not actual[kind - 1]:
                     break
                 now = smaller
     return None
@@ -290,24 +290,24 @@ def test_the_next_size_is_that_of_the_slow_rule(
         state = run.state
         for rounds in (0, 1, 3, 8, None):
             bounds = tiers.SizeBounds(search.policies, rounds)
-            found = tiers.next_size(run._attempt, size, run.failures, bounds)
+            actual = tiers.next_size(run._attempt, size, run.failures, bounds)
             expected = slow_next(search, state, size, run.failures, rounds)
-            if rounds is None and found is not None:
+            if rounds is None and actual is not None:
                 # What is lowered without a limit does not count.
-                expected = expected[0], found[1]
-            assert found == expected
-        if found is None:
+                expected = expected[0], actual[1]
+            assert actual == expected
+        if actual is None:
             return
-        size = found[0]
+        size = actual[0]
 
 
 def test_tiers_only_get_smaller_and_fill_more() -> None:
     state = start(4, "drbd")
     search = CapacitySearch(state, CapacityOptions("drbd"))
-    found = search.tiered([InstanceSize(8192, 102400, 4)])
-    sizes = [placed.size for placed in found.placed]
+    actual = search.tiered([InstanceSize(8192, 102400, 4)])
+    sizes = [placed.size for placed in actual.placed]
     assert sizes[0].memory <= 8192
     for one, two in itertools.pairwise(sizes):
         assert two.memory <= one.memory
         assert two.disk <= one.disk
-    assert components.value(found.after) >= 0
+    assert components.value(actual.after) >= 0

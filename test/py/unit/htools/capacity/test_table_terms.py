@@ -42,14 +42,14 @@ def test_values_of_nodes_and_their_changes_are_those_worked_out_plainly(seed):
         for row, name in enumerate(NAMES):
             where = f"component {name}, cluster {seed}, node {node}"
             value = before[node][name]
-            found = tables.base[row, node], tables.first[row, node]
-            report.equal(f"table base, {where}", value, float(found[0]))
+            actual = tables.base[row, node], tables.first[row, node]
+            report.equal(f"table base, {where}", value, float(actual[0]))
             if name == "reserved_mem_cv":
                 kept = tables.kept(partner, np.array([node]))
                 part = tables.memory_part(kept, np.array([node]))[0]
                 report.equal(f"memory kept, {where}", second[name], float(part))
                 continue
-            report.equal(f"table first, {where}", first[name] - value, float(found[1]))
+            report.equal(f"table first, {where}", first[name] - value, float(actual[1]))
             change = second[name] - value
             report.equal(
                 f"table second, {where}", change, float(tables.second[row, node])
@@ -65,8 +65,8 @@ def test_estimates_of_pairs_are_within_their_error(seed):
     assert scores
     scores.best()
     _sums, variance, away = scores._exact_scores.statistics()
-    found = scores._estimates(variance, away)
-    at = np.argwhere(np.isfinite(found)).tolist()
+    actual = scores._estimates(variance, away)
+    at = np.argwhere(np.isfinite(actual)).tolist()
     exact = {}
     for row, column in at:
         pair = int(scores.usable[row]), int(scores.usable[column])
@@ -77,7 +77,7 @@ def test_estimates_of_pairs_are_within_their_error(seed):
     for row, column in at[1:]:
         one, two = tuple(at[0]), (row, column)
         expected = exact[two] - exact[one]
-        difference = float(found[two] - found[one])
+        difference = float(actual[two] - actual[one])
         where = f"estimate, cluster {seed}, pair {two} instead of {one}"
         report.at_most(where, abs(expected - difference), scores._near)
     report.check()

@@ -37,8 +37,8 @@ def next_of(attempts: Attempts, hopeless: int | None) -> int | None:
         bounds = tiers.SizeBounds((), None, lambda size: size.memory >= hopeless * 64)
     failures = [0] * len(constraints.KINDS)
     failures[constraints.MEM - 1] = 5
-    found = tiers.next_size(attempts, START, failures, bounds)
-    return None if found is None else found[0].memory // 64
+    actual = tiers.next_size(attempts, START, failures, bounds)
+    return None if actual is None else actual[0].memory // 64
 
 
 def test_a_size_that_fits_before_others_that_do_not_is_found() -> None:

@@ -15,37 +15,37 @@ def solve(data: Any, **options: Any) -> dict[str, Any]:
 
 
 def test_the_last_of_equal_places_wins() -> None:
-    found = solve(placement.request(FOUR, placement.allocation("plain")))
-    assert found["success"]
-    assert found["result"] == ["n4"]
-    assert found["info"].startswith(
+    result = solve(placement.request(FOUR, placement.allocation("plain")))
+    assert result["success"]
+    assert result["result"] == ["n4"]
+    assert result["info"].startswith(
         "Request successful: Selected group: group0, Group group0 (preferred): score: "
     )
-    assert found["info"].endswith("successes 4, failures 0 () for node(s) n4")
+    assert result["info"].endswith("successes 4, failures 0 () for node(s) n4")
 
 
 def test_a_loaded_node_is_avoided() -> None:
     there = {"i": placement.instance("plain", nodes=["n4"], memory=8192)}
-    found = solve(placement.request(FOUR, placement.allocation("plain"), there))
-    assert found["result"] == ["n3"]
+    result = solve(placement.request(FOUR, placement.allocation("plain"), there))
+    assert result["result"] == ["n3"]
 
 
 def test_two_different_nodes_for_mirrored_disks() -> None:
-    found = solve(placement.request(FOUR, placement.allocation()))
-    assert len(set(found["result"])) == 2
+    result = solve(placement.request(FOUR, placement.allocation()))
+    assert len(set(result["result"])) == 2
 
 
 def test_offline_and_drained_nodes_take_nothing() -> None:
     nodes = dict(FOUR, n4=placement.node(offline=True), n3=placement.node(drained=True))
-    found = solve(placement.request(nodes, placement.allocation("plain")))
-    assert found["result"] == ["n2"]
+    result = solve(placement.request(nodes, placement.allocation("plain")))
+    assert result["result"] == ["n2"]
 
 
 def test_the_only_allowed_nodes_are_used() -> None:
     asked = placement.allocation("plain", **{"restrict-to-nodes": ["n1", "n2"]})
     assert solve(placement.request(FOUR, asked))["result"] == ["n2"]
-    found = solve(placement.request(FOUR, asked), restrict_to=["n3"])
-    assert found["result"] == ["n3"]
+    result = solve(placement.request(FOUR, asked), restrict_to=["n3"])
+    assert result["result"] == ["n3"]
 
 
 def test_a_named_group_is_used_even_if_unallocable() -> None:
@@ -70,18 +70,18 @@ def test_groups_without_the_network_are_left_out() -> None:
     asked = placement.allocation("plain", nics=[{"network": "blue"}])
     data = placement.request(nodes, asked, groups=2)
     data["nodegroups"]["g-1"]["networks"] = ["blue"]
-    found = solve(data)
-    assert found["result"] in (["m1"], ["m2"])
-    assert "group group0 is not connected to a network" in found["info"]
+    result = solve(data)
+    assert result["result"] in (["m1"], ["m2"])
+    assert "group group0 is not connected to a network" in result["info"]
 
 
 def test_refusals_are_data() -> None:
     asked = placement.allocation("plain", memory=20000)
-    found = answer.solve(placement.request(FOUR, asked), answer.SolverOptions())
-    assert not found.answer["success"]
-    assert found.answer["result"] == []
-    assert "FailMem: 4" in found.answer["info"]
-    (first, *_rest) = found.explanation()[0].reasons
+    result = answer.solve(placement.request(FOUR, asked), answer.SolverOptions())
+    assert not result.answer["success"]
+    assert result.answer["result"] == []
+    assert "FailMem: 4" in result.answer["info"]
+    (first, *_rest) = result.explanation()[0].reasons
     assert (first.node, first.kind) == ("n1", "FailMem")
     assert (first.check, first.relation) == ("free memory", "more than")
     assert (first.wanted, first.actual, first.unit) == (20000, 16384 - 1024, "MiB")
@@ -117,9 +117,9 @@ def test_what_has_no_place_among_several_is_named() -> None:
         "type": "multi-allocate",
         "instances": [big, placement.allocation("plain", "small")],
     }
-    found = solve(placement.request(FOUR, many))
-    assert found["success"]
-    assert found["result"] == [[["small", ["n4"]]], ["big"]]
+    result = solve(placement.request(FOUR, many))
+    assert result["success"]
+    assert result["result"] == [[["small", ["n4"]]], ["big"]]
 
 
 def mirrored() -> dict[str, Any]:
@@ -133,9 +133,9 @@ def test_relocation_changes_the_secondary() -> None:
         "required_nodes": 1,
         "relocate_from": ["n2"],
     }
-    found = solve(placement.request(FOUR, asked, mirrored()))
-    assert found["info"] == "Request successful: success"
-    assert found["result"] == ["n4"]
+    result = solve(placement.request(FOUR, asked, mirrored()))
+    assert result["info"] == "Request successful: success"
+    assert result["result"] == ["n4"]
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_exclusive_storage_keeps_room_for_the_sizes_sold() -> None:
     }
     disks = [{"size": 4096, "mode": "rw", "spindles": 1}]
     asked = placement.allocation("plain", disks=disks)
-    found = solve(placement.request(nodes, asked))
-    assert found["result"] == ["n2"], found
-    assert "score: ([1],145904)" in found["info"]
+    result = solve(placement.request(nodes, asked))
+    assert result["result"] == ["n2"], result
+    assert "score: ([1],145904)" in result["info"]
 
 
 def test_exclusion_tags_keep_instances_apart() -> None:
@@ -219,6 +219,6 @@ def test_exclusion_tags_keep_instances_apart() -> None:
     asked = placement.allocation("plain", tags=["web:x"])
     data = placement.request(FOUR, asked, there)
     data["cluster_tags"] = ["htools:iextags:web"]
-    found = solve(data)
-    assert found["result"] == ["n1"]
-    assert "FailTags: 3" in found["info"]
+    result = solve(data)
+    assert result["result"] == ["n1"]
+    assert "FailTags: 3" in result["info"]

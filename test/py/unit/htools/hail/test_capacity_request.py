@@ -14,18 +14,18 @@ SIZE = {"memory": 1024, "disk": 4096, "vcpus": 1}
 
 
 def data(template: str = "drbd", **request) -> dict:
-    found = placement.some_cluster(3, template)
+    actual = placement.some_cluster(3, template)
     asked = iallocator.Capacity(template, [SIZE]).to_dict()
-    return found | {"request": asked | request}
+    return actual | {"request": asked | request}
 
 
 @pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
 def test_the_answer_says_where_each_goes_and_why_there_is_no_more(template) -> None:
     solution = answer.solve(data(template), answer.SolverOptions())
-    found = json.loads(json.dumps(solution.answer))
-    result = found["result"]
-    assert found["success"]
-    assert found["info"] == f"Request successful: {result['count']} instances fit"
+    actual = json.loads(json.dumps(solution.answer))
+    result = actual["result"]
+    assert actual["success"]
+    assert actual["info"] == f"Request successful: {result['count']} instances fit"
     assert result["count"] == len(result["instances"]) > 0
     assert result["stopped"]["why"] == "full"
     assert sum(result["stopped"]["failures"].values()) > 0
@@ -44,10 +44,10 @@ def test_the_space_of_metadata_counts() -> None:
 
 def test_sizes_may_shrink() -> None:
     large = SIZE | {"memory": 30000}
-    found = answer.solve(
+    actual = answer.solve(
         data(sizes=[large], tiered=True), answer.SolverOptions()
     ).answer
-    sizes = [row["memory"] for row in found["result"]["instances"]]
+    sizes = [row["memory"] for row in actual["result"]["instances"]]
     assert sizes == sorted(sizes, reverse=True)
     assert 0 < sizes[0] <= 30000
 
@@ -55,17 +55,17 @@ def test_sizes_may_shrink() -> None:
 def test_only_the_groups_that_are_named_take_instances() -> None:
     asked = data("plain")
     group = next(iter(asked["nodegroups"]))
-    found = answer.solve(
+    actual = answer.solve(
         asked | {"request": asked["request"] | {"groups": [group]}},
         answer.SolverOptions(),
     )
     members = {n for n, node in asked["nodes"].items() if node["group"] == group}
-    rows = found.answer["result"]["instances"]
+    rows = actual.answer["result"]["instances"]
     assert {name for row in rows for name in row["nodes"]} <= members
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"sizes": []}, "request: request.sizes: wanted at least one size, found []"),
         ({"sizes": [SIZE, SIZE]}, "request.sizes: wanted one size unless they shrink"),
@@ -77,18 +77,18 @@ def test_only_the_groups_that_are_named_take_instances() -> None:
         ({"tiered": "yes"}, "request.tiered: wanted true or false"),
     ],
 )
-def test_bad_requests_are_named(change, told) -> None:
+def test_bad_requests_are_named(change, reported) -> None:
     with pytest.raises(DataError) as caught:
         answer.solve(data(**change), answer.SolverOptions())
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def parsed(result):
     from fakes import clusters
 
     request = iallocator.Capacity("drbd", [SIZE])
-    found = {"success": True, "info": "", "result": result}
-    return answer_checks.parse("mine", found, request, clusters.snapshot())
+    actual = {"success": True, "info": "", "result": result}
+    return answer_checks.parse("mine", actual, request, clusters.snapshot())
 
 
 def row(*nodes):
@@ -99,12 +99,12 @@ def test_an_external_allocator_need_not_say_why() -> None:
     from fakes import clusters
 
     one, two = (clusters.node(n).name for n in (1, 2))
-    found = parsed({"count": 1, "instances": [row(one, two)]}).result
-    assert found == {"count": 1, "instances": [row(one, two)], "stopped": None}
+    actual = parsed({"count": 1, "instances": [row(one, two)]}).result
+    assert actual == {"count": 1, "instances": [row(one, two)], "stopped": None}
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "reported"),
     [
         ([], "result: wanted an object"),
         ({"count": 0}, "instances: wanted a list"),
@@ -115,7 +115,7 @@ def test_an_external_allocator_need_not_say_why() -> None:
         ({"count": 0, "instances": [], "stopped": 3}, "stopped: wanted an object"),
     ],
 )
-def test_malformed_answers_are_refused(result, told) -> None:
+def test_malformed_answers_are_refused(result, reported) -> None:
     with pytest.raises(errors.ResultValidationError) as caught:
         parsed(result)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)

@@ -56,17 +56,17 @@ TIGHT = {"free_disk": 1000}
 OFF = {"offline": True}
 
 
-def told(found):
+def reported(result):
     """Return node, role and check of all that speaks against nodes."""
-    (one,) = found.explanation()
+    (one,) = result.explanation()
     return [(r.node, r.role, r.check) for r in one.reasons]
 
 
-def test_a_relocation_tells_why_not_other_secondaries():
-    found = solved(relocate("n2"), mirrored(), changes={"n4": TIGHT})
-    (one,) = found.explanation()
+def test_a_relocation_reports_why_not_other_secondaries():
+    result = solved(relocate("n2"), mirrored(), changes={"n4": TIGHT})
+    (one,) = result.explanation()
     assert one.nodes == ("n1", "n3")
-    assert told(found) == [
+    assert reported(result) == [
         ("n2", "primary", "nodes"),
         ("n4", "secondary", "free disk"),
     ]
@@ -74,11 +74,11 @@ def test_a_relocation_tells_why_not_other_secondaries():
     assert (refused.wanted, refused.actual, refused.unit) == (4224, 1000, "MiB")
 
 
-def test_a_relocation_that_fails_tells_it_of_every_node():
+def test_a_relocation_that_fails_gives_a_reason_per_node():
     changes = {"n2": FULL, "n3": OFF, "n4": FULL}
-    found = solved(relocate("n1"), shared(), changes=changes)
-    assert not found.answer["success"]
-    assert told(found) == [
+    result = solved(relocate("n1"), shared(), changes=changes)
+    assert not result.answer["success"]
+    assert reported(result) == [
         ("n2", "primary", "free memory"),
         ("n3", "primary", "state"),
         ("n4", "primary", "free memory"),
@@ -87,50 +87,50 @@ def test_a_relocation_that_fails_tells_it_of_every_node():
 
 def test_possible_places_are_compared():
     loaded = shared() | {"j": placement.instance("sharedfile", nodes=["n3"])}
-    found = solved(relocate("n1"), loaded)
-    (one,) = found.explanation()
+    result = solved(relocate("n1"), loaded)
+    (one,) = result.explanation()
     assert one.nodes == ("n4",)
     assert [(r.node, r.kind) for r in one.choice] == [("n2", "Score"), ("n3", "Score")]
     assert one.choice[0].wanted <= one.choice[0].actual < one.choice[1].actual
-    assert found.after.pri[0] == 3
+    assert result.after.pri[0] == 3
 
 
 def test_a_failover_is_refused_by_either_node():
-    found = solved(evacuate("primary-only"), mirrored(), changes={"n2": FULL})
-    assert told(found) == [("n2", "primary", "free memory")]
-    assert found.answer["result"][1][0][0] == "i"
+    result = solved(evacuate("primary-only"), mirrored(), changes={"n2": FULL})
+    assert reported(result) == [("n2", "primary", "free memory")]
+    assert result.answer["result"][1][0][0] == "i"
     fine = solved(evacuate("primary-only"), mirrored())
     assert fine.explanation() == [reasons.Explanation("i", ("n2", "n1"), ())]
 
 
-def test_migration_tags_are_told():
+def test_migration_tags_are_reported():
     data = placement.request(FOUR, relocate("n1"), shared())
     data["cluster_tags"] = ["htools:migration:cpu"]
     for name in ("n1", "n3", "n4"):
         data["nodes"][name]["tags"] = ["cpu:old"]
     data["nodes"]["n2"]["tags"] = ["cpu:new"]
-    found = answer.solve(data, answer.SolverOptions())
-    (one,) = found.explanation()
+    result = answer.solve(data, answer.SolverOptions())
+    (one,) = result.explanation()
     refused = [(r.node, r.kind, r.check) for r in one.reasons]
     assert ("n2", "FailMig", "migration from n1") in refused
     assert one.nodes
     assert not {r.node for r in one.reasons} & set(one.nodes)
 
 
-def test_a_new_pair_tells_why_not_others():
-    found = solved(evacuate("all"), mirrored(), changes={"n3": TIGHT, "n4": FULL})
-    ((name, _text),) = found.answer["result"][1]
+def test_a_new_pair_reports_why_not_others():
+    result = solved(evacuate("all"), mirrored(), changes={"n3": TIGHT, "n4": FULL})
+    ((name, _text),) = result.answer["result"][1]
     assert name == "i"
-    against = told(found)
+    against = reported(result)
     assert ("n3", "primary", "free disk") in against
     assert ("n4", "primary", "free memory") in against
 
 
-def test_a_way_that_is_barred_is_told_though_both_nodes_would_do():
+def test_a_way_that_is_barred_is_reported_though_both_nodes_would_do():
     # The one of them lacks the memory for failovers that the other needs.
     nodes = {name: FOUR[name] for name in ("n1", "n2", "n3")}
-    found = solved(evacuate("all"), mirrored(), nodes)
-    (one,) = found.explanation()
+    result = solved(evacuate("all"), mirrored(), nodes)
+    (one,) = result.explanation()
     assert one.nodes == ()
     assert [(r.node, r.check, r.actual) for r in one.reasons][-1] == (
         "n3",
@@ -148,30 +148,30 @@ def test_a_way_that_is_barred_is_told_though_both_nodes_would_do():
 )
 def test_instances_that_never_move_say_so_once(template, mode, check):
     there = {"i": placement.instance(template, nodes=["n1"])}
-    found = solved(evacuate(mode), there)
-    assert told(found) == [("n1", "primary", check)]
+    result = solved(evacuate(mode), there)
+    assert reported(result) == [("n1", "primary", check)]
 
 
-def test_another_group_tells_why_not_its_nodes():
+def test_another_group_reports_why_not_its_nodes():
     changes = {"m1": FULL, "m2": OFF}
     asked = (change(), shared(), TWO_GROUPS)
-    found = solved(*asked, changes, 2, capacity_checks=False)
-    (one,) = found.explanation()
+    result = solved(*asked, changes, 2, capacity_checks=False)
+    (one,) = result.explanation()
     assert one.nodes == ("m3",)
-    assert told(found) == [
+    assert reported(result) == [
         ("m1", "primary", "free memory"),
         ("m2", "primary", "state"),
     ]
     none = solved(*asked, changes | {"m3": FULL}, 2)
-    assert [row[0] for row in told(none)] == ["m1", "m2", "m3"]
+    assert [row[0] for row in reported(none)] == ["m1", "m2", "m3"]
     assert none.answer["result"][1][0][0] == "i"
 
 
 def test_no_other_group_is_a_reason():
-    assert told(solved(change(), shared())) == [("n1", "primary", "target groups")]
+    assert reported(solved(change(), shared())) == [("n1", "primary", "target groups")]
 
 
-def test_a_worse_group_is_told_with_its_policy_or_score():
+def test_a_worse_group_is_reported_with_its_policy_or_score():
     nodes = TWO_GROUPS | {k: placement.node("g-2") for k in ("k1", "k2")}
     data = placement.request(nodes, change(), shared(), 3)
     for policy, kind in (("preferred", "Score"), ("last_resort", "Policy")):
@@ -185,35 +185,35 @@ def test_a_worse_group_is_told_with_its_policy_or_score():
     assert {(r.kind, r.actual) for r in worse} == {("Policy", "last_resort")}
 
 
-def test_a_second_copy_tells_why_not_elsewhere():
+def test_a_second_copy_reports_why_not_elsewhere():
     there = {"i": placement.instance("plain", nodes=["n1"])}
     asked = {"type": "allocate-secondary", "name": "i"}
-    found = solved(asked, there, changes={"n4": TIGHT})
-    (one,) = found.explanation()
+    result = solved(asked, there, changes={"n4": TIGHT})
+    (one,) = result.explanation()
     assert one.nodes == ("n1", "n3")
-    assert told(found) == [("n4", "secondary", "free disk")]
+    assert reported(result) == [("n4", "secondary", "free disk")]
     assert [(r.node, r.role) for r in one.choice] == [("n2", "secondary")]
     changes = dict.fromkeys(("n2", "n3", "n4"), TIGHT)
     none = solved(asked, there, changes=changes)
     assert not none.answer["success"]
-    assert [row[0] for row in told(none)] == ["n2", "n3", "n4"]
+    assert [row[0] for row in reported(none)] == ["n2", "n3", "n4"]
 
 
-def test_several_instances_are_told_on_the_state_they_met():
+def test_several_instances_are_reported_with_the_state_of_their_turn():
     asked = {
         "type": "multi-allocate",
         "instances": [
             placement.allocation("plain", name, memory=10000) for name in "abcde"
         ],
     }
-    found = solved(asked, {})
-    every = found.explanation()
+    result = solved(asked, {})
+    every = result.explanation()
     assert [one.instance for one in every] == list("abcde")
     assert [len(one.reasons) for one in every] == [0, 1, 2, 4, 4]
     assert every[-1].nodes == ()
 
 
-def test_capacity_tells_places_and_why_not_one_more():
+def test_capacity_reports_places_and_why_not_one_more():
     asked = {
         "type": "capacity",
         "disk_template": "plain",
@@ -227,14 +227,14 @@ def test_capacity_tells_places_and_why_not_one_more():
     assert {r.node for r in last.reasons} == set(FOUR)
 
 
-def test_balancing_tells_what_gets_better_and_who_stays():
+def test_balancing_reports_improvements_and_instances_that_stay():
     there = {
         f"s{k}": placement.instance("sharedfile", nodes=["n1"], memory=2048)
         for k in range(4)
     }
     there["p"] = placement.instance("plain", nodes=["n1"])
-    found = solved({"type": "balance", "max_moves": 5}, there)
-    *moves, last = found.explanation()
+    result = solved({"type": "balance", "max_moves": 5}, there)
+    *moves, last = result.explanation()
     assert moves
     for move in moves:
         assert any(r.check == "free_mem_cv" for r in move.choice)
@@ -260,9 +260,9 @@ def some_move(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_who_stays_has_reasons_and_who_moves_has_none_against_its_target(seed):
     data = some_move(seed)
-    found = answer.solve(data, answer.SolverOptions())
-    moved, failed, _jobs = found.answer["result"]
-    every = {one.instance: one for one in found.explanation()}
+    result = answer.solve(data, answer.SolverOptions())
+    moved, failed, _jobs = result.answer["result"]
+    every = {one.instance: one for one in result.explanation()}
     assert list(every) == data["request"]["instances"]
     for name, _group, nodes in moved:
         one = every[name]

@@ -54,7 +54,7 @@ def test_reading_at_once_and_one_by_one_agree(
     at_once = [read(data(key, value)) for value in VALUES]
     monkeypatch.setattr(instance_records, "read", lambda _data, _places: None)
     assert at_once == [read(data(key, value)) for value in VALUES]
-    assert any(isinstance(found, tuple) for found in at_once)
+    assert any(isinstance(actual, tuple) for actual in at_once)
 
 
 def test_what_is_as_wanted_is_read_at_once() -> None:

@@ -83,7 +83,7 @@ def test_unknown_nodes_of_instances_are_refused() -> None:
         read(data)
 
 
-def test_nodes_that_said_nothing_take_nothing() -> None:
+def test_nodes_without_a_report_take_nothing() -> None:
     silent = {
         key: value for key, value in NODES["n1"].items() if not key.startswith("total")
     }

@@ -29,7 +29,7 @@ def plan(cluster, **wanted):
 
 @pytest.mark.parametrize(("arguments", "expected"), programs.golden("hroller"))
 def test_output(arguments, expected, monkeypatch):
-    assert programs.told(monkeypatch, hroller.main, arguments) == expected
+    assert programs.reported(monkeypatch, hroller.main, arguments) == expected
 
 
 def test_the_program_runs():

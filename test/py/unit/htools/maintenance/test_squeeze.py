@@ -36,7 +36,7 @@ def shared_cluster(seed):
 
 @pytest.mark.parametrize(("arguments", "expected"), programs.golden("hsqueeze"))
 def test_output(arguments, expected, monkeypatch):
-    assert programs.told(monkeypatch, hsqueeze.main, arguments) == expected
+    assert programs.reported(monkeypatch, hsqueeze.main, arguments) == expected
 
 
 def test_the_program_runs_and_writes_what_is_asked(tmp_path):

@@ -37,13 +37,13 @@ def _always_fits(sizes: list[tuple[int, int]], places: list[tuple[int, int]]) ->
 
 def _certain(sizes: list[tuple[int, int]], places: list[tuple[int, int]]) -> bool:
     items = [_item(*size) for size in sizes]
-    found = slot_count.certain(
+    actual = slot_count.certain(
         [slot_count.load(items, is_allowed=True)],
         np.array([0]),
         np.array([float(memory) for memory, _disk in places]),
         np.array([float(disk) for _memory, disk in places]),
     )
-    return bool(found[0])
+    return bool(actual[0])
 
 
 @given(sizes=st.lists(_SIZES, min_size=1, max_size=4), places=_PLACES)

@@ -68,7 +68,7 @@ class Case:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_distances_from_means_are_those_worked_out_plainly(seed):
+def test_deviations_are_those_worked_out_plainly(seed):
     this, report = Case(seed), Report()
     for row, name in enumerate(COMPONENTS):
         values = [row[name] for row in this.now]
@@ -86,14 +86,14 @@ def test_changes_of_nodes_are_those_worked_out_plainly(seed):
     this.tables.rows = np.arange(len(COMPONENTS))
     for inst, kind, node in this.moves():
         after = this.plain.values(*this.moved(inst, node))[node]
-        found = this.tables.changes(np.array(kind), np.array(node))
+        actual = this.tables.changes(np.array(kind), np.array(node))
         for at, row in enumerate(this.tables.rows.tolist()):
             name = COMPONENTS[row]
             where = (
                 f"table changes, component {name}, cluster {seed}, "
                 f"instance {inst} of kind {kind}, {this.node(node)}"
             )
-            report.equal(where, after[name] - this.now[node][name], float(found[at]))
+            report.equal(where, after[name] - this.now[node][name], float(actual[at]))
     report.check()
 
 
@@ -169,8 +169,8 @@ def test_costs_of_places_differ_as_scores_do(seed):
                 f"cost, cluster {seed}, instance {inst}, {this.node(node)} "
                 f"instead of {this.node(other)}"
             )
-            found = float(costs[at, one] - costs[at, two])
-            report.near(where, scores[one] - scores[two], found)
+            actual = float(costs[at, one] - costs[at, two])
+            report.near(where, scores[one] - scores[two], actual)
     report.check()
 
 
@@ -214,11 +214,11 @@ def test_places_are_counted_as_one_by_one():
         one, many = np.array([float(room)]), np.array([[[float(room)]]])
         sizes = np.array([[float(size)]])
         for above in (False, True):
-            found = {
+            actual = {
                 "places_for": slot_count.places_for(size, -1.0, one, one, above=above),
                 "count_places": slot_count.count_places(sizes, many, above=above)[0],
             }
-            for term, (count,) in found.items():
+            for term, (count,) in actual.items():
                 if not size:
                     assert (count > 0) == (room > 0), f"{term}, {where}"
                 elif above:

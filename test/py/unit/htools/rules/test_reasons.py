@@ -25,11 +25,11 @@ def explained(*args, **kwargs):
     return one
 
 
-def test_a_node_without_memory_is_told_with_what_is_wanted_and_found():
+def test_a_node_without_memory_is_reported_with_what_is_wanted_and_found():
     asked = placement.allocation("plain", memory=4096)
-    found = explained(asked, changes={"n3": {"free_memory": 1024}})
-    assert found.nodes
-    (reason,) = found.reasons
+    result = explained(asked, changes={"n3": {"free_memory": 1024}})
+    assert result.nodes
+    (reason,) = result.reasons
     assert reason.data() == {
         "node": "n3",
         "role": "primary",
@@ -40,7 +40,7 @@ def test_a_node_without_memory_is_told_with_what_is_wanted_and_found():
         "found": 1024,
         "unit": "MiB",
     }
-    assert found.lines()[1] == (
+    assert result.lines()[1] == (
         "  n3: free memory: wanted more than 4096 MiB, found 1024 MiB"
     )
 
@@ -49,19 +49,19 @@ def test_nodes_that_are_possible_have_no_reason():
     assert explained(placement.allocation("drbd")).reasons == ()
 
 
-def test_a_node_that_is_no_secondary_is_told_apart():
+def test_a_node_that_is_no_secondary_has_its_own_error():
     asked = placement.allocation("drbd", disks=[{"size": 5000, "mode": "rw"}])
     asked["disk_space_total"] = 5128
-    found = explained(asked, changes={"n2": {"free_disk": 5000}})
-    assert [(r.node, r.check) for r in found.reasons] == [("n2", "free disk")]
-    assert (found.reasons[0].wanted, found.reasons[0].actual) == (5128, 5000)
+    result = explained(asked, changes={"n2": {"free_disk": 5000}})
+    assert [(r.node, r.check) for r in result.reasons] == [("n2", "free disk")]
+    assert (result.reasons[0].wanted, result.reasons[0].actual) == (5128, 5000)
 
 
 def test_offline_nodes_and_policies():
     asked = placement.allocation("plain", vcpus=9)
-    found = explained(asked, nodes=2, changes={"n2": {"offline": True}})
-    assert found.nodes == ()
-    assert found.lines() == [
+    result = explained(asked, nodes=2, changes={"n2": {"offline": True}})
+    assert result.nodes == ()
+    assert result.lines() == [
         "Instance new: no place",
         "  n1: largest vcpus of the policy: wanted at most 8, found 9",
         "  n2: state: wanted online and not drained, found offline or drained",
@@ -77,8 +77,8 @@ def test_a_template_that_the_policy_forbids():
 def test_the_loss_of_a_node_counts_only_when_it_is_tested():
     there = {"i": placement.instance("sharedfile", nodes=["n1"], memory=10000)}
     asked = placement.allocation("sharedfile", memory=10000)
-    found = explained(asked, nodes=2, instances=there)
-    kinds = [(reason.node, reason.kind) for reason in found.reasons]
+    result = explained(asked, nodes=2, instances=there)
+    kinds = [(reason.node, reason.kind) for reason in result.reasons]
     assert kinds == [("n1", "FailMem"), ("n2", "FailN1")]
     bold = explained(asked, nodes=2, instances=there, capacity_checks=False)
     assert [reason.node for reason in bold.reasons] == ["n1"]
@@ -90,8 +90,8 @@ def test_a_pair_needs_a_second_node():
 
 
 def test_nodes_with_the_same_reason_share_a_line():
-    found = explained(placement.allocation("plain", memory=20000))
-    assert reasons.lines(found.reasons) == [
+    result = explained(placement.allocation("plain", memory=20000))
+    assert reasons.lines(result.reasons) == [
         "n1, n2, n3, n4: free memory: wanted more than 20000 MiB, found 15360 MiB"
     ]
 
@@ -100,8 +100,8 @@ def test_nodes_with_the_same_reason_share_a_line():
 @pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
 def test_every_node_is_chosen_possible_or_has_a_reason(seed, template):
     data = placement.some_cluster(seed, template)
-    found = answer.solve(data, answer.SolverOptions())
-    for one in found.explanation():
+    result = answer.solve(data, answer.SolverOptions())
+    for one in result.explanation():
         refused = {reason.node for reason in one.reasons if reason.role == "primary"}
         assert not set(one.nodes[:1]) & refused
         assert one.nodes or one.reasons
@@ -122,10 +122,10 @@ def test_hail_explains_beside_its_answer(monkeypatch, capsys, tmp_path):
         json.dumps(placement.request(live, placement.allocation("plain", memory=2048)))
     )
     plain = run_hail(monkeypatch, capsys, path)
-    told = run_hail(monkeypatch, capsys, path, "--explain")
-    assert plain.out == told.out
+    reported = run_hail(monkeypatch, capsys, path, "--explain")
+    assert plain.out == reported.out
     assert plain.err == ""
-    assert told.err.splitlines() == [
+    assert reported.err.splitlines() == [
         "Instance new: n3",
         "  n2: free memory: wanted more than 2048 MiB, found 200 MiB",
         "  n1: score with the instance there: wanted less than 2.265519819, found 2.265519819",

@@ -30,7 +30,7 @@ def test_nodes_that_are_offline_count_as_they_will(
         assert alone[node] == pytest.approx(components.value(after))
         others = np.array([other for other in nodes if other != node])
         paired = placement.as_secondary(after, index, others)
-        for other, found in zip(others.tolist(), paired, strict=True):
+        for other, actual in zip(others.tolist(), paired, strict=True):
             both = state.copy()
             both.place(both.new(item), node, other)
-            assert found == pytest.approx(components.value(both))
+            assert actual == pytest.approx(components.value(both))

@@ -32,8 +32,8 @@ def test_places_for_a_primary_have_the_components_worked_out_plainly(seed, monke
     this, report = NewInstance(seed, odd_cluster(seed), template="sharedfile"), Report()
     after = {int(node): this.components(node) for node in this.nodes}
     for name in each_component(monkeypatch):
-        found = placement.as_primary(this.state, this.item, this.nodes)
-        for node, value in zip(this.nodes.tolist(), found, strict=True):
+        actual = placement.as_primary(this.state, this.item, this.nodes)
+        for node, value in zip(this.nodes.tolist(), actual, strict=True):
             report.near(this.text(name, node), after[node][name], float(value))
     report.check()
 
@@ -49,8 +49,8 @@ def test_places_for_a_secondary_have_the_components_worked_out_plainly(
     index = state.new(this.item)
     state.place(index, first)
     for name in each_component(monkeypatch):
-        found = placement.as_secondary(state, index, np.array(others))
-        for node, value in zip(others, found, strict=True):
+        actual = placement.as_secondary(state, index, np.array(others))
+        for node, value in zip(others, actual, strict=True):
             report.near(this.text(name, first, node), after[node][name], float(value))
     report.check()
 
@@ -61,10 +61,10 @@ def test_pairs_of_places_have_the_components_worked_out_plainly(seed, monkeypatc
     pairs = list(itertools.permutations(range(len(this.nodes)), 2))
     after = {pair: this.components(*this.nodes[[*pair]].tolist()) for pair in pairs}
     for name in each_component(monkeypatch):
-        found = placement.PairPlacements(this.state, this.item).scores(
+        actual = placement.PairPlacements(this.state, this.item).scores(
             this.nodes, this.nodes
         )
         for pair in pairs:
             where = this.text(name, *this.nodes[[*pair]].tolist())
-            report.near(where, after[pair][name], float(found[pair]))
+            report.near(where, after[pair][name], float(actual[pair]))
     report.check()

@@ -44,9 +44,9 @@ def test_each_component_is_the_one_worked_out_plainly(seed):
         for node, row in enumerate(this.now.rows):
             where = f"component {name}, cluster {seed}, {this.node(node)}"
             report.equal(where, row[name], float(values[name][node]))
-    found = score.components(this.state)
+    actual = score.components(this.state)
     for name, expected in this.now.components.items():
-        report.equal(f"component {name}, cluster {seed}", expected, found[name])
+        report.equal(f"component {name}, cluster {seed}", expected, actual[name])
     report.check()
 
 
@@ -70,10 +70,10 @@ def test_exact_deltas_of_each_component_are_those_worked_out_plainly(name, monke
     report = Report()
     for this in map(case, SEEDS):
         scores = exact_deltas.after(this.state, this.moves)
-        for number, found in enumerate(scores):
+        for number, actual in enumerate(scores):
             where = f"component {name}, {this.move(*this.moves[number])}"
             expected = this.after[number].components[name]
-            report.equal(where, expected, found)
+            report.equal(where, expected, actual)
     report.check()
 
 

@@ -119,7 +119,7 @@ def test_all_is_read() -> None:
     assert cluster.groups[0].policy.vcpu_ratio == 4
 
 
-def test_a_node_that_is_not_kvm_or_told_so_reports_its_own_memory() -> None:
+def test_a_node_without_kvm_or_so_configured_reports_its_own_memory() -> None:
     assert read(static_memory=0).nodes[0].node_memory == 700
     other = read(info={**INFO, "default_hypervisor": "xen-pvm"})
     assert other.nodes[0].node_memory == 700
@@ -128,12 +128,12 @@ def test_a_node_that_is_not_kvm_or_told_so_reports_its_own_memory() -> None:
 @pytest.mark.parametrize("key", ["offline", "drained", "vm_capable"])
 def test_an_unusable_node_is_offline_without_numbers(key: str) -> None:
     bad = node("n2", **{key: key != "vm_capable"}, mtotal=None, mfree=None)
-    found = read([node("n1"), bad]).nodes[1]
-    assert found.offline
-    assert found.total_memory == found.free_memory == 0
+    actual = read([node("n1"), bad]).nodes[1]
+    assert actual.offline
+    assert actual.total_memory == actual.free_memory == 0
 
 
-def test_a_silent_node_must_be_said_to_be_offline() -> None:
+def test_a_silent_node_must_be_marked_offline() -> None:
     silent = [node("n1"), node("n2.lab", mtotal=None, mfree=None, ctotal=None)]
     item = [instance(snodes=["n2.lab"])]
     with pytest.raises(DataError, match=r"LUXI x: node n2\.lab\.mtotal: .* offline"):
@@ -143,8 +143,8 @@ def test_a_silent_node_must_be_said_to_be_offline() -> None:
 
 def test_exclusive_storage_counts_its_spindles() -> None:
     whole = node("n1", **{"ndp/exclusive_storage": True}, sptotal=12, spfree=5)
-    found = read([whole, node("n2")]).nodes[0]
-    assert (found.spindles, found.free_spindles) == (12, 5)
+    actual = read([whole, node("n2")]).nodes[0]
+    assert (actual.spindles, actual.free_spindles) == (12, 5)
 
 
 def test_a_stopped_instance_counts_with_its_maximum() -> None:
@@ -153,7 +153,7 @@ def test_a_stopped_instance_counts_with_its_maximum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "instances", "told"),
+    ("nodes", "instances", "reported"),
     [
         ([node("n1"), node("n1")], None, "node n1.name: wanted different names"),
         ([node("n1", dtotal=-5), node("n2")], None, "node n1.dtotal: wanted a number from 0, found -5"),
@@ -166,12 +166,12 @@ def test_a_stopped_instance_counts_with_its_maximum() -> None:
     ],
 )  # fmt: skip
 def test_contradictions_name_object_and_field(
-    nodes: Any, instances: Any, told: str
+    nodes: Any, instances: Any, reported: str
 ) -> None:
     with pytest.raises(DataError) as caught:
         read(nodes, instances)
     assert str(caught.value).startswith("LUXI x: ")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_tables_become_objects() -> None:
@@ -201,7 +201,7 @@ def test_rest_objects_have_their_parameters_nested() -> None:
     }
     answers = query.from_rest("REST x", [GROUP], nodes, [item], info=INFO)
     cluster = query.read_cluster(answers, static_memory=0)
-    assert [found.spindles for found in cluster.nodes] == [7, 7]
+    assert [actual.spindles for actual in cluster.nodes] == [7, 7]
     assert cluster.nodes[0].cpu_speed == 1
-    (found,) = cluster.instances
-    assert (found.memory, found.auto_balance, found.spindle_use) == (512, False, 1)
+    (actual,) = cluster.instances
+    assert (actual.memory, actual.auto_balance, actual.spindle_use) == (512, False, 1)

@@ -7,17 +7,17 @@ from ganeti.htools.model.loaders import simulate
 
 
 def test_each_specification_is_a_group_and_the_last_is_the_first() -> None:
-    found = simulate.load(["p,2,1g,2g,4", "u,1,512,1t,8,3,True"])
-    assert [group.name for group in found.groups] == ["group-01", "group-02"]
-    names = [node.name for node in found.nodes]
+    actual = simulate.load(["p,2,1g,2g,4", "u,1,512,1t,8,3,True"])
+    assert [group.name for group in actual.groups] == ["group-01", "group-02"]
+    names = [node.name for node in actual.nodes]
     assert names == ["node-01-001", "node-02-001", "node-02-002"]
-    first = found.nodes[0]
+    first = actual.nodes[0]
     assert (first.total_memory, first.free_disk, first.cpus) == (1 << 20, 512, 8.0)
     assert (first.spindles, first.exclusive, first.master) == (3, True, True)
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "reported"),
     [
         ("", "wanted five to seven fields"),
         ("z,3,1g,1g,4", "unknown allocation policy 'z'"),
@@ -35,8 +35,8 @@ def test_each_specification_is_a_group_and_the_last_is_the_first() -> None:
         ("p,3,1g,1g,4,1,maybe", "wanted True or False, found 'maybe'"),
     ],
 )
-def test_a_wrong_field_is_named(spec: str, told: str) -> None:
+def test_a_wrong_field_is_named(spec: str, reported: str) -> None:
     with pytest.raises(DataError) as caught:
         simulate.load([spec])
     assert str(caught.value).startswith(f"--simulate {spec}: ")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)

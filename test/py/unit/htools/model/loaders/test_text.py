@@ -24,7 +24,7 @@ def test_instances_with_lone_disks_do_not_move() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reported"),
     [
         ("kite2.lab.test|16384", "kite2.lab.test|-16384", "line 4: node, field 'total memory': below zero"),
         ("kite2.lab.test|16384", "kite2.lab.test|1_000", "line 4: node, field 'total memory': not a number"),
@@ -50,18 +50,18 @@ def test_instances_with_lone_disks_do_not_move() -> None:
     ],
 )  # fmt: skip
 def test_a_bad_field_is_named_with_its_file_and_line(
-    old: str, new: str, told: str
+    old: str, new: str, reported: str
 ) -> None:
     data = KITE.read_text()
     assert old in data
     with pytest.raises(DataError) as caught:
         text.load(data.replace(old, new, 1), "kite.data")
     assert str(caught.value).startswith("kite.data, line ")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         (
             lambda data: data.replace("\n", "\r\n"),
@@ -70,13 +70,13 @@ def test_a_bad_field_is_named_with_its_file_and_line(
         (lambda data: f"\ufeff{data}", "the file begins with a byte order mark"),
     ],
 )
-def test_what_editors_add_is_named(spoil, told: str) -> None:
-    with pytest.raises(DataError, match=told) as caught:
+def test_what_editors_add_is_named(spoil, reported: str) -> None:
+    with pytest.raises(DataError, match=reported) as caught:
         text.load(spoil(KITE.read_text()), "kite.data")
     assert str(caught.value).startswith("kite.data, line 1, field ")
 
 
-def test_a_file_that_ends_early_tells_where() -> None:
+def test_a_file_that_ends_early_reports_where() -> None:
     data = KITE.read_text()
     with pytest.raises(DataError) as caught:
         text.load(data[: data.index("owl2")], "kite.data")
@@ -86,7 +86,7 @@ def test_a_file_that_ends_early_tells_where() -> None:
     )
 
 
-def test_every_truncation_is_told_or_reads() -> None:
+def test_every_truncation_is_reported_or_readable() -> None:
     data = KITE.read_text()
     for length in range(0, len(data), 7):
         with contextlib.suppress(DataError):

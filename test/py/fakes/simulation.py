@@ -5,7 +5,7 @@ import os.path
 from fakes.rpc import failure
 
 
-class World:
+class Simulation:
     """Answers node calls from a state, as careful nodes would."""
 
     def __init__(self):
