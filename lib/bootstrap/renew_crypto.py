@@ -2,7 +2,9 @@
 
 All daemons are stopped during the replacement, so it uses only SSH and this node's
 ssconf files. After an interruption it can be run again: it re-creates all files and
-writes them to all nodes. Node certificates and SSH keys are renewed by
+writes them to all nodes. When the node daemons run again, and before the master daemon
+starts, this node is elected master and records its certificate in the configuration, on
+a majority of the master candidates. Node certificates and SSH keys are renewed by
 OP_CLUSTER_RENEW_CRYPTO instead. The exception is the master's client certificate: it is
 replaced together with the cluster certificate, because nodes would refuse the calls of
 the master otherwise.
@@ -15,15 +17,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ganeti import config, errors, ssconf, store
-from ganeti.bootstrap import crypto
+from ganeti import config, errors, rpc, ssconf, store
+from ganeti.bootstrap import crypto, elections
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
 from ganeti.constants import ecodes, misc
 from ganeti.constants import ssconf as constants
+from ganeti.objects import CLUSTER_KEY, Snapshot, Update
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
+from ganeti.quorum import Term
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, client
 from ganeti.utils import files, x509
@@ -96,7 +100,8 @@ def renew(
     Raises:
         SshError: a node cannot be reached; nothing was changed.
         OpExecError: daemons do not stop, and nothing was changed; or the new files
-            could not be created, or the daemons of the master do not start.
+            could not be created, no majority of the master candidates has recorded the
+            new certificate, or the daemons of the master do not start.
     """
     services = Services(paths, process)
     with contextlib.ExitStack() as stack:
@@ -118,7 +123,11 @@ def renew(
                 "interrupted while all daemons are stopped"
                 f" ({err or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
-        failed |= _start(services, paths, remotes, feedback)
+        failed |= _start_nodes(services, paths, remotes, feedback)
+        if options.cluster_certificate:
+            feedback("Recording the certificate of the master")
+            _record_master(paths, clock)
+        _start_master(services, paths, feedback)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
@@ -141,7 +150,17 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
         planned.append("re-create the client certificate of the master")
     if others:
         planned.append(f"copy these files to {', '.join(others)}")
-    return [*planned, f"start all daemons on {everywhere}"]
+    if not options.cluster_certificate:
+        return [*planned, f"start all daemons on {everywhere}"]
+    return [
+        *planned,
+        f"start the node daemons on {everywhere}",
+        (
+            "record the certificate of the master in the configuration, under a new"
+            " term that a majority of the master candidates has promised"
+        ),
+        f"start the master daemons on {paths.hostname}",
+    ]
 
 
 def _connect(
@@ -178,7 +197,8 @@ def _restarted_on_failure(
     try:
         yield
     except (errors.GenericError, KeyboardInterrupt) as err:
-        failed = _start(services, paths, remotes, feedback)
+        failed = _start_nodes(services, paths, remotes, feedback)
+        _start_master(services, paths, feedback)
         rest = "".join(f"; node {name}: {text}" for name, text in failed.items())
         raise errors.OpExecError(
             f"nothing was changed: {err or type(err).__name__}{rest}"
@@ -197,13 +217,16 @@ def _stop(
     services.stop_all()
 
 
-def _start(
+def _start_nodes(
     services: Services, paths: Paths, remotes: Sequence[_RemoteNode], feedback: Feedback
 ) -> dict[str, str]:
-    """Start all daemons, the master's last; return name of other node -> error text.
+    """Start all daemons but those of the master role.
+
+    Returns:
+        Name of other node -> error text.
 
     Raises:
-        OpExecError: the daemons of the master do not start.
+        OpExecError: the node daemon of the master does not start.
     """
     failed = {}
     for remote in remotes:
@@ -215,8 +238,13 @@ def _start(
         except errors.GenericError as err:
             failed[remote.name] = str(err)
     feedback(f"Starting daemons on {paths.hostname}")
-    services.start_all()
+    services.start("ganeti-noded")
     return failed
+
+
+def _start_master(services: Services, paths: Paths, feedback: Feedback) -> None:
+    feedback(f"Starting master daemons on {paths.hostname}")
+    services.start_all()
 
 
 def _daemon_util(paths: Paths, remote: _RemoteNode, verb: str) -> None:
@@ -241,7 +269,9 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
     if not options.cluster_certificate:
         return sorted(contents)
     _back_up(paths, paths.client_pem)
-    _record_master(paths, clock, crypto.write_client_certificate(paths, clock.time()))
+    digest = crypto.write_client_certificate(paths, clock.time())
+    values = config.ssconf_values(_with_caller(_read_configuration(paths), digest))
+    ssconf.write(paths, {_CANDIDATES: values[_CANDIDATES]})
     return [*sorted(contents), f"{constants.FILEPREFIX}{_CANDIDATES}"]
 
 
@@ -256,22 +286,68 @@ def _back_up(paths: Paths, path: str) -> None:
         _log.info("%s: saved as %s", path, files.backup_file(path, paths.backup_dir))
 
 
-def _record_master(paths: Paths, clock: Clock, digest: str) -> None:
+def _read_configuration(paths: Paths) -> Snapshot:
+    follower = store.Follower(paths.store_db)
+    try:
+        return follower.snapshot()
+    finally:
+        follower.close()
+
+
+def _with_caller(snapshot: Snapshot, digest: str) -> Snapshot:
+    """Return the configuration with the master's certificate as the only one.
+
+    The other candidates get new certificates later.
+    """
+    cluster = snapshot.cluster.replace(
+        candidate_certs={snapshot.cluster.master_node: digest}
+    )
+    return snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
+
+
+def _record_master(paths: Paths, clock: Clock) -> None:
     """Record this node's new certificate as the only one that may call nodes.
 
-    The other candidates get new certificates later. The store is opened here because
-    the master daemon is stopped.
+    The node daemons accept it already, from their ssconf files. The master daemon must
+    not start before: it would write the recorded certificate to these files.
+
+    Raises:
+        OpExecError: no majority of the master candidates has recorded it.
     """
-    engine = store.open_master(paths.store_db, replicate=None, clock=clock)
     try:
-        cfg = config.Config(engine, clock)
-        with cfg.edit(_OWNER) as edit:
-            master = edit.snapshot.cluster.master_node
-            edit.update_cluster(candidate_certs={master: digest})
-        values = config.ssconf_values(engine.snapshot())
+        digest = x509.digest(x509.load_certificate(paths.client_pem))
+        master = _read_configuration(paths).cluster.master_node
+        with elections.asking(paths) as ask:
+            elector = elections.elector(paths, master, ask, frozenset())
+            term, _survey = elector.elect(is_takeover=False)
+        _commit_caller(paths, clock, term, digest)
+    except (errors.GenericError, KeyboardInterrupt) as err:
+        raise errors.OpExecError(
+            "the node daemons run with the new files, but the master daemon is not"
+            " started, because the certificate of the master was not recorded by a"
+            f" majority of the master candidates: {err or type(err).__name__}. When"
+            f" the candidates run, {_REPEAT_HINT}"
+        ) from err
+
+
+def _commit_caller(paths: Paths, clock: Clock, term: Term, digest: str) -> None:
+    late = rpc.LateRunner()
+    engine = store.open_master(
+        paths.store_db,
+        replicate=late,
+        clock=clock,
+        node=term.owner,
+        term=term,
+        settings=store.CommitSettings(is_patient=False),
+    )
+    runner = rpc.NetworkRunner(engine.latest, paths, engine.term)
+    try:
+        late.set(runner)
+        with config.Config(engine, clock).edit(_OWNER) as edit:
+            edit.update_cluster(candidate_certs={term.owner: digest})
     finally:
         engine.close()
-    ssconf.write(paths, {_CANDIDATES: values[_CANDIDATES]})
+        runner.close()
 
 
 def _copy(

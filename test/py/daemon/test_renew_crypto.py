@@ -8,6 +8,7 @@ from fakes.patience import until
 from ganeti.bootstrap import renew_crypto
 from ganeti.clock import SystemClock
 from ganeti.process import SystemRunner
+from ganeti.store.database import Database
 from ganeti.utils import x509
 
 EVERYTHING = (
@@ -109,6 +110,43 @@ def test_a_watcher_that_starts_a_daemon_in_between_does_no_harm(cluster):
     )
     assert any(text.startswith("Updating") for text in steps)
     assert failed == []
+    cluster.check("gnt-cluster", "renew-crypto", "-f", "--new-node-certificates")
+    assert_clean(cluster)
+
+
+def position(cluster, node):
+    db = Database(cluster.paths(node).store_db, create=False)
+    try:
+        return db.position()
+    finally:
+        db.close()
+
+
+@pytest.mark.timeout(600)
+def test_the_new_certificate_is_committed_by_an_elected_master(cluster):
+    cluster.wait_until_clean()
+    with cluster.luxi() as client:
+        uuids = dict(client.call("QueryNodes", [[], ["name", "uuid"], False]))
+    master = uuids[cluster.node("node1").name]
+    before = position(cluster, "node1")
+    owners, states = set(), []
+
+    def feedback(text):
+        states.append((text, position(cluster, "node1"), position(cluster, "node2")))
+        owners.update(state.term.owner for state in states[-1][1:])
+
+    options = renew_crypto.RenewOptions(cluster_certificate=True, check_host_keys=False)
+    failed = renew_crypto.renew(
+        cluster.paths(), SystemRunner(), SystemClock(), options, feedback=feedback
+    )
+    assert failed == []
+    assert owners == {master}
+    # Before the master daemon starts, the candidate has what the master has.
+    text, own, other = states[-1]
+    assert text == f"Starting master daemons on {cluster.node('node1').name}"
+    assert own == other
+    assert own.revision > before.revision
+    assert own.term.number > before.term.number
     cluster.check("gnt-cluster", "renew-crypto", "-f", "--new-node-certificates")
     assert_clean(cluster)
 
