@@ -121,7 +121,8 @@ def _switch_address(
         if status == hooks.HKR_FAIL:
             raise errors.OpExecError(f"hook {script} failed: {output.strip()}")
     _run_script(node, params, action, is_external=is_external)
-    after = {**env, "GANETI_HOOKS_PHASE": hooks.HOOKS_PHASE_POST}
+    own = {f"GANETI_POST_{key}": value for key, value in params.environment.items()}
+    after = {**env, **own, "GANETI_HOOKS_PHASE": hooks.HOOKS_PHASE_POST}
     scripts.run_hooks(node, hook, "post", after)
 
 

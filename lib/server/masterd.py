@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ganeti import clock, errors, masterd, pathutils, rpc, store
-from ganeti.bootstrap import elections
+from ganeti.bootstrap import cluster_address, elections
 from ganeti.cmdlib import master_ip
 from ganeti.constants import daemons, exitcodes
 from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
@@ -42,6 +42,8 @@ _SWITCH_S: Final = 0.0005
 #: Seconds from the request to stop until the process ends, whatever happens.
 #: ``daemon-util stop`` waits for 30.
 _STOP_S: Final = 20.0
+#: Longest time that a deposed master spends on the removal of the cluster's address.
+_DROP_S: Final = 2.0
 _WARNING: Final = """\
 The master daemon is about to start without asking the other nodes who is master.
 If another master still runs, this can damage the cluster. Type YES to go on: """
@@ -248,7 +250,13 @@ def _start(
 
     def on_deposed() -> None:
         _log.critical("another master has taken over; ending")
-        control.ask_end(exitcodes.EXIT_NOTMASTER)
+        threading.Thread(target=leave, name="leave", daemon=True).start()
+
+    def leave() -> None:
+        try:
+            _drop_address(_read_configuration(paths), paths)
+        finally:
+            control.ask_end(exitcodes.EXIT_NOTMASTER)
 
     _remove_sockets(paths)
     try:
@@ -315,6 +323,34 @@ def _tcp_ping(address: str, port: int, source: str | None) -> bool:
 def _address_answers(address: str) -> bool:
     # Any port serves: a refusal is an answer, too.
     return netutils.tcp_ping(address, daemons.DAEMONS["ganeti-noded"].port or 0)
+
+
+def _drop_address(snapshot: Snapshot, paths: pathutils.Paths) -> None:
+    """Remove the cluster's address from this machine; a failure is logged.
+
+    Args:
+        snapshot: this node's copy, which may name the new master already.
+        paths: of this node.
+    """
+    cluster = snapshot.cluster
+    uuid = snapshot.uuid_of("nodes", paths.hostname)
+    if uuid is None or netutils.is_loopback(cluster.master_ip):
+        return
+    own = snapshot.nodes[uuid]
+    try:
+        result = cluster_address.drop(
+            paths,
+            own.primary_ip,
+            master_ip.parameters(cluster),
+            is_external=cluster.use_external_mip_script,
+            timeout_s=_DROP_S,
+        )
+    except (errors.GenericError, OSError) as err:
+        _log.error("the cluster's address could not be removed: %s", err)
+        return
+    if result.failed:
+        what = "the cluster's address could not be removed from this node"
+        _log.error("%s; the watcher tries again", result.describe(what))
 
 
 def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:

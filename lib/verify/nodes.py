@@ -1,7 +1,7 @@
 """Checks of one node's answer, in the forms of `ganeti.verify.node_answer`."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ganeti import objects
@@ -128,6 +128,22 @@ def _network(
         node.name,
         f"missing bridges: {', '.join(sorted(missing))}",
     )
+
+
+def stray_address(
+    report: Report, snapshot: objects.Snapshot, uuids: Iterable[str]
+) -> None:
+    """Report nodes that have the cluster's address though they are not the master."""
+    cluster = snapshot.cluster
+    master = snapshot.nodes[cluster.master_node].name
+    for name in sorted(snapshot.nodes[uuid].name for uuid in uuids):
+        report.error_if(
+            True,
+            "ENODENET",
+            name,
+            f"has the address {cluster.master_ip} of the cluster, which only the master"
+            f" {master} should have; ganeti-watcher on {name} removes it",
+        )
 
 
 def _ssh(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:

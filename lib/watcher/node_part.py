@@ -9,7 +9,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.constants import hooks
 from ganeti.utils.control_chars import escape
-from ganeti.watcher import daemons
+from ganeti.watcher import daemons, stray_address
 from ganeti.watcher.effects import Watch
 
 _log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ def run(watch: Watch, environ: Mapping[str, str]) -> None:
     """
     for daemon in _DAEMONS:
         daemons.ensure(watch, daemon)
+    stray_address.remove(watch)
     run_hooks(watch, environ)
     maintain(watch)
 

@@ -14,6 +14,7 @@ from ganeti.constants import hooks, nodeverify
 from ganeti.locking import Level
 from ganeti.objects import params
 from ganeti.rpc import encode
+from ganeti.utils import netutils
 from ganeti.verify import (
     Report,
     disk_files,
@@ -349,6 +350,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                     answers[node.uuid],
                     snapshot.cluster.volume_group_name,
                 )
+        self._judge_address(snapshot, answers)
         nodes.digests(self.report, snapshot, answers)
         hosts = {
             node.uuid: node.name
@@ -356,6 +358,15 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             if node.vm_capable and node.uuid in answers
         }
         nodes.operating_systems(self.report, hosts, answers)
+
+    def _judge_address(self, snapshot: objects.Snapshot, answers: Answers) -> None:
+        cluster = snapshot.cluster
+        others = [uuid for uuid in answers if uuid != cluster.master_node]
+        if netutils.is_loopback(cluster.master_ip) or not others:
+            return
+        owned = self.ctx.rpc.call("node_has_ip_address", others, (cluster.master_ip,))
+        strays = [uuid for uuid in others if owned[uuid].payload is True]
+        nodes.stray_address(self.report, snapshot, strays)
 
     def _judge_instances(
         self,

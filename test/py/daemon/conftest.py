@@ -193,9 +193,10 @@ def cluster_of(new_directory):
     """Make a cluster of N nodes for one module: ``cluster_of(2)``."""
     made = []
 
-    def make(count, hypervisors="fake"):
+    def make(count, hypervisors="fake", *words):
         made.append(new_directory())
-        return bring_up(made[-1], "-n", str(count), "--hypervisors", hypervisors)
+        options = ("-n", str(count), "--hypervisors", hypervisors)
+        return bring_up(made[-1], *options, *words)
 
     yield make
     for directory in made:

@@ -168,6 +168,10 @@ def test_the_address_is_raised_between_its_hooks(node):
     assert env["GANETI_OP_CODE"] == "OP_CLUSTER_IP_TURNUP"
     assert env["GANETI_CLUSTER"] == "c1"
     assert env["GANETI_MASTER_IP"] == "127.0.0.99"
+    assert "GANETI_POST_MASTER_IP" not in env
+    env = runner.commands[2][1]["env"]
+    assert env["GANETI_POST_MASTER_IP"] == env["GANETI_MASTER_IP"] == "127.0.0.99"
+    assert env["GANETI_POST_CLUSTER_IP_VERSION"] == "4"
 
 
 def test_a_failing_hook_stops_the_change(node):

@@ -346,6 +346,16 @@ def test_each_thing_that_is_wrong_on_a_node_gives_its_finding(wrong, line):
     assert result is ("WARNING" in line)
 
 
+def test_the_address_of_the_cluster_on_another_node_is_an_error():
+    engine = engine_with(node_has_ip_address=lambda uuid, _args: uuid == N2)
+    assert run(engine, error_codes=True) is False
+    lines = findings(engine)
+    address = engine.snapshot.cluster.master_ip
+    (line,) = [line for line in lines if "has the address" in line]
+    assert f"node2.example.com:has the address {address}" in line
+    assert [node for node, _args in engine.rpc.called("node_has_ip_address")] == [N2]
+
+
 def test_a_secret_of_candidates_on_another_node_is_an_error():
     plain = clusters.node(2, master_candidate=False)
     start = clusters.snapshot(nodes=1, instances=1, extra=[plain])
