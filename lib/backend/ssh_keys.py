@@ -230,12 +230,40 @@ def _adopt_key(
         pubkeys.update(distribution.public_path, "remove", {name: []})
         known = pubkeys.read(distribution.public_path)
     if not known.get(uuid):
-        raise errors.SshUpdateError(
-            f"node {name}: its public SSH key is missing on the master, in"
-            f" {distribution.public_path}"
-        )
+        # A node that could not be a candidate for some time has its key still.
+        line = _fetch_key(distribution, name, known)
+        pubkeys.update(distribution.public_path, "replace_or_add", {uuid: [line]})
+        known = pubkeys.read(distribution.public_path)
     # Nodes that are being added are still recorded by name.
     return {key: lines for key, lines in known.items() if _UUID.fullmatch(key)}
+
+
+def _fetch_key(
+    distribution: Distribution, name: str, known: Mapping[str, Sequence[str]]
+) -> str:
+    """Return the public key of a node, as the node has it.
+
+    Args:
+        distribution: connects to the node.
+        name: name of the node.
+        known: keys of other nodes, which have the same types.
+
+    Raises:
+        SshUpdateError: the node cannot be reached or has no such key.
+    """
+    kinds = {keys.kind_of(line) for lines in known.values() for line in lines}
+    problems: list[str] = []
+    for kind in sorted(kinds):
+        try:
+            text = distribution.run_tool(name, {}, read=f".ssh/id_{kind}.pub")
+            return keys.one_public_key(text, kind, f"root@{name}")
+        except errors.GenericError as err:
+            problems.append(str(err))
+    raise errors.SshUpdateError(
+        f"node {name}: its public SSH key is missing on the master, in"
+        f" {distribution.public_path}, and was not obtained from the node:"
+        f" {'; '.join(problems) or 'no key of another node shows the type'}"
+    )
 
 
 @procedure("node_ssh_key_remove")

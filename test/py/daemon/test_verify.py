@@ -323,3 +323,12 @@ def test_nothing_is_left_behind(cluster):
         if name.endswith((".away", ".new"))
     ]
     assert stray == []
+
+
+def test_a_node_can_be_a_candidate_again_after_it_could_not(cluster):
+    cluster.check("gnt-node", "modify", "--master-capable=no", "node3")
+    cluster.wait_until_clean()
+    done = cluster.run("gnt-node", "modify", "--master-capable=yes", "node3")
+    assert not done.failed, done.output
+    assert "WARNING" not in done.output
+    cluster.wait_until_clean()
