@@ -1,0 +1,40 @@
+"""End daemons at durable acts of a workload, and cut the power; count what is lost."""
+
+import argparse
+import collections
+import concurrent.futures
+import sys
+import tempfile
+import time
+
+from fakes import crash_points
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=2000)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
+    parser.add_argument("--clusters", type=int, default=2, help="at the same time")
+    parser.add_argument("--quick", action="store_true", help="20 points")
+    args = parser.parse_args()
+    count = 20 if args.quick else args.count
+    share = -(-count // args.clusters)
+    print(f"seed {args.seed}", flush=True)
+    began, reached = time.monotonic(), collections.Counter()
+
+    def play(number):
+        directory = tempfile.mkdtemp(prefix="gv-", dir="/tmp")
+        return crash_points.run(
+            directory, share, args.seed + number, lambda text: print(text, flush=True)
+        )
+
+    with concurrent.futures.ThreadPoolExecutor(args.clusters) as pool:
+        for found in pool.map(play, range(args.clusters)):
+            reached += found
+    spent = time.monotonic() - began
+    print(f"{reached.total()} points in {spent:.0f} s, nothing lost: {dict(reached)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
