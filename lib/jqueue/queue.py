@@ -128,7 +128,7 @@ class JobQueue:
     def poke(self) -> None:
         """Check again which jobs may start, after changes of the rules or limits."""
         with self._core.transaction():
-            self._save_running()
+            pass  # Its end starts every job that may start now.
 
     # Submitting
     def submit_later(self, ops: Ops, *, to_drained: bool = False) -> Future[int]:
