@@ -29,8 +29,8 @@ def main():
         )
 
     with concurrent.futures.ThreadPoolExecutor(args.clusters) as pool:
-        for found in pool.map(play, range(args.clusters)):
-            reached += found
+        for hits in pool.map(play, range(args.clusters)):
+            reached += hits
     spent = time.monotonic() - began
     print(f"{reached.total()} points in {spent:.0f} s, nothing lost: {dict(reached)}")
     return 0

@@ -134,9 +134,11 @@ def test_resources_of_opcodes_are_refused(client):
 
 def test_legacy_calls(client):
     wanted = [["node1.example.com", 2], ["node2.example.com", 0]]
-    names = ["node2.example.com", "node1.example.com", "gone"]
+    names = ["node2.example.com", "node1"]
     actual = client.call("QueryNodes", [names, ["name", "pinst_cnt"], False])
     assert actual == wanted
+    with pytest.raises(errors.OpPrereqError, match="'gone' not known"):
+        client.call("QueryNodes", [[*names, "gone"], ["name", "pinst_cnt"], False])
     assert len(client.call("QueryInstances", [[], ["name"], False])) == 2
     assert client.call("QueryGroups", [[], ["name"], False]) == [["default"]]
     assert client.call("QueryNetworks", [[], ["name"], False]) == []

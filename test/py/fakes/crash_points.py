@@ -362,13 +362,17 @@ class CrashCluster:
             self.wait_for_noded(point.node)
 
     def _data_dirs(self):
-        return [(node, f"{self.layout.node(node).root}/var/lib/ganeti") for node in NODES]
+        return [
+            (node, f"{self.layout.node(node).root}/var/lib/ganeti") for node in NODES
+        ]
 
     def _prepare_power_cut(self):
         self.kill_all()
         for node in NODES:
             pathlib.Path(self.work, f"{node}.record").unlink(missing_ok=True)
-        before = {node: power_cut.contents(folder) for node, folder in self._data_dirs()}
+        before = {
+            node: power_cut.contents(folder) for node, folder in self._data_dirs()
+        }
         self.start_all(record=True)
         return before
 
@@ -453,15 +457,15 @@ class CrashCluster:
 
     def positions(self):
         """Return revision and digest by node."""
-        found = {}
+        collected = {}
         for node in NODES:
             db = Database(self.paths(node).store_db, create=False)
             try:
                 position = db.position()
-                found[node] = position.revision, position.digest, position.written
+                collected[node] = position.revision, position.digest, position.written
             finally:
                 db.close()
-        return found
+        return collected
 
     def _check_leaks(self):
         for node in self.layout.nodes:
@@ -488,13 +492,13 @@ def _is_success(seen):
 def points(chance, acts, count):
     """Return points of a workload: half of them with something on top."""
     names = list(VICTIMS)
-    found = []
+    collected = []
     for name, node in chance.choices(names, list(VICTIMS.values()), k=count):
         is_power_cut = chance.random() < 0.2
         start_acts = chance.randint(1, START_ACTS) if chance.random() < 0.2 else 0
         number = chance.randint(1, acts[name, node])
-        found.append(Point(name, node, number, start_acts, is_power_cut))
-    return found
+        collected.append(Point(name, node, number, start_acts, is_power_cut))
+    return collected
 
 
 def run(directory, count, seed, show=lambda _text: None):
@@ -514,7 +518,9 @@ def run(directory, count, seed, show=lambda _text: None):
             try:
                 what = cluster.play(point, chance)
             except Exception as err:
-                raise AssertionError(f"seed {seed}, point {number}: {point}: {err}") from err
+                raise AssertionError(
+                    f"seed {seed}, point {number}: {point}: {err}"
+                ) from err
             reached[what.split(" ")[0]] += 1
             show(f"{number} {point} {what} {time.monotonic() - began:.2f} s")
     finally:

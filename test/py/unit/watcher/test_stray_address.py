@@ -13,12 +13,12 @@ ADDRESS = "192.0.2.10"
 def dropped(node, monkeypatch):
     """Another master; this machine has the address. Returns the removed addresses."""
     node.ssconf(master_node="n2.tst", master_ip=ADDRESS, nodegroups="")
-    found = []
+    dropped = []
     monkeypatch.setattr(stray_address, "has_address", lambda address: True)
     monkeypatch.setattr(
-        stray_address, "_drop", lambda _watch, address: found.append(address)
+        stray_address, "_drop", lambda _watch, address: dropped.append(address)
     )
-    return found
+    return dropped
 
 
 def masterd(node, *, runs):
