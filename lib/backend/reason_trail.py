@@ -5,15 +5,21 @@ import os
 from ganeti import serializer
 from ganeti.backend.registry import LocalNode
 from ganeti.hypervisor.base import check_instance_name
+from ganeti.pathutils import Paths
 from ganeti.utils import files
 
 #: First word of the entry that a node adds to the trail.
 _SOURCE = "gnt:daemon:noded"
 
 
+def directory(paths: Paths) -> str:
+    """Return the directory of the trails."""
+    return f"{paths.run_dir}/instance-reason"
+
+
 def reason_file(node: LocalNode, instance: str) -> str:
     """Return the path of an instance's reason trail."""
-    return f"{node.paths.run_dir}/instance-reason/{check_instance_name(instance)}"
+    return f"{directory(node.paths)}/{check_instance_name(instance)}"
 
 
 def store(

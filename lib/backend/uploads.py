@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors, ssconf
+from ganeti.backend import leftovers
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.rpc import wire
@@ -113,8 +114,11 @@ def _owner(user: str, group: str) -> tuple[int, int]:
 
 @procedure("write_ssconf_files")
 def write_ssconf_files(node: LocalNode, values: dict[str, str]) -> None:
-    """Replace ssconf files."""
+    """Replace ssconf files; remove what instances left that are not listed any more."""
+    before = leftovers.listed(node) if "instance_list" in values else None
     ssconf.write(node.paths, values)
+    if before and (removed := before.difference(leftovers.listed(node) or before)):
+        leftovers.sweep(node, removed)
 
 
 @procedure("etc_hosts_modify")

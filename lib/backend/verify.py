@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors
-from ganeti.backend import node_info, os_definitions, ssh_verify
+from ganeti.backend import leftovers, node_info, os_definitions, ssh_verify
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
@@ -258,8 +258,12 @@ def node_verify(
     cluster_name: str,
     all_hvparams: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Run the requested checks; the answer has their keys."""
+    """Run the requested checks; the answer has their keys.
+
+    Files of instances that are gone are removed from the node, too.
+    """
     del cluster_name, all_hvparams
+    leftovers.sweep(node)
     without_vms = node.paths.hostname in checkdict.get(
         nodeverify_constants.NV_NONVMNODES, ()
     )

@@ -26,7 +26,7 @@ import msgspec
 from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import disk_turns, master_term, power, running_calls
+from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
 from ganeti.http import lanes, server, tls
 from ganeti.pathutils import Paths, from_environ
 from ganeti.quorum import Term, parse_term
@@ -329,6 +329,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         terms=term_guard,
         running_calls=calls,
     )
+    leftovers.sweep(node)
     plan = lane_plan(options.max_clients)
     app = App(
         node,

@@ -42,6 +42,25 @@ def test_a_reason_goes_from_the_command_to_the_node(instance):
 
 
 @pytest.mark.timeout(600)
+def test_what_an_instance_leaves_goes_with_it(instance):
+    name = "gone.vc.test"
+    instance.check(*ADD[:-1], name)
+    instance.check("gnt-instance", "startup", name)
+    run = instance.file("/var/run/ganeti", "node2")
+    trail = run / "instance-reason" / name
+    assert trail.exists()
+    # A link that a job left which did not come to its end.
+    link = run / "instance-disks" / f"{name}:0"
+    link.symlink_to("/nowhere/disk0")
+    kept = run / "instance-disks" / f"{NAME}:0"
+    kept.symlink_to("/nowhere/disk0")
+    instance.check("gnt-instance", "remove", "-f", name)
+    until("what is left to go", lambda: not (trail.exists() or link.is_symlink()))
+    assert kept.is_symlink()
+    kept.unlink()
+
+
+@pytest.mark.timeout(600)
 def test_jobs_made_by_jobs_inherit_the_reason(instance):
     instance.check("gnt-cluster", "verify", "--reason", "every night")
     with instance.luxi() as client:

@@ -1,0 +1,81 @@
+"""Files of instances that are gone; the list of instances decides."""
+
+import os
+
+import pytest
+
+from fakes import nodes
+from ganeti import ssconf
+from ganeti.backend import leftovers
+
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = nodes.make_node(tmp_path)
+    for name in ("instance-disks", "instance-reason"):
+        os.makedirs(f"{made.paths.run_dir}/{name}")
+    os.makedirs(made.paths.data_dir, exist_ok=True)
+    return made
+
+
+def listing(node, *names):
+    ssconf.write(node.paths, {"instance_list": "\n".join(names)})
+
+
+def link(node, name, target, age_s=0.0):
+    path = f"{node.paths.run_dir}/instance-disks/{name}"
+    os.symlink(target, path)
+    when = node.clock.time() - age_s
+    os.utime(path, (when, when), follow_symlinks=False)
+    return path
+
+
+def trail(node, name, age_s=0.0):
+    path = f"{node.paths.run_dir}/instance-reason/{name}"
+    with open(path, "w") as out:
+        out.write("[]")
+    when = node.clock.time() - age_s
+    os.utime(path, (when, when))
+    return path
+
+
+def test_old_files_of_unknown_instances_go(node, tmp_path):
+    listing(node, "web1", "web2")
+    old = HOUR_S + 1
+    gone = [link(node, "web3:0", str(tmp_path), old), trail(node, "web3", old)]
+    kept = [link(node, "web1:0", str(tmp_path), old), trail(node, "web1", old)]
+    assert sorted(leftovers.sweep(node)) == sorted(gone)
+    assert all(os.path.lexists(path) for path in kept)
+    assert leftovers.sweep(node) == []
+
+
+def test_files_of_a_new_instance_stay_although_the_list_is_behind(node, tmp_path):
+    listing(node, "web1")
+    link(node, "new1:0", str(tmp_path))
+    trail(node, "new1")
+    assert leftovers.sweep(node) == []
+
+
+def test_links_to_nothing_and_trails_of_removed_instances_go_at_once(node, tmp_path):
+    listing(node, "web1")
+    gone = [link(node, "web3:0", "/nowhere"), trail(node, "web3")]
+    link(node, "web3:1", str(tmp_path))
+    link(node, "web1:0", "/nowhere")
+    trail(node, "web4")
+    assert sorted(leftovers.sweep(node, {"web3"})) == sorted(gone)
+
+
+def test_without_a_list_everything_stays(node, tmp_path):
+    link(node, "web3:0", "/nowhere", 2 * HOUR_S)
+    trail(node, "web3", 2 * HOUR_S)
+    assert leftovers.sweep(node, {"web3"}) == []
+
+
+def test_an_instance_that_leaves_the_list_takes_its_files_along(node):
+    listing(node, "web1", "web3")
+    gone, kept = trail(node, "web3"), trail(node, "web1")
+    nodes.call(node, "write_ssconf_files", {"instance_list": "web1\n"})
+    assert not os.path.exists(gone)
+    assert os.path.exists(kept)
