@@ -3,10 +3,9 @@
 A master that wrote changes which no majority had, or an administrator who accepted
 loss, leaves a copy with changes that the cluster does not have. Before a whole copy
 of the present master replaces it, its file is kept beside the store. The oldest files
-go: `KEPT` remain.
+go: `KEPT` remain. Files that a crash left half-written go, too.
 """
 
-import contextlib
 import glob
 import os
 from typing import Final, NamedTuple
@@ -16,12 +15,14 @@ from ganeti.jqueue import records
 from ganeti.store import wire
 from ganeti.store.backend import Group
 from ganeti.store.database import Database
-from ganeti.store.sqlite_file import translated
+from ganeti.store.sqlite_file import remove_file, translated
 
 #: Files of lost histories that a node keeps.
 KEPT: Final = 3
 _SUFFIX: Final = ".lost-"
 _MARK: Final = "branch"
+#: Ending of a file that is being written.
+_NEW: Final = ".new"
 
 
 class LostJob(NamedTuple):
@@ -60,16 +61,17 @@ def keep(db: Database, copy: wire.Copy) -> str:
     position = db.position()
     name = f"{position.written:06}-{position.revision:010}-{position.digest.hex()[:8]}"
     path = f"{db.path}{_SUFFIX}{name}"
+    for left in glob.glob(f"{glob.escape(db.path)}{_SUFFIX}*{_NEW}*"):
+        remove_file(left)
     # The name follows from the content, so a replacement that is repeated after a crash
     # keeps no second file.
     if not os.path.exists(path):
-        db.save_as(f"{path}.new")
-        _mark(f"{path}.new", {copy.digest, *copy.history})
+        db.save_as(f"{path}{_NEW}")
+        _mark(f"{path}{_NEW}", {copy.digest, *copy.history})
         with translated(path):
-            os.rename(f"{path}.new", path)
+            os.rename(f"{path}{_NEW}", path)
     for old in files(db.path)[:-KEPT]:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(old)
+        remove_file(old)
     return path
 
 

@@ -27,7 +27,7 @@ from ganeti.store.backend import (
     chain,
 )
 from ganeti.store.base import DOCUMENT_TABLES, Change
-from ganeti.store.sqlite_file import make_file, state_of, translated
+from ganeti.store.sqlite_file import make_file, remove_file, state_of, translated
 from ganeti.utils import files
 
 #: Layout of the tables; a file of another version is refused.
@@ -490,9 +490,8 @@ class Database:
 
     def save_as(self, path: str) -> None:
         """Write everything to another file, durably; an old one is replaced."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
         with translated(path):
+            remove_file(path)
             make_file(path)
             self._db.execute("VACUUM INTO ?", (path,))
             files.sync_file(path)

@@ -58,6 +58,17 @@ def make_file(path: str) -> None:
         os.close(fd)
 
 
+def remove_file(path: str) -> None:
+    """Remove a file with its companions, if it is there.
+
+    The companions go first: a log without its file would be read into the next file of
+    that name.
+    """
+    for suffix in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}{suffix}")
+
+
 def state_of(path: str) -> tuple[int, ...] | None:
     """Return what changes when a file is written or replaced, None if it is gone."""
     try:
