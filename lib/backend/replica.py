@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.backend.master import is_master_running
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.quorum import Term, term_of
+from ganeti.utils import memory
 
 #: A term on the wire: its number and owner; the number alone from earlier releases.
 WireTerm = int | tuple[int, str]
@@ -37,7 +38,11 @@ def store_apply(
 @procedure("store_install")
 def store_install(node: LocalNode, term: WireTerm, data: str) -> dict[str, Any]:
     """Replace the copy."""
-    return node.replica.install(_term(term), data)
+    try:
+        return node.replica.install(_term(term), data)
+    finally:
+        # It took several times its size, and the allocator would keep that.
+        memory.trim()
 
 
 @procedure("store_status")
@@ -55,7 +60,9 @@ def store_changes(node: LocalNode, revision: int, digest: str) -> str | None:
 @procedure("store_dump")
 def store_dump(node: LocalNode) -> str:
     """Return the whole copy but the archive."""
-    return node.replica.dump()
+    text = node.replica.dump()
+    memory.trim()
+    return text
 
 
 @procedure("store_scan")
