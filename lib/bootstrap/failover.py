@@ -40,6 +40,10 @@ _LUXI_S: Final = 5.0
 #: In a cluster of two candidates, the majority consists of both.
 _TWO: Final = 2
 _OWNER: Final = "master-failover"
+#: Serials of the configuration and job ids that are left out after an accepted loss:
+#: more than the silent copies can have used.
+_SKIPPED_SERIALS: Final = 1_000_000
+_SKIPPED_JOBS: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,9 +298,12 @@ def _take_over(
     try:
         late.set(runner)
         cfg = config.Config(opened, clock)
-        with cfg.edit(_OWNER) as edit:
+        skipped = _SKIPPED_SERIALS if elected.accept_loss else 0
+        with cfg.edit(_OWNER, skipped=skipped) as edit:
             edit.update_cluster(master_node=plan.own.uuid)
         opened.commit([Document("meta", "term", str(elected.term).encode())])
+        if elected.accept_loss:
+            _skip_job_ids(opened)
         if opened.read("meta", "drain") is not None:
             feedback("The job queue was drained; it accepts jobs again")
             opened.commit([Document("meta", "drain", None)])
@@ -311,6 +318,12 @@ def _take_over(
         opened.close()
         runner.close()
     return dataclasses.replace(plan, snapshot=snapshot)
+
+
+def _skip_job_ids(opened: store.Engine) -> None:
+    """Leave out job ids that lost jobs may have; their clients may still ask."""
+    last = int(opened.read("meta", "serial") or b"0")
+    opened.commit([Document("meta", "serial", b"%d" % (last + _SKIPPED_JOBS))])
 
 
 def _write_ssconf(

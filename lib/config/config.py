@@ -72,7 +72,7 @@ class Config:
         return Header.decode(self._store.read("meta", HEADER_KEY))
 
     @contextlib.contextmanager
-    def edit(self, owner: str) -> Iterator[Edit]:
+    def edit(self, owner: str, *, skipped: int = 0) -> Iterator[Edit]:
         """Change the configuration: read, decide and commit as one step.
 
         The body runs under the writers' lock and must be quick. Leaving it blocks
@@ -80,6 +80,7 @@ class Config:
 
         Args:
             owner: execution id whose reservations are about to be used.
+            skipped: serials of the whole configuration to leave out.
 
         Raises:
             StorageError: nothing was changed.
@@ -94,7 +95,7 @@ class Config:
                 if edit.is_changed:
                     header = self._header or header
                     self._header = Header(
-                        serial_no=header.serial_no + 1,
+                        serial_no=header.serial_no + 1 + skipped,
                         ctime=header.ctime or now,
                         mtime=now,
                     )

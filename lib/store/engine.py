@@ -185,6 +185,7 @@ class Engine:
         choose: Callable[[Term], Term],
         copies: Copies | None = None,
         on_deposed: Callable[[], None] | None = None,
+        skipped: int = 0,
     ) -> None:
         """Open the backend with a new term and start the committer thread.
 
@@ -193,6 +194,7 @@ class Engine:
             choose: returns the new term, of the one that the backend has promised.
             copies: on master candidates.
             on_deposed: called once, from any thread, when another master took over.
+            skipped: revisions to leave out, since lost groups may have had them.
         """
         self._backend = backend
         self._on_deposed = on_deposed
@@ -205,7 +207,8 @@ class Engine:
         self._work = threading.Condition(self._lock)
         # Guarded by _lock:
         self._staged = self._durable
-        self._revision = self._durable.revision
+        self._first = self._durable.revision + skipped
+        self._revision = self._first
         self._queue: list[_Request] = []
         self._is_idle = False
         self._is_closing = False
@@ -538,7 +541,7 @@ class Engine:
             requests += self._queue
             self._queue = []
             self._staged = self._durable
-            self._revision = self._durable.revision
+            self._revision = max(self._first, self._durable.revision)
         for request in requests:
             request.finish(error)
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from ganeti import clock as clock_module
 from ganeti import errors
@@ -10,6 +11,10 @@ from ganeti.store.backend import ArchivePage, Group, Row, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.engine import Engine
 from ganeti.store.peers import CommitSettings, Peers, Replicate
+
+#: Revisions that a master leaves out after an accepted loss: more than the lost groups
+#: can have had, for example 100 per second for some hours.
+SKIPPED: Final = 1_000_000
 
 
 class SqliteBackend:
@@ -156,7 +161,11 @@ def open_master(
     )
     try:
         return Engine(
-            backend, copies=copies, choose=choose, on_deposed=settings.on_deposed
+            backend,
+            copies=copies,
+            choose=choose,
+            on_deposed=settings.on_deposed,
+            skipped=SKIPPED if settings.accept_loss else 0,
         )
     except BaseException:
         backend.close()

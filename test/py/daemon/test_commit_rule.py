@@ -9,6 +9,8 @@ import pytest
 
 from fakes.patience import job_status, until
 from ganeti.bootstrap import elections
+from ganeti.config import config as header
+from ganeti.store.database import Database
 from ganeti.utils import pidfile
 
 pytestmark = pytest.mark.daemon
@@ -128,9 +130,23 @@ def test_a_stale_candidate_does_not_become_master_unnoticed(cluster):
     assert "acknowledged" in tags(cluster, "node3"), done.output
 
 
+def numbers(cluster, node):
+    """Submit a job; return its id, the configuration's serial and the revision."""
+    with cluster.luxi(node) as client:
+        job = client.call("SubmitJob", [[DELAY]])
+        assert job_status(client, job) == "success"
+    db = Database(cluster.paths(node).store_db, create=False)
+    try:
+        serial = header.Header.decode(db.read("meta", header.HEADER_KEY)).serial_no
+        return job, serial, db.position().revision
+    finally:
+        db.close()
+
+
 def test_accepted_loss_is_kept_and_listed(cluster):
     cluster.command("kill", "node2")
     cluster.check("gnt-cluster", "add-tags", "lost")
+    before = numbers(cluster, "node1")
     cluster.command("kill", "node3")
     cluster.command("kill", "node1")
     cluster.command("start", "node2", "ganeti-noded")
@@ -140,6 +156,9 @@ def test_accepted_loss_is_kept_and_listed(cluster):
     )
     assert "may be on those alone" in done.stderr
     assert "lost" not in tags(cluster, "node2")
+    # No number of a lost change, configuration or job is used again.
+    after = numbers(cluster, "node2")
+    assert all(new > old for new, old in zip(after, before, strict=True)), after
     for name in ("node1", "node3"):
         cluster.command("start", name, "ganeti-noded")
     wait_for_copies(cluster, "node2")
