@@ -63,7 +63,7 @@ def _read(name: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
         from ganeti.client.htools import rest
 
         answers = rest.read(name)
-    return query.read_cluster(answers, static_memory=parsed["skm"])
+    return query.read_cluster(answers, static_memory=0)
 
 
 def _line(name: str, now: node_state.ClusterState) -> str:

@@ -100,12 +100,14 @@ def _guarded(work: Callable[[ParsedOptions], int], parsed: ParsedOptions) -> int
 def load(parsed: ParsedOptions, *, given: Cluster | None = None) -> Cluster:
     """Load the cluster that the options select, and apply the options to it.
 
+    Groups without nodes are left out, because nothing can be done or said there.
+
     Args:
         parsed: the options.
         given: the cluster to change; replaces the source.
     """
     try:
-        cluster = sources.read(parsed) if given is None else given
+        cluster = given or sources.read(parsed).without_empty_groups()
         cluster = utilisation.apply(cluster, parsed)
         cluster = _movable(cluster, parsed)
     except sources.SeveralSourcesError as err:

@@ -112,7 +112,7 @@ def plan(cluster: Cluster, want: PlanOptions) -> list[GroupPlan]:
 
 def _groups(cluster: Cluster, wanted: str | None) -> list[int]:
     if wanted is None:
-        return list(range(len(cluster.groups)))
+        return sorted({node.group for node in cluster.nodes})
     result = [
         number
         for number, group in enumerate(cluster.groups)

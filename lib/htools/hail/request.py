@@ -120,7 +120,9 @@ def read_cluster(
     root = JsonPart(data, "", source)
     hypervisors = root.texts("enabled_hypervisors", optional=True)
     fixed = static_memory if hypervisors[:1] == ("kvm",) else 0
-    policy = read_policy(root.part("ipolicy")) if root.has("ipolicy") else None
+    policy = None
+    if root.has("ipolicy"):
+        policy = read_policy(root.part("ipolicy"), may_lack_ranges=True)
     groups = [
         _group(uuid, part, policy) for uuid, part in root.part("nodegroups").members()
     ]
@@ -303,11 +305,7 @@ class _RequestReader:
         self.names = {item.name: n for n, item in enumerate(cluster.instances)}
 
     def allocate(self, part: JsonPart) -> AllocateRequest:
-        name = part.text("name")
-        if name in self.names:
-            raise part.wrong(
-                "name", "the name of an instance that does not exist yet", name
-            )
+        # The name may be that of an instance whose disks are created again.
         return self._place(part, part)
 
     def _place(self, part: JsonPart, top: JsonPart) -> AllocateRequest:

@@ -191,6 +191,24 @@ class Cluster(msgspec.Struct, frozen=True):
         """List positions of the nodes of a group."""
         return [n for n, node in enumerate(self.nodes) if node.group == group]
 
+    def without_empty_groups(self) -> "Cluster":
+        """Return the cluster without groups that have no nodes.
+
+        A cluster without nodes keeps its groups.
+        """
+        used = sorted({node.group for node in self.nodes})
+        if not used or len(used) == len(self.groups):
+            return self
+        place = {old: new for new, old in enumerate(used)}
+        return msgspec.structs.replace(
+            self,
+            groups=tuple(self.groups[old] for old in used),
+            nodes=tuple(
+                msgspec.structs.replace(node, group=place[node.group])
+                for node in self.nodes
+            ),
+        )
+
     def split(self) -> tuple[int, ...]:
         """List positions of instances whose nodes are in two groups."""
         group = [node.group for node in self.nodes]

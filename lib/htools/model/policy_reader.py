@@ -1,7 +1,7 @@
 """Reader of policies and instance sizes in allocator requests and query answers."""
 
 from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.model.policy import Policy, Spec
+from ganeti.htools.model.policy import DEFAULT_POLICY, Policy, Spec
 
 
 def read_spec(part: JsonPart) -> Spec:
@@ -16,16 +16,22 @@ def read_spec(part: JsonPart) -> Spec:
     )
 
 
-def read_policy(part: JsonPart) -> Policy:
+def read_policy(part: JsonPart, *, may_lack_ranges: bool = False) -> Policy:
     """Read a policy.
+
+    Args:
+        part: the policy.
+        may_lack_ranges: without ``minmax``, the default ranges apply.
 
     Raises:
         DataError: malformed, or no instance can fulfil the policy.
     """
-    ranges = tuple(
-        (read_spec(pair.part("min")), read_spec(pair.part("max")))
-        for pair in part.parts("minmax")
-    )
+    ranges = DEFAULT_POLICY.ranges
+    if part.has("minmax") or not may_lack_ranges:
+        ranges = tuple(
+            (read_spec(pair.part("min")), read_spec(pair.part("max")))
+            for pair in part.parts("minmax")
+        )
     if not ranges:
         raise part.wrong("minmax", "at least one pair", [])
     policy = Policy(

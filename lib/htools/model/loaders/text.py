@@ -136,6 +136,9 @@ def load(data: str, source: str) -> Cluster:
     """
     _refuse_control(data, source)
     sections = _sections(data)
+    if len(sections) == _SECTIONS - 1 and data.endswith("\n\n"):
+        # An older form, without tags of the cluster.
+        sections.append([])
     if len(sections) < _SECTIONS:
         raise _too_few(sections, source)
 
@@ -145,7 +148,8 @@ def load(data: str, source: str) -> Cluster:
 
     group_lines, policy_lines = lines(0, "group"), lines(4, "policy")
     node_lines, instance_lines = lines(1, "node"), lines(2, "instance")
-    for named in (group_lines, node_lines, instance_lines):
+    # Names of instances may be repeated.
+    for named in (group_lines, node_lines):
         _refuse_repeated(named, 0, "name")
     _refuse_repeated(group_lines, 1, "uuid")
     _refuse_repeated(policy_lines, 0, "owner")

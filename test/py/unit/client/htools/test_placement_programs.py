@@ -105,3 +105,22 @@ def test_a_closed_pipe_ends_a_program_quietly(capfd):
 
     assert loading.main("hbal", [], work, []) == 1
     assert capfd.readouterr() == ("", "")
+
+
+def with_empty_group(tmp_path):
+    """Write the cluster with a group without nodes in front; return the path."""
+    data = (DATA / "kite.data").read_text()
+    line = "spare|aaaaaaaa-0000-4000-8000-00000000000f|preferred||\n"
+    path = tmp_path / "spare.data"
+    path.write_text(line + data)
+    return path
+
+
+@pytest.mark.parametrize("words", [["hbal", "-C"], ["hcheck", "--machine-readable"]])
+def test_a_group_without_nodes_changes_nothing(words, tmp_path, monkeypatch):
+    program, *options = words
+    out = [
+        golden.printed(lambda w: run(w, monkeypatch), [program, f"-t{path}", *options])
+        for path in (DATA / "kite.data", with_empty_group(tmp_path))
+    ]
+    assert out[0] == out[1]

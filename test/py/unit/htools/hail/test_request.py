@@ -70,6 +70,23 @@ def test_errors_name_key_wanted_and_found(
         assert word in str(caught.value)
 
 
+def test_an_instance_whose_disks_are_created_again_may_be_placed() -> None:
+    data = changed("request/name", "old")
+    data["instances"] = {"old": placement.instance(nodes=["n1", "n2"])}
+    assert read(data).item.name == "old"
+
+
+def test_the_policy_of_the_cluster_may_lack_ranges() -> None:
+    data = changed("cluster_name", "c")
+    group = data["nodegroups"]["g-0"]
+    data["ipolicy"] = {k: v for k, v in group["ipolicy"].items() if k != "minmax"}
+    ranges = request.read_cluster(data).policy.ranges
+    assert ranges[0][0].memory < ranges[0][1].memory
+    del group["ipolicy"]["minmax"]
+    with pytest.raises(DataError, match="minmax"):
+        read(data)
+
+
 @pytest.mark.parametrize("data", [None, [], 5, {}, {"nodegroups": {}}])
 def test_what_is_no_request_is_refused(data: Any) -> None:
     with pytest.raises(DataError):

@@ -32,7 +32,6 @@ def test_instances_with_lone_disks_do_not_move() -> None:
         ("kite2.lab.test|16384|512", "kite2.lab.test|16384|-1", "'node memory': below zero"),
         ("kite2.lab.test|16384|512", "kite2.lab.test|16384|" + "9" * 5000, "'node memory': not a whole number"),
         ("kite2.lab.test|16384", "kite1.lab.test|16384", "line 4: node, field 'name': 'kite1.lab.test' is already in line 3"),
-        ("owl2.lab.test|2048", "owl1.lab.test|2048", "instance, field 'name': 'owl1.lab.test' is already in line"),
         ("owl2.lab.test|2048", "owl2.lab.test|-2048", "instance, field 'memory': below zero"),
         ("owl2.lab.test|2048|20480", "owl2.lab.test|2048|-1", "instance, field 'disk': below zero"),
         ("kite1.lab.test|kite2.lab.test|drbd", "kite1.lab.test|kite9.lab.test|drbd", "'secondary node': unknown name 'kite9.lab.test'"),
@@ -84,6 +83,20 @@ def test_a_file_that_ends_early_reports_where() -> None:
         "kite.data: Invalid format of the input file: 3 sections instead of 4 or more;"
         " it ends in line 8 among the instances"
     )
+
+
+def test_three_sections_and_a_final_empty_line_are_an_older_form() -> None:
+    data = KITE.read_text()
+    older = "\n\n".join(data.split("\n\n")[:3]) + "\n\n"
+    cluster = text.load(older, "older")
+    assert cluster.nodes == text.load(data, "kite").nodes
+    assert cluster.tags == ()
+
+
+def test_names_of_instances_may_be_repeated() -> None:
+    data = KITE.read_text().replace("owl2.lab.test|2048", "owl1.lab.test|2048")
+    names = [item.name for item in text.load(data, "kite").instances]
+    assert names.count("owl1.lab.test") == 2
 
 
 def test_every_truncation_is_reported_or_readable() -> None:
