@@ -190,9 +190,7 @@ def filled_nicparams(options: InitOptions) -> dict[str, Any]:
 def filled_ndparams(options: InitOptions) -> dict[str, Any]:
     """Return the default node parameters."""
     defaults = {name: row.default for name, row in params.NODE.items()}
-    return defaults | typed_params.typed(
-        options.ndparams, params.NODE, "node parameter"
-    )
+    return defaults | typed_params.node(options.ndparams)
 
 
 def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:

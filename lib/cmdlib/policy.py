@@ -1,5 +1,6 @@
 """Changes of instance policies and disk parameters, at cluster and group level."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -44,6 +45,8 @@ def new_policy(
                 )
             out.pop(key, None)
         else:
+            if key == ipolicy.ISPECS_STD and isinstance(value, Mapping):
+                value = {**old.get(key, {}), **value}  # noqa: PLW2901
             out[key] = _value(key, value)
     check_policy(out)
     return out
@@ -51,7 +54,10 @@ def new_policy(
 
 def _value(key: str, value: Any) -> Any:
     if key in _RATIOS:
-        return typed_params.coerce(value, "float", f"instance policy: {key}")
+        ratio = typed_params.coerce(value, "float", f"instance policy: {key}")
+        if not 0 <= ratio < math.inf:
+            raise _refuse(f"{key}: wanted a number from 0, found {value!r}")
+        return ratio
     if key == ipolicy.IPOLICY_DTS:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             raise _refuse(f"{key}: wanted at least one template, found {value!r}")

@@ -14,6 +14,7 @@ from ganeti.utils import messages, netutils, units
 
 #: Value that removes an override, in any request.
 DEFAULT: Final = "default"
+_LAST_PORT: Final = 65535
 #: Value that stands for an empty optional text.
 NONE: Final = "none"
 
@@ -139,22 +140,37 @@ def backend(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[st
     """Return typed backend parameters; ``memory`` sets minimum and maximum.
 
     Raises:
-        OpPrereqError: unknown name, wrong value, or ``memory`` together with the
-            others.
+        OpPrereqError: unknown name or wrong value.
     """
     what = "backend parameter"
+    balance = str(given.get("auto_balance", DEFAULT)).lower()
+    if balance not in ("true", "false", DEFAULT):
+        raise _wrong(f"{what} auto_balance", "true or false", given["auto_balance"])
     out = typed(given, params.BACKEND, what, allow_default=allow_default)
     if "memory" in out:
-        if "minmem" in out or "maxmem" in out:
-            raise errors.OpPrereqError(
-                f"{what} memory: cannot be given together with minmem or maxmem",
-                ecodes.ECODE_INVAL,
-            )
         out["minmem"] = out["maxmem"] = out.pop("memory")
     for name in ("minmem", "maxmem", "vcpus", "spindle_use"):
         value = out.get(name)
         if value is not None and value != DEFAULT and value < 1:
             raise _wrong(f"{what} {name}", "1 or more", value)
+    return out
+
+
+def node(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, Any]:
+    """Return typed node parameters.
+
+    Raises:
+        OpPrereqError: unknown name or wrong value.
+    """
+    what = "node parameter"
+    out = typed(given, params.NODE, what, allow_default=allow_default)
+    port = out.get("ssh_port", DEFAULT)
+    if port != DEFAULT and not 1 <= port <= _LAST_PORT:
+        raise _wrong(f"{what} ssh_port", f"a port from 1 to {_LAST_PORT}", port)
+    for name in ("spindle_count", "cpu_speed"):
+        value = out.get(name, DEFAULT)
+        if value != DEFAULT and value < 0:
+            raise _wrong(f"{what} {name}", "0 or more", value)
     return out
 
 

@@ -76,6 +76,15 @@ class SimulatedNodes:
         """Return null for a guest that would run on the node."""
         return None if self._guests.get((node, args[0]["name"])) else _SAME
 
+    def _transfers(self, _node: str, args: Args, _answer: Result) -> Any:
+        """Return the successful end of transfers that a plan has started."""
+        if not all(name is None or name.startswith("planned-") for name in args[0]):
+            return _SAME
+        return [
+            {"listen_port": 1, "exit_status": 0, "recent_output": []}
+            for _name in args[0]
+        ]
+
     def _status(self, node: str, args: Args, _answer: Result) -> Any:
         usable = self._disks.get((node, _key(args[0])))
         if usable is None:
@@ -128,6 +137,7 @@ _ADJUST: Final[Mapping[str, Callable[[SimulatedNodes, str, Args, Result], Any]]]
     "blockdev_getdimensions": SimulatedNodes._sizes,  # noqa: SLF001
     "blockdev_getmirrorstatus_multi": SimulatedNodes._statuses,  # noqa: SLF001
     "hotplug_supported": SimulatedNodes._allowed,  # noqa: SLF001
+    "impexp_status": SimulatedNodes._transfers,  # noqa: SLF001
     "instance_info": SimulatedNodes._guest_info,  # noqa: SLF001
     "instance_list": SimulatedNodes._names,  # noqa: SLF001
     "instance_migratable": SimulatedNodes._allowed,  # noqa: SLF001

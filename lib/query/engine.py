@@ -18,7 +18,7 @@ from ganeti.query.model import (
     Resource,
     Sources,
 )
-from ganeti.utils import messages
+from ganeti.utils import messages, nicesort
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
@@ -87,9 +87,12 @@ def _definition(resource: Resource, name: str) -> FieldDefinition:
 
 
 def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
-    """Return the definitions of the named fields, or of all sorted by name."""
+    """Return the definitions of the named fields, or of all in natural order."""
     resource = resource_of(what)
-    return [_definition(resource, name) for name in names or sorted(resource.fields)]
+    return [
+        _definition(resource, name)
+        for name in names or nicesort.nice_names(resource.fields)
+    ]
 
 
 #: Programs whose ``list-fields`` shows the fields of a resource.

@@ -100,7 +100,7 @@ def _guarded(work: Callable[[ParsedOptions], int], parsed: ParsedOptions) -> int
 def load(parsed: ParsedOptions, *, given: Cluster | None = None) -> Cluster:
     """Load the cluster that the options select, and apply the options to it.
 
-    Groups without nodes are left out, because nothing can be done or said there.
+    Groups without nodes are left out, because nothing can be done there.
 
     Args:
         parsed: the options.

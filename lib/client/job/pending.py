@@ -31,7 +31,7 @@ def _for_each(ctx: CommandContext, question: str, action: Action) -> int:
         ids = [item["id"] for item in rows]
         if not ids:
             ctx.out("No jobs have this status")
-            return exitcodes.EXIT_SUCCESS
+            return exitcodes.EXIT_FAILURE
         if not ctx.opts.force and not _agreed(ctx, question, wanted):
             return exitcodes.EXIT_CONFIRMATION
     code = exitcodes.EXIT_SUCCESS

@@ -22,6 +22,23 @@ def _mode(ctx: CommandContext) -> str:
     return "primary-only" if opts.primary_only else "all"
 
 
+def _one_kind(node: str, row: dict[str, list[str]]) -> str:
+    """Return the mode for a node that has instances of one kind only.
+
+    Raises:
+        OpPrereqError: the node has both kinds, which need separate requests.
+    """
+    primary, secondary = row["pinst_list"], row["sinst_list"]
+    if primary and secondary:
+        raise errors.OpPrereqError(
+            f"node {node}: has {len(primary)} primary and {len(secondary)} secondary"
+            " instances, which need separate requests: one with --primary-only and one"
+            " with --secondary-only",
+            ecodes.ECODE_INVAL,
+        )
+    return "primary-only" if primary else "secondary-only"
+
+
 def run(ctx: CommandContext) -> int:
     """Evacuate a node."""
     opts, node = ctx.opts, ctx.args[0]
@@ -39,6 +56,8 @@ def run(ctx: CommandContext) -> int:
     if not any(row.values()):
         ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
         return exitcodes.EXIT_SUCCESS
+    if mode == "all":
+        mode = _one_kind(node, row)
     question = f"Evacuate instances from node {node} (mode {mode})?"
     is_asked = not (opts.force or opts.dry_run)
     if is_asked and not prompts.confirm(ctx, question):

@@ -41,6 +41,6 @@ def run(ctx: CommandContext) -> int:
             f"There were errors during the failover:\n{failed} error(s) out of"
             f" {len(instances)} instance(s)."
         )
-    else:
-        ctx.out(f"All {len(instances)} instance(s) failed over successfully.")
+        return exitcodes.EXIT_FAILURE
+    ctx.out(f"All {len(instances)} instance(s) failed over successfully.")
     return exitcodes.EXIT_SUCCESS

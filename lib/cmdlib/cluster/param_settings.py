@@ -37,7 +37,7 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     if op.nicparams is not None:
         out["nicparams"] = _nics(op, snapshot)
     if op.ndparams is not None:
-        given = typed_params.typed(op.ndparams, params.NODE, "node parameter")
+        given = typed_params.node(op.ndparams)
         out["ndparams"] = {**cluster.ndparams, **given}
     if op.hvparams is not None:
         out["hvparams"] = _hvparams(op.hvparams, cluster)

@@ -7,7 +7,7 @@ from ganeti import objects, opcodes
 from ganeti.cmdlib import policy, state_params, typed_params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.group import names
-from ganeti.constants import hooks, params
+from ganeti.constants import hooks
 from ganeti.locking import Level
 
 
@@ -20,9 +20,7 @@ class GroupAdd(LogicalUnit[opcodes.GroupAdd]):
     def check_arguments(self) -> None:
         """Check parameters and policy."""
         given = self.op
-        self.ndparams = typed_params.typed(
-            given.ndparams or {}, params.NODE, "node parameter"
-        )
+        self.ndparams = typed_params.node(given.ndparams or {})
         self.ipolicy = policy.new_policy({}, given.ipolicy, for_group=True)
         self.diskparams = policy.new_disk_parameters(
             {}, given.diskparams, for_group=True

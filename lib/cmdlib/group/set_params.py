@@ -7,7 +7,7 @@ from ganeti import locking, opcodes
 from ganeti.cmdlib import policy, state_params, typed_params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.group.locks import instance_names
-from ganeti.constants import ecodes, hooks, params
+from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import Update, lookup
 from ganeti.utils import messages
@@ -34,9 +34,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
             )
         ):
             raise self.prereq(f"node group {given.group_name}: no changes requested")
-        self.ndparams = typed_params.typed(
-            given.ndparams or {}, params.NODE, "node parameter", allow_default=True
-        )
+        self.ndparams = typed_params.node(given.ndparams or {}, allow_default=True)
 
     def expand_names(self) -> None:
         """Lock the group, and its instances shared."""

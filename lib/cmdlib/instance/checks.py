@@ -201,6 +201,23 @@ def validate_hypervisor(
             result.require(f"hypervisor {hypervisor} parameters", ecodes.ECODE_INVAL)
 
 
+def os_not_blacklisted(
+    snapshot: objects.Snapshot, os_name: str | None, instance: str
+) -> None:
+    """Refuse an operating system that is blacklisted, with or without its variant.
+
+    Raises:
+        OpPrereqError: it is blacklisted.
+    """
+    if os_name is None:
+        return
+    for name in (os_name, os_name.partition("+")[0]):
+        if name in snapshot.cluster.blacklisted_os:
+            raise errors.OpPrereqError(
+                f"instance {instance}: OS {name} is blacklisted", ecodes.ECODE_INVAL
+            )
+
+
 def validate_os(
     ctx: base.Context,
     nodes: Sequence[str],

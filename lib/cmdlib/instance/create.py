@@ -173,8 +173,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         hypervisor = self._hypervisor
         if op.os_type is None and not op.no_install:
             raise self.prereq(f"instance {self.name}: no operating system given")
-        if op.os_type in snapshot.cluster.blacklisted_os:
-            raise self.prereq(f"instance {self.name}: OS {op.os_type} is blacklisted")
+        checks.os_not_blacklisted(snapshot, op.os_type, self.name)
         nics = self._nics(node.group)
         now = self.ctx.clock.time()
         instance = objects.Instance(

@@ -40,6 +40,12 @@ def parse(spec: Mapping[str, Any], what: str) -> DiskRequest:
                 " diskless",
                 ecodes.ECODE_INVAL,
             )
+    if values.get("spindles") is not None:
+        # No driver of this release has exclusive storage.
+        raise errors.OpPrereqError(
+            f"{what}: spindles can only be given with exclusive storage",
+            ecodes.ECODE_INVAL,
+        )
     size = values.get("size")
     if size is None or size < 1:
         raise errors.OpPrereqError(
@@ -70,13 +76,14 @@ def check_name(name: str | None, what: str) -> str | None:
     """Return a device name; ``none`` and an empty one mean no name.
 
     Raises:
-        OpPrereqError: it is too long or looks like a uuid.
+        OpPrereqError: it is too long or looks like an index or a uuid.
     """
     if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
-    if len(name) > _MAX_NAME or re.fullmatch(misc.UUID_REGEX, name):
+    is_number = name.lstrip("-").isdigit()
+    if is_number or len(name) > _MAX_NAME or re.fullmatch(misc.UUID_REGEX, name):
         raise errors.OpPrereqError(
-            f"{what}: name {name!r} is too long or looks like a uuid",
+            f"{what}: name {name!r} is too long or looks like an index or a uuid",
             ecodes.ECODE_INVAL,
         )
     return name

@@ -27,8 +27,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         self.os = op.os_type or instance.os
         if not self.os:
             raise self.prereq(f"instance {instance.name}: no operating system given")
-        if self.os in self.ctx.snapshot.cluster.blacklisted_os:
-            raise self.prereq(f"instance {instance.name}: OS {self.os} is blacklisted")
+        checks.os_not_blacklisted(self.ctx.snapshot, self.os, instance.name)
         future = instance.replace(os=self.os)
         self.os_params: dict[str, Any] = (
             params.fill_osparams(self.ctx.snapshot, future)

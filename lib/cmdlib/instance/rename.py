@@ -11,7 +11,10 @@ from ganeti.utils import hostnames
 
 
 class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
-    """Unit that renames a stopped instance and its directories, and notifies its OS."""
+    """Unit that renames a stopped instance and its directories, and notifies its OS.
+
+    A rename to the present name only runs the script of the OS.
+    """
 
     HOOKS_PATH: ClassVar[str | None] = "instance-rename"
 
@@ -37,7 +40,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         self.require_online_primary()
         self.require_stopped("be renamed")
         if self.new_name == self.old_name:
-            raise self.prereq(f"instance {self.old_name}: already has that name")
+            return  # only the OS script runs
         if self.ctx.snapshot.uuid_of("instances", self.new_name) is not None:
             raise self.prereq(
                 f"instance {self.new_name}: already exists", ecodes.ECODE_EXISTS
@@ -55,10 +58,10 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
 
     def execute(self) -> str:
         """Rename directories and record, run the OS's rename script."""
-        instance = self.instance
-        self._move_directories(instance)
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            edit.rename_instance(self.uuid, self.new_name)
+        if self.new_name != self.old_name:
+            self._move_directories(self.instance)
+            with self.ctx.config.edit(self.ctx.owner) as edit:
+                edit.rename_instance(self.uuid, self.new_name)
         self._run_script()
         return self.new_name
 

@@ -223,12 +223,9 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if op.offline is not None:
             if op.offline:
                 self.require_stopped("be marked offline")
-            elif instance.admin_state != "offline":
-                raise self.prereq(
-                    f"instance {instance.name}: is not marked offline",
-                    ecodes.ECODE_STATE,
-                )
-            state = "offline" if op.offline else "down"
+            state = instance.admin_state
+            if op.offline or state == "offline":
+                state = "offline" if op.offline else "down"
             changes.after = changes.after.replace(
                 admin_state=state, admin_state_source="admin"
             )

@@ -27,9 +27,7 @@ def node_parameters(
             cluster may set.
     """
     what = "node parameter"
-    out = typed_params.typed(
-        given or {}, params.NODE, what, allow_default=allow_default
-    )
+    out = typed_params.node(given or {}, allow_default=allow_default)
     for name in params.NODE_GLOBAL:
         if name in out:
             raise errors.OpPrereqError(

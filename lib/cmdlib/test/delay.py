@@ -41,8 +41,11 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
                     raise self.prereq(f"node {uuid} is unknown", ecodes.ECODE_NOENT)
             named = {lookup.expand_node(snapshot, name) for name in self.op.on_nodes}
             self.nodes = sorted(named | set(self.op.on_node_uuids or ()))
-            if not self.op.no_locks:
-                self.locks.names[Level.NODE] = self.nodes
+        locked = set(self.nodes)
+        if self.op.on_master:
+            locked.add(self.ctx.snapshot.cluster.master_node)
+        if locked and not self.op.no_locks:
+            self.locks.names[Level.NODE] = sorted(locked)
 
     def execute(self) -> None:
         """Sleep as often as requested."""

@@ -432,7 +432,6 @@ def test_modify_refuses_wrong_devices():
             "only one",
         ),
         ({"runtime_mem": 64}, "is not running"),
-        ({"offline": False}, "is not marked offline"),
     ]:
         refused(engine(), op("OP_INSTANCE_SET_PARAMS", **mods), text)
 
@@ -488,9 +487,10 @@ def test_rename_moves_name_paths_and_locks_both_names():
     ((_node, args),) = eng.rpc.called("file_storage_dir_rename")
     assert args[0].endswith("web1.example.com")
     assert args[1].endswith("web2.example.com")
-    refused(
-        eng, rename | {"instance_name": "web2", "new_name": "web2.example.com"}, "has"
-    )
+    eng.run(rename | {"instance_name": "web2", "new_name": "web2.example.com"})
+    assert only_instance(eng).name == "web2.example.com"
+    assert len(eng.rpc.called("instance_run_rename")) == 1
+    assert not eng.rpc.called("file_storage_dir_rename")
 
 
 def test_reinstall_needs_a_stopped_instance_with_disks():

@@ -1,0 +1,45 @@
+"""Exit codes of commands whose work is not done, or not all of it."""
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+
+
+@pytest.fixture
+def master():
+    made = FakeMaster()
+    made.objects["node"] = [
+        {"name": "n1.tst", "pinst_list": ["w1"], "sinst_list": []},
+        {"name": "n2.tst", "pinst_list": ["w2"], "sinst_list": ["w1"]},
+    ]
+    return made
+
+
+def test_a_status_that_no_job_has_is_an_error(master):
+    done = commands.run("gnt-job cancel --pending -f", master)
+    assert (done.code, done.out) == (1, "No jobs have this status\n")
+
+
+def test_a_failover_that_fails_is_an_error(master):
+    refusal = errors.OpPrereqError("no room", "insufficient_resources")
+    master.results["OP_INSTANCE_FAILOVER"] = refusal
+    done = commands.run("gnt-node failover -f n1.tst", master)
+    assert done.code == 1
+    assert "1 error(s) out of 1 instance(s)" in done.out
+
+
+def test_a_node_with_instances_of_one_kind_is_evacuated_without_a_mode(master):
+    master.results["OP_NODE_EVACUATE"] = {"jobs": []}
+    commands.run("gnt-node evacuate -f n1.tst", master)
+    ((op,),) = master.jobs.values()
+    assert op.mode == "primary-only"
+
+
+def test_a_node_with_both_kinds_is_refused_before_the_question(master):
+    done = commands.run("gnt-node evacuate n2.tst", master)
+    assert done.code == 1
+    assert "--primary-only and one with --secondary-only" in done.err.replace("\n", " ")
+    assert "y/[n]" not in done.out
+    assert not master.jobs

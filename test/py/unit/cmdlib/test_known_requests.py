@@ -1,0 +1,101 @@
+"""Requests that clients of Ganeti know: what is accepted, and what is refused."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from ganeti import errors
+from ganeti.cmdlib import typed_params
+from ganeti.cmdlib.instance import disk_specs
+from ganeti.locking import Level
+
+
+def create(**changes):
+    return {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "web1.example.com",
+        "mode": "create",
+        "disk_template": "file",
+        "disks": [{"size": 1024}],
+        "nics": [],
+        "os_type": "tiny+default",
+        "pnode": "node1.example.com",
+        "hypervisor": "kvm",
+        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
+        "ignore_ipolicy": True,
+    } | changes
+
+
+def engine(**cluster):
+    script = {
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "instance_info": {},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "hooks_runner": [],
+    }
+    return Engine(clusters.snapshot(instances=0, **cluster), script)
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny+default"])
+def test_a_blacklisted_os_takes_no_new_instance(name):
+    eng = engine(blacklisted_os=(name,))
+    with pytest.raises(errors.OpPrereqError, match="is blacklisted"):
+        eng.run(create())
+    engine(blacklisted_os=("tiny+other", "tin")).run(create())
+
+
+def test_an_instance_that_is_not_offline_can_go_online():
+    eng = engine()
+    eng.run(create())
+    before = eng.snapshot.instances
+    eng.run(
+        {
+            "OP_ID": "OP_INSTANCE_SET_PARAMS",
+            "instance_name": "web1",
+            "offline": False,
+        }
+    )
+    assert eng.snapshot.instances == before
+
+
+def test_memory_sets_both_limits():
+    found = typed_params.backend({"memory": "1g", "minmem": 128})
+    assert found == {"minmem": 1024, "maxmem": 1024}
+
+
+@pytest.mark.parametrize("value", [1, "yes", 0])
+def test_auto_balance_is_true_or_false(value):
+    with pytest.raises(errors.OpPrereqError, match="wanted true or false"):
+        typed_params.backend({"auto_balance": value})
+    assert typed_params.backend({"auto_balance": "True"}) == {"auto_balance": True}
+
+
+@pytest.mark.parametrize("name", ["0", "12", "-1"])
+def test_names_of_devices_are_not_numbers(name):
+    with pytest.raises(errors.OpPrereqError, match="looks like an index"):
+        disk_specs.check_name(name, "disk 0")
+    assert disk_specs.check_name("12a", "disk 0") == "12a"
+
+
+def test_spindles_need_exclusive_storage():
+    with pytest.raises(errors.OpPrereqError, match="with exclusive storage"):
+        disk_specs.parse({"size": 1024, "spindles": 1}, "disk 0")
+
+
+def test_standard_values_are_merged():
+    eng = engine()
+    std = dict(eng.snapshot.cluster.ipolicy["std"])
+    least = eng.snapshot.cluster.ipolicy["minmax"][0]["min"]["memory-size"]
+    change = {"std": {"memory-size": least}}
+    eng.run({"OP_ID": "OP_CLUSTER_SET_PARAMS", "ipolicy": change})
+    assert eng.snapshot.cluster.ipolicy["std"] == std | change["std"]
+
+
+def test_a_delay_on_the_master_locks_it():
+    eng = engine()
+    op = {"OP_ID": "OP_TEST_DELAY", "duration": 0.1, "no_locks": False}
+    eng.run(op | {"on_nodes": ["node2"]})
+    wanted = {clusters.node_uuid(1), clusters.node_uuid(2)}
+    assert eng.locks.modes()[Level.NODE] == (wanted, False)
+    eng.run(op | {"no_locks": True})
+    assert Level.NODE not in eng.locks.modes()
