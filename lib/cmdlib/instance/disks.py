@@ -108,8 +108,10 @@ def _remove_directories(
     disks: Sequence[objects.Disk],
     *,
     gone: frozenset[str],
-) -> None:
+) -> bool:
     """Remove the directories of disk files, except those that other disks use.
+
+    Returns whether all calls succeeded; a missing directory is no failure.
 
     Args:
         ctx: dependencies of the opcode.
@@ -118,9 +120,13 @@ def _remove_directories(
         gone: uuids of recorded disks that no longer exist.
     """
     kept = _recorded_directories(ctx.snapshot, instance.uuid, gone)
+    fine = True
     for directory, node in sorted(_directories(instance, disks) - kept):
         result = ctx.rpc.call_one("file_storage_dir_remove", node, directory)
-        common.warn_failed(ctx, result, f"cannot remove directory {directory}")
+        what = f"cannot remove directory {directory}"
+        if common.warn_failed(ctx, result, what) and not result.offline:
+            fine = False
+    return fine
 
 
 def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:
@@ -142,9 +148,9 @@ def _recorded_directories(
 def remove_all(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> bool:
-    """Remove disks from their nodes; return whether all calls succeeded.
+    """Remove disks and directories from their nodes; return whether all calls succeeded.
 
-    Offline nodes and failures are logged as warnings.
+    Offline nodes, which do not count, and failures are logged as warnings.
     """
     fine = True
     for index, disk in enumerate(disks):
@@ -160,7 +166,7 @@ def remove_all(
                 fine = False
     if disks and fine:
         gone = frozenset(disk.uuid for disk in disks)
-        _remove_directories(ctx, instance, disks, gone=gone)
+        return _remove_directories(ctx, instance, disks, gone=gone)
     return fine
 
 

@@ -414,6 +414,19 @@ def test_a_directory_goes_with_its_last_disk_only():
         assert len(eng.rpc.called("file_storage_dir_remove")) == (0 if left else 1)
 
 
+def test_a_removal_that_leaves_a_directory_can_be_repeated():
+    eng = engine(instances=0)
+    eng.run(create(start=False))
+    removal = op("OP_INSTANCE_REMOVE", instance_name="web1")
+    eng.rpc.script["file_storage_dir_remove"] = failure("the connection broke")
+    with pytest.raises(errors.OpExecError, match="not all of its disks"):
+        eng.run(removal)
+    assert only_instance(eng).name == "web1.example.com"
+    del eng.rpc.script["file_storage_dir_remove"]
+    eng.run(removal)
+    assert not eng.snapshot.instances
+
+
 def test_without_installation_it_is_not_started():
     eng = engine(instances=0)
     eng.run(create(no_install=True))
