@@ -64,6 +64,8 @@ def encode(record: Record) -> bytes:
     return msgspec.json.encode(record)
 
 
+#: Errors about bytes that are no JSON, no UTF-8, or nested too deep.
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decoders: dict[type[Record], msgspec.json.Decoder[Any]] = {}
 
 
@@ -78,6 +80,6 @@ def decode(cls: type[R], data: bytes) -> R:
         decoder = _decoders.setdefault(cls, msgspec.json.Decoder(cls))
     try:
         record: R = decoder.decode(data)
-    except msgspec.DecodeError as err:
+    except _NOT_JSON as err:
         raise errors.ConfigurationError(f"{cls.__name__}: {err}") from err
     return record

@@ -108,7 +108,7 @@ def decode_rows(payload: bytes) -> list[Row]:
     """
     try:
         changed = _rows_decoder.decode(payload)
-    except msgspec.DecodeError as err:
+    except (ValueError, msgspec.DecodeError) as err:
         raise errors.StorageError(f"change-set: {err}") from err
     for table, key, _data in changed:
         if not is_table(table):
@@ -227,5 +227,5 @@ def cluster_of(record: bytes | None) -> str:
     """Return the uuid in a stored cluster record, empty if there is none."""
     try:
         return msgspec.json.decode(record, type=_Uuid).uuid if record else ""
-    except msgspec.DecodeError:
+    except (UnicodeDecodeError, msgspec.DecodeError):
         return ""
