@@ -264,7 +264,7 @@ def _start(
         opened, runner = _open_store(options, paths, time, term, on_deposed)
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
-    _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
+    _log.info("revision %d, term %s", opened.snapshot().revision, opened.term)
     deps = masterd.MasterDeps(
         store=opened,
         rpc=runner,
