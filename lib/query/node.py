@@ -176,11 +176,17 @@ def _storage(key: str, *, spindles: bool) -> Callable[[Any], Any]:
 
 
 def _whole(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return sizes as whole MiB, also from texts of the node's tools."""
+    """Return sizes as whole MiB, also from texts of the node's tools.
+
+    A text that is no number counts as missing.
+    """
 
     def whole(payload: Any) -> Any:
         value = get(payload)
-        return None if value is None else int(value)
+        try:
+            return None if value is None else int(value)
+        except ValueError:
+            return None
 
     return whole
 

@@ -364,9 +364,20 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
         text = f"RPC layer error: unexpected answer: {err}"
         return Result(procedure, node, fail_msg=text, is_lost=True)
     if is_good:
-        return Result(procedure, node, payload=payload)
+        return _checked(procedure, node, payload)
     text = str(payload)[:_MAX_REASON]
     return Result(procedure, node, fail_msg=text or "the call failed without a reason")
+
+
+def _checked(procedure: str, node: str, payload: Any) -> Result:
+    """Return a successful result if the payload has the shape of the procedure."""
+    shape = table.SHAPES.get(procedure, Any)
+    try:
+        msgspec.convert(payload, shape)
+    except msgspec.ValidationError as err:
+        text = f"RPC layer error: unexpected answer: {err}"[:_MAX_REASON]
+        return Result(procedure, node, fail_msg=text, is_lost=True)
+    return Result(procedure, node, payload=payload)
 
 
 def _log_abort(response: client.Response) -> None:

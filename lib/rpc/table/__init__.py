@@ -16,6 +16,7 @@ from ganeti.rpc.table.procedure import (
     TIMEOUTS,
     Procedure,
 )
+from ganeti.rpc.table.shapes import SHAPES
 
 __all__ = [
     "LANE_ORDINARY",
@@ -24,6 +25,7 @@ __all__ = [
     "LANE_STORE",
     "LANE_URGENT",
     "PROCEDURES",
+    "SHAPES",
     "TIMEOUTS",
     "Procedure",
 ]

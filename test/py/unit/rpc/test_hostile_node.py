@@ -95,7 +95,7 @@ def test_a_long_reason_is_cut(runner, liar):
 
 
 def test_each_call_has_a_size_limit_of_its_answer(runner, liar):
-    big = Raw(b'[true, "' + b"x" * (2 * 1024 * 1024) + b'"]')
+    big = Raw(b'[true, {"a": "' + b"x" * (2 * 1024 * 1024) + b'"}]')
     liar.script["version"] = liar.script["node_verify_light"] = big
     result = runner.call_one("version", NODE)
     assert "the answer is larger than 1048576 bytes" in result.fail_msg

@@ -1,0 +1,59 @@
+"""Shapes of answers: what a node must return so that the master reads it.
+
+A node is not trusted, so the runner compares each answer with the shape of its
+procedure; an answer of another shape is a failed call. A shape names the containers and
+the kinds of values that the master's code relies on. Bounds of values, and meaning, are
+checked where the values are used. Shapes are types as `msgspec.convert` takes them.
+"""
+
+from typing import Any, Final
+
+Scalar = bool | int | float | str | None
+Number = int | float
+#: Named values of one object, such as a guest or a host.
+Facts = dict[str, Scalar]
+#: An element of a list in the description of an operating system.
+_Item = Scalar | list[Scalar]
+_Items = list[_Item] | None
+
+#: Shapes by procedure. Those that are missing have an answer that nobody reads, or one
+#: that its reader takes apart itself, value by value.
+SHAPES: Final[dict[str, Any]] = {
+    "all_instances_info": dict[str, Facts],
+    "bdev_sizes": dict[str, Number],
+    "blockdev_assemble": list[Scalar],
+    "blockdev_find": list[Any] | dict[str, Any] | None,
+    "blockdev_getdimensions": list[tuple[Number, Number | None] | None],
+    "blockdev_getmirrorstatus_multi": list[tuple[bool, Any]],
+    "export_info": str,
+    "export_list": list[str],
+    "extstorage_diagnose": list[tuple[str, Scalar, bool, Scalar, _Items]],
+    "get_file_info": tuple[bool, Facts],
+    "get_watcher_pause": Number | None,
+    "hooks_runner": list[tuple[str, int, str]],
+    "iallocator_runner": str,
+    "impexp_status": list[dict[str, Any] | None],
+    "instance_get_migration_status": dict[str, Any],
+    "instance_info": Facts,
+    "instance_list": list[str],
+    "lv_list": dict[str, tuple[str | Number, bool, bool]],
+    "master_node_name": str,
+    "node_crypto_tokens": list[tuple[str, str]],
+    "node_has_ip_address": bool,
+    "node_info": tuple[Scalar, list[Facts | None] | None, list[Facts | None] | None],
+    "node_verify": dict[str, Any],
+    "node_verify_light": dict[str, Any],
+    "node_volumes": list[Facts],
+    "os_diagnose": list[
+        tuple[str, Scalar, bool, Scalar, _Items, _Items, _Items, bool]
+    ],
+    "os_validate": bool,
+    "storage_list": list[list[Scalar]],
+    "store_apply": Facts,
+    "store_install": Facts,
+    "store_promise": Facts,
+    "store_status": Facts,
+    "version": int,
+    "vg_list": dict[str, Number],
+    "x509_cert_create": tuple[str, str],
+}
