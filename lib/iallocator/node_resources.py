@@ -31,7 +31,7 @@ def read(node: objects.Node, report: Any) -> NodeResources | None:
     if node.offline or not node.vm_capable or report is None:
         return None
     _boot_id, storage, hypervisors = report
-    hv = hypervisors[0] if hypervisors else {}
+    hv = hypervisors[0] if hypervisors and hypervisors[0] else {}
     space = storage[0] if storage and storage[0] else {}
     return NodeResources(
         total_memory=int(hv.get("memory_total") or 0),

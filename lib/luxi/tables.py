@@ -101,14 +101,14 @@ class Rows(Sequence[Row]):
             return None
         try:
             return [_column(keys) for keys in _cut_all(self._encoded, width)]
-        except (msgspec.DecodeError, _CannotCutError):
+        except (msgspec.DecodeError, UnicodeDecodeError, _CannotCutError):
             return None
 
 
 def _decode_row(row: msgspec.Raw) -> Row:
     try:
         return _row_decoder.decode(row)
-    except msgspec.DecodeError as err:
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise errors.ProtocolError(f"a row of the answer is malformed: {err}") from err
 
 
@@ -230,7 +230,7 @@ def decode(data: bytes | bytearray) -> dict[str, Any] | None:
     """
     try:
         answer = _decoder.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     # The data lives until the program ends, so garbage collection only costs time.
     gc.freeze()

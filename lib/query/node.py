@@ -176,17 +176,11 @@ def _storage(key: str, *, spindles: bool) -> Callable[[Any], Any]:
 
 
 def _whole(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return sizes as whole MiB, also from texts of the node's tools.
-
-    A text that is no number counts as missing.
-    """
+    """Return sizes as whole MiB, also from texts of the node's tools."""
 
     def whole(payload: Any) -> Any:
         value = get(payload)
-        try:
-            return None if value is None else int(value)
-        except ValueError:
-            return None
+        return None if value is None else int(value)
 
     return whole
 

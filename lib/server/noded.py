@@ -247,7 +247,7 @@ def _read_arguments(environ: dict[str, Any]) -> list[Any]:
     data = environ["wsgi.input"].read(size)
     try:
         args = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as err:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"body is not JSON: {err}") from err
     if not isinstance(args, list):
         raise HttpError(HTTPStatus.BAD_REQUEST, "body is not an array of arguments")

@@ -58,6 +58,6 @@ def candidates_in(records: Iterable[bytes | str]) -> frozenset[str]:
     """
     try:
         nodes = [msgspec.json.decode(data, type=_Role) for data in records]
-    except msgspec.DecodeError as err:
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise errors.ConfigurationError(f"node: {err}") from err
     return frozenset(n.uuid for n in nodes if n.master_candidate and not n.offline)

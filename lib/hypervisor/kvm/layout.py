@@ -150,7 +150,7 @@ def read(
         raise _wrong(name, f"{len(text)} characters")
     try:
         source = msgspec.json.decode(text, type=_Source)
-    except (msgspec.DecodeError, RecursionError) as err:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise _wrong(name, str(err)) from err
     machine = _option(name, source.argv, "-machine").partition(",")[0]
     if machine not in machines:

@@ -98,7 +98,7 @@ def parse(name: str, text: str | bytes) -> Runtime:
     """
     try:
         return msgspec.json.decode(text, type=Runtime)
-    except msgspec.DecodeError as err:
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise errors.HypervisorError(f"instance {name}: runtime: {err}") from err
 
 

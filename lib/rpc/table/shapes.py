@@ -6,12 +6,48 @@ the kinds of values that the master's code relies on. Bounds of values, and mean
 checked where the values are used. Shapes are types as `msgspec.convert` takes them.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
+
+from msgspec import Meta
 
 Scalar = bool | int | float | str | None
 Number = int | float
 #: Named values of one object, such as a guest or a host.
 Facts = dict[str, Scalar]
+#: A size or count, also as text of the node's tools.
+_Count = Number | Annotated[str, Meta(pattern=r"^[0-9]{1,18}\Z")] | None
+
+
+class _Guest(TypedDict, total=False):
+    """What is calculated with, of a running guest."""
+
+    memory: Number
+    vcpus: Number
+    time: Number
+    state: int | str
+
+
+class _Host(TypedDict, total=False):
+    """The same of a host."""
+
+    memory_total: _Count
+    memory_free: _Count
+    memory_dom0: _Count
+    cpu_total: _Count
+    cpu_dom0: _Count
+    cpu_nodes: _Count
+    cpu_sockets: _Count
+
+
+class _Space(TypedDict, total=False):
+    """The same of a storage unit."""
+
+    type: Scalar
+    name: Scalar
+    storage_free: _Count
+    storage_size: _Count
+
+
 #: An element of a list in the description of an operating system.
 _Item = Scalar | list[Scalar]
 _Items = list[_Item] | None
@@ -19,7 +55,7 @@ _Items = list[_Item] | None
 #: Shapes by procedure. Those that are missing have an answer that nobody reads, or one
 #: that its reader takes apart itself, value by value.
 SHAPES: Final[dict[str, Any]] = {
-    "all_instances_info": dict[str, Facts],
+    "all_instances_info": dict[str, _Guest],
     "bdev_sizes": dict[str, Number],
     "blockdev_assemble": list[Scalar],
     "blockdev_find": list[Any] | dict[str, Any] | None,
@@ -34,13 +70,15 @@ SHAPES: Final[dict[str, Any]] = {
     "iallocator_runner": str,
     "impexp_status": list[dict[str, Any] | None],
     "instance_get_migration_status": dict[str, Any],
-    "instance_info": Facts,
+    "instance_info": _Guest,
     "instance_list": list[str],
     "lv_list": dict[str, tuple[str | Number, bool, bool]],
     "master_node_name": str,
     "node_crypto_tokens": list[tuple[str, str]],
     "node_has_ip_address": bool,
-    "node_info": tuple[Scalar, list[Facts | None] | None, list[Facts | None] | None],
+    "node_info": tuple[
+        Scalar, list[_Space | None] | None, list[_Host | None] | None
+    ],
     "node_verify": dict[str, Any],
     "node_verify_light": dict[str, Any],
     "node_volumes": list[Facts],
