@@ -63,10 +63,11 @@ def _records(data):
 
 
 class Disk:
-    """The files of some directories while a record is replayed."""
+    """The files below a directory while a record is replayed."""
 
-    def __init__(self, before):
+    def __init__(self, top, before):
         """Begin with the contents before the record: path -> bytes, all durable."""
+        self._top = f"{top}/"
         self._now = {path: _File(bytearray(data)) for path, data in before.items()}
         self._durable = dict(self._now)
         #: directory -> [(number of the record, [(path, file or None)])]
@@ -75,9 +76,11 @@ class Disk:
         self._seen = 0
 
     def replay(self, data):
-        """Take a record; what it says of other directories is left out."""
+        """Take a record; other directories are left out."""
         for kind, number, path, payload in _records(data):
             self._seen += 1
+            if not f"{path}/".startswith(self._top):
+                continue
             getattr(self, f"_on_{kind}")(path, number, payload)
 
     def _on_W(self, path, offset, payload):

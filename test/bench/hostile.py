@@ -1,0 +1,22 @@
+"""Send mutated messages to every decoder of foreign bytes; nothing may break or grow."""
+
+import argparse
+import sys
+import time
+
+from fakes import fuzz
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
+    parser.add_argument("--quick", action="store_true", help="20,000 messages")
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    fuzz.run(20_000 if args.quick else args.count, args.seed, print)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""A minute of mutated messages against every decoder of foreign bytes.
+
+``test/bench/hostile.py`` sends a million. A failure names its seed.
+"""
+
+import os
+import time
+
+import pytest
+
+from fakes import fuzz
+
+#: Messages that take a minute together on 2 cores.
+COUNT = 60_000
+
+
+@pytest.fixture(params=fuzz.TARGETS, ids=lambda item: item[0].__name__)
+def target(request):
+    return request.param
+
+
+def test_mutated_messages_break_nothing_and_cause_no_act(target):
+    seed = int(os.environ.get("FUZZ_SEED", time.time_ns() % 10**9))
+    fuzz.run(COUNT, seed, targets=[target])
