@@ -5,6 +5,7 @@ any exception that is not one of ours, or acted. `run` gives each target a share
 messages and measures the growth of memory. The seed decides every message.
 """
 
+import base64
 import contextlib
 import copy
 import dataclasses
@@ -40,6 +41,7 @@ from ganeti.http.client import Response
 from ganeti.rpc import runner as network
 from ganeti.server import common, noded
 from ganeti.store import wire
+from ganeti.store.database import Database
 from ganeti.utils import x509
 from ganeti.verify import Report, nodes
 from ganeti.verify import node_answer as forms
@@ -488,19 +490,29 @@ class StoreWire:
             for key, record in snapshot.table(table).items()
         ]
         self._rows = wire.rows(changes)
-        self._payload = wire.encode_rows(self._rows)
-        self._batch = wire.encode_batch((), self._rows)
+        rows = wire.encode_rows(self._rows)
+        batch = base64.b64decode(wire.encode_batch((), self._rows))
+        with tempfile.TemporaryDirectory(prefix="gf-", dir="/tmp") as root:
+            running = master.Master(root).start()
+            running.stop()
+            database = Database(running.paths.store_db, create=False)
+            copied = database.dump()
+            database.close()
+        self._kinds = (
+            (wire.decode_rows, rows, bytes),
+            (wire.decode_batch, batch, base64.b64encode),
+            (wire.decode_copy, copied, wire.encode_copy),
+        )
 
     def step(self, chance):
-        decode, good = chance.choice(
-            (
-                (wire.decode_rows, self._payload),
-                (wire.decode_batch, self._batch.encode()),
-                (wire.decode_copy, self._batch.encode()),
-            )
-        )
+        decode, good, pack = chance.choice(self._kinds)
         with contextlib.suppress(errors.GenericError):
-            decoded = decode(mutated_bytes(chance, good))
+            if chance.random() < 0.8:
+                decoded = decode(pack(mutated_bytes(chance, good)))
+            else:
+                text = pack(good)
+                raw = text.encode() if isinstance(text, str) else text
+                decoded = decode(mutated_bytes(chance, raw))
             if decode is wire.decode_rows:
                 wire.to_changes(decoded)
 

@@ -11,7 +11,7 @@ import pytest
 from fakes import fuzz
 
 #: Messages that take a minute together on 2 cores.
-COUNT = 60_000
+COUNT = 250_000
 
 
 @pytest.fixture(params=fuzz.TARGETS, ids=lambda item: item[0].__name__)
