@@ -148,7 +148,7 @@ def _recorded_directories(
 def remove_all(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> bool:
-    """Remove disks and directories from their nodes; return whether all calls succeeded.
+    """Remove disks and their directories; return whether all calls succeeded.
 
     Offline nodes, which do not count, and failures are logged as warnings.
     """

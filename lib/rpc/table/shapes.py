@@ -19,7 +19,7 @@ _Count = Number | Annotated[str, Meta(pattern=r"^[0-9]{1,18}\Z")] | None
 
 
 class _Guest(TypedDict, total=False):
-    """What is calculated with, of a running guest."""
+    """Values of a running guest that enter calculations."""
 
     memory: Number
     vcpus: Number
@@ -76,15 +76,11 @@ SHAPES: Final[dict[str, Any]] = {
     "master_node_name": str,
     "node_crypto_tokens": list[tuple[str, str]],
     "node_has_ip_address": bool,
-    "node_info": tuple[
-        Scalar, list[_Space | None] | None, list[_Host | None] | None
-    ],
+    "node_info": tuple[Scalar, list[_Space | None] | None, list[_Host | None] | None],
     "node_verify": dict[str, Any],
     "node_verify_light": dict[str, Any],
     "node_volumes": list[Facts],
-    "os_diagnose": list[
-        tuple[str, Scalar, bool, Scalar, _Items, _Items, _Items, bool]
-    ],
+    "os_diagnose": list[tuple[str, Scalar, bool, Scalar, _Items, _Items, _Items, bool]],
     "os_validate": bool,
     "storage_list": list[list[Scalar]],
     "store_apply": Facts,

@@ -35,8 +35,7 @@ def start(shim, request):
         os.environ.clear()
         os.environ.update(request["env"])
         names = [request[key].encode() for key in ("root", "shared", "record")]
-        if shim.crash_begin(*names):
-            raise OSError("crash_begin failed")
+        assert not shim.crash_begin(*names), "crash_begin failed"
         sys.argv = [request["name"], *request["argv"]]
         code = sys.modules[MAINS[request["name"]]].main()
     except BaseException:  # noqa: BLE001 - the fork must not go on as its parent

@@ -17,6 +17,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -196,9 +197,8 @@ class Workload:
 
     def run(self):
         """Do everything once, or what is possible before a daemon ends."""
-        with contextlib.suppress(errors.GenericError):
-            with self._cluster.client() as client:
-                self._run(client)
+        with contextlib.suppress(errors.GenericError), self._cluster.client() as client:
+            self._run(client)
 
     def _run(self, client):
         def submit(**op):
@@ -490,8 +490,6 @@ class CrashCluster:
 
 
 def _answers(address):
-    import socket
-
     try:
         socket.create_connection(address, 1.0).close()
     except OSError:

@@ -5,7 +5,13 @@ import pytest
 from ganeti import errors, objects
 from ganeti.store import wire
 
-DAMAGED = [b"", b"{", b'{"mem_pat\xe8', b'{"ndparams": {"a\xe8": 1}}', b'{"name":' + b"[" * 5000]
+DAMAGED = [
+    b"",
+    b"{",
+    b'{"mem_pat\xe8',
+    b'{"ndparams": {"a\xe8": 1}}',
+    b'{"name":' + b"[" * 5000,
+]
 
 
 @pytest.mark.parametrize("data", DAMAGED)
