@@ -188,12 +188,14 @@ class Workload:
         jobs: id -> (status, end) as last seen; ids that were acknowledged.
         tags: job id -> tag that it sets.
         made, removed: job id -> instance.
+        going: instances whose removal was asked for, acknowledged or not.
     """
 
     def __init__(self, cluster, number):
         self._cluster = cluster
         self.name = f"n{number}"
         self.jobs, self.tags, self.made, self.removed = {}, {}, {}, {}
+        self.going = set()
 
     def run(self):
         """Do everything once, or what is possible before a daemon ends."""
@@ -221,6 +223,7 @@ class Workload:
         self.made[made] = instance
         for job in (*delays, tags, made):
             wait(job)
+        self.going.add(instance)
         gone = submit(OP_ID="OP_INSTANCE_REMOVE", instance_name=instance)
         self.removed[gone] = instance
         for wanted in (False, True):
@@ -395,10 +398,10 @@ class CrashCluster:
             removed = {name: job for job, name in workload.removed.items()}
             for job, name in workload.made.items():
                 is_there = name in snapshot["instances"]
-                if name not in removed:
+                if name not in workload.going:
                     is_lost = _is_success(workload.jobs[job]) and not is_there
                     assert not is_lost, f"job {job}: instance {name} is lost"
-                elif _is_success(workload.jobs[removed[name]]):
+                elif name in removed and _is_success(workload.jobs[removed[name]]):
                     assert not is_there, f"job {removed[name]}: {name} is back"
             self._tidy(client, snapshot["instances"])
         self._check_created()
