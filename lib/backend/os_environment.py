@@ -78,6 +78,11 @@ def instance_environment(
     return env
 
 
+def _given(**values: Any) -> dict[str, str]:
+    """Return the variables that have a value; scripts test whether others are set."""
+    return {name: str(value) for name, value in values.items() if value}
+
+
 def _disk(
     node: LocalNode, index: int, disk: DiskX, hvparams: Mapping[str, Any]
 ) -> dict[str, str]:
@@ -85,13 +90,12 @@ def _disk(
     is_file = disk.dev_type in {"file", "sharedfile"}
     values = {
         "PATH": device.path,
-        "URI": _text(device.uri),
         "ACCESS": disk.mode,
         "UUID": disk.uuid,
-        "NAME": _text(disk.name),
         "SIZE": str(disk.size),
         "BACKEND_TYPE": f"file:{disk.logical_id[0]}" if is_file else "block",
     }
+    values |= _given(URI=device.uri, NAME=disk.name)
     if "disk_type" in hvparams:
         values["FRONTEND_TYPE"] = _text(hvparams["disk_type"])
     return {f"DISK_{index}_{key}": value for key, value in values.items()}
@@ -102,11 +106,10 @@ def _nic(index: int, nic: NicX, hvparams: Mapping[str, Any]) -> dict[str, str]:
     values = {
         "MAC": nic.mac,
         "UUID": nic.uuid,
-        "NAME": _text(nic.name),
-        "IP": _text(nic.ip),
         "MODE": mode,
         "LINK": link,
     }
+    values |= _given(NAME=nic.name, IP=nic.ip)
     if mode == "bridged":
         values["BRIDGE"] = link
     if "nic_type" in hvparams:

@@ -196,5 +196,5 @@ def transfer_command(
         f"{prefix}_INDEX": str(index),
     }
     if mode == os_constants.OS_SCRIPT_EXPORT:
-        env["EXPORT_DISK_URI"] = env[f"DISK_{index}_URI"]
+        env["EXPORT_DISK_URI"] = env.get(f"DISK_{index}_URI", "")
     return ScriptCommand((definition.scripts[mode],), env, definition.path)

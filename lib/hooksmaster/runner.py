@@ -81,19 +81,14 @@ def run_pre(
 ) -> None:
     """Run pre hooks; does nothing without nodes.
 
+    Nodes that do not answer are warnings, also if no other node runs hooks.
+
     Raises:
         HooksAbort: a script failed; lists [node name, script, output].
-        HooksFailure: no node answered.
     """
     if not nodes:
         return
     results, silent = run(runner, operation.hook, hooks.HOOKS_PHASE_PRE, nodes, env)
-    if silent and len(silent) == len(nodes):
-        first = next(iter(silent.values()))
-        raise errors.HooksFailure(
-            f"hooks {operation.hook}-{hooks.HOOKS_PHASE_PRE}.d: no node answered"
-            f" ({first})"
-        )
     for node, reason in silent.items():
         warn(f"hooks {operation.hook}: node {node} did not answer: {reason}")
     failed = [
@@ -115,6 +110,8 @@ def warnings(
     ]
     for item in results:
         if item.status == hooks.HKR_FAIL:
-            output = f": {item.output}" if item.output else ""
+            # A warning is one line.
+            words = " / ".join(item.output.split("\n"))
+            output = f": {words}" if words else ""
             lines.append(f"hook {item.script} failed on node {item.node}{output}")
     return lines

@@ -76,7 +76,7 @@ def _stops_and_messages(ctx: CommandContext) -> None:
     watcher = _Watcher(ctx, job_id)
     results = jobs.wait(ctx, job_id, watcher)
     _expect("result", results, [True])
-    _expect("messages", watcher.messages, list(_MESSAGES))
+    _expect("messages", watcher.messages, [f"TESTMSG={text}" for text in _MESSAGES])
     stops = ["expandnames", "exec", "startmsg", *["logmsg"] * len(_MESSAGES)]
     _expect("stops", watcher.points, stops)
 

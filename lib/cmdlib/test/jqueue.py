@@ -10,13 +10,15 @@ from ganeti.constants import ecodes, jobqueue
 #: Seconds for the client to connect, and then to continue.
 _CONNECT_TIMEOUT_S: Final = 20.0
 _ANSWER_TIMEOUT_S: Final = 60.0
+#: Beginning of the messages, by which a test client knows them.
+_PREFIX: Final = "TESTMSG="
 
 
 class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
     """Unit that reports its progress by log entries ``[socket, point, argument]``.
 
     Points: ``expandnames`` before locks, ``exec`` at execution, ``startmsg`` before
-    messages with their number, ``logmsg`` before each one with its index.
+    messages with their number, ``logmsg`` before each one with its number from 1.
     """
 
     __test__ = False
@@ -41,8 +43,8 @@ class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
         if self.op.log_messages:
             if self.op.notify_exec:
                 self._pause_or_fail("startmsg", len(self.op.log_messages))
-            for number, text in enumerate(self.op.log_messages):
-                self.ctx.log.message(text)
+            for number, text in enumerate(self.op.log_messages, 1):
+                self.ctx.log.message(f"{_PREFIX}{text}")
                 if self.op.notify_exec:
                     self._pause_or_fail("logmsg", number)
         if self.op.fail:

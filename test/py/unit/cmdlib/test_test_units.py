@@ -87,10 +87,10 @@ def test_the_queue_test_stops_at_each_point_until_the_client_answers():
         ["expandnames", None],
         ["exec", None],
         ["startmsg", 2],
-        "one",
-        ["logmsg", 0],
-        "two",
+        "TESTMSG=one",
         ["logmsg", 1],
+        "TESTMSG=two",
+        ["logmsg", 2],
     ]
 
 
