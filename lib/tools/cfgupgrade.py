@@ -12,7 +12,8 @@ import logging
 import os
 import re
 import sys
-from typing import Final
+import uuid
+from typing import Any, Final
 
 import simplejson
 
@@ -27,6 +28,9 @@ from ganeti.utils import files, pidfile
 
 _log = logging.getLogger(__name__)
 NAME: Final = "cfgupgrade"
+#: Parts of the version number of a file: 2160000 is of Ganeti 2.16.
+_MAJOR: Final = 1000000
+_MINOR: Final = 10000
 #: Version of files for Ganeti 3.0, one minor version below ours.
 OLDER_VERSION: Final = 3000000
 _CONFIG_MODE: Final = 0o640
@@ -142,7 +146,11 @@ def take_config(
         StorageError: the store cannot be written; the old one is unchanged.
     """
     data = _read_json(places.config_data)
-    changes = config.import_config(data, accept=config.UPGRADABLE)
+    _name_children(data)
+    try:
+        changes = config.import_config(data, accept=config.UPGRADABLE)
+    except errors.ConfigVersionMismatch as err:
+        raise errors.ConfigurationError(_other_version(places, err.args[1])) from err
     if check:
         _verify(Snapshot().apply(item for item in changes if isinstance(item, Update)))
     changes += _job_serial(places.job_serial)
@@ -165,6 +173,31 @@ def take_config(
     os.replace(fresh, places.store_db)
     files.sync_dir(os.path.dirname(places.store_db))
     _back_up(places.config_data, places.backup_dir)
+
+
+def _name_children(data: Any) -> None:
+    """Give the parts of disks uuids, which files of Ganeti 3.0 and 3.1 may lack."""
+    disks = data.get("disks") if isinstance(data, dict) else None
+    left = list(disks.values()) if isinstance(disks, dict) else []
+    while left:
+        disk = left.pop()
+        children = disk.get("children") if isinstance(disk, dict) else None
+        for child in children if isinstance(children, list) else ():
+            if isinstance(child, dict):
+                child.setdefault("uuid", str(uuid.uuid4()))
+                left.append(child)
+
+
+def _other_version(places: UpgradePaths, version: object) -> str:
+    """Return the error about a file of a release that cannot be imported."""
+    release = "of no known release"
+    if isinstance(version, int) and version >= _MAJOR:
+        release = f"of Ganeti {version // _MAJOR}.{version // _MINOR % 100}"
+    return (
+        f"{places.config_data}: is {release} (version {version!r}); files of Ganeti 3.0"
+        " and 3.1 can be imported. Upgrade the cluster to Ganeti 3.0 with its own tools"
+        " first"
+    )
 
 
 def write_config(

@@ -126,6 +126,26 @@ def test_an_inconsistent_configuration_needs_a_flag(
     assert run(monkeypatch, "-f", "--no-verify") == 0
 
 
+def test_a_file_of_another_release_is_named(paths, config_data, monkeypatch, capsys):
+    config_data["version"] = 2160000
+    with open(paths.data("config.data"), "w") as stream:
+        json.dump(config_data, stream)
+    assert run(monkeypatch, "-f") == 1
+    text = capsys.readouterr().err
+    assert "is of Ganeti 2.16 (version 2160000)" in text
+    assert "Upgrade the cluster to Ganeti 3.0" in text
+
+
+def test_parts_of_disks_get_uuids(paths, config_data, monkeypatch):
+    parts = [c for disk in config_data["disks"].values() for c in disk["children"]]
+    assert parts
+    for part in parts:
+        del part["uuid"]
+    with open(paths.data("config.data"), "w") as stream:
+        json.dump(config_data, stream)
+    assert run(monkeypatch, "-f") == 0
+
+
 def test_a_missing_or_strange_file_is_named(paths, tmp_path):
     places = cfgupgrade.UpgradePaths.of(paths, str(tmp_path))
     with pytest.raises(errors.ConfigurationError, match="no such file"):
