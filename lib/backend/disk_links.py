@@ -41,7 +41,9 @@ def make(paths: pathutils.Paths, instance: str, index: int, target: str) -> str:
 
 
 def remove(paths: pathutils.Paths, instance: str, count: int) -> None:
-    """Remove the links of an instance's first disks."""
+    """Remove the links of an instance's first disks, and what a cut `make` left."""
     for index in range(count):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(link_path(paths, instance, index))
+        link = link_path(paths, instance, index)
+        for path in (link, f"{link}.new"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)

@@ -1,0 +1,14 @@
+"""Links to instance disks after a node daemon that was killed."""
+
+import os
+
+from ganeti import pathutils
+from ganeti.backend import disk_links
+
+
+def test_a_link_that_was_being_replaced_goes_with_the_instance(tmp_path):
+    paths = pathutils.Paths(str(tmp_path), "n1")
+    link = disk_links.make(paths, "web1", 0, "/dev/a")
+    os.symlink("/dev/b", f"{link}.new")  # killed before the rename
+    disk_links.remove(paths, "web1", 1)
+    assert os.listdir(disk_links.directory(paths)) == []
