@@ -23,7 +23,7 @@ import time
 
 import msgspec
 
-from fakes import allocators, clusters, master, world
+from fakes import allocators, clusters, master, simulation
 from fakes.rpc import FakeRunner
 from ganeti import (
     backend,
@@ -65,9 +65,9 @@ JUNK = (
 _BYTES = (b"\0", b"\xff", b"\x03", b"\r\n", b'"', b"[", b"{", b"\\", b"1e999", b"\xc3")
 
 
-def places(value, found=None):
+def places(value, collected=None):
     """Return (container, key) of every value inside of a value."""
-    found = [] if found is None else found
+    collected = [] if collected is None else collected
     keys = (
         list(value)
         if isinstance(value, dict)
@@ -76,9 +76,9 @@ def places(value, found=None):
         else ()
     )
     for key in keys:
-        found.append((value, key))
-        places(value[key], found)
-    return found
+        collected.append((value, key))
+        places(value[key], collected)
+    return collected
 
 
 def mutated_value(chance, value):
@@ -281,7 +281,9 @@ class Luxi:
 
     def __init__(self):
         self._root = tempfile.mkdtemp(prefix="gf-", dir="/tmp")
-        self._master = master.Master(self._root, script=world.World().script()).start()
+        self._master = master.Master(
+            self._root, script=simulation.Simulation().script()
+        ).start()
         self._before = self._records()
         self._log = _Crashes()
         self._sock = None
@@ -343,15 +345,15 @@ class _Crashes(logging.Handler):
 
     def __init__(self):
         super().__init__(logging.WARNING)
-        self._found = []
+        self._recorded = []
         logging.getLogger().addHandler(self)
 
     def emit(self, record):
         if record.exc_info:
-            self._found.append(logging.Formatter().format(record))
+            self._recorded.append(logging.Formatter().format(record))
 
     def check(self):
-        assert not self._found, self._found[0]
+        assert not self._recorded, self._recorded[0]
 
     def close(self):
         logging.getLogger().removeHandler(self)

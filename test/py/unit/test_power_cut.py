@@ -17,12 +17,12 @@ def record(*entries):
 
 def cuts(entries, before, tries=200):
     """Return all outcomes of many cuts, as the contents of one file."""
-    found = set()
+    contents = set()
     for seed in range(tries):
         disk = power_cut.Disk(D, before)
         disk.replay(record(*entries))
-        found.add(disk.cut(random.Random(seed)).get(A))
-    return found
+        contents.add(disk.cut(random.Random(seed)).get(A))
+    return contents
 
 
 def sync(path, number=1):

@@ -59,8 +59,8 @@ def test_an_instance_that_is_not_offline_can_go_online():
 
 
 def test_memory_sets_both_limits():
-    found = typed_params.backend({"memory": "1g", "minmem": 128})
-    assert found == {"minmem": 1024, "maxmem": 1024}
+    filled = typed_params.backend({"memory": "1g", "minmem": 128})
+    assert filled == {"minmem": 1024, "maxmem": 1024}
 
 
 @pytest.mark.parametrize("value", [1, "yes", 0])
