@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from cheroot import connections, wsgi
+from cheroot import server as http_server
 from OpenSSL import SSL
 
 from ganeti.http import admission, limits, tls
@@ -122,6 +123,25 @@ def _is_established(conn: Any) -> bool:
     return bool(conn.requests_seen)
 
 
+class _HeaderReader(http_server.HeaderReader):
+    """Reads headers; refuses a continuation of nothing with status 400."""
+
+    def __call__(self, rfile: Any, hdict: Any = None) -> Any:
+        try:
+            return super().__call__(rfile, hdict)
+        except UnboundLocalError as err:
+            # The library uses the name of a header that was not read yet.
+            raise ValueError("Illegal continuation line.") from err
+
+
+class _Request(http_server.HTTPRequest):
+    header_reader = _HeaderReader()
+
+
+class _Connection(http_server.HTTPConnection):
+    RequestHandlerClass = _Request
+
+
 class Server(wsgi.Server):
     """A server of an application on one address.
 
@@ -129,6 +149,7 @@ class Server(wsgi.Server):
     `stop`.
     """
 
+    ConnectionClass = _Connection
     max_request_header_size = MAX_HEADERS
     keep_alive_conn_limit = MAX_CONNECTIONS
     expiration_interval = 0.5
