@@ -466,14 +466,16 @@ class Noded:
     def _raw(self, data):
         """Send bytes over a connection of their own, to its end."""
         context = self._context(self._paths.client_pem)
-        with socket.create_connection(("127.0.0.1", self._port), 60) as plain:
-            sock = context.wrap_socket(plain)
-            with contextlib.suppress(OSError):
-                sock.sendall(data)
-                # The end of the request, whatever its headers promised.
-                sock.shutdown(socket.SHUT_WR)
-                while sock.recv(1 << 16):
-                    pass
+        with (
+            socket.create_connection(("127.0.0.1", self._port), 60) as plain,
+            contextlib.suppress(OSError),
+            context.wrap_socket(plain) as sock,
+        ):
+            sock.sendall(data)
+            # The end of the request, whatever its headers promised.
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(1 << 16):
+                pass
 
     def close(self):
         """End the daemon, which still serves."""
