@@ -1,12 +1,12 @@
 """Daemons end at durable acts, and the power is cut: what was acknowledged is there.
 
-``test/bench/run crash_points 2000`` plays more points.
+``test/bench/run crash_points 2000`` plays more points, with a new seed each time. The
+seed of the test is fixed, so that a failure points at a change; ``CRASH_SEED`` sets it.
 """
 
 import collections
 import concurrent.futures
 import os
-import time
 
 import pytest
 
@@ -14,12 +14,12 @@ from fakes import crash_points
 
 pytestmark = pytest.mark.daemon
 
-POINTS, CLUSTERS = 300, 2
+POINTS, CLUSTERS = 100, 2
 
 
 @pytest.mark.timeout(900)
 def test_nothing_acknowledged_is_lost_at_any_point(new_directory):
-    seed = int(os.environ.get("CRASH_SEED", time.time_ns() % 10**9))
+    seed = int(os.environ.get("CRASH_SEED", 100))
     directories = [new_directory() for _ in range(CLUSTERS)]
 
     def play(number):

@@ -1,10 +1,10 @@
 """A minute of mutated messages against every decoder of foreign bytes.
 
-``test/bench/hostile.py`` sends a million. A failure names its seed.
+``test/bench/hostile.py`` sends a million, with a new seed each time. The seed of the test
+is fixed, so that a failure points at a change; ``FUZZ_SEED`` sets it.
 """
 
 import os
-import time
 
 import pytest
 
@@ -20,5 +20,5 @@ def target(request):
 
 
 def test_mutated_messages_break_nothing_and_cause_no_act(target):
-    seed = int(os.environ.get("FUZZ_SEED", time.time_ns() % 10**9))
+    seed = int(os.environ.get("FUZZ_SEED", 5))
     fuzz.run(COUNT, seed, targets=[target])
