@@ -19,7 +19,7 @@ POINTS, CLUSTERS = 100, 2
 
 @pytest.mark.timeout(900)
 def test_nothing_acknowledged_is_lost_at_any_point(new_directory):
-    seed = int(os.environ.get("CRASH_SEED", 100))
+    seed = int(os.environ.get("CRASH_SEED", "100"))
     directories = [new_directory() for _ in range(CLUSTERS)]
 
     def play(number):

@@ -20,5 +20,5 @@ def target(request):
 
 
 def test_mutated_messages_break_nothing_and_cause_no_act(target):
-    seed = int(os.environ.get("FUZZ_SEED", 5))
+    seed = int(os.environ.get("FUZZ_SEED", "5"))
     fuzz.run(COUNT, seed, targets=[target])
