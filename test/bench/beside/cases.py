@@ -1,4 +1,4 @@
-"""What is measured: one tool on one made-up cluster, and what its result is worth."""
+"""One case of the bench: a tool, a generated cluster, and the value of its result."""
 
 import dataclasses
 import json

@@ -24,7 +24,7 @@ _PATIENCE = 12
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a program took, and what it said.
+    """Resources that a program used, and its output.
 
     Attributes:
         seconds: on the wall; None when it was ended at its limit.

@@ -1,4 +1,4 @@
-"""What a bench of placement programs found: rows, kept as JSON between runs."""
+"""Results of a bench of placement programs: rows, kept as JSON between runs."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from fakes.made_clusters import Shape
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a tool found.
+    """Result of a tool.
 
     Attributes:
         words: for the table.
@@ -68,7 +68,7 @@ class Row:
 
     @property
     def case(self) -> tuple[str, Shape, int]:
-        """What tells it from others."""
+        """The fields that identify it."""
         return self.tool, self.shape, self.seed
 
 

@@ -9,7 +9,7 @@ from beside.records import Row, Side
 from fakes.made_clusters import Shape
 
 OTHER = "ganeti-htools 3.0.2"
-#: What each program promises, and the verdicts that break it.
+#: The promise of each program, and the verdicts that break it.
 PROMISES = {
     "hail": "the score is never worse than theirs",
     "hbal": "the final score is never worse than theirs, with no more moves",

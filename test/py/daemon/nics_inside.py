@@ -1,4 +1,4 @@
-"""What `test_nics` runs in a network namespace of its own, as root.
+"""The part of `test_nics` that runs in a network namespace of its own, as root.
 
 Arguments: a directory for nodes, one with boot files. Ends with ``all good``.
 """

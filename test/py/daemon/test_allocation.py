@@ -247,7 +247,7 @@ def ask(cluster, batch_file, victim):
     return run
 
 
-#: What changes when the configuration does, by kind of object.
+#: Fields that change with the configuration, by kind of object.
 FIELDS = {
     "instance": ["name", "uuid", "serial_no", "mtime", "pnode", "admin_state", "tags"],
     "node": ["name", "uuid", "serial_no", "mtime", "pinst_cnt", "offline", "drained"],

@@ -42,7 +42,7 @@ def where(cluster):
 
 
 def score(cluster):
-    """Return the score that hinfo tells."""
+    """Return the score that hinfo prints."""
     last = cluster.check("hinfo", "-L").splitlines()[-1]
     assert last.startswith("Cluster score: "), last
     return float(last.rpartition(" ")[2])
@@ -91,7 +91,7 @@ def test_the_scanned_cluster_has_the_same_plan(piled, tmp_path) -> None:
     line = piled.check("hscan", "--no-headers", "-d", str(tmp_path)).split()
     assert line[:3] == ["LOCAL", "3", "6"]
     saved = piled.check("hbal", "-t", str(tmp_path / "LOCAL.data"))
-    # Free memory of this machine changes meanwhile, and with it the order of equal moves.
+    # Free memory of this machine changes in between, and with it the order of equal moves.
     assert len(moves(saved)) == len(moves(piled.check("hbal", "-L"))) == 4
 
 
@@ -120,7 +120,7 @@ def test_a_search_ends_where_its_plan_says(piled, words) -> None:
         short = name.partition(".")[0]
         expected[f"{short}.vc.test"] = f"{target.partition('.')[0]}.vc.test"
     assert where(piled) == expected
-    # Free memory of this machine changes meanwhile.
+    # Free memory of this machine changes in between.
     assert abs(score(piled) - float(lines[-1][2])) < 0.5
     again = piled.check("gnt-cluster", "balance", "--search", "--explain")
     assert "nothing to do" in again

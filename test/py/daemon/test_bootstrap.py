@@ -223,7 +223,7 @@ def test_a_master_that_was_replaced_comes_back_as_a_node(machines, command):
     assert not result.failed, result.output
     done = command(cluster.directory, "start", "node1")
     assert done.returncode == 0
-    # By then the new master may have told this node who is master (it keeps quiet), or
+    # By then the new master may have sent this node its name (it keeps quiet), or
     # sent its configuration, or neither.
     refusals = (
         "node1.vc.test master, more than half are needed",

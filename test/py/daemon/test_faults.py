@@ -108,7 +108,7 @@ def test_a_frozen_node_holds_up_nobody_for_long(cluster):
     assert first_s < 55
     assert second_s < 55
     assert act.code == 1
-    # What a call that waited to its own end would not say.
+    # A call that waited for its own time limit would not report this.
     assert "accepts connections but does not answer" in act.output
     assert "?" not in cluster.check(*volumes)
 

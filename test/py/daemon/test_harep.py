@@ -57,7 +57,7 @@ def step(cluster, delay=0):
 
 
 def records(cluster, name):
-    """Return the fields of the tags that tell of repairs, those that pend first."""
+    """Return the fields of the tags that record repairs, pending ones first."""
     tags = cluster.check("gnt-instance", "list-tags", name).split()
     actual = [tag.removeprefix(P).split(":") for tag in tags if tag.startswith(P)]
     return sorted(fields for fields in actual if fields[0] in ("pending", "result"))

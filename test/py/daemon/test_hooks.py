@@ -1,4 +1,4 @@
-"""Hooks over the whole life of a cluster: which run, where, and what they are told.
+"""Hooks over the whole life of a cluster: which run, where, and their environment.
 
 Scripts of all nodes record their environment; the table of documented hooks says what
 must be in it.
@@ -79,7 +79,7 @@ def words(command):
 
 
 class Recorder:
-    """Scripts on all nodes that keep what they were told."""
+    """Scripts on all nodes that record their environment."""
 
     def __init__(self, cluster):
         self._cluster = cluster

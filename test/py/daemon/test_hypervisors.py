@@ -1,4 +1,4 @@
-"""What both hypervisors promise, and what only real guests can show."""
+"""Guarantees of both hypervisors, and those that only real guests can show."""
 
 import json
 import os

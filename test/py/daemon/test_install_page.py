@@ -42,7 +42,7 @@ LEFT_OUT = {
 }
 #: Directories that a fresh machine has empty.
 EMPTY = ("/root", "/home", "/tmp", "/var/tmp", "/run")
-#: What earlier work on this machine may have left.
+#: Files that earlier work on this machine may have left.
 ABSENT = ("/etc/ganeti", "/etc/default/ganeti", "/etc/cron.d/ganeti", "/srv/ganeti")
 ABSENT += ("/var/lib/ganeti", "/var/log/ganeti", "/opt/ganeti", "/usr/lib/ganeti")
 #: The first process of a machine: it reaps the children of others.
@@ -314,7 +314,7 @@ def test_the_page_leads_from_three_machines_to_a_guest(machines):
     for place, command, expected in commands:
         if is_left_out(command):
             continue
-        # What the page does to node 2 before nodes are added is meant for node 3 too.
+        # Steps of the page on node 2 before nodes are added are meant for node 3 too.
         places = ["node2", "node3"] if place == "node2" else [place]
         for each in places:
             code, output = reader.follow(each, command)

@@ -64,7 +64,7 @@ def test_a_stranger_without_certificate_is_refused(node):
     with socket.create_connection((node.address, 1811), 60) as sock:
         sock.sendall(b"POST /version HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]")
         answer = b""
-        # What it has not read when it hangs up makes a reset of the end.
+        # Unread data turns the end of the connection into a reset.
         with contextlib.suppress(ConnectionResetError):
             while piece := sock.recv(4096):
                 answer += piece

@@ -16,7 +16,7 @@ P = "ganeti:watcher:autorepair:"
 ADD = ("gnt-instance", "add", "-s", "8M", "-H", "fake", "-B", "memory=256M")
 ADD += ("-o", "tiny+default", "--no-nics", "-t", "sharedfile")
 WEB1, WEB2 = "web1.vc.test", "web2.vc.test"
-#: Release 3.0 checks the names of new instances unless it is told not to.
+#: Release 3.0 checks the names of new instances unless an option disables it.
 UNCHECKED = ("--no-name-check", "--no-ip-check")
 
 

@@ -1,4 +1,4 @@
-"""Plans of a real cluster: nothing happens, and the run then does what was said."""
+"""Plans of a real cluster: nothing happens, and the run then does what was planned."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""What KVM guests need root for: network cards, other users, chroots."""
+"""Features of KVM guests that need root: network cards, other users, chroots."""
 
 import os
 import pwd

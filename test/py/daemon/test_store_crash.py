@@ -14,7 +14,7 @@ from ganeti.clock import SystemClock
 pytestmark = pytest.mark.daemon
 
 #: Commits pairs of documents and one record from several threads and writes down
-#: what was acknowledged.
+#: the acknowledged part.
 WRITER = """
 import sys, threading
 from ganeti import objects, store
@@ -53,7 +53,7 @@ for name in "abcd":
 
 
 def run_and_kill(path, lines):
-    """Run the writer until it has said so many lines; return what it said."""
+    """Run the writer until it has printed so many lines; return them."""
     child = subprocess.Popen(
         [sys.executable, "-c", WRITER, path],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What commands print, to the letter, over the scripted life of a cluster.
+"""Exact output of commands over the scripted life of a cluster.
 
 The files below ``test/data/transcripts`` hold commands, what they print, and their exit
 codes. All are played in the order of their names on one new cluster, so that even job
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.daemon
 TOP = pathlib.Path(__file__).resolve().parents[3]
 TRANSCRIPTS = sorted((TOP / "test/data/transcripts").glob("*.txt"))
 
-#: What is masked -> by what; widths are kept where columns depend on them.
+#: Masked pattern -> replacement; widths are kept where columns depend on them.
 MASKS = [
     (
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",

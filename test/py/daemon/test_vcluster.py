@@ -120,7 +120,7 @@ def test_an_ssh_server_with_new_keys_serves_when_the_command_returns(machines):
         address = (node.address, cluster.layout.ssh_port)
         with socket.create_connection(address, 60) as sock:
             assert sock.recv(4) == b"SSH-"
-    # The same process, which tells the number of its clients in its arguments.
+    # The same process, whose arguments contain the number of its clients.
     assert server.pid in {process.pid for process in cluster.control.processes_on(node)}
 
 

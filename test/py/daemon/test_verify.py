@@ -16,7 +16,7 @@ from fakes.patience import until
 pytestmark = pytest.mark.daemon
 FAKE_STATE = "/var/run/ganeti/fake-hypervisor"
 INSTANCE = "db1.vc.test"
-#: What a creation that was killed leaves.
+#: Leftovers of a creation that was killed.
 LEFT = "00000000-0000-4000-8000-000000000001.file.disk0"
 
 
@@ -122,7 +122,7 @@ def data(cluster, name, node="node3"):
     return cluster.file(f"/var/lib/ganeti/{name}", node=node)
 
 
-#: what breaks -> the way to break it, the codes expected, words of the finding
+#: broken part -> the way to break it, the codes expected, words of the finding
 BREAKS = {
     "the node daemon is dead": (
         stopped_daemon,
@@ -214,7 +214,7 @@ def findings(cluster, *options):
     actual = {"ERROR": [], "WARNING": []}
     kind = ""
     for line in done.stdout.splitlines():
-        if "   " in line and kind:  # what a script of the last finding said
+        if "   " in line and kind:  # output of a script in the last finding
             actual[kind][-1] += line.strip()
         kind, _, rest = line.partition("  - ")[2].partition(":")
         if kind in actual:
@@ -246,7 +246,7 @@ def wait_for_copies(cluster):
 
 
 def test_redistribution_repairs_files(cluster):
-    """What an administrator does about files that differ."""
+    """Make files that differ equal, as an administrator does."""
     for name in ("ssconf_node_list", "spice-ca.pem"):
         path = data(cluster, name)
         path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""What masters ask allocators, for tests."""
+"""Requests of masters to allocators, for tests."""
 
 from ganeti import iallocator
 

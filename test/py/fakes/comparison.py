@@ -40,7 +40,7 @@ _TOKEN = re.compile(r"[\w.:/-]*\d[\w.:/%-]*")
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What a program said and wrote; code None when it took too long."""
+    """Output and files of a program; code None when it took too long."""
 
     code: int | None
     out: str
@@ -167,7 +167,7 @@ def _texts(ours: Output, theirs: Output) -> tuple[str, str]:
 
 
 def _without_dumps(output: Output) -> Output:
-    """Leave out lines for debugging that tell what was loaded."""
+    """Leave out debugging lines about loaded data."""
     lines = output.out.splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(_DUMPS)]
     return dataclasses.replace(output, out="".join(kept))

@@ -110,7 +110,7 @@ class Starter:
 
 
 class Daemon:
-    """One daemon of one node, which can be told where to end."""
+    """One daemon of one node, with a settable point at which it ends."""
 
     def __init__(self, cluster, name, node, *, record=False):
         self._starter = cluster.starter
@@ -182,7 +182,7 @@ class Point:
 
 
 class Workload:
-    """What a client does until it is cut short; knows what was acknowledged.
+    """The work of a client until it is cut short; records acknowledgements.
 
     Attributes:
         jobs: id -> (status, end) as last seen; ids that were acknowledged.

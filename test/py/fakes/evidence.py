@@ -1,4 +1,4 @@
-"""What a failed daemon test shows beside its error: the ends of the nodes' logs.
+"""Output of a failed daemon test beside its error: the ends of the nodes' logs.
 
 Works on directories that look like nodes, whoever made them. Lines that hold a secret
 of the node are left out.

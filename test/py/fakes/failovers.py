@@ -16,7 +16,7 @@ JOB = [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}]
 
 @dataclasses.dataclass
 class Figures:
-    """What came out of some failovers.
+    """Results of some failovers.
 
     Attributes:
         failovers: how many.

@@ -46,7 +46,7 @@ from ganeti.utils import x509
 from ganeti.verify import Report, nodes
 from ganeti.verify import node_answer as forms
 
-#: What replaces a value in a message.
+#: Replacements of a value in a message.
 JUNK = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**30, -(10**30), 0.5, 1e308),
     *(
@@ -164,7 +164,7 @@ ANSWERS = {
     "version": 70,
     "blockdev_getmirrorstatus_multi": [[True, {"dev_path": "/dev/x"}], [False, "no"]],
 }
-#: What allocators get.
+#: Input of allocators.
 _ALLOCATED = ("node_info", "all_instances_info")
 _RESOURCES = {
     "all_instances_info": "instance",
@@ -422,7 +422,7 @@ class Noded:
             assert status == 409, (name, body, status)
         elif kind < 0.95:
             self._post(self._paths.client_pem, name, body, term=5)
-            acts = self.acts  # what fits is a call that a master may make
+            acts = self.acts  # arguments that fit are a call that a master may make
         else:
             self._raw(mutated_bytes(chance, self._request(name, body, 4)))
             acts = self.acts  # so is one that has lost its term

@@ -60,7 +60,7 @@ def short_directory():
 
 
 class Console:
-    """A guest's serial console; everything it said is in ``text``."""
+    """A guest's serial console; all its output is in ``text``."""
 
     def __init__(self, node: Any, name: str) -> None:
         path = f"{node.paths.run_dir}/kvm-hypervisor/ctrl/{name}.serial"

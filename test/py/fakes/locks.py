@@ -37,9 +37,9 @@ class RecordingLocks(locking.LockManager):
         }
 
     def big_lock_is_exclusive(self):
-        """Tell how the big lock was taken."""
+        """Return how the big lock was taken."""
         return not self.requests[0].shared
 
     def is_idle(self):
-        """Tell whether this thread holds nothing."""
+        """Return whether this thread holds nothing."""
         return not any(self.is_owned(level) for level in Level)

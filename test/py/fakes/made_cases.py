@@ -26,7 +26,7 @@ _TEMPLATES = (*made_clusters.TEMPLATES, "mixed")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What one program is asked.
+    """Request to one program.
 
     Attributes:
         tool: name of the program.

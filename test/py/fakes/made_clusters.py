@@ -10,7 +10,7 @@ from typing import Any
 
 TEMPLATES = ("drbd", "plain", "sharedfile")
 LOCAL = frozenset({"drbd", "plain"})
-#: What DRBD takes of each disk beside its data, in MiB.
+#: Space that DRBD uses on each disk in addition to its data, in MiB.
 _META = 128
 _SPEC_KEYS = (
     "memory-size",
@@ -31,7 +31,7 @@ _RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a made-up cluster is like.
+    """Properties of a generated cluster.
 
     Attributes:
         nodes, per_node: how many nodes; instances per node.

@@ -1,4 +1,4 @@
-"""What a master would answer about a cluster of the placement tools.
+"""Answers of a master about a cluster of the placement tools.
 
 Turns the values of ``ganeti.htools.model.cluster`` back into REST objects and LUXI tables.
 """

@@ -65,7 +65,7 @@ def disk(index: int = 0, *, size: int = 4, instance: str = "web1", **more: Any) 
 
 
 def instance(name: str = "web1", *, disks: int = 0, **more: Any) -> dict[str, Any]:
-    """Return an instance in wire form, for the fake hypervisor unless told."""
+    """Return an instance in wire form, for the fake hypervisor by default."""
     return {
         "name": name,
         "primary_node": UUID.format(100),

@@ -51,7 +51,7 @@ def job_end(client, job_id, wanted=FINAL, timeout_s=PATIENCE_S):
 
 
 def has_ended(pid):
-    """Tell whether a process has ended, be it that nobody has asked for its end yet."""
+    """Return whether a process has ended, also if nobody has waited for it yet."""
     try:
         return not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -40,7 +40,7 @@ DEVIATIONS = tuple(name for name in WEIGHT if "_cv" in name)
 
 @dataclasses.dataclass
 class _Amounts:
-    """What a node has, and what the instances on it take."""
+    """Resources of a node, and their use by the instances on it."""
 
     used_memory: float = 0.0
     all_memory: float = 0.0

@@ -17,9 +17,9 @@ from ganeti.htools.rules import moves
 from ganeti.htools.state import node_state
 
 SEEDS = range(10)
-#: What sums of a dozen values may differ by, in another order.
+#: Largest difference of sums of a dozen values in another order.
 CLOSE = 1e-9
-#: What a root may be wrong by: that of a variance that is 0 but for rounding.
+#: Largest error of a root: that of a variance that is 0 but for rounding.
 ROOT = 1e-6
 #: Lines of a report that are shown.
 _SHOWN = 12
@@ -27,7 +27,7 @@ _SHOWN = 12
 
 @dataclasses.dataclass(frozen=True)
 class After:
-    """What a move makes of the score, worked out plainly."""
+    """Effect of a move on the score, computed directly."""
 
     components: dict[str, float]
     rows: list[dict[str, float]]

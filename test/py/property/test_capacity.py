@@ -1,4 +1,4 @@
-"""What is counted really fits, and more room never means less."""
+"""Counted instances really fit, and more room never means fewer."""
 
 import msgspec
 import numpy as np

@@ -47,7 +47,7 @@ class Edits(RuleBasedStateMachine):
             self.store.close()
 
     def pick(self, table, number):
-        # By what does not depend on random uuids, so that a story can be told again.
+        # By what does not depend on random uuids, so that a sequence can be repeated.
         records = sorted(self.conf.snapshot().table(table).values(), key=_order)
         return records[number % len(records)]
 

@@ -54,7 +54,7 @@ def test_any_values_are_taken_or_refused(op_id):
         assert isinstance(op.summary(), str)
         assert isinstance(opcodes.short_summary(op), str)
         assert isinstance(opcodes.redact(wire), dict)
-        # What the queue does with it: to the disk and back.
+        # As the queue does: to the disk and back.
         assert opcodes.decode(msgspec.json.decode(msgspec.json.encode(wire))) == op
 
     check()

@@ -1,7 +1,7 @@
 """Placement programs on files that are cut off, changed or contradict themselves.
 
 Whatever the input: an exit code that is documented, at most one message, and never a
-traceback; what is wrong with a file is told with its line and field.
+traceback; an error in a file is reported with its line and field.
 """
 
 import contextlib

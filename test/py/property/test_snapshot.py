@@ -98,7 +98,7 @@ def test_indexes_equal_a_rebuild(batches):
         before, old = snapshot, index(snapshot)
         snapshot = snapshot.apply(batch)
         assert index(snapshot) == index(rebuilt(snapshot))
-        assert index(before) == old  # what readers have does not change
+        assert index(before) == old  # snapshots of readers do not change
 
 
 @settings(deadline=None)

@@ -159,9 +159,25 @@ def test_no_docstring_comment_or_message_uses_a_retired_word():
     assert not refused, "\n".join(refused)
 
 
+def test_no_docstring_or_comment_of_a_test_uses_a_retired_word():
+    refused = []
+    for path, source in python_sources("test"):
+        if TOP / path == pathlib.Path(__file__).resolve():
+            continue
+        prose = list(docstrings(ast.parse(source)))
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        prose += [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+        refused += [
+            f"{path}:{line}: {text[:60]!r}"
+            for line, text in prose
+            if PROSE.search(text)
+        ]
+    assert not refused, "\n".join(refused)
+
+
 def test_no_docstring_or_comment_starts_with_what():
     refused = []
-    for path, source in python_sources():
+    for path, source in python_sources("lib", *SCRIPTS, "test"):
         tree = ast.parse(source)
         for line, text in docstrings(tree):
             if START.match(text.partition("\n")[0]):

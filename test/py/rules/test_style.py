@@ -48,7 +48,7 @@ def depth(node, level=0):
 
 
 def is_procedure(node):
-    """Tell whether a function takes the documented arguments of a node call."""
+    """Return whether a function takes the documented arguments of a node call."""
     return any("procedure" in ast.unparse(item) for item in node.decorator_list)
 
 

@@ -1,4 +1,4 @@
-"""What failed daemon tests show of nodes' logs."""
+"""Parts of nodes' logs that failed daemon tests show."""
 
 from fakes import evidence
 

@@ -1,4 +1,4 @@
-"""What an allocator may answer in each mode: every wrong answer is told from a right."""
+"""Valid answers of an allocator in each mode: every other answer is refused."""
 
 import dataclasses
 import json

@@ -429,7 +429,7 @@ def test_an_interrupted_thread_waits_no_more_until_it_resumes(people):
     assert (alone[0], group[0][0]) == (None, None)
     # Who waited on the same condition goes on waiting.
     assert manager.lock_info()[-1].pending == (("shared", ("d",)),)
-    # What is free can be had, waiting is still over; creating locks is not concerned.
+    # Free locks can be acquired, waiting is still over, locks can be created.
     assert b.do(lambda: take(manager, Level.NODE, ["n1"])) is None
     assert b.do(lambda: take(manager, Level.NODE, ["n2"])) == {"n2"}
     b.do(lambda: manager.release(Level.NODE))

@@ -1,4 +1,4 @@
-"""Typed parameters: what is accepted, what is refused and how it is said."""
+"""Typed parameters: what is accepted, what is refused and with which message."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a node answers about LVM."""
+"""Answers of a node about LVM."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What makes a node a part of its cluster."""
+"""Files that make a node a part of its cluster."""
 
 import pathlib
 

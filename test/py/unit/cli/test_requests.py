@@ -1,4 +1,4 @@
-"""What commands ask the master to do: one line, one opcode."""
+"""Requests of commands to the master: one line, one opcode."""
 
 import json
 

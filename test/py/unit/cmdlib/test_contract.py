@@ -39,7 +39,7 @@ def test_only_opcodes_that_submit_jobs_return_them():
         assert OPCODES[op]["submits_jobs"] == cls.SUBMITS_JOBS, op
 
 
-# What runs where, by example
+# Examples of lock and hook placement
 def engine(op):
     start = clusters.snapshot(
         nodes=1 if op in ("OP_CLUSTER_POST_INIT", "OP_CLUSTER_DESTROY") else 3,

@@ -1,4 +1,4 @@
-"""Instance units over fakes: what is refused, what nodes are told, what is recorded."""
+"""Instance units over fakes: refusals, calls to nodes, records."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""How far a step has come: when it is told, and how it reads."""
+"""How far a step has come: when it is reported, and how it reads."""
 
 import types
 

@@ -150,7 +150,7 @@ def test_the_refusal_comes_after_all_checks():
             f"instance {NAME}: disk template drbd is not offered, so no disk can be"
             f" replaced"
         )
-        # No hook is told of what will not be.
+        # No hook runs before a refused change.
         assert eng.rpc.called("hooks_runner") == []
 
 

@@ -1,4 +1,4 @@
-"""Placement programs say what they always said, byte for byte.
+"""Outputs of placement programs are unchanged, byte for byte.
 
 Each case is a directory: ``command`` (run in a copy of the directory), its input files,
 ``expected`` (standard output) and, where there is any, ``expected.err``. They were

@@ -165,7 +165,7 @@ def check_cut(state, known):
         for (table, key), data in state.items()
         if table in ("jobs", "archive")
     }
-    # What was answered to a client is there.
+    # Every answer that a client received is there.
     assert {job_id for what, job_id in known if what == "job"} <= set(before)
     for what, job_id in known:
         assert what != "end" or before[job_id].is_final

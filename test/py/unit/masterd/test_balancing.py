@@ -1,4 +1,4 @@
-"""What the method that plans balancing is asked for, before anything is planned."""
+"""Checks of the arguments of balancing, before anything is planned."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""What the master asks an allocator when somebody wants to know what still fits."""
+"""The master's request to an allocator about the instances that still fit."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from ganeti.store import Document
 
 
 class Nodes(FakeRunner):
-    """Tells what arrives, as it arrives."""
+    """Records data as it arrives."""
 
     def __init__(self, source, script=None):
         super().__init__(source, script)

@@ -144,7 +144,7 @@ ALLOCATION = json.dumps(
     }
 )
 RUNNING = {"instance_info": INFO}
-#: What the jobs here may ask nodes while they are only planned.
+#: Calls that the jobs here may make while they are only planned.
 QUESTIONS = {
     "all_instances_info",
     "bridges_exist",

@@ -31,7 +31,7 @@ def step(records, jobs=None, need=None, policy=ANY):
     return plan.step(records, jobs or {}, need, policy, NEW_RECORD)
 
 
-# What is needed
+# The repair that is needed
 @pytest.mark.parametrize(
     ("template", "primary", "secondary", "kind", "ops"),
     [

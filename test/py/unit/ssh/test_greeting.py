@@ -1,4 +1,4 @@
-"""A server that drops callers before its greeting is called again, but not for ever."""
+"""A server that drops callers before its greeting is called again, a limited number of times."""
 
 import socket
 import threading

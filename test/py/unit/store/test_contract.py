@@ -1,4 +1,4 @@
-"""What every store does, whatever is below it."""
+"""Behaviour of every store, whatever is below it."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What people read about values that do not fit."""
+"""Messages to people about values that do not fit."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What virtual clusters compute without any process."""
+"""Values that virtual clusters compute without any process."""
 
 import os
 import signal
@@ -136,7 +136,7 @@ def test_what_was_killed_is_gone():
         (process,) = [p for p in processes.all_processes() if p.pid == child.pid]
         processes.kill([process])
         assert child.poll() == -signal.SIGKILL
-    # What died by itself meanwhile is passed over.
+    # A process that ended by itself is passed over.
     processes.kill([process])
 
 

@@ -1,4 +1,4 @@
-"""What the watcher does for instances and why, over single runs and many."""
+"""Actions of the watcher for instances and their reasons, over one and many runs."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Placement programs start with few threads and end at once, with all that they told."""
+"""Placement programs start with few threads and end at once, with all their output."""
 
 import gc
 import io

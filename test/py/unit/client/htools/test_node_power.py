@@ -19,7 +19,7 @@ ON = squeeze.plan(SHARED, Headroom(15000, 1, 1), Headroom(512, 1, 1))
 
 
 class Simulation(Connection):
-    """A master that notes power, as jobs tell it."""
+    """A master that records power as jobs change it."""
 
     def __init__(self):
         super().__init__()

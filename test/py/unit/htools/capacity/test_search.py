@@ -293,7 +293,7 @@ def test_the_next_size_is_that_of_the_slow_rule(
             actual = tiers.next_size(run._attempt, size, run.failures, bounds)
             expected = slow_next(search, state, size, run.failures, rounds)
             if rounds is None and actual is not None:
-                # What is lowered without a limit does not count.
+                # A resource lowered without a limit does not count.
                 expected = expected[0], actual[1]
             assert actual == expected
         if actual is None:

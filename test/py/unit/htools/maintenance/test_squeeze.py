@@ -63,7 +63,7 @@ def test_the_program_runs_and_writes_what_is_asked(tmp_path):
 
 
 def keeps_policies(before, state):
-    """Tell whether no node is over a limit that it was not over before."""
+    """Return whether no node is over a limit that it was not over before."""
     worse = (state.unallocated <= 0) & (before.unallocated > 0)
     worse |= state.fails_n1 & ~before.fails_n1
     worse |= (state.per_cpu(state.u_cpu) > state.cpu_ratio) & (

@@ -1,4 +1,4 @@
-"""Reasons against nodes: which there are, as data and in words."""
+"""Reasons against nodes: all of them, as data and as text."""
 
 import json
 import sys

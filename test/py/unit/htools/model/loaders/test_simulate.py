@@ -1,4 +1,4 @@
-"""Invented clusters: what a specification may say, and how a wrong one is told."""
+"""Invented clusters: valid specifications, and errors about others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Text files: what is refused, and how it is told."""
+"""Text files: what is refused, and the messages."""
 
 import contextlib
 import pathlib
