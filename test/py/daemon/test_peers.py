@@ -310,7 +310,6 @@ SCRIPTS = {
         gnt-instance recreate-disks web2
         gnt-cluster verify
         gnt-node evacuate -f -p node1
-        gnt-node failover -f node3
         gnt-instance remove -f web2
         gnt-instance remove -f web1
         gnt-instance remove -f web1
@@ -335,6 +334,7 @@ def transcript(cluster, argvs, wrap):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_clients_of_3_0_do_and_print_what_ours_do(cluster, name) -> None:
+    # Not compared: gnt-node failover with errors, which has exit code 0 in 3.0.
     argvs = [line.split() for line in SCRIPTS[name].strip().splitlines()]
     both = []
     for wrap, options in ((tuple, ()), (lambda argv: peers.command(*argv), UNCHECKED)):
