@@ -259,7 +259,7 @@ def legacy(
 def _legacy_rows(
     resource: Resource, context: QueryContext, identifiers: Sequence[Any]
 ) -> Sequence[Any]:
-    """Return all rows, or those of the named objects in the order of their names."""
+    """Return all rows, or those of the named objects in the order of the call."""
     if not identifiers:
         return resource.rows(context, None)
     if resource.name == constants.QR_FILTER:

@@ -133,7 +133,7 @@ def test_resources_of_opcodes_are_refused(client):
 
 
 def test_legacy_calls(client):
-    wanted = [["node1.example.com", 2], ["node2.example.com", 0]]
+    wanted = [["node2.example.com", 0], ["node1.example.com", 2]]
     names = ["node2.example.com", "node1"]
     actual = client.call("QueryNodes", [names, ["name", "pinst_cnt"], False])
     assert actual == wanted
