@@ -84,7 +84,9 @@ class Machine:
             # A second lower layer would overlap with the first, which has this file system.
             self.upper.parent.mkdir()
             subprocess.run(["cp", "-a", layer, self.upper], check=True)
-        hidden = [*EMPTY, str(TOP), str((TOP / ".venv").resolve())]
+        places = [*map(pathlib.Path, EMPTY), TOP, (TOP / ".venv").resolve()]
+        # Nothing is left to hide below a hidden directory.
+        hidden = [str(p) for p in places if not set(p.parents) & set(places)]
         self._holder = subprocess.Popen(
             [
                 *("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork"),
