@@ -309,7 +309,8 @@ class Reader:
 def test_the_page_leads_from_three_machines_to_a_guest(machines):
     for name, machine in machines.items():
         for path in (TOP, (TOP / ".venv").resolve(), "/root"):
-            assert machine.check(f"ls -A {path}") == "", (name, path)
+            shown = machine.check(f"[ ! -e {path} ] || ls -A {path}")
+            assert shown == "", (name, path)
     commands = [c for n, part in sorted(sections().items()) if n != 4 for c in part]
     assert len(commands) > 15
     reader = Reader(machines)
