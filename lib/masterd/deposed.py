@@ -9,7 +9,7 @@ from typing import Any
 from ganeti.rpc import Result, Runner
 
 
-class WatchedRunner:
+class WatchedRunner(Runner):
     """A runner that reports each refusal of this master's term."""
 
     def __init__(self, inner: Runner, on_refusal: Callable[[], None]) -> None:
@@ -29,13 +29,3 @@ class WatchedRunner:
         if any(result.deposed for result in results.values()):
             self._on_refusal()
         return results
-
-    def call_one(
-        self,
-        procedure: str,
-        node: str,
-        *args: Any,
-        timeout_s: float | None = None,
-    ) -> Result:
-        """Ask one node, see `Runner`."""
-        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]

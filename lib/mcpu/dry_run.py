@@ -203,7 +203,7 @@ class RecordedLocks(LockManager):
         return name if record is None else str(record.name)
 
 
-class DryRunRunner:
+class DryRunRunner(Runner):
     """A runner that sends reading calls, and records acting calls.
 
     Args:
@@ -272,12 +272,6 @@ class DryRunRunner:
                 results[node] = self._act(row, node, given[node], steps)
         self.recorder.steps.extend(steps.values())
         return {node: results[node] for node in nodes}
-
-    def call_one(
-        self, procedure: str, node: str, *args: Any, timeout_s: float | None = None
-    ) -> Result:
-        """Send or record a call of one node, see `Runner`."""
-        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]
 
     # Reads
     def _read(

@@ -27,7 +27,7 @@ from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
 from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
 from ganeti.locking import Level, LockManager
-from ganeti.mcpu import saving
+from ganeti.mcpu import log_saving_runner
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
 from ganeti.ssh import known_hosts
@@ -134,7 +134,7 @@ class _Run:
         self._held = held
         self._config = _WatchedConfig(deps.config)
         self._log = JobLog(callbacks)
-        self._rpc = saving.SavingRunner(deps.rpc, callbacks.save_log)
+        self._rpc = log_saving_runner.LogSavingRunner(deps.rpc, callbacks.save_log)
         self._unit = unit_class(
             op,
             base.view(
@@ -142,7 +142,7 @@ class _Run:
                 deps,
                 config=cast("config.Config", self._config),
                 rpc=self._rpc,
-                rpc_at=saving.at(deps.rpc_at, callbacks.save_log),
+                rpc_at=log_saving_runner.at(deps.rpc_at, callbacks.save_log),
                 log=self._log,
                 locks=held,
                 owner=callbacks.owner,

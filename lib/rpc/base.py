@@ -17,7 +17,10 @@ class Target(NamedTuple):
 
 
 class Runner(Protocol):
-    """A caller of procedures in `ganeti.rpc.table` on nodes."""
+    """A caller of procedures in `ganeti.rpc.table` on nodes.
+
+    A class that inherits from it only defines ``call``.
+    """
 
     def call(
         self,
@@ -48,3 +51,4 @@ class Runner(Protocol):
         timeout_s: float | None = None,
     ) -> Result:
         """Call one node."""
+        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]

@@ -24,7 +24,7 @@ from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.quorum import Term
 from ganeti.rpc import table, wire
-from ganeti.rpc.base import Target
+from ganeti.rpc.base import Runner, Target
 from ganeti.rpc.result import OFFLINE_TEXT, Result
 from ganeti.utils import netutils
 
@@ -98,7 +98,7 @@ class _Ongoing:
         self.is_aborted = threading.Event()
 
 
-class _Runner(abc.ABC):
+class _Runner(Runner, abc.ABC):
     """The common part of both runners: from targets to results."""
 
     def __init__(
@@ -247,16 +247,6 @@ class _Runner(abc.ABC):
                 return responses
             for index, response in zip(left, send(list(left.values())), strict=True):
                 responses[index] = response
-
-    def call_one(
-        self,
-        procedure: str,
-        node: str,
-        *args: Any,
-        timeout_s: float | None = None,
-    ) -> Result:
-        """Call one node, see `Runner`."""
-        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]
 
     def _credentials(self) -> client.Credentials | None:
         if not self._use_tls:

@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from ganeti.rpc import PROCEDURES, Result, wire
+from ganeti.rpc import PROCEDURES, Result, Runner, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 
 
-class FakeRunner:
+class FakeRunner(Runner):
     """A runner scripted per procedure.
 
     ``script[procedure]`` is the payload of every node, or a function of (node uuid,
@@ -21,9 +21,6 @@ class FakeRunner:
 
     def call(self, procedure, nodes, args=(), *, timeout_s=None):
         return {node: self._ask(procedure, node, args) for node in nodes}
-
-    def call_one(self, procedure, node, *args, timeout_s=None):
-        return self._ask(procedure, node, args)
 
     def _ask(self, procedure, node, args):
         row = PROCEDURES[procedure]

@@ -1,6 +1,6 @@
 """The log is stored before calls that act, and before no others."""
 
-from ganeti.mcpu import saving
+from ganeti.mcpu import log_saving_runner
 
 
 class Calls:
@@ -12,22 +12,24 @@ class Calls:
     def save_log(self):
         self.events.append("save")
 
-    def call(self, procedure, _nodes, _args=(), *, timeout_s=None):
+    def call(self, procedure, nodes, _args=(), *, timeout_s=None):
         self.events.append(procedure)
-
-    def call_one(self, procedure, _node, *_args, timeout_s=None):
-        self.events.append(procedure)
+        return dict.fromkeys(nodes)
 
 
 def test_acts_wait_for_the_log_and_questions_do_not():
     calls = Calls()
-    runner = saving.SavingRunner(calls, calls.save_log)
+    runner = log_saving_runner.LogSavingRunner(calls, calls.save_log)
     runner.call("instance_list", ["n1"], (["fake"], {}))
     runner.call("instance_start", ["n1"], lambda _node: ())
     runner.call_one("instance_info", "n1", "web1", "fake", {})
     runner.call_one("blockdev_remove", "n1", {})
-    saving.at(lambda _targets: calls, calls.save_log)([]).call("version", ["n2"])
-    saving.at(lambda _targets: calls, calls.save_log)([]).call("unknown", ["n2"])
+    log_saving_runner.at(lambda _targets: calls, calls.save_log)([]).call(
+        "version", ["n2"]
+    )
+    log_saving_runner.at(lambda _targets: calls, calls.save_log)([]).call(
+        "unknown", ["n2"]
+    )
     assert calls.events == [
         "instance_list",
         *("save", "instance_start"),

@@ -10,8 +10,8 @@ from ganeti.mcpu import dry_run_policy
 from ganeti.rpc import PROCEDURES, Result, Runner, Target
 
 
-class SavingRunner:
-    """A `Runner` that calls ``save_log`` before each call that acts.
+class LogSavingRunner(Runner):
+    """A runner that calls ``save_log`` before each call that acts.
 
     Args:
         inner: calls the nodes.
@@ -35,24 +35,12 @@ class SavingRunner:
             self._save_log()
         return self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
 
-    def call_one(
-        self,
-        procedure: str,
-        node: str,
-        *args: Any,
-        timeout_s: float | None = None,
-    ) -> Result:
-        """Call one node, see `Runner`."""
-        if _acts(procedure, args):
-            self._save_log()
-        return self._inner.call_one(procedure, node, *args, timeout_s=timeout_s)
-
 
 def at(
     inner: Callable[[Sequence[Target]], Runner], save_log: Callable[[], None]
 ) -> Callable[[Sequence[Target]], Runner]:
     """Return a maker of runners whose runners save the log, too."""
-    return lambda targets: SavingRunner(inner(targets), save_log)
+    return lambda targets: LogSavingRunner(inner(targets), save_log)
 
 
 def _acts(procedure: str, args: Sequence[Any] | Callable[[str], Sequence[Any]]) -> bool:
