@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ganeti import errors
 from ganeti.htools.rules.move_constraints import MoveArrays, MoveConstraints
 from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score.node_views import EVERY, FillTables, NewInstance, NodeView
@@ -91,9 +92,10 @@ class _FewInstances:
         """Return whether copies change the value."""
         return False
 
-    def filled(self, tables: FillTables, up: Ints) -> float:
+    def filled(self, _tables: FillTables, _up: Ints, /) -> float:
         """Return the present value over the online nodes, if copies change it."""
-        raise NotImplementedError
+        name = type(self).__name__
+        raise errors.ProgrammerError(f"{name}: is_filled is defined, filled is not")
 
     def by_copy(self, tables: FillTables) -> tuple[Floats, Floats] | None:
         """Return the changes by one more primary and by one more secondary per node."""
