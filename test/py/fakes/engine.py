@@ -12,6 +12,23 @@ from ganeti import config, errors, mcpu, opcodes, pathutils, query
 from ganeti.cmdlib.unit_table import UNITS
 
 
+def creation(**changes):
+    """Return OP_INSTANCE_CREATE of web1.example.com in wire form, with changes."""
+    op = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "web1.example.com",
+        "mode": "create",
+        "disk_template": "file",
+        "disks": [{"size": 1024}],
+        "nics": [],
+        "os_type": "tiny",
+        "pnode": "node1.example.com",
+        "hypervisor": "kvm",
+        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
+    }
+    return op | changes
+
+
 class Engine:
     """Executes opcodes on a small cluster."""
 

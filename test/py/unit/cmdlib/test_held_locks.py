@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import clusters
-from fakes.engine import Engine
+from fakes.engine import Engine, creation
 from ganeti import errors
 from ganeti.locking import Level
 
@@ -16,19 +16,7 @@ def node_info(free_mib):
 
 
 def create(**changes):
-    return {
-        "OP_ID": "OP_INSTANCE_CREATE",
-        "instance_name": "web1.example.com",
-        "mode": "create",
-        "disk_template": "file",
-        "disks": [{"size": 1024}],
-        "nics": [],
-        "os_type": "tiny",
-        "pnode": "node1.example.com",
-        "hypervisor": "kvm",
-        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
-        "ignore_ipolicy": True,
-    } | changes
+    return creation(ignore_ipolicy=True) | changes
 
 
 def modify(**changes):

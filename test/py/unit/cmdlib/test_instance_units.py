@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fakes import clusters
-from fakes.engine import Engine
+from fakes.engine import Engine, creation
 from fakes.rpc import failure
 from ganeti import errors
 
@@ -43,22 +43,6 @@ def engine(instances=1, **answers):
     return Engine(small(instances), script(**answers))
 
 
-def create(**changes):
-    op = {
-        "OP_ID": "OP_INSTANCE_CREATE",
-        "instance_name": "web1.example.com",
-        "mode": "create",
-        "disk_template": "file",
-        "disks": [{"size": 1024}],
-        "nics": [],
-        "os_type": "tiny",
-        "pnode": "node1.example.com",
-        "hypervisor": "kvm",
-        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
-    }
-    return op | changes
-
-
 def op(name, **changes):
     return {"OP_ID": name, "instance_name": "inst1.example.com"} | changes
 
@@ -77,7 +61,7 @@ def refused(eng, request, text):
 
 def test_create_makes_disks_installs_starts_and_records():
     eng = engine(instances=0)
-    assert eng.run(create()) == ["node1.example.com"]
+    assert eng.run(creation()) == ["node1.example.com"]
     made = only_instance(eng)
     assert (made.name, made.admin_state, made.disks_active) == (
         "web1.example.com",
@@ -101,7 +85,7 @@ def test_create_makes_disks_installs_starts_and_records():
 def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
     eng = engine(instances=0)
     before = eng.snapshot
-    assert eng.run(create(dry_run=True)) == ["node1.example.com"]
+    assert eng.run(creation(dry_run=True)) == ["node1.example.com"]
     assert eng.snapshot is before
     assert not eng.rpc.called("blockdev_create")
 
@@ -133,14 +117,14 @@ def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
     ],
 )
 def test_create_refuses_what_cannot_be(changes, text):
-    refused(engine(instances=0), create(**changes), text)
+    refused(engine(instances=0), creation(**changes), text)
 
 
 def test_create_refuses_a_name_in_use_and_a_node_without_memory():
-    refused(engine(), create(instance_name="inst1.example.com"), "already exists")
+    refused(engine(), creation(instance_name="inst1.example.com"), "already exists")
     refused(
         engine(instances=0, node_info=node_info(free=64)),
-        create(),
+        creation(),
         "needs 128 MiB on node node1.example.com, which has 64 MiB free",
     )
 
@@ -149,7 +133,7 @@ def test_a_failed_disk_is_undone_and_nothing_is_recorded():
     answers = iter([None, failure("disk full", "blockdev_create", "node1")])
     eng = engine(instances=0, blockdev_create=lambda node, args: next(answers))
     with pytest.raises(errors.OpExecError, match=r"cannot create disk/1.*disk full"):
-        eng.run(create(disks=[{"size": 1024}, {"size": 1024}]))
+        eng.run(creation(disks=[{"size": 1024}, {"size": 1024}]))
     assert len(eng.rpc.called("blockdev_remove")) == 1
     assert not eng.snapshot.instances
     assert not eng.snapshot.disks
@@ -158,7 +142,7 @@ def test_a_failed_disk_is_undone_and_nothing_is_recorded():
 def test_a_failed_os_script_leaves_the_instance_stopped():
     eng = engine(instances=0, instance_os_add=failure("script said no"))
     with pytest.raises(errors.OpExecError, match="script said no"):
-        eng.run(create())
+        eng.run(creation())
     assert only_instance(eng).admin_state == "down"
 
 
@@ -184,7 +168,7 @@ def test_start_refuses_an_offline_instance_and_an_offline_node():
 
 def test_a_failed_start_shuts_the_disks_down_again():
     eng = engine(instances=0)
-    eng.run(create(start=False))
+    eng.run(creation(start=False))
     eng.rpc.script["instance_start"] = failure("no kvm")
     with pytest.raises(errors.OpExecError, match=r"web1.*could not be started.*no kvm"):
         eng.run(op("OP_INSTANCE_STARTUP", instance_name="web1"))
@@ -216,7 +200,7 @@ def test_a_full_reboot_stops_and_starts():
 
 def test_remove_forgets_instance_and_disks_and_gives_the_port_back():
     eng = engine(instances=0)
-    eng.run(create())
+    eng.run(creation())
     port = only_instance(eng).network_port
     eng.run(op("OP_INSTANCE_REMOVE", instance_name="web1.example.com"))
     assert not eng.snapshot.instances
@@ -373,7 +357,7 @@ def test_a_nic_is_added_changed_and_removed():
 
 def test_disks_are_added_renamed_detached_attached_and_removed():
     eng = engine(instances=0)
-    eng.run(create(start=False))
+    eng.run(creation(start=False))
 
     def change(*mods):
         request = op(
@@ -401,7 +385,7 @@ def test_disks_are_added_renamed_detached_attached_and_removed():
 
 def test_a_directory_goes_with_its_last_disk_only():
     eng = engine(instances=0)
-    eng.run(create(start=False, disks=[{"size": 1024}, {"size": 2048}]))
+    eng.run(creation(start=False, disks=[{"size": 1024}, {"size": 2048}]))
     for left in (1, 0):
         removal = op(
             "OP_INSTANCE_SET_PARAMS",
@@ -416,7 +400,7 @@ def test_a_directory_goes_with_its_last_disk_only():
 
 def test_a_removal_that_leaves_a_directory_can_be_repeated():
     eng = engine(instances=0)
-    eng.run(create(start=False))
+    eng.run(creation(start=False))
     removal = op("OP_INSTANCE_REMOVE", instance_name="web1")
     eng.rpc.script["file_storage_dir_remove"] = failure("the connection broke")
     with pytest.raises(errors.OpExecError, match="not all of its disks"):
@@ -429,7 +413,7 @@ def test_a_removal_that_leaves_a_directory_can_be_repeated():
 
 def test_without_installation_it_is_not_started():
     eng = engine(instances=0)
-    eng.run(create(no_install=True))
+    eng.run(creation(no_install=True))
     assert only_instance(eng).admin_state == "down"
     assert not eng.rpc.called("instance_os_add")
     assert not eng.rpc.called("instance_start")
@@ -471,7 +455,7 @@ def test_a_guest_without_hotplug_gets_a_new_nic_at_its_next_start():
 
 def test_grow_refuses_to_shrink_and_records_the_new_size():
     eng = engine(instances=0)
-    eng.run(create(start=False))
+    eng.run(creation(start=False))
     grow = {"OP_ID": "OP_INSTANCE_GROW_DISK", "instance_name": "web1", "disk": 0}
     refused(eng, grow | {"amount": 512, "absolute": True}, "is 1024 MiB, shrinking to")
     refused(eng, grow | {"disk": 4, "amount": 1}, "has no disk 4")
@@ -482,7 +466,7 @@ def test_grow_refuses_to_shrink_and_records_the_new_size():
 
 def test_a_running_guest_gets_the_new_size_in_bytes():
     eng = engine(instances=0)
-    eng.run(create())
+    eng.run(creation())
     eng.rpc.script["instance_info"] = INFO
     grow = {"OP_ID": "OP_INSTANCE_GROW_DISK", "instance_name": "web1", "disk": 0}
     eng.run(grow | {"amount": 1024})
@@ -492,7 +476,7 @@ def test_a_running_guest_gets_the_new_size_in_bytes():
 
 def test_rename_moves_name_paths_and_locks_both_names():
     eng = engine(instances=0)
-    eng.run(create(start=False))
+    eng.run(creation(start=False))
     rename = {"OP_ID": "OP_INSTANCE_RENAME", "instance_name": "web1"}
     assert eng.run(rename | {"new_name": "web2.example.com"}) == "web2.example.com"
     (disk,) = eng.snapshot.disks.values()
@@ -509,7 +493,7 @@ def test_rename_moves_name_paths_and_locks_both_names():
 def test_reinstall_needs_a_stopped_instance_with_disks():
     refused(engine(), op("OP_INSTANCE_REINSTALL"), "is marked up")
     eng = engine(instances=0)
-    eng.run(create(start=False))
+    eng.run(creation(start=False))
     eng.run(op("OP_INSTANCE_REINSTALL", instance_name="web1", os_type="other"))
     assert only_instance(eng).os == "other"
     assert eng.rpc.called("instance_os_add")[0][1][1] is True
@@ -544,7 +528,7 @@ def allocator(*nodes, **changes):
 
 def test_an_allocator_chooses_the_node_and_other_locks_are_given_back():
     eng = engine(instances=0, **allocator("node3.example.com"))
-    request = create(pnode=None, iallocator="mine")
+    request = creation(pnode=None, iallocator="mine")
     assert eng.run(request) == ["node3.example.com"]
     assert only_instance(eng).primary_node == clusters.node_uuid(3)
 
@@ -552,7 +536,7 @@ def test_an_allocator_chooses_the_node_and_other_locks_are_given_back():
 def test_allocators_learn_the_name_of_the_group():
     output = {"success": True, "info": "", "result": ["node2.example.com"]}
     eng = engine(0, iallocator_runner=json.dumps(output), all_instances_info={})
-    request = create(pnode=None, iallocator="mine")
+    request = creation(pnode=None, iallocator="mine")
     eng.run(request | {"group_name": clusters.GROUP, "dry_run": True})
     ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
     assert json.loads(text)["request"]["group_name"] == "default"
@@ -563,7 +547,7 @@ def test_allocators_learn_the_name_of_the_group():
 def test_an_allocator_without_a_solution_is_a_refusal():
     answers = allocator(success=False, info="all full")
     refused(
-        engine(0, **answers), create(pnode=None, iallocator="mine"), "mine: all full"
+        engine(0, **answers), creation(pnode=None, iallocator="mine"), "mine: all full"
     )
 
 
@@ -589,7 +573,7 @@ def test_a_dry_run_with_an_allocator_reports_the_nodes_and_the_reasons():
 
     eng = Engine(small(0), script(node_info=report, all_instances_info={}))
     before = eng.snapshot
-    request = create(pnode=None, iallocator="hail", dry_run=True)
+    request = creation(pnode=None, iallocator="hail", dry_run=True)
     (chosen,) = eng.run(request)
     assert eng.snapshot is before
     (reported,) = placements(eng)
@@ -606,14 +590,14 @@ def test_a_dry_run_with_an_allocator_reports_the_nodes_and_the_reasons():
 
 def test_a_real_creation_carries_no_explanation():
     eng = Engine(small(0), script(node_info=live_node(), all_instances_info={}))
-    eng.run(create(pnode=None, iallocator="hail"))
+    eng.run(creation(pnode=None, iallocator="hail"))
     assert placements(eng) == []
 
 
 def test_a_failing_allocation_says_why_in_its_error():
     answers = script(node_info=live_node(memory_free=100), all_instances_info={})
     eng = Engine(small(0), answers)
-    request = create(pnode=None, iallocator="hail")
+    request = creation(pnode=None, iallocator="hail")
     refused(eng, request, r"free memory: wanted more than \d+ MiB, found 100 MiB")
     assert placements(eng) == []
     refused(eng, request | {"dry_run": True}, "found 100 MiB")
@@ -623,7 +607,7 @@ def test_a_failing_allocation_says_why_in_its_error():
 
 def test_scripts_have_no_say_in_the_explanation():
     eng = engine(0, **allocator("node3.example.com", explanation=[{"odd": 1}]))
-    eng.run(create(pnode=None, iallocator="mine", dry_run=True))
+    eng.run(creation(pnode=None, iallocator="mine", dry_run=True))
     (reported,) = placements(eng)
     chosen = {"nodes": ["node3.example.com"], "reasons": [], "choice": []}
     assert reported == {
@@ -644,7 +628,7 @@ def test_default_allocators_are_tried_in_order():
         small(0, default_iallocator="first,second"),
         script(iallocator_runner=run, all_instances_info={}),
     )
-    assert eng.run(create(pnode=None)) == ["node2.example.com"]
+    assert eng.run(creation(pnode=None)) == ["node2.example.com"]
 
 
 def test_a_default_allocator_that_fails_is_passed_over_while_there_are_others():
@@ -654,7 +638,7 @@ def test_a_default_allocator_that_fails_is_passed_over_while_there_are_others():
 
     answers = script(iallocator_runner=run, all_instances_info={})
     eng = Engine(small(0, default_iallocator="first,second"), answers)
-    assert eng.run(create(pnode=None)) == ["node2.example.com"]
+    assert eng.run(creation(pnode=None)) == ["node2.example.com"]
     warnings = [text for _kind, text in eng.callbacks.entries if "WARNING" in str(text)]
     (warning,) = warnings
     assert warning.startswith(
@@ -662,7 +646,7 @@ def test_a_default_allocator_that_fails_is_passed_over_while_there_are_others():
     )
     eng = Engine(small(0, default_iallocator="first,other"), answers)
     refused(
-        eng, create(pnode=None), "no solution found by allocator first: .*; other: "
+        eng, creation(pnode=None), "no solution found by allocator first: .*; other: "
     )
 
 

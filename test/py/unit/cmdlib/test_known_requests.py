@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import clusters
-from fakes.engine import Engine
+from fakes.engine import Engine, creation
 from ganeti import errors
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import disk_specs
@@ -11,19 +11,7 @@ from ganeti.locking import Level
 
 
 def create(**changes):
-    return {
-        "OP_ID": "OP_INSTANCE_CREATE",
-        "instance_name": "web1.example.com",
-        "mode": "create",
-        "disk_template": "file",
-        "disks": [{"size": 1024}],
-        "nics": [],
-        "os_type": "tiny+default",
-        "pnode": "node1.example.com",
-        "hypervisor": "kvm",
-        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
-        "ignore_ipolicy": True,
-    } | changes
+    return creation(os_type="tiny+default", ignore_ipolicy=True) | changes
 
 
 def engine(**cluster):

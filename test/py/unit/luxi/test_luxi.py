@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.patience import until
 from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.luxi import Client
@@ -370,8 +371,7 @@ def test_idle_clients_must_leave_early_when_places_are_short(tmp_path, clock):
     server.start()
     try:
         with connected(path, 3) as idle:
-            while server.connection_count < 3:
-                time.sleep(0.001)
+            until("three connections", lambda: server.connection_count == 3)
             clock.ahead += 6.0
             server.run_soon(server._sweep)
             assert [receive(sock) for sock in idle] == [b""] * 3
