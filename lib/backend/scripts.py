@@ -224,7 +224,6 @@ def repair_command(node: LocalNode, cmd: str, inp: Any) -> str:
 def _run_allowed(node: LocalNode, kind: str, cmd: str, stdin: str | None) -> str:
     """Run a program of one of the directories of allowed commands."""
     try:
-        os.makedirs(node.paths.lock_dir, 0o700, exist_ok=True)
         lock = f"{node.paths.lock_dir}/ganeti-{kind}.lock"
         with files.locked(lock, timeout_s=_ALLOWED_LOCK_S):
             program = _find_allowed(node, f"{node.paths.conf_dir}/{kind}", cmd)

@@ -108,7 +108,6 @@ def renew(
         feedback("Gathering cluster information")
         remotes = _connect(paths, options, stack)
         feedback("Blocking watcher")
-        os.makedirs(paths.lock_dir, 0o700, exist_ok=True)
         lock = f"{paths.lock_dir}/{_WATCHER_LOCK}"
         stack.enter_context(files.locked(lock, timeout_s=_WATCHER_S))
         with _restarted_on_failure(services, paths, remotes, feedback):

@@ -33,7 +33,6 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
     texts = {key: encode(key, value) for key, value in values.items()}
     if dry_run or not texts:
         return
-    os.makedirs(paths.lock_dir, 0o700, exist_ok=True)
     with files.locked(f"{paths.lock_dir}/{LOCK_NAME}", timeout_s=LOCK_TIMEOUT_S):
         for key, data in texts.items():
             path = paths.data(ssconf_constants.FILEPREFIX + key)

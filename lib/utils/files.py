@@ -188,6 +188,9 @@ def locked(
 ) -> Iterator[int]:
     """Hold the lock of a lock file, which is created and stays; yield its descriptor.
 
+    Its directory is made, too: the one of all lock files is gone after a reboot. Only
+    the owner may enter it.
+
     Args:
         path: the lock file.
         timeout_s: 0 to try once, None to wait without limit.
@@ -196,6 +199,7 @@ def locked(
     Raises:
         LockError: the lock was not free within the timeout.
     """
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _lock(fd, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout_s)

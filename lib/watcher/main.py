@@ -175,8 +175,6 @@ def _run(watch: Watch, group: str | None) -> int:
             _log.info("paused until Unix time %d, nothing is done", end)
             return exitcodes.EXIT_SUCCESS
     with contextlib.ExitStack() as stack:
-        # The run directory is empty after a reboot, and no daemon may have started yet.
-        os.makedirs(watch.paths.lock_dir, 0o700, exist_ok=True)
         path = f"{watch.paths.lock_dir}/{_LOCK_FILE}"
         try:
             # Programs that stop all daemons hold this lock exclusively.

@@ -68,6 +68,13 @@ def test_a_held_lock_is_not_had_again(tmp_path):
         pass
 
 
+def test_the_directory_of_a_lock_is_made_and_private(tmp_path):
+    path = tmp_path / "lock" / "a.lock"
+    for _ in range(2):
+        with files.locked(str(path), timeout_s=0):
+            assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
 def test_readers_share_a_lock(tmp_path):
     path = str(tmp_path / "lock")
     with files.locked(path, shared=True), files.locked(path, timeout_s=0, shared=True):
