@@ -49,7 +49,7 @@ def sweep(node: LocalNode, removed: Collection[str] = ()) -> list[str]:
     if present is None:
         return []
     swept = []
-    for path, instance in _recorded(node):
+    for path, instance in _instance_files(node):
         if instance in present:
             continue
         is_link = os.path.islink(path)
@@ -63,7 +63,7 @@ def sweep(node: LocalNode, removed: Collection[str] = ()) -> list[str]:
     return swept
 
 
-def _recorded(node: LocalNode) -> Iterator[tuple[str, str]]:
+def _instance_files(node: LocalNode) -> Iterator[tuple[str, str]]:
     """Yield the path of each file, and the instance to which it belongs."""
     links, trails = disk_links.directory(node.paths), reason_trail.directory(node.paths)
     for name in _names(links):
