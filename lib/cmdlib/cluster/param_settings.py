@@ -1,13 +1,13 @@
 """Cluster settings that are tables of typed parameters."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib import state_params, typed_params
 from ganeti.cmdlib.cluster.settings import refuse
-from ganeti.constants import ecodes, hypervisors, params
+from ganeti.constants import ecodes, hvparams, hypervisors, params
 from ganeti.objects import params as object_params
 from ganeti.utils import messages
 
@@ -39,8 +39,9 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     if op.ndparams is not None:
         given = typed_params.node(op.ndparams)
         out["ndparams"] = {**cluster.ndparams, **given}
-    if op.hvparams is not None:
-        out["hvparams"] = _hvparams(op.hvparams, cluster)
+    enabled = out.get("enabled_hypervisors", cluster.enabled_hypervisors)
+    if op.hvparams is not None or not cluster.hvparams.keys() >= set(enabled):
+        out["hvparams"] = _hvparams(op.hvparams or {}, cluster, enabled)
     if op.os_hvp is not None:
         out["os_hvp"] = _os_hvp(op.os_hvp, cluster)
     for name in ("osparams", "osparams_private_cluster"):
@@ -126,9 +127,13 @@ def _known(name: str, what: str) -> None:
 
 
 def _hvparams(
-    given: Mapping[str, Mapping[str, Any]], cluster: objects.Cluster
+    given: Mapping[str, Mapping[str, Any]],
+    cluster: objects.Cluster,
+    enabled: Collection[str],
 ) -> dict[str, Any]:
-    out = {name: dict(values) for name, values in cluster.hvparams.items()}
+    # Imported configurations may lack parameters of hypervisors not enabled there.
+    out = {name: _hypervisor_defaults(name) for name in enabled}
+    out |= {name: dict(values) for name, values in cluster.hvparams.items()}
     for name, values in given.items():
         _known(name, "hypervisor parameters")
         changes_ = typed_params.hypervisor(
@@ -136,6 +141,10 @@ def _hvparams(
         )
         out[name] = typed_params.merge(out.get(name, {}), changes_)
     return out
+
+
+def _hypervisor_defaults(name: str) -> dict[str, Any]:
+    return {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
 
 
 def _os_hvp(

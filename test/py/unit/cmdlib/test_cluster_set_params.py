@@ -7,6 +7,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import errors, opcodes
+from ganeti.constants import hvparams
 from ganeti.locking import Level
 
 MASTER = clusters.node_uuid(1)
@@ -187,6 +188,17 @@ REFUSED = [
     ({"diskparams": {"drbd": {"bogus": 1}}}, "unknown"),
     ({"hv_state": {"qemu": {}}}, "not a hypervisor"),
 ]
+
+
+def test_a_newly_enabled_hypervisor_gets_its_default_parameters():
+    engine = engine_with(clusters.instance(1))
+    enabled = [*engine.snapshot.cluster.enabled_hypervisors, "chroot"]
+    assert "chroot" not in engine.snapshot.cluster.hvparams
+    modify(engine, enabled_hypervisors=enabled)
+    known = engine.snapshot.cluster.hvparams["chroot"]
+    assert known == {
+        name: row.default for name, row in hvparams.HYPERVISOR["chroot"].items()
+    }
 
 
 @pytest.mark.parametrize(("options", "text"), REFUSED)
