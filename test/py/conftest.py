@@ -1,0 +1,19 @@
+"""Hypothesis draws the same examples in every run of the same tree.
+
+It mixes constants of loaded modules into its examples. Which modules are loaded depends
+on the tests that ran before in this process, unless all of them are.
+"""
+
+import importlib
+import pkgutil
+import sys
+
+import ganeti
+
+
+def pytest_collection_finish():
+    """Load the whole library, if a test draws examples."""
+    if "hypothesis" not in sys.modules:
+        return
+    for module in pkgutil.walk_packages(ganeti.__path__, "ganeti."):
+        importlib.import_module(module.name)
