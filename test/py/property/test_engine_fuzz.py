@@ -50,6 +50,10 @@ def test_requests_of_the_right_types_never_crash(op_id):
             text = str(err.args[0]) if err.args else ""
             assert text
             assert ": unexpected " not in text, text
-        assert config.verify(engine.snapshot) == []
+        problems = config.verify(engine.snapshot)
+        if wire.get("master_candidate") is False:
+            # Demoting a node by hand may leave fewer candidates than wanted.
+            problems = [line for line in problems if "master candidates" not in line]
+        assert problems == []
 
     check()
