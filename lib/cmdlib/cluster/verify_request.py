@@ -124,7 +124,7 @@ def _bridges(
             filled = params.fill_nicparams(snapshot, nic)
             if filled["mode"] == "bridged":
                 bridges.add(filled["link"])
-    return sorted(bridges) if any(item.nics for item in instances) else []
+    return sorted(bridges)
 
 
 def _where_configured(

@@ -191,6 +191,23 @@ def test_all_documented_requests_are_sent_with_their_arguments():
     assert asked["disk-files"][0] == "/srv/ganeti/file-storage"
 
 
+def test_the_default_bridge_is_asked_for_without_any_nic():
+    engine = engine_with(
+        start=clusters.snapshot(
+            nodes=2, nicparams={"default": {"mode": "bridged", "link": "br7"}}
+        )
+    )
+    run(engine)
+    assert engine.rpc.called("node_verify")[0][1][0]["bridges"] == ["br7"]
+    routed = engine_with(
+        start=clusters.snapshot(
+            nodes=2, nicparams={"default": {"mode": "routed", "link": "100"}}
+        )
+    )
+    run(routed)
+    assert routed.rpc.called("node_verify")[0][1][0]["bridges"] == []
+
+
 #: (answer of node 2, expected line)
 WRONG = [
     (failure("gone"), "ERROR:ENODERPC:node:{n}:while contacting node: gone"),
