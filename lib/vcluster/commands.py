@@ -1,15 +1,17 @@
 """Command line of ``vcluster``."""
 
 import argparse
+import contextlib
 import json
 import os
 import pwd
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ganeti import _buildconf, errors
-from ganeti.constants import versions
+from ganeti.constants import exitcodes, versions
 from ganeti.process import SystemRunner
 from ganeti.vcluster import agent, isolation, lifecycle, serial, status
 from ganeti.vcluster import layout as layout_module
@@ -180,10 +182,21 @@ def _up(args: argparse.Namespace) -> int:
             if not args.machines_only:
                 _create(args, layout, control, timer)
         except BaseException:
-            lifecycle.down(layout, process, keep=args.keep_failed)
+            with _without_interrupts():
+                lifecycle.down(layout, process, keep=args.keep_failed)
             raise
         _print(f"up after {timer.total_s:.1f} s in {args.directory}")
     return 0
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore interrupts during a block, which removes what was started."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _wants_ssh_setup(args: argparse.Namespace) -> bool:
@@ -418,6 +431,9 @@ def main() -> int:
     work: Work = args.work
     try:
         return work(args)
+    except KeyboardInterrupt:
+        print(f"\nvcluster: {args.command}: interrupted", file=sys.stderr)
+        return exitcodes.EXIT_FAILURE
     except (errors.GenericError, OSError) as err:
         reason = err if isinstance(err, OSError) or not err.args else err.args[0]
         print(f"vcluster: {reason}", file=sys.stderr)

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ganeti import _buildconf, errors
@@ -25,6 +25,19 @@ BOOT_ID_NAME: Final = "boot-id"
 SSHD: Final = "/usr/sbin/sshd"
 #: Directory that sshd requires when it runs as root.
 _SSHD_PRIVSEP: Final = "/run/sshd"
+
+
+@contextlib.contextmanager
+def _left_to_the_command(number: signal.Signals) -> Iterator[None]:
+    """Do not end at a signal during a block; child processes get it as usual."""
+    before = signal.getsignal(number)
+    if before is not signal.SIG_IGN:
+        # A function, since children would inherit that the signal is ignored.
+        signal.signal(number, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 class NodeControl:
@@ -56,12 +69,17 @@ class NodeControl:
         )
 
     def call(self, node: Node, command: Sequence[str], extra: Mapping[str, str]) -> int:
-        """Run a command with our own terminal and return its exit code."""
-        child = subprocess.run(
-            self.argv(node, command),
-            env={**extra, **self.environment(node)},
-            check=False,
-        )
+        """Run a command with our own terminal and return its exit code.
+
+        An interrupt from the terminal is left to the command, which gets it too.
+        Only the main thread may call this function.
+        """
+        with _left_to_the_command(signal.SIGINT):
+            child = subprocess.run(
+                self.argv(node, command),
+                env={**extra, **self.environment(node)},
+                check=False,
+            )
         return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
     # State

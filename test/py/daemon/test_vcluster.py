@@ -4,7 +4,9 @@ import fcntl
 import json
 import os
 import pathlib
+import signal
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -347,3 +349,41 @@ def test_an_isolated_cluster_feels_partitions_and_power(directory, command):
         assert command(directory, "down").returncode == 0
     with open("/proc/mounts") as stream:
         assert directory not in stream.read()
+
+
+def interruptible(directory, *words):
+    """Start vcluster as from a terminal: in its own session, minding interrupts."""
+    program = pathlib.Path(__file__).resolve().parents[3] / "build/bin/vcluster"
+    return subprocess.Popen(
+        [program, "-C", directory, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Whoever runs the tests may ignore interrupts, which programs leave so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def test_an_interrupted_creation_is_one_line_and_leaves_nothing(directory, command):
+    words = ("up", "-n", "2", "--hypervisors", "fake")
+    with interruptible(directory, *words) as child:
+        assert "2 machines" in child.stdout.readline()
+        os.killpg(child.pid, signal.SIGINT)
+        _rest, complaint = child.communicate(timeout=120)
+    assert complaint.strip() == "vcluster: up: interrupted"
+    assert child.returncode == 1
+    assert command(directory, "down").stdout.endswith(
+        "no virtual cluster, nothing to do\n"
+    )
+
+
+def test_an_interrupt_belongs_to_the_command_on_the_node(machines):
+    cluster = machines(1)
+    script = "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done"
+    words = ("exec", "node1", "bash", "-c", script)
+    with interruptible(cluster.directory, *words) as child:
+        assert child.stdout.readline() == "ready\n"
+        os.killpg(child.pid, signal.SIGINT)
+        output, complaint = child.communicate(timeout=60)
+    assert (output, complaint, child.returncode) == ("caught\n", "", 5)
