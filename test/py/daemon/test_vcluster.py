@@ -354,14 +354,15 @@ def test_an_isolated_cluster_feels_partitions_and_power(directory, command):
 def interruptible(directory, *words):
     """Start vcluster as from a terminal: in its own session, minding interrupts."""
     program = pathlib.Path(__file__).resolve().parents[3] / "build/bin/vcluster"
+    # Whoever runs the tests may ignore interrupts, which programs leave so.
+    start = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL)"
+    start += "; os.execv(sys.argv[1], sys.argv[1:])"
     return subprocess.Popen(
-        [program, "-C", directory, *words],
+        [sys.executable, "-c", start, program, "-C", directory, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Whoever runs the tests may ignore interrupts, which programs leave so.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
