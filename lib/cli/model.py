@@ -21,6 +21,8 @@ class Option(NamedTuple):
         sets: the value that a flag or const stores.
         default: value of an absent option; lists and mappings are copied.
         choices: allowed values of kind ``choice``.
+        suggested: the choices that help and errors list, if not all of them: the others
+            are known, but the master refuses them in this release.
         repeat: may be repeated; the values are collected in a list.
         warns: text to print on stderr when the option is used.
     """
@@ -34,6 +36,12 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     repeat: bool = False
     warns: str = ""
+    suggested: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Choices to list."""
+        return self.suggested or self.choices
 
     @property
     def takes_value(self) -> bool:

@@ -6,6 +6,7 @@ An option of a single command is defined in that command's row.
 from typing import Final
 
 from ganeti.cli.model import Option
+from ganeti.constants import disks
 
 #: Option of every listing and info command; see `ganeti.cli.listing`.
 JSON: Final = Option(("--json",), "print a JSON document instead of text", dest="json")
@@ -119,17 +120,8 @@ DISK_TEMPLATE: Final = Option(
     "disk template",
     dest="disk_template",
     kind="choice",
-    choices=(
-        "blockdev",
-        "diskless",
-        "drbd",
-        "ext",
-        "file",
-        "gluster",
-        "plain",
-        "rbd",
-        "sharedfile",
-    ),
+    choices=disks.DISK_TEMPLATES,
+    suggested=disks.OFFERED_DISK_TEMPLATES,
 )
 DRBD_USERMODE_HELPER: Final = Option(
     ("--drbd-usermode-helper",),

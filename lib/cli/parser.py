@@ -134,7 +134,7 @@ def _parse(option: Option, name: str, text: str) -> Any:
     if option.kind == "choice" and text not in option.choices:
         from ganeti.utils import messages
 
-        wanted = messages.choices(text, option.choices)
+        wanted = messages.choices(text, option.listed)
         where = "" if wanted.startswith("choose") else "; --help lists all"
         raise UsageError(f"option {name}: invalid choice: {text!r} ({wanted}{where})")
     try:

@@ -94,7 +94,7 @@ def option_names(option: Option) -> str:
     """Return all spellings with the value, such as ``-o TEXT, --output=TEXT``."""
     if not option.takes_value:
         return ", ".join(option.names)
-    value = "|".join(option.choices) if option.choices else _METAVARS[option.kind]
+    value = "|".join(option.listed) if option.choices else _METAVARS[option.kind]
     if len(value) > _OPTION_WIDTH:
         value = "WORD"
     return ", ".join(
@@ -107,7 +107,7 @@ def option_help(option: Option) -> str:
     """Return the help of an option, with choices and default where useful."""
     text = option.help
     if option.choices and "|" not in option_names(option):
-        text += f" (one of {', '.join(option.choices)})"
+        text += f" (one of {', '.join(option.listed)})"
     if option.repeat and "repeatable" not in text:
         text += "; repeatable"
     if option.takes_value and option.default not in (None, {}, []):

@@ -13,6 +13,8 @@ DISK_TEMPLATES: Final = (
     "rbd",
     "sharedfile",
 )
+#: Templates whose disks this release can create on nodes.
+OFFERED_DISK_TEMPLATES: Final = ("diskless", "file", "sharedfile")
 DISK_TEMPLATE_PREFERENCE: Final = (
     "blockdev",
     "diskless",
@@ -25,6 +27,8 @@ DISK_TEMPLATE_PREFERENCE: Final = (
     "gluster",
 )
 DEFAULT_ENABLED_DISK_TEMPLATES: Final = ("drbd", "plain")
+#: Template of instances without disks.
+DT_DISKLESS: Final = "diskless"
 #: Pseudo template reported for instances with differing disks.
 DT_MIXED: Final = "mixed"
 #: Have a secondary node.

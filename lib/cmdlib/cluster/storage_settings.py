@@ -8,8 +8,6 @@ from ganeti.cmdlib import policy
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import disks, ecodes, ipolicy
 
-#: Templates whose disks this release can create.
-OFFERED_TEMPLATES: Final = ("diskless", "file", "sharedfile")
 #: template -> setting with the directory that it needs
 _DIRECTORIES: Final = {
     "file": "file_storage_dir",
@@ -58,10 +56,11 @@ def _templates(
     templates = tuple(dict.fromkeys(op.enabled_disk_templates or ()))
     if not templates:
         raise refuse("enabled_disk_templates: wanted at least one template")
-    if unknown := [name for name in templates if name not in OFFERED_TEMPLATES]:
+    offered = disks.OFFERED_DISK_TEMPLATES
+    if unknown := [name for name in templates if name not in offered]:
         raise refuse(
             f"enabled_disk_templates: {', '.join(unknown)}: not offered by this"
-            f" release; offered are {', '.join(OFFERED_TEMPLATES)}"
+            f" release; offered are {', '.join(offered)}"
         )
     gone = set(snapshot.cluster.enabled_disk_templates) - set(templates)
     users: dict[str, list[str]] = {}

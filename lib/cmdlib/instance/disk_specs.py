@@ -11,8 +11,6 @@ from ganeti.cmdlib import base, typed_params
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, misc, params
 
-#: Templates whose disks this release can create on nodes.
-OFFERED: Final = ("diskless", "file", "sharedfile")
 _MAX_NAME: Final = 255
 
 
@@ -149,10 +147,11 @@ def check_template(snapshot: objects.Snapshot, template: str, instance: str) -> 
             f" cluster; enabled are {', '.join(enabled)}",
             ecodes.ECODE_INVAL,
         )
-    if template not in OFFERED:
+    offered = disk_constants.OFFERED_DISK_TEMPLATES
+    if template not in offered:
         raise errors.OpPrereqError(
             f"instance {instance}: disk template {template} is not offered by this"
-            f" release; offered are {', '.join(OFFERED)}",
+            f" release; offered are {', '.join(offered)}",
             ecodes.ECODE_INVAL,
         )
 

@@ -208,3 +208,18 @@ def test_a_bad_truth_value_is_a_parameter_error():
     done = commands.run("gnt-node modify -O maybe n1")
     assert done.code == 1
     assert done.err == "Parameter Error: wanted yes or no, found 'maybe'\n"
+
+
+def test_choices_that_this_release_refuses_are_understood_but_not_listed():
+    text = commands.run("gnt-instance add --help").out
+    assert "one of diskless, file, sharedfile)" in " ".join(text.split()) or (
+        "-t diskless|file|sharedfile" in text
+    )
+    assert "gluster" not in text
+    wrong = commands.run("gnt-instance add -t grain web1")
+    assert "choose from 'diskless', 'file', 'sharedfile'" in wrong.err
+    row = Option(
+        ("-t",), "type", "type", "choice", choices=("a", "b"), suggested=("b",)
+    )
+    values_of, _, _ = parser.parse(COMMAND._replace(options=(row,)), ["-t", "a"])
+    assert values_of.type == "a"
