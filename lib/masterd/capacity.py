@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ganeti import errors, iallocator, objects
-from ganeti.constants import ecodes
+from ganeti.constants import disks, ecodes
 from ganeti.iallocator import builtin, defaults
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
@@ -73,7 +73,8 @@ def build_request(
     """Return the allocator's request, with default sizes from the policy.
 
     Raises:
-        OpPrereqError: a template is not enabled, a group unknown, or a size negative.
+        OpPrereqError: a template is not enabled, a group unknown, a size negative, or a
+            disk wanted without disks.
     """
     cluster = snapshot.cluster
     template = request.disk_template or cluster.enabled_disk_templates[0]
@@ -87,6 +88,12 @@ def build_request(
         least = 1 if name in ("memory", "vcpus") else 0
         if value is not None and value < least:
             raise _invalid(f"{name}: wanted {least} or more, found {value}")
+    if template == disks.DT_DISKLESS and request.disk:
+        others = [name for name in cluster.enabled_disk_templates if name != template]
+        raise _invalid(
+            f"disk: wanted none with disk template {template}, found {request.disk};"
+            f" give another disk template, enabled are {', '.join(others) or 'none'}"
+        )
     uuids = [lookup.expand_group(snapshot, name) for name in request.groups]
     groups = [snapshot.nodegroups[uuid] for uuid in dict.fromkeys(uuids)]
     policy = cluster.ipolicy
@@ -95,7 +102,7 @@ def build_request(
     specs = [policy["std"]]
     if request.tiered:
         specs = [part["max"] for part in policy["minmax"]]
-    sizes = [_size(spec, request) for spec in specs]
+    sizes = [_size(spec, request, template) for spec in specs]
     unique = [size for at, size in enumerate(sizes) if size not in sizes[:at]]
     return iallocator.Capacity(
         disk_template=template,
@@ -107,11 +114,13 @@ def build_request(
     )
 
 
-def _size(spec: dict[str, Any], request: CapacityRequest) -> dict[str, int]:
+def _size(
+    spec: dict[str, Any], request: CapacityRequest, template: str
+) -> dict[str, int]:
     given = {"memory": request.memory, "disk": request.disk, "vcpus": request.vcpus}
     default = {
         "memory": spec["memory-size"],
-        "disk": spec["disk-size"],
+        "disk": 0 if template == disks.DT_DISKLESS else spec["disk-size"],
         "vcpus": spec["cpu-count"],
     }
     out = {

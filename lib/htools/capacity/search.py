@@ -62,7 +62,8 @@ class CapacityOptions(msgspec.Struct, frozen=True):
         return 2 if self.template == "drbd" else 1
 
     def instance(self, size: InstanceSize, name: str = "new") -> Instance:
-        """Return a new instance of a size."""
+        """Return a new instance of a size; it has one disk, or none if diskless."""
+        has_disks = bool(size.disk) or self.template != "diskless"
         return Instance(
             name=name,
             memory=size.memory,
@@ -72,7 +73,7 @@ class CapacityOptions(msgspec.Struct, frozen=True):
             template=self.template,
             spindle_use=self.spindle_use,
             spindles=size.spindles,
-            disks=(size.disk,),
+            disks=(size.disk,) if has_disks else (),
             utilisation=self.busy,
             movable=self.template in MOVABLE_TEMPLATES,
         )

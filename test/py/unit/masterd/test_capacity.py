@@ -24,8 +24,24 @@ def test_what_is_left_out_comes_from_the_policy() -> None:
     assert (actual.tiered, actual.groups, actual.limit) == (False, None, None)
 
 
+def test_disks_count_only_with_a_template_that_has_some() -> None:
+    enabled = SNAPSHOT.cluster.enabled_disk_templates
+    assert enabled[0] == "diskless"
+    assert [size["disk"] for size in asked().sizes] == [0]
+    assert [size["disk"] for size in asked(tiered=True).sizes] == [0]
+    (size,) = asked(disk_template="file").sizes
+    assert size["disk"] == POLICY["std"]["disk-size"]
+    assert [size["disk"] for size in asked(disk_template="file", disk=7).sizes] == [7]
+    with pytest.raises(errors.OpPrereqError) as caught:
+        asked(disk=7)
+    assert "disk: wanted none with disk template diskless, found 7;" in str(
+        caught.value
+    )
+    assert "enabled are file, sharedfile" in str(caught.value)
+
+
 def test_shrinking_starts_with_the_largest() -> None:
-    actual = asked(tiered=True, memory=640)
+    actual = asked(disk_template="file", tiered=True, memory=640)
     highest = {part["max"]["disk-size"] for part in POLICY["minmax"]}
     assert {size["disk"] for size in actual.sizes} == highest
     assert {size["memory"] for size in actual.sizes} == {640}

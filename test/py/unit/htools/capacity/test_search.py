@@ -311,3 +311,10 @@ def test_tiers_only_get_smaller_and_fill_more() -> None:
         assert two.memory <= one.memory
         assert two.disk <= one.disk
     assert components.value(actual.after) >= 0
+
+
+def test_instances_without_disks_are_not_measured_by_disk_sizes() -> None:
+    how = CapacityOptions("diskless")
+    assert how.instance(InstanceSize(512, 0, 1)).disks == ()
+    assert how.instance(SIZE).disks == (SIZE.disk,)
+    assert CapacityOptions("plain").instance(InstanceSize(512, 0, 1)).disks == (0,)
