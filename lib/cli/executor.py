@@ -186,8 +186,21 @@ def run_and_report(
     ctx: CommandContext, operation: jobs.Op, *, good: str, bad: str
 ) -> int:
     """Run an opcode whose result lists further jobs, then `report` their outcomes."""
-    job, outcomes = run_with_jobs(ctx, operation)
-    return report(ctx, outcomes, good=good, bad=bad) if job.is_done else job.code
+    return run_all_and_report(ctx, [operation], good=good, bad=bad)
+
+
+def run_all_and_report(
+    ctx: CommandContext, operations: Sequence[jobs.Op], *, good: str, bad: str
+) -> int:
+    """Run such opcodes one after another, then `report` the outcomes of all jobs."""
+    ops = [jobs.with_generic(ctx, operation) for operation in operations]
+    if (code := submission.planned(ctx, [[op] for op in ops])) is not None:
+        return code
+    runs = [run_with_jobs(ctx, operation) for operation in operations]
+    outcomes = [outcome for _, more in runs for outcome in more]
+    if all(job.is_done for job, _ in runs):
+        return report(ctx, outcomes, good=good, bad=bad)
+    return max(job.code for job, _ in runs)
 
 
 def wait_for_jobs(ctx: CommandContext, result: Any) -> list[JobOutcome]:

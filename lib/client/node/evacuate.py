@@ -1,4 +1,6 @@
-"""``evacuate``: move instances away from a node."""
+"""``evacuate``: move instances away from nodes."""
+
+from typing import Final
 
 from ganeti import errors
 from ganeti.cli import executor, explain, jobs, listing, prompts
@@ -8,9 +10,9 @@ from ganeti.constants import ecodes, exitcodes
 
 def _mode(ctx: CommandContext) -> str:
     opts = ctx.opts
-    if opts.primary_only and (opts.secondary_only or opts.dst_node):
+    if opts.primary_only and opts.secondary_only:
         raise errors.OpPrereqError(
-            "--primary-only excludes --secondary-only and --new-secondary",
+            "--primary-only and --secondary-only exclude each other",
             ecodes.ECODE_INVAL,
         )
     if opts.dst_node and not opts.secondary_only:
@@ -39,30 +41,58 @@ def _one_kind(node: str, row: dict[str, list[str]]) -> str:
     return "primary-only" if primary else "secondary-only"
 
 
+_FIELDS: Final = {
+    "primary-only": ["pinst_list"],
+    "secondary-only": ["sinst_list"],
+    "all": ["pinst_list", "sinst_list"],
+}
+
+
+def _modes(ctx: CommandContext, mode: str) -> dict[str, str]:
+    """Return node -> mode for the nodes that have instances to move.
+
+    Raises:
+        OpPrereqError: a node is unknown, or has instances of both kinds.
+    """
+    modes = {}
+    for node in dict.fromkeys(ctx.args):
+        (row,) = listing.named(ctx, "node", _FIELDS[mode], [node])
+        if not any(row.values()):
+            ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
+            continue
+        modes[node] = _one_kind(node, row) if mode == "all" else mode
+    return modes
+
+
 def run(ctx: CommandContext) -> int:
-    """Evacuate a node."""
-    opts, node = ctx.opts, ctx.args[0]
+    """Evacuate nodes, one after another."""
+    opts = ctx.opts
     if opts.dst_node and opts.iallocator:
         raise errors.OpPrereqError(
             "--iallocator and --new-secondary exclude each other", ecodes.ECODE_INVAL
         )
-    mode = _mode(ctx)
-    fields = {
-        "primary-only": ["pinst_list"],
-        "secondary-only": ["sinst_list"],
-        "all": ["pinst_list", "sinst_list"],
-    }[mode]
-    (row,) = listing.named(ctx, "node", fields, [node])
-    if not any(row.values()):
-        ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
+    modes = _modes(ctx, _mode(ctx))
+    if not modes:
         return exitcodes.EXIT_SUCCESS
-    if mode == "all":
-        mode = _one_kind(node, row)
-    question = f"Evacuate instances from node {node} (mode {mode})?"
+    named = ", ".join(f"{node} (mode {mode})" for node, mode in modes.items())
+    question = f"Evacuate instances from node {named}?"
     is_asked = not (opts.force or opts.dry_run)
     if is_asked and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
-    operation = jobs.op(
+    operations = [_operation(ctx, node, mode) for node, mode in modes.items()]
+    if opts.explain:
+        return max(explain.run(ctx, operation) for operation in operations)
+    return executor.run_all_and_report(
+        ctx,
+        operations,
+        good="All instances evacuated successfully.",
+        bad="There were {} errors during the evacuation.",
+    )
+
+
+def _operation(ctx: CommandContext, node: str, mode: str) -> jobs.Op:
+    opts = ctx.opts
+    return jobs.op(
         "OP_NODE_EVACUATE",
         node_name=node,
         mode=mode,
@@ -70,12 +100,4 @@ def run(ctx: CommandContext) -> int:
         iallocator=opts.iallocator,
         early_release=opts.early_release,
         ignore_soft_errors=opts.ignore_soft_errors or None,
-    )
-    if opts.explain:
-        return explain.run(ctx, operation)
-    return executor.run_and_report(
-        ctx,
-        operation,
-        good="All instances evacuated successfully.",
-        bad="There were {} errors during the evacuation.",
     )

@@ -66,7 +66,7 @@ COMMANDS: Final = (
     Command(
         "evacuate",
         "move instances away from a node",
-        arguments=(Argument("node"),),
+        arguments=(Argument("node", maximum=None),),
         options=(
             o.FORCE,
             o.IALLOCATOR,
