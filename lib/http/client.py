@@ -268,6 +268,7 @@ class _Loop:
         self._multi.remove_handle(curl)
         curl.close()
         if is_alive:
+            self._report_alive(host)
             self._liveness.alive(host, time.monotonic())
         else:
             self._note_silence(host)
@@ -279,6 +280,17 @@ class _Loop:
         )
         for transfer in self._liveness.silent(host, time.monotonic()):
             self._give_up(transfer, transfer.given_up())
+        self._report(host, is_silent=True)
+
+    def _report_alive(self, host: Host) -> None:
+        """Report to waiting requests that a silent server is alive again."""
+        if self._liveness.is_silent(host):
+            self._report(host, is_silent=False)
+
+    def _report(self, host: Host, *, is_silent: bool) -> None:
+        for transfer in self._liveness.waiting_for(host):
+            if transfer.request.on_silence is not None:
+                transfer.request.on_silence(is_silent)
 
     def _give_up(self, transfer: Transfer, response: Response) -> None:
         curl = transfer.curl
@@ -293,6 +305,7 @@ class _Loop:
         self._liveness.forget(transfer)
         host = transfer.request.host
         if error is None:
+            self._report_alive(host)
             self._liveness.answered(host, time.monotonic())
         elif transfers.is_unanswered(curl, error):
             self._note_silence(host)

@@ -109,6 +109,10 @@ class Liveness(Generic[T]):
         self._silent.pop(host, None)
         self._answered[host] = now
 
+    def waiting_for(self, host: Host) -> list[T]:
+        """Return the unfinished requests that are watched, of one server."""
+        return [item for item, its_host in self._hosts.items() if its_host == host]
+
     def is_silent(self, host: Host) -> bool:
         """Return whether a server failed its last handshake."""
         return host in self._silent

@@ -58,6 +58,9 @@ class Request:
         silence_s: seconds after the first failed probe until the request is given up.
         server: name of the server program in error texts.
         max_answer: size limit of the answer, in bytes; a larger one is an error.
+        on_silence: called with true when the server has failed a probe and the request
+            continues to wait, and with false when the server is alive again; from the
+            client's thread, so it must not block.
     """
 
     address: str
@@ -72,6 +75,7 @@ class Request:
     silence_s: float = 0.0
     server: str = "the server"
     max_answer: int = limits.MAX_ANSWER
+    on_silence: Callable[[bool], None] | None = None
 
     @property
     def host(self) -> Host:

@@ -37,6 +37,9 @@ _Done = Callable[[int, BaseException | None], None]
 #: Called when a commit has ended: with None, or with the error.
 OnDone = Callable[[BaseException | None], None]
 
+#: Jobs waiting for frozen nodes that may run in addition. They are rarely many, since
+#: a call to a node that is known to be frozen ends after seconds.
+_MAX_SILENCED = 200
 #: Shortest attempt to get locks in seconds, even if other jobs could start.
 _CHANCE_S = 0.1
 #: Seconds until a final state that could not be stored is stored again.
@@ -96,6 +99,8 @@ class Core:
         self.running = 0
         #: Jobs whose worker may be waiting for locks, by id.
         self.lock_waiters: dict[int, Entry] = {}
+        #: Workers that only wait for the answer of a frozen node.
+        self.silenced: set[threading.Thread] = set()
         #: The job whose opcode a worker executes.
         self.working: dict[threading.Thread, int] = {}
         #: Job that holds locks -> resting jobs that wait for the end of its opcode.
@@ -148,8 +153,10 @@ class Core:
         rules = snapshot.filters
         if self.schedule.use_rules(rules.values(), rules):
             self._reject_waiting_locked()
-        # Fewer jobs than workers may run: the limit can be lowered while jobs run.
-        while self.running < limit:
+        # A job that only waits for a frozen node does no work: another one may run.
+        # Fewer jobs than workers may run: the limit can be lowered while jobs run, and
+        # jobs whose node answers again run in addition.
+        while self.running - min(len(self.silenced), _MAX_SILENCED) < limit:
             entry = self.schedule.pop(self.cancel_locked)
             if entry is None or self.pool is None:
                 return
@@ -408,6 +415,28 @@ class Core:
                 if entry.rest_timer is not None:
                     entry.rest_timer.cancel()
                 self.schedule.push(entry)
+
+    # Frozen nodes
+    def note_silence(self, worker: threading.Thread, is_silent: bool) -> None:
+        """Record whether a worker waits for a frozen node; never blocks for long.
+
+        Threads that are no workers are ignored.
+        """
+        if not is_silent and worker not in self.silenced:
+            return  # the usual case: at the end of each call
+        with self.lock:
+            was_silent = worker in self.silenced
+            if is_silent and worker in self.working:
+                self.silenced.add(worker)
+            else:
+                self.silenced.discard(worker)
+            is_changed = (worker in self.silenced) != was_silent
+        if is_changed and is_silent:
+            self.timers.after(0.0, self._dispatch)
+
+    def _dispatch(self) -> None:
+        with self.transaction():
+            pass  # Its end starts the jobs that may start now.
 
     # Questions
     def status_of(self, job_id: int) -> Status | None:

@@ -8,6 +8,7 @@ must be short.
 
 import logging
 import random
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
@@ -124,6 +125,14 @@ class JobQueue:
         core.timers.after(_PURGE_EVERY_S, self._purge_daily)
         if core.settings.archive_age_s is not None:
             archiving.purge(core, core.settings.archive_age_s)
+
+    def note_silence(self, worker: threading.Thread, is_silent: bool) -> None:
+        """Record whether a worker only waits for the answer of a frozen node.
+
+        Its job does not count then, so another one may run. Threads that are no workers
+        of this queue are ignored. Does not block.
+        """
+        self._core.note_silence(worker, is_silent)
 
     def poke(self) -> None:
         """Check again which jobs may start, after changes of the rules or limits."""

@@ -269,6 +269,7 @@ class Runner:
                 entry.interrupt = entry.kill = None
                 self._core.lock_waiters.pop(entry.job.id, None)
                 self._core.working.pop(me, None)
+                self._core.silenced.discard(me)
                 self._core.opcode_ended_locked(entry.job.id)
         return self._succeeded(attempt, encoded)
 

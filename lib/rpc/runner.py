@@ -7,6 +7,7 @@ node that answers "busy" has not executed the call, and gets it again within the
 
 import abc
 import dataclasses
+import functools
 import logging
 import os
 import secrets
@@ -115,6 +116,9 @@ class _Runner(Runner, abc.ABC):
         self._use_tls = use_tls
         self._client = shared or client.Client()
         self._is_shared = shared is not None
+        #: Called with a thread and whether a node that it waits for is frozen, if this
+        #: changes; from the client's thread, so it must not block.
+        self.on_silence: Callable[[threading.Thread, bool], None] = _ignore_silence
         self._ongoing: dict[threading.Thread, _Ongoing] = {}
 
     def close(self) -> None:
@@ -151,13 +155,15 @@ class _Runner(Runner, abc.ABC):
 
     def at(self, targets: Iterable[Target]) -> "StaticRunner":
         """Return a runner for other nodes with the same connections and term."""
-        return StaticRunner(
+        runner = StaticRunner(
             targets,
             self._paths,
             self._term,
             use_tls=self._use_tls,
             shared=self._client,
         )
+        runner.on_silence = self.on_silence
+        return runner
 
     @abc.abstractmethod
     def _target(self, node: str) -> Target | None:
@@ -194,6 +200,7 @@ class _Runner(Runner, abc.ABC):
         if call_id:
             headers = (*headers, f"{wire.CALL_HEADER}: {call_id}")
         bodies = _bodies(args, [node for node, _ in targets])
+        me = threading.current_thread()
         requests = [
             client.Request(
                 address=target.address,
@@ -207,15 +214,17 @@ class _Runner(Runner, abc.ABC):
                 silence_s=0.0 if row.reads else _SILENCE_S[row.timeout],
                 server=_NODED,
                 max_answer=row.max_answer,
+                on_silence=functools.partial(self.on_silence, me),
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]
-        me, ongoing = threading.current_thread(), _Ongoing(call_id, requests)
+        ongoing = _Ongoing(call_id, requests)
         self._ongoing[me] = ongoing
         try:
             responses = self._perform(row, requests, ongoing)
         finally:
             del self._ongoing[me]
+            self.on_silence(me, False)
         for (node, target), response in zip(targets, responses, strict=True):
             results[node] = read_answer(procedure, target.name, response)
         return results
@@ -368,6 +377,10 @@ def _checked(procedure: str, node: str, payload: Any) -> Result:
         text = f"RPC layer error: unexpected answer: {err}"[:_MAX_REASON]
         return Result(procedure, node, fail_msg=text, is_lost=True)
     return Result(procedure, node, payload=payload)
+
+
+def _ignore_silence(_thread: threading.Thread, _is_silent: bool) -> None:
+    """Ignore that a node is frozen."""
 
 
 def _log_abort(response: client.Response) -> None:

@@ -277,6 +277,7 @@ def _start(
         abort_call=runner.abort,
         on_deposed=on_deposed,
     )
+    runner.on_silence = deps.queue.note_silence
     try:
         built = masterd.build(deps)
     except BaseException:

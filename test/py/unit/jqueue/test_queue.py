@@ -323,6 +323,43 @@ def test_no_more_jobs_run_than_the_cluster_says_and_threads_come_on_demand():
         harness.close()
 
 
+def test_a_job_that_waits_for_a_frozen_node_gives_its_slot_back():
+    harness = Harness(workers=1)
+    gate, both = Gate(), threading.Event()
+    workers = []
+
+    def frozen(_op, callbacks, *_):
+        callbacks.started()
+        workers.append(threading.current_thread())
+        gate.stop()
+
+    def other(_op, callbacks, *_):
+        callbacks.started()
+        both.wait(WAIT_S)
+
+    harness.executor.script.update(frozen=frozen, other=other)
+    harness.queue.start()
+    try:
+        first = harness.queue.submit([dummy("frozen")])
+        gate.wait()
+        second, third = (harness.queue.submit([dummy("other")]) for _ in range(2))
+        harness.queue.note_silence(threading.current_thread(), True)  # no worker
+        assert harness.queue.statistics().running == 1
+        harness.queue.note_silence(workers[0], True)
+        until(lambda: harness.status(second) == "running")
+        harness.queue.note_silence(workers[0], False)  # it answers again
+        both.set()
+        harness.final(second)
+        # Its slot is taken again, so the third must wait for it.
+        harness.settle()
+        assert harness.status(third) == "queued"
+        gate.open()
+        assert harness.final(first).status == "success"
+        assert harness.final(third).status == "success"
+    finally:
+        harness.close()
+
+
 # Dependencies
 def test_a_job_waits_for_the_jobs_it_depends_on(live):
     gate = gated(live, "slow")
