@@ -11,7 +11,7 @@ from ganeti.config.address_pool import AddressPool
 from ganeti.config.config import drbd_minors
 from ganeti.config.edit import drbd_ports
 from ganeti.constants import disks as disk_constants
-from ganeti.constants import hypervisors, params
+from ganeti.constants import hypervisors, params, ssh
 from ganeti.constants.params import Param
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
 
@@ -58,7 +58,9 @@ def _cluster(snapshot: Snapshot) -> Iterator[str]:
     yield from _types("cluster beparams", cluster.beparams.get("default"), _BACKEND)
     yield from _types("cluster nicparams", cluster.nicparams.get("default"), params.NIC)
     yield from _types("cluster ndparams", cluster.ndparams, params.NODE)
-    for uuid in cluster.candidate_certs:
+    for key in cluster.candidate_certs:
+        # During a renewal, the master has two certificates.
+        uuid = key.removesuffix(ssh.CRYPTO_NEXT)
         if uuid not in snapshot.nodes:
             yield f"cluster: has a candidate certificate of the unknown node {uuid}"
 

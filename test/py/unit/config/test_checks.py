@@ -44,6 +44,12 @@ def test_the_example_is_consistent():
     assert config.verify(Snapshot().apply(cluster.big(5, 20))) == []
 
 
+def test_the_next_certificate_of_the_master_is_known():
+    certs = {NODE1: "aa", f"{NODE1}-next": "bb"}
+    renewing = BASE.apply(of_cluster(candidate_certs=certs))
+    assert config.verify(renewing) == []
+
+
 def test_an_empty_store_has_no_cluster():
     assert config.verify(Snapshot()) == ["there is no cluster record"]
 
@@ -65,6 +71,7 @@ def test_an_empty_store_has_no_cluster():
             "cluster ndparams: ovs should be of type bool, found 1",
         ),
         (of_cluster(candidate_certs={"x": "y"}), "certificate of the unknown node x"),
+        (of_cluster(candidate_certs={"x-next": "y"}), "of the unknown node x"),
         (of_cluster(master_node="x"), "the master node x is unknown"),
         (
             change("nodes", NODE1, master_candidate=False, offline=True),
