@@ -7,6 +7,7 @@ go: `KEPT` remain. Files that a crash left half-written go, too.
 """
 
 import glob
+import logging
 import os
 from typing import Final, NamedTuple
 
@@ -16,6 +17,8 @@ from ganeti.store import wire
 from ganeti.store.backend import Group
 from ganeti.store.database import Database
 from ganeti.store.sqlite_file import remove_file, translated
+
+_log: Final = logging.getLogger(__name__)
 
 #: Files of lost histories that a node keeps.
 KEPT: Final = 3
@@ -61,8 +64,7 @@ def keep(db: Database, copy: wire.Copy) -> str:
     position = db.position()
     name = f"{position.written:06}-{position.revision:010}-{position.digest.hex()[:8]}"
     path = f"{db.path}{_SUFFIX}{name}"
-    for left in glob.glob(f"{glob.escape(db.path)}{_SUFFIX}*{_NEW}*"):
-        remove_file(left)
+    _remove_unfinished(db.path)
     # The name follows from the content, so a replacement that is repeated after a crash
     # keeps no second file.
     if not os.path.exists(path):
@@ -73,6 +75,23 @@ def keep(db: Database, copy: wire.Copy) -> str:
     for old in files(db.path)[:-KEPT]:
         remove_file(old)
     return path
+
+
+def remove_all(store_path: str) -> None:
+    """Remove the kept files of a store.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    _remove_unfinished(store_path)
+    for path in files(store_path):
+        _log.info("removing the lost history %s", path)
+        remove_file(path)
+
+
+def _remove_unfinished(store_path: str) -> None:
+    for path in glob.glob(f"{glob.escape(store_path)}{_SUFFIX}*{_NEW}*"):
+        remove_file(path)
 
 
 def _mark(path: str, known: set[bytes]) -> None:

@@ -146,13 +146,14 @@ class Replica:
             db.close()
 
     def purge(self) -> None:
-        """Remove the copy from a node that is no candidate any more."""
+        """Remove the copy, and lost histories, from a node that is no candidate now."""
         with self._lock:
             self._close()
             for suffix in _COMPANIONS:
                 for path in (f"{self.path}{suffix}", f"{self._damaged}{suffix}"):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(path)
+            branches.remove_all(self.path)
 
     def close(self) -> None:
         """Close the file; it is complete then, without its companions."""

@@ -119,6 +119,15 @@ def test_purging_removes_all_files(copy, groups, tmp_path):
     copy.purge()
 
 
+def test_purging_removes_lost_histories(copy, groups, tmp_path):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups))
+    for name in ("000001-0000000001-deadbeef", "000001-0000000002-deadbeef.new-wal"):
+        (tmp_path / f"store.db.lost-{name}").write_bytes(b"lost")
+    (tmp_path / "store.db.other").write_bytes(b"not ours")
+    copy.purge()
+    assert [path.name for path in tmp_path.iterdir()] == ["store.db.other"]
+
+
 def test_what_another_cluster_left_is_replaced_whatever_its_term(copy, groups):
     copy.apply(Term(50), 0, store.wire.encode_batch(groups))
     data = cluster.example_data()
