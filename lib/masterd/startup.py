@@ -7,7 +7,7 @@ import collections
 import enum
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ganeti import errors, ssconf
 from ganeti.objects import Snapshot
@@ -40,6 +40,13 @@ class NotMaster(Exception):
     def __init__(self, why: Refusal, text: str) -> None:
         super().__init__(text)
         self.why = why
+
+
+class Elected(NamedTuple):
+    """A won term, and whether it was won without a majority of the candidates."""
+
+    term: Term
+    is_forced: bool
 
 
 def check_own_files(paths: Paths) -> None:
@@ -82,7 +89,7 @@ def elect(
     *,
     accept_loss: bool,
     pause: Callable[[float], None],
-) -> Term:
+) -> Elected:
     """Have the candidates elect this node, which the nodes name as master.
 
     Args:
@@ -92,7 +99,8 @@ def elect(
         pause: waits some seconds.
 
     Returns:
-        The term.
+        The term. It is forced if only the operator's word allowed it; with a majority
+        nothing that was acknowledged can be lost.
 
     Raises:
         NotMaster: there is no majority, or this node's copy has lost changes.
@@ -102,9 +110,10 @@ def elect(
         try:
             survey = elector.survey()
             if survey.is_enough or accept_loss:
-                return elector.elect(is_takeover=accept_loss, accept_loss=accept_loss)[
-                    0
-                ]
+                term, result = elector.elect(
+                    is_takeover=accept_loss, accept_loss=accept_loss
+                )
+                return Elected(term, not result.is_enough)
         except (errors.StorageError, errors.TermError) as err:
             raise NotMaster(Refusal.FAILED, str(err)) from err
         _log.warning("election %d of %d: %s", attempt, VOTE_TRIES, survey.shortage())

@@ -22,7 +22,6 @@ from ganeti.constants import daemons, exitcodes
 from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
 from ganeti.masterd import startup
 from ganeti.objects import Snapshot
-from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.server import common
 from ganeti.utils import netutils
@@ -141,7 +140,7 @@ def _elect(
     paths: pathutils.Paths,
     time: clock.Clock,
     silent: frozenset[str],
-) -> Term:
+) -> startup.Elected:
     """Win a term for this node.
 
     Raises:
@@ -199,14 +198,13 @@ class _Running:
 
 
 def _open_store(
-    options: argparse.Namespace,
     paths: pathutils.Paths,
     time: clock.Clock,
-    term: Term,
+    elected: startup.Elected,
     on_deposed: Callable[[], None],
 ) -> tuple[store.Engine, rpc.NetworkRunner]:
     """Open the store for writing, and have a majority know this term."""
-    late = rpc.LateRunner()
+    term, late = elected.term, rpc.LateRunner()
     made: list[store.Engine] = []
 
     def is_lenient() -> bool:
@@ -222,7 +220,7 @@ def _open_store(
         node=term.owner,
         term=term,
         settings=store.CommitSettings(
-            is_lenient, accept_loss=bool(options.no_voting), on_deposed=on_deposed
+            is_lenient, accept_loss=elected.is_forced, on_deposed=on_deposed
         ),
     )
     made.append(opened)
@@ -260,8 +258,8 @@ def _start(
 
     _remove_sockets(paths)
     try:
-        term = _elect(options, paths, time, frozenset(silent))
-        opened, runner = _open_store(options, paths, time, term, on_deposed)
+        elected = _elect(options, paths, time, frozenset(silent))
+        opened, runner = _open_store(paths, time, elected, on_deposed)
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
     _log.info("revision %d, term %s", opened.snapshot().revision, opened.term)

@@ -137,12 +137,14 @@ class FakeElector:
         self.silent = silent
 
     def survey(self):
+        self._is_enough = self._answers.pop(0)
         return SimpleNamespace(
-            is_enough=self._answers.pop(0), shortage=lambda: "1 of 3 copies"
+            is_enough=self._is_enough, shortage=lambda: "1 of 3 copies"
         )
 
     def elect(self, *, is_takeover, accept_loss):
-        return Term(7, f"{is_takeover},{accept_loss}"), None
+        survey = SimpleNamespace(is_enough=self._is_enough)
+        return Term(7, f"{is_takeover},{accept_loss}"), survey
 
 
 def elect(answers, *, accept_loss=False):
@@ -152,16 +154,17 @@ def elect(answers, *, accept_loss=False):
         made.append(FakeElector(answers, silent))
         return made[-1]
 
-    term = startup.elect(
+    elected = startup.elect(
         make, frozenset("x"), accept_loss=accept_loss, pause=pauses.append
     )
-    return term, [item.silent for item in made], pauses
+    return elected, [item.silent for item in made], pauses
 
 
 def test_silent_nodes_are_asked_again_only_when_they_are_needed():
-    assert elect([True]) == (Term(7, "False,False"), [frozenset("x")], [])
-    term, silent, pauses = elect([False, True])
-    assert term.number == 7
+    won = startup.Elected(Term(7, "False,False"), is_forced=False)
+    assert elect([True]) == (won, [frozenset("x")], [])
+    elected, silent, pauses = elect([False, True])
+    assert elected == won
     assert silent == [frozenset("x"), frozenset()]
     assert pauses == [10.0]
 
@@ -175,4 +178,7 @@ def test_an_election_without_a_majority_is_given_up():
 
 
 def test_the_operator_can_start_a_master_without_a_majority():
-    assert elect([False], accept_loss=True)[0] == Term(7, "True,True")
+    forced = startup.Elected(Term(7, "True,True"), is_forced=True)
+    assert elect([False], accept_loss=True)[0] == forced
+    # With a majority nothing can be lost, so no revisions need to be left out.
+    assert elect([True], accept_loss=True)[0] == forced._replace(is_forced=False)
