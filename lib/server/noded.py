@@ -169,13 +169,13 @@ class App:
                 # The caller may have been deposed while its arguments arrived.
                 if term is not None:
                     self._check_term(term)
-                return self._answer(name, args)
+                return self._answer(name, args, term)
         except disk_turns.StorageBusy as err:
             raise HttpError(wire.STATUS_BUSY, str(err)) from err
 
-    def _answer(self, name: str, args: list[Any]) -> bytes:
+    def _answer(self, name: str, args: list[Any], term: Term | None) -> bytes:
         """Run a procedure and return the body of the reply."""
-        _log.debug("call %s", name)
+        _log.debug("call %s, term %s", name, term)
         try:
             result = backend.call(self._node, name, args)
             if isinstance(result, backend.LastAnswer):

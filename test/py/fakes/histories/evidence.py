@@ -1,0 +1,113 @@
+"""What a cluster shows after a history: copies, logs, jobs, lost changes."""
+
+import contextlib
+import pathlib
+import re
+
+from fakes.histories.rules import Copy, Point
+from ganeti import errors
+from ganeti.config import config as header
+from ganeti.quorum import parse_term
+from ganeti.store import branches
+from ganeti.store.database import Database
+
+_LOGS = "var/log/ganeti"
+_TERM = re.compile(r"master term \S+ -> (\S+)$")
+_CALL = re.compile(r"call (\w+), term (\d\S*)$")
+_ELECTED = re.compile(r"elected for term (\S+)$")
+
+
+def copies(machines):
+    """Return the copy of each candidate's node by short name, where there is one."""
+    found = {}
+    for node in machines.candidates:
+        with contextlib.suppress(errors.ConfigurationError):
+            found[node.short] = _copy(machines.paths(node).store_db)
+    return found
+
+
+def _copy(path):
+    db = Database(path, create=False)
+    try:
+        position = db.position()
+        return Copy(
+            position.revision,
+            position.digest.hex(),
+            header.Header.decode(db.read("meta", header.HEADER_KEY)).serial_no,
+            int(db.read("meta", "serial") or b"0"),
+        )
+    finally:
+        db.close()
+
+
+def chain(machines, node):
+    """Return the groups that a node's change log has."""
+    db = Database(machines.paths(node).store_db, create=False)
+    try:
+        return [Point(group.revision, group.term) for group in db.log()]
+    finally:
+        db.close()
+
+
+def lost(machines):
+    """Return the copies that were set aside, and the jobs that they list as lost."""
+    found, jobs = [], set()
+    for node in machines.nodes:
+        for path in branches.files(machines.paths(node).store_db):
+            found.append(_copy(path))
+            jobs |= {job.job_id for job in branches.read(path).jobs}
+    return found, jobs
+
+
+def jobs(client):
+    """Return {id: (status, comment of the first opcode)} of all jobs of the master."""
+    rows = client.call("QueryJobs", [None, ["id", "status", "ops"]])
+    return {row[0]: (row[1], row[2][0].get("comment") or "") for row in rows}
+
+
+class Logs:
+    """Reads what was added to the logs of all nodes."""
+
+    def __init__(self, machines):
+        self._machines = machines
+        self._sizes = {}
+
+    def acts(self):
+        """Return node -> terms that its node daemon saw and acted for, in order."""
+        return {
+            node.short: [
+                act
+                for line in self._news(node, "node-daemon.log")
+                if (act := _act(line)) is not None
+            ]
+            for node in self._machines.nodes
+        }
+
+    def elected(self):
+        """Return (node, term) of each election that was won."""
+        found = []
+        for node in self._machines.nodes:
+            for path in sorted(pathlib.Path(node.root, _LOGS).glob("*.log")):
+                if path.name != "node-daemon.log":
+                    lines = self._news(node, path.name)
+                    matches = map(_ELECTED.search, lines)
+                    found += [(node.short, parse_term(m[1])) for m in matches if m]
+        return found
+
+    def _news(self, node, name):
+        path = pathlib.Path(node.root, _LOGS, name)
+        if not path.exists():
+            return []
+        with open(path, "rb") as file:
+            file.seek(self._sizes.get(path, 0))
+            data = file.read()
+            self._sizes[path] = file.tell()
+        return data.decode(errors="replace").splitlines()
+
+
+def _act(line):
+    if match := _TERM.search(line):
+        return None, parse_term(match[1])
+    if match := _CALL.search(line):
+        return match[1], parse_term(match[2])
+    return None

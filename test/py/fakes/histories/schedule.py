@@ -1,0 +1,153 @@
+"""Seeded schedules of faults. Pure.
+
+A schedule is a list of faults with their times. Nodes are named by number, so that a
+seed means the same on each cluster of one size; `MASTER` is whichever node serves when
+the fault is played.
+"""
+
+import dataclasses
+import random
+
+#: Stands for the node that serves at that time.
+MASTER = -1
+#: Seconds of faults; then everything is healed.
+LENGTH_S = 6.0
+#: Kinds of faults and their weights.
+KINDS = {
+    "kill": 5,
+    "power": 2,
+    "pause": 4,
+    "cut": 4,
+    "isolate": 5,
+    "split": 4,
+    "skew": 2,
+    "slow": 3,
+    "full": 2,
+    "failover": 6,
+    "restart": 3,
+}
+#: Words of operators who move the master role, and how often they choose them.
+FAILOVER_WORDS = {
+    (): 6,
+    ("--no-voting", "--yes-do-it"): 2,
+    ("--accept-loss",): 1,
+    ("--no-voting", "--accept-loss", "--yes-do-it"): 1,
+}
+#: Words of operators who start a master daemon.
+RESTART_WORDS = {(): 5, ("--no-voting", "--yes-do-it"): 1}
+#: Longest backward step: the certificates are only some minutes old.
+_BACK_S, _FORTH_S = 30.0, 90000.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at_s: seconds after the beginning.
+        kind: one of `KINDS`.
+        nodes: numbers of the nodes that it hits.
+        others: numbers of the nodes that these cannot reach any more.
+        daemon: ``masterd`` or ``noded``, where one is hit.
+        seconds: how long it lasts; or of a clock, how far it is set.
+        words: options of an operator's command.
+        is_killed: the operator's command is killed while it runs, after ``seconds``.
+    """
+
+    at_s: float
+    kind: str
+    nodes: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    daemon: str = ""
+    seconds: float = 0.0
+    words: tuple[str, ...] = ()
+    is_killed: bool = False
+
+    @property
+    def is_forced(self):
+        """Return whether it accepts loss."""
+        return "--accept-loss" in self.words or "--no-voting" in self.words
+
+    def __str__(self):
+        parts = [f"{self.at_s:5.2f} s {self.kind}", self.daemon]
+        parts.append(" ".join(map(_name, self.nodes)))
+        if self.others:
+            parts.append(f"-> {' '.join(map(_name, self.others))}")
+        if self.seconds:
+            parts.append(f"{self.seconds:.2f} s")
+        parts += [*self.words, "killed" if self.is_killed else ""]
+        return " ".join(part for part in parts if part)
+
+
+def _name(number):
+    return "master" if number == MASTER else f"node{number + 1}"
+
+
+def make(seed, nodes, candidates):
+    """Return the faults of a seed for a cluster, in the order of their times.
+
+    Args:
+        seed: number or text.
+        nodes: how many nodes there are; the first ones are candidates.
+        candidates: how many candidates there are.
+    """
+    chance = random.Random(f"{seed}/{nodes}/{candidates}")
+    faults, at_s = [], chance.uniform(0.3, 1.0)
+    while at_s < LENGTH_S:
+        faults.append(_fault(chance, at_s, nodes, candidates))
+        # Half of them come when the one before has hardly begun.
+        is_soon = chance.random() < 0.5
+        at_s += chance.uniform(0.0, 0.3) if is_soon else chance.uniform(0.3, 1.8)
+    if not any(fault.kind in ("failover", "restart") for fault in faults):
+        faults.append(_failover(chance, LENGTH_S, candidates))
+    return faults
+
+
+def _choose(chance, weights):
+    return chance.choices(list(weights), list(weights.values()))[0]
+
+
+def _node(chance, count):
+    return MASTER if chance.random() < 0.5 else chance.randrange(count)
+
+
+def _failover(chance, at_s, candidates):
+    return Fault(
+        at_s,
+        "failover",
+        (chance.randrange(candidates),),
+        words=_choose(chance, FAILOVER_WORDS),
+        is_killed=chance.random() < 0.25,
+        seconds=chance.uniform(0.2, 4.0),
+    )
+
+
+def _fault(chance, at_s, nodes, candidates):
+    kind = _choose(chance, KINDS)
+    lasting = chance.uniform(0.5, 4.0)
+    if kind == "failover":
+        return _failover(chance, at_s, candidates)
+    if kind == "restart":
+        words = _choose(chance, RESTART_WORDS)
+        return Fault(at_s, kind, (MASTER,), words=words)
+    if kind in ("cut", "split"):
+        numbers = list(range(nodes))
+        chance.shuffle(numbers)
+        size = chance.randint(1, nodes - 1)
+        left, right = tuple(sorted(numbers[:size])), tuple(sorted(numbers[size:]))
+        return Fault(at_s, kind, left, right, seconds=lasting)
+    if kind == "isolate":
+        # A one-way loss, or all of them, between one node and the rest.
+        others = tuple(n for n in range(nodes) if chance.random() < 0.8)
+        return Fault(at_s, kind, (_node(chance, nodes),), others, seconds=lasting)
+    daemon = chance.choice(("masterd", "noded"))
+    hit = _node(chance, nodes)
+    if daemon == "masterd" and kind in ("kill", "pause"):
+        hit = MASTER
+    if kind == "skew":
+        sign = chance.choice((-1.0, 1.0))
+        far = _BACK_S if sign < 0 else chance.choice((_BACK_S, 600.0, _FORTH_S))
+        return Fault(at_s, kind, (hit,), seconds=sign * chance.uniform(1.0, far))
+    if kind in ("slow", "full", "power"):
+        daemon = ""
+    return Fault(at_s, kind, (hit,), daemon=daemon, seconds=lasting)
