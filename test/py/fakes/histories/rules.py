@@ -72,7 +72,7 @@ class History:
         is_forced: an operator accepted loss.
         acts: node -> in the order of its log, the terms of the calls that it carried out
             and (with None as the procedure) of those that it promised.
-        elected: terms that were won, with the node that won each.
+        elected: terms that master daemons won, with the node of each.
         before, after: candidate -> its copy at the beginning, and at the end.
         lost: copies that were set aside.
         chain: groups of the last master's history, in order.
@@ -128,8 +128,15 @@ def _masters(history):
             yield f"term {term} was won more than once: by {', '.join(nodes)}"
     if history.is_forced:
         return
+    # A term in the header of a call is one that its owner has won.
+    acting = {
+        term
+        for acts in history.acts.values()
+        for name, term in acts
+        if name is not None
+    }
     owners = collections.defaultdict(set)
-    for term in winners:
+    for term in acting | set(winners):
         owners[term.number].add(term.owner)
     for number, found in sorted(owners.items()):
         if len(found) > 1:
