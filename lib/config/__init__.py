@@ -8,6 +8,7 @@ from ganeti.config.address_pool import AddressPool
 from ganeti.config.checks import verify
 from ganeti.config.config import HEADER_KEY, Config, Header
 from ganeti.config.config_data import UPGRADABLE, export_config, import_config
+from ganeti.config.disk_notes import DiskNote, MadeDisk
 from ganeti.config.edit import Edit, initial_changes
 from ganeti.config.ssconf import SsconfTracker, ssconf_values
 
@@ -16,8 +17,10 @@ __all__ = [
     "UPGRADABLE",
     "AddressPool",
     "Config",
+    "DiskNote",
     "Edit",
     "Header",
+    "MadeDisk",
     "SsconfTracker",
     "candidate_pool",
     "export_config",

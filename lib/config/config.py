@@ -12,6 +12,7 @@ import msgspec
 from ganeti import clock, errors, objects
 from ganeti.config import addresses
 from ganeti.config.address_pool import AddressPool
+from ganeti.config.disk_notes import DiskNotes
 from ganeti.config.edit import Edit
 from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
@@ -61,6 +62,8 @@ class Config:
         self._clock = clock
         self._entropy = entropy
         self._reservations = Reservations()
+        #: Disks that are about to be made.
+        self.disk_notes = DiskNotes(store)
         self._header: Header | None = None  # guarded by the store's writers' lock
 
     def snapshot(self) -> Snapshot:
@@ -129,8 +132,9 @@ class Config:
         self._reservations.reserve(owner, kind, value)
 
     def release(self, owner: str) -> None:
-        """Release all reservations of an owner."""
+        """Release all reservations of an owner, whose opcode has ended."""
         self._reservations.release(owner)
+        self.disk_notes.drop(owner)
 
     def reserve_uuid(self, owner: str) -> str:
         """Return a new uuid."""

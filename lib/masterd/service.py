@@ -8,6 +8,7 @@ from ganeti.luxi.server import Limits, Server, connection_limit
 from ganeti.masterd import balancing, calls, capacity, copies, jobs, queries, settings
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
+from ganeti.masterd.leftover_disks import LeftoverDisks
 
 #: Seconds that running opcodes have to end when the daemon stops. Most take less; a
 #: longer wait would keep the cluster without a master, see doc/design/job-queue.rst.
@@ -30,12 +31,24 @@ class Service:
             waiting_methods=jobs.WAITING,
         )
         self._server.warning = deps.store.exposure
+        self._leftovers = LeftoverDisks(
+            deps.config.disk_notes,
+            deps.config.snapshot,
+            deps.rpc,
+            deps.clock,
+            has_ended=self._has_ended,
+        )
         self._is_stopped = threading.Event()
+
+    def _has_ended(self, job_id: int) -> bool:
+        job = self.deps.queue.job(job_id)
+        return job is None or job.is_final
 
     def start(self) -> None:
         """Start to run jobs and to serve clients."""
         self.deps.queue.start()
         self._distributor.start()
+        self._leftovers.start()
         self._server.start()
 
     def stop(self, opcodes_s: float = OPCODES_S) -> bool:
@@ -52,6 +65,7 @@ class Service:
             return True
         self._is_stopped.set()
         self._server.stop_accepting()
+        self._leftovers.stop()
         have_ended = self.deps.queue.stop(opcodes_s)
         self._server.stop()
         self.deps.quick.shutdown(wait=True, cancel_futures=True)

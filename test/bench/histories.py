@@ -11,7 +11,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=30)
     parser.add_argument("--seed", type=int, default=time.time_ns() // 10**9 % 10**7)
-    parser.add_argument("--clusters", type=int, default=2, help="at the same time")
+    parser.add_argument("--clusters", type=int, default=4, help="at the same time")
     parser.add_argument("--nodes", type=int, help="one size only")
     parser.add_argument("--candidates", type=int, help="with --nodes")
     parser.add_argument("--minutes", type=float, help="begin no history after this")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
+from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
 from ganeti.cmdlib.instance import common
 from ganeti.rpc import encode
@@ -47,7 +47,9 @@ def create_all(
         OpExecError: a node refused; created disks were removed again.
     """
     made: list[tuple[int, str]] = []
-    for directory, node in sorted(_directories(instance, disks)):
+    directories = sorted(_directories(instance, disks))
+    _note(ctx, instance, disks, directories)
+    for directory, node in directories:
         ctx.rpc.call_one("file_storage_dir_create", node, directory).unwrap(
             f"instance {instance.name}: cannot create directory {directory}"
         )
@@ -70,10 +72,29 @@ def create_all(
                 False,
             )
             if result.failed:
-                _undo_create(ctx, instance, disks, made)
+                is_undone = _undo_create(ctx, instance, disks, made)
+                if result.is_lost or not is_undone:
+                    ctx.config.disk_notes.leave(ctx.owner)
                 what = f"instance {instance.name}: cannot create {_called(disk, index)}"
                 raise errors.OpExecError(result.describe(what))
             made.append((index, node))
+
+
+def _note(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    directories: Sequence[tuple[str, str]],
+) -> None:
+    """Make durable which disks are about to be made: their records come later."""
+    made = tuple(
+        config.MadeDisk(disk, nodes_of(disk, instance))
+        for disk in disks
+        if disk.uuid not in ctx.snapshot.disks
+    )
+    if made:
+        note = config.DiskNote(instance.name, made, tuple(directories))
+        ctx.config.disk_notes.add(ctx.owner, note)
 
 
 def _directories(
@@ -92,14 +113,16 @@ def _undo_create(
     instance: objects.Instance,
     disks: Sequence[objects.Disk],
     made: Sequence[tuple[int, str]],
-) -> None:
+) -> bool:
+    """Remove the disks that were made; return whether all calls succeeded."""
+    is_undone = True
     for index, node in reversed(made):
         disk = encode.disk(ctx.snapshot, disks[index], instance)
         result = ctx.rpc.call_one("blockdev_remove", node, disk)
-        common.warn_failed(
-            ctx, result, f"cannot undo the creation of {_called(disks[index], index)}"
-        )
-    _remove_directories(ctx, instance, disks, gone=frozenset())
+        what = f"cannot undo the creation of {_called(disks[index], index)}"
+        if common.warn_failed(ctx, result, what):
+            is_undone = False
+    return _remove_directories(ctx, instance, disks, gone=frozenset()) and is_undone
 
 
 def _remove_directories(
@@ -164,6 +187,9 @@ def remove_all(
             what = f"cannot remove {_called(disk, index)} of instance {instance.name}"
             if common.warn_failed(ctx, result, what) and not result.offline:
                 fine = False
+    if not fine:
+        # Disks without a record, such as those of a creation that failed.
+        ctx.config.disk_notes.leave(ctx.owner)
     if disks and fine:
         gone = frozenset(disk.uuid for disk in disks)
         return _remove_directories(ctx, instance, disks, gone=gone)

@@ -261,7 +261,6 @@ class CrashCluster:
         self.control.kill(self.layout.node("node1"), MASTERD)
         self.starter = Starter(self.work)
         self.daemons = {}
-        self.disks_left = 0
         self._numbers = iter(range(10**9))
         self.start_all()
 
@@ -406,7 +405,7 @@ class CrashCluster:
             self._tidy(client, snapshot["instances"])
         self._check_created()
         self._check_copies()
-        self._check_leaks(workload)
+        self._check_leaks()
 
     def _check_jobs(self, client, workload):
         """No job is lost, and one that had ended is as it was."""
@@ -470,26 +469,24 @@ class CrashCluster:
                 db.close()
         return collected
 
-    def _check_leaks(self, workload):
-        """Nothing is left on nodes, but disks of an instance that was being created.
+    def _check_leaks(self):
+        """Wait until nothing is left on nodes.
 
-        The record of an instance is committed after its disks were created, so a master
-        daemon that ends in between leaves them. The job says so by its error, and the
-        instance has no record. `disks_left` counts them.
+        The record of an instance is committed after its disks were created; what a
+        daemon that ends in between leaves is removed after the next start.
         """
-        cut_short = {
-            name
-            for job, name in workload.made.items()
-            if not _is_success(workload.jobs[job])
-        }
-        for node in self.layout.nodes:
-            for folder in EMPTY:
-                path = pathlib.Path(node.root, folder)
-                for left in sorted(path.iterdir() if path.exists() else ()):
-                    is_disk = folder == EMPTY[0] and left.name in cut_short
-                    assert is_disk, f"{node.name}: left over: {left}"
-                    self.disks_left += 1
-                    shutil.rmtree(left)
+        try:
+            until("nothing to be left on nodes", lambda: not self._left())
+        except AssertionError as err:
+            raise AssertionError(f"{err}: {self._left()}") from None
+
+    def _left(self):
+        folders = [
+            pathlib.Path(node.root, folder)
+            for node in self.layout.nodes
+            for folder in EMPTY
+        ]
+        return [left for path in folders if path.exists() for left in path.iterdir()]
 
 
 def _answers(address):
@@ -538,7 +535,6 @@ def run(directory, count, seed, show=lambda _text: None):
                 ) from err
             reached[what.split(" ")[0]] += 1
             show(f"{number} {point} {what} {time.monotonic() - began:.2f} s")
-        reached["creations cut short with disks left"] = cluster.disks_left
     finally:
         if os.environ.get("KEEP_VCLUSTER"):
             show(f"kept: {cluster.directory} {cluster.work}")

@@ -37,7 +37,8 @@ class FakeStore:
 
     def commit(self, changes):
         updates = [change for change in changes if isinstance(change, Update)]
-        self._take(changes, self._snapshot.apply(updates))
+        after = self._snapshot.apply(updates) if updates else self._snapshot
+        self._take(changes, after)
         return self._snapshot.revision
 
     def commit_soon(self, changes, done=None):
@@ -50,7 +51,7 @@ class FakeStore:
 
     def scan(self, table, prefix=""):
         for (name, key), data in sorted(self.documents.items()):
-            if name == table and key.startswith(prefix):
+            if name == table and key.startswith(prefix) and data is not None:
                 yield key, data
 
     def close(self):

@@ -23,10 +23,10 @@ class Figures:
     histories: int = 0
     jobs: int = 0
     faults: int = 0
-    elections: int = 0
     refusals: int = 0
     forced: int = 0
     lost: int = 0
+    terms: int = 0
     acts: int = 0
     longest_s: float = 0.0
 
@@ -40,7 +40,7 @@ class Figures:
     def __str__(self):
         return (
             f"{self.histories} histories ({self.forced} with accepted loss), no"
-            f" violation: {self.faults} faults, {self.elections} elections,"
+            f" violation: {self.faults} faults, {self.terms} terms,"
             f" {self.refusals} refusals, {self.jobs} jobs acknowledged, {self.lost} of"
             f" them lost with consent and listed, {self.acts} calls checked; longest"
             f" {self.longest_s:.1f} s"
@@ -93,10 +93,10 @@ class Stage:
                 histories=1,
                 jobs=len(jobs),
                 faults=len(faults),
-                elections=len(history.elected),
                 refusals=len(history.refusals),
                 forced=history.is_forced,
                 lost=len(lost),
+                terms=len({act[1] for acts in history.acts.values() for act in acts}),
                 acts=sum(map(len, history.acts.values())),
                 longest_s=time.monotonic() - began,
             )
@@ -187,7 +187,7 @@ def run(
     seed,
     sizes=SIZES,
     *,
-    beside=2,
+    beside=4,
     minutes=None,
     keep_going=False,
     show=lambda _text: None,

@@ -10,8 +10,11 @@ import random
 
 #: Stands for the node that serves at that time.
 MASTER = -1
-#: Seconds of faults; then everything is healed.
-LENGTH_S = 6.0
+#: Seconds of faults; then everything is healed. A failover that waits for silent nodes
+#: takes about ten.
+LENGTH_S = 14.0
+#: Shortest fault, in seconds.
+_SHORTEST_S = 0.4
 #: Kinds of faults and their weights.
 KINDS = {
     "kill": 5,
@@ -97,9 +100,9 @@ def make(seed, nodes, candidates):
         faults.append(_fault(chance, at_s, nodes, candidates))
         # Half of them come when the one before has hardly begun.
         is_soon = chance.random() < 0.5
-        at_s += chance.uniform(0.0, 0.3) if is_soon else chance.uniform(0.3, 1.8)
+        at_s += chance.uniform(0.0, 0.3) if is_soon else chance.uniform(0.3, 3.0)
     if not any(fault.kind in ("failover", "restart") for fault in faults):
-        faults.append(_failover(chance, LENGTH_S, candidates))
+        faults.append(_failover(chance, LENGTH_S - 0.1, candidates))
     return faults
 
 
@@ -118,13 +121,14 @@ def _failover(chance, at_s, candidates):
         (chance.randrange(candidates),),
         words=_choose(chance, FAILOVER_WORDS),
         is_killed=chance.random() < 0.25,
-        seconds=chance.uniform(0.2, 4.0),
+        seconds=chance.uniform(0.2, 8.0),
     )
 
 
 def _fault(chance, at_s, nodes, candidates):
     kind = _choose(chance, KINDS)
-    lasting = chance.uniform(0.5, 4.0)
+    # As many short ones as long ones.
+    lasting = _SHORTEST_S * (LENGTH_S / _SHORTEST_S) ** chance.random()
     if kind == "failover":
         return _failover(chance, at_s, candidates)
     if kind == "restart":

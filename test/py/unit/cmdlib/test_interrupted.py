@@ -4,14 +4,20 @@ After each cut the configuration is consistent, what nodes have beyond it is nam
 the job's log, and the operation, or what the documentation says to run next, ends well.
 """
 
+import contextlib
 import copy
 
 import pytest
 
 from fakes import clusters
+from fakes.clocks import FakeClock
 from fakes.engine import Engine
+from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors
+from ganeti.masterd import leftover_disks
+from ganeti.objects import Disk, Update
+from ganeti.rpc import Result
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 NAME = "web1.example.com"
@@ -30,7 +36,11 @@ class Cutter:
 
     def step(self):
         self.steps += 1
-        if self.steps == self.after:
+        self.check()
+
+    def check(self):
+        """A process that has ended does nothing more, whatever is left to clean up."""
+        if self.after is not None and self.steps >= self.after:
             raise Killed
 
 
@@ -47,6 +57,7 @@ class Master:
         inner = getattr(owner, name)
 
         def cut(*args):
+            self.cutter.check()
             answer = inner(*args)
             self.cutter.step()
             return answer
@@ -212,3 +223,109 @@ def assert_one_place(snapshot, simulation):
         places = simulation.runs_on(instance.name)
         assert places <= {instance.primary_node}
         assert instance.name not in simulation.waiting
+
+
+def restarted(master, *, has_ended=lambda _job: True):
+    """Return what sweeps disks in a master daemon that starts after a cut."""
+    master.cutter.after = None
+    again = config.Config(master.engine.store, FakeClock())
+    runner = FakeRunner(again.snapshot, master.simulation.script())
+    return leftover_disks.LeftoverDisks(
+        again.disk_notes, again.snapshot, runner, FakeClock(), has_ended=has_ended
+    )
+
+
+@pytest.mark.parametrize("case", ["create", "create-file", "add-disk"])
+def test_disks_that_were_being_made_are_removed_after_a_restart(case):
+    before, request, _choices = CASES[case]
+    cut = swept = 0
+    is_cut = True
+    while is_cut:
+        cut += 1
+        start, simulation = prepared(before)
+        master = Master(start, simulation, Cutter(cut))
+        try:
+            master.run(request)
+        except Killed:
+            swept += bool(set(simulation.files) - recorded_paths(master.snapshot))
+        else:
+            is_cut = False
+        assert restarted(master).sweep()
+        recorded = recorded_paths(master.snapshot)
+        assert set(simulation.files) == recorded
+        assert simulation.directories == {path.rpartition("/")[0] for path in recorded}
+        assert not [key for _table, key in present(master) if key.startswith("disks/")]
+    assert swept
+
+
+def present(master):
+    documents = master.engine.store.documents.items()
+    return [place for place, data in documents if data is not None]
+
+
+def cut_before_the_records():
+    """Return a master that was killed when it had made the first disk."""
+    start, simulation = prepared([])
+    cut = 0
+    while not simulation.files:
+        cut += 1
+        start, simulation = prepared([])
+        master = Master(start, simulation, Cutter(cut))
+        with contextlib.suppress(Killed):
+            master.run(create("file"))
+    return master
+
+
+def test_disks_of_a_job_that_goes_on_are_left_alone():
+    master = cut_before_the_records()
+    files = dict(master.simulation.files)
+    assert not restarted(master, has_ended=lambda _job: False).sweep()
+    assert master.simulation.files == files
+
+
+def test_disks_on_a_silent_node_are_tried_again():
+    master = cut_before_the_records()
+    script = master.simulation.do_blockdev_remove
+    master.simulation.do_blockdev_remove = lambda *_args: failure("no answer")
+    assert not restarted(master).sweep()
+    assert master.simulation.files
+    master.simulation.do_blockdev_remove = script
+    assert restarted(master).sweep()
+    assert not master.simulation.files
+
+
+def test_a_disk_at_the_place_of_a_recorded_one_stays():
+    master = cut_before_the_records()
+    [path] = master.simulation.files
+    disk = Disk(
+        uuid="other", dev_type="file", logical_id=("loop", path), size=1, serial_no=1
+    )
+    owner = clusters.instance(9, disks=(disk.uuid,))
+    again = restarted(master)
+    master.engine.store.commit(
+        [Update("disks", disk.uuid, disk), Update("instances", owner.uuid, owner)]
+    )
+    assert again.sweep()
+    assert list(master.simulation.files) == [path]
+
+
+def test_disks_of_a_failed_creation_on_a_node_that_went_away_are_removed_later():
+    start, simulation = prepared([])
+    master = Master(start, simulation, Cutter())
+    script = master.engine.rpc.script
+
+    def lose(node, args):
+        # The node makes the disk, and cannot be reached any more.
+        simulation.do_blockdev_create(node, args)
+        script["blockdev_remove"] = lambda *_args: failure("no answer")
+        return Result(
+            "blockdev_create", "n", fail_msg="the connection broke", is_lost=True
+        )
+
+    script["blockdev_create"] = lose
+    with pytest.raises(errors.OpExecError, match="the connection broke"):
+        master.run(create("file"))
+    assert len(simulation.files) == 1
+    assert master.engine.config.disk_notes.news.is_set()
+    assert restarted(master).sweep()
+    assert not simulation.files

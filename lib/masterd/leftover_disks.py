@@ -1,0 +1,164 @@
+"""Removal of disks without a record, whose creation was cut short.
+
+`ganeti.config.disk_notes` names them: those that an earlier master daemon was making
+when it ended, and those that an opcode could not remove. A disk that has a record
+stays, whatever the note says. Nodes that do not answer are tried again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from ganeti import errors, objects, rpc
+from ganeti.clock import Clock
+from ganeti.config import disk_notes
+from ganeti.config.disk_notes import DiskNote, DiskNotes, MadeDisk
+from ganeti.rpc import encode
+
+_log = logging.getLogger(__name__)
+
+#: Seconds until nodes that failed are tried again; the last value is repeated.
+RETRY_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+#: Seconds for the removal of an empty directory, during which no job makes disks.
+_DIRECTORY_S: Final = 10.0
+
+
+class LeftoverDisks:
+    """Removes the disks in one thread, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        notes: DiskNotes,
+        snapshot: Callable[[], objects.Snapshot],
+        runner: rpc.Runner,
+        clock: Clock,
+        *,
+        has_ended: Callable[[int], bool],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            notes: of the disks.
+            snapshot: returns the newest configuration.
+            runner: calls nodes.
+            clock: for pauses.
+            has_ended: returns whether a job, given by its id, has ended. One that goes
+                on still uses its disks.
+        """
+        self._notes = notes
+        self._snapshot = snapshot
+        self._rpc = runner
+        self._clock = clock
+        self._has_ended = has_ended
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="leftover-disks", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no further removal; a call under way ends by itself."""
+        self._stopping.set()
+        self._notes.news.set()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            # Cleared first: a note that is left during the sweep is not missed.
+            self._notes.news.clear()
+            failures = 0 if self._try() else failures + 1
+            pause = RETRY_S[min(failures, len(RETRY_S)) - 1] if failures else None
+            if not self._stopping.is_set():
+                self._clock.wait(self._notes.news, pause)
+
+    def _try(self) -> bool:
+        try:
+            return self.sweep()
+        except errors.GenericError as err:
+            _log.error("disks of interrupted jobs: %s", err)
+        except Exception:  # noqa: BLE001 - logged, and tried again
+            _log.exception("disks of interrupted jobs")
+        return False
+
+    def sweep(self) -> bool:
+        """Remove what can be removed now; return whether nothing is left.
+
+        Raises:
+            ConfigurationError: a note cannot be read.
+        """
+        is_clean = True
+        for key, note in self._notes.left().items():
+            if self._stopping.is_set():
+                return False
+            # A job that goes on drops its notes itself, or leaves them for later.
+            job = disk_notes.job_of(key)
+            if self._has_ended(job) and self._sweep(key, note):
+                self._notes.remove(key)
+            else:
+                is_clean = False
+        return is_clean
+
+    def _sweep(self, key: str, note: DiskNote) -> bool:
+        is_clean = True
+        for made in note.disks:
+            if not _is_recorded(self._snapshot(), made.disk):
+                is_clean = self._remove(note, made) and is_clean
+        return is_clean and self._remove_directories(key, note)
+
+    def _remove(self, note: DiskNote, made: MadeDisk) -> bool:
+        """Remove a disk from its nodes; return whether all have done so."""
+        is_clean = True
+        snapshot = self._snapshot()
+        for node in made.nodes:
+            # A removed node took the disk with it.
+            if node not in snapshot.nodes:
+                continue
+            where = "/".join(map(str, made.disk.logical_id[1:]))
+            what = f"disk {where} of instance {note.instance}, which has no record"
+            wire = encode.disk(snapshot, made.disk)
+            answer = self._rpc.call_one("blockdev_remove", node, wire)
+            if answer.failed:
+                _log.warning("%s", answer.describe(f"{what}, cannot be removed"))
+                is_clean = False
+            else:
+                _log.info("%s: removed from node %s", what, answer.node)
+        return is_clean
+
+    def _remove_directories(self, key: str, note: DiskNote) -> bool:
+        """Remove directories that nothing uses; return whether all nodes answered."""
+        is_clean = True
+        for path, node in note.directories:
+            with self._notes.lock:
+                snapshot = self._snapshot()
+                if node not in snapshot.nodes or _is_used(snapshot, path):
+                    continue
+                if (path, node) in self._notes.all_directories(but=key):
+                    continue
+                answer = self._rpc.call_one(
+                    "file_storage_dir_remove", node, path, timeout_s=_DIRECTORY_S
+                )
+            if answer.failed:
+                # One that is not empty has files that are not in the note.
+                _log.warning("%s", answer.describe(f"directory {path} stays"))
+                is_clean = is_clean and not (answer.offline or answer.is_lost)
+        return is_clean
+
+
+def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
+    """Return whether a disk, or another one at the same place, has a record."""
+    place = (disk.dev_type, disk.logical_id)
+    return disk.uuid in snapshot.disks or any(
+        (other.dev_type, other.logical_id) == place for other in snapshot.disks.values()
+    )
+
+
+def _is_used(snapshot: objects.Snapshot, directory: str) -> bool:
+    return any(
+        str(disk.logical_id[1]).rpartition("/")[0] == directory
+        for disk in snapshot.disks.values()
+        if disk.dev_type in ("file", "sharedfile")
+    )
