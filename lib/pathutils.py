@@ -102,12 +102,17 @@ class Paths(NamedTuple):
 
     @property
     def server_pem(self) -> str:
-        """Cluster certificate and key."""
+        """Cluster certificate; in clusters of earlier releases also its key."""
         return self.data("server.pem")
 
     @property
+    def server_key_pem(self) -> str:
+        """Key of the cluster's certificate authority, only on master candidates."""
+        return self.data("server-key.pem")
+
+    @property
     def client_pem(self) -> str:
-        """This node's client certificate and key."""
+        """This node's certificate and key."""
         return self.data("client.pem")
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import ssh
-from ganeti.utils import files, x509
+from ganeti.utils import authority, files, x509
 
 _SSL: Final = "ssl"
 #: Longest validity of a transfer's certificate, in seconds.
@@ -21,11 +21,16 @@ _TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
 def node_crypto_tokens(
     node: LocalNode, token_request: list[tuple[str, str, dict[str, Any] | None]]
 ) -> list[tuple[str, str]]:
-    """Return certificate digests of this node; ``create`` makes a new certificate.
+    """Return certificate digests of this node; some actions change the certificate.
+
+    ``get`` returns the digest of the present certificate. ``request`` makes a new key
+    and returns a certificate request as PEM. ``install`` takes the certificate that
+    the master has issued. ``create`` issues one with the key of the cluster
+    certificate, which nodes have only in clusters of earlier releases.
 
     Raises:
         ProgrammerError: unknown type, action or option.
-        X509CertError: the certificate is missing or damaged.
+        X509CertError: a certificate is missing, damaged, or not one of this cluster.
     """
     return [
         (kind, _token(node, kind, action, options or {}))
@@ -39,12 +44,16 @@ def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> 
     path = _certificate_path(node, options.get(ssh.CRYPTO_OPTION_CERT_FILE))
     if action == "get":
         return x509.digest(x509.load_certificate(path))
-    if action != "create":
+    if action == ssh.CRYPTO_REQUEST:
+        return _request(node)
+    if action not in ("create", ssh.CRYPTO_INSTALL):
         raise errors.ProgrammerError(f"crypto token: unknown action {action!r}")
     if path == node.paths.server_pem:
         raise errors.ProgrammerError(
             "crypto token: the cluster certificate cannot be created by this call"
         )
+    if action == ssh.CRYPTO_INSTALL:
+        return _install(node, path, str(options.get(ssh.CRYPTO_OPTION_CERTIFICATE)))
     serial = options.get(ssh.CRYPTO_OPTION_SERIAL_NO)
     return x509.write_client_certificate(
         path,
@@ -52,6 +61,45 @@ def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> 
         name=node.paths.hostname,
         serial=int(node.clock.time()) if serial is None else int(serial),
     )
+
+
+def _pending_key(node: LocalNode) -> str:
+    """Return the file of the key whose certificate has been requested."""
+    return f"{node.paths.client_pem}.key"
+
+
+def _request(node: LocalNode) -> str:
+    """Make a key and keep it until its certificate arrives; return the request."""
+    key, request = authority.new_request(node.paths.hostname)
+    files.write_file(_pending_key(node), key, mode=0o400)
+    return request.decode()
+
+
+def _install(node: LocalNode, path: str, pem: str) -> str:
+    """Take a certificate of the requested key into use; return its digest.
+
+    Raises:
+        X509CertError: it is of another key, or not issued by the authority of the
+            cluster.
+    """
+    pending = _pending_key(node)
+    try:
+        key = files.read_file(pending)
+    except OSError as err:
+        raise errors.X509CertError(f"{pending}: {err.strerror}") from err
+    pair = x509.parse(key + pem.encode(), "issued certificate")
+    if pair.key.public_key() != pair.certificate.public_key():
+        raise errors.X509CertError(
+            "issued certificate: is not of the key that this node requested it for"
+        )
+    issuer = x509.load_certificate(node.paths.server_pem)
+    if not x509.is_issued_by(pair.certificate, issuer):
+        raise errors.X509CertError(
+            f"issued certificate: is not signed by {node.paths.server_pem}"
+        )
+    files.write_file(path, pair.pem, mode=0o440)
+    files.remove_file(pending)
+    return pair.digest
 
 
 def _certificate_path(node: LocalNode, wanted: str | None) -> str:

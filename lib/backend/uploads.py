@@ -24,6 +24,7 @@ _DATA_FILES: Final = (
     "known_hosts",
     "hmac.key",
     "cluster-domain-secret",
+    "server-key.pem",
     "spice.pem",
     "spice-ca.pem",
     "rapi.pem",

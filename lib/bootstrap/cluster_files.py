@@ -13,7 +13,9 @@ from ganeti.pathutils import Paths
 
 _PATTERNS: Final = (
     "server.pem",
+    "server-key.pem",
     "client.pem",
+    "client.pem.key",
     "rapi.pem",
     "spice.pem",
     "spice-ca.pem",

@@ -4,7 +4,7 @@ from typing import Final
 
 from ganeti.pathutils import Paths
 from ganeti.ssh import authorized_keys, keys, known_hosts, pubkeys
-from ganeti.utils import files, x509
+from ganeti.utils import authority, files, x509
 
 RAPI_PEM: Final = "rapi.pem"
 SPICE_PEM: Final = "spice.pem"
@@ -17,7 +17,9 @@ PUBLIC_KEYS: Final = "ganeti_pub_keys"
 
 def write_cluster_files(paths: Paths) -> None:
     """Write certificates and secrets of a new cluster into the state directory."""
-    x509.write_cluster_certificate(paths.server_pem)
+    authority.write(
+        authority.create(), server_pem=paths.server_pem, key_path=paths.server_key_pem
+    )
     x509.write_cluster_certificate(paths.data(RAPI_PEM))
     write_spice(paths)
     files.write_file(paths.hmac_key, x509.new_secret(), mode=0o440)
@@ -31,17 +33,26 @@ def write_spice(paths: Paths) -> None:
     files.write_file(paths.data(SPICE_CA_PEM), pair.certificate_pem, mode=0o440)
 
 
-def write_client_certificate(paths: Paths, now: float) -> str:
-    """Write this node's client certificate; return its digest.
+def write_node_certificate(paths: Paths, uuid: str, now: float) -> str:
+    """Write the certificate of this node, the master; return its digest.
 
-    The cluster certificate signs it. Its serial number is ``now``, in Unix seconds.
+    The authority of the cluster issues it, with the serial number ``now``, in Unix
+    seconds.
     """
-    return x509.write_client_certificate(
-        paths.client_pem,
-        server_pem=paths.server_pem,
-        name=paths.hostname,
-        serial=int(now),
+    pair = authority.issue_with_key(
+        load_authority(paths), name=paths.hostname, uuid=uuid, serial=int(now)
     )
+    files.write_file(paths.client_pem, pair.pem, mode=0o440)
+    return pair.digest
+
+
+def load_authority(paths: Paths) -> x509.Pair:
+    """Return the authority of this cluster, on a master candidate.
+
+    Raises:
+        X509CertError: see `authority.load`.
+    """
+    return authority.load(server_pem=paths.server_pem, key_path=paths.server_key_pem)
 
 
 def ensure_root_key(paths: Paths, kind: str, bits: int | None) -> keys.KeyPair:

@@ -66,7 +66,7 @@ def init_cluster(
         undo.callback(remove_cluster_files, paths)
         feedback("Writing certificates and keys")
         crypto.write_cluster_files(paths)
-        digest = crypto.write_client_certificate(paths, clock.time())
+        digest = crypto.write_node_certificate(paths, first.node.uuid, clock.time())
         crypto.write_known_hosts(paths, host.cluster_name, host.host_key)
         if options.modify_ssh_setup:
             kind, bits = initial_config.ssh_key(options)

@@ -20,13 +20,15 @@ from ganeti.process import RunResult
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, keys, pubkeys
 from ganeti.ssh import client as ssh_client
-from ganeti.utils import files, netutils, x509
+from ganeti.utils import authority, files, netutils, x509
 
 #: Seconds to wait until sshd and the node daemon answer.
 ANSWER_TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 0.05
 #: Seconds without output after which a tool counts as stuck.
 TOOL_TIMEOUT_S: Final = 120.0
+#: Seconds for which the first certificate of a new node is valid.
+_JOIN_VALIDITY_S: Final = 86400
 _HOST_KEY_TYPES: Final = ("rsa", "ecdsa")
 
 
@@ -334,12 +336,25 @@ def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) 
     pubkeys.update(paths.data(crypto.PUBLIC_KEYS), "replace_or_add", {name: [line]})
 
 
-def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:
+def daemon_message(
+    paths: Paths, cluster: str, node: str, uuid: str | None = None
+) -> dict[str, Any]:
     """Return the input of ``node-daemon-setup``: files of this node's cluster.
 
-    It contains the cluster's private key.
+    It contains a certificate of the node, with its key, that is valid for a day:
+    OP_NODE_ADD replaces it. In clusters of earlier releases it contains the key of the
+    cluster certificate instead, from which the node makes its own certificate.
+
+    Args:
+        paths: of this node, the master.
+        cluster: name of the cluster.
+        node: name of the new node.
+        uuid: of the node, if it is recorded already.
+
+    Raises:
+        X509CertError: this node does not have the certificate or key of the cluster.
     """
-    return {
+    message = {
         constants.NDS_CLUSTER_NAME: cluster,
         constants.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(
             paths.server_pem
@@ -349,6 +364,16 @@ def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:
         constants.NDS_START_NODE_DAEMON: True,
         constants.NDS_NODE_NAME: node,
     }
+    if authority.is_used(paths.server_pem):
+        pair = authority.issue_with_key(
+            crypto.load_authority(paths),
+            name=node,
+            uuid=uuid,
+            serial=int(time.time()),
+            validity_s=_JOIN_VALIDITY_S,
+        )
+        message[constants.NDS_NODE_CERTIFICATE] = pair.pem.decode()
+    return message
 
 
 def _set_up_daemon(
@@ -358,7 +383,8 @@ def _set_up_daemon(
     target: NewNode,
     request: JoinRequest,
 ) -> None:
-    message = daemon_message(paths, state.cluster_name, target.name)
+    recorded = state.nodes.get(target.name, {}).get("uuid")
+    message = daemon_message(paths, state.cluster_name, target.name, recorded)
     message["debug"] = request.debug
     _run_tool(paths, shell, target, "node-daemon-setup", message)
 

@@ -8,6 +8,11 @@ a majority of the master candidates. Node certificates and SSH keys are renewed 
 OP_CLUSTER_RENEW_CRYPTO instead. The exception is the master's client certificate: it is
 replaced together with the cluster certificate, because nodes would refuse the calls of
 the master otherwise.
+
+A new cluster certificate is that of a new authority. Each node gets a certificate that
+it has issued, or the master would not accept the node. The master makes the keys of
+these certificates; OP_CLUSTER_RENEW_CRYPTO, which follows, has each node replace its
+own.
 """
 
 import contextlib
@@ -30,11 +35,13 @@ from ganeti.process import Runner
 from ganeti.quorum import Term
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, client
-from ganeti.utils import files, x509
+from ganeti.utils import authority, files, x509
 
 _log = logging.getLogger(__name__)
 _OWNER: Final = "renew-crypto"
 _SERVER_PEM: Final = "server.pem"
+_SERVER_KEY: Final = "server-key.pem"
+_CLIENT_PEM: Final = "client.pem"
 _CANDIDATES: Final = "master_candidates_certs"
 _SSH_PORT: Final = 22
 #: Seconds to wait until the daemons of a node have stopped or started.
@@ -43,7 +50,10 @@ _DAEMONS_S: Final = 180.0
 _WATCHER_S: Final = 60.0
 _WATCHER_LOCK: Final = "ganeti-watcher.lock"
 #: Permissions by file of the state directory.
-_MODES: Final = {crypto.DOMAIN_SECRET_FILE: 0o640}
+_MODES: Final = {
+    crypto.DOMAIN_SECRET_FILE: 0o640,
+    _SERVER_KEY: authority.KEY_MODE,
+}
 _DEFAULT_MODE: Final = 0o440
 
 _REPEAT_HINT: Final = (
@@ -117,6 +127,8 @@ def renew(
             feedback("Updating certificates and keys")
             written = _write(paths, clock, options)
             failed |= _copy(paths, remotes, written, feedback)
+            if options.cluster_certificate:
+                failed |= _send_certificates(paths, clock, remotes, failed, feedback)
         except (errors.GenericError, OSError, KeyboardInterrupt) as err:
             raise errors.OpExecError(
                 "interrupted while all daemons are stopped"
@@ -146,7 +158,7 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
         f"write {names}",
     ]
     if options.cluster_certificate:
-        planned.append("re-create the client certificate of the master")
+        planned.append("issue new certificates for all nodes")
     if others:
         planned.append(f"copy these files to {', '.join(others)}")
     if not options.cluster_certificate:
@@ -260,7 +272,10 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
     """Write the new files on this node, keeping backups; return the names to copy."""
     contents = dict(options.contents)
     if options.cluster_certificate:
-        contents[_SERVER_PEM] = x509.create_self_signed().pem
+        new = authority.create()
+        # The key first: an interrupted run leaves no authority without its key.
+        contents[_SERVER_KEY] = new.key_pem
+        contents[_SERVER_PEM] = new.certificate_pem
     for name in contents:
         _back_up(paths, paths.data(name))
     for name, data in contents.items():
@@ -268,8 +283,11 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
     if not options.cluster_certificate:
         return sorted(contents)
     _back_up(paths, paths.client_pem)
-    digest = crypto.write_client_certificate(paths, clock.time())
-    values = config.ssconf_values(_with_caller(_read_configuration(paths), digest))
+    snapshot = _read_configuration(paths)
+    digest = crypto.write_node_certificate(
+        paths, snapshot.cluster.master_node, clock.time()
+    )
+    values = config.ssconf_values(_with_caller(snapshot, digest))
     ssconf.write(paths, {_CANDIDATES: values[_CANDIDATES]})
     return [*sorted(contents), f"{constants.FILEPREFIX}{_CANDIDATES}"]
 
@@ -373,6 +391,39 @@ def _copy(
                 failed[remote.name] = str(err)
                 break
     return failed
+
+
+def _send_certificates(
+    paths: Paths,
+    clock: Clock,
+    remotes: Sequence[_RemoteNode],
+    failed: Mapping[str, str],
+    feedback: Feedback,
+) -> dict[str, str]:
+    """Give each node that has the other files a certificate of the new authority.
+
+    Returns:
+        Node name -> error text.
+    """
+    issuer = crypto.load_authority(paths)
+    uuids = {node.name: node.uuid for node in _read_configuration(paths).nodes.values()}
+    refused = {}
+    for remote in remotes:
+        if remote.name in failed or remote.name not in uuids:
+            continue
+        feedback(f"Sending {remote.name} its certificate")
+        pair = authority.issue_with_key(
+            issuer,
+            name=remote.name,
+            uuid=uuids[remote.name],
+            serial=int(clock.time()),
+        )
+        path = account.path_on(paths, remote.name, paths.client_pem)
+        try:
+            remote.shell.put_file(path, pair.pem, mode=_mode(_CLIENT_PEM))
+        except errors.GenericError as err:
+            refused[remote.name] = str(err)
+    return refused
 
 
 def read_pem(path: str, *, with_key: bool = True) -> bytes:

@@ -45,6 +45,8 @@ def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
         paths.data("spice.pem"),
         paths.data("spice-ca.pem"),
         paths.data("rapi/users"),
+        # Missing in clusters of earlier releases: server.pem has the key there.
+        paths.server_key_pem,
     ]
     if cluster.modify_etc_hosts:
         everywhere.append(paths.at("/etc/hosts"))

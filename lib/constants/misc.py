@@ -50,4 +50,9 @@ HTOOLS_PROGS: Final = (
 #: Environment variable, legacy.
 LUXI_OVERRIDE: Final = "FORCE_LUXI_SOCKET"
 #: Files of the state directory with secrets that only master candidates have.
-CANDIDATE_FILES: Final = ("cluster-domain-secret", "rapi.pem", "rapi/users")
+CANDIDATE_FILES: Final = (
+    "cluster-domain-secret",
+    "rapi.pem",
+    "rapi/users",
+    "server-key.pem",
+)

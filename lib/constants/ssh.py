@@ -23,11 +23,18 @@ NDS_HMAC: Final = "hmac_key"
 NDS_SSCONF: Final = "ssconf"
 NDS_START_NODE_DAEMON: Final = "start_node_daemon"
 NDS_NODE_NAME: Final = "node_name"
+#: Certificate of a joining node with its key, as PEM.
+NDS_NODE_CERTIFICATE: Final = "node_certificate"
 NDS_ACTION: Final = "action"
 CRYPTO_ACTIONS: Final = ("create", "delete", "get")
 CRYPTO_TYPES: Final = ("ssl",)
 CRYPTO_OPTION_CERT_FILE: Final = "cert_file"
 CRYPTO_OPTION_SERIAL_NO: Final = "serial_no"
+CRYPTO_OPTION_CERTIFICATE: Final = "certificate"
+#: Further actions, of clusters whose nodes do not have the key of the authority: a node
+#: makes a key and a request, and takes the certificate that the master has issued.
+CRYPTO_REQUEST: Final = "request"
+CRYPTO_INSTALL: Final = "install"
 #: Suffix of the master's uuid in the list of callers while both its current and its
 #: next certificate are valid.
 CRYPTO_NEXT: Final = "-next"

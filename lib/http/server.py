@@ -161,7 +161,7 @@ class Server(wsgi.Server):
         address: tuple[str, int],
         app: WsgiApp,
         *,
-        context: SSL.Context | None,
+        context: SSL.Context | Callable[[], SSL.Context] | None,
         threads: int | Plan,
         max_body: int = limits.MAX_BODY,
         is_known: Callable[[str], bool] = lambda _address: False,
@@ -171,7 +171,8 @@ class Server(wsgi.Server):
         Args:
             address: host address and port to bind to; port 0 for any.
             app: the application, called by many threads at once.
-            context: see `tls.server_context`; None for plain HTTP.
+            context: see `tls.server_context`, or a function that returns the context
+                of each new connection; None for plain HTTP.
             threads: requests served at once, further ones wait; or the lanes.
             max_body: size limit of a request's body, in bytes; larger ones get status
                 413.
@@ -195,7 +196,9 @@ class Server(wsgi.Server):
         self._dropped = admission.LogLimit()
         self._refused = admission.LogLimit()
         if context is not None:
-            self.ssl_adapter = tls.Adapter(context)
+            self.ssl_adapter = tls.Adapter(
+                (lambda: context) if isinstance(context, SSL.Context) else context
+            )
 
     def prepare(self) -> None:
         """Bind and start the workers; see `start_serving`."""

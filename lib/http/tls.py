@@ -102,7 +102,11 @@ class PeerGuard:
 
 
 def server_context(
-    certificate: str, key: str, *, guard: PeerGuard | None = None
+    certificate: str,
+    key: str,
+    *,
+    guard: PeerGuard | None = None,
+    authority: str | None = None,
 ) -> SSL.Context:
     """Return the TLS context of a server.
 
@@ -111,6 +115,8 @@ def server_context(
         key: PEM file.
         guard: the access rule for client certificates; None for servers that
             authenticate callers in another way.
+        authority: PEM file of the issuer of client certificates; by default the
+            server's certificate.
 
     Raises:
         X509CertError: the files cannot be used.
@@ -127,7 +133,7 @@ def server_context(
         context.use_privatekey_file(key)
         context.check_privatekey()
         if guard is not None:
-            context.load_verify_locations(certificate)
+            context.load_verify_locations(authority or certificate)
     except SSL.Error as err:
         raise errors.X509CertError(
             f"{certificate}, {key}: no usable certificate and key: {err}"
@@ -330,9 +336,10 @@ class TlsSocket:
 class Adapter(pyOpenSSLAdapter):
     """The pyOpenSSL adapter of cheroot with our context and sockets."""
 
-    def __init__(self, context: SSL.Context) -> None:
+    def __init__(self, context: Callable[[], SSL.Context]) -> None:
+        """Prepare the adapter; ``context`` returns the context of a new connection."""
         super().__init__(None, None)
-        self.context = context
+        self._context = context
 
     def bind(self, sock: socket.socket) -> socket.socket:
         """Return the listening socket unchanged; connections are wrapped one by one."""
@@ -340,7 +347,7 @@ class Adapter(pyOpenSSLAdapter):
 
     def wrap(self, sock: socket.socket) -> tuple[TlsSocket, dict[str, Any]]:
         """Wrap an accepted connection; its handshake follows later."""
-        return TlsSocket(self.context, sock), self.get_environ()
+        return TlsSocket(self._context(), sock), self.get_environ()
 
     def get_environ(self) -> dict[str, Any]:
         """Return the TLS entries of each request's environment."""

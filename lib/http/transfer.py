@@ -24,6 +24,7 @@ _KEEPALIVE_INTERVAL_S: Final = 10
 _UNACKNOWLEDGED_MS: Final = 10_000
 #: First part of the library's error texts for time limits.
 TIMED_OUT: Final = f"Error {pycurl.E_OPERATION_TIMEDOUT}: "
+_NOT_TRUSTED: Final = f"Error {pycurl.E_SSL_CACERT}: "
 _NO_CONNECTION: Final = f"Error {pycurl.E_COULDNT_CONNECT}: "
 #: Error text if the kernel accepts connections but the server does not answer.
 FROZEN: Final = (
@@ -34,10 +35,19 @@ FROZEN: Final = (
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
-    """Files for TLS: client certificate with key, and the trusted certificate."""
+    """The client's side of TLS.
+
+    Attributes:
+        certificate: file of the client certificate with its key.
+        authority: file of the trusted certificate.
+        authority_pem: content of this file, if servers have certificates of their own
+            that it has issued: then the certificate of the server must have the name
+            that the request demands. None if all servers share the trusted certificate.
+    """
 
     certificate: str
     authority: str
+    authority_pem: bytes | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +61,8 @@ class Request:
         body: JSON text.
         headers: further headers, as ``Name: value``.
         credentials: None for plain HTTP.
+        identity: DNS name that the certificate of the server must have, if servers have
+            certificates of their own.
         timeout_s: time limit of the whole answer.
         connect_timeout_s: time limit of connection and handshake.
         probe_after_s: seconds of silence until the server is probed; None for requests
@@ -69,6 +81,7 @@ class Request:
     body: bytes
     headers: tuple[str, ...] = ()
     credentials: Credentials | None
+    identity: str = ""
     timeout_s: float
     connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
     probe_after_s: float | None = None
@@ -81,6 +94,12 @@ class Request:
     def host(self) -> Host:
         """The server."""
         return self.address, self.port
+
+    @property
+    def demands_identity(self) -> bool:
+        """Whether the server must prove that it has the name of `identity`."""
+        given = self.credentials
+        return given is not None and given.authority_pem is not None
 
     @property
     def where(self) -> str:
@@ -191,6 +210,9 @@ class Transfer:
             return f"{number}: {where}: the answer is larger than {limit} bytes"
         if is_unanswered(curl, error):
             return f"{number}: {where}: {reason}: {FROZEN}"
+        if error.startswith(_NOT_TRUSTED) and self.request.demands_identity:
+            wanted = _describe_stranger(self.request.identity, reason)
+            return f"{number}: {where}: {wanted}"
         if error.startswith(TIMED_OUT) and not curl.getinfo(pycurl.PRIMARY_IP):
             cause, is_refused = f"no connection within {self._connect_s:g} s", False
         elif error.startswith(_NO_CONNECTION) and curl.getinfo(pycurl.OS_ERRNO):
@@ -204,6 +226,14 @@ class Transfer:
         return f"{number}: {where} does not answer: {cause}; {look}"
 
 
+def _describe_stranger(identity: str, reason: str) -> str:
+    return (
+        f"the machine at this address does not have the certificate of node {identity}"
+        f" ({reason}): it is another machine, or the certificate was not renewed with"
+        " the cluster's; in the second case run gnt-node add --readd for it"
+    )
+
+
 def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
@@ -211,9 +241,15 @@ def _bracketed(address: str) -> str:
 def _configure(curl: Any, request: Request, connect_s: float) -> None:
     """Set the options of a handle that reach a request's server."""
     scheme = "http" if request.credentials is None else "https"
+    where = request.where
     curl.reset()
+    if request.demands_identity:
+        # The library compares the host of the URL with the certificate of the server,
+        # and keeps connections by it; the address is given apart.
+        where = f"{request.identity}:{request.port}"
+        curl.setopt(pycurl.CONNECT_TO, [f"{where}:{request.where}"])
     for option, value in (
-        (pycurl.URL, f"{scheme}://{request.where}{request.path}"),
+        (pycurl.URL, f"{scheme}://{where}{request.path}"),
         (pycurl.CONNECTTIMEOUT_MS, int(connect_s * 1000)),
         *_FIXED_OPTIONS,
     ):
@@ -272,7 +308,12 @@ def _set_credentials(curl: Any, credentials: Credentials) -> None:
     curl.setopt(pycurl.SSL_CIPHER_LIST, limits.CIPHERS)
     curl.setopt(pycurl.SSLCERT, credentials.certificate)
     curl.setopt(pycurl.SSLKEY, credentials.certificate)
-    curl.setopt(pycurl.CAINFO, credentials.authority)
     curl.setopt(pycurl.SSL_VERIFYPEER, 1)
-    # All nodes of a cluster have the same certificate, so its name proves nothing.
-    curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+    if credentials.authority_pem is None:
+        curl.setopt(pycurl.CAINFO, credentials.authority)
+        # All nodes of the cluster have the same certificate: its name proves nothing.
+        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+    else:
+        # The library remembers a file by its name, and would miss a new content.
+        curl.setopt(pycurl.CAINFO_BLOB, credentials.authority_pem)
+        curl.setopt(pycurl.SSL_VERIFYHOST, 2)

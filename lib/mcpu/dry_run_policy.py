@@ -10,7 +10,9 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ganeti.constants import ssh as constants
 from ganeti.rpc.table import Procedure
+from ganeti.utils import authority
 
 Args = Sequence[Any]
 
@@ -55,7 +57,9 @@ def _snapshot_volume(args: Args) -> list[Any]:
 
 def _new_tokens(args: Args) -> list[Any]:
     """Return placeholders: the new token is not known in advance."""
-    return [[row[0], "planned-token"] for row in args[0]]
+    _key, request = authority.new_request("planned")
+    tokens = {constants.CRYPTO_REQUEST: request.decode()}
+    return [[row[0], tokens.get(row[1], "planned-token")] for row in args[0]]
 
 
 #: Functions of the arguments that return whether the call only reads.

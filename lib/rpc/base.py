@@ -1,19 +1,35 @@
 """The interface to nodes; implemented by the network runner and by fakes."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from ganeti.constants import misc
 from ganeti.rpc.result import Result
+
+_UUID: Final = re.compile(misc.UUID_REGEX)
 
 
 class Target(NamedTuple):
-    """Name and address of a node daemon."""
+    """Name and address of a node daemon.
+
+    ``certified``: name that its certificate must have; by default the UUID, or the name
+    if the caller does not know a UUID.
+    """
 
     uuid: str
     name: str
     address: str
     port: int
     offline: bool = False
+    certified: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The name that the certificate of the node must have."""
+        if self.certified:
+            return self.certified
+        return self.uuid if _UUID.fullmatch(self.uuid) else self.name
 
 
 class Runner(Protocol):

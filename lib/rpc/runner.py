@@ -27,7 +27,7 @@ from ganeti.quorum import Term
 from ganeti.rpc import table, wire
 from ganeti.rpc.base import Runner, Target
 from ganeti.rpc.result import OFFLINE_TEXT, Result
-from ganeti.utils import netutils
+from ganeti.utils import authority, files, netutils
 
 _log = logging.getLogger(__name__)
 _NODED: Final = "ganeti-noded"
@@ -99,6 +99,31 @@ class _Ongoing:
         self.is_aborted = threading.Event()
 
 
+class _Authority:
+    """The cluster's certificate, read again when its file changes."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int, int] | None = None
+        self._pem: bytes | None = None
+
+    def pem(self, path: str) -> bytes | None:
+        """Return the file's content if it is an authority's that issues certificates.
+
+        None: all nodes share the certificate of this file, or it cannot be read.
+        Without a readable one no connection succeeds.
+        """
+        try:
+            info = os.stat(path)
+            seen = (info.st_mtime_ns, info.st_ino, info.st_size)
+            if seen != self._seen:
+                is_used = authority.is_used(path)
+                self._pem = files.read_file(path) if is_used else None
+                self._seen = seen
+        except (OSError, errors.X509CertError) as err:
+            _log.warning("cannot read the certificate of the cluster: %s", err)
+        return self._pem
+
+
 class _Runner(Runner, abc.ABC):
     """The common part of both runners: from targets to results."""
 
@@ -119,6 +144,7 @@ class _Runner(Runner, abc.ABC):
         #: Called with a thread and whether a node that it waits for is frozen, if this
         #: changes; from the client's thread, so it must not block.
         self.on_silence: Callable[[threading.Thread, bool], None] = _ignore_silence
+        self._authority = _Authority()
         self._ongoing: dict[threading.Thread, _Ongoing] = {}
 
     def close(self) -> None:
@@ -209,6 +235,7 @@ class _Runner(Runner, abc.ABC):
                 body=body,
                 headers=headers,
                 credentials=credentials,
+                identity=target.identity,
                 timeout_s=timeout_s or _time_limit(row, args),
                 probe_after_s=_PROBE_AFTER_S if row.reads else _PROBE_ACT_AFTER_S,
                 silence_s=0.0 if row.reads else _SILENCE_S[row.timeout],
@@ -263,7 +290,9 @@ class _Runner(Runner, abc.ABC):
         own = self._paths.client_pem
         if not os.path.exists(own):
             own = self._paths.server_pem
-        return client.Credentials(own, self._paths.server_pem)
+        return client.Credentials(
+            own, self._paths.server_pem, self._authority.pem(self._paths.server_pem)
+        )
 
 
 class NetworkRunner(_Runner):

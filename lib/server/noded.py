@@ -23,16 +23,15 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
-from ganeti.http import lanes, server, tls
+from ganeti.http import contexts, lanes, server, tls
 from ganeti.pathutils import Paths, from_environ
 from ganeti.quorum import Term, parse_term
 from ganeti.rpc import table, wire
 from ganeti.server import common, memlock
-from ganeti.utils import netutils
+from ganeti.utils import authority, netutils
 from ganeti.utils import x509 as certificates
 
 _log = logging.getLogger(__name__)
@@ -295,14 +294,25 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
         )
     if options.no_ssl:
         return
-    for path in (
-        options.ssl_cert or paths.server_pem,
-        options.ssl_key or paths.server_pem,
-    ):
+    try:
+        needed = _own_files(options, paths)
+    except errors.X509CertError as err:
+        raise common.StartError(str(err)) from err
+    for path in needed:
         if not os.path.exists(path):
             raise common.StartError(
                 f"{path}: no certificate; is this node part of a cluster?"
             )
+
+
+def _own_files(options: argparse.Namespace, paths: Paths) -> tuple[str, str]:
+    """Return the files of this node's certificate and of its key.
+
+    Without an authority, all nodes have the certificate of the cluster.
+    """
+    is_own = authority.is_used(paths.server_pem)
+    own = paths.client_pem if is_own else paths.server_pem
+    return options.ssl_cert or own, options.ssl_key or own
 
 
 def start(options: argparse.Namespace, paths: Paths, control: common.Control) -> Noded:
@@ -385,13 +395,20 @@ def _load_late_modules() -> None:
 
 
 def _digest(options: argparse.Namespace, paths: Paths) -> str:
-    path = options.ssl_cert or paths.server_pem
+    path = _issuer(options, paths)
     return certificates.digest(certificates.load_certificate(path))
+
+
+def _issuer(options: argparse.Namespace, paths: Paths) -> str:
+    """Return the file of the certificate that issues those of callers."""
+    if authority.is_used(paths.server_pem):
+        return paths.server_pem
+    return str(options.ssl_cert or paths.server_pem)
 
 
 def _tls(
     options: argparse.Namespace, paths: Paths
-) -> tuple[tls.PeerGuard | None, SSL.Context | None]:
+) -> tuple[tls.PeerGuard | None, contexts.ReloadedContext | None]:
     if options.no_ssl:
         return None, None
     store = ssconf.SimpleStore(paths)
@@ -400,10 +417,11 @@ def _tls(
         store.path("master_candidates_certs"),
         store.master_candidates_certs,
     )
-    context = tls.server_context(
-        options.ssl_cert or paths.server_pem,
-        options.ssl_key or paths.server_pem,
-        guard=guard,
+    certificate, key = _own_files(options, paths)
+    issuer = _issuer(options, paths)
+    context = contexts.ReloadedContext(
+        lambda: tls.server_context(certificate, key, guard=guard, authority=issuer),
+        (certificate, key),
     )
     return guard, context
 

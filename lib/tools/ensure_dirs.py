@@ -32,7 +32,9 @@ class PathMode(NamedTuple):
 _DATA_FILES: Final = (
     ("config.data", 0o640),
     ("server.pem", 0o440),
+    ("server-key.pem", 0o600),
     ("client.pem", 0o440),
+    ("client.pem.key", 0o400),
     ("rapi.pem", 0o440),
     ("spice.pem", 0o440),
     ("spice-ca.pem", 0o440),

@@ -28,6 +28,7 @@ _INPUT: Final[dict[str, common.Check]] = {
     ssh_constants.NDS_SSCONF: common.is_text_map,
     ssh_constants.NDS_START_NODE_DAEMON: common.is_bool,
     ssh_constants.NDS_NODE_NAME: common.is_text,
+    ssh_constants.NDS_NODE_CERTIFICATE: common.is_text,
 }
 _REQUIRED: Final = (
     ssh_constants.NDS_NODE_DAEMON_CERTIFICATE,
@@ -61,7 +62,7 @@ def set_up(
     """
     _check_complete(message, common.check_cluster(paths, message))
     pem = message[ssh_constants.NDS_NODE_DAEMON_CERTIFICATE]
-    pair = x509.parse(pem.encode(), "input: node_daemon_certificate")
+    cluster_pem, own_pem = _certificates(message, pem.encode())
     values = message[ssh_constants.NDS_SSCONF]
     ssconf.write(paths, values, dry_run=True)
     if dry_run:
@@ -70,13 +71,8 @@ def set_up(
     files.make_dir(paths.data_dir, 0o755)
     ssconf.write(paths, values)
     files.write_file(paths.hmac_key, message[ssh_constants.NDS_HMAC], mode=0o440)
-    files.write_file(paths.server_pem, pair.pem, mode=0o440)
-    x509.write_client_certificate(
-        paths.client_pem,
-        server_pem=paths.server_pem,
-        name=message[ssh_constants.NDS_NODE_NAME],
-        serial=int(time.time()),
-    )
+    files.write_file(paths.server_pem, cluster_pem, mode=0o440)
+    files.write_file(paths.client_pem, own_pem, mode=0o440)
     _prepare_storage(paths, values)
     services = Services(paths, process)
     services.stop_all()
@@ -84,6 +80,27 @@ def set_up(
         services.start("ganeti-noded")
         if os.path.exists(os.path.join(paths.daemons_dir, "ganeti-mond")):
             services.start("ganeti-mond")
+
+
+def _certificates(message: Mapping[str, Any], pem: bytes) -> tuple[bytes, bytes]:
+    """Return the contents of server.pem and client.pem.
+
+    Raises:
+        X509CertError: a certificate or key is missing, damaged, or of another cluster.
+    """
+    given = message.get(ssh_constants.NDS_NODE_CERTIFICATE)
+    if given is None:
+        pair = x509.parse(pem, "input: node_daemon_certificate")
+        name = message[ssh_constants.NDS_NODE_NAME]
+        own = x509.create_signed(pair, name, serial=int(time.time()))
+        return pair.pem, own.pem
+    certificate = x509.parse_certificate(pem, "input: node_daemon_certificate")
+    own = x509.parse(given.encode(), "input: node_certificate")
+    if not x509.is_issued_by(own.certificate, certificate):
+        raise errors.X509CertError(
+            "input: node_certificate: is not signed by node_daemon_certificate"
+        )
+    return x509.certificate_pem(certificate), own.pem
 
 
 def _prepare_storage(paths: Paths, values: Mapping[str, str]) -> None:

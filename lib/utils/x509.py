@@ -11,6 +11,7 @@ import secrets
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
@@ -37,16 +38,12 @@ class Pair:
     @property
     def certificate_pem(self) -> bytes:
         """The certificate as PEM."""
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
+        return certificate_pem(self.certificate)
 
     @property
     def key_pem(self) -> bytes:
         """The key as PEM, not encrypted."""
-        return self.key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
+        return key_pem(self.key)
 
     @property
     def pem(self) -> bytes:
@@ -57,6 +54,20 @@ class Pair:
     def digest(self) -> str:
         """The certificate's digest, see the function `digest`."""
         return digest(self.certificate)
+
+
+def certificate_pem(certificate: x509.Certificate) -> bytes:
+    """Return a certificate as PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def key_pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a key as PEM, not encrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 def digest(certificate: x509.Certificate) -> str:
@@ -76,10 +87,10 @@ def create_self_signed(
     serial: int = 1,
 ) -> Pair:
     """Return a new key with a self-signed certificate that may sign others."""
-    key = _new_key()
-    name = _name(common_name)
+    key = new_rsa_key()
+    name = subject_of(common_name)
     certificate = (
-        _builder(name, name, key, serial, validity_s)
+        builder(name, name, key.public_key(), serial, validity_s)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -97,39 +108,42 @@ def create_signed(
         serial: serial number; by convention the time, in seconds since 1970.
         validity_s: at most the issuer's remaining validity, which is the default.
     """
-    key = _new_key()
+    key = new_rsa_key()
     rest = int(seconds_left(issuer.certificate))
-    builder = _builder(
-        _name(common_name),
+    unsigned = builder(
+        subject_of(common_name),
         issuer.certificate.subject,
-        key,
+        key.public_key(),
         serial,
         rest if validity_s is None else min(rest, validity_s),
     )
-    return Pair(key, builder.sign(issuer.key, hashes.SHA256()))
+    return Pair(key, unsigned.sign(issuer.key, hashes.SHA256()))
 
 
-def _new_key() -> rsa.RSAPrivateKey:
+def new_rsa_key() -> rsa.RSAPrivateKey:
+    """Return a new RSA key."""
     return rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
 
 
-def _name(common_name: str) -> x509.Name:
+def subject_of(common_name: str) -> x509.Name:
+    """Return the name of a certificate that has only a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _builder(
+def builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: rsa.RSAPrivateKey,
+    key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
     serial: int,
     validity_s: int,
 ) -> x509.CertificateBuilder:
+    """Return an unsigned certificate that is valid from now on, without extensions."""
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(serial)
         .not_valid_before(now - _BACKDATE)
         .not_valid_after(now + dt.timedelta(seconds=validity_s))
@@ -175,9 +189,21 @@ def load_certificate(path: str) -> x509.Certificate:
         X509CertError: the file is unreadable or damaged.
     """
     try:
-        return x509.load_pem_x509_certificate(files.read_file(path))
-    except (OSError, ValueError) as err:
+        return parse_certificate(files.read_file(path), path)
+    except OSError as err:
         raise errors.X509CertError(f"{path}: no certificate: {err}") from err
+
+
+def parse_certificate(pem: bytes, where: str) -> x509.Certificate:
+    """Return the certificate of a PEM text, which may have a key as well.
+
+    Raises:
+        X509CertError: the certificate is missing or damaged.
+    """
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError as err:
+        raise errors.X509CertError(f"{where}: no certificate: {err}") from err
 
 
 def seconds_left(certificate: x509.Certificate) -> float:
@@ -189,6 +215,15 @@ def seconds_left(certificate: x509.Certificate) -> float:
 def is_self_signed(certificate: x509.Certificate) -> bool:
     """Return whether subject and issuer are the same."""
     return certificate.subject == certificate.issuer
+
+
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Return whether another certificate's key signed a certificate."""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def write_cluster_certificate(path: str) -> str:

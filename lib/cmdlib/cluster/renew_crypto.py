@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ganeti import config, errors, objects, opcodes
-from ganeti.cmdlib import candidate_role
+from ganeti.cmdlib import candidate_role, node_certificates
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.constants import ecodes
 from ganeti.constants import ssh as constants
@@ -18,7 +18,7 @@ _AGAIN: Final = "run gnt-cluster renew-crypto --new-node-certificates again"
 
 
 class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
-    """Unit that has each node create its own keys; private keys are never sent.
+    """Unit that has each node make its own keys; private keys are never sent.
 
     The master is the last node in both cases: it keeps its access to the nodes until
     they know its new certificate or key.
@@ -67,7 +67,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             if uuid != master and not node.offline
         ]
         self._say(f"Creating new certificates on {len(others) + 1} nodes")
-        digests, failed = self._make_elsewhere(others)
+        digests, failed = node_certificates.renew(self.ctx, others)
         candidate_digests = {
             uuid: digest
             for uuid, digest in digests.items()
@@ -77,23 +77,6 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         if failed:
             text = "; ".join(f"node {name}: {why}" for name, why in failed.items())
             raise errors.OpExecError(f"certificates not renewed: {text}; {_AGAIN}")
-
-    def _make_elsewhere(
-        self, nodes: list[objects.Node]
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return digests by uuid, and node name -> problem."""
-        digests, failed = {}, {}
-        request = [["ssl", "create", {}]]
-        answers = self.ctx.rpc.call(
-            "node_crypto_tokens", [node.uuid for node in nodes], [request]
-        )
-        for node in nodes:
-            digest = _digest(answers[node.uuid])
-            if digest:
-                digests[node.uuid] = digest
-            else:
-                failed[node.name] = answers[node.uuid].fail_msg or "empty answer"
-        return digests, failed
 
     def _renew_own(
         self, master: objects.Node, digests: Mapping[str, str]
@@ -108,16 +91,11 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         """
         path = self.ctx.paths.client_pem
         new_path = f"{path}.tmp"
-        options = {
-            constants.CRYPTO_OPTION_CERT_FILE: self.ctx.paths.virtualize(new_path)
-        }
-        answer = self.ctx.rpc.call_one(
-            "node_crypto_tokens", master.uuid, [["ssl", "create", options]]
-        )
-        digest = _digest(answer)
-        if not digest:
+        made, failed = node_certificates.renew(self.ctx, [master], path=new_path)
+        if failed:
             self._record(digests)
-            return {master.name: answer.fail_msg or "empty answer"}
+            return failed
+        digest = made[master.uuid]
         key = master.uuid + constants.CRYPTO_NEXT
         self._record({**digests, key: digest})
         failed = self._send_callers()
@@ -174,13 +152,6 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
     def _say(self, text: str) -> None:
         if self.op.verbose:
             self.ctx.log.message(text)
-
-
-def _digest(answer: Any) -> str:
-    """Return the digest in a node's answer, empty if the call failed."""
-    if answer.failed:
-        return ""
-    return str(dict(answer.payload or ()).get("ssl", ""))
 
 
 def _keep_and_replace(path: str, new_path: str, backups: str) -> None:

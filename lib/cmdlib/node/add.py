@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, objects, opcodes, rpc
-from ganeti.cmdlib import ancillary_files, candidate_role, state_params
+from ganeti.cmdlib import (
+    ancillary_files,
+    candidate_role,
+    node_certificates,
+    state_params,
+)
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.node import checks, ovs
 from ganeti.config import candidate_pool
 from ganeti.constants import ecodes, hooks, nodeverify, versions
 from ganeti.objects import lookup, params
+from ganeti.utils import authority
 
 
 class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
@@ -204,7 +210,12 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     @property
     def _direct(self) -> rpc.Runner:
         target = rpc.Target(
-            self.node.uuid, self.name, self.node.primary_ip, checks.noded_port()
+            self.node.uuid,
+            self.name,
+            self.node.primary_ip,
+            checks.noded_port(),
+            # The certificate of a machine that is being added has no UUID yet.
+            certified=self.name,
         )
         return self.ctx.rpc_at([target])
 
@@ -229,6 +240,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             candidate_role.remove_ssh_key(
                 self.ctx, self.node, from_authorized=True, readd=True
             )
+        self._certify()
         stored = self._store()
         ovs.configure(self.ctx, stored)
         self._distribute_files()
@@ -289,6 +301,24 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         if problems:
             text = "; ".join(f"{name}: {why}" for name, why in sorted(problems.items()))
             raise errors.OpExecError(f"SSH or host name check failed: {text}")
+
+    def _certify(self) -> None:
+        """Replace the certificate that the client gave the node for a day.
+
+        From its record on, the node is called by its UUID, which the new one has.
+
+        Raises:
+            OpExecError: the node does not take the certificate.
+        """
+        if not authority.is_used(self.ctx.paths.server_pem):
+            return
+        _made, failed = node_certificates.renew(
+            self.ctx, [self.node], runner=self._direct
+        )
+        if failed:
+            raise errors.OpExecError(
+                f"node {self.name}: cannot get its certificate: {failed[self.name]}"
+            )
 
     def _store(self) -> objects.Node:
         with self.ctx.config.edit(self.ctx.owner) as edit:

@@ -24,20 +24,20 @@ class Raw:
 
 
 class HostileNode:
-    """A liar on a loopback port, with the certificate of the cluster.
+    """A liar on a loopback port, with the certificate of a file.
 
     ``script[procedure]`` is the payload, a `Raw`, or a function of the arguments that
     returns one of them; a procedure that is not scripted answers null. ``calls``
     records (procedure, arguments).
     """
 
-    def __init__(self, server_pem):
+    def __init__(self, server_pem, address="127.0.0.1", port=0):
         self.script = {}
         self.calls = []
         self._lock = threading.Lock()
         context = tls.server_context(server_pem, server_pem)
         self._server = server.Server(
-            ("127.0.0.1", 0), self._answer, context=context, threads=4
+            (address, port), self._answer, context=context, threads=4
         )
         self.port = self._server.start_serving()
 

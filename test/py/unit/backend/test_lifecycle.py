@@ -8,7 +8,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.backend import LastAnswer
-from ganeti.utils import pidfile, x509
+from ganeti.utils import authority, pidfile, x509
 
 PARAMS = {
     "uuid": "u",
@@ -112,6 +112,54 @@ def test_crypto_tokens_are_digests(node):
     assert nodes.call(node, "node_crypto_tokens", [["ssl", "get", {}]]) == [
         ("ssl", made)
     ]
+
+
+@pytest.fixture
+def issuer(node):
+    made = authority.create()
+    authority.write(
+        made, server_pem=node.paths.server_pem, key_path=node.paths.server_key_pem
+    )
+    os.unlink(node.paths.server_key_pem)
+    return made
+
+
+def issued(issuer, request_, **more):
+    key = authority.requested_key(request_)
+    made = authority.issue(issuer, key, name="n1", uuid=None, serial=5, **more)
+    return {"certificate": x509.certificate_pem(made).decode()}
+
+
+def test_a_certificate_is_requested_and_installed(node, issuer):
+    ((_kind, request_),) = nodes.call(
+        node, "node_crypto_tokens", [["ssl", "request", {}]]
+    )
+    assert not os.path.exists(node.paths.client_pem)
+    options = issued(issuer, request_)
+    ((_kind, digest),) = nodes.call(
+        node, "node_crypto_tokens", [["ssl", "install", options]]
+    )
+    pair = x509.load(node.paths.client_pem)
+    assert pair.digest == digest
+    assert pair.key.public_key() == pair.certificate.public_key()
+    assert not os.path.exists(f"{node.paths.client_pem}.key")
+    with pytest.raises(errors.X509CertError, match=r"client\.pem\.key"):
+        nodes.call(node, "node_crypto_tokens", [["ssl", "install", options]])
+
+
+def test_a_certificate_of_another_key_or_authority_is_not_installed(node, issuer):
+    ((_kind, first),) = nodes.call(node, "node_crypto_tokens", [["ssl", "request", {}]])
+    ((_kind, second),) = nodes.call(
+        node, "node_crypto_tokens", [["ssl", "request", {}]]
+    )
+    with pytest.raises(errors.X509CertError, match="not of the key"):
+        nodes.call(
+            node, "node_crypto_tokens", [["ssl", "install", issued(issuer, first)]]
+        )
+    foreign = issued(authority.create(), second)
+    with pytest.raises(errors.X509CertError, match=r"not signed by .*server\.pem"):
+        nodes.call(node, "node_crypto_tokens", [["ssl", "install", foreign]])
+    assert not os.path.exists(node.paths.client_pem)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import errors
+from ganeti import errors, pathutils
+from ganeti.utils import authority, x509
 
 MASTER = clusters.node_uuid(1)
 OTHER = clusters.node_uuid(2)
@@ -49,6 +50,33 @@ def test_nodes_know_the_masters_next_certificate_before_it_is_used(machine):
     assert f"{MASTER}-next" not in certs
     kept = list((machine / "var/backups").glob("client.pem.backup-*"))
     assert [path.read_text() for path in kept] == ["old"]
+
+
+def test_the_master_issues_certificates_for_keys_of_the_nodes(machine):
+    paths = pathutils.Paths(str(machine), "node1")
+    issuer = authority.create()
+    authority.write(issuer, server_pem=paths.server_pem, key_path=paths.server_key_pem)
+    engine = engine_of(machine)
+    installed = {}
+
+    def tokens(node, args):
+        ((_kind, action, options),) = args[0]
+        if action == "request":
+            if node == clusters.node_uuid(3):
+                return [["ssl", "no request"]]
+            return [["ssl", authority.new_request("liar.example.com")[1].decode()]]
+        assert action == "install"
+        made = x509.parse_certificate(options["certificate"].encode(), node)
+        installed[node] = authority.names_of(made)
+        return [["ssl", x509.digest(made)]]
+
+    engine = Engine(
+        clusters.snapshot(nodes=3), {"node_crypto_tokens": tokens}, root=str(machine)
+    )
+    with pytest.raises(errors.OpExecError, match=r"node3.*certificate request"):
+        run(engine, node_certificates=True)
+    names = {uuid: node.name for uuid, node in engine.snapshot.nodes.items()}
+    assert installed == {uuid: (uuid, names[uuid]) for uuid in (MASTER, OTHER)}
 
 
 def test_a_node_that_cannot_be_informed_keeps_the_master_at_its_certificate(machine):
