@@ -8,10 +8,10 @@ plays them again; ``HISTORY_SEED`` sets the first seed, ``HISTORIES`` the number
 import contextlib
 import os
 import pathlib
-import time
 
 import pytest
 
+from fakes import seeds
 from fakes.histories import machines, play, schedule
 from ganeti.process import SystemRunner
 from ganeti.vcluster.nodes import NodeControl
@@ -22,19 +22,11 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]
 COUNT = int(os.environ.get("HISTORIES", "30"))
-#: Seeds of one day; more than it plays.
-_DAY = 1000
-
-
-def first_seed():
-    given = os.environ.get("HISTORY_SEED")
-    return int(given) if given else int(time.time() // 86400) * _DAY
 
 
 @pytest.mark.timeout(900)
 def test_histories_keep_the_commit_rule():
-    seed = first_seed()
-    print(f"HISTORY_SEED={seed}")
+    seed = seeds.of_today("HISTORY_SEED")
     figures, _texts = play.run(COUNT, seed, show=print)
     print(figures)
     assert figures.histories == COUNT

@@ -110,7 +110,11 @@ class Machines:
 
     def number(self, number):
         """Return a node by its number in a schedule."""
-        return self.nodes[self.last_served if number == MASTER else number]
+        if number >= 0:
+            return self.nodes[number]
+        return self.candidates[
+            (self.last_served + MASTER - number) % len(self.candidates)
+        ]
 
     def is_running(self, node, daemon=MASTERD):
         return pidfile.is_locked(self.paths(node).pid_file(daemon))
@@ -181,6 +185,7 @@ class Machines:
         return lambda: self._join([(node, others) for node in nodes])
 
     def _play_split(self, _fault, nodes, others):
+        others = others or [node for node in self.nodes if node not in nodes]
         pairs = [(node, others) for node in nodes] + [(node, nodes) for node in others]
         self._cut(pairs)
         return lambda: self._join(pairs)
@@ -253,6 +258,10 @@ class Machines:
         thread = threading.Thread(target=act, args=args)
         self._commands.append(thread)
         thread.start()
+
+    def is_commanded(self):
+        """Return whether a command of an operator still runs."""
+        return any(thread.is_alive() for thread in self._commands)
 
     # Healing
     def heal(self):

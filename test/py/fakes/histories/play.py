@@ -14,6 +14,8 @@ from fakes.patience import PATIENCE_S
 
 #: Nodes and candidates of the clusters, in the order in which they are used.
 SIZES = ((3, 3), (5, 5), (4, 4), (7, 5))
+#: Seconds for commands of operators after the last fault.
+_OPERATORS_S = 10.0
 
 
 @dataclasses.dataclass
@@ -116,6 +118,10 @@ class Stage:
             ending = self.machines.play(what)
             if ending is not None:
                 heapq.heappush(queue, (at_s + what.seconds, next(order), ending))
+        # Operators see their commands through before anybody heals the network.
+        end = began + schedule.LENGTH_S + _OPERATORS_S
+        while self.machines.is_commanded() and time.monotonic() < end:
+            time.sleep(0.1)
 
     def _settle(self):
         """Wait until one master serves, with candidates and jobs at rest."""

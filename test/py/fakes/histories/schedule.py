@@ -1,8 +1,14 @@
 """Seeded schedules of faults. Pure.
 
 A schedule is a list of faults with their times. Nodes are named by number, so that a
-seed means the same on each cluster of one size; `MASTER` is whichever node serves when
-the fault is played.
+seed means the same on each cluster of one size. Negative numbers are relative: `MASTER`
+is whichever node serves when the fault is played, `NEXT` the candidate after it, and so
+on.
+
+Half of the faults are single ones at random. The others are what endangers a promise: a
+master on the smaller side of a partition while another node is made master (`_usurp`),
+loss that an operator accepts while a majority goes on (`_force`), a candidate that missed
+changes and is made master (`_stale`), operators who know nothing of each other (`_rival`).
 """
 
 import dataclasses
@@ -10,9 +16,13 @@ import random
 
 #: Stands for the node that serves at that time.
 MASTER = -1
+#: The candidates after it.
+NEXT, SECOND = -2, -3
 #: Seconds of faults; then everything is healed. A failover that waits for silent nodes
 #: takes about ten.
 LENGTH_S = 14.0
+#: How often something dangerous comes before a fault.
+_DANGEROUS = 0.3
 #: Shortest fault, in seconds.
 _SHORTEST_S = 0.4
 #: Kinds of faults and their weights.
@@ -50,7 +60,8 @@ class Fault:
         at_s: seconds after the beginning.
         kind: one of `KINDS`.
         nodes: numbers of the nodes that it hits.
-        others: numbers of the nodes that these cannot reach any more.
+        others: numbers of the nodes that these cannot reach any more; none stands for
+            all the others.
         daemon: ``masterd`` or ``noded``, where one is hit.
         seconds: how long it lasts; or of a clock, how far it is set.
         words: options of an operator's command.
@@ -83,7 +94,9 @@ class Fault:
 
 
 def _name(number):
-    return "master" if number == MASTER else f"node{number + 1}"
+    if number < 0:
+        return "master" if number == MASTER else f"master+{MASTER - number}"
+    return f"node{number + 1}"
 
 
 def make(seed, nodes, candidates):
@@ -97,13 +110,61 @@ def make(seed, nodes, candidates):
     chance = random.Random(f"{seed}/{nodes}/{candidates}")
     faults, at_s = [], chance.uniform(0.3, 1.0)
     while at_s < LENGTH_S:
+        if chance.random() < _DANGEROUS:
+            danger = chance.choice((_usurp, _usurp, _force, _stale, _rival))
+            faults += danger(chance, at_s)
+            at_s += chance.uniform(2.0, 6.0)
         faults.append(_fault(chance, at_s, nodes, candidates))
         # Half of them come when the one before has hardly begun.
         is_soon = chance.random() < 0.5
         at_s += chance.uniform(0.0, 0.3) if is_soon else chance.uniform(0.3, 3.0)
     if not any(fault.kind in ("failover", "restart") for fault in faults):
         faults.append(_failover(chance, LENGTH_S - 0.1, candidates))
-    return faults
+    return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _usurp(chance, at_s):
+    """Cut off the master, alone or with another candidate, and replace it."""
+    with_it = (NEXT,) if chance.random() < 0.3 else ()
+    words = _choose(chance, FAILOVER_WORDS)
+    lasting = chance.uniform(4.0, LENGTH_S)
+    later = at_s + chance.uniform(0.0, 3.0)
+    return [
+        Fault(at_s, "split", (MASTER, *with_it), seconds=lasting),
+        Fault(later, "failover", (SECOND,), words=words),
+    ]
+
+
+def _force(chance, at_s):
+    """Make a node master that has no majority, while the old master may have one."""
+    words = ("--no-voting", "--accept-loss", "--yes-do-it")
+    lasting = chance.uniform(6.0, LENGTH_S)
+    later = at_s + chance.uniform(0.0, 2.0)
+    return [
+        Fault(at_s, "split", (SECOND,), seconds=lasting),
+        Fault(later, "failover", (SECOND,), words=words),
+    ]
+
+
+def _stale(chance, at_s):
+    """Let a candidate miss changes, end the master, and make the candidate master."""
+    missing, away = chance.uniform(0.5, 4.0), chance.uniform(3.0, LENGTH_S)
+    end = at_s + missing
+    how = chance.choice(("pause", "kill"))
+    return [
+        Fault(at_s, how, (NEXT,), daemon="noded", seconds=missing),
+        Fault(end - 0.05, "power", (MASTER,), seconds=away),
+        Fault(end + chance.uniform(0.0, 1.0), "failover", (NEXT,)),
+    ]
+
+
+def _rival(chance, at_s):
+    """Let two operators make two nodes master at the same time."""
+    later = at_s + chance.uniform(0.0, 1.5)
+    return [
+        Fault(at_s, "failover", (NEXT,), words=_choose(chance, FAILOVER_WORDS)),
+        Fault(later, "failover", (SECOND,), words=_choose(chance, FAILOVER_WORDS)),
+    ]
 
 
 def _choose(chance, weights):
