@@ -13,6 +13,7 @@ body can be read only once, so a repetition by the library fails.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import queue
@@ -133,7 +134,8 @@ class _Loop:
         self._running: dict[Any, Transfer] = {}
         self._probes: dict[Any, Host] = {}
         self._liveness: Liveness[Transfer] = Liveness()
-        self._spare: list[Any] = []
+        #: Idle handles by the credentials that they have.
+        self._spare: dict[Credentials | None, list[Any]] = {}
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_MAXCONNECTS, _MAX_CONNECTIONS)
@@ -200,8 +202,9 @@ class _Loop:
         return self._liveness.is_stale(request.host, time.monotonic())
 
     def _add(self, transfer: Transfer, *, fresh: bool) -> None:
-        curl = self._spare.pop() if self._spare else pycurl.Curl()
         request = transfer.request
+        spare = self._spare.get(request.credentials)
+        curl = spare.pop() if spare else transfers.handle(request.credentials)
         connect_s = request.connect_timeout_s
         if self._liveness.is_silent(request.host):
             connect_s = min(connect_s, _SILENT_CONNECT_S)
@@ -296,8 +299,7 @@ class _Loop:
         curl = transfer.curl
         del self._running[curl]
         self._liveness.forget(transfer)
-        self._multi.remove_handle(curl)
-        self._spare.append(curl)
+        self._keep(transfer)
         transfer.done(response)
 
     def _finish(self, curl: Any, error: str | None) -> None:
@@ -311,8 +313,7 @@ class _Loop:
             self._note_silence(host)
         response = transfer.result(curl, error)
         reused = curl.getinfo(pycurl.NUM_CONNECTS) == 0
-        self._multi.remove_handle(curl)
-        self._spare.append(curl)
+        self._keep(transfer)
         # The certificate of a kept connection is no longer listed; or the connection
         # broke before the whole request was sent, because the server was restarted. An
         # incomplete request was not executed, but a complete one must never be
@@ -322,6 +323,11 @@ class _Loop:
             self._add(Transfer(transfer.request, transfer.done), fresh=True)
             return
         transfer.done(response)
+
+    def _keep(self, transfer: Transfer) -> None:
+        """Keep the handle of a transfer that ended."""
+        self._multi.remove_handle(transfer.curl)
+        self._spare.setdefault(transfer.request.credentials, []).append(transfer.curl)
 
     def _release(self) -> None:
         """Answer all remaining transfers and free the library's objects."""
@@ -342,7 +348,7 @@ class _Loop:
             waiting = self._queue.get()
             if waiting is not None:
                 waiting.done(Response(0, b"", "the HTTP client was closed"))
-        for curl in self._spare:
+        for curl in itertools.chain.from_iterable(self._spare.values()):
             curl.close()
         self._multi.close()
         self._selector.close()

@@ -157,16 +157,16 @@ class Transfer:
         return self.answer.write(data)
 
     def configure(self, curl: Any, *, fresh: bool, connect_s: float) -> None:
-        """Set all options of a handle.
+        """Set the options of a handle from `handle` that differ between requests.
 
         Args:
-            curl: the handle.
+            curl: the handle, for this request's credentials.
             fresh: use a new connection.
             connect_s: time limit of connection and handshake.
         """
         request = self.request
         self._connect_s = connect_s
-        _configure(curl, request, connect_s)
+        _set_server(curl, request, connect_s)
         for option, value in (
             (pycurl.POST, 1),
             (pycurl.POSTFIELDSIZE_LARGE, len(request.body)),
@@ -238,30 +238,36 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def _configure(curl: Any, request: Request, connect_s: float) -> None:
-    """Set the options of a handle that reach a request's server."""
+def handle(credentials: Credentials | None) -> Any:
+    """Return a new handle with the options that all requests of a caller share.
+
+    Setting them costs more than the rest of a small request, so a handle is kept for
+    further requests with the same credentials.
+    """
+    curl = pycurl.Curl()
+    for option, value in _FIXED_OPTIONS:
+        curl.setopt(option, value)
+    if credentials is not None:
+        _set_credentials(curl, credentials)
+    return curl
+
+
+def _set_server(curl: Any, request: Request, connect_s: float) -> None:
     scheme = "http" if request.credentials is None else "https"
     where = request.where
-    curl.reset()
     if request.demands_identity:
         # The library compares the host of the URL with the certificate of the server,
         # and keeps connections by it; the address is given apart.
         where = f"{request.identity}:{request.port}"
         curl.setopt(pycurl.CONNECT_TO, [f"{where}:{request.where}"])
-    for option, value in (
-        (pycurl.URL, f"{scheme}://{where}{request.path}"),
-        (pycurl.CONNECTTIMEOUT_MS, int(connect_s * 1000)),
-        *_FIXED_OPTIONS,
-    ):
-        curl.setopt(option, value)
-    if request.credentials is not None:
-        _set_credentials(curl, request.credentials)
+    curl.setopt(pycurl.URL, f"{scheme}://{where}{request.path}")
+    curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(connect_s * 1000))
 
 
 def probe(request: Request) -> Any:
     """Return a handle of a probe: only a new connection to a request's server."""
-    curl = pycurl.Curl()
-    _configure(curl, request, request.connect_timeout_s)
+    curl = handle(request.credentials)
+    _set_server(curl, request, request.connect_timeout_s)
     for option in (pycurl.CONNECT_ONLY, pycurl.FRESH_CONNECT, pycurl.FORBID_REUSE):
         curl.setopt(option, 1)
     return curl
