@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes, hvparams, params
+from ganeti.constants import os as os_constants
 from ganeti.utils import messages, netutils, units
 
 #: Value that removes an override, in any request.
@@ -172,6 +173,29 @@ def node(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, 
         if value != DEFAULT and value < 0:
             raise _wrong(f"{what} {name}", "0 or more", value)
     return out
+
+
+def check_os_image(values: Mapping[str, Any] | None, what: str) -> None:
+    """Refuse an OS image that is neither a URL nor an absolute path.
+
+    Args:
+        values: requested OS parameters, if any.
+        what: beginning of the error message.
+
+    Raises:
+        OpPrereqError: contains the value.
+    """
+    image = (values or {}).get(os_constants.OS_IMAGE_PARAMETER)
+    if image in (None, "", DEFAULT):
+        return
+    text = str(image)
+    if not text.startswith(("/", *os_constants.OS_IMAGE_SCHEMES)):
+        raise errors.OpPrereqError(
+            f"{what}: OS parameter {os_constants.OS_IMAGE_PARAMETER}: wanted an"
+            f" absolute path or a URL ({', '.join(os_constants.OS_IMAGE_SCHEMES)}),"
+            f" found {text!r}",
+            ecodes.ECODE_INVAL,
+        )
 
 
 def check_memory_order(filled: Mapping[str, Any], what: str) -> None:

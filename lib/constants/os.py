@@ -45,6 +45,9 @@ ES_ACTION_VERIFY: Final = "verify"
 ES_ACTION_SNAPSHOT: Final = "snapshot"
 ES_ACTION_OPEN: Final = "open"
 ES_ACTION_CLOSE: Final = "close"
+#: OS parameter that names an image to install from, and the URLs that it may contain.
+OS_IMAGE_PARAMETER: Final = "os-image"
+OS_IMAGE_SCHEMES: Final = ("http://", "https://", "ftp://")
 #: Build_time; upstream default is only /srv/ganeti/os.
 OS_SEARCH_PATH: Final = (
     "/srv/ganeti/os",

@@ -29,7 +29,7 @@ from ganeti.clock import SystemClock
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 FINAL = {"success", "error", "canceled"}
-NOOP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "reason": []}
+NOOP = {"OP_ID": "OP_TEST_DELAY", "duration": 1e-6, "reason": []}
 
 
 def show(what, value, unit, goal, peer=""):

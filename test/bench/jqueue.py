@@ -12,7 +12,7 @@ import time
 
 from ganeti import clock, jqueue, opcodes, store
 
-OP = opcodes.TestDelay(duration=0.0)
+OP = opcodes.TestDelay(duration=1e-6)
 
 
 class NoOp:

@@ -96,7 +96,7 @@ def _failure_in_the_middle(ctx: CommandContext) -> None:
 
 
 def _cancel_before_it_runs(ctx: CommandContext) -> None:
-    sleeper = jobs.op("OP_TEST_DELAY", duration=0.0)
+    sleeper = jobs.op("OP_TEST_DELAY", duration=1e-6)
     job_id = jobs.submit(ctx, [_test_op(ctx, notify_waitlock=True)])
     blocked = jobs.with_generic(
         ctx, {**sleeper, "depends": [[job_id, ["success", "error", "canceled"]]]}
@@ -115,7 +115,7 @@ def _cancel_before_it_runs(ctx: CommandContext) -> None:
 
 
 def _many_jobs(ctx: CommandContext) -> None:
-    operation = jobs.with_generic(ctx, jobs.op("OP_TEST_DELAY", duration=0.0))
+    operation = jobs.with_generic(ctx, jobs.op("OP_TEST_DELAY", duration=1e-6))
     answers = jobs.explained(
         ctx, "SubmitManyJobs", [[operation]] * 5, [[operation]] * 5
     )

@@ -70,6 +70,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.name, addresses = resolve(self.ctx, self.name)
             self.address = addresses[0]
         check_tags(op.tags, self.name)
+        typed_params.check_os_image(op.osparams, f"instance {self.name}")
 
     def expand_names(self) -> None:
         """Look the nodes up and declare the new instance's lock."""

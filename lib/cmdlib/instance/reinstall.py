@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from ganeti import opcodes
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import checks, common, disks
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -13,6 +14,11 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     """Unit that runs the OS's create script on the disks of a stopped instance."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-reinstall"
+
+    def check_arguments(self) -> None:
+        """Check the parameters alone."""
+        what = f"instance {self.op.instance_name}"
+        typed_params.check_os_image(self.op.osparams, what)
 
     def check_prereq(self) -> None:
         """Check state, disks and OS."""

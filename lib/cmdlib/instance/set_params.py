@@ -72,6 +72,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 f"{what}: disk changes and a new template exclude each other"
             )
         self.backend = typed_params.backend(op.beparams, allow_default=True)
+        typed_params.check_os_image(op.osparams, what)
 
     def expand_names(self) -> None:
         """Look the new primary node up."""

@@ -24,8 +24,10 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
 
     def check_arguments(self) -> None:
         """Check the duration and that only the master's sleep is interruptible."""
-        if self.op.duration < 0:
-            raise self.prereq(f"duration: wanted 0 or more, found {self.op.duration}")
+        if self.op.duration <= 0:
+            raise self.prereq(
+                f"duration: wanted more than 0 seconds, found {self.op.duration:g}"
+            )
         if self.op.interruptible and (self.op.on_nodes or self.op.on_node_uuids):
             raise self.prereq(
                 "an interruptible delay is only possible on the master, found nodes"
@@ -57,7 +59,7 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
 
     def _sleep(self) -> None:
         duration = self.op.duration
-        if self.op.on_master and duration:
+        if self.op.on_master:
             if self.op.interruptible:
                 with waker.Waker() as sleeper:
                     self.ctx.log.entry(jobqueue.ELOG_DELAY_TEST, [sleeper.path])

@@ -15,7 +15,7 @@ from ganeti.utils import pidfile
 
 pytestmark = pytest.mark.daemon
 
-DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 
 
 NAMES = ("node1", "node2", "node3")

@@ -29,7 +29,7 @@ def connect(cluster):
         yield lambda: stack.enter_context(contextlib.closing(cluster.luxi()))
 
 
-def delay(duration=0.0):
+def delay(duration=0.001):
     return [{"OP_ID": "OP_TEST_DELAY", "duration": duration, "reason": []}]
 
 

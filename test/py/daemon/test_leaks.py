@@ -45,7 +45,7 @@ def use(cluster):
 
 
 def run_jobs(cluster, count, on_nodes):
-    job = [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_nodes": on_nodes}]
+    job = [{"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_nodes": on_nodes}]
     job[0]["on_master"] = not on_nodes
     with contextlib.closing(cluster.luxi()) as client:
         rows = client.call("SubmitManyJobs", [[job] * count])

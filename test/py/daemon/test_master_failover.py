@@ -5,7 +5,7 @@ import pytest
 from fakes.patience import job_status
 
 pytestmark = pytest.mark.daemon
-DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 
 
 def roles(cluster, node):

@@ -14,7 +14,7 @@ from ganeti import errors, objects
 from ganeti.luxi import framing
 from ganeti.rpc.result import Result
 
-DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_job_from_submission_to_archive(client):
     job_id = client.call("SubmitJob", [[DELAY]])
     assert job_status(client, job_id) == "success"
     fields = ["id", "status", "opstatus", "summary", "archived"]
-    wanted = [job_id, "success", ["success"], ["TEST_DELAY(0.0)"], False]
+    wanted = [job_id, "success", ["success"], ["TEST_DELAY(0.001)"], False]
     assert client.call("QueryJobs", [[job_id], fields]) == [wanted]
     answer = client.call("Query", ["job", fields, ["==", "id", job_id]])
     assert [cell[1] for cell in answer["data"][0]] == wanted

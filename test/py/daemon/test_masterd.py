@@ -20,7 +20,7 @@ PROGRAM = (
     pathlib.Path(__file__).resolve().parents[3] / "build" / "bin" / "ganeti-masterd"
 )
 NAME = "node1.example.com"
-DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 
 
 @pytest.fixture

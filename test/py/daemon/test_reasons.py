@@ -81,7 +81,12 @@ def test_jobs_made_by_jobs_inherit_the_reason(instance):
 
 @pytest.mark.timeout(600)
 def test_watch_shows_lines_as_they_are_logged_and_ends_with_the_job(instance):
-    rounds = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "repeat": 2, "on_master": True}
+    rounds = {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 0.001,
+        "repeat": 2,
+        "on_master": True,
+    }
     endless = {
         "OP_ID": "OP_TEST_DELAY",
         "duration": 600,

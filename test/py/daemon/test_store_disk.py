@@ -11,7 +11,7 @@ from fakes.patience import until
 
 pytestmark = pytest.mark.daemon
 
-DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 DATA = "/var/lib/ganeti"
 
 

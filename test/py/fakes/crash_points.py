@@ -212,7 +212,8 @@ class Workload:
             self.jobs[job] = wait_for_job(client, job)
 
         delays = [
-            submit(OP_ID="OP_TEST_DELAY", duration=0, on_master=True) for _ in range(2)
+            submit(OP_ID="OP_TEST_DELAY", duration=0.001, on_master=True)
+            for _ in range(2)
         ]
         tag = f"crash-{self.name}"
         tags = submit(OP_ID="OP_TAGS_SET", kind="cluster", name="", tags=[tag])

@@ -11,7 +11,7 @@ from ganeti.utils import pidfile
 CLIENTS = 4
 #: Seconds until a new master serves, and an old one has ended.
 LIMIT_S = 60.0
-JOB = [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}]
+JOB = [{"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}]
 
 
 @dataclasses.dataclass

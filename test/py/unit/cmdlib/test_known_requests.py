@@ -87,3 +87,31 @@ def test_a_delay_on_the_master_locks_it():
     assert eng.locks.modes()[Level.NODE] == (wanted, False)
     eng.run(op | {"no_locks": True})
     assert Level.NODE not in eng.locks.modes()
+
+
+IMAGES = "OS parameter os-image: wanted an absolute path or a URL"
+
+
+@pytest.mark.parametrize("image", ["debian", "ssh://x/y", "./image", "images/x"])
+def test_an_os_image_is_a_path_or_a_url(image):
+    eng = engine()
+    with pytest.raises(errors.OpPrereqError, match=f"instance web1.*: {IMAGES}"):
+        eng.run(create(osparams={"os-image": image}))
+    eng.run(create())
+    change = {"instance_name": "web1", "osparams": {"os-image": image}}
+    for op_id in ("OP_INSTANCE_SET_PARAMS", "OP_INSTANCE_REINSTALL"):
+        with pytest.raises(errors.OpPrereqError, match=f"instance web1.*: {IMAGES}"):
+            eng.run({"OP_ID": op_id, **change})
+    of_cluster = {"osparams": {"tiny": {"os-image": image}}}
+    with pytest.raises(errors.OpPrereqError, match=f"OS tiny: {IMAGES}"):
+        eng.run({"OP_ID": "OP_CLUSTER_SET_PARAMS", **of_cluster})
+
+
+@pytest.mark.parametrize("image", ["/srv/image", "https://x/y", "default"])
+def test_other_os_images_are_for_the_os_to_judge(image):
+    eng = engine()
+    eng.run(create())
+    op = {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "web1"}
+    eng.run({**op, "osparams": {"os-image": image}})
+    (record,) = eng.snapshot.instances.values()
+    assert record.osparams == ({} if image == "default" else {"os-image": image})

@@ -45,7 +45,12 @@ def test_a_delay_fails_when_a_node_does():
 
 
 @pytest.mark.parametrize(
-    "options", [{"duration": -1.0}, {"interruptible": True, "on_nodes": ["node1"]}]
+    "options",
+    [
+        {"duration": -1.0},
+        {"duration": 0.0},
+        {"interruptible": True, "on_nodes": ["node1"]},
+    ],
 )
 def test_impossible_delays_are_refused(options):
     with pytest.raises(errors.OpPrereqError):

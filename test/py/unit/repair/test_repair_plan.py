@@ -16,7 +16,9 @@ ANY = RepairPolicy(RepairKind.REINSTALL)
 
 
 def repair(kind):
-    return diagnosis.Repair(kind, ({"OP_ID": "OP_TEST_DELAY", "duration": 0},), "why")
+    return diagnosis.Repair(
+        kind, ({"OP_ID": "OP_TEST_DELAY", "duration": 0.001},), "why"
+    )
 
 
 def pending(ident="a", kind=RepairKind.FAILOVER, jobs=(7,), time=5):
