@@ -82,6 +82,9 @@ def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
     if command is None:
         from ganeti.cli import usage
 
+        if first and not first.startswith("-"):
+            effects.stderr.write(f"{render(usage.unknown_command(program, first))}\n")
+            return exitcodes.EXIT_FAILURE
         effects.stdout.write(f"{usage.command_list(program)}\n")
         asked = first in ("--help", "-h")
         return exitcodes.EXIT_SUCCESS if asked else exitcodes.EXIT_FAILURE

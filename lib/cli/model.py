@@ -53,16 +53,18 @@ class Argument(NamedTuple):
     """Positional arguments of one kind.
 
     Attributes:
-        kind: host, node, instance, …; decides on completion and on the name in help.
+        kind: host, node, instance, …; decides on completion.
         minimum: smallest number.
         maximum: largest number, None for any.
         choices: the values that the command accepts, or suggestions.
+        name: the name in help and synopsis; empty for the choices or the kind.
     """
 
     kind: str
     minimum: int = 1
     maximum: int | None = 1
     choices: tuple[str, ...] = ()
+    name: str = ""
 
 
 class Example(NamedTuple):

@@ -75,13 +75,13 @@ def uid_ranges(text: str | None) -> list[list[int]] | None:
     return ranges
 
 
-def report_changes(ctx: Any, what: str, changes: list[Any], *, width: int = 0) -> None:
-    """Print the changes that an opcode made."""
+def report_changes(ctx: Any, what: str, changes: list[Any]) -> None:
+    """Print the changes that an opcode made, with names padded to five characters."""
     if not changes:
         return
     ctx.out(f"Modified {what}")
     for name, value in changes:
-        ctx.out(f" - {name:<{width}} -> {value}" if width else f" - {name} -> {value}")
+        ctx.out(f" - {name:<5} -> {value}")
 
 
 def migration_mode(ctx: CommandContext) -> str | None:

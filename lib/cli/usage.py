@@ -56,6 +56,24 @@ def command_list(program: Program) -> str:
     return "\n".join([*lines, ""])
 
 
+def unknown_command(program: Program, word: str) -> str:
+    """Return the error about a command that a program does not have."""
+    from ganeti.utils import messages
+
+    # An alias is a synonym: its command is suggested, once.
+    spellings = {
+        spelling: command.name
+        for command in program.offered()
+        for spelling in (command.name, *command.aliases)
+    }
+    alike = [spellings[near] for near in messages.alike(word, spellings)]
+    question = f"; did you mean {' or '.join(dict.fromkeys(alike))}?" if alike else ""
+    return (
+        f"{program.name}: error: unknown command {word!r}{question}\n"
+        f"'{program.name} --help' lists all commands"
+    )
+
+
 def synopsis(program: Program, command: Command) -> str:
     """Return the synopsis of a command on one line."""
     words = [program.name, command.name, "[options]"]
@@ -80,8 +98,7 @@ def more_help(program: Program, command: Command) -> str:
 
 
 def _argument(row: Argument) -> list[str]:
-    name = "|".join(row.choices) if row.choices else row.kind
-    word = f"<{'value' if name == 'unknown' else name}>"
+    word = f"<{row.name or '|'.join(row.choices) or row.kind}>"
     words = [word] * row.minimum
     if row.maximum is None:
         words.append(f"[{word}...]")

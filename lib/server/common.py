@@ -23,7 +23,7 @@ from typing import Final, NoReturn, Protocol
 from ganeti import errors
 from ganeti.constants import daemons, exitcodes, versions
 from ganeti.pathutils import Paths
-from ganeti.utils import log, pidfile
+from ganeti.utils import arguments, log, pidfile
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def parser(name: str, *, network: bool = False) -> argparse.ArgumentParser:
         name: name of the daemon.
         network: include address, port and TLS options.
     """
-    result = argparse.ArgumentParser(prog=name)
+    result = argparse.ArgumentParser(prog=name, formatter_class=arguments.Formatter)
     add = result.add_argument
     add("-f", "--foreground", action="store_true", help="stay attached")
     add("-d", "--debug", action="store_true", help="log at debug level")
@@ -130,7 +130,7 @@ def _add_network_options(result: argparse.ArgumentParser, port: int | None) -> N
 
 
 def parse(
-    arguments: argparse.ArgumentParser, argv: Sequence[str]
+    argument_parser: argparse.ArgumentParser, argv: Sequence[str]
 ) -> argparse.Namespace:
     """Parse the arguments of a daemon, which has options only.
 
@@ -138,12 +138,12 @@ def parse(
         SystemExit: 2 for an unknown option; 1 for a positional argument, or for options
             that exclude each other.
     """
-    options = arguments.parse_args(argv)
+    options = argument_parser.parse_args(argv)
     if options.words:
-        sys.stderr.write(arguments.format_usage())
+        sys.stderr.write(argument_parser.format_usage())
         raise SystemExit(exitcodes.EXIT_FAILURE)
     if getattr(options, "interface", None) and options.bind:
-        sys.stderr.write(f"{arguments.prog}: -b and -i exclude each other\n")
+        sys.stderr.write(f"{argument_parser.prog}: -b and -i exclude each other\n")
         raise SystemExit(exitcodes.EXIT_FAILURE)
     return options
 

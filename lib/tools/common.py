@@ -16,7 +16,7 @@ from cryptography import x509 as crypto_x509
 from ganeti import errors, pathutils
 from ganeti.constants import ecodes, versions
 from ganeti.ssconf import SimpleStore
-from ganeti.utils import x509
+from ganeti.utils import arguments, x509
 
 _log = logging.getLogger(__name__)
 #: Largest message: it has all ssconf values and a few keys.
@@ -31,7 +31,9 @@ Act = Callable[[pathutils.Paths, Mapping[str, Any], bool], None]
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """Return a parser of the options of all these tools."""
-    result = argparse.ArgumentParser(prog=name, description=description)
+    result = argparse.ArgumentParser(
+        prog=name, description=description, formatter_class=arguments.Formatter
+    )
     result.add_argument("-d", "--debug", action="store_true", help="log everything")
     result.add_argument("-v", "--verbose", action="store_true", help="log each step")
     version = f"{name} (ganeti) {versions.RELEASE_VERSION}"

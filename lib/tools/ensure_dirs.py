@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ganeti import errors
 from ganeti.constants import exitcodes, versions
 from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import files
+from ganeti.utils import arguments, files
 
 
 class PathMode(NamedTuple):
@@ -136,7 +136,9 @@ def _correct(entry: PathMode, owner: int, group: int) -> None:
 
 def main() -> int:
     """Run the tool."""
-    parser = argparse.ArgumentParser(prog="ensure-dirs")
+    parser = argparse.ArgumentParser(
+        prog="ensure-dirs", formatter_class=arguments.Formatter
+    )
     parser.add_argument("-d", "--debug", action="store_true", help="print the result")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the result")
     parser.add_argument(

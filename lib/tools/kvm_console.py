@@ -21,6 +21,7 @@ from ganeti import errors, pathutils
 from ganeti.constants import exitcodes, versions
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.utils import arguments
 
 #: Control-], as in telnet.
 _ESCAPE: Final = b"\x1d"
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="ganeti-kvm-console",
         description="Connect to the serial console of a KVM instance on this node.",
         epilog="Control-] leaves the console.",
+        formatter_class=arguments.Formatter,
     )
     version = f"ganeti-kvm-console (ganeti) {versions.RELEASE_VERSION}"
     parser.add_argument("--version", action="version", version=version)

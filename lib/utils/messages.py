@@ -9,6 +9,8 @@ from msgspec import inspect
 
 #: More names than these are not listed in an error.
 _FEW: Final = 12
+#: Least similarity of a suggestion, see `difflib.SequenceMatcher.ratio`.
+_SIMILAR: Final = 0.6
 #: Readable names of the JSON types in the decoder's messages.
 _TYPES: Final = {
     "array": "a list",
@@ -28,13 +30,18 @@ _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
 
 
+def alike(wanted: str, known: Iterable[str]) -> list[str]:
+    """Return up to three known names that are similar to a word, the nearest first."""
+    return difflib.get_close_matches(wanted, sorted(known), cutoff=_SIMILAR)
+
+
 def known_names(wanted: str, known: Collection[str]) -> str:
     """Return suggestions: all names if they are few, else the similar ones."""
     if len(known) <= _FEW:
         return f"there are {', '.join(sorted(known))}"
-    alike = difflib.get_close_matches(wanted, sorted(known), cutoff=0.6)
-    if alike:
-        return f"did you mean {' or '.join(alike)}?"
+    similar = alike(wanted, known)
+    if similar:
+        return f"did you mean {' or '.join(similar)}?"
     return f"none of the {len(known)} known names is similar"
 
 
@@ -53,9 +60,9 @@ def choices(wanted: str, known: Sequence[str]) -> str:
     """
     if len(known) <= _FEW:
         return f"choose from {', '.join(map(repr, known))}"
-    alike = difflib.get_close_matches(wanted, known, cutoff=0.6)
-    if alike:
-        return f"did you mean {' or '.join(map(repr, alike))}?"
+    similar = alike(wanted, known)
+    if similar:
+        return f"did you mean {' or '.join(map(repr, similar))}?"
     return f"none of the {len(known)} possible values is similar"
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ganeti import _buildconf, errors
 from ganeti.constants import exitcodes, versions
 from ganeti.process import SystemRunner
+from ganeti.utils import arguments
 from ganeti.vcluster import agent, isolation, lifecycle, serial, status
 from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster.nodes import NodeControl
@@ -30,7 +31,9 @@ def default_directory() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="vcluster", description=_DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="vcluster", description=_DESCRIPTION, formatter_class=arguments.Formatter
+    )
     parser.add_argument(
         "-C", "--directory", default=default_directory(), help="default %(default)s"
     )
@@ -41,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, text: str, work: Work) -> argparse.ArgumentParser:
         # Commands that vcluster calls itself are not listed in the help.
         listed: dict[str, Any] = {} if text.startswith("internal: ") else {"help": text}
-        child = commands.add_parser(name, description=text, **listed)
+        child = commands.add_parser(
+            name, description=text, formatter_class=arguments.Formatter, **listed
+        )
         child.set_defaults(work=work)
         return child
 

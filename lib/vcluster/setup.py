@@ -14,7 +14,7 @@ from ganeti import _buildconf, errors
 from ganeti.constants import ecodes, versions
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.tools import common
-from ganeti.utils import files, netutils
+from ganeti.utils import arguments, files, netutils
 from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster import node_directories
 
@@ -35,7 +35,11 @@ def main() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=NAME, description="Creates virtual nodes.")
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="Creates virtual nodes.",
+        formatter_class=arguments.Formatter,
+    )
     add = parser.add_argument
     version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
     add("--version", action="version", version=version)

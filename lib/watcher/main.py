@@ -12,7 +12,7 @@ from typing import Final
 from ganeti import clock, errors, luxi, pathutils, process
 from ganeti.cli.values import parse_duration
 from ganeti.constants import exitcodes, versions
-from ganeti.utils import files, log, netutils
+from ganeti.utils import arguments, files, log, netutils
 from ganeti.watcher import group_files, group_part, master_part, node_part, pause
 from ganeti.watcher.effects import Settings, Watch
 
@@ -45,7 +45,9 @@ def _age(text: str) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     parser = argparse.ArgumentParser(
-        prog=NAME, description="Keep daemons, instances and disks running."
+        prog=NAME,
+        description="Keep daemons, instances and disks running.",
+        formatter_class=arguments.Formatter,
     )
     version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
     parser.add_argument("-V", "--version", action="version", version=version)

@@ -51,7 +51,8 @@ def run_command(ctx: CommandContext) -> None:
                 ctx.out(f"{node['name']}: {line}")
         else:
             ctx.out(f"node: {node['name']}")
-            ctx.out(output.removesuffix("\n"))
+            # Scripts know the blank line after an output that ends with a newline.
+            ctx.out(output)
         ctx.out(f"return code = {code}")
 
 

@@ -19,7 +19,7 @@ COMMANDS: Final = (
     Command(
         "add-tags",
         "add tags",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="tag", minimum=0, maximum=None),),
         options=(o.FROM, *o.JOB),
         run="cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
@@ -146,7 +146,7 @@ COMMANDS: Final = (
     Command(
         "init",
         "create a new cluster with this machine as master",
-        arguments=(Argument("host"),),
+        arguments=(Argument("host", name="cluster"),),
         options=(
             o.BACKEND_PARAMETERS,
             o.CANDIDATE_POOL_SIZE,
@@ -448,7 +448,7 @@ COMMANDS: Final = (
     Command(
         "remove-tags",
         "remove tags",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="tag", minimum=0, maximum=None),),
         options=(o.FROM, *o.JOB),
         run="cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
@@ -457,7 +457,7 @@ COMMANDS: Final = (
     Command(
         "rename",
         "change the cluster name and master IP",
-        arguments=(Argument("host"),),
+        arguments=(Argument("host", name="new-name"),),
         options=(o.FORCE, o.DRY_RUN, *o.PLANNED),
         run="client.cluster.rename:run",
         opcodes=("OP_CLUSTER_RENAME",),
@@ -475,7 +475,7 @@ COMMANDS: Final = (
     Command(
         "search-tags",
         "search tags of all objects by regular expression (unanchored)",
-        arguments=(Argument("unknown"),),
+        arguments=(Argument("unknown", name="pattern"),),
         options=(o.PRIORITY, o.JSON),
         run="client.cluster.search_tags:run",
         opcodes=("OP_TAGS_SEARCH",),
@@ -611,7 +611,9 @@ COMMANDS: Final = (
         "pause, continue or show the watcher pause",
         arguments=(
             Argument("choice", choices=("pause", "continue", "info")),
-            Argument("suggest", minimum=0, choices=("30m", "1h", "4h")),
+            Argument(
+                "suggest", name="duration", minimum=0, choices=("30m", "1h", "4h")
+            ),
         ),
         run="client.cluster.watcher:run",
         exits=((1, "unknown action, or missing or malformed duration"),),

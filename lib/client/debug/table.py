@@ -9,7 +9,7 @@ COMMANDS: Final = (
     Command(
         "delay",
         "run a test delay",
-        arguments=(Argument("unknown"),),
+        arguments=(Argument("unknown", name="duration"),),
         options=(
             Option(
                 ("--no-master",),
@@ -47,7 +47,9 @@ COMMANDS: Final = (
     Command(
         "iallocator",
         "test an allocator request",
-        arguments=(Argument("unknown", minimum=1, maximum=None),),
+        arguments=(
+            Argument("unknown", name="instance-or-node", minimum=1, maximum=None),
+        ),
         options=(
             Option(
                 ("--dir",),

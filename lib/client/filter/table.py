@@ -45,7 +45,7 @@ COMMANDS: Final = (
     Command(
         "list-fields",
         "list available filter fields",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
         run="client.filter.listing:list_fields",
         exits=((14, "unknown field"),),

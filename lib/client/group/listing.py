@@ -17,7 +17,6 @@ def list_objects(ctx: CommandContext) -> int:
     formats = {
         "node_list": listing.joined,
         "pinst_list": listing.joined,
-        "tags": listing.joined,
         "ndparams": _parameters,
     }
     return listing.list_objects(ctx, listing.Listing("group", formats))

@@ -25,7 +25,10 @@ COMMANDS: Final = (
     Command(
         "add-tags",
         "add tags",
-        arguments=(Argument("group"), Argument("unknown", minimum=0, maximum=None)),
+        arguments=(
+            Argument("group"),
+            Argument("unknown", name="tag", minimum=0, maximum=None),
+        ),
         options=(o.FROM, *o.JOB),
         run="cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
@@ -86,7 +89,7 @@ COMMANDS: Final = (
     Command(
         "list-fields",
         "list available group fields",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
         run="client.group.listing:list_fields",
         exits=((14, "unknown field"),),
@@ -125,7 +128,10 @@ COMMANDS: Final = (
     Command(
         "remove-tags",
         "remove tags",
-        arguments=(Argument("group"), Argument("unknown", minimum=0, maximum=None)),
+        arguments=(
+            Argument("group"),
+            Argument("unknown", name="tag", minimum=0, maximum=None),
+        ),
         options=(o.FROM, *o.JOB),
         run="cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),

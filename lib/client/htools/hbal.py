@@ -28,8 +28,6 @@ def main() -> int:
 
 
 def _run(parsed: ParsedOptions) -> int:
-    if parsed["X"] and parsed["L"] is None:
-        raise ProgramError("Execution of commands possible only on LUXI")
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
     print(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
@@ -73,7 +71,13 @@ def _run(parsed: ParsedOptions) -> int:
 def _execute(
     part: Cluster, parsed: ParsedOptions, steps: list[greedy.BalanceStep]
 ) -> int:
-    """Submit the jobs of the plan, set by set."""
+    """Submit the jobs of the plan, set by set.
+
+    Raises:
+        ProgramError: the cluster was not loaded from its master.
+    """
+    if parsed["L"] is None:
+        raise ProgramError(f"{NAME}: Execution of commands possible only on LUXI")
     # Imported here because few runs submit jobs.
     from ganeti.client.htools import execute
 

@@ -37,7 +37,8 @@ def run(ctx: CommandContext) -> int:
         else:
             ctx.out("No instances.")
         return exitcodes.EXIT_FAILURE
-    names = sorted(infos, key=nicesort.key)
+    # The answer has named instances in the order of the names.
+    names = list(infos) if ctx.args else sorted(infos, key=nicesort.key)
     if opts.json:
         listing.print_json(ctx, [info_json.instance(infos[name]) for name in names])
         return exitcodes.EXIT_SUCCESS

@@ -29,7 +29,7 @@ COMMANDS: Final = (
     Command(
         "add",
         "create an instance",
-        arguments=(Argument("host"),),
+        arguments=(Argument("host", name="instance"),),
         options=(
             o.BACKEND_PARAMETERS,
             o.DISK,
@@ -125,7 +125,10 @@ COMMANDS: Final = (
     Command(
         "add-tags",
         "add tags",
-        arguments=(Argument("instance"), Argument("unknown", minimum=0, maximum=None)),
+        arguments=(
+            Argument("instance"),
+            Argument("unknown", name="tag", minimum=0, maximum=None),
+        ),
         options=(o.FROM, *o.JOB),
         run="cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
@@ -204,7 +207,11 @@ COMMANDS: Final = (
     Command(
         "grow-disk",
         "grow one disk",
-        arguments=(Argument("instance"), Argument("unknown"), Argument("unknown")),
+        arguments=(
+            Argument("instance"),
+            Argument("unknown", name="disk"),
+            Argument("unknown", name="amount"),
+        ),
         options=(
             o.NO_WAIT_FOR_SYNC,
             o.DRY_RUN,
@@ -252,7 +259,7 @@ COMMANDS: Final = (
     Command(
         "list-fields",
         "list available instance fields",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
         run="client.instance.listing:list_fields",
         exits=((14, "unknown field"),),
@@ -474,7 +481,10 @@ COMMANDS: Final = (
     Command(
         "remove-tags",
         "remove tags",
-        arguments=(Argument("instance"), Argument("unknown", minimum=0, maximum=None)),
+        arguments=(
+            Argument("instance"),
+            Argument("unknown", name="tag", minimum=0, maximum=None),
+        ),
         options=(o.FROM, *o.JOB),
         run="cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
@@ -483,7 +493,7 @@ COMMANDS: Final = (
     Command(
         "rename",
         "rename a stopped instance",
-        arguments=(Argument("instance"), Argument("host")),
+        arguments=(Argument("instance"), Argument("host", name="new-name")),
         options=(o.IP_CHECK, o.NAME_CHECK, o.DRY_RUN, *o.JOB),
         run="client.instance.rename:run",
         opcodes=("OP_INSTANCE_RENAME",),

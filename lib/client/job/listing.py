@@ -8,7 +8,7 @@ from ganeti.cli.text import timestamp
 
 
 def _timestamps(value: list[Any]) -> str:
-    return str([timestamp(item) for item in value])
+    return str([timestamp(item, micro=True) for item in value])
 
 
 LISTING = listing.Listing(

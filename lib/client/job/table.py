@@ -16,7 +16,7 @@ COMMANDS: Final = (
     Command(
         "autoarchive",
         "archive jobs older than an age",
-        arguments=(Argument("suggest", choices=("1d", "1w", "4w", "all")),),
+        arguments=(Argument("suggest", name="age", choices=("1d", "1w", "4w", "all")),),
         run="client.job.archive:autoarchive",
         exits=((1, "malformed age"),),
     ),
@@ -104,7 +104,7 @@ COMMANDS: Final = (
     Command(
         "list-fields",
         "list available job fields",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
         run="client.job.listing:list_fields",
         exits=((14, "unknown field"),),

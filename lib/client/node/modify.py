@@ -5,8 +5,6 @@ from ganeti.cli import jobs, param_options, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
-_PARAMETER_WIDTH = 5
-
 
 def run(ctx: CommandContext) -> int:
     """Change a node."""
@@ -44,7 +42,5 @@ def run(ctx: CommandContext) -> int:
     job = submission.submit_or_run(ctx, operation)
     if not job.is_done:
         return job.code
-    param_options.report_changes(
-        ctx, f"node {ctx.args[0]}", job.result, width=_PARAMETER_WIDTH
-    )
+    param_options.report_changes(ctx, f"node {ctx.args[0]}", job.result)
     return job.code

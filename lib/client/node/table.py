@@ -9,7 +9,7 @@ COMMANDS: Final = (
     Command(
         "add",
         "add (or re-add) a node",
-        arguments=(Argument("host"),),
+        arguments=(Argument("host", name="node"),),
         options=(
             o.SECONDARY_IP,
             Option(
@@ -57,7 +57,10 @@ COMMANDS: Final = (
     Command(
         "add-tags",
         "add tags",
-        arguments=(Argument("node"), Argument("unknown", minimum=0, maximum=None)),
+        arguments=(
+            Argument("node"),
+            Argument("unknown", name="tag", minimum=0, maximum=None),
+        ),
         options=(o.FROM, *o.JOB),
         run="cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
@@ -148,7 +151,7 @@ COMMANDS: Final = (
     Command(
         "list-fields",
         "list available node fields",
-        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
         run="client.node.listing:list_fields",
         exits=((14, "unknown field"),),
@@ -242,8 +245,8 @@ COMMANDS: Final = (
         "change a storage unit",
         arguments=(
             Argument("node"),
-            Argument("choice", choices=("lvm-pv",)),
-            Argument("file"),
+            Argument("choice", name="storage-type", choices=("lvm-pv",)),
+            Argument("file", name="storage"),
         ),
         options=(
             Option(
@@ -319,7 +322,10 @@ COMMANDS: Final = (
     Command(
         "remove-tags",
         "remove tags",
-        arguments=(Argument("node"), Argument("unknown", minimum=0, maximum=None)),
+        arguments=(
+            Argument("node"),
+            Argument("unknown", name="tag", minimum=0, maximum=None),
+        ),
         options=(o.FROM, *o.JOB),
         run="cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
@@ -330,8 +336,8 @@ COMMANDS: Final = (
         "repair a storage unit",
         arguments=(
             Argument("node"),
-            Argument("choice", choices=("lvm-vg",)),
-            Argument("file"),
+            Argument("choice", name="storage-type", choices=("lvm-vg",)),
+            Argument("file", name="storage"),
         ),
         options=(o.IGNORE_CONSISTENCY, o.DRY_RUN, *o.JOB),
         run="client.node.storage:repair_storage",
@@ -341,7 +347,10 @@ COMMANDS: Final = (
     Command(
         "restricted-command",
         "run an approved command on nodes",
-        arguments=(Argument("unknown"), Argument("node", minimum=0, maximum=None)),
+        arguments=(
+            Argument("unknown", name="command"),
+            Argument("node", minimum=0, maximum=None),
+        ),
         options=(
             Option(
                 ("--sync",), "hold the node locks during the command", dest="do_locking"

@@ -104,8 +104,8 @@ def test_detached_daemon_keeps_nothing_of_its_caller(tmp_path):
         ("start", (), 1, "no such cluster"),
         ("start", ("-f",), 1, "no such cluster"),
         ("crash", (), 1, "ended before it was ready"),
-        ("ok", ("word",), 1, "usage:"),
-        ("ok", ("--no-such-option",), 2, "usage:"),
+        ("ok", ("word",), 1, "Usage:"),
+        ("ok", ("--no-such-option",), 2, "Usage:"),
     ],
 )
 def test_daemon_that_does_not_start(tmp_path, how, options, code, text):

@@ -1,0 +1,111 @@
+"""Texts that scripts parse, and errors about commands that do not exist."""
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti.cli import usage
+from ganeti.client.cluster import remote
+
+
+def details(name):
+    """Return an instance in the answer of OP_INSTANCE_QUERY_DATA, without devices."""
+    group = {"pnode_group_name": "default", "pnode_group_uuid": "g"}
+    empty = ("os_actual", "os_instance", "hv_actual", "hv_instance")
+    empty += ("be_actual", "be_instance")
+    lists = ("snodes", "snodes_group_names", "snodes_group_uuids", "nics", "disks")
+    return {
+        **dict.fromkeys(("ctime", "mtime", "serial_no"), 1),
+        **dict.fromkeys(empty, {}),
+        **dict.fromkeys(lists, []),
+        **group,
+        **{"name": name, "uuid": name, "pnode": "n1", "os": "tiny"},
+        **{"config_state": "up", "run_state": "up", "network_port": None},
+        **{"hypervisor": "fake", "disk_template": "diskless"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"), [("web2 db1", ["web2", "db1"]), ("--all", ["db1", "web2"])]
+)
+def test_info_shows_named_instances_in_the_order_of_the_names(words, shown) -> None:
+    master = FakeMaster()
+    answer = {name: details(name) for name in ("web2", "db1")}
+    master.results["OP_INSTANCE_QUERY_DATA"] = answer
+    done = commands.run(f"gnt-instance info {words}", master)
+    heads = [line for line in done.out.splitlines() if line.startswith("- Inst")]
+    assert heads == [f"- Instance name: {name}" for name in shown]
+
+
+@pytest.mark.parametrize(
+    ("output", "lines"),
+    [("hello\n", ["hello", ""]), ("hello", ["hello"]), ("", [""])],
+)
+def test_outputs_of_commands_keep_their_last_newline(
+    monkeypatch, output, lines
+) -> None:
+    monkeypatch.setattr(remote, "_run_on", lambda *_args: (0, output))
+    node = {"name": "n1", "offline": False, "pip": "192.0.2.1", "sip": "192.0.2.1"}
+    master = FakeMaster()
+    master.objects["node"] = [{**node, "ndp/ssh_port": 22}]
+    master.values = {"cluster_name": "c", "master_node": "n1"}
+    done = commands.run("gnt-cluster command true", master)
+    assert done.out.splitlines() == [
+        "-" * 48,
+        "node: n1",
+        *lines,
+        "return code = 0",
+    ]
+
+
+def test_tags_of_groups_are_a_list_and_tags_of_nodes_are_joined() -> None:
+    master = FakeMaster()
+    master.objects["group"] = [{"name": "default", "tags": ["a", "b"]}]
+    master.objects["node"] = [{"name": "n1", "tags": ["a", "b"]}]
+    for program, shown in (("gnt-group", "['a', 'b']"), ("gnt-node", "a,b")):
+        done = commands.run(f"{program} list --no-headers -o tags", master)
+        assert done.out == f"{shown}\n"
+
+
+def test_times_of_opcodes_have_microseconds() -> None:
+    master = FakeMaster()
+    stamps = [[1_700_000_000, 42], None]
+    master.objects["job"] = [{"id": 5, "opstart": stamps}]
+    done = commands.run("gnt-job list --no-headers -o opstart 5", master)
+    assert done.out.endswith(":20.000042', 'N/A']\n")
+
+
+def test_changes_of_an_instance_stand_in_columns() -> None:
+    master = FakeMaster()
+    master.results["OP_INSTANCE_SET_PARAMS"] = [["os", "b"], ["be/vcpus", 2]]
+    done = commands.run("gnt-instance modify -o b web1", master)
+    assert done.out.splitlines()[:3] == [
+        "Modified instance web1",
+        " - os    -> b",
+        " - be/vcpus -> 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("gnt-instance strat", "unknown command 'strat'; did you mean startup?"),
+        ("gnt-cluster mastr-ping", "unknown command 'mastr-ping'; did you mean"),
+        ("gnt-job qqqq", "unknown command 'qqqq'\n"),
+        (["gnt-job", "\033[2J"], r"unknown command '\x1b[2J'"),
+    ],
+)
+def test_an_unknown_command_gets_the_nearest_one_and_not_the_list(line, text) -> None:
+    done = commands.run(line)
+    assert (done.code, done.out) == (1, "")
+    assert f"error: {text}" in done.err
+    assert done.err.count("\n") == 2
+    assert "--help' lists all commands" in done.err
+
+
+def test_synopses_name_their_arguments() -> None:
+    program = commands.program("gnt-instance")
+    shown = {command.name: usage.synopsis(program, command) for command in program[2]}
+    assert shown["grow-disk"].endswith("<instance> <disk> <amount>")
+    assert shown["add-tags"].endswith("<instance> [<tag>...]")
+    assert shown["rename"].endswith("<instance> <new-name>")
