@@ -166,6 +166,10 @@ class Paths(NamedTuple):
         """Return a daemon's pid file."""
         return f"{self.run_dir}/{daemon}.pid"
 
+    def state_file(self, daemon: str) -> str:
+        """Return the file with the state of a daemon, see `ganeti.server.common`."""
+        return f"{self.run_dir}/{daemon}.state"
+
     # Paths on the wire
     def virtualize(self, path: str) -> str:
         """Return the form of a local path that another node understands.

@@ -6,6 +6,7 @@ and exit code of a failed start. Code of a single daemon does not belong here.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import logging
 import os
@@ -23,12 +24,16 @@ from typing import Final, NoReturn, Protocol
 from ganeti import errors
 from ganeti.constants import daemons, exitcodes, versions
 from ganeti.pathutils import Paths
-from ganeti.utils import arguments, log, pidfile
+from ganeti.utils import arguments, files, log, pidfile
 
 _log = logging.getLogger(__name__)
 
 #: Limit of open files and connections, unless the administrator allows fewer.
 _MAX_FILES: Final = 65536
+#: States of a daemon in its state file, after its pid; ``daemon-util`` reads them.
+_STARTING: Final = "starting"
+_SERVING: Final = "serving"
+_STOPPING: Final = "stopping"
 #: Format of the child's report: exit code and length of the error text.
 _REPORT: Final = struct.Struct("!iI")
 
@@ -266,10 +271,18 @@ def _live(
         report(exitcodes.EXIT_FAILURE, f"cannot log: {err}")
         return exitcodes.EXIT_FAILURE
     control = Control()
+
+    def enter(state: str) -> None:
+        files.write_file(
+            paths.state_file(daemon.name), f"{os.getpid()} {state}\n", mode=0o600
+        )
+
     try:
         os.makedirs(paths.run_dir, mode=0o755, exist_ok=True)
         os.umask(0o077)
-        pid_file = pidfile.PidFile(paths.pid_file(daemon.name))
+        pid_file = pidfile.PidFile(
+            paths.pid_file(daemon.name), lambda: enter(_STARTING)
+        )
     except (errors.PidFileLockError, OSError) as err:
         return _fail(err, report)
     with pid_file:
@@ -277,12 +290,15 @@ def _live(
             _raise_file_limit()
             _watch_signals(control)
             service = daemon.start(control)
+            enter(_SERVING)
         except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
             return _fail(err, report)
         _log.info("ready, version %s", versions.RELEASE_VERSION)
         report(exitcodes.EXIT_SUCCESS, "")
         code = _serve(control, handler)
         _notify("STOPPING=1")
+        with contextlib.suppress(OSError):
+            enter(_STOPPING)
         threading.Thread(
             target=_end_on_request, args=(control,), name="end", daemon=True
         ).start()

@@ -6,6 +6,7 @@ crash does not prevent a start.
 
 import fcntl
 import os
+from collections.abc import Callable
 from typing import Self
 
 from ganeti import errors
@@ -14,8 +15,12 @@ from ganeti import errors
 class PidFile:
     """The locked pid file of this process; a context manager that removes it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, on_locked: Callable[[], None] = lambda: None) -> None:
         """Lock and write the file.
+
+        Args:
+            path: of the file.
+            on_locked: called between both; nobody can read the pid before it returns.
 
         Raises:
             PidFileLockError: a live process holds the lock.
@@ -24,6 +29,7 @@ class PidFile:
         self.path = path
         self._fd = _open_locked(path)
         os.ftruncate(self._fd, 0)
+        on_locked()
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def remove(self) -> None:

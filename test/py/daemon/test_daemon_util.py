@@ -1,15 +1,22 @@
 """daemon-util with a real node daemon in a virtual root."""
 
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
+import threading
 
 import pytest
 
+from fakes.patience import PATIENCE_S, until
 from fakes.vnode import BIN, VirtualNode, own_address
 from ganeti.utils import pidfile
 
 pytestmark = pytest.mark.daemon
+
+#: Seconds for which a node daemon is stopping; it waits for calls for 5 at most.
+STOPPING_S = 3.0
 
 
 @pytest.fixture
@@ -95,3 +102,64 @@ def test_orders_are_reverse(node):
     start = util(node, "list-start-daemons").stdout.split()
     assert start[0] == "ganeti-noded"
     assert util(node, "list-stop-daemons").stdout.split() == start[::-1]
+
+
+@contextlib.contextmanager
+def call_under_way(node, seconds):
+    """Have the node daemon work on a call, for which a stop waits."""
+    call = threading.Thread(target=node.ask, args=("test_delay", seconds))
+    call.start()
+    try:
+        until("it works", lambda: "call test_delay" in log_of(node).read_text())
+        yield
+    finally:
+        call.join()
+
+
+def test_a_start_during_a_stop_leaves_a_daemon_that_serves(node):
+    pid_file = node.paths.pid_file("ganeti-noded")
+    state = pathlib.Path(node.paths.state_file("ganeti-noded"))
+    util(node, "start", "ganeti-noded", "-d")
+    old = pidfile.read_pid(pid_file)
+    with call_under_way(node, STOPPING_S):
+        os.kill(old, signal.SIGTERM)
+        until("the stop has begun", lambda: "stopping" in state.read_text())
+        assert pidfile.read_pid(pid_file) == old
+        assert util(node, "start", "ganeti-noded").returncode == 0
+    assert not node.ask().failed
+    assert pidfile.read_pid(pid_file) != old
+
+
+def test_of_two_starts_at_once_both_find_a_daemon_that_serves(node):
+    argv = [BIN / "daemon-util", "start", "ganeti-noded"]
+    starts = [subprocess.Popen(argv, env=node.env) for _ in range(4)]
+    assert [start.wait(PATIENCE_S) for start in starts] == [0] * 4
+    assert not node.ask().failed
+
+
+RESTART = """
+for round in 1 2 3; do
+  daemon-util stop-all || exit 3
+  daemon-util start-all || exit 4
+done
+"""
+
+
+def test_restarts_at_the_same_time_end_with_daemons_that_serve(cluster_of):
+    cluster = cluster_of(1)
+    codes = []
+
+    def restart():
+        codes.append(cluster.run("sh", "-c", RESTART).code)
+
+    others = [threading.Thread(target=restart) for _ in range(2)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    # A start may fail because the other loop stops the daemon, but must report this.
+    assert set(codes) <= {0, 4}
+    if codes != [0, 0]:
+        cluster.check("daemon-util", "start-all")
+    cluster.check("gnt-node", "list")
+    assert not cluster.run("gnt-cluster", "verify").failed
