@@ -51,7 +51,7 @@ class ReloadedContext:
     def _look(self) -> tuple[tuple[int, int, int], ...] | None:
         """Return the identity of the files, None if they cannot be examined."""
         try:
-            found = [os.stat(path) for path in self._paths]
+            infos = [os.stat(path) for path in self._paths]
         except OSError:
             return None
-        return tuple((info.st_mtime_ns, info.st_ino, info.st_size) for info in found)
+        return tuple((info.st_mtime_ns, info.st_ino, info.st_size) for info in infos)

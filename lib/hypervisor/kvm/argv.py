@@ -1,11 +1,12 @@
 """The emulator's command line: a pure function of instance, parameters and facts.
 
 `build` returns the permanent arguments. `complete` adds those that depend on one start:
-NICs, disks, acceleration, user, chroot, incoming migration. Specified in the hypervisor
+NICs, disks, acceleration, sandbox, user, chroot, incoming migration. Specified in the hypervisor
 document, section 2.3.
 """
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -15,6 +16,12 @@ from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
 
+_DAEMONIZE: Final = "-daemonize"
+_SANDBOX: Final = "-sandbox"
+#: Options of an administrator with which the emulator runs programs.
+_RUNS_PROGRAMS: Final = re.compile(
+    r"(^|,)(helper|script|downscript|smb)=(?!no(,|$))|^bridge(,|$)|^exec:"
+)
 _USB_POINTERS: Final = ("mouse", "tablet")
 #: Devices of the sound cards, by parameter value.
 _SOUND: Final = {
@@ -49,6 +56,9 @@ class Extras:
         user: name of the user to run as, None for the daemon's user.
         chroot: root directory of the emulator, None for the machine's.
         incoming: address on which to receive a migration, None for none.
+        sandbox: value of ``-sandbox``, None for no system call filter. The filter
+            refuses the system calls of ``-daemonize``, so another program must detach
+            the emulator.
     """
 
     accel: str
@@ -57,6 +67,7 @@ class Extras:
     user: str | None = None
     chroot: str | None = None
     incoming: str | None = None
+    sandbox: str | None = None
 
 
 def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[str]:
@@ -69,7 +80,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-pidfile", files.pid],
         _scsi_controller(instance),
         ["-device", "virtio-balloon,id=balloon"],
-        ["-daemonize", "-D", files.log, "-no-user-config", "-nodefaults"],
+        [_DAEMONIZE, "-D", files.log, "-no-user-config", "-nodefaults"],
         _end_of_guest(hvp),
         ["-machine", _machine(hvp, emulator)],
         _boot(hvp),
@@ -238,9 +249,39 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
     ]
 
 
+def sandbox(hvp: Mapping[str, Any], *, has_user: bool) -> str | None:
+    """Return the system call filter of a guest as value of ``-sandbox``.
+
+    The emulator needs no program of its own: taps and their scripts, hotplugged disks
+    and processor affinity come from outside. So it may neither start programs nor
+    change its privileges, with two exceptions: it changes to the given user itself,
+    after which it has no privileges; and options in ``kvm_extra`` may name programs.
+
+    Args:
+        hvp: parameters of the guest.
+        has_user: whether the emulator changes to another user.
+
+    Returns:
+        None if ``kvm_extra`` has a filter, which then counts.
+    """
+    extra = shlex.split(hvp.get("kvm_extra") or "")
+    if _SANDBOX in extra:
+        return None
+    runs = any(_RUNS_PROGRAMS.search(word) for word in extra)
+    privileges = "allow" if has_user else "children" if runs else "deny"
+    spawn = "allow" if runs else "deny"
+    return (
+        f"on,obsolete=deny,elevateprivileges={privileges},spawn={spawn},"
+        "resourcecontrol=deny"
+    )
+
+
 def complete(runtime: Runtime, extras: Extras) -> list[str]:
     """Return the complete command of one start."""
     argv = [*runtime.argv, "-accel", extras.accel]
+    if extras.sandbox:
+        argv = [arg for arg in argv if arg != _DAEMONIZE]
+        argv += [_SANDBOX, extras.sandbox]
     if extras.user:
         argv += ["-runas", extras.user]
     if extras.chroot:

@@ -5,10 +5,11 @@ and must not be slower than under plain emulation. On some machines ``/dev/kvm``
 but each instruction is extremely slow. The result is valid until the node's next boot.
 """
 
-import contextlib
+import logging
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors, serializer
@@ -16,6 +17,11 @@ from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import root_dir
 from ganeti.utils import files as file_utils
 
+_log = logging.getLogger(__name__)
+#: A filter that the emulator must know, for a probe that starts no guest.
+_SANDBOX_PROBE: Final = (
+    "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+)
 #: Time limit of an emulated probe guest, in seconds; it needs less than one.
 _PROBE_TIMEOUT_S: Final = 20.0
 #: Smallest limit of an accelerated probe, in seconds, and its multiple of the emulated
@@ -82,6 +88,45 @@ def _run(effects: NodeEffects, binary: str, *args: str) -> str:
     return result.output
 
 
+def has_sandbox(effects: NodeEffects, binary: str) -> bool:
+    """Return whether the emulator can filter its system calls.
+
+    The result is kept until the binary changes.
+    """
+    verdict_file = f"{root_dir(effects.paths)}/sandbox"
+    try:
+        info = os.stat(binary)
+    except OSError:
+        return False
+    key = {"binary": binary, "time": info.st_mtime_ns, "size": info.st_size}
+    known = _read_verdict(verdict_file)
+    if {name: known.get(name) for name in key} == key:
+        return bool(known["works"])
+    try:
+        _run(effects, binary, "-sandbox", _SANDBOX_PROBE, "-machine", "help")
+        works = True
+    except errors.HypervisorError as err:
+        _log.warning("guests run without a system call filter: %s", err)
+        works = False
+    _write_verdict(verdict_file, {**key, "works": works})
+    return works
+
+
+def _read_verdict(path: str) -> Mapping[str, Any]:
+    """Return a result of an earlier probe, empty if there is none."""
+    try:
+        with open(path, "rb") as src:
+            known = serializer.load(src.read())
+    except (OSError, errors.ParseError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _write_verdict(path: str, record: Mapping[str, Any]) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
+    file_utils.write_file(path, serializer.dump(record), mode=0o644)
+
+
 def acceleration(effects: NodeEffects, binary: str, flag: str) -> str:
     """Return ``kvm`` or ``tcg``.
 
@@ -102,15 +147,11 @@ def _kvm_works(effects: NodeEffects, binary: str) -> bool:
         return False
     verdict_file = f"{root_dir(effects.paths)}/acceleration"
     this_boot = _boot_id()
-    with contextlib.suppress(OSError, errors.ParseError):
-        with open(verdict_file, "rb") as src:
-            known: Any = serializer.load(src.read())
-        if known.get("boot") == this_boot and known.get("binary") == binary:
-            return bool(known["works"])
+    known = _read_verdict(verdict_file)
+    if known.get("boot") == this_boot and known.get("binary") == binary:
+        return bool(known["works"])
     works = _is_faster(effects, binary)
-    os.makedirs(os.path.dirname(verdict_file), mode=0o750, exist_ok=True)
-    record = {"boot": this_boot, "binary": binary, "works": works}
-    file_utils.write_file(verdict_file, serializer.dump(record), mode=0o644)
+    _write_verdict(verdict_file, {"boot": this_boot, "binary": binary, "works": works})
     return works
 
 

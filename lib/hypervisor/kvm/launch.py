@@ -15,6 +15,7 @@ from ganeti.hypervisor.base import MIB, NodeEffects, linux_node_info
 from ganeti.hypervisor.kvm import (
     argv,
     cpu,
+    detached,
     devices,
     emulator,
     files,
@@ -117,29 +118,26 @@ def _execute(
         user=user,
         chroot=_chroot(guest, hvp),
         incoming=how.incoming,
+        sandbox=(
+            argv.sandbox(hvp, has_user=user is not None)
+            if emulator.has_sandbox(effects, runtime.argv[0])
+            else None
+        ),
     )
     fds = [fd for _, tap in nics for fd in (*tap.fds, *tap.vhost_fds)]
+    command = argv.complete(runtime, extras)
     try:
-        result = effects.process.run(
-            argv.complete(runtime, extras),
-            timeout_s=_START_TIMEOUT_S,
-            pass_fds=fds,
-        )
+        if extras.sandbox:
+            detached.start(effects, guest, command, fds, _START_TIMEOUT_S)
+            return
+        result = effects.process.run(command, timeout_s=_START_TIMEOUT_S, pass_fds=fds)
     except errors.CommandError as err:
         raise errors.HypervisorError(f"instance {guest.name}: {err}") from err
     if result.failed or guest.alive_pid() is None:
         raise errors.HypervisorError(
             f"instance {guest.name}: the emulator {result.reason}:"
-            f" {result.output.strip() or _log_end(guest)}"
+            f" {result.output.strip() or detached.log_end(guest)}"
         )
-
-
-def _log_end(guest: Files) -> str:
-    try:
-        with open(guest.log, encoding="utf-8", errors="replace") as src:
-            return src.read()[-1000:].strip()
-    except OSError:
-        return f"no message, nothing in {guest.log}"
 
 
 def _is_block(path: str) -> bool:

@@ -408,9 +408,59 @@ def test_errors_leave_nothing(node, boot):
     lost = guests.kvm_instance("web1", guests.kvm_params(boot), nics=[nic])
     with pytest.raises(errors.HypervisorError, match="nobridge0 does not exist"):
         start(node, lost)
+    occupied = guests.kvm_params(boot, vnc_bind_address="192.0.2.1")
+    display = guests.kvm_instance("web1", occupied, network_port=11000)
+    with pytest.raises(errors.HypervisorError, match=r"ended at its start.*192"):
+        start(node, display)
     assert names(node, bad) == []
     kvm = f"{node.paths.run_dir}/kvm-hypervisor"
     assert os.listdir(f"{kvm}/ctrl") == os.listdir(f"{kvm}/conf") == []
+
+
+def process_status(node, word):
+    """Return a line of the emulator's /proc/PID/status, and its arguments."""
+    pid = Files(node.paths, "web1").alive_pid()
+    with open(f"/proc/{pid}/status") as src:
+        (line,) = [line for line in src if line.startswith(f"{word}:")]
+    with open(f"/proc/{pid}/cmdline") as src:
+        return line.split()[1], src.read().split("\0")
+
+
+def test_guests_run_under_a_system_call_filter_also_after_a_move(node, other, tiny):
+    tiny["hvparams"]["migration_port"] = 18109
+    start(node, tiny)
+    strict = "elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+    for place in (node, other):
+        filters, argv = process_status(place, "Seccomp_filters")
+        assert int(filters) >= 1
+        assert argv[argv.index("-sandbox") + 1] == f"on,obsolete=deny,{strict}"
+        assert process_status(place, "NoNewPrivs")[0] == "1"
+        if place is node:
+            migrate(node, other, tiny)
+    nodes.call(other, "instance_reboot", tiny, "hard", 0, [])
+    assert process_status(other, "Seccomp")[0] == "2"
+
+
+def test_an_emulator_without_filters_is_used_without_one(node, directory):
+    actual = shutil.which("qemu-system-x86_64")
+    old = f"{directory}/old-qemu"
+    with open(old, "w") as out:
+        out.write(
+            "#!/bin/sh\n"
+            'case " $* " in *" -sandbox "*) echo no filters >&2; exit 1;; esac\n'
+            f'exec {actual} "$@"\n'
+        )
+    os.chmod(old, 0o755)
+    record = guests.kvm_instance("web1", guests.kvm_params(kvm_path=old))
+    start(node, record)
+    assert process_status(node, "Seccomp")[0] == "0"
+    assert "-daemonize" in process_status(node, "Seccomp")[1]
+
+
+def test_a_filter_of_the_administrator_counts(node):
+    params = guests.kvm_params(kvm_extra="-sandbox off")
+    start(node, guests.kvm_instance("web1", params))
+    assert process_status(node, "Seccomp")[0] == "0"
 
 
 def test_acceleration_is_proven_once(node):

@@ -44,6 +44,16 @@ def status(node):
     return int(uid), os.readlink(f"/proc/{pid}/root")
 
 
+def capabilities(node):
+    """Return the capabilities of the emulator, which has a system call filter."""
+    with open(f"{node.paths.run_dir}/kvm-hypervisor/pid/web1") as src:
+        pid = src.read().strip()
+    with open(f"/proc/{pid}/status") as src:
+        rows = dict(line.split(":", 1) for line in src)
+    assert rows["Seccomp"].strip() == "2"
+    return int(rows["CapEff"], 16) | int(rows["CapPrm"], 16)
+
+
 @pytest.mark.skipif(not can_isolate(), reason="needs network namespaces and bridges")
 def test_nics(tmp_path):
     guests.make_boot(str(tmp_path))
@@ -69,6 +79,7 @@ def test_a_guest_as_a_given_user_in_a_chroot_takes_disks(node):
     uid, root = status(node)
     assert uid == pwd.getpwnam("nobody").pw_uid
     assert root == f"{node.paths.run_dir}/kvm-hypervisor/chroot/web1"
+    assert capabilities(node) == 0
     disk = nodes.disk(1)
     nodes.make_disks(node, {**record, "disks_info": [disk]})
     extra = nodes.call(node, "blockdev_assemble", disk, record, True, 0)[1:]

@@ -68,6 +68,50 @@ def test_the_plain_command():
     assert "-daemonize" in args
 
 
+STRICT = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+
+
+@pytest.mark.parametrize(
+    ("extra", "has_user", "wanted"),
+    [
+        ("", False, STRICT),
+        ("-global foo=script", False, STRICT),
+        ("-netdev tap,id=x,script=no,downscript=no", False, STRICT),
+        ("", True, STRICT.replace("privileges=deny", "privileges=allow")),
+        ("-sandbox off", False, None),
+        ("-sandbox on,spawn=deny", True, None),
+        *(
+            (
+                extra,
+                False,
+                STRICT.replace("privileges=deny", "privileges=children").replace(
+                    "spawn=deny", "spawn=allow"
+                ),
+            )
+            for extra in (
+                "-netdev bridge,br=br0,id=x",
+                "-netdev tap,helper=/usr/lib/qemu/qemu-bridge-helper,id=x",
+                "-netdev tap,script=/etc/up,id=x",
+                "-netdev user,id=x,smb=/srv",
+                "-incoming 'exec:cat /tmp/x'",
+            )
+        ),
+    ],
+)
+def test_the_filter_allows_what_the_options_need(extra, has_user, wanted):
+    assert argv.sandbox({"kvm_extra": extra}, has_user=has_user) == wanted
+
+
+def test_an_emulator_with_a_filter_does_not_detach_itself():
+    plan = runtime.Runtime(("qemu", "-daemonize", "-x"), (), {}, ())
+    args = argv.complete(plan, argv.Extras(accel="tcg", sandbox=STRICT))
+    assert "-daemonize" not in args
+    assert values(args, "-sandbox") == [STRICT]
+    args = argv.complete(plan, argv.Extras(accel="tcg"))
+    assert "-daemonize" in args
+    assert "-sandbox" not in args
+
+
 @pytest.mark.parametrize(
     ("params", "option", "wanted"),
     [
