@@ -1,8 +1,8 @@
 """The emulator's command line: a pure function of instance, parameters and facts.
 
 `build` returns the permanent arguments. `complete` adds those that depend on one start:
-NICs, disks, acceleration, sandbox, user, chroot, incoming migration. Specified in the hypervisor
-document, section 2.3.
+NICs, disks, acceleration, sandbox, user, chroot, incoming migration. Specified in the
+hypervisor document, section 2.3.
 """
 
 import dataclasses
