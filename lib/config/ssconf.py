@@ -49,8 +49,13 @@ class SsconfTracker:
                 for key, text in compute(snapshot).items()
                 if self.values.get(key) != text
             }
-        self.values |= changed
+        self.values = {**self.values, **changed}
         return changed
+
+    def all(self, snapshot: Snapshot) -> Values:
+        """Return the values of all files; computes only what changed."""
+        self.update(snapshot)
+        return self.values
 
 
 def _lines(items: Iterable[str]) -> str:

@@ -85,6 +85,10 @@ def build(deps: MasterDeps) -> Service:
     """
     deps.queue.recover()
     distributor = Distributor(
-        deps.store, deps.rpc, config.ssconf_values, wake_queue=deps.queue.poke
+        deps.store,
+        deps.rpc,
+        config.SsconfTracker().all,
+        wake_queue=deps.queue.poke,
+        clock=deps.clock,
     )
     return Service(deps, distributor)

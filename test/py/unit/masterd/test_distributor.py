@@ -1,15 +1,18 @@
 """ssconf files: which changes matter, who gets them, and who is tried again."""
 
 import queue
+import threading
 
 import pytest
 
 from fakes import clusters
+from fakes.clocks import FakeClock
 from fakes.master import fill
 from fakes.rpc import FakeRunner, failure
 from ganeti import store
 from ganeti.clock import SystemClock
-from ganeti.masterd.distributor import Distributor, matters, wakes_queue
+from ganeti.masterd import distributor
+from ganeti.masterd.distributor import Distributor, Files, affected, wakes_queue
 from ganeti.objects import FilterRule, Update
 from ganeti.store import Document
 
@@ -20,10 +23,12 @@ class Nodes(FakeRunner):
     def __init__(self, source, script=None):
         super().__init__(source, script)
         self.arrived = queue.SimpleQueue()
+        self.files = queue.SimpleQueue()
 
     def call(self, procedure, nodes, args=(), *, timeout_s=None):
         actual = super().call(procedure, nodes, args, timeout_s=timeout_s)
         self.arrived.put((procedure, set(nodes)))
+        self.files.put(args[0] if args else None)
         return actual
 
 
@@ -37,12 +42,20 @@ def opened(tmp_path):
     actual.close()
 
 
-def started(opened, nodes, retry_s):
+def values_of(snapshot):
+    return {
+        "cluster_tags": " ".join(snapshot.cluster.tags),
+        "instance_list": "\n".join(sorted(snapshot.names("instances"))),
+    }
+
+
+def started(opened, nodes, retry_s, clock=None):
     made = Distributor(
         opened,
         nodes,
-        lambda snapshot: {"cluster_tags": " ".join(snapshot.cluster.tags)},
+        values_of,
         wake_queue=lambda: None,
+        clock=clock or SystemClock(),
         retry_s=retry_s,
     )
     made.start()
@@ -90,6 +103,111 @@ def test_only_nodes_that_failed_are_written_again(opened):
         made.stop()
 
 
+def first_files(nodes):
+    assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
+    return nodes.files.get(timeout=60)
+
+
+def tag(opened, name):
+    record = opened.snapshot().cluster.replace(tags=(name,))
+    opened.commit([Update("cluster", "", record)])
+
+
+def test_nodes_get_the_files_that_differ(opened):
+    nodes = Nodes(opened.snapshot)
+    made = started(opened, nodes, retry_s=60)
+    try:
+        assert first_files(nodes).keys() == {"cluster_tags", "instance_list"}
+        tag(opened, "x")
+        assert first_files(nodes) == {"cluster_tags": "x"}
+    finally:
+        opened.close()
+        made.stop()
+
+
+def test_a_node_whose_record_changed_gets_all_files(opened):
+    nodes = Nodes(opened.snapshot)
+    made = started(opened, nodes, retry_s=60)
+    try:
+        first_files(nodes)
+        second = opened.snapshot().nodes[clusters.node_uuid(2)]
+        opened.commit([Update("nodes", second.uuid, second.replace(serial_no=9))])
+        assert nodes.arrived.get(timeout=60)[1] == {second.uuid}
+        assert len(nodes.files.get(timeout=60)) == 2
+    finally:
+        opened.close()
+        made.stop()
+
+
+class Blocked(Nodes):
+    """Nodes that answer when the test allows it."""
+
+    def __init__(self, source):
+        super().__init__(source)
+        self.may_answer = threading.Semaphore(0)
+
+    def call(self, procedure, nodes, args=(), *, timeout_s=None):
+        actual = super().call(procedure, nodes, args, timeout_s=timeout_s)
+        assert self.may_answer.acquire(timeout=60)
+        return actual
+
+
+def add_instances(opened, numbers):
+    for number in numbers:
+        record = clusters.instance(number, 1)
+        opened.commit([Update("instances", record.uuid, record)])
+
+
+def test_changes_during_a_push_are_sent_as_one(opened, monkeypatch):
+    monkeypatch.setattr(distributor, "PACE_S", 0.0)
+    nodes = Blocked(opened.snapshot)
+    made = started(opened, nodes, retry_s=60)
+    try:
+        first_files(nodes)
+        add_instances(opened, range(20))
+        nodes.may_answer.release()
+        sent = first_files(nodes)
+        assert set(sent) == {"instance_list"}
+        assert len(sent["instance_list"].splitlines()) == 20
+        nodes.may_answer.release(2)
+        tag(opened, "last")
+        assert first_files(nodes) == {"cluster_tags": "last"}
+    finally:
+        nodes.may_answer.release(9)
+        opened.close()
+        made.stop()
+
+
+def test_new_instances_wait_for_the_next_push_and_tags_do_not(opened):
+    clock = FakeClock()
+    nodes = Nodes(opened.snapshot)
+    made = started(opened, nodes, retry_s=60, clock=clock)
+    try:
+        first_files(nodes)
+        # The clock stands still, so the next push of the list alone is never due.
+        add_instances(opened, (1, 2))
+        tag(opened, "x")
+        sent = first_files(nodes)
+        assert sent["cluster_tags"] == "x"
+        assert len(sent["instance_list"].splitlines()) == 2
+    finally:
+        opened.close()
+        made.stop()
+
+
+def test_new_instances_are_sent_after_the_pause(opened, monkeypatch):
+    monkeypatch.setattr(distributor, "PACE_S", 0.01)
+    nodes = Nodes(opened.snapshot)
+    made = started(opened, nodes, retry_s=60)
+    try:
+        first_files(nodes)
+        add_instances(opened, (1,))
+        assert set(first_files(nodes)) == {"instance_list"}
+    finally:
+        opened.close()
+        made.stop()
+
+
 BEFORE = clusters.snapshot(nodes=2, instances=2)
 FIRST = BEFORE.instances[clusters.instance_uuid(1)]
 
@@ -108,20 +226,33 @@ def rule():
 @pytest.mark.parametrize(
     ("change", "for_files", "for_queue"),
     [
-        (Document("jobs", "1", b"{}"), False, False),
-        (Update("instances", FIRST.uuid, FIRST.replace(tags=("a",))), False, False),
-        (Update("instances", FIRST.uuid, FIRST.replace(name="new")), True, False),
-        (Update("instances", FIRST.uuid, None), True, False),
-        (Update("instances", "new", FIRST.replace(uuid="new")), True, False),
-        (Update("disks", "d", None), False, False),
-        (Update("nodes", "n", clusters.node(2)), True, False),
-        (Update("nodegroups", "g", clusters.group()), True, False),
-        (Update("cluster", "", BEFORE.cluster.replace(tags=("a",))), True, False),
-        (Update("cluster", "", BEFORE.cluster.replace(max_running_jobs=1)), True, True),
-        (Update("filters", "f", rule()), False, True),
-        (Update("filters", "f", None), False, True),
+        (Document("jobs", "1", b"{}"), Files.NONE, False),
+        (
+            Update("instances", FIRST.uuid, FIRST.replace(tags=("a",))),
+            Files.NONE,
+            False,
+        ),
+        (
+            Update("instances", FIRST.uuid, FIRST.replace(name="new")),
+            Files.INSTANCES,
+            False,
+        ),
+        (Update("instances", FIRST.uuid, None), Files.INSTANCES, False),
+        (Update("instances", "new", FIRST.replace(uuid="new")), Files.INSTANCES, False),
+        (Update("disks", "d", None), Files.NONE, False),
+        (Update("nodes", "n", clusters.node(2)), Files.ANY, False),
+        (Update("nodegroups", "g", clusters.group()), Files.ANY, False),
+        (Update("cluster", "", BEFORE.cluster.replace(tags=("a",))), Files.ANY, False),
+        (
+            Update("cluster", "", BEFORE.cluster.replace(max_running_jobs=1)),
+            Files.ANY,
+            True,
+        ),
+        (Update("cluster", "", BEFORE.cluster.replace(serial_no=9)), Files.NONE, False),
+        (Update("filters", "f", rule()), Files.NONE, True),
+        (Update("filters", "f", None), Files.NONE, True),
     ],
 )
 def test_what_matters(change, for_files, for_queue):
-    assert matters(BEFORE, [change]) is for_files
+    assert affected(BEFORE, [change]) is for_files
     assert wakes_queue(BEFORE, [change]) is for_queue
