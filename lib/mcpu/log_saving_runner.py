@@ -6,8 +6,8 @@ After a crash of the master, the log then names each step that nodes may have be
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti.mcpu import dry_run_policy
-from ganeti.rpc import PROCEDURES, Result, Runner, Target
+from ganeti.mcpu.shared_answers import acts
+from ganeti.rpc import Result, Runner, Target
 
 
 class LogSavingRunner(Runner):
@@ -31,7 +31,7 @@ class LogSavingRunner(Runner):
         timeout_s: float | None = None,
     ) -> Mapping[str, Result]:
         """Call many nodes, see `Runner`."""
-        if _acts(procedure, args):
+        if acts(procedure, args):
             self._save_log()
         return self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
 
@@ -42,11 +42,3 @@ def at(
     """Return a maker of runners whose runners save the log, too."""
     return lambda targets: LogSavingRunner(inner(targets), save_log)
 
-
-def _acts(procedure: str, args: Sequence[Any] | Callable[[str], Sequence[Any]]) -> bool:
-    row = PROCEDURES.get(procedure)
-    if row is None:
-        return True
-    if callable(args):
-        return not row.reads
-    return not dry_run_policy.only_reads(row, args)

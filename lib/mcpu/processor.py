@@ -30,6 +30,7 @@ from ganeti.locking import Level, LockManager
 from ganeti.mcpu import log_saving_runner
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
+from ganeti.mcpu.shared_answers import SharedAnswers, SharingRunner
 from ganeti.ssh import known_hosts
 
 _log: Final = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class EngineDeps(base.UnitDeps):
     write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
     #: Ends the node call that a thread waits for.
     abort_call: Callable[[threading.Thread], None] = lambda _thread: None
+    #: Facts about nodes that jobs share.
+    answers: SharedAnswers = dataclasses.field(default_factory=SharedAnswers)
 
 
 class _WatchedConfig:
@@ -134,7 +137,9 @@ class _Run:
         self._held = held
         self._config = _WatchedConfig(deps.config)
         self._log = JobLog(callbacks)
-        self._rpc = log_saving_runner.LogSavingRunner(deps.rpc, callbacks.save_log)
+        self._rpc = log_saving_runner.LogSavingRunner(
+            SharingRunner(deps.rpc, deps.answers, deps.clock), callbacks.save_log
+        )
         self._unit = unit_class(
             op,
             base.view(
