@@ -6,6 +6,7 @@ anything is changed. An old master that still runs can then neither write nor ca
 nodes. A failover that was interrupted between two steps can be repeated.
 """
 
+import contextlib
 import dataclasses
 import logging
 from collections import Counter
@@ -40,10 +41,6 @@ _LUXI_S: Final = 5.0
 #: In a cluster of two candidates, the majority consists of both.
 _TWO: Final = 2
 _OWNER: Final = "master-failover"
-#: Serials of the configuration and job ids that are left out after an accepted loss:
-#: more than the silent copies can have used.
-_SKIPPED_SERIALS: Final = 1_000_000
-_SKIPPED_JOBS: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,12 +295,9 @@ def _take_over(
     try:
         late.set(runner)
         cfg = config.Config(opened, clock)
-        skipped = _SKIPPED_SERIALS if elected.accept_loss else 0
-        with cfg.edit(_OWNER, skipped=skipped) as edit:
+        with _recording(cfg, opened, elected) as edit:
             edit.update_cluster(master_node=plan.own.uuid)
         opened.commit([Document("meta", "term", str(elected.term).encode())])
-        if elected.accept_loss:
-            _skip_job_ids(opened)
         if opened.read("meta", "drain") is not None:
             feedback("The job queue was drained; it accepts jobs again")
             opened.commit([Document("meta", "drain", None)])
@@ -320,10 +314,14 @@ def _take_over(
     return dataclasses.replace(plan, snapshot=snapshot)
 
 
-def _skip_job_ids(opened: store.Engine) -> None:
-    """Leave out job ids that lost jobs may have; their clients may still ask."""
-    last = int(opened.read("meta", "serial") or b"0")
-    opened.commit([Document("meta", "serial", b"%d" % (last + _SKIPPED_JOBS))])
+def _recording(
+    cfg: config.Config, opened: store.Engine, elected: _Elected
+) -> contextlib.AbstractContextManager[config.Edit]:
+    """Return the edit that is the first group of the new term."""
+    if not elected.accept_loss:
+        return cfg.edit(_OWNER)
+    loss = config.accepted_loss
+    return cfg.edit(_OWNER, skipped=loss.SKIPPED_SERIALS, also=[loss.job_ids(opened)])
 
 
 def _write_ssconf(

@@ -3,7 +3,7 @@
 `Config` wraps a store. Reading does not need this package: see `ganeti.objects`.
 """
 
-from ganeti.config import candidate_pool
+from ganeti.config import accepted_loss, candidate_pool
 from ganeti.config.address_pool import AddressPool
 from ganeti.config.checks import verify
 from ganeti.config.config import HEADER_KEY, Config, Header
@@ -22,6 +22,7 @@ __all__ = [
     "Header",
     "MadeDisk",
     "SsconfTracker",
+    "accepted_loss",
     "candidate_pool",
     "export_config",
     "import_config",

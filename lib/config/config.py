@@ -75,7 +75,9 @@ class Config:
         return Header.decode(self._store.read("meta", HEADER_KEY))
 
     @contextlib.contextmanager
-    def edit(self, owner: str, *, skipped: int = 0) -> Iterator[Edit]:
+    def edit(
+        self, owner: str, *, skipped: int = 0, also: Sequence[Document] = ()
+    ) -> Iterator[Edit]:
         """Change the configuration: read, decide and commit as one step.
 
         The body runs under the writers' lock and must be quick. Leaving it blocks
@@ -84,6 +86,7 @@ class Config:
         Args:
             owner: execution id whose reservations are about to be used.
             skipped: serials of the whole configuration to leave out.
+            also: documents to commit with a change.
 
         Raises:
             StorageError: nothing was changed.
@@ -103,7 +106,7 @@ class Config:
                         mtime=now,
                     )
                     data = msgspec.json.encode(self._header)
-                    batch.put(Document("meta", HEADER_KEY, data))
+                    batch.put(Document("meta", HEADER_KEY, data), *also)
         except (errors.StorageError, errors.TermError):
             self._header = None  # the counted serials are lost; read them again
             raise

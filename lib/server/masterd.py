@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ganeti import clock, errors, masterd, pathutils, rpc, store
+from ganeti import clock, config, errors, masterd, pathutils, rpc, store
 from ganeti.bootstrap import cluster_address, elections
 from ganeti.cmdlib import master_ip
 from ganeti.constants import daemons, exitcodes
@@ -229,7 +229,11 @@ def _open_store(
     try:
         startup.check_configuration(opened.snapshot(), paths)
         # Nothing of an earlier term counts before a group of this one is acknowledged.
-        opened.commit([store.Document("meta", "term", str(term).encode())])
+        first = [store.Document("meta", "term", str(term).encode())]
+        if elected.is_forced:
+            loss = config.accepted_loss
+            first += [loss.job_ids(opened), loss.serials(opened)]
+        opened.commit(first)
     except BaseException:
         opened.close()
         runner.close()

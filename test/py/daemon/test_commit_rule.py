@@ -167,6 +167,22 @@ def test_accepted_loss_is_kept_and_listed(cluster):
     assert "TAGS" in listed
 
 
+def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):
+    before = numbers(cluster, "node1")
+    for name in ("node1", "node2", "node3"):
+        cluster.command("kill", name, "ganeti-noded")
+    cluster.command("kill", "node1", "ganeti-masterd")
+    cluster.command("start", "node1", "ganeti-noded")
+    util = cluster.paths().daemon_util
+    words = ("start", "ganeti-masterd", "--no-voting", "--yes-do-it")
+    cluster.check(util, *words)
+    after = numbers(cluster, "node1")
+    job, serial, revision = (new - old for new, old in zip(after, before, strict=True))
+    assert job > 1000
+    assert serial >= 1_000_000
+    assert revision > 1000
+
+
 def test_an_interrupted_failover_can_be_repeated(cluster):
     paths = cluster.paths("node2")
     own = next(

@@ -41,8 +41,8 @@ class Figures:
 
     def __str__(self):
         return (
-            f"{self.histories} histories ({self.forced} with accepted loss), no"
-            f" violation: {self.faults} faults, {self.terms} terms,"
+            f"{self.histories} histories without a violation ({self.forced} with"
+            f" accepted loss): {self.faults} faults, {self.terms} terms,"
             f" {self.refusals} refusals, {self.jobs} jobs acknowledged, {self.lost} of"
             f" them lost with consent and listed, {self.acts} calls checked; longest"
             f" {self.longest_s:.1f} s"
