@@ -22,15 +22,18 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]
 COUNT = int(os.environ.get("HISTORIES", "30"))
+#: No history begins after this; the last ones take another minute.
+MINUTES = 7
 
 
 @pytest.mark.timeout(900)
 def test_histories_keep_the_commit_rule():
     seed = seeds.of_today("HISTORY_SEED")
-    figures, _texts = play.run(COUNT, seed, show=print)
+    figures, _texts = play.run(COUNT, seed, minutes=MINUTES, show=print)
     print(figures)
-    assert figures.histories == COUNT
-    assert figures.jobs > COUNT
+    # A slow machine plays fewer.
+    assert figures.histories >= COUNT // 5
+    assert figures.jobs > figures.histories
 
 
 @pytest.fixture(scope="module")

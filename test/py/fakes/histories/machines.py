@@ -49,6 +49,8 @@ class Machines:
         self.control = NodeControl(self.layout, SystemRunner())
         self.nodes = self.layout.nodes
         self.candidates = self.nodes[:candidates]
+        #: One at a time switches a node, or there would be two of it.
+        self._switches = {node.name: threading.Lock() for node in self.nodes}
         try:
             self._choose_candidates()
             self._load_shim()
@@ -163,12 +165,14 @@ class Machines:
         return lambda: self._in_background(self.start, nodes[0], daemon)
 
     def _play_power(self, _fault, nodes, _others):
-        self.control.power_off(nodes[0])
+        with self._switches[nodes[0].name]:
+            self.control.power_off(nodes[0])
         return lambda: self._in_background(self._power_on, nodes[0])
 
     def _power_on(self, node):
         try:
-            text = self.control.power_on(node)
+            with self._switches[node.name]:
+                text = self.control.power_on(node)
         except errors.OpExecError as err:
             text = str(err)
         if text:
