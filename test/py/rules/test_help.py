@@ -18,6 +18,7 @@ HELP = [
     (["tools/vcluster"], "SYNOPSIS"),
     (["test/run", "--help"], "test/run [STAGE...]"),
     (["test/run", "unit", "--help"], "test/run [STAGE...]"),
+    (["test/run", "mutants", "--help"], "[--sample N] [--seed S]"),
     (["test/bench/run", "--help"], "usage: test/bench/run"),
     (["test/bench/run", "store", "--help"], "commit"),
     (["autotools/setup-env", "--help"], "--no-packages"),

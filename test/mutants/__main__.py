@@ -1,0 +1,185 @@
+"""Change the library in small ways and print which changes no test notices.
+
+Each change is written to a copy of the tree, where the unit and property tests that execute
+the changed statement run until one fails. A sample is drawn per package; the same seed draws
+the same sample from the same files. The first run in a tree measures which tests execute
+which line, which takes some minutes.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import pathlib
+import queue
+import sys
+import tempfile
+
+from mutants import changes, reach, trees
+
+TOP = pathlib.Path(__file__).parents[2]
+STORED = TOP / "build" / "mutants"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The outcome for one mutant; ``is_partial``: not all its tests ran."""
+
+    mutant: changes.Mutant
+    outcome: str
+    tests: int
+    is_partial: bool
+
+
+def parse_arguments(arguments):
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(prog="test/run mutants", description=__doc__)
+    parser.add_argument(
+        "packages",
+        nargs="*",
+        metavar="PACKAGE",
+        help="below lib, for example http or hypervisor/kvm; all by default",
+    )
+    parser.add_argument("--sample", type=int, default=40, help="mutants per package")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the sample")
+    parser.add_argument("--workers", type=int, default=2, help="runs at the same time")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="of tests per mutant; a result from fewer tests is marked with '+'",
+    )
+    return parser.parse_args(arguments)
+
+
+def within(tests, seconds, budget):
+    """Return the first tests whose measured time fits in a budget, at least one."""
+    chosen, spent = [], 0.0
+    for test in tests:
+        spent += seconds[test]
+        if chosen and spent > budget:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def try_mutant(mutant, idle, reached, budget):
+    """Run the tests of one mutant in an idle copy of the tree."""
+    tests = reached.tests_of(mutant)
+    if not tests:
+        return Result(mutant, trees.UNNOTICED, 0, is_partial=False)
+    chosen = within(tests, reached.seconds, budget)
+    tree = idle.get()
+    try:
+        with tree.changed(mutant):
+            # Tests that hang end one by one; this ends a run that is slower than they.
+            outcome = tree.run(chosen, 60 + 4 * budget)
+    finally:
+        idle.put(tree)
+    return Result(mutant, outcome, len(chosen), len(chosen) < len(tests))
+
+
+def difference(mutant):
+    """Return the changed lines before and after."""
+    before = (TOP / mutant.path).read_text()
+    after = mutant.apply(before)
+    old, new = before.splitlines(), after.splitlines()
+    first = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
+    rest = min(len(old), len(new)) - first
+    last = next((i for i in range(1, rest) if old[-i] != new[-i]), rest)
+    removed = [line.strip() for line in old[first : len(old) - last + 1]]
+    added = [line.strip() for line in new[first : len(new) - last + 1]]
+    return " ".join(removed), " ".join(added)
+
+
+def show(result):
+    """Print one unnoticed mutant."""
+    mutant = result.mutant
+    before, after = difference(mutant)
+    mark = "+" if result.is_partial else ""
+    print(
+        f"  {mutant.path}:{mutant.line}: {mutant.operator}, {result.tests}{mark} tests"
+    )
+    print(f"    - {before}")
+    print(f"    + {after}")
+
+
+def summary(name, results, positions):
+    """Print the share of one package and return it."""
+    noticed = sum(result.outcome != trees.UNNOTICED for result in results)
+    slow = sum(result.outcome == trees.TIMED_OUT for result in results)
+    share = noticed / len(results) if results else 1.0
+    timed_out = f", {slow} by running out of time" if slow else ""
+    print(
+        f"{name}: {noticed} of {len(results)} noticed, {share:.0%}"
+        f" (of {positions} positions{timed_out})",
+        flush=True,
+    )
+    return share
+
+
+def main(arguments):
+    """Run the command."""
+    options = parse_arguments(arguments)
+    names = [name.strip("/") for name in options.packages] or changes.packages(TOP)
+    try:
+        samples = {
+            name: changes.sample(TOP, name, options.sample, options.seed)
+            for name in names
+        }
+    except LookupError as err:
+        print(f"test/run mutants: {err.args[0]}", file=sys.stderr)
+        return 2
+    STORED.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies = [
+            trees.Tree(TOP, f"{folder}/{number}") for number in range(options.workers)
+        ]
+        try:
+            reached = measured(copies[0])
+            return run(samples, copies, reached, options)
+        finally:
+            for tree in copies:
+                tree.close()
+
+
+def measured(tree):
+    """Return which tests execute which line, measured again where files changed."""
+    path = STORED / "reach.json"
+    reached = reach.Reach.load(path)
+    modules = reached.update(tree, reach.digests(TOP))
+    if modules:
+        print(f"measured {len(modules)} test modules", file=sys.stderr)
+        reached.save(path)
+    return reached
+
+
+def run(samples, copies, reached, options):
+    """Try all samples and print the results."""
+    print(f"seed {options.seed}, {options.sample} mutants per package")
+    idle = queue.Queue()
+    for tree in copies:
+        idle.put(tree)
+    weighted = total = 0
+    with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
+        for name, (positions, mutants) in samples.items():
+            results = list(
+                pool.map(
+                    lambda m: try_mutant(m, idle, reached, options.budget), mutants
+                )
+            )
+            unnoticed = [r for r in results if r.outcome == trees.UNNOTICED]
+            for result in sorted(
+                unnoticed, key=lambda r: (r.mutant.path, r.mutant.line)
+            ):
+                show(result)
+            weighted += summary(name, results, positions) * positions
+            total += positions
+    print(
+        f"total: {weighted / max(total, 1):.1%}, packages weighted by their positions"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

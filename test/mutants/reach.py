@@ -1,0 +1,170 @@
+"""Which tests execute a line, and how long they take.
+
+One run of the unit and property tests with coverage contexts gives both. The result is
+kept in build/mutants; the next run repeats only the test modules that changed and those
+that execute a changed file of the library.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import coverage
+
+TESTS = ("test/py/unit", "test/py/property")
+
+
+def digests(top):
+    """Return the digest of each file of the library and its tests by path."""
+    found = {}
+    for folder in ("lib", *TESTS):
+        for path in sorted((top / folder).rglob("*.py")):
+            if path.name != "_buildconf.py":
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                found[str(path.relative_to(top))] = digest
+    return found
+
+
+def module_of(test):
+    """Return the file of a test."""
+    return test.split("::", 1)[0]
+
+
+class Reach:
+    """Tests by path and line of the library, and seconds by test."""
+
+    def __init__(self, state=None):
+        """Start with nothing, or with a stored state."""
+        state = state or {"digests": {}, "seconds": {}, "lines": {}}
+        self.digests = state["digests"]
+        self.seconds = state["seconds"]
+        self._lines = state["lines"]
+
+    @classmethod
+    def load(cls, path):
+        """Return the stored state, or an empty one."""
+        if not path.exists():
+            return cls()
+        state = json.loads(path.read_text())
+        tests = state.pop("tests")
+        for lines in state["lines"].values():
+            for number, indices in lines.items():
+                lines[number] = [tests[index] for index in indices]
+        return cls(state)
+
+    def save(self, path):
+        """Store the state; tests by number, since a line may have thousands."""
+        numbers = {test: number for number, test in enumerate(self.seconds)}
+        state = {
+            "digests": self.digests,
+            "seconds": self.seconds,
+            "tests": list(numbers),
+            "lines": {
+                path: {
+                    line: [numbers[test] for test in tests]
+                    for line, tests in lines.items()
+                }
+                for path, lines in self._lines.items()
+            },
+        }
+        path.write_text(json.dumps(state))
+
+    def stale_modules(self, now):
+        """Return the test modules whose results do not fit the digests now."""
+        changed = {path for path in self.digests | now if self._differs(path, now)}
+        stale = {path for path in changed if path.startswith(TESTS)}
+        for path in changed:
+            for tests in self._lines.get(path, {}).values():
+                stale.update(module_of(test) for test in tests)
+        if any(path.startswith("lib/") and path not in self.digests for path in now):
+            # New files: nobody knows yet which tests execute them.
+            stale.update(path for path in now if path.startswith(TESTS))
+        return {path for path in stale if path in now and "/test_" in path}
+
+    def _differs(self, path, now):
+        return self.digests.get(path) != now.get(path)
+
+    def update(self, tree, now):
+        """Run the test modules that changed in a copy of the tree."""
+        modules = sorted(self.stale_modules(now))
+        changed = {path for path in self.digests | now if self._differs(path, now)}
+        gone = set(modules) | {path for path in changed if path not in now}
+        self.seconds = {
+            t: s for t, s in self.seconds.items() if module_of(t) not in gone
+        }
+        for path in changed:
+            self._lines.pop(path, None)
+        for lines in self._lines.values():
+            for number, tests in lines.items():
+                lines[number] = [test for test in tests if test in self.seconds]
+        self.digests = now
+        if modules:
+            self._measure(tree, modules)
+        return modules
+
+    def _measure(self, tree, modules):
+        data = tree.top / "build" / "coverage"
+        report = tree.top / "build" / "tests.xml"
+        command = [sys.executable, "-m", "pytest", "-n", "2", "--timeout", "300"]
+        command += ["--hypothesis-profile", "ci", f"--junitxml={report}"]
+        command += ["--cov=lib", "--cov-context=test", "--cov-report=", *modules]
+        subprocess.run(
+            command,
+            cwd=tree.top,
+            env=tree.environment() | {"COVERAGE_FILE": str(data)},
+            stdout=sys.stderr,
+            check=False,
+        )
+        passed = _passed(report)
+        stored = coverage.CoverageData(str(data))
+        stored.read()
+        for file in stored.measured_files():
+            path = file.removeprefix(f"{tree.top}/")
+            known = self._lines.setdefault(path, {})
+            for number, contexts in stored.contexts_by_lineno(file).items():
+                tests = known.setdefault(str(number), [])
+                names = {context.rsplit("|", 1)[0] for context in contexts}
+                tests += sorted(name for name in names if _report_name(name) in passed)
+        for tests in self._all_tests():
+            for test in tests:
+                self.seconds.setdefault(test, passed.get(_report_name(test), 0))
+
+    def _all_tests(self):
+        return (tests for lines in self._lines.values() for tests in lines.values())
+
+    def tests_of(self, mutant):
+        """Return the tests that execute a mutant's statement, the nearest and fastest first.
+
+        A statement outside functions runs when its module is imported: then it is the
+        tests that execute a function of the module.
+        """
+        lines = self._lines.get(mutant.path, {})
+        numbers = map(str, mutant.lines) if mutant.in_function else list(lines)
+        found = {test for number in numbers for test in lines.get(number, ())}
+        near = "/" + "/".join(mutant.path.removesuffix(".py").split("/")[1:2])
+        return sorted(
+            found,
+            key=lambda test: (near not in test, self.seconds[test], test),
+        )
+
+
+def _report_name(test):
+    """Return (class, name) by which the report of pytest names a test."""
+    file, _, name = test.partition("::")
+    parts = name.split("[", 1)
+    classes, _, last = parts[0].rpartition("::")
+    module = file.removesuffix(".py").replace("/", ".")
+    name = last + ("[" + parts[1] if len(parts) > 1 else "")
+    return ".".join([module, *filter(None, classes.split("::"))]), name
+
+
+def _passed(report):
+    """Return the seconds of each test that passed."""
+    found = {}
+    for case in ET.parse(report).iter("testcase"):
+        if not list(case):
+            key = (case.get("classname"), case.get("name"))
+            found[key] = float(case.get("time"))
+    return found

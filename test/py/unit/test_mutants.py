@@ -1,0 +1,90 @@
+"""Changes of the mutation tool: what they are, and what they leave alone."""
+
+import pytest
+
+from mutants import changes, operators, reach
+
+CODE = '''\
+"""Module."""
+import os
+LIMIT_S = 30.0
+def send(fd: int | None, *, mode: int = 3) -> None:
+    """Send."""
+    if fd is None:
+        raise ValueError("no descriptor")
+    _log.info("sending %d", 4)
+    assert fd > 5
+    os.fsync(fd)
+    os.open("file", mode, timeout_s=9)
+'''
+
+
+def applied(code):
+    """Return the changed lines of all mutants of a code."""
+    found = set()
+    for mutants in changes.changes_of("lib/a.py", code):
+        for mutant in mutants:
+            old, new = code.splitlines(), mutant.apply(code).splitlines()
+            found |= {b.strip() for a, b in zip(old, new, strict=True) if a != b}
+    return found
+
+
+@pytest.mark.parametrize("operator", operators.OWN)
+def test_each_operator_does_what_its_examples_show(operator):
+    for example in operator.examples():
+        assert operator.__name__ in operators.all_operators()
+        code = changes.mutate_code(
+            example.pre_mutation_code, operator(), example.occurrence
+        )
+        assert code == example.post_mutation_code
+
+
+def test_guards_calls_arguments_and_numbers_are_changed():
+    assert applied(CODE) >= {
+        "if not fd is None:",
+        "if fd is not None:",
+        "pass",
+        'os.open("fileX", mode, timeout_s=9)',
+        'os.open("file", mode)',
+    }
+
+
+def test_types_texts_assertions_and_durations_are_left_alone():
+    lines = {line.strip() for line in CODE.splitlines()}
+    for line in applied(CODE) - lines:
+        assert not line.startswith(("LIMIT_S", '"""', "_log", "assert", "raise"))
+        assert "timeout_s=8" not in line
+        assert "Any" not in line
+        assert "int & None" not in line
+
+
+def test_a_sample_depends_on_the_seed_alone(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_text(CODE)
+    first = changes.sample(tmp_path, "a", 5, 1)
+    assert changes.sample(tmp_path, "a", 5, 1) == first
+    assert len(first[1]) == 5
+    assert changes.sample(tmp_path, "a", 5, 2) != first
+    with pytest.raises(LookupError, match="no package b"):
+        changes.sample(tmp_path, "b", 5, 1)
+
+
+def test_tests_of_changed_files_are_measured_again():
+    known = reach.Reach(
+        {
+            "digests": {
+                "lib/a.py": "1",
+                "lib/b.py": "1",
+                "test/py/unit/test_b.py": "1",
+            },
+            "seconds": {"test/py/unit/test_a.py::x": 1.0},
+            "lines": {"lib/a.py": {"1": ["test/py/unit/test_a.py::x"]}},
+        }
+    )
+    now = {"lib/a.py": "2", "lib/b.py": "1", "test/py/unit/test_b.py": "1"}
+    now |= {"test/py/unit/test_a.py": "1", "test/py/unit/test_c.py": "1"}
+    known.digests["test/py/unit/test_a.py"] = "1"
+    assert known.stale_modules(now) == {
+        "test/py/unit/test_a.py",
+        "test/py/unit/test_c.py",
+    }
