@@ -79,6 +79,20 @@ def try_mutant(mutant, idle, reached, budget):
     return Result(mutant, outcome, len(chosen), len(chosen) < len(tests))
 
 
+def check_unchanged(mutants, idle, reached, budget):
+    """Return whether the tests of some mutants pass without a change.
+
+    If they do not, a failure shows nothing about a mutant.
+    """
+    tests = {test for mutant in mutants for test in reached.tests_of(mutant)}
+    chosen = within(sorted(tests), reached.seconds, budget)
+    tree = idle.get()
+    try:
+        return not chosen or tree.run(chosen, 60 + 4 * budget) == trees.UNNOTICED
+    finally:
+        idle.put(tree)
+
+
 def difference(mutant):
     """Return the changed lines before and after."""
     before = (TOP / mutant.path).read_text()
@@ -163,6 +177,9 @@ def run(samples, copies, reached, options):
     weighted = total = 0
     with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
         for name, (positions, mutants) in samples.items():
+            if not check_unchanged(mutants, idle, reached, options.budget):
+                print(f"{name}: its tests fail without a change", file=sys.stderr)
+                return 1
             results = list(
                 pool.map(
                     lambda m: try_mutant(m, idle, reached, options.budget), mutants

@@ -111,7 +111,7 @@ def _tests(tests):
 
     # A new session: what a broken test leaves behind is found by its group.
     os.setsid()
-    null = os.open("/dev/null", os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     hypothesis.settings.register_profile(
@@ -120,6 +120,8 @@ def _tests(tests):
         phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
     )
     arguments = ["-x", "-q", "--timeout", str(TEST_TIMEOUT_S), "-p", "no:xdist"]
+    # The preloaded plugins and libraries.
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = pytest.main([*arguments, "--hypothesis-profile", "mutants", *tests])
     os._exit(int(code))
 

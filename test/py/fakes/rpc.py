@@ -2,8 +2,11 @@
 
 import dataclasses
 
+import msgspec
+
 from ganeti.rpc import PROCEDURES, Result, Runner, wire
 from ganeti.rpc.result import OFFLINE_TEXT
+from ganeti.rpc.table import SHAPES
 
 
 class FakeRunner(Runner):
@@ -11,15 +14,22 @@ class FakeRunner(Runner):
 
     ``script[procedure]`` is the payload of every node, or a function of (node uuid,
     args) that returns the payload or a `Result`; a procedure that is not scripted
-    answers null. ``calls`` records (procedure, node uuid, args) in order.
+    answers null. An answer that the real runner would refuse, because it has not the
+    shape of the procedure, fails the test. ``calls`` records (procedure, node uuid,
+    args) in order, ``limits`` the time limits that were passed by procedure.
     """
 
     def __init__(self, snapshot_source, script=None):
         self._snapshot = snapshot_source
         self.script = dict(script or {})
         self.calls = []
+        self.limits = {}
+
+    def close(self):
+        """End; there is nothing to end."""
 
     def call(self, procedure, nodes, args=(), *, timeout_s=None):
+        self.limits.setdefault(procedure, set()).add(timeout_s)
         return {node: self._ask(procedure, node, args) for node in nodes}
 
     def _ask(self, procedure, node, args):
@@ -37,11 +47,22 @@ class FakeRunner(Runner):
             answer = answer(node, args)
         if isinstance(answer, Result):
             return dataclasses.replace(answer, call=procedure, node=name)
+        if procedure in self.script:
+            check_shape(procedure, answer)
         return Result(procedure, name, answer)
 
     def called(self, procedure):
         """Return the (node uuid, args) of the calls of one procedure."""
         return [(node, args) for name, node, args in self.calls if name == procedure]
+
+
+def check_shape(procedure, payload):
+    """Fail unless a payload, as JSON, has the shape of its procedure."""
+    plain = msgspec.json.decode(msgspec.json.encode(payload))
+    try:
+        msgspec.convert(plain, SHAPES.get(procedure, object))
+    except msgspec.ValidationError as err:
+        raise AssertionError(f"answer of {procedure}: {err}") from err
 
 
 def has_private(value):

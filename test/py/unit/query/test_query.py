@@ -348,7 +348,11 @@ def test_console(snapshot):
 
 
 def test_odd_answer_is_no_data(snapshot):
-    script = {"node_info": None, "all_instances_info": ["inst1"], "export_list": 5}
+    script = {
+        "node_info": Result("node_info", "x", None),
+        "all_instances_info": Result("all_instances_info", "x", ["inst1"]),
+        "export_list": Result("export_list", "x", 5),
+    }
     source = sources(snapshot, script)
     assert ask(source, "node", ["bootid"], ["==", "name", "node1"]) == [[(2, None)]]
     wanted = ["==", "name", "inst1"]

@@ -1,0 +1,359 @@
+"""Move of the master role: copies and terms are real, nodes and addresses are not."""
+
+import json
+import os
+
+import pytest
+
+from fakes import cluster
+from fakes.candidates import Candidates
+from fakes.patience import until
+from fakes.rpc import FakeRunner, failure
+from ganeti import errors, rpc, ssconf, store
+from ganeti.bootstrap import failover
+from ganeti.bootstrap.failover import FailoverOptions
+from ganeti.clock import SystemClock
+from ganeti.config.config import HEADER_KEY
+from ganeti.pathutils import Paths
+from ganeti.quorum import term_of
+from ganeti.rpc import Result
+from ganeti.store import Document
+
+NODES = (0, 1, 2)
+OLD, NEW, THIRD = NODES
+
+
+class Site:
+    """Three nodes, all candidates; node 0 was the master, and node 1 takes over.
+
+    ``votes`` is the master that each node names, ``addresses`` the answers of the
+    master's address in order; the last one stays.
+    """
+
+    def __init__(self, folder):
+        self.paths = Paths(str(folder / "node1.example.com"), "node1.example.com")
+        os.makedirs(self.paths.data_dir)
+        self.copies = Candidates(folder, NODES)
+        self.copies.copies[self.node(NEW)] = store.Replica(self.paths.store_db)
+        self.name("node0.example.com")
+        self.votes = {self.node(n): "node0.example.com" for n in NODES}
+        self.is_serving = [False, True]
+        self.addresses = [False, True]
+        self.runners = []
+        self.lines = []
+        self.script = {
+            "master_node_name": self._vote,
+            "write_ssconf_files": None,
+            "node_deactivate_master_ip": None,
+            "node_stop_master": None,
+            "node_start_master_daemons": None,
+        }
+
+    @staticmethod
+    def node(number):
+        return cluster.make_id("node", number)
+
+    def name(self, master):
+        ssconf.write(self.paths, {"master_node": f"{master}\n"})
+
+    def _vote(self, node, _args):
+        name = self.votes[node]
+        return failure("no answer") if name is None else name
+
+    def _store(self, procedure):
+        def answer(node, args):
+            # The term is a list after the way over the network.
+            args = [term_of(a) if isinstance(a, (list, tuple)) else a for a in args]
+            found = self.copies.replicate([node], procedure, args)[node]
+            return Result(procedure, node, found.payload, fail_msg=found.fail_msg)
+
+        return answer
+
+    def runner(self, source, _paths, term):
+        script = {
+            name: self._store(name) for name in rpc.PROCEDURES if name[:6] == "store_"
+        }
+        made = FakeRunner(source, {**script, **self.script})
+        made.term = term
+        self.runners.append(made)
+        return made
+
+    def answer(self, answers):
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def silence(self, *numbers):
+        for number in numbers:
+            self.votes[self.node(number)] = None
+            self.copies.down.add(self.node(number))
+
+    def run(self, **options):
+        options = {"no_voting": False, **options}
+        return failover.fail_over(
+            self.paths,
+            SystemClock(),
+            FailoverOptions(**options),
+            feedback=self.lines.append,
+        )
+
+    def called(self, procedure):
+        return [call for made in self.runners for call in made.called(procedure)]
+
+    def limits(self, procedure):
+        return set().union(*(made.limits.get(procedure, ()) for made in self.runners))
+
+    def serial(self):
+        """Return the serial of the configuration that this node holds."""
+        follower = store.Follower(self.paths.store_db)
+        try:
+            return json.loads(follower.read("meta", HEADER_KEY))["serial_no"]
+        finally:
+            follower.close()
+
+    def positions(self):
+        found = [self.copies[n].status() for n in NODES]
+        return [(each["revision"], each["term"], each["owner"]) for each in found]
+
+    def snapshot(self):
+        follower = store.Follower(self.paths.store_db)
+        try:
+            return follower.snapshot()
+        finally:
+            follower.close()
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    actual = Site(tmp_path)
+    monkeypatch.setattr(rpc, "NetworkRunner", actual.runner)
+    monkeypatch.setattr(rpc, "node_port", lambda: 1811)
+    monkeypatch.setattr(
+        failover, "_is_serving", lambda *_a, **_k: actual.answer(actual.is_serving)
+    )
+    monkeypatch.setattr(
+        failover.netutils, "tcp_ping", lambda *_a, **_k: actual.answer(actual.addresses)
+    )
+    # Without the pauses; test_waiting.py has them.
+    monkeypatch.setattr(
+        failover,
+        "wait_until",
+        lambda condition, _clock, *, timeout_s: any(condition() for _ in range(3)),
+    )
+    master = store.open_master(
+        actual.copies[OLD].path,
+        replicate=actual.copies.replicate,
+        clock=SystemClock(),
+        node=actual.node(OLD),
+    )
+    master.commit(cluster.big(3, 1))
+    master.commit([Document("jobs", "1", b"{}")])
+    revision = master.snapshot().revision
+    until(
+        "copies",
+        lambda: all(actual.copies[n].status()["revision"] >= revision for n in NODES),
+    )
+    actual.first = master.term
+    actual.master = master
+    yield actual
+    master.close()
+    actual.copies.close()
+
+
+def test_the_role_moves_under_a_new_term_and_everybody_learns_it(site):
+    assert site.run() is True
+    assert site.snapshot().cluster.master_node == site.node(NEW)
+    assert site.snapshot().cluster.serial_no > 1
+    (values,) = {
+        args[0]["master_node"] for _, args in site.called("write_ssconf_files")
+    }
+    assert values.strip() == "node1.example.com"
+    assert len(site.called("write_ssconf_files")) == 3
+    assert site.called("node_stop_master") == [(site.node(OLD), ())]
+    ((where, _parameters),) = site.called("node_deactivate_master_ip")
+    assert where == site.node(OLD)
+    assert site.called("node_start_master_daemons") == [(site.node(NEW), (False,))]
+    owners = {site.copies[n].status()["owner"] for n in NODES}
+    assert owners == {site.node(NEW)}
+    assert not [line for line in site.lines if "Warning" in line]
+
+
+def test_a_call_to_the_old_master_has_a_short_time_limit(site):
+    site.run()
+    for procedure in (
+        "write_ssconf_files",
+        "node_deactivate_master_ip",
+        "node_stop_master",
+        "master_node_name",
+        "store_status",
+        "store_promise",
+    ):
+        limits = site.limits(procedure) - {None} if "store" in procedure else None
+        for limit in limits or site.limits(procedure):
+            assert limit is not None, procedure
+            assert limit <= 15, procedure
+
+
+def test_a_newer_copy_elsewhere_is_taken(site):
+    site.copies.down.add(site.node(NEW))
+    site.master.commit([Document("jobs", "2", b"{}")])
+    site.copies.down.clear()
+    site.run()
+    follower = store.Follower(site.paths.store_db)
+    assert follower.read("jobs", "2") == b"{}"
+    follower.close()
+
+
+def test_silent_copies_that_may_be_newer_stop_a_failover(site):
+    site.silence(OLD, THIRD)
+    before = site.copies[NEW].status()
+    with pytest.raises(errors.OpPrereqError, match="use --accept-loss"):
+        site.run(no_voting=True)
+    assert site.copies[NEW].status() == before
+    assert site.called("node_start_master_daemons") == []
+
+
+def test_the_administrators_word_goes_on_with_a_minority(site):
+    site.silence(OLD, THIRD)
+    assert site.run(no_voting=True, accept_loss=True) is True
+    assert any("Warning: copies of the" in line for line in site.lines)
+    assert site.called("node_start_master_daemons") == [(site.node(NEW), (True,))]
+    # Numbers that lost changes may have used are left out.
+    assert site.snapshot().revision > 1_000_000
+    assert site.serial() > 1_000_000
+    follower = store.Follower(site.paths.store_db)
+    assert int(follower.read("meta", "serial")) >= 10_000
+    follower.close()
+
+
+def test_a_normal_failover_leaves_out_no_numbers(site):
+    site.run()
+    assert site.snapshot().revision < 1_000
+    assert site.serial() < 1_000
+
+
+@pytest.mark.parametrize("silent", [(OLD, THIRD), (OLD, NEW, THIRD)], ids=len)
+def test_half_of_the_nodes_is_not_enough(site, silent):
+    for number in silent:
+        site.votes[site.node(number)] = None
+    with pytest.raises(errors.OpPrereqError, match=f"only {3 - len(silent)} of 3"):
+        site.run()
+    assert "node node0.example.com does not answer" in site.lines
+    assert site.called("store_promise") == []
+
+
+def test_one_silent_node_of_three_is_not_called_again(site):
+    site.silence(OLD)
+    assert site.run() is True
+    assert site.called("node_stop_master") == []
+    written = {node for node, _args in site.called("write_ssconf_files")}
+    assert written == {site.node(NEW), site.node(THIRD)}
+    assert "Warning: the old master node0.example.com does not answer" in site.lines
+    warning = "Warning: node node0.example.com does not answer; its ssconf"
+    assert any(line.startswith(warning) for line in site.lines)
+
+
+def test_votes_for_another_master_stop_a_failover(site):
+    site.votes = {site.node(n): "node2.example.com" for n in NODES}
+    with pytest.raises(errors.OpPrereqError, match="most nodes name node2"):
+        site.run()
+
+
+def test_an_interrupted_failover_is_repeated(site):
+    site.votes[site.node(THIRD)] = site.votes[site.node(NEW)] = "node1.example.com"
+    site.name("node1.example.com")
+    assert site.run() is True
+    assert site.snapshot().cluster.master_node == site.node(NEW)
+
+
+def test_a_failover_on_the_master_itself_is_refused(site):
+    site.name("node1.example.com")
+    site.votes = {site.node(n): "node1.example.com" for n in NODES}
+    site.is_serving = [True]
+    with pytest.raises(errors.OpPrereqError, match="is the master already"):
+        site.run()
+    # Without a daemon that answers, an earlier failover was cut after its records.
+    site.is_serving = [False, True]
+    assert site.run() is True
+
+
+def test_only_candidates_become_master(site):
+    site.master.commit(
+        [
+            cluster.Update(
+                "nodes",
+                site.node(NEW),
+                site.master.snapshot()
+                .nodes[site.node(NEW)]
+                .replace(master_candidate=False),
+            )
+        ]
+    )
+    revision = site.master.snapshot().revision
+    until("copy", lambda: site.copies[NEW].status()["revision"] >= revision)
+    with pytest.raises(
+        errors.OpPrereqError, match="is not a master candidate; the cand"
+    ):
+        site.run()
+
+
+def test_a_node_without_a_copy_cannot_take_over(site):
+    site.paths = Paths(site.paths.root, "stranger.example.com")
+    with pytest.raises(errors.OpPrereqError, match="stranger.* is not a node of the"):
+        site.run()
+    os.unlink(site.paths.store_db)
+    with pytest.raises(errors.OpPrereqError, match="cannot be used"):
+        site.run()
+
+
+def test_a_drained_queue_accepts_jobs_again(site):
+    site.master.commit([Document("meta", "drain", b"1")])
+    site.run()
+    assert "The job queue was drained; it accepts jobs again" in site.lines
+    follower = store.Follower(site.paths.store_db)
+    assert follower.read("meta", "drain") is None
+    follower.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("node_stop_master", "cannot stop the master daemons"),
+        ("node_deactivate_master_ip", "cannot deactivate the master's address"),
+        ("write_ssconf_files", "cannot record the master"),
+    ],
+)
+def test_a_step_that_fails_on_the_old_master_is_a_warning(site, name, text):
+    site.script[name] = failure("no space")
+    assert site.run() is True
+    assert any(text in line and "no space" in line for line in site.lines)
+
+
+def test_a_master_that_does_not_start_is_an_error(site):
+    site.script["node_start_master_daemons"] = failure("no certificate")
+    with pytest.raises(errors.OpExecError, match="cannot start the master daemons"):
+        site.run()
+
+
+@pytest.mark.parametrize(
+    ("serving", "addresses", "text"),
+    [
+        ([False], [False, True], "the master daemon does not answer"),
+        ([False, True], [True], "still answers; continuing"),
+        ([False, True], [False], "does not answer"),
+    ],
+)
+def test_what_does_not_follow_makes_the_result_unclean(site, serving, addresses, text):
+    site.name("node0.example.com")
+    site.is_serving, site.addresses = serving, addresses
+    assert site.run() is False
+    assert any(line.startswith("Warning") and text in line for line in site.lines)
+
+
+def test_a_plan_names_the_steps_and_changes_nothing(site):
+    before = site.positions()
+    steps = failover.plan(site.paths, FailoverOptions(), feedback=site.lines.append)
+    assert len(steps) == 8
+    assert "if node0.example.com answers" in steps[5]
+    assert site.positions() == before
+    site.silence(OLD, THIRD)
+    with pytest.raises(errors.OpPrereqError, match="only 1 of 3"):
+        failover.plan(site.paths, FailoverOptions(), feedback=site.lines.append)
