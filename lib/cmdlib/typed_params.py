@@ -13,6 +13,8 @@ from ganeti.constants import ecodes, hvparams, params
 from ganeti.constants import os as os_constants
 from ganeti.utils import messages, netutils, units
 
+#: Place that explains every parameter.
+_ALL_NAMES: Final = "; 'gnt-cluster modify --help-parameters' explains all"
 #: Value that removes an override, in any request.
 DEFAULT: Final = "default"
 _LAST_PORT: Final = 65535
@@ -114,7 +116,8 @@ def typed(
         row = table.get(name)
         if row is None:
             raise errors.OpPrereqError(
-                f"{what} {name}: unknown; {messages.known_names(name, table)}",
+                f"{what} {name}: unknown; {messages.known_names(name, table)}"
+                f"{_ALL_NAMES}",
                 ecodes.ECODE_INVAL,
             )
         if allow_default and value == DEFAULT:

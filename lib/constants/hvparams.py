@@ -33,18 +33,30 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
     },
     "fake": {
         "migration_mode": HvParam(
-            "string", "live", True, ("live", "non-live"), True, "default migration mode"
+            "string",
+            "live",
+            True,
+            ("live", "non-live"),
+            True,
+            "kind of migration unless the command chooses another: live or with a pause",
         ),
     },
     "kvm": {
-        "acpi": HvParam("bool", True, False, None, False, "expose ACPI"),
+        "acpi": HvParam(
+            "bool",
+            True,
+            False,
+            None,
+            False,
+            "provide ACPI, through which the guest learns of a requested shutdown",
+        ),
         "boot_order": HvParam(
             "string",
             "disk",
             True,
             ("cdrom", "disk", "floppy", "network"),
             False,
-            "device(s) to boot from",
+            "devices to boot from, in this order",
         ),
         "cdrom2_image_path": HvParam(
             "string",
@@ -52,7 +64,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "absolute path of an existing file, or a URL",
             False,
-            "second CD image, path or URL",
+            "image of the second CD drive, a path or a URL",
         ),
         "cdrom_disk_type": HvParam(
             "string",
@@ -79,7 +91,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "absolute path of an existing file, or a URL",
             False,
-            "CD image",
+            "image of the CD drive, a path or a URL",
         ),
         "cpu_cores": HvParam(
             "int", 0, False, ">= 0", False, "cores per socket, 0 is automatic"
@@ -90,7 +102,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "CPU masks separated by colon, or all",
             False,
-            "vCPU to physical CPU pinning",
+            "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
         ),
         "cpu_sockets": HvParam(
             "int", 0, False, ">= 0", False, "sockets, 0 is automatic"
@@ -107,7 +119,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             ("io_uring", "native", "threads"),
             False,
-            "asynchronous IO flavour",
+            "kind of asynchronous disk requests; native needs disk_cache none",
         ),
         "disk_cache": HvParam(
             "string",
@@ -115,10 +127,15 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("default", "none", "writeback", "writethrough"),
             False,
-            "disk cache mode",
+            "cache of disk writes on the node; default is writeback; disks on shared storage always use none",
         ),
         "disk_discard": HvParam(
-            "string", "ignore", False, ("ignore", "unmap"), False, "discard handling"
+            "string",
+            "ignore",
+            False,
+            ("ignore", "unmap"),
+            False,
+            "whether the guest's discard requests free space of the disk",
         ),
         "disk_type": HvParam(
             "string",
@@ -137,7 +154,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
                 "sd",
             ),
             False,
-            "disk bus",
+            "bus of the disks, paravirtual is virtio",
         ),
         "floppy_image_path": HvParam(
             "string",
@@ -145,7 +162,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "absolute normalised path of an existing file",
             False,
-            "floppy image",
+            "image of the floppy drive",
         ),
         "initrd_path": HvParam(
             "string",
@@ -169,11 +186,23 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "absolute normalised path of an existing file",
             False,
-            "kernel for direct boot",
+            "kernel for direct kernel boot; empty boots from the disk",
         ),
-        "keymap": HvParam("string", "", False, None, False, "VNC keyboard map"),
+        "keymap": HvParam(
+            "string",
+            "",
+            False,
+            None,
+            False,
+            "keyboard layout of VNC clients, such as de",
+        ),
         "kvm_extra": HvParam(
-            "string", "", False, None, False, "extra emulator arguments"
+            "string",
+            "",
+            False,
+            None,
+            False,
+            "further arguments of QEMU, as typed in a shell",
         ),
         "kvm_flag": HvParam(
             "string",
@@ -189,13 +218,18 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             "absolute normalised path of an existing file",
             False,
-            "emulator binary",
+            "program of the emulator on the nodes",
         ),
         "kvm_pci_reservations": HvParam(
             "int", 12, False, "0..32", False, "PCI slots left for the emulator"
         ),
         "machine_version": HvParam(
-            "string", "", False, None, False, "emulator machine type"
+            "string",
+            "",
+            False,
+            None,
+            False,
+            "machine type of QEMU, such as pc-i440fx-7.2; empty for its default",
         ),
         "mem_path": HvParam(
             "string",
@@ -205,23 +239,45 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "directory for hugepage backed memory",
         ),
-        "migration_bandwidth": HvParam("int", 32, True, ">= 0", True, "MiB per second"),
+        "migration_bandwidth": HvParam(
+            "int",
+            32,
+            True,
+            ">= 0",
+            True,
+            "largest speed of a migration in MiB per second",
+        ),
         "migration_caps": HvParam(
             "string",
             "",
             False,
             None,
             False,
-            "emulator migration capabilities, colon separated",
+            "migration capabilities of QEMU that are switched on, separated by colons",
         ),
         "migration_downtime": HvParam(
-            "int", 30, True, ">= 0", False, "allowed pause in milliseconds"
+            "int",
+            30,
+            True,
+            ">= 0",
+            False,
+            "longest pause of the guest at the end of a live migration, in milliseconds",
         ),
         "migration_mode": HvParam(
-            "string", "live", True, ("live", "non-live"), True, "default migration mode"
+            "string",
+            "live",
+            True,
+            ("live", "non-live"),
+            True,
+            "kind of migration unless the command chooses another: live or with a pause",
         ),
         "migration_port": HvParam(
-            "int", 8102, True, "1..65534", True, "TCP port for migration"
+            "int",
+            8102,
+            True,
+            "1..65534",
+            True,
+            "TCP port at which the target node receives migrations",
         ),
         "nic_type": HvParam(
             "string",
@@ -239,7 +295,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
                 "rtl8139",
             ),
             False,
-            "NIC model",
+            "model of the network interfaces, paravirtual is virtio",
         ),
         "reboot_behavior": HvParam(
             "string",
@@ -247,7 +303,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("reboot", "exit"),
             False,
-            "what a guest reboot does",
+            "what a reboot from inside does: reboot the guest, or exit and stay down",
         ),
         "root_path": HvParam(
             "maybe-string",
@@ -274,7 +330,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("none", "pool", "user"),
             False,
-            "privilege separation",
+            "user of the emulator: root, one of the uid pool, or the security_domain",
         ),
         "serial_console": HvParam(
             "bool", True, False, None, False, "provide a serial console"
@@ -282,7 +338,9 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
         "serial_speed": HvParam(
             "int", 38400, False, None, False, "baud rate of the serial console"
         ),
-        "soundhw": HvParam("string", "", False, None, False, "sound hardware"),
+        "soundhw": HvParam(
+            "string", "", False, None, False, "sound cards of the guest"
+        ),
         "spice_bind": HvParam(
             "string", "", False, None, False, "SPICE address or interface"
         ),
@@ -292,13 +350,23 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             ("auto_glz", "auto_lz", "glz", "lz", "off", "quic"),
             False,
-            "lossless image compression",
+            "lossless compression of images by SPICE",
         ),
         "spice_ip_version": HvParam(
-            "int", 0, False, "0, 4 or 6", False, "IP family for an interface bind"
+            "int",
+            0,
+            False,
+            "0, 4 or 6",
+            False,
+            "IP version of the address if spice_bind names an interface, 0 for any",
         ),
         "spice_jpeg_wan_compression": HvParam(
-            "string", "", False, ("always", "auto", "never"), False, "jpeg compression"
+            "string",
+            "",
+            False,
+            ("always", "auto", "never"),
+            False,
+            "compression of images with JPEG by SPICE on slow links",
         ),
         "spice_password_file": HvParam(
             "string",
@@ -309,7 +377,12 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             "file with the SPICE password",
         ),
         "spice_playback_compression": HvParam(
-            "bool", True, False, None, False, "compress audio"
+            "bool",
+            True,
+            False,
+            None,
+            False,
+            "compress the sound that SPICE clients play",
         ),
         "spice_streaming_video": HvParam(
             "string",
@@ -317,17 +390,34 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             ("all", "filter", "off"),
             False,
-            "video stream detection",
+            "detection of video streams by SPICE",
         ),
         "spice_tls_ciphers": HvParam(
-            "string", "HIGH:-DES:-3DES:-EXPORT:-DH", False, None, False, "TLS ciphers"
+            "string",
+            "HIGH:-DES:-3DES:-EXPORT:-DH",
+            False,
+            None,
+            False,
+            "TLS ciphers that SPICE accepts, in the notation of OpenSSL",
         ),
-        "spice_use_tls": HvParam("bool", False, False, None, False, "use TLS"),
+        "spice_use_tls": HvParam(
+            "bool", False, False, None, False, "encrypt SPICE with TLS"
+        ),
         "spice_use_vdagent": HvParam(
-            "bool", True, False, None, False, "use the vdagent channel"
+            "bool",
+            True,
+            False,
+            None,
+            False,
+            "provide the channel of the SPICE agent in the guest",
         ),
         "spice_zlib_glz_wan_compression": HvParam(
-            "string", "", False, ("always", "auto", "never"), False, "glz compression"
+            "string",
+            "",
+            False,
+            ("always", "auto", "never"),
+            False,
+            "compression of images with GLZ by SPICE on slow links",
         ),
         "usb_devices": HvParam(
             "string", "", False, None, False, "USB devices, comma separated"
@@ -336,13 +426,23 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             "string", "", False, ("mouse", "tablet"), False, "USB pointer type"
         ),
         "use_chroot": HvParam(
-            "bool", False, False, None, False, "run the emulator in a chroot"
+            "bool",
+            False,
+            False,
+            None,
+            False,
+            "run the emulator in an empty directory as its root",
         ),
         "use_guest_agent": HvParam(
             "bool", False, False, None, False, "provide the guest agent channel"
         ),
         "use_localtime": HvParam(
-            "bool", False, False, None, False, "clock in local time"
+            "bool",
+            False,
+            False,
+            None,
+            False,
+            "the guest's clock shows local time instead of UTC",
         ),
         "user_shutdown": HvParam(
             "bool",
@@ -352,10 +452,29 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "keep the instance recorded as down after a shutdown from inside",
         ),
-        "vga": HvParam("string", "", False, None, False, "VGA adapter"),
-        "vhost_net": HvParam("bool", True, False, None, False, "use vhost networking"),
+        "vga": HvParam(
+            "string",
+            "",
+            False,
+            None,
+            False,
+            "model of the VGA adapter, such as std or virtio; empty for the default of QEMU",
+        ),
+        "vhost_net": HvParam(
+            "bool",
+            True,
+            False,
+            None,
+            False,
+            "move packets of virtio interfaces in the kernel of the node",
+        ),
         "virtio_net_queues": HvParam(
-            "int", 1, False, "1..8", False, "virtio queues per NIC"
+            "int",
+            1,
+            False,
+            "1..8",
+            False,
+            "queues per virtio interface; more than 1 needs vhost_net",
         ),
         "vnc_bind_address": HvParam(
             "string",
@@ -396,7 +515,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "one CPU mask such as 0-3,5",
             False,
-            "vCPU to physical CPU pinning",
+            "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
         ),
         "devices": HvParam(
             "string",
@@ -404,7 +523,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             None,
             False,
-            "allowed device nodes, comma separated",
+            "device nodes that the container may use, separated by commas",
         ),
         "drop_capabilities": HvParam(
             "string",
@@ -431,7 +550,14 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
         ),
     },
     "xen-hvm": {
-        "acpi": HvParam("bool", True, False, None, False, "expose ACPI"),
+        "acpi": HvParam(
+            "bool",
+            True,
+            False,
+            None,
+            False,
+            "provide ACPI, through which the guest learns of a requested shutdown",
+        ),
         "blockdev_prefix": HvParam(
             "string", "hd", False, None, False, "device name prefix in the guest"
         ),
@@ -441,7 +567,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             "one or more letters of a, c, d, n",
             False,
-            "device(s) to boot from",
+            "devices to boot from, in this order",
         ),
         "cdrom_image_path": HvParam(
             "string",
@@ -449,7 +575,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "absolute normalised path of an existing file",
             False,
-            "CD image",
+            "image of the CD drive, a path or a URL",
         ),
         "cpu_cap": HvParam(
             "int", 0, False, None, False, "CPU cap in percent of one CPU, 0 is none"
@@ -460,9 +586,16 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "CPU masks separated by colon, or all",
             False,
-            "vCPU to physical CPU pinning",
+            "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
         ),
-        "cpu_weight": HvParam("int", 256, False, "1..65534", False, "scheduler weight"),
+        "cpu_weight": HvParam(
+            "int",
+            256,
+            False,
+            "1..65534",
+            False,
+            "weight of the instance in the CPU scheduler",
+        ),
         "cpuid": HvParam("string", "", False, None, False, "CPUID settings passed on"),
         "device_model": HvParam(
             "string",
@@ -470,10 +603,15 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             "absolute normalised path of an existing file",
             False,
-            "emulator binary",
+            "program of the emulator on the nodes",
         ),
         "disk_type": HvParam(
-            "string", "paravirtual", True, ("ioemu", "paravirtual"), False, "disk bus"
+            "string",
+            "paravirtual",
+            True,
+            ("ioemu", "paravirtual"),
+            False,
+            "bus of the disks, paravirtual is virtio",
         ),
         "kernel_path": HvParam(
             "string",
@@ -481,7 +619,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             "absolute normalised path of an existing file",
             False,
-            "kernel for direct boot",
+            "kernel for direct kernel boot; empty boots from the disk",
         ),
         "migration_mode": HvParam(
             "string",
@@ -489,10 +627,15 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("live", "non-live"),
             True,
-            "default migration mode",
+            "kind of migration unless the command chooses another: live or with a pause",
         ),
         "migration_port": HvParam(
-            "int", 8002, True, "1..65534", True, "TCP port for migration"
+            "int",
+            8002,
+            True,
+            "1..65534",
+            True,
+            "TCP port at which the target node receives migrations",
         ),
         "nic_type": HvParam(
             "string",
@@ -500,9 +643,16 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("e1000", "ne2k_isa", "ne2k_pci", "paravirtual", "rtl8139"),
             False,
-            "NIC model",
+            "model of the network interfaces, paravirtual is virtio",
         ),
-        "pae": HvParam("bool", True, False, None, False, "enable PAE"),
+        "pae": HvParam(
+            "bool",
+            True,
+            False,
+            None,
+            False,
+            "provide PAE, which 32-bit guests with more than 4 GiB need",
+        ),
         "pci_pass": HvParam(
             "string", "", False, None, False, "PCI devices to pass through"
         ),
@@ -512,11 +662,18 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("reboot", "exit"),
             False,
-            "what a guest reboot does",
+            "what a reboot from inside does: reboot the guest, or exit and stay down",
         ),
-        "soundhw": HvParam("string", "", False, None, False, "sound hardware"),
+        "soundhw": HvParam(
+            "string", "", False, None, False, "sound cards of the guest"
+        ),
         "use_localtime": HvParam(
-            "bool", False, False, None, False, "clock in local time"
+            "bool",
+            False,
+            False,
+            None,
+            False,
+            "the guest's clock shows local time instead of UTC",
         ),
         "vif_script": HvParam(
             "string",
@@ -578,9 +735,16 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "CPU masks separated by colon, or all",
             False,
-            "vCPU to physical CPU pinning",
+            "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
         ),
-        "cpu_weight": HvParam("int", 256, False, "1..65535", False, "scheduler weight"),
+        "cpu_weight": HvParam(
+            "int",
+            256,
+            False,
+            "1..65535",
+            False,
+            "weight of the instance in the CPU scheduler",
+        ),
         "cpuid": HvParam("string", "", False, None, False, "CPUID settings passed on"),
         "initrd_path": HvParam(
             "string",
@@ -604,13 +768,23 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             "absolute normalised path of an existing file",
             False,
-            "kernel for direct boot",
+            "kernel for direct kernel boot; empty boots from the disk",
         ),
         "migration_mode": HvParam(
-            "string", "live", True, ("live", "non-live"), True, "default migration mode"
+            "string",
+            "live",
+            True,
+            ("live", "non-live"),
+            True,
+            "kind of migration unless the command chooses another: live or with a pause",
         ),
         "migration_port": HvParam(
-            "int", 8002, True, "1..65534", True, "TCP port for migration"
+            "int",
+            8002,
+            True,
+            "1..65534",
+            True,
+            "TCP port at which the target node receives migrations",
         ),
         "reboot_behavior": HvParam(
             "string",
@@ -618,7 +792,7 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             True,
             ("reboot", "exit"),
             False,
-            "what a guest reboot does",
+            "what a reboot from inside does: reboot the guest, or exit and stay down",
         ),
         "root_path": HvParam(
             "maybe-string",
@@ -628,7 +802,9 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "root device for direct kernel boot",
         ),
-        "soundhw": HvParam("string", "", False, None, False, "sound hardware"),
+        "soundhw": HvParam(
+            "string", "", False, None, False, "sound cards of the guest"
+        ),
         "use_bootloader": HvParam(
             "bool", False, False, None, False, "boot through the boot loader"
         ),

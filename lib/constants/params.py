@@ -17,10 +17,14 @@ BACKEND: Final[dict[str, Param]] = {
     "auto_balance": Param(
         "bool", True, "count the instance when balancing and for N+1"
     ),
-    "maxmem": Param("size", 128, "largest memory (MiB)"),
-    "minmem": Param("size", 128, "smallest memory (MiB)"),
-    "spindle_use": Param("int", 1, "spindles the instance loads"),
-    "vcpus": Param("int", 1, "virtual CPUs"),
+    "maxmem": Param("size", 128, "largest memory of the instance (MiB)"),
+    "minmem": Param(
+        "size", 128, "smallest memory of the instance (MiB), for ballooning"
+    ),
+    "spindle_use": Param(
+        "int", 1, "spindles that the instance occupies, for placement"
+    ),
+    "vcpus": Param("int", 1, "number of virtual CPUs"),
     "memory": Param("size", None, "legacy input only: sets minmem and maxmem together"),
 }
 
@@ -39,40 +43,56 @@ NIC: Final[dict[str, Param]] = {
 
 #: Node parameters of cluster, group and node.
 NODE: Final[dict[str, Param]] = {
-    "cpu_speed": Param("float", 1.0, "relative CPU speed"),
+    "cpu_speed": Param(
+        "float", 1.0, "speed of the CPUs relative to other nodes, for placement"
+    ),
     "exclusive_storage": Param("bool", False, "give whole physical volumes to disks"),
-    "oob_program": Param("string", "", "out-of-band helper path"),
+    "oob_program": Param(
+        "string", "", "path of the out-of-band helper that controls the power"
+    ),
     "ovs": Param("bool", False, "configure Open vSwitch"),
     "ovs_link": Param("maybe-string", "", "physical port of the switch"),
-    "ovs_name": Param("maybe-string", "switch1", "switch name"),
-    "spindle_count": Param("int", 1, "spindles in the node"),
-    "ssh_port": Param("int", 22, "SSH port"),
+    "ovs_name": Param("maybe-string", "switch1", "name of the Open vSwitch"),
+    "spindle_count": Param(
+        "int", 1, "number of spindles (independent disks) in the node"
+    ),
+    "ssh_port": Param("int", 22, "port of the SSH server of the node"),
 }
 
 #: Keys of a NIC in a request.
 INIC: Final[dict[str, Param]] = {
     "bridge": Param("maybe-string", None, "old name of link"),
-    "ip": Param("maybe-string", None, "IP, none or pool"),
-    "link": Param("string", None, "link"),
-    "mac": Param("string", None, "MAC, auto or generate"),
-    "mode": Param("string", None, "mode"),
-    "name": Param("maybe-string", None, "NIC name, none clears"),
+    "ip": Param(
+        "maybe-string",
+        None,
+        "IP address, none, or pool for the next free one of the network",
+    ),
+    "link": Param("string", None, "bridge, routing table or switch"),
+    "mac": Param("string", None, "MAC address, or auto or generate for a new one"),
+    "mode": Param("string", None, "one of bridged, routed, openvswitch"),
+    "name": Param(
+        "maybe-string", None, "name of the interface, not a number; none clears"
+    ),
     "network": Param("maybe-string", None, "network name or uuid, none clears"),
-    "vlan": Param("maybe-string", None, "vlan"),
+    "vlan": Param("maybe-string", None, "VLAN of the interface, as for the cluster"),
 }
 
 #: Keys of a disk in a request.
 IDISK: Final[dict[str, Param]] = {
-    "access": Param("string", None, "kernelspace or userspace"),
+    "access": Param(
+        "string",
+        None,
+        "path of the data: kernelspace through a block device, userspace in the emulator",
+    ),
     "adopt": Param("string", None, "existing volume to take over"),
     "dev_type": Param("string", None, "disk type when adding to a mixed instance"),
     "metavg": Param("string", None, "volume group for DRBD metadata"),
-    "mode": Param("string", None, "ro or rw"),
-    "name": Param("maybe-string", None, "disk name"),
+    "mode": Param("string", None, "ro for read-only, rw for reading and writing"),
+    "name": Param("maybe-string", None, "name of the disk, not a number; none clears"),
     "provider": Param("string", None, "external storage provider"),
-    "size": Param("size", None, "MiB or text with unit"),
-    "spindles": Param("int", None, "spindles (exclusive storage)"),
-    "vg": Param("string", None, "volume group"),
+    "size": Param("size", None, "size in MiB, or with a unit such as 10g"),
+    "spindles": Param("int", None, "spindles of the disk, with exclusive storage only"),
+    "vg": Param("string", None, "volume group of the data"),
 }
 
 #: Disk parameters by template.
@@ -80,40 +100,74 @@ DISK: Final[dict[str, dict[str, Param]]] = {
     "blockdev": {},
     "diskless": {},
     "drbd": {
-        "c-delay-target": Param("int", 1, "DRBD dynamic sync"),
-        "c-fill-target": Param("int", 0, "DRBD dynamic sync"),
-        "c-max-rate": Param("int", 61440, "DRBD dynamic sync, KiB/s"),
-        "c-min-rate": Param("int", 4096, "DRBD dynamic sync, KiB/s"),
-        "c-plan-ahead": Param("int", 20, "DRBD dynamic sync"),
-        "data-stripes": Param("int", 1, "LVM stripes of data volumes"),
+        "c-delay-target": Param(
+            "int",
+            1,
+            "delay that dynamic sync aims at, tenths of a second, see drbd.conf(5)",
+        ),
+        "c-fill-target": Param(
+            "int",
+            0,
+            "amount of data in flight that dynamic sync aims at, sectors; 0 to use the delay",
+        ),
+        "c-max-rate": Param("int", 61440, "largest speed of dynamic sync, KiB/s"),
+        "c-min-rate": Param(
+            "int", 4096, "speed that dynamic sync keeps while the guest writes, KiB/s"
+        ),
+        "c-plan-ahead": Param(
+            "int", 20, "how far dynamic sync looks ahead, tenths of a second"
+        ),
+        "data-stripes": Param(
+            "int", 1, "physical volumes across which data volumes are striped"
+        ),
         "disk-barriers": Param(
             "string", "n", "barriers to disable: n none, or letters of b, f, d"
         ),
-        "disk-custom": Param("string", "", "extra disk options"),
-        "dynamic-resync": Param("bool", False, "use dynamic sync speed"),
+        "disk-custom": Param("string", "", "further disk options of DRBD, as typed"),
+        "dynamic-resync": Param(
+            "bool", False, "adapt the sync speed to the load, with the parameters c-..."
+        ),
         "meta-barriers": Param("bool", False, "disable metadata flushes"),
-        "meta-stripes": Param("int", 1, "LVM stripes of metadata volumes"),
+        "meta-stripes": Param(
+            "int", 1, "physical volumes across which metadata volumes are striped"
+        ),
         "metavg": Param("string", "xenvg", "default volume group for metadata"),
-        "net-custom": Param("string", "", "extra net options"),
-        "protocol": Param("string", "C", "DRBD protocol letter"),
+        "net-custom": Param("string", "", "further network options of DRBD, as typed"),
+        "protocol": Param(
+            "string",
+            "C",
+            "protocol of replication: A, B or C; only C never loses acknowledged writes",
+        ),
         "resync-rate": Param("int", 61440, "static sync speed, KiB/s"),
     },
     "ext": {
-        "access": Param("string", "kernelspace", "kernelspace or userspace"),
+        "access": Param(
+            "string",
+            "kernelspace",
+            "path of the data: kernelspace through a block device, userspace in the emulator",
+        ),
     },
     "file": {},
     "gluster": {
-        "access": Param("string", "kernelspace", "kernelspace or userspace"),
-        "host": Param("string", "127.0.0.1", "gluster server"),
-        "port": Param("int", 24007, "gluster port"),
-        "volume": Param("string", "gv0", "gluster volume"),
+        "access": Param(
+            "string",
+            "kernelspace",
+            "path of the data: kernelspace through a block device, userspace in the emulator",
+        ),
+        "host": Param("string", "127.0.0.1", "host of the gluster server"),
+        "port": Param("int", 24007, "port of the gluster server"),
+        "volume": Param("string", "gv0", "name of the gluster volume"),
     },
     "plain": {
-        "stripes": Param("int", 1, "LVM stripes"),
+        "stripes": Param("int", 1, "physical volumes across which a volume is striped"),
     },
     "rbd": {
-        "access": Param("string", "kernelspace", "kernelspace or userspace"),
-        "pool": Param("string", "rbd", "pool name"),
+        "access": Param(
+            "string",
+            "kernelspace",
+            "path of the data: kernelspace through a block device, userspace in the emulator",
+        ),
+        "pool": Param("string", "rbd", "name of the RADOS pool"),
     },
     "sharedfile": {},
 }

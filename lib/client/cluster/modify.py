@@ -37,7 +37,12 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def run(ctx: CommandContext) -> int:
-    """Change cluster parameters."""
+    """Change cluster parameters, or explain all parameters."""
+    if ctx.opts.help_parameters:
+        from ganeti.cli import manual_parameters
+
+        ctx.out(manual_parameters.all_kinds())
+        return exitcodes.EXIT_SUCCESS
     changes = _changes(ctx)
     if not any(value is not None for value in changes.values()):
         raise errors.OpPrereqError(

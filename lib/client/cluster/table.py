@@ -321,6 +321,12 @@ COMMANDS: Final = (
         "modify",
         "change cluster parameters",
         options=(
+            Option(
+                ("--help-parameters",),
+                "explain all hypervisor, backend, NIC, disk and node parameters, and"
+                " exit",
+                dest="help_parameters",
+            ),
             o.FORCE,
             o.BACKEND_PARAMETERS,
             o.CANDIDATE_POOL_SIZE,

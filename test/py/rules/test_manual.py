@@ -11,6 +11,7 @@ import pytest
 
 from ganeti.cli import manual, manual_parameters, parser, usage
 from ganeti.cli.model import COMMON_OPTIONS
+from ganeti.constants import hvparams, param_effects, params
 from ganeti.server import masterd, noded
 from ganeti.watcher import main as watcher
 
@@ -102,7 +103,7 @@ def test_prose_stands_in_its_order_and_under_its_command():
     text = manual.page(program("gnt-job"), prose, "0")
     wait = text.index("**gnt-job wait [options] <jobid>**\n\nWaits here.\n")
     assert text.index("First.") < wait < text.index("\nAFTER\n")
-    vcpus = "**vcpus** (whole number, default 1)\n  Virtual CPUs."
+    vcpus = "**vcpus** (whole number, default 1)\n  Number of virtual CPUs. Takes eff"
     assert text.index("\nAFTER\n") < text.index(vcpus)
 
 
@@ -126,6 +127,55 @@ def test_every_parameter_of_what_is_offered_has_an_entry():
     }
     for kind in kinds:
         assert manual_parameters.expand(f".. parameters:: {kind}\n").count("**") >= 2
+
+
+#: Every kind of parameters.
+KINDS = [
+    *("backend", "nic", "nic of an instance", "disk of an instance", "node"),
+    *(f"hypervisor {name}" for name in hvparams.HYPERVISOR),
+    *(f"disk template {name}" for name, rows in params.DISK.items() if rows),
+]
+_TABLES = {
+    "backend": params.BACKEND,
+    "nic": params.NIC,
+    "nic of an instance": params.INIC,
+    "disk of an instance": params.IDISK,
+    "node": params.NODE,
+}
+
+
+def _names(kind):
+    family, _, name = kind.rpartition(" ")
+    tables = {"hypervisor": hvparams.HYPERVISOR, "disk template": params.DISK}
+    return set(_TABLES.get(kind) or tables[family][name])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_has_a_meaning_and_an_effect(kind):
+    entries = manual_parameters.explain(kind)
+    assert {entry.name for entry in entries} == _names(kind)
+    meanings = [entry.text.partition(". ")[0] for entry in entries]
+    short = [text for text in meanings if len(text.split()) < 2]
+    assert not short
+    assert len(set(meanings)) == len(meanings), "two parameters with the same text"
+    for entry in entries:
+        assert entry.text.count(". ") >= 1, entry.name
+        assert entry.facts, entry.name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_stands_in_a_page_and_in_the_help(kind):
+    prose = "".join(path.read_text() for path in (TOP / "man").glob("gnt-*.rst"))
+    assert f".. parameters:: {kind}\n" in prose
+    section = manual_parameters.all_kinds().partition(f"Parameters: {kind} (")[2]
+    section = section.partition("\nParameters: ")[0]
+    named = set(re.findall(r"^([a-z][\w-]*) \(", section, re.MULTILINE))
+    assert named == _names(kind)
+
+
+def test_a_parameter_without_an_effect_is_refused():
+    with pytest.raises(KeyError, match="node: colour"):
+        param_effects.effect_of("node", "colour")
 
 
 def examples(name):

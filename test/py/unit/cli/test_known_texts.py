@@ -16,12 +16,18 @@ def details(name):
     lists = ("snodes", "snodes_group_names", "snodes_group_uuids", "nics", "disks")
     return {
         **dict.fromkeys(("ctime", "mtime", "serial_no"), 1),
-        **dict.fromkeys(empty, {}),
-        **dict.fromkeys(lists, []),
+        **{key: {} for key in empty},
+        **{key: [] for key in lists},
         **group,
-        **{"name": name, "uuid": name, "pnode": "n1", "os": "tiny"},
-        **{"config_state": "up", "run_state": "up", "network_port": None},
-        **{"hypervisor": "fake", "disk_template": "diskless"},
+        "name": name,
+        "uuid": name,
+        "pnode": "n1",
+        "os": "tiny",
+        "config_state": "up",
+        "run_state": "up",
+        "network_port": None,
+        "hypervisor": "fake",
+        "disk_template": "diskless",
     }
 
 
