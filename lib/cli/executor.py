@@ -1,6 +1,6 @@
 """Several jobs: submit them together, wait for all, print their messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
@@ -143,17 +143,27 @@ class JobExecutor:
             return JobOutcome(label, success=False, result=text, job_id=job_id)
         return JobOutcome(label, success=True, result=result, job_id=job_id)
 
-    def finish_or_show(self, *, quiet: bool = False) -> int:
+    def finish_or_show(
+        self,
+        *,
+        quiet: bool = False,
+        show: Callable[[JobOutcome], None] | None = None,
+    ) -> int:
         """Plan the jobs, list them with ``--submit``, or wait; return the exit code.
 
         Args:
             quiet: leave out the line with the ids when waiting.
+            show: prints the result of a job that succeeded, after all jobs ended.
         """
         ctx = self._ctx
         if (code := self.planned()) is not None:
             return code
         if not ctx.opts.submit_only:
-            return _code(all(outcome.success for outcome in self.finish(quiet=quiet)))
+            outcomes = self.finish(quiet=quiet)
+            for outcome in outcomes:
+                if show is not None and outcome.success:
+                    show(outcome)
+            return _code(all(outcome.success for outcome in outcomes))
         self.submit()
         for label, job_id in self._submitted:
             ctx.out(f"{job_id}: {label}")

@@ -16,7 +16,7 @@ def run(ctx: CommandContext) -> int:
         " instance. Continue?"
     )
     if not (opts.force or opts.explain):
-        selection.check_known(ctx, name)
+        selection.known(ctx, [name])
         if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     warning = (

@@ -22,7 +22,7 @@ def run(ctx: CommandContext) -> int:
         " instance if anything goes wrong. Continue?"
     )
     if not (opts.force or opts.explain):
-        selection.check_known(ctx, name)
+        selection.known(ctx, [name])
         if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     operation = jobs.op(

@@ -1,4 +1,4 @@
-"""``remove``: delete an instance and its disks."""
+"""``remove``: delete instances and their disks."""
 
 from ganeti.cli import jobs, prompts, submission
 from ganeti.cli.context import CommandContext
@@ -7,20 +7,30 @@ from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
-    """Remove an instance."""
-    opts, name = ctx.opts, ctx.args[0]
-    question = (
-        f"This will remove the volumes of the instance {name} (including mirrors), thus"
-        " removing all the data of the instance. Continue?"
-    )
-    if not opts.force:
-        selection.check_known(ctx, name)
-        if not prompts.confirm(ctx, question):
-            return exitcodes.EXIT_FAILURE
+    """Remove instances; if one of several does not exist, remove none."""
+    opts, names = ctx.opts, ctx.args
+    if len(names) > 1 or not opts.force:
+        names = selection.known(ctx, names)
+    if not opts.force and not prompts.confirm(ctx, _question(ctx, names)):
+        return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_REMOVE",
-        instance_name=name,
         ignore_failures=opts.ignore_failures,
         shutdown_timeout=opts.shutdown_timeout,
     )
-    return submission.submit_or_run(ctx, operation).code
+    if len(ctx.args) > 1:
+        return selection.for_names(ctx, names, lambda _: operation)
+    named = {**operation, "instance_name": ctx.args[0]}
+    return submission.submit_or_run(ctx, named).code
+
+
+def _question(ctx: CommandContext, names: list[str]) -> str:
+    if len(ctx.args) == 1:
+        return (
+            f"This will remove the volumes of the instance {ctx.args[0]} (including"
+            " mirrors), thus removing all the data of the instance. Continue?"
+        )
+    return (
+        f"This will remove the volumes of {len(names)} instances, {', '.join(names)}"
+        " (including mirrors), thus removing all their data. Continue?"
+    )

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli import listing, prompts
 from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor
+from ganeti.cli.executor import JobExecutor, JobOutcome
 from ganeti.constants import ecodes, exitcodes
 
 _BY_NAME: Final = "instances"
@@ -49,13 +49,33 @@ def expand(ctx: CommandContext, mode: str | None) -> list[str]:
     return _by_node(ctx, str(mode), names)
 
 
-def check_known(ctx: CommandContext, name: str) -> None:
-    """Refuse an instance that does not exist.
+def for_names(
+    ctx: CommandContext,
+    names: list[str],
+    build: Callable[[str], dict[str, Any]],
+    show: Callable[[JobOutcome], None] | None = None,
+) -> int:
+    """Submit one job per name and report each; return 1 if one of them failed.
+
+    Args:
+        ctx: the command.
+        names: known instances, see `known`.
+        build: returns ``OP_ID`` and the parameters other than the instance's name.
+        show: prints the result of a job that succeeded.
+    """
+    executor = JobExecutor(ctx)
+    for name in names:
+        executor.add(name, {**build(name), "instance_name": name})
+    return executor.finish_or_show(show=show)
+
+
+def known(ctx: CommandContext, names: list[str]) -> list[str]:
+    """Return the full names of instances, each once.
 
     Raises:
-        OpPrereqError: an instance does not exist; the text names it.
+        OpPrereqError: an instance does not exist; then nothing is done with any.
     """
-    listing.named(ctx, "instance", ["name"], [name])
+    return _names(listing.named(ctx, "instance", ["name"], names))
 
 
 def _by_node(ctx: CommandContext, mode: str, names: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ COMMANDS: Final = (
     Command(
         "activate-disks",
         "assemble the disks",
-        arguments=(Argument("instance"),),
+        arguments=(Argument("instance", maximum=None),),
         options=(
             Option(
                 ("--ignore-size",),
@@ -179,7 +179,7 @@ COMMANDS: Final = (
     Command(
         "deactivate-disks",
         "disassemble the disks",
-        arguments=(Argument("instance"),),
+        arguments=(Argument("instance", maximum=None),),
         options=(o.FORCE, o.DRY_RUN, *o.JOB),
         run="client.instance.activation:deactivate",
         opcodes=("OP_INSTANCE_DEACTIVATE_DISKS",),
@@ -461,7 +461,7 @@ COMMANDS: Final = (
     Command(
         "remove",
         "remove an instance and its disks",
-        arguments=(Argument("instance"),),
+        arguments=(Argument("instance", maximum=None),),
         options=(
             o.FORCE,
             o.SHUTDOWN_TIMEOUT,

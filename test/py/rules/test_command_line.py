@@ -17,8 +17,13 @@ _STATUS = _ROOT.parent / "doc" / "status.rst"
 _PROGRAMS = ("cluster", "node", "group", "instance", "os", "job", "debug", "filter")
 #: Choices of documented options that only we have.
 OURS = {("iallocator", "mode"): ("balance", "capacity")}
-#: Commands that take several objects where clients of earlier releases take one.
-SEVERAL = {"gnt-node evacuate"}
+#: Commands that take several names where clients of earlier releases take one.
+SEVERAL = {
+    ("gnt-instance", "activate-disks"),
+    ("gnt-instance", "deactivate-disks"),
+    ("gnt-instance", "remove"),
+    ("gnt-node", "evacuate"),
+}
 TABLES = {
     f"gnt-{name}": importlib.import_module(f"ganeti.client.{name}.table").PROGRAM
     for name in _PROGRAMS
@@ -71,7 +76,7 @@ def test_offered_commands_take_the_documented_arguments_and_options(row):
         return  # the list above has it
     assert command.aliases == tuple(row["aliases"])
     counts = [(a.kind, a.minimum, a.maximum) for a in command.arguments]
-    several = f"{row['prog']} {row['cmd']}" in SEVERAL
+    several = (row["prog"], row["cmd"]) in SEVERAL
     assert counts == [
         (a["kind"], a["min"], None if several else a["max"]) for a in row["args"]
     ]

@@ -4,6 +4,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
+from ganeti import errors
 from ganeti.cli import usage
 from ganeti.client.cluster import remote
 
@@ -115,3 +116,70 @@ def test_synopses_name_their_arguments() -> None:
     assert shown["grow-disk"].endswith("<instance> <disk> <amount>")
     assert shown["add-tags"].endswith("<instance> [<tag>...]")
     assert shown["rename"].endswith("<instance> <new-name>")
+
+
+def _three():
+    master = FakeMaster()
+    master.objects["instance"] = [{"name": f"web{k}.tst"} for k in (1, 2, 3)]
+    return master
+
+
+def _requests(master):
+    return [
+        (op.op_id(), op.instance_name) for ops in master.jobs.values() for op in ops
+    ]
+
+
+def test_several_instances_are_removed_after_one_question() -> None:
+    master = _three()
+    line = "gnt-instance remove web1 web2 web1"
+    done = commands.run(line, master, answers=["n\n"])
+    assert (done.code, master.jobs) == (1, {})
+    assert "2 instances, web1.tst, web2.tst" in " ".join(done.terminal.split())
+    done = commands.run(line, master, answers=["y\n"])
+    assert done.code == 0
+    assert _requests(master) == [
+        ("OP_INSTANCE_REMOVE", "web1.tst"),
+        ("OP_INSTANCE_REMOVE", "web2.tst"),
+    ]
+
+
+def test_no_instance_is_removed_if_one_does_not_exist() -> None:
+    master = _three()
+    done = commands.run("gnt-instance remove -f web1 web9", master)
+    assert (done.code, master.jobs) == (1, {})
+    assert "web9" in done.err
+
+
+def test_one_failed_removal_is_reported_and_gives_exit_code_1() -> None:
+    master = _three()
+
+    def fail(operation):
+        if operation.instance_name == "web1.tst":
+            return errors.OpExecError("disk is busy")
+        return None
+
+    master.results["OP_INSTANCE_REMOVE"] = fail
+    done = commands.run("gnt-instance remove -f web1 web2", master)
+    assert done.code == 1
+    assert "Job 1 for web1.tst has failed: " in done.err
+    assert "disk is busy" in done.err
+    assert "web2" not in done.err
+    assert len(master.jobs) == 2
+
+
+def test_disks_of_several_instances_are_activated_and_deactivated() -> None:
+    master = _three()
+    master.results["OP_INSTANCE_ACTIVATE_DISKS"] = lambda operation: [
+        ["n1", "disk/0", f"/dev/{operation.instance_name}"]
+    ]
+    done = commands.run("gnt-instance activate-disks web1 web2", master)
+    assert done.out.splitlines()[-2:] == [
+        "n1:disk/0:/dev/web1.tst",
+        "n1:disk/0:/dev/web2.tst",
+    ]
+    assert commands.run("gnt-instance deactivate-disks web1 web2", master).code == 0
+    assert [name for name, _ in _requests(master)] == [
+        *["OP_INSTANCE_ACTIVATE_DISKS"] * 2,
+        *["OP_INSTANCE_DEACTIVATE_DISKS"] * 2,
+    ]
