@@ -74,13 +74,20 @@ def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
     for table in TABLES:
         if table != "cluster":
             rows = sorted(snapshot.table(table).items())
-            document[table] = {key: objects.to_dict(record) for key, record in rows}
+            document[table] = {key: _exported(record) for key, record in rows}
     document |= {
         "serial_no": header.serial_no,
         "ctime": header.ctime,
         "mtime": header.mtime,
     }
     return document
+
+
+def _exported(record: Record) -> dict[str, Any]:
+    """Return the form that Ganeti reads: without the fields that only we have."""
+    if isinstance(record, Instance):
+        record = record.replace(creation="")
+    return objects.to_dict(record)
 
 
 def _read_table(table: str, cls: type[Record], rows: Any) -> list[Record]:

@@ -7,6 +7,9 @@ ADMINST_DOWN: Final = "down"
 ADMINST_OFFLINE: Final = "offline"
 ADMINST_ALL: Final = ("down", "offline", "up")
 ADMIN_STATE_SOURCES: Final = ("admin", "user")
+#: Progress of a creation in an instance's record; empty once it has ended.
+CREATION_INSTALLING: Final = "installing"
+CREATION_INTERRUPTED: Final = "interrupted"
 INSTST_RUNNING: Final = "running"
 INSTST_ADMINDOWN: Final = "ADMIN_down"
 INSTST_ADMINOFFLINE: Final = "ADMIN_offline"

@@ -5,7 +5,16 @@ from typing import Final
 
 from ganeti import config
 from ganeti.luxi.server import Limits, Server, connection_limit
-from ganeti.masterd import balancing, calls, capacity, copies, jobs, queries, settings
+from ganeti.masterd import (
+    balancing,
+    calls,
+    capacity,
+    copies,
+    interrupted,
+    jobs,
+    queries,
+    settings,
+)
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
 from ganeti.masterd.leftover_disks import LeftoverDisks
@@ -84,6 +93,7 @@ def build(deps: MasterDeps) -> Service:
         OSError: a socket cannot be bound.
     """
     deps.queue.recover()
+    interrupted.mark_creations(deps.config)
     distributor = Distributor(
         deps.store,
         deps.rpc,

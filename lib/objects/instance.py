@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from ganeti.constants.instance import CREATION_INTERRUPTED
 from ganeti.objects.base import Record
 
 
@@ -23,7 +24,9 @@ class Nic(Record, frozen=True, kw_only=True):
 class Instance(Record, frozen=True, kw_only=True):
     """One virtual machine: what it should be, not what it is doing."""
 
-    SPARSE: ClassVar[frozenset[str]] = frozenset(("network_port", "forthcoming"))
+    SPARSE: ClassVar[frozenset[str]] = frozenset(
+        ("network_port", "forthcoming", "creation")
+    )
 
     name: str
     primary_node: str
@@ -50,9 +53,17 @@ class Instance(Record, frozen=True, kw_only=True):
     network_port: int | None = None
     #: See forthcoming.
     forthcoming: bool = False
+    #: ``installing`` while its creation runs the OS script, ``interrupted`` if the
+    #: creation ended before the script; empty otherwise. Not in config.data.
+    creation: str = ""
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.
     mtime: float = 0.0
     #: A set; written sorted.
     tags: tuple[str, ...] = ()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its creation ended before its operating system was installed."""
+        return self.creation == CREATION_INTERRUPTED

@@ -103,6 +103,7 @@ def _bind_status(context: QueryContext) -> Getter:
                 user_shutdown=user_shutdown,
                 guest_may_shut_down=state is ObservedState.SHUTDOWN
                 and may_shut_down(instance),
+                is_unfinished=instance.is_unfinished,
             )
         )
 

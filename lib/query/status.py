@@ -35,6 +35,7 @@ def instance_status(
     is_user_source: bool,
     user_shutdown: bool,
     guest_may_shut_down: bool,
+    is_unfinished: bool = False,
 ) -> str:
     """Return the status word.
 
@@ -45,6 +46,7 @@ def instance_status(
         user_shutdown: the cluster distinguishes shutdowns by users.
         guest_may_shut_down: also true for this instance (kvm: its ``user_shutdown``
             parameter).
+        is_unfinished: its creation did not finish, so it is not well while it is down.
     """
     if observed in _WHATEVER_WANTED:
         return _WHATEVER_WANTED[observed]
@@ -56,7 +58,7 @@ def instance_status(
             return constants.INSTST_ADMINDOWN
         allowed = user_shutdown and guest_may_shut_down
         return constants.INSTST_USERDOWN if allowed else constants.INSTST_ERRORDOWN
-    if wanted_up:
+    if wanted_up or is_unfinished:
         return constants.INSTST_ERRORDOWN
     if admin_state == constants.ADMINST_OFFLINE:
         return constants.INSTST_ADMINOFFLINE

@@ -137,6 +137,13 @@ def _placement(
             instance.name,
             f"instance not running on its primary node {node.name}",
         )
+    report.error_if(
+        instance.is_unfinished,
+        "EINSTANCEDOWN",
+        instance.name,
+        "its creation did not finish; install it again with gnt-instance reinstall, or"
+        " remove it",
+    )
     for uuid, names in sorted(observed.running.items()):
         if uuid != primary:
             report.error_if(

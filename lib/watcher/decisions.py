@@ -136,6 +136,9 @@ def _judge(
         why = "its nodes are in several groups; move it into one"
         return Verdict(instance.name, Action.REFUSE, why)
     if status == constants.INSTST_ERRORDOWN:
+        if instance.admin_state != constants.ADMINST_UP:
+            why = "its creation did not finish; reinstall or remove it"
+            return Verdict(instance.name, Action.REFUSE, why)
         return _judge_down(instance, fresh(record.restart, now), report)
     if status in HELPLESS:
         return Verdict(instance.name, Action.HELPLESS, f"status {status}")

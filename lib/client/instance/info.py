@@ -47,6 +47,13 @@ def run(ctx: CommandContext) -> int:
     return exitcodes.EXIT_SUCCESS
 
 
+def _unfinished(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the line of an instance whose creation was interrupted."""
+    if not data.get("unfinished"):
+        return []
+    return [("Creation", "not finished, reinstall or remove the instance")]
+
+
 def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
     """Return the tree of one instance."""
     state = f"configured to be {data['config_state']}"
@@ -60,6 +67,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             ("Creation time", timestamp(data["ctime"])),
             ("Modification time", timestamp(data["mtime"])),
             ("State", state),
+            *_unfinished(data),
             ("Nodes", _nodes(data)),
             ("Operating system", data["os"]),
             (

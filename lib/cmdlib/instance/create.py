@@ -7,9 +7,17 @@ from typing import Any, ClassVar, Final
 
 from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, base, typed_params
-from ganeti.cmdlib.instance import checks, disk_specs, disks, hook_env, nic_specs
+from ganeti.cmdlib.instance import (
+    checks,
+    common,
+    disk_specs,
+    disks,
+    hook_env,
+    nic_specs,
+)
 from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_constants
+from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
@@ -29,7 +37,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     """Unit that creates an instance, installs its OS and starts it.
 
     Before the commit of the records only disks exist; they are removed again if a step
-    fails. If an OS script fails, the instance stays, stopped.
+    fails. If an OS script fails, the instance stays, stopped. While the script runs,
+    the record has a mark, so a creation that ends in between, with its master daemon,
+    its node or by a request, does not look like a stopped instance.
     """
 
     HOOKS_PATH: ClassVar[str | None] = "instance-add"
@@ -312,7 +322,12 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         except errors.GenericError:
             disks.remove_all(self.ctx, self.plan.instance, self.plan.disks)
             raise
-        self._install()
+        try:
+            self._install()
+        except Exception:
+            if self.instance.creation:
+                self._change(creation=CREATION_INTERRUPTED)
+            raise
         if self.op.start and self.op.no_install:
             self.ctx.log.info(
                 "no operating system is installed, so the instance is not started"
@@ -327,7 +342,14 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             instance = self.plan.instance
             if instance.hypervisor in ("kvm", "xen-hvm"):
                 instance = instance.replace(network_port=edit.allocate_port())
+            if self._installs:
+                instance = instance.replace(creation=CREATION_INSTALLING)
             edit.add_instance(instance, self.plan.disks)
+
+    @property
+    def _installs(self) -> bool:
+        """Whether an OS script runs."""
+        return bool(self.plan.instance.os) and not self.op.no_install
 
     @property
     def instance(self) -> objects.Instance:
@@ -337,7 +359,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def _install(self) -> None:
         if self.plan.disks:
             disks.assemble(self.ctx, self.instance)
-        if self.op.no_install or not self.instance.os:
+        if not self._installs:
             return
         # The script may run for minutes, and concerns this instance alone.
         allocation.release_nodes(self.ctx)
@@ -348,17 +370,21 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             osparams_secret=self.op.osparams_secret,
         )
         node = self.ctx.snapshot.nodes[self.primary].name
-        self.ctx.rpc.call_one(
+        result = self.ctx.rpc.call_one(
             "instance_os_add", self.primary, wire, False, self.op.debug_level or 0
-        ).unwrap(f"instance {self.name}: could not install its OS on node {node}")
+        )
+        # A script that failed has ended; one whose answer was lost may still run.
+        if not (result.is_lost if result.failed else self._starts):
+            self._change(creation="")
+        result.unwrap(f"instance {self.name}: could not install its OS on node {node}")
+
+    def _change(self, **changes: Any) -> None:
+        common.set_instance(self.ctx, self.plan.instance.uuid, **changes)
 
     def _start(self) -> None:
         if not self.ctx.locks.owned(locking.Level.NODE_RES):
             self._require_memory_again()
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            edit.update(
-                edit.snapshot.instances[self.instance.uuid].replace(admin_state="up")
-            )
+        self._change(admin_state="up", creation="")
         self.ctx.log.message("* starting instance...")
         wire = encode.instance(self.ctx.snapshot, self.instance)
         self.ctx.rpc.call_one(
@@ -382,6 +408,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 hv=params.fill_hvparams(snapshot, instance),
             )
         except errors.OpPrereqError as err:
+            self._change(creation="")
             raise errors.OpExecError(
                 f"{err.args[0]}; the instance is installed, but not started"
             ) from err

@@ -69,7 +69,8 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             known = live.get(primary.uuid)
             state = _run_state(known, instance.name)
         secondaries = [snapshot.nodes[u] for u in snapshot.secondary_nodes(instance)]
-        return {
+        unfinished = {"unfinished": True} if instance.is_unfinished else {}
+        return unfinished | {
             "name": instance.name,
             "config_state": instance.admin_state,
             "admin_state_source": instance.admin_state_source,

@@ -72,5 +72,6 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
                 True,
                 self.op.debug_level or 0,
             ).unwrap(f"instance {self.instance.name}: could not be reinstalled")
+            common.set_instance(self.ctx, self.uuid, creation="")
         finally:
             disks.shutdown(self.ctx, self.instance)

@@ -64,6 +64,13 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
 
     def execute(self) -> None:
         """Mark it up, assemble its disks, start it."""
+        if self.instance.is_unfinished:
+            self.ctx.log.warn(
+                f"instance {self.instance.name}: its creation did not finish, so its"
+                " operating system may be incomplete; if the guest does not work,"
+                " reinstall it"
+            )
+            common.set_instance(self.ctx, self.uuid, creation="")
         if not self.op.no_remember:
             common.set_instance(
                 self.ctx, self.uuid, admin_state="up", admin_state_source="admin"

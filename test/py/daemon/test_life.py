@@ -100,6 +100,23 @@ def test_an_os_script_does_not_keep_its_node_from_others(vcluster, slow_os):
     until("it runs", lambda: field(vcluster, "status", "slow.vc.test") == "running")
 
 
+def test_a_creation_whose_master_died_is_seen_as_unfinished(vcluster, slow_os):
+    add = ("gnt-instance", "add", "-H", "fake", "-t", "file", "-s", "8m", "--no-nics")
+    vcluster.check(*add, "-n", "node1", "-o", "slow", "--submit", "slow.vc.test")
+    until("the script runs", (slow_os / "begun").exists)
+    vcluster.command("kill", "node1", "ganeti-masterd")
+    (slow_os / "go").touch()
+    vcluster.command("start", "node1", "ganeti-masterd")
+    assert field(vcluster, "status", "slow.vc.test") == "ERROR_down"
+    shown = vcluster.check("gnt-instance", "info", "slow.vc.test")
+    assert "\n  Creation: not finished, reinstall or remove the instance\n" in shown
+    checked = vcluster.run("gnt-cluster", "verify")
+    assert "instance slow.vc.test: its creation did not finish" in checked.output
+    assert checked.failed
+    vcluster.check("gnt-instance", "remove", "-f", "slow.vc.test")
+    assert "slow.vc.test" not in vcluster.run("gnt-cluster", "verify").output
+
+
 def test_file_disks_are_created_grown_and_removed(vcluster):
     vcluster.check(
         "gnt-instance",

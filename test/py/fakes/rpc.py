@@ -73,6 +73,6 @@ def has_private(value):
     return isinstance(value, (list, tuple)) and any(map(has_private, value))
 
 
-def failure(text="broken", procedure="any", node="node"):
+def failure(text="broken", procedure="any", node="node", **more):
     """Return an answer that says no."""
-    return Result(procedure, node, fail_msg=text)
+    return Result(procedure, node, fail_msg=text, **more)

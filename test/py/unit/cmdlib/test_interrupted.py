@@ -16,6 +16,7 @@ from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors
 from ganeti.masterd import leftover_disks
+from ganeti.masterd.interrupted import mark_creations
 from ganeti.objects import Disk, Update
 from ganeti.rpc import Result
 
@@ -329,3 +330,85 @@ def test_disks_of_a_failed_creation_on_a_node_that_went_away_are_removed_later()
     assert master.engine.config.disk_notes.news.is_set()
     assert restarted(master).sweep()
     assert not simulation.files
+
+
+def interrupted_in_the_script(**changes):
+    """Cut a creation off when the OS script has been called, and start a new master."""
+    simulation = Simulation()
+    master = Master(cluster(), simulation, Cutter())
+
+    def killed(*_args):
+        raise Killed
+
+    master.engine.rpc.script["instance_os_add"] = killed
+    with pytest.raises(Killed):
+        master.run(create(**changes))
+    (record,) = master.snapshot.instances.values()
+    assert record.creation == "installing"
+    assert not record.is_unfinished
+    again = Master(master.snapshot, simulation, Cutter())
+    mark_creations(again.engine.config)
+    return again
+
+
+def record_of(master):
+    (record,) = master.snapshot.instances.values()
+    return record
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_creation_cut_off_in_its_os_script_is_unfinished(start):
+    master = interrupted_in_the_script(start=start)
+    assert record_of(master).is_unfinished
+    query = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": [NAME], "static": True}
+    answer = master.run(query)
+    assert answer[NAME]["unfinished"] is True
+    exported = config.export_config(master.snapshot, config.Header())
+    (row,) = exported["instances"].values()
+    assert "creation" not in row
+    master.run(REMOVE)
+    assert not master.snapshot.instances
+
+
+@pytest.mark.parametrize("request_", [REINSTALL, START])
+def test_a_reinstallation_or_a_start_ends_the_mark(request_):
+    master = interrupted_in_the_script()
+    master.run(request_)
+    assert not record_of(master).creation
+    log = master.engine.callbacks.text()
+    assert ("its creation did not finish" in log) is (request_ is START)
+
+
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize(
+    ("answer", "mark"),
+    [
+        (None, ""),
+        (failure("bad disk"), ""),
+        (failure("gone", is_lost=True), "interrupted"),
+    ],
+)
+def test_only_a_lost_answer_leaves_the_creation_unfinished(start, answer, mark):
+    master = Master(cluster(), Simulation(), Cutter())
+    if answer is not None:
+        master.engine.rpc.script["instance_os_add"] = answer
+        with pytest.raises(errors.OpExecError):
+            master.run(create(start=start))
+    else:
+        master.run(create(start=start))
+    assert record_of(master).creation == mark
+
+
+def test_instances_without_an_installation_have_no_mark():
+    master = Master(cluster(), Simulation(), Cutter())
+    seen = []
+    take = master.engine.store._take
+
+    def watch(*args):
+        answer = take(*args)
+        seen.extend(item.creation for item in master.snapshot.instances.values())
+        return answer
+
+    master.engine.store._take = watch
+    master.run(create(no_install=True, os_type=None))
+    assert set(seen) == {""}

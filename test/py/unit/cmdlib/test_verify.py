@@ -591,3 +591,14 @@ def test_verify_disks_leaves_them_out_as_well(change, is_strict):
     while_waiting(engine, change)
     op = {"OP_ID": "OP_GROUP_VERIFY_DISKS", "group_name": "default"}
     assert engine.run({**op, "is_strict": is_strict}) == ({}, [], {})
+
+
+def test_an_instance_whose_creation_did_not_finish_is_an_error():
+    record = clusters.instance(1, creation="interrupted", admin_state="down")
+    start = clusters.snapshot(nodes=2, extra=[record], ipolicy=POLICY)
+    engine = engine_with({MASTER: {"instancelist": []}}, start=start, instance_info={})
+    run(engine)
+    assert (
+        "  - ERROR: instance inst1.example.com: its creation did not finish; install it"
+        " again with gnt-instance reinstall, or remove it" in findings(engine)
+    )

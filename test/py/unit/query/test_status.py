@@ -12,13 +12,14 @@ ADMIN = ("up", "down", "offline")
 FLAGS = (False, True)
 
 
-def status(seen, admin, *, user=False, enabled=False, guest=False):
+def status(seen, admin, *, user=False, enabled=False, guest=False, **more):
     return instance_status(
         seen,
         admin,
         is_user_source=user,
         user_shutdown=enabled,
         guest_may_shut_down=guest,
+        **more,
     )
 
 
@@ -70,3 +71,9 @@ def test_every_word_can_be_reached():
         )
     }
     assert actual == set(c.INSTST_ALL)
+
+
+def test_an_instance_with_an_unfinished_creation_is_not_just_stopped():
+    assert status(ObservedState.ABSENT, "down", is_unfinished=True) == "ERROR_down"
+    assert status(ObservedState.ABSENT, "up", is_unfinished=True) == "ERROR_down"
+    assert status(ObservedState.RUNNING, "up", is_unfinished=True) == "running"
