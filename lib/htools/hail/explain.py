@@ -82,7 +82,14 @@ class Explainer(msgspec.Struct, frozen=True):
     ignore_soft: bool
 
     def explain(self) -> list[Explanation]:
-        """Explain each requested instance, in their order."""
+        """Explain each requested instance, in their order.
+
+        Chosen nodes have no reasons against them: one may be refused in the order of
+        the explanation, before other instances have moved, or in its other role.
+        """
+        return [item.without_chosen() for item in self._explained()]
+
+    def _explained(self) -> list[Explanation]:
         ask = self.ask
         if isinstance(ask, request.AllocateRequest):
             return self._new_instances([ask])

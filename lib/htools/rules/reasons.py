@@ -4,7 +4,7 @@ Values only, cheap to import; ``alloc.refusals`` finds the reasons.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -73,6 +73,14 @@ class Explanation(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     reasons: tuple[Reason, ...]
     choice: tuple[Reason, ...] = ()
+
+    def without_chosen(self) -> Self:
+        """Return the explanation without reasons against its own nodes."""
+        return msgspec.structs.replace(
+            self,
+            reasons=tuple(row for row in self.reasons if row.node not in self.nodes),
+            choice=tuple(row for row in self.choice if row.node not in self.nodes),
+        )
 
     def data(self) -> dict[str, Any]:
         """Return a JSON object."""

@@ -277,3 +277,16 @@ def test_who_stays_has_reasons_and_who_moves_has_none_against_its_target(seed):
         assert every[name].nodes == ()
         assert every[name].reasons, data["request"]
     json.dumps([one.data() for one in every.values()])
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_is_held_against_the_nodes_of_a_new_instance(seed, template):
+    data = placement.some_cluster(seed)
+    dice = random.Random(seed)
+    for name in dice.sample(list(data["nodes"]), 2):
+        data["nodes"][name] |= dice.choice([FULL, TIGHT, {}])
+    data["request"] = placement.allocation(template, "new")
+    result = answer.solve(data, answer.SolverOptions())
+    (one,) = result.explanation()
+    assert not {row.node for row in (*one.reasons, *one.choice)} & set(one.nodes)
