@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -73,3 +75,80 @@ def test_every_unit_is_installed_packaged_and_enabled():
         text = (TOP / place).read_text()
         for name in UNITS:
             assert re.search(rf"\b{re.escape(name)}\b", text), (place, name)
+
+
+#: Settings of the section Service that are not restrictions.
+NOT_RESTRICTIONS = {
+    *("Type", "EnvironmentFile", "ExecStart", "ExecStartPre", "RemainAfterExit"),
+    *("Restart", "RestartSec", "RestartPreventExitStatus", "SuccessExitStatus"),
+    *("TimeoutStartSec", "KillMode", "OOMPolicy", "TasksMax", "LimitMEMLOCK"),
+}
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_each_restriction_of_a_unit_has_its_reason_on_the_security_page(name):
+    page = (TOP / "doc/security.rst").read_text()
+    table = page.partition("\nRestrictions of the units\n")[2].partition("\nChannels\n")
+    for key in set(UNITS[name]["Service"]) - NOT_RESTRICTIONS:
+        assert f"``{key}``" in table[0], key
+
+
+def test_restrictions_of_the_node_daemon_leave_guests_and_scripts_alone():
+    service = UNITS["ganeti-noded.service"]["Service"]
+    set_ = set(service) - NOT_RESTRICTIONS
+    # Anything else would reach guests, OS scripts and hooks.
+    assert set_ == {"CapabilityBoundingSet", "RestrictAddressFamilies"}
+    for word in (
+        "SYS_ADMIN",
+        "NET_ADMIN",
+        "MKNOD",
+        "SYS_BOOT",
+        "SYS_CHROOT",
+        "IPC_LOCK",
+    ):
+        assert not any(word in name for name in service["CapabilityBoundingSet"])
+    for word in ("AF_UNIX", "AF_INET", "AF_PACKET", "AF_NETLINK", "AF_VSOCK", "AF_ALG"):
+        assert word not in [w.strip("~") for w in service["RestrictAddressFamilies"]]
+
+
+def installed(directory, name):
+    """Write a unit with the paths of a plain installation; return its path."""
+    path = TOP / f"doc/examples/{name}.in"
+    text = path.read_text()
+    for word, place in (
+        ("SBINDIR", "/bin"),
+        ("TOOLSDIR", "/bin"),
+        ("SYSCONFDIR", "/etc"),
+        ("LOCALSTATEDIR", "/var"),
+    ):
+        text = text.replace(f"@{word}@", place)
+    # The programs need not be installed: only the settings are examined.
+    text = re.sub(r"^(Exec\w+=\+?)/bin/\S+", r"\1/bin/true", text, flags=re.MULTILINE)
+    text = re.sub(r"(?m)^(After|PartOf)=.*\n", "", text)
+    (directory / name).write_text(text)
+    return str(directory / name)
+
+
+def analyze(*words):
+    return subprocess.run(
+        ["systemd-analyze", "--no-pager", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+@pytest.mark.parametrize("name", DAEMONS)
+def test_systemd_understands_every_line(tmp_path, name):
+    done = analyze("verify", "--man=no", installed(tmp_path, name))
+    complaints = [line for line in done.stderr.splitlines() if name in line]
+    assert complaints == [], done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_the_master_daemon_is_little_exposed(tmp_path):
+    path = installed(tmp_path, "ganeti-masterd.service")
+    # In tenths: without restrictions it had 96.
+    done = analyze("security", "--offline=true", "--threshold=30", path)
+    assert done.returncode == 0, done.stdout + done.stderr
