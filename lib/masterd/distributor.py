@@ -1,12 +1,12 @@
 """Distribution of ssconf files to all nodes after changes of the configuration.
 
-One thread follows the store and selects the relevant changes; another one writes to the
-nodes, so a slow node delays neither commits nor the first thread. There is one push at a
-time, of the newest values. A node gets the files that differ from those it has
+One thread follows the store and selects the relevant changes; another one writes to
+the nodes, so a slow node delays neither commits nor the first thread. There is one push
+at a time, of the newest values. A node gets the files that differ from those it has
 acknowledged. Changes of the list of instances, of which a busy cluster has many per
-second, are sent together, at most once per `PACE_S`; all others are sent at once. Failed
-nodes are tried again. When there is nothing to write, master candidates are pinged every `RETRY_S` seconds, so a suspended master
-notices that it was replaced.
+second, are sent together, at most once per `PACE_S`; all others are sent at once.
+Failed nodes are tried again. When there is nothing to write, master candidates are
+pinged every `RETRY_S` seconds, so a suspended master notices that it was replaced.
 """
 
 import enum

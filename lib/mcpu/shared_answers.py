@@ -20,7 +20,7 @@ from ganeti.rpc import PROCEDURES, Result, Runner
 
 #: Procedures whose answers are shared.
 SHARED: Final = frozenset({"node_info", "all_instances_info"})
-#: Seconds after which an answer is not used any more: guests change their use of memory.
+#: Seconds after which an answer is not used: guests change their use of memory.
 MAX_AGE_S: Final = 10.0
 #: Kept questions per node, such as those about different hypervisors.
 _MAX_QUESTIONS: Final = 8

@@ -7,6 +7,7 @@ thread-safe, except that different `Database` objects may share a file.
 
 import collections
 import contextlib
+import logging
 import os
 import pathlib
 import sqlite3
@@ -17,23 +18,20 @@ from typing import Any, Final, NamedTuple
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
 from ganeti.quorum import Term, Voters, refusal
-from ganeti.store import voters, wire
+from ganeti.store import schema, voters, wire
 from ganeti.store.backend import (
     ARCHIVE_START,
-    NO_HISTORY,
     ArchivePage,
     Group,
     Row,
     chain,
 )
-from ganeti.store.base import DOCUMENT_TABLES, Change
+from ganeti.store.base import Change
 from ganeti.store.sqlite_file import make_file, remove_file, state_of, translated
 from ganeti.utils import files
 
-#: Layout of the tables; a file of another version is refused.
-SCHEMA_VERSION: Final = 1
-#: Marks the file as ours ("gnti").
-APPLICATION_ID: Final = 0x676E7469
+_log = logging.getLogger(__name__)
+
 #: Newest change-sets kept for followers and for candidates that fell behind.
 LOG_BYTES: Final = 16 * 1024 * 1024
 #: How long another process may hold the file before we give up, in seconds.
@@ -52,16 +50,8 @@ COPIED: Final = (*TABLES, "jobs", "joblogs", "meta")
 _LIVE_LOGS: Final = (
     " WHERE substr(key, 1, instr(key, '/') - 1) IN (SELECT key FROM jobs)"
 )
-_ALL: Final = (*TABLES, *DOCUMENT_TABLES)
-_COLUMNS = "(key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID"
+_ALL: Final = schema.ROW_TABLES
 _STATE = "revision, term, owner, digest, written"
-#: Columns that files of earlier releases lack; old software ignores them.
-_ADDED: Final = {
-    "owner": "TEXT NOT NULL DEFAULT ''",
-    "written": "INTEGER NOT NULL DEFAULT -1",
-    "master": "TEXT NOT NULL DEFAULT ''",
-    "archive": "TEXT NOT NULL DEFAULT ''",
-}
 #: Points of the history that a whole copy names.
 _HISTORY: Final = 4096
 _NEWEST_DIGESTS = (
@@ -184,7 +174,6 @@ class Database:
         # Pages of 4 KiB: a log of 8 MiB, so that a restart reads little of it.
         pragma("wal_autocheckpoint = 2000")
         self._db.execute("BEGIN")  # another process may be making the tables
-        version, marker = pragma("user_version"), pragma("application_id")
         is_empty = pragma("schema_version") == 0
         self._db.execute("COMMIT")
         if is_empty:
@@ -199,42 +188,31 @@ class Database:
             return
         # Before the pages: a file of another program is not damaged, it is the wrong
         # one.
-        self._check_version(marker, version)
+        schema.check(self._db, self.path)
         if check and (text := pragma("quick_check(1)")) != "ok":
             raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
-        self._add_columns()
+        self._upgrade()
 
     def _check_kind(self) -> None:
         if self._pragma("schema_version") == 0:
             raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
-        marker, version = self._pragma("application_id"), self._pragma("user_version")
-        self._check_version(marker, version)
-
-    def _check_version(
-        self, marker: int | str | None, version: int | str | None
-    ) -> None:
-        if marker != APPLICATION_ID:
-            raise errors.ConfigurationError(f"{self.path}: not a store of Ganeti")
-        if version != SCHEMA_VERSION:
+        schema.check(self._db, self.path)
+        if (found := schema.version_of(self._db)) < schema.VERSION:
             raise errors.ConfigurationError(
-                f"{self.path}: wanted version {SCHEMA_VERSION}, found {version}"
+                f"{self.path}: found version {found} of the store, wanted"
+                f" {schema.VERSION}: the daemon that writes the file upgrades it when"
+                " it starts"
             )
 
-    def _add_columns(self) -> None:
-        """Give a file of an earlier release what it lacks."""
-        known = {row[1] for row in self._db.execute("PRAGMA table_info(state)")}
-        if known.issuperset(_ADDED):
+    def _upgrade(self) -> None:
+        """Bring a file of an earlier release to the newest version."""
+        if schema.version_of(self._db) >= schema.VERSION:
             return
         with self.transaction():
-            # Again inside the transaction: another process may have added them by now.
-            known = {row[1] for row in self._db.execute("PRAGMA table_info(state)")}
-            for name, kind in _ADDED.items():
-                if name not in known:
-                    self._db.execute(f"ALTER TABLE state ADD COLUMN {name} {kind}")
-            self._db.execute(
-                "UPDATE state SET written = coalesce((SELECT term FROM changelog"
-                " ORDER BY revision DESC LIMIT 1), term) WHERE written < 0"
-            )
+            # Looks again inside the transaction: another process may have been faster.
+            steps = schema.upgrade(self._db)
+        for step in steps:
+            _log.info("%s: version %d: %s", self.path, step.version, step.summary)
 
     def _begin_log(self) -> None:
         """Have changes logged ahead.
@@ -263,27 +241,7 @@ class Database:
         with self.transaction():
             if self._pragma("schema_version") != 0:
                 return  # another process was faster
-            for table in _ALL:
-                self._db.execute(f"CREATE TABLE {table} {_COLUMNS}")
-            self._db.execute(
-                "CREATE TABLE changelog (revision INTEGER PRIMARY KEY, base INTEGER"
-                " NOT NULL, term INTEGER NOT NULL, parent BLOB NOT NULL, digest BLOB"
-                " NOT NULL, payload BLOB NOT NULL)"
-            )
-            self._db.execute(
-                "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0),"
-                " revision INTEGER NOT NULL, term INTEGER NOT NULL,"
-                " digest BLOB NOT NULL, owner TEXT NOT NULL DEFAULT '',"
-                " written INTEGER NOT NULL DEFAULT -1,"
-                " master TEXT NOT NULL DEFAULT '',"
-                " archive TEXT NOT NULL DEFAULT '')"
-            )
-            self._db.execute(
-                f"INSERT INTO state (id, {_STATE}) VALUES (0, 0, 0, '', ?, 0)",
-                (NO_HISTORY,),
-            )
-            self._pragma(f"application_id = {APPLICATION_ID}")
-            self._pragma(f"user_version = {SCHEMA_VERSION}")
+            schema.create(self._db)
 
     def _read_log_sizes(self) -> collections.deque[tuple[int, int]]:
         return collections.deque(
@@ -717,7 +675,7 @@ class Database:
         if name not in _ALL:
             if not wire.is_table(name):
                 raise errors.StorageError(f"{self.path}: unknown table {name!r}")
-            self._db.execute(f"CREATE TABLE IF NOT EXISTS {name} {_COLUMNS}")
+            self._db.execute(f"CREATE TABLE IF NOT EXISTS {name} {schema.COLUMNS}")
         return name
 
     def _put(self, rows: Iterable[Row]) -> None:

@@ -1,0 +1,135 @@
+"""The layout of the tables of a store, and the steps between its versions.
+
+Version 1 is the layout of the first release. Each later version has one step here. A
+file is brought to the newest version when a writer opens it, in one transaction. A new
+file goes through the same steps, so both end with the same layout.
+
+``state.schema`` is the version of a file. ``user_version`` is the oldest version whose
+software can use the file; only a step that breaks older software raises it. So the
+software of an earlier release, to which an administrator may go back, can use a file
+after any other step.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ganeti import errors
+from ganeti.objects import TABLES
+from ganeti.store.backend import NO_HISTORY
+from ganeti.store.base import DOCUMENT_TABLES
+
+#: Marks the file as ours ("gnti").
+APPLICATION_ID: Final = 0x676E7469
+#: Tables with rows that are part of the history.
+ROW_TABLES: Final = (*TABLES, *DOCUMENT_TABLES)
+COLUMNS: Final = "(key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID"
+
+
+class Step(NamedTuple):
+    """The way from one version to the next.
+
+    Attributes:
+        version: the version afterwards.
+        summary: for the log, such as ``columns for owners of terms``.
+        apply: changes the tables, inside a transaction. Software of a release before
+            the step may have used the file afterwards, and it may be applied to a file
+            that has a part of it.
+        breaks: older software would damage the file, or fail on it.
+    """
+
+    version: int
+    summary: str
+    apply: Callable[[sqlite3.Connection], None]
+    breaks: bool = False
+
+
+def _add_terms(db: sqlite3.Connection) -> None:
+    """Add who owns a term, which term wrote last, and where the archive ends."""
+    known = {row[1] for row in db.execute("PRAGMA table_info(state)")}
+    for name, kind in (
+        ("owner", "TEXT NOT NULL DEFAULT ''"),
+        ("written", "INTEGER NOT NULL DEFAULT -1"),
+        ("master", "TEXT NOT NULL DEFAULT ''"),
+        ("archive", "TEXT NOT NULL DEFAULT ''"),
+        ("schema", "INTEGER NOT NULL DEFAULT 1"),
+    ):
+        if name not in known:
+            db.execute(f"ALTER TABLE state ADD COLUMN {name} {kind}")
+    db.execute(
+        "UPDATE state SET written = coalesce((SELECT term FROM changelog"
+        " ORDER BY revision DESC LIMIT 1), term) WHERE written < 0"
+    )
+
+
+#: In order, without gaps, beginning with version 2.
+STEPS: Final = (Step(2, "owners of terms, end of the archive", _add_terms),)
+#: The version that this release writes.
+VERSION: Final = 1 + len(STEPS)
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Create the tables of an empty file, inside a transaction."""
+    for table in ROW_TABLES:
+        db.execute(f"CREATE TABLE {table} {COLUMNS}")
+    db.execute(
+        "CREATE TABLE changelog (revision INTEGER PRIMARY KEY, base INTEGER NOT NULL,"
+        " term INTEGER NOT NULL, parent BLOB NOT NULL, digest BLOB NOT NULL,"
+        " payload BLOB NOT NULL)"
+    )
+    db.execute(
+        "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER"
+        " NOT NULL, term INTEGER NOT NULL, digest BLOB NOT NULL)"
+    )
+    db.execute(
+        "INSERT INTO state (id, revision, term, digest) VALUES (0, 0, 0, ?)",
+        (NO_HISTORY,),
+    )
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
+    upgrade(db)
+
+
+def check(db: sqlite3.Connection, path: str) -> None:
+    """Check that this release can use a file.
+
+    Raises:
+        ConfigurationError: it is no store, or needs a newer release.
+    """
+    if _pragma(db, "application_id") != APPLICATION_ID:
+        raise errors.ConfigurationError(f"{path}: not a store of Ganeti")
+    wanted = _pragma(db, "user_version")
+    if not 1 <= wanted <= VERSION:
+        raise errors.ConfigurationError(
+            f"{path}: needs software that knows version {wanted} of the store, this"
+            f" release knows the versions 1 to {VERSION}: install the release that"
+            " wrote it"
+        )
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """Return the version of a file."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(state)")}
+    if "schema" not in columns:
+        return 1
+    return int(db.execute("SELECT schema FROM state").fetchone()[0])
+
+
+def upgrade(db: sqlite3.Connection, steps: tuple[Step, ...] = STEPS) -> list[Step]:
+    """Bring a file to the newest version, inside a transaction.
+
+    Returns:
+        The steps that were taken; none for a file of this or of a newer release.
+    """
+    found = version_of(db)
+    todo = [step for step in steps if step.version > found]
+    for step in todo:
+        step.apply(db)
+        db.execute("UPDATE state SET schema = ?", (step.version,))
+        if step.breaks:
+            db.execute(f"PRAGMA user_version = {step.version}")
+    return todo
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])

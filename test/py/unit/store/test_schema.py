@@ -1,0 +1,135 @@
+"""Files of earlier and of newer releases, and the steps between versions.
+
+``test/data/store`` has files of earlier releases as SQL: version 1, and a version 1 with
+the columns of version 2, which one release added without a number.
+"""
+
+import pathlib
+import sqlite3
+
+import pytest
+
+from fakes import clusters
+from ganeti import errors, store
+from ganeti.clock import SystemClock
+from ganeti.quorum import Term
+from ganeti.store import schema
+from ganeti.store.database import Database
+
+STORED = pathlib.Path(__file__).parents[3] / "data" / "store"
+OLD = sorted(path.stem for path in STORED.glob("*.sql"))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "store.db")
+
+
+def unpack(name, path):
+    db = sqlite3.connect(path)
+    db.executescript((STORED / f"{name}.sql").read_text())
+    db.close()
+
+
+def columns(path):
+    db = sqlite3.connect(path)
+    names = {row[1] for row in db.execute("PRAGMA table_info(state)")}
+    db.close()
+    return names
+
+
+def test_steps_have_consecutive_numbers():
+    numbers = [step.version for step in schema.STEPS]
+    assert numbers == list(range(2, schema.VERSION + 1))
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_file_keeps_its_contents(name, path):
+    unpack(name, path)
+    opened = store.open_master(path, replicate=None, clock=SystemClock())
+    try:
+        expected = clusters.snapshot(nodes=2, instances=1)
+        actual = opened.snapshot()
+        assert dict(actual.instances) == dict(expected.instances)
+        assert dict(actual.nodes) == dict(expected.nodes)
+        assert opened.read("archive", "3") == b'{"id":3}'
+        assert opened.term.number == 5
+    finally:
+        opened.close()
+    again = Database(path, create=False)
+    # Version 1 has only the change log to tell, which says term 1.
+    assert again.position().written == (1 if name == "version-1" else 4)
+    again.close()
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_file_has_the_layout_of_a_new_one(name, path, tmp_path):
+    unpack(name, path)
+    Database(path, create=False).close()
+    new = str(tmp_path / "new.db")
+    Database(new, create=True).close()
+    assert columns(path) == columns(new)
+    db = sqlite3.connect(path)
+    assert schema.version_of(db) == schema.VERSION
+    db.close()
+
+
+def fail(_db):
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_a_failing_step_leaves_the_old_file(path, monkeypatch):
+    unpack("version-1", path)
+    before = columns(path)
+    broken = (*schema.STEPS, schema.Step(schema.VERSION + 1, "fails", fail))
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setattr(schema.upgrade, "__defaults__", (broken,))
+    with pytest.raises(errors.StorageError, match="disk I/O error"):
+        Database(path, create=False)
+    assert columns(path) == before
+    monkeypatch.undo()
+    Database(path, create=False).close()
+
+
+def raise_version(path, breaks):
+    """Let a newer release use a file."""
+    db = sqlite3.connect(path, isolation_level=None)
+    step = schema.Step(
+        schema.VERSION + 1,
+        "more",
+        lambda db: db.execute("ALTER TABLE state ADD COLUMN more TEXT DEFAULT ''"),
+        breaks,
+    )
+    db.execute("BEGIN")
+    assert schema.upgrade(db, (*schema.STEPS, step)) == [step]
+    db.execute("COMMIT")
+    db.close()
+
+
+def test_a_file_after_a_step_that_breaks_nothing_can_still_be_used(path):
+    Database(path, create=True).close()
+    raise_version(path, breaks=False)
+    used = Database(path, create=False)
+    used.promise(Term(3, "n1"))
+    assert used.position().term == Term(3, "n1")
+    used.close()
+    reader = Database(path, create=False, read_only=True)
+    reader.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_needs_a_newer_release_is_refused(path, read_only):
+    Database(path, create=True).close()
+    raise_version(path, breaks=True)
+    newer = schema.VERSION + 1
+    text = f"needs software that knows version {newer} .* install the release"
+    with pytest.raises(errors.ConfigurationError, match=text):
+        Database(path, create=False, read_only=read_only)
+
+
+def test_a_reader_does_not_change_an_old_file(path):
+    unpack("version-1", path)
+    before = columns(path)
+    with pytest.raises(errors.ConfigurationError, match="the daemon that writes"):
+        Database(path, create=False, read_only=True)
+    assert columns(path) == before
