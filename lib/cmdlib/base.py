@@ -175,11 +175,18 @@ class Context(UnitDeps):
         log: the job's log.
         locks: locks that the opcode holds.
         owner: execution id for reservations, such as ``job-812/0``.
+        resumption: what an earlier run passed to `save_resumption` before its master
+            daemon ended; None if the opcode begins.
+        save_resumption: stores, before a step and after it, what a restarted master
+            needs in order to continue the opcode with `LogicalUnit.resume`; returns
+            when this is durable. None ends the part that can be continued.
     """
 
     log: Feedback
     locks: Locks
     owner: str
+    resumption: Any
+    save_resumption: Callable[[Any], None]
 
     @property
     def snapshot(self) -> objects.Snapshot:
@@ -259,6 +266,18 @@ class LogicalUnit(Generic[O]):
     def execute(self) -> Any:
         """Do the work; return the result or `SubmitJobs`. Raises OpExecError."""
         raise errors.ProgrammerError(f"{type(self).__name__} has no execute")
+
+    def resume(self) -> Any:
+        """Continue after a restart of the master daemon; return the result.
+
+        Called instead of `check_prereq` and `execute` if the context has a resumption.
+        `expand_names` and `declare_locks` must declare the locks that were held at the
+        point where the resumption was saved.
+        """
+        raise errors.OpExecError(
+            f"{self.op.op_id()}: the master daemon was restarted, and this release"
+            " cannot continue the operation"
+        )
 
     # Helpers for all units
     def prereq(

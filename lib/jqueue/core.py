@@ -99,6 +99,11 @@ class Core:
         self.running = 0
         #: Jobs whose worker may be waiting for locks, by id.
         self.lock_waiters: dict[int, Entry] = {}
+        #: Resumed jobs that do not have their locks yet, by id. No other job may start
+        #: before: it could take these locks and find a half-finished operation.
+        self.resuming: set[int] = set()
+        #: Jobs that `start` resumes.
+        self.to_resume: list[Entry] = []
         #: Workers that only wait for the answer of a frozen node.
         self.silenced: set[threading.Thread] = set()
         #: The job whose opcode a worker executes.
@@ -145,7 +150,34 @@ class Core:
         """Register a callback for the time after the release of the lock."""
         self._outbox.append(call)
 
+    def start_locked(self) -> None:
+        """Start jobs, first of all those that an earlier daemon began."""
+        self.is_started = True
+        self.resuming = {entry.job.id for entry in self.to_resume}
+        for entry in self.to_resume:
+            self._work_locked(entry)
+        self.to_resume.clear()
+
+    def is_left(self, worker: threading.Thread) -> bool:
+        """Return whether the next daemon can continue the opcode of a worker."""
+        with self.lock:
+            entry = self.live.get(self.working.get(worker, 0))
+            if entry is None or entry.job.id in self.resuming:
+                return False
+            return any(op.is_resumable for op in entry.job.ops)
+
+    def _work_locked(self, entry: Entry) -> None:
+        """Pass a job to a worker."""
+        # Counted before the worker starts, so the next transaction does not start too
+        # many.
+        entry.place = Place.WORKING
+        self.running += 1
+        if self.pool is not None:
+            self.pool.put(entry, self.running)
+
     def _dispatch_locked(self) -> None:
+        if self.resuming:
+            return
         snapshot = self.store.snapshot()
         cluster = snapshot.table("cluster").get(CLUSTER_KEY)
         workers = cluster.max_running_jobs if cluster else self.settings.workers
@@ -160,11 +192,7 @@ class Core:
             entry = self.schedule.pop(self.cancel_locked)
             if entry is None or self.pool is None:
                 return
-            # Counted before the worker starts, so the next transaction does not start
-            # too many.
-            entry.place = Place.WORKING
-            self.running += 1
-            self.pool.put(entry, self.running)
+            self._work_locked(entry)
         self._make_room_locked(limit)
 
     def _make_room_locked(self, limit: int) -> None:
@@ -301,6 +329,11 @@ class Core:
             entry.place = Place.DEPENDENT
         else:
             self.schedule.push(entry)
+
+    def admit_resumed_locked(self, entry: Entry) -> None:
+        """Add a job whose opcode an earlier daemon began; `start_locked` starts it."""
+        self.live[entry.job.id] = entry
+        self.to_resume.append(entry)
 
     def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
         """Notify the watchers of a job of a change."""

@@ -52,9 +52,12 @@ class Callbacks(Protocol):
     Attributes:
         owner: name of the attempt in lock lists and reservations, such as ``812/0``
             (job id, opcode index).
+        resumption: what an earlier run of the opcode passed to `save_resumption` before
+            its master daemon ended; None if the opcode begins.
     """
 
     owner: str
+    resumption: Any
 
     def check_canceled(self) -> None:
         """Raise `Canceled` if the job was canceled; called between phases.
@@ -99,6 +102,22 @@ class Callbacks(Protocol):
 
         A disk that fails or a majority that is missing is logged and prevents no act:
         an opcode must be able to clean up.
+
+        Never returns in a resumable opcode whose daemon is stopping: the next daemon
+        continues the opcode, so this one must not act any more.
+        """
+
+    def save_resumption(self, value: Any) -> None:
+        """Store what a restarted daemon needs in order to continue this opcode.
+
+        From now on the opcode does not fail if the daemon ends: the next one runs it
+        again with this value as `resumption`. Returns when the value is durable.
+
+        Args:
+            value: of JSON types; None if the opcode cannot be continued any more.
+
+        Raises:
+            JobQueueError: the value cannot be stored.
         """
 
     def submit_jobs(

@@ -9,12 +9,15 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ganeti import clock
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+#: Seconds between two looks at a thread that is waited for.
+_STEP_S: Final = 0.1
 
 
 class WorkerPool(Generic[T]):
@@ -47,18 +50,29 @@ class WorkerPool(Generic[T]):
             self._threads.append(thread)
             thread.start()
 
-    def stop(self, clk: clock.Clock, timeout_s: float | None = None) -> bool:
+    def stop(
+        self,
+        clk: clock.Clock,
+        timeout_s: float | None = None,
+        *,
+        is_left: Callable[[threading.Thread], bool] = lambda _thread: False,
+    ) -> bool:
         """End the threads after their present tasks; return whether all have ended.
 
         Args:
             clk: the clock.
             timeout_s: seconds to wait for all threads together; None: no limit.
+            is_left: returns whether a thread is not waited for any longer.
         """
         for _ in self._threads:
             self._inbox.put(None)
         end = None if timeout_s is None else clk.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(None if end is None else max(0.0, end - clk.monotonic()))
+            while thread.is_alive() and not is_left(thread):
+                left_s = _STEP_S if end is None else end - clk.monotonic()
+                if left_s <= 0:
+                    break
+                thread.join(min(left_s, _STEP_S))
         return not any(thread.is_alive() for thread in self._threads)
 
     def _loop(self, name: str) -> None:

@@ -84,7 +84,7 @@ class JobQueue:
         if core.settings.archive_age_s is not None:
             core.timers.after(_FIRST_PURGE_S, self._purge_daily)
         with core.transaction():
-            core.is_started = True
+            core.start_locked()
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Refuse jobs, wait for running opcodes, and return waiting ones to the queue.
@@ -94,15 +94,18 @@ class JobQueue:
 
         Returns:
             Whether all workers have ended. If not, the log lines of the opcodes that
-            still run have been passed to the store, and `recover` ends their jobs at
-            the next start.
+            still run have been passed to the store. At the next start, `recover` ends
+            their jobs, or lets those continue that can be resumed.
         """
         core = self._core
         with core.transaction():
             core.is_stopping = True
             for entry in core.live.values():
                 core.interrupt_locked(entry)
-        ended = core.pool.stop(core.clock, timeout_s) if core.pool is not None else True
+        # Opcodes that the next daemon continues are not waited for.
+        ended = core.pool is None or core.pool.stop(
+            core.clock, timeout_s, is_left=core.is_left
+        )
         if not ended:
             self._save_running()
         core.timers.stop()

@@ -41,6 +41,18 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Time when it got its locks.
     exec_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
+    #: Encoded JSON of a running opcode that a restarted master can continue, see
+    #: `ganeti.jqueue.executor.Callbacks.save_resumption`; null for all others.
+    resumption: msgspec.Raw = _NULL
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a restarted master can continue the opcode."""
+        return self.status is Status.RUNNING and self.resumption != _NULL
+
+    def resumption_value(self) -> Any:
+        """Return what the opcode stored in order to be continued, None if nothing."""
+        return msgspec.json.decode(self.resumption)
 
     def decoded_input(self) -> dict[str, Any]:
         """Return the stored wire form, which may hold hidden values."""

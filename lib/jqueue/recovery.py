@@ -51,7 +51,11 @@ def recover(core: Core) -> None:
     _commit(core, documents)
     with core.transaction():
         for entry in entries:
-            core.admit_locked(entry)
+            if any(op.is_resumable for op in entry.job.ops):
+                _log.info("job %d: continues what it did before", entry.job.id)
+                core.admit_resumed_locked(entry)
+            else:
+                core.admit_locked(entry)
     _log.info("job queue: %d unfinished jobs, last id %d", len(entries), core.serial)
 
 

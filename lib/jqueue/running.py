@@ -44,8 +44,10 @@ class OpCallbacks:
         self._submit_many = submit_many
         self._entry = entry
         self._index = index
+        #: A resumed opcode is running from the beginning, but without its locks.
         self._is_started = False
         self._was_killed = False
+        self.resumption = entry.job.ops[index].resumption_value()
 
     def check_canceled(self) -> None:
         """Raise Canceled if the opcode must end now."""
@@ -64,9 +66,11 @@ class OpCallbacks:
         stored = _CommitWait() if durable else None
         with core.transaction():
             self.check_canceled()
-            core.show_locked(
-                entry, transitions.execute(entry.job, self._index, core.now())
-            )
+            core.resuming.discard(entry.job.id)
+            job = entry.job
+            if job.ops[self._index].status is not Status.RUNNING:
+                job = transitions.execute(job, self._index, core.now())
+            core.show_locked(entry, job)
             core.save_locked(entry, stored.finish if stored else None)
             core.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
@@ -114,6 +118,7 @@ class OpCallbacks:
     def save_log(self) -> None:
         """Return when all log entries so far are on disk, see `Callbacks`."""
         core, entry = self._core, self._entry
+        self._leave_to_next_daemon()
         with core.lock:
             if entry.stored == entry.log_serial:
                 return
@@ -124,6 +129,27 @@ class OpCallbacks:
             stored.wait(core.clock, _SAVE_LIMIT_S)
         except errors.JobQueueError as err:
             _log.warning("job %s: goes on without its log on disk: %s", self.owner, err)
+
+    def save_resumption(self, value: Any) -> None:
+        """Store what a restarted daemon needs to continue the opcode."""
+        core, entry = self._core, self._entry
+        self._leave_to_next_daemon()
+        encoded = records.encode_value(value)
+        stored = _CommitWait()
+        with core.transaction():
+            entry.job = entry.shown = transitions.with_resumption(
+                entry.job, self._index, encoded
+            )
+            core.save_locked(entry, stored.finish)
+        stored.wait()
+
+    def _leave_to_next_daemon(self) -> None:
+        """Never return if the daemon is stopping and the next one can go on."""
+        op = self._entry.job.ops[self._index]
+        if self._core.is_stopping and op.is_resumable and self._is_started:
+            # As if the daemon had been killed here. The thread ends with the process.
+            _log.info("job %s: left to the next master daemon", self.owner)
+            threading.Event().wait()
 
     def _save_logs(self) -> None:
         with self._core.transaction():
@@ -211,7 +237,9 @@ class Runner:
         core = self._core
         index = transitions.next_index(entry.job)
         verdict = depends.Verdict()
-        if index is not None and entry.ops[index].depends:
+        # A resumed opcode has been found free of dependencies before.
+        is_resumed = index is not None and entry.job.ops[index].is_resumable
+        if index is not None and entry.ops[index].depends and not is_resumed:
             op = entry.ops[index]
             verdict = depends.check(entry.job.id, op, core.status_of)
         with core.transaction():
@@ -233,6 +261,9 @@ class Runner:
                 self._end_locked(entry, job)
                 return None
             priority = entry.job.ops[index].priority
+        if status is Status.RUNNING:
+            # A resumed opcode had its locks before: others wait until it has them.
+            return _OpAttempt(entry, index, None, priority)
         attempt = attempts.Attempt(entry.attempt, priority)
         # While the jobs run that hold the locks, waiting in the queue of a lock would
         # only hold up others: only look whether the locks are free.
@@ -267,6 +298,7 @@ class Runner:
             me.name = worker
             with self._core.lock:
                 entry.interrupt = entry.kill = None
+                self._core.resuming.discard(entry.job.id)
                 self._core.lock_waiters.pop(entry.job.id, None)
                 self._core.working.pop(me, None)
                 self._core.silenced.discard(me)
@@ -308,13 +340,19 @@ class Runner:
             if status is Status.CANCELING:
                 job = transitions.confirm_cancel(entry.job, index, core.now())
                 self._end_locked(entry, job)
-            elif status is Status.WAITING and core.is_stopping:
+            elif core.is_stopping and self._may_run_again(entry, index):
                 self._put_back_locked(entry, index)
             else:
                 error = errors.OpExecError(_KILLED_TEXT)
                 job = transitions.fail(entry.job, index, error, core.now())
                 self._end_locked(entry, job)
         return False
+
+    @staticmethod
+    def _may_run_again(entry: Entry, index: int) -> bool:
+        """Return whether the next daemon may run an opcode that has not begun here."""
+        op = entry.job.ops[index]
+        return op.status is Status.WAITING or op.is_resumable
 
     def _timed_out(
         self, attempt: _OpAttempt, blockers: frozenset[threading.Thread]
@@ -330,6 +368,9 @@ class Runner:
                 return False
             core.running -= 1
             entry.was_tried = True
+            if entry.job.ops[index].is_resumable:
+                core.schedule.push(entry)
+                return False
             if entry.must_hurry:
                 entry.must_hurry = False
                 core.schedule.push(entry)

@@ -53,6 +53,8 @@ class Event(enum.Enum):
     CANCEL = "cancel"
     #: The worker noticed the request to cancel.
     CONFIRM = "confirm"
+    #: A restarted master continues it.
+    RESUME = "resume"
     #: It cannot continue for an outside reason: earlier failure, end of the daemon.
     ABORT = "abort"
 
@@ -70,6 +72,7 @@ TABLE: Final[dict[tuple[Status, Event], Status]] = {
     (Status.CANCELING, Event.CONFIRM): Status.CANCELED,
     (Status.CANCELING, Event.FAIL): Status.ERROR,
     (Status.CANCELING, Event.ABORT): Status.ERROR,
+    (Status.RUNNING, Event.RESUME): Status.RUNNING,
     (Status.RUNNING, Event.SUCCEED): Status.SUCCESS,
     (Status.RUNNING, Event.FAIL): Status.ERROR,
     (Status.RUNNING, Event.ABORT): Status.ERROR,

@@ -62,6 +62,16 @@ def execute(job: Job, index: int, now: Timestamp) -> Job:
     return _put(job, index, _step(job.ops[index], Event.EXECUTE, exec_timestamp=now))
 
 
+def resume(job: Job, index: int) -> Job:
+    """Let an opcode continue that ran when the last daemon ended."""
+    return _put(job, index, _step(job.ops[index], Event.RESUME))
+
+
+def with_resumption(job: Job, index: int, value: msgspec.Raw) -> Job:
+    """Replace what a running opcode needs in order to be continued."""
+    return _put(job, index, _replace(job.ops[index], resumption=value))
+
+
 def requeue(job: Job, index: int) -> Job:
     """Return an opcode that waits for locks to the queue, because the queue stops."""
     return _put(job, index, _step(job.ops[index], Event.REQUEUE))
@@ -70,7 +80,7 @@ def requeue(job: Job, index: int) -> Job:
 # One opcode ends
 def succeed(job: Job, index: int, result: msgspec.Raw, now: Timestamp) -> Job:
     """Mark an opcode as successful."""
-    op = _step(job.ops[index], Event.SUCCEED, result=result, end_timestamp=now)
+    op = _end(job.ops[index], Event.SUCCEED, result, now)
     if index + 1 == len(job.ops):
         return _put(job, index, op, end_timestamp=now)
     return _put(job, index, op)
@@ -79,7 +89,7 @@ def succeed(job: Job, index: int, result: msgspec.Raw, now: Timestamp) -> Job:
 def fail(job: Job, index: int, error: BaseException, now: Timestamp) -> Job:
     """Mark an opcode and all later ones as failed."""
     result = encode_error(error)
-    op = _step(job.ops[index], Event.FAIL, result=result, end_timestamp=now)
+    op = _end(job.ops[index], Event.FAIL, result, now)
     return abort(_put(job, index, op), errors.OpExecError(EARLIER_TEXT), now)
 
 
@@ -112,7 +122,7 @@ def cancel_rest(job: Job, now: Timestamp) -> Job:
 def confirm_cancel(job: Job, index: int, now: Timestamp) -> Job:
     """Cancel an opcode that its worker gave up on request, and all later ones."""
     result = encode_value(CANCELED_TEXT)
-    op = _step(job.ops[index], Event.CONFIRM, result=result, end_timestamp=now)
+    op = _end(job.ops[index], Event.CONFIRM, result, now)
     return _end_rest(_put(job, index, op), Event.CANCEL, result, now)
 
 
@@ -132,20 +142,23 @@ def with_priority(job: Job, priority: int) -> Job:
 def recover(job: Job, now: Timestamp) -> Job:
     """Return the recovered form of a job that a dead daemon left behind.
 
-    Queued jobs stay queued; opcodes that waited are queued again; opcodes that ran have
-    failed. A queued job with a parameter that was never stored fails.
+    Queued jobs stay queued; opcodes that waited are queued again; opcodes that ran
+    continue if they are resumable, and have failed otherwise. A job with a parameter
+    that was never stored and is still needed fails.
     """
     if job.status in state.FINAL:
         return job
-    if job.status in (Status.RUNNING, Status.CANCELING):
-        return abort(job, UNCLEAN_TEXT, now)
     index = next_index(job)
-    if index is not None and job.ops[index].status is Status.WAITING:
+    if index is not None and job.ops[index].is_resumable:
+        job = resume(job, index)
+    elif job.status in (Status.RUNNING, Status.CANCELING):
+        return abort(job, UNCLEAN_TEXT, now)
+    elif index is not None and job.ops[index].status is Status.WAITING:
         job = requeue(job, index)
     if any(
         opcodes.lost_secrets(op.decoded_input())
         for op in job.ops
-        if op.status is Status.QUEUED
+        if op.status not in state.FINAL
     ):
         text = (
             "secret parameters are never stored, so they were lost when the master"
@@ -168,6 +181,13 @@ def _step(op: JobOp, event: Event, **changes: Any) -> JobOp:
     return _replace(op, status=state.advance(op.status, event), **changes)
 
 
+def _end(op: JobOp, event: Event, result: msgspec.Raw, now: Timestamp) -> JobOp:
+    """Return an opcode after an event that ends it."""
+    return _step(
+        op, event, result=result, end_timestamp=now, resumption=encode_value(None)
+    )
+
+
 def _put(job: Job, index: int, op: JobOp, **changes: Any) -> Job:
     ops = (*job.ops[:index], op, *job.ops[index + 1 :])
     return _replace(job, ops=ops, **changes)
@@ -177,9 +197,7 @@ def _end_rest(job: Job, event: Event, result: msgspec.Raw, now: Timestamp) -> Jo
     return _replace(
         job,
         ops=tuple(
-            op
-            if op.status in state.FINAL
-            else _step(op, event, result=result, end_timestamp=now)
+            op if op.status in state.FINAL else _end(op, event, result, now)
             for op in job.ops
         ),
         end_timestamp=now,

@@ -77,6 +77,7 @@ class Callbacks:
 
     def __init__(self, owner: str, recorder: Recorder) -> None:
         self.owner = owner
+        self.resumption: Any = None
         self._recorder = recorder
 
     def check_canceled(self) -> None:
@@ -97,6 +98,9 @@ class Callbacks:
             self._recorder.steps.append(Step("log", text=str(payload)))
 
     def save_log(self) -> None:
+        """Do nothing: a plan stores nothing."""
+
+    def save_resumption(self, value: Any) -> None:
         """Do nothing: a plan stores nothing."""
 
     def submit_jobs(

@@ -151,6 +151,8 @@ class _Run:
                 log=self._log,
                 locks=held,
                 owner=callbacks.owner,
+                resumption=callbacks.resumption,
+                save_resumption=callbacks.save_resumption,
             ),
         )
         self._operation = hooksmaster.Operation(
@@ -185,6 +187,8 @@ class _Run:
 
     def _with_locks(self) -> Any:
         unit = self._unit
+        if self._callbacks.resumption is not None:
+            return self._resumed()
         # With opportunistic locks, the checks may request another attempt with more
         # locks. Only an opcode that is still in state waiting can have one.
         may_retry = bool(unit.locks.opportunistic) and self._held.timeout_s is not None
@@ -201,8 +205,23 @@ class _Run:
         post_nodes = self._pre_hooks()
         if self._op.dry_run:
             return unit.dry_run_result()
+        return self._carry_out(unit.execute, post_nodes)
+
+    def _resumed(self) -> Any:
+        """Continue after a restart of the master; checks and pre hooks are done."""
+        unit = self._unit
+        self._callbacks.started()
+        post_nodes: Sequence[str] = ()
+        if unit.HOOKS_PATH is not None:
+            self._pre_env = hooksmaster.pre_variables(unit.hooks_env())
+            _pre, post_nodes = unit.hooks_nodes()
+        return self._carry_out(unit.resume, post_nodes)
+
+    def _carry_out(self, work: Callable[[], Any], post_nodes: Sequence[str]) -> Any:
+        """Do the work of the unit, then run hooks; return the result."""
+        unit = self._unit
         try:
-            result = self._checked(self._finished(unit.execute()))
+            result = self._checked(self._finished(work()))
             if unit.HOOKS_PATH is not None and post_nodes:
                 result = self._post_hooks(post_nodes, result)
             return result

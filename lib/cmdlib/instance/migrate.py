@@ -1,8 +1,11 @@
 """OP_INSTANCE_MIGRATE: move a running instance without stopping it."""
 
+import enum
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from ganeti import errors, opcodes
 from ganeti.cmdlib import progress
@@ -18,10 +21,50 @@ REPORT_S: Final = 10.0
 _MIB: Final = 1024 * 1024
 
 
+class Phase(enum.StrEnum):
+    """The point of a migration that a restarted master continues from."""
+
+    #: The target is being prepared; nothing is sent.
+    PREPARE = "prepare"
+    #: The source is being asked to send.
+    BEGIN = "begin"
+    #: The source has begun to send.
+    TRANSFER = "transfer"
+    #: The guest has left the source.
+    FINISH = "finish"
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a migration whose master daemon ended; uuids of the nodes."""
+
+    phase: Phase
+    source: str
+    target: str
+    is_live: bool
+
+
 class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     """Unit that migrates an instance, may fall back to failover, or cleans up."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-migrate"
+    #: Where the migration was interrupted.
+    left: Interrupted | None = None
+
+    def expand_names(self) -> None:
+        """Look instance and target up; an interrupted migration has its nodes."""
+        if self.ctx.resumption is None:
+            super().expand_names()
+            return
+        self.left = msgspec.convert(self.ctx.resumption, Interrupted)
+        common.InstanceUnit.expand_names(self)
+        self.wants_allocator = False
+        self.source, self.target = self.left.source, self.left.target
+        self.is_live = self.left.is_live
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return the instance's nodes, source and target."""
+        nodes = super().nodes_to_lock()
+        return nodes if self.left is None else sorted({*nodes, self.source})
 
     def check_arguments(self) -> None:
         """Refuse ``mode`` together with its older form ``live``."""
@@ -132,6 +175,56 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             self.ctx.log.message(f"Migrating instance {self.instance.name}")
             self._migrate()
 
+    def resume(self) -> None:
+        """Continue where the last master daemon ended; the emulators have gone on."""
+        left = self.left
+        if left is None:
+            raise errors.ProgrammerError("a migration without a state was resumed")
+        ctx, what = self.ctx, f"instance {self.instance.name}: migration"
+        ctx.log.message(
+            f"* the master daemon was restarted; the migration to"
+            f" {common.node_name(ctx, self.target)} continues"
+        )
+        wire = self.encode()
+        if left.phase == Phase.FINISH:
+            self._finish(wire, "", what)
+        elif left.phase == Phase.PREPARE:
+            self._start_over(wire, at_source=False)
+        elif self._has_begun(wire, what) or left.phase == Phase.TRANSFER:
+            self._wait(wire, "", what)
+            self._finish(wire, "", what)
+        else:
+            self._start_over(wire, at_source=True)
+
+    def _has_begun(self, wire: dict[str, Any], what: str) -> bool:
+        """Return whether the source sends the guest, or has sent it.
+
+        Raises:
+            OpExecError: the source does not answer.
+        """
+        answer = self.ctx.rpc.call_one(
+            "instance_get_migration_status", self.source, wire
+        )
+        if answer.failed:
+            name = common.node_name(self.ctx, self.target)
+            raise errors.OpExecError(
+                f"{answer.describe(what)}; the master daemon was restarted while the"
+                f" instance moved to {name}, and it may run on either node: run"
+                f" gnt-instance migrate --cleanup {self.instance.name}"
+            )
+        return (answer.payload or {}).get("status") in ("active", "completed")
+
+    def _start_over(self, wire: dict[str, Any], *, at_source: bool) -> None:
+        """Undo a preparation after which nothing was sent, and migrate."""
+        self._abort(wire, "", at_source=at_source)
+        self.balloon_to = None
+        self._migrate()
+
+    def _reached(self, phase: Phase) -> None:
+        """Store a point from which a restarted master can continue."""
+        state = Interrupted(phase, self.source, self.target, self.is_live)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
     def _migrate(self) -> None:
         instance, call = self.instance, self.ctx.rpc.call_one
         what = f"instance {instance.name}: migration"
@@ -142,6 +235,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 what
             )
         info = call("migration_info", self.source, wire).unwrap(what)
+        self._reached(Phase.PREPARE)
         self._assemble_at_target(wire, what)
         address = self.ctx.snapshot.nodes[self.target].secondary_ip
         self.ctx.log.message(
@@ -156,10 +250,12 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
         )
         name = self.ctx.snapshot.cluster.cluster_name
+        self._reached(Phase.BEGIN)
         begun = call("instance_migrate", self.source, name, wire, address, self.is_live)
         if begun.failed:
             self._abort(wire, info, at_source=True)
             raise errors.OpExecError(begun.describe(f"{what} failed"))
+        self._reached(Phase.TRANSFER)
         self._wait(wire, info, what)
         self._finish(wire, info, what)
 
@@ -186,6 +282,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 raise errors.OpExecError(f"{what} failed: {text}")
             if status.get("status") == "completed":
                 ctx.log.message("* memory transfer complete")
+                self._reached(Phase.FINISH)
                 return
             if status.get("total_ram"):
                 total_mib = float(status["total_ram"]) / _MIB

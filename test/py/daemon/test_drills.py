@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
-from fakes.patience import PATIENCE_S, has_ended, until
+from fakes.patience import PATIENCE_S, has_ended, job_status, until
+from ganeti.masterd import service
 
 pytestmark = pytest.mark.daemon
 GUEST = "drill.vc.test"
@@ -149,15 +151,20 @@ def both(cluster):
     return actual if len(actual) == 2 else None
 
 
+def running_jobs(cluster):
+    jobs = cluster.check("gnt-job", "list", "--no-headers", "-o", "id", "--running")
+    return jobs.split()
+
+
 def sending(cluster):
     """Return the emulators once the transfer has begun."""
     actual = both(cluster)
     if actual is None:
         return None
-    jobs = cluster.check("gnt-job", "list", "--no-headers", "-o", "id", "--running")
-    if not jobs.split():
+    jobs = running_jobs(cluster)
+    if not jobs:
         return None
-    info = cluster.check("gnt-job", "info", jobs.split()[-1])
+    info = cluster.check("gnt-job", "info", jobs[-1])
     return actual if "* migrating instance to" in info else None
 
 
@@ -204,23 +211,47 @@ def test_a_node_daemon_killed_at_the_target_of_a_migration(cluster, guest):
     cluster.check("gnt-instance", "migrate", "-f", "--cleanup", guest)
 
 
-@pytest.mark.usefixtures("slow")
-def test_a_master_killed_during_migration_is_tidied_up_after(cluster, guest):
-    migration = migrate(cluster)
-    until("transfer", lambda: sending(cluster))
+TAG = {"OP_ID": "OP_TAGS_SET", "kind": "instance", "name": GUEST, "tags": ["moved"]}
+
+
+def kill_master(cluster):
     cluster.command("kill", "node1", "ganeti-masterd")
+
+
+def stop_master(cluster):
+    began = time.monotonic()
+    cluster.check("daemon-util", "stop", "ganeti-masterd")
+    # It does not wait for the migration, not even as long as for other jobs.
+    assert time.monotonic() - began < service.OPCODES_S
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("end", [kill_master, stop_master])
+def test_the_next_master_daemon_goes_on_with_a_migration(cluster, guest, end):
+    migration = migrate(cluster)
+    old = until("transfer", lambda: sending(cluster))
+    end(cluster)
     cluster.command("start", "node1", "ganeti-masterd")
+    with contextlib.closing(cluster.luxi()) as client:
+        [job] = running_jobs(cluster)
+        assert "MIGRATE" in cluster.check("gnt-job", "info", job)
+        assert both(cluster) == old
+        # Another job of the same guest waits for the locks.
+        other = client.call("SubmitJob", [[TAG]])
+        speed_up_transfer(cluster)
+        assert job_status(client, int(job)) == "success"
+        assert job_status(client, other) == "success"
+    # The command has waited over the restart, and ends as if there had been none.
     result = migration.result()
-    assert result.failed
-    assert "Traceback" not in result.output
-    # The emulators know nothing of it and go on; give them room to end.
-    cancel_limit(emulators(cluster)["node2"], cluster)
-    cluster.check("gnt-instance", "migrate", "-f", "--cleanup", guest)
-    (place,) = emulators(cluster)
-    assert field(cluster, "pnode,status") == [f"{place}.vc.test", "running"]
+    assert not result.failed, result.output
+    log = cluster.check("gnt-job", "info", job)
+    assert log.count("* migrating instance to") == 1
+    assert "the master daemon was restarted" in log
+    assert field(cluster, "pnode,status") == ["node3.vc.test", "running"]
+    assert list(emulators(cluster)) == ["node3"]
 
 
-def cancel_limit(_pid, cluster):
+def speed_up_transfer(cluster):
     """Raise the bandwidth of the transfer under way, as an administrator can."""
     from ganeti.hypervisor.kvm.qmp import Qmp
 

@@ -6,8 +6,9 @@ from ganeti.jqueue.executor import Canceled
 class FakeCallbacks:
     """Records what an executor reports."""
 
-    def __init__(self, owner="1/0"):
+    def __init__(self, owner="1/0", resumption=None):
         self.owner = owner
+        self.resumption = resumption
         self.entries = []
         self.saved = 0
         self.submitted = []
@@ -33,6 +34,9 @@ class FakeCallbacks:
 
     def save_log(self):
         self.saved = len(self.entries)
+
+    def save_resumption(self, value):
+        self.resumption = value
 
     def submit_jobs(self, jobs):
         first = len(self.submitted) + 101

@@ -12,6 +12,7 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
 from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors
@@ -216,6 +217,67 @@ def test_an_operation_can_be_cut_off_anywhere(case):
         assert recorded_paths(after) <= set(simulation.files)
         assert_one_place(after, simulation)
     assert cut > 3
+
+
+class CutCallbacks(FakeCallbacks):
+    """Callbacks whose stored resumption is a point of a cut, too."""
+
+    def __init__(self, cutter, resumption=None):
+        super().__init__(resumption=resumption)
+        self._cutter = cutter
+
+    def save_resumption(self, value):
+        super().save_resumption(value)
+        self._cutter.step()
+
+
+def run_until_cut(start, simulation, request, cut, resumption):
+    """Run or resume an operation; return its master and whether it was cut off."""
+    cutter = Cutter(cut)
+    master = Master(start, simulation, cutter)
+    callbacks = CutCallbacks(cutter, resumption)
+    try:
+        master.engine.run(request, callbacks=callbacks)
+    except Killed:
+        return master, True
+    return master, False
+
+
+#: name: (steps before, the operation, whether it has had its effect).
+RESUMED = {
+    "migrate": (
+        [create()],
+        MIGRATE,
+        lambda snapshot, _simulation: (
+            [each.primary_node for each in snapshot.instances.values()] == [NODE2]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("again", [None, 1, 2, 3])
+@pytest.mark.parametrize("case", RESUMED)
+def test_an_operation_that_can_be_resumed_ends_as_if_not_cut_off(case, again):
+    before, request, has_succeeded = RESUMED[case]
+    cut, is_cut, resumed = 0, True, 0
+    while is_cut:
+        cut += 1
+        start, simulation = prepared(before)
+        master, is_cut = run_until_cut(start, simulation, request, cut, None)
+        resumption = master.engine.callbacks.resumption
+        if resumption is None:
+            continue
+        resumed += 1
+        # The next master daemon may be killed as well, the third one is not.
+        for number in (again, None) if again else (None,):
+            master, _ = run_until_cut(
+                master.snapshot, simulation, request, number, resumption
+            )
+            resumption = master.engine.callbacks.resumption
+        assert has_succeeded(master.snapshot, simulation)
+        assert_one_place(master.snapshot, simulation)
+        assert config.verify(master.snapshot) == []
+    assert resumed > 3
 
 
 def assert_one_place(snapshot, simulation):

@@ -1149,3 +1149,106 @@ def test_stopping_waits_a_limited_time_and_keeps_the_log_of_what_runs():
         assert job.status == "error"
         assert [line.payload for line in job.ops[0].log] == ["half done"]
     gate.set()
+
+
+# Opcodes that a restarted master continues
+def resumable(harness, seen, gate=None):
+    """Let the opcodes ``long`` store a state, and end in the daemon that resumes."""
+
+    def run(_op, callbacks, timeout_s, _priority):
+        seen.append((callbacks.resumption, timeout_s is None))
+        if gate is not None:
+            gate.stop()  # waits for its locks
+        callbacks.started()
+        if callbacks.resumption is None:
+            callbacks.save_resumption({"phase": 1})
+            callbacks.save_resumption({"phase": 2})
+            callbacks.log("message", "begun")
+            until(lambda: harness.queue._core.is_stopping)
+            callbacks.save_log()  # before an act on a node: never returns
+            seen.append("acted")
+        return "done"
+
+    harness.executor.script["long"] = run
+
+
+def test_a_stop_leaves_a_resumable_opcode_to_the_next_daemon():
+    seen, began = [], time.monotonic()
+    first = Harness()
+    resumable(first, seen)
+    first.queue.start()
+    job_id = first.queue.submit([dummy("long"), dummy(result="last")])
+    until(lambda: first.queue.job(job_id).ops[0].log)
+    assert first.queue.stop(WAIT_S) is False
+    first.store.close()
+    assert time.monotonic() - began < WAIT_S / 2
+    gate = Gate()
+    again = Harness(backend=first.backend)
+    resumable(again, seen, gate)
+    try:
+        assert again.status(job_id) == "running"
+        other = again.queue.submit([dummy()])
+        again.queue.start()
+        gate.wait()
+        # It might take locks that the resumed job has had all the time.
+        again.settle()
+        assert again.status(other) == "queued"
+        assert again.status(job_id) == "running"
+        gate.open()
+        job = again.final(job_id)
+        assert again.final(other).status == "success"
+    finally:
+        again.close()
+    assert [op.result_value() for op in job.ops] == ["done", "last"]
+    assert [entry.payload for entry in job.ops[0].log] == ["begun"]
+    assert seen == [(None, False), ({"phase": 2}, True)]
+    assert job.ops[0].resumption_value() is None
+
+
+def test_a_resumed_opcode_that_has_no_locks_yet_waits_for_the_next_daemon():
+    seen = []
+    first = Harness()
+    resumable(first, seen)
+    first.queue.start()
+    job_id = first.queue.submit([dummy("long")])
+    until(lambda: first.queue.job(job_id).ops[0].log)
+    first.queue.stop(WAIT_S)
+    first.store.close()
+    second = Harness(backend=first.backend)
+
+    def interrupted(_op, callbacks, *_):
+        woken = threading.Event()
+        callbacks.on_interrupt(woken.set)
+        assert woken.wait(WAIT_S)
+        raise LockTimeout
+
+    second.executor.script["long"] = interrupted
+    second.queue.start()
+    assert second.queue.stop(WAIT_S) is True
+    second.store.close()
+    third = Harness(backend=first.backend)
+    resumable(third, seen)
+    third.queue.start()
+    assert third.final(job_id).status == "success"
+    third.close()
+
+
+def test_a_resumed_opcode_that_fails_lets_the_others_run():
+    first = Harness()
+    resumable(first, [])
+    first.queue.start()
+    job_id = first.queue.submit([dummy("long")])
+    until(lambda: first.queue.job(job_id).ops[0].log)
+    first.queue.stop(WAIT_S)
+    first.store.close()
+    again = Harness(backend=first.backend)
+
+    def refused(*_):
+        raise errors.OpPrereqError("instance web1: not found", "unknown_entity")
+
+    again.executor.script["long"] = refused
+    other = again.queue.submit([dummy()])
+    again.queue.start()
+    assert again.final(job_id).status == "error"
+    assert again.final(other).status == "success"
+    again.close()

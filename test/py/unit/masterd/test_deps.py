@@ -9,7 +9,13 @@ from fakes.master import Master
 from ganeti import errors, mcpu
 from ganeti.cmdlib import base
 
-OWN = {"log": "log", "locks": "held", "owner": "7/0"}
+OWN = {
+    "log": "log",
+    "locks": "held",
+    "owner": "7/0",
+    "resumption": None,
+    "save_resumption": print,
+}
 
 
 def test_a_view_has_the_members_by_name_and_its_own():
