@@ -41,4 +41,3 @@ def at(
 ) -> Callable[[Sequence[Target]], Runner]:
     """Return a maker of runners whose runners save the log, too."""
     return lambda targets: LogSavingRunner(inner(targets), save_log)
-

@@ -71,9 +71,7 @@ class SharedAnswers:
     ) -> dict[str, Result]:
         """Return the known answers to questions asked after a moment."""
         with self._lock:
-            answers = {
-                node: self._known.get(node, {}).get(question) for node in nodes
-            }
+            answers = {node: self._known.get(node, {}).get(question) for node in nodes}
         return {
             node: answer.result
             for node, answer in answers.items()
@@ -152,9 +150,7 @@ class SharingRunner(Runner):
         return {**known, **heard}
 
 
-def acts(
-    procedure: str, args: Sequence[Any] | Callable[[str], Sequence[Any]]
-) -> bool:
+def acts(procedure: str, args: Sequence[Any] | Callable[[str], Sequence[Any]]) -> bool:
     """Return whether a call may change something on a node."""
     row = PROCEDURES.get(procedure)
     if row is None:

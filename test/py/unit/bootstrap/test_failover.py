@@ -297,7 +297,7 @@ def test_only_candidates_become_master(site):
 
 def test_a_node_without_a_copy_cannot_take_over(site):
     site.paths = Paths(site.paths.root, "stranger.example.com")
-    with pytest.raises(errors.OpPrereqError, match="stranger.* is not a node of the"):
+    with pytest.raises(errors.OpPrereqError, match=r"stranger.* is not a node of the"):
         site.run()
     os.unlink(site.paths.store_db)
     with pytest.raises(errors.OpPrereqError, match="cannot be used"):

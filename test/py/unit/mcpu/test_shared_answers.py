@@ -12,6 +12,11 @@ ONE, TWO = clusters.node_uuid(1), clusters.node_uuid(2)
 ASK = ("node_info", [ONE, TWO], [[], []])
 
 
+def report(free):
+    """Return the answer of a node with this free memory."""
+    return ["boot", [], [{"memory_free": free}]]
+
+
 class Jobs:
     """Jobs on two nodes; the clock moves with each of their steps."""
 
@@ -20,7 +25,7 @@ class Jobs:
         self.free = 100
         snapshot = clusters.snapshot(nodes=2)
         self.nodes = FakeRunner(
-            lambda: snapshot, {"node_info": lambda _node, _args: self.free}
+            lambda: snapshot, {"node_info": lambda _node, _args: report(self.free)}
         )
         self._shared = SharedAnswers()
 
@@ -50,7 +55,7 @@ def test_a_job_that_was_waiting_takes_the_answer(jobs):
     jobs.free = 50
     answers = second.call(*ASK)
     assert jobs.asked() == set()
-    assert {answers[ONE].payload, answers[TWO].payload} == {100}
+    assert answers[ONE].payload == answers[TWO].payload == report(100)
 
 
 def test_a_job_that_began_later_asks(jobs):
@@ -68,12 +73,19 @@ def test_a_node_that_was_acted_on_is_asked_again(jobs):
     jobs.free = 50
     answers = second.call(*ASK)
     assert jobs.asked() == {TWO}
-    assert (answers[ONE].payload, answers[TWO].payload) == (100, 50)
+    assert (answers[ONE].payload, answers[TWO].payload) == (
+        report(100),
+        report(50),
+    )
 
 
 def test_an_answer_during_an_act_is_not_kept(jobs):
     first, second, third = jobs.start(), jobs.start(), jobs.start()
-    jobs.nodes.script["instance_start"] = lambda _node, _args: second.call(*ASK)
+
+    def ask(_node, _args):
+        second.call(*ASK)
+
+    jobs.nodes.script["instance_start"] = ask
     first.call_one("instance_start", TWO, {}, False, [])
     jobs.asked()
     third.call(*ASK)
@@ -88,7 +100,7 @@ def test_an_act_while_a_node_answers_makes_its_answer_useless(jobs):
         if left:
             left.pop()
             second.call_one("instance_start", ONE, {}, False, [])
-        return 1
+        return report(1)
 
     jobs.nodes.script["node_info"] = answer
     first.call(*ASK)
