@@ -51,6 +51,7 @@ class LeftoverDisks:
         self._rpc = runner
         self._clock = clock
         self._has_ended = has_ended
+        self._warned: set[str] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="leftover-disks", daemon=True
@@ -122,14 +123,20 @@ class LeftoverDisks:
             wire = encode.disk(snapshot, made.disk)
             answer = self._rpc.call_one("blockdev_remove", node, wire)
             if answer.failed:
-                _log.warning("%s", answer.describe(f"{what}, cannot be removed"))
+                self._warn(answer.describe(f"{what}, cannot be removed"))
                 is_clean = False
             else:
                 _log.info("%s: removed from node %s", what, answer.node)
         return is_clean
 
+    def _warn(self, text: str) -> None:
+        """Log a failure once: nodes are tried again and again."""
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
+
     def _remove_directories(self, key: str, note: DiskNote) -> bool:
-        """Remove directories that nothing uses; return whether all nodes answered."""
+        """Remove directories that nothing uses; return whether all are gone."""
         is_clean = True
         for path, node in note.directories:
             with self._notes.lock:
@@ -142,9 +149,8 @@ class LeftoverDisks:
                     "file_storage_dir_remove", node, path, timeout_s=_DIRECTORY_S
                 )
             if answer.failed:
-                # One that is not empty has files that are not in the note.
-                _log.warning("%s", answer.describe(f"directory {path} stays"))
-                is_clean = is_clean and not (answer.offline or answer.is_lost)
+                self._warn(answer.describe(f"directory {path} stays"))
+                is_clean = False
         return is_clean
 
 

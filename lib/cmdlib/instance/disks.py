@@ -50,9 +50,10 @@ def create_all(
     directories = sorted(_directories(instance, disks))
     _note(ctx, instance, disks, directories)
     for directory, node in directories:
-        ctx.rpc.call_one("file_storage_dir_create", node, directory).unwrap(
-            f"instance {instance.name}: cannot create directory {directory}"
-        )
+        result = ctx.rpc.call_one("file_storage_dir_create", node, directory)
+        if result.failed:
+            ctx.config.disk_notes.leave(ctx.owner)
+        result.unwrap(f"instance {instance.name}: cannot create directory {directory}")
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
             # Logged before the call: if the daemon is killed, the log names the
@@ -187,12 +188,12 @@ def remove_all(
             what = f"cannot remove {_called(disk, index)} of instance {instance.name}"
             if common.warn_failed(ctx, result, what) and not result.offline:
                 fine = False
-    if not fine:
-        # Disks without a record, such as those of a creation that failed.
-        ctx.config.disk_notes.leave(ctx.owner)
     if disks and fine:
         gone = frozenset(disk.uuid for disk in disks)
-        return _remove_directories(ctx, instance, disks, gone=gone)
+        fine = _remove_directories(ctx, instance, disks, gone=gone)
+    if not fine:
+        # What has no record, such as the disks of a creation that failed.
+        ctx.config.disk_notes.leave(ctx.owner)
     return fine
 
 

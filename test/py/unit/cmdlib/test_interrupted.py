@@ -474,3 +474,23 @@ def test_instances_without_an_installation_have_no_mark():
     master.engine.store._take = watch
     master.run(create(no_install=True, os_type=None))
     assert set(seen) == {""}
+
+
+def test_directories_on_a_node_that_went_away_are_removed_later():
+    start, simulation = prepared([])
+    master = Master(start, simulation, Cutter())
+
+    def lose(node, args):
+        simulation.do_file_storage_dir_create(node, args)
+        return failure("the connection broke")
+
+    master.engine.rpc.script["file_storage_dir_create"] = lose
+    with pytest.raises(errors.OpExecError, match="the connection broke"):
+        master.run(create("file"))
+    again = restarted(master)
+    script = simulation.do_file_storage_dir_remove
+    again._rpc.script["file_storage_dir_remove"] = lambda *_args: failure("refused")
+    assert not again.sweep()
+    again._rpc.script["file_storage_dir_remove"] = script
+    assert again.sweep()
+    assert not simulation.directories
