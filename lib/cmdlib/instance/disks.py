@@ -51,7 +51,7 @@ def create_all(
     _note(ctx, instance, disks, directories)
     for directory, node in directories:
         result = ctx.rpc.call_one("file_storage_dir_create", node, directory)
-        if result.failed:
+        if result.is_lost:
             ctx.config.disk_notes.leave(ctx.owner)
         result.unwrap(f"instance {instance.name}: cannot create directory {directory}")
     for index, disk in enumerate(disks):

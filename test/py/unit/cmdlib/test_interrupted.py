@@ -372,6 +372,10 @@ def test_a_disk_at_the_place_of_a_recorded_one_stays():
     assert list(master.simulation.files) == [path]
 
 
+def lost(procedure):
+    return Result(procedure, "n", fail_msg="the connection broke", is_lost=True)
+
+
 def test_disks_of_a_failed_creation_on_a_node_that_went_away_are_removed_later():
     start, simulation = prepared([])
     master = Master(start, simulation, Cutter())
@@ -381,9 +385,7 @@ def test_disks_of_a_failed_creation_on_a_node_that_went_away_are_removed_later()
         # The node makes the disk, and cannot be reached any more.
         simulation.do_blockdev_create(node, args)
         script["blockdev_remove"] = lambda *_args: failure("no answer")
-        return Result(
-            "blockdev_create", "n", fail_msg="the connection broke", is_lost=True
-        )
+        return lost("blockdev_create")
 
     script["blockdev_create"] = lose
     with pytest.raises(errors.OpExecError, match="the connection broke"):
@@ -482,7 +484,7 @@ def test_directories_on_a_node_that_went_away_are_removed_later():
 
     def lose(node, args):
         simulation.do_file_storage_dir_create(node, args)
-        return failure("the connection broke")
+        return lost("file_storage_dir_create")
 
     master.engine.rpc.script["file_storage_dir_create"] = lose
     with pytest.raises(errors.OpExecError, match="the connection broke"):
