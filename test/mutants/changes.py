@@ -189,7 +189,7 @@ def _invisible_decorators(node):
 
 
 class Syntax:
-    """What the standard parser knows of a file: statements, functions, hidden parts."""
+    """The syntax of a file as the standard parser reads it: statements, functions, hidden parts."""
 
     def __init__(self, code):
         """Parse the code of one file."""
@@ -221,8 +221,8 @@ class Syntax:
 
     def statement_lines(self, line):
         """Return the lines of the smallest statement that has a line."""
-        found = [lines for lines in self._statements if line in lines]
-        return tuple(min(found, key=len)) if found else (line,)
+        actual = [lines for lines in self._statements if line in lines]
+        return tuple(min(actual, key=len)) if actual else (line,)
 
     def is_in_function(self, line):
         """Return whether a line runs when a function is called, not on import."""
@@ -268,21 +268,21 @@ def files_of(top, package):
     single = base.with_name(base.name + ".py")
     if single.is_file():
         return [str(single.relative_to(top))]
-    found = sorted(base.rglob("*.py")) if base.is_dir() else []
-    if not found:
+    actual = sorted(base.rglob("*.py")) if base.is_dir() else []
+    if not actual:
         raise LookupError(f"lib has no package {package}")
-    return [str(path.relative_to(top)) for path in found]
+    return [str(path.relative_to(top)) for path in actual]
 
 
 def packages(top):
     """Return the names of all packages and modules of lib."""
-    found = []
+    actual = []
     for path in sorted((top / "lib").iterdir()):
         if path.is_dir() and any(path.rglob("*.py")):
-            found.append(path.name)
+            actual.append(path.name)
         elif path.suffix == ".py" and path.stem not in ("__init__", "_buildconf"):
-            found.append(path.stem)
-    return found
+            actual.append(path.stem)
+    return actual
 
 
 def sample(top, package, count, seed):

@@ -152,5 +152,5 @@ def all_operators():
     """Return the operators by name."""
     names = [f"ReplaceComparisonOperator_{pair}" for pair in COMPARISONS]
     names += [f"ReplaceBinaryOperator_{pair}" for pair in ARITHMETIC]
-    found = {name: plugins.get_operator(f"core/{name}")() for name in names + SINGLE}
-    return found | {operator.__name__: operator() for operator in OWN}
+    actual = {name: plugins.get_operator(f"core/{name}")() for name in names + SINGLE}
+    return actual | {operator.__name__: operator() for operator in OWN}

@@ -18,13 +18,13 @@ TESTS = ("test/py/unit", "test/py/property")
 
 def digests(top):
     """Return the digest of each file of the library and its tests by path."""
-    found = {}
+    actual = {}
     for folder in ("lib", *TESTS):
         for path in sorted((top / folder).rglob("*.py")):
             if path.name != "_buildconf.py":
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
-                found[str(path.relative_to(top))] = digest
-    return found
+                actual[str(path.relative_to(top))] = digest
+    return actual
 
 
 def module_of(test):
@@ -142,10 +142,10 @@ class Reach:
         """
         lines = self._lines.get(mutant.path, {})
         numbers = map(str, mutant.lines) if mutant.in_function else list(lines)
-        found = {test for number in numbers for test in lines.get(number, ())}
+        actual = {test for number in numbers for test in lines.get(number, ())}
         near = "/" + "/".join(mutant.path.removesuffix(".py").split("/")[1:2])
         return sorted(
-            found,
+            actual,
             key=lambda test: (near not in test, self.seconds[test], test),
         )
 
@@ -162,9 +162,9 @@ def _report_name(test):
 
 def _passed(report):
     """Return the seconds of each test that passed."""
-    found = {}
+    actual = {}
     for case in ET.parse(report).iter("testcase"):
         if not list(case):
             key = (case.get("classname"), case.get("name"))
-            found[key] = float(case.get("time"))
-    return found
+            actual[key] = float(case.get("time"))
+    return actual

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-#: What a copy does without; its environment is that of the tree.
+#: Left out of a copy; its environment is that of the tree.
 LEFT_BEHIND = shutil.ignore_patterns(
     ".git", ".venv", "build", "__pycache__", ".hypothesis", ".*_cache"
 )

@@ -21,12 +21,12 @@ def send(fd: int | None, *, mode: int = 3) -> None:
 
 def applied(code):
     """Return the changed lines of all mutants of a code."""
-    found = set()
+    actual = set()
     for mutants in changes.changes_of("lib/a.py", code):
         for mutant in mutants:
             old, new = code.splitlines(), mutant.apply(code).splitlines()
-            found |= {b.strip() for a, b in zip(old, new, strict=True) if a != b}
-    return found
+            actual |= {b.strip() for a, b in zip(old, new, strict=True) if a != b}
+    return actual
 
 
 @pytest.mark.parametrize("operator", operators.OWN)

@@ -64,8 +64,8 @@ class Site:
         def answer(node, args):
             # The term is a list after the way over the network.
             args = [term_of(a) if isinstance(a, (list, tuple)) else a for a in args]
-            found = self.copies.replicate([node], procedure, args)[node]
-            return Result(procedure, node, found.payload, fail_msg=found.fail_msg)
+            actual = self.copies.replicate([node], procedure, args)[node]
+            return Result(procedure, node, actual.payload, fail_msg=actual.fail_msg)
 
         return answer
 
@@ -110,8 +110,8 @@ class Site:
             follower.close()
 
     def positions(self):
-        found = [self.copies[n].status() for n in NODES]
-        return [(each["revision"], each["term"], each["owner"]) for each in found]
+        actual = [self.copies[n].status() for n in NODES]
+        return [(each["revision"], each["term"], each["owner"]) for each in actual]
 
     def snapshot(self):
         follower = store.Follower(self.paths.store_db)
