@@ -80,15 +80,17 @@ def try_mutant(mutant, idle, reached, budget):
 
 
 def check_unchanged(mutants, idle, reached, budget):
-    """Return whether the tests of some mutants pass without a change.
+    """Return the output of tests of some mutants that fail without a change, if any.
 
-    If they do not, a failure shows nothing about a mutant.
+    In that case a failure would show nothing about a mutant.
     """
     tests = {test for mutant in mutants for test in reached.tests_of(mutant)}
     chosen = within(sorted(tests), reached.seconds, budget)
     tree = idle.get()
     try:
-        return not chosen or tree.run(chosen, 60 + 4 * budget) == trees.UNNOTICED
+        if not chosen or tree.run(chosen, 60 + 4 * budget) == trees.UNNOTICED:
+            return ""
+        return tree.log()
     finally:
         idle.put(tree)
 
@@ -177,8 +179,9 @@ def run(samples, copies, reached, options):
     weighted = total = 0
     with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
         for name, (positions, mutants) in samples.items():
-            if not check_unchanged(mutants, idle, reached, options.budget):
-                print(f"{name}: its tests fail without a change", file=sys.stderr)
+            if log := check_unchanged(mutants, idle, reached, options.budget):
+                text = f"{name}: its tests fail without a change:\n{log}"
+                print(text, file=sys.stderr)
                 return 1
             results = list(
                 pool.map(

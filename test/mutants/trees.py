@@ -25,7 +25,10 @@ PRELOADED = (
     "numpy", "paramiko", "pycurl", "pyroute2", "OpenSSL", "cheroot.server", "sqlite3",
     "cryptography.x509", "asyncio", "multiprocessing", "unittest.mock", "qemu.qmp",
 )  # fmt: skip
-TEST_TIMEOUT_S = 20
+#: Output of the last run in a copy.
+LOG = "build/tests.log"
+#: Longest time of one test; a change may make it endless.
+TEST_TIMEOUT_S = 60
 NOTICED, UNNOTICED, TIMED_OUT = "noticed", "unnoticed", "timed out"
 
 
@@ -95,6 +98,10 @@ class Tree:
             raise RuntimeError(f"the test process of {self.top} ended")
         return json.loads(answer)
 
+    def log(self):
+        """Return the end of the output of the last run."""
+        return (self.top / LOG).read_text(errors="replace")[-2000:]
+
     def close(self):
         """End the process and remove the copy."""
         if self._process is not None:
@@ -111,9 +118,10 @@ def _tests(tests):
 
     # A new session: what a broken test leaves behind is found by its group.
     os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    for number in (1, 2):
+        os.dup2(os.open(LOG, flags, 0o600), number)
     hypothesis.settings.register_profile(
         "mutants",
         parent=hypothesis.settings.get_profile("ci"),

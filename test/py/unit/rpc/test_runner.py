@@ -88,6 +88,15 @@ def test_arguments_by_node(make):
     assert bodies == [[{"end": uuid[::-1]}] for uuid in snapshot.nodes]
 
 
+@pytest.mark.parametrize("limit", [0.5, 15.0, 700.0])
+def test_a_caller_may_set_the_time_limit(make, limit):
+    made, recorder, snapshot = make()
+    node = next(iter(snapshot.nodes))
+    made.call("version", list(snapshot.nodes), timeout_s=limit)
+    made.call_one("version", node, timeout_s=limit)
+    assert {request.timeout_s for request in recorder.requests} == {limit}
+
+
 def test_a_delay_gets_the_time_it_needs(make):
     made, recorder, snapshot = make()
     made.call("test_delay", list(snapshot.nodes)[:1], [40.0])

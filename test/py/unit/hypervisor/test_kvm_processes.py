@@ -1,0 +1,358 @@
+"""Which process is a guest, and the ends of migrations, which must leave one guest."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import pytest
+
+from fakes.clocks import FakeClock
+from ganeti import errors
+from ganeti.hypervisor.kvm import files, migrate
+from ganeti.pathutils import Paths
+
+
+class Effects:
+    """Effects of a node whose waiting takes no time."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+
+    def sleep(self, seconds):
+        self.clock.now += seconds
+
+
+class Emulator:
+    """Answers the scripted QMP commands; the rest fails the test.
+
+    A list gives one answer per call; the last one stays.
+    """
+
+    def __init__(self, **answers):
+        self.answers = {name.replace("_", "-"): a for name, a in answers.items()}
+        if "migrate-cancel" in self.answers:
+            # The one command that QEMU spells with an underscore.
+            self.answers["migrate_cancel"] = self.answers.pop("migrate-cancel")
+        self.executed = []
+
+    def __call__(self, _path, _name):
+        return contextlib.nullcontext(self)
+
+    def execute(self, command, arguments=None):
+        assert command in self.answers, command
+        self.executed.append((command, arguments))
+        answer = self.answers[command]
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def names(self):
+        return [command for command, _arguments in self.executed]
+
+
+@pytest.fixture
+def guest(tmp_path):
+    actual = files.Files(Paths(str(tmp_path), "n1"), "web1")
+    actual.make_directories()
+    return actual
+
+
+@pytest.fixture
+def process(guest):
+    """Start a process with a command line, and record it as the guest's."""
+    children = []
+
+    def start(*words):
+        code = "import signal, sys; print(flush=True); signal.pause()"
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, *words], stdout=subprocess.PIPE
+        )
+        child.stdout.readline()  # it runs
+        children.append(child)
+        with open(guest.pid, "w") as out:
+            out.write(f"{child.pid}\n")
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+@pytest.fixture
+def dropped(monkeypatch):
+    """Replace the end of an emulator; return the names of those that were ended."""
+    names = []
+    monkeypatch.setattr(migrate, "drop", lambda _effects, g: names.append(g.name))
+    return names
+
+
+def use(monkeypatch, emulator, pid=1):
+    monkeypatch.setattr(migrate, "Qmp", emulator)
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: pid)
+    return emulator
+
+
+def test_a_guest_is_the_process_with_its_name(guest, process):
+    child = process("-name", "web1", "-m", "128")
+    assert guest.alive_pid() == guest.written_pid() == child.pid
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("-name", "web2"), ("web1",), ("-name",), ("-name", "web1.example")]
+)
+def test_a_stranger_with_the_recorded_id_is_never_ended(guest, process, words):
+    child = process(*words)
+    assert guest.written_pid() == child.pid
+    assert guest.alive_pid() is None
+    files.end_process(Effects(), guest)
+    assert child.poll() is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "12 13"])
+def test_a_damaged_file_names_no_process(guest, text):
+    with open(guest.pid, "w") as out:
+        out.write(text)
+    assert guest.alive_pid() is None
+    os.unlink(guest.pid)
+    assert guest.alive_pid() is None
+
+
+def test_a_guest_is_ended_by_the_first_signal_that_works(guest, process):
+    child = process("-name", "web1")
+    files.end_process(Effects(), guest)
+    assert child.wait() == -signal.SIGTERM
+
+
+def test_a_process_that_cannot_be_ended_is_named(guest, process, monkeypatch):
+    child = process("-name", "web1")
+    sent = []
+    monkeypatch.setattr(files.os, "kill", lambda pid, number: sent.append(number))
+    with pytest.raises(errors.HypervisorError, match=f"process {child.pid} cannot"):
+        files.end_process(Effects(), guest)
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
+
+
+# The source
+def test_a_guest_that_has_left_is_not_continued_here(monkeypatch, guest, dropped):
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate={"status": "completed"}, query_status={"running": False}
+        ),
+    )
+    with pytest.raises(errors.HypervisorError, match="has left for the target"):
+        migrate.finalize_source(Effects(), guest, success=False)
+    assert "cont" not in emulator.names()
+    assert dropped == []
+
+
+def test_a_guest_that_left_while_it_was_cancelled_is_not_continued(
+    monkeypatch, guest, dropped
+):
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate=[{"status": "active"}, {"status": "completed"}],
+            migrate_cancel={},
+            query_status={"running": False},
+        ),
+    )
+    with pytest.raises(errors.HypervisorError, match="has left for the target"):
+        migrate.finalize_source(Effects(), guest, success=False)
+    assert emulator.names()[1] == "migrate_cancel"
+
+
+def test_a_failed_migration_is_cancelled_and_the_guest_continues(
+    monkeypatch, guest, dropped
+):
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate=[{"status": "active"}, {"status": "cancelled"}],
+            migrate_cancel={},
+            query_status={"running": False},
+            cont={},
+        ),
+    )
+    migrate.finalize_source(Effects(), guest, success=False)
+    assert emulator.names()[-1] == "cont"
+    assert dropped == []
+
+
+def test_a_running_guest_is_left_alone(monkeypatch, guest, dropped):
+    emulator = use(
+        monkeypatch,
+        Emulator(query_migrate={"status": "failed"}, query_status={"running": True}),
+    )
+    migrate.finalize_source(Effects(), guest, success=False)
+    assert emulator.names() == ["query-migrate", "query-status"]
+    use(monkeypatch, Emulator(), pid=None)
+    migrate.finalize_source(Effects(), guest, success=False)
+    assert dropped == []
+
+
+@pytest.mark.parametrize("quit_answer", [{}, errors.HypervisorError("no answer")])
+def test_a_source_ends_after_a_success(monkeypatch, guest, dropped, quit_answer):
+    waited = []
+    monkeypatch.setattr(
+        migrate.files, "wait_gone", lambda _effects, pid, _s: waited.append(pid)
+    )
+    emulator = use(monkeypatch, Emulator(quit=quit_answer), pid=77)
+    migrate.finalize_source(Effects(), guest, success=True)
+    assert emulator.names() == ["quit"]
+    assert waited == ([77] if quit_answer == {} else [])
+    assert dropped == ["web1"]
+
+
+# The target
+def finalize_destination(guest, *, success):
+    migrate.finalize_destination(
+        Effects(), guest, types.SimpleNamespace(), "", success=success
+    )
+
+
+def test_a_guest_that_runs_at_the_target_is_not_ended_there(
+    monkeypatch, guest, dropped
+):
+    use(monkeypatch, Emulator(query_status={"running": True}))
+    with pytest.raises(errors.HypervisorError, match="has arrived and runs on this"):
+        finalize_destination(guest, success=False)
+    assert dropped == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "pid"),
+    [
+        ({"running": False}, 1),
+        (errors.HypervisorError("no answer"), 1),
+        ({"running": True}, None),
+    ],
+)
+def test_a_waiting_emulator_ends_after_a_failure(
+    monkeypatch, guest, dropped, answer, pid
+):
+    use(monkeypatch, Emulator(query_status=answer), pid)
+    finalize_destination(guest, success=False)
+    assert dropped == ["web1"]
+
+
+def test_a_guest_that_is_not_there_has_not_arrived(monkeypatch, guest):
+    use(monkeypatch, Emulator(), pid=None)
+    with pytest.raises(errors.HypervisorError, match="did not arrive"):
+        finalize_destination(guest, success=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "commands"),
+    [
+        (["running"], ["query-status"]),
+        (["inmigrate", "running"], ["query-status"] * 2),
+        (["inmigrate", "paused"], ["query-status", "query-status", "cont"]),
+        (["postmigrate"], ["query-status", "cont"]),
+    ],
+)
+def test_an_arrived_guest_runs_in_the_end(monkeypatch, guest, words, commands):
+    states = [{"status": word} for word in words]
+    emulator = use(monkeypatch, Emulator(query_status=states, cont={}))
+    monkeypatch.setattr(
+        migrate.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
+    )
+    finalize_destination(guest, success=True)
+    assert emulator.names() == commands
+
+
+def test_a_guest_that_never_continues_is_an_error(monkeypatch, guest):
+    use(monkeypatch, Emulator(query_status={"status": "inmigrate"}))
+    with pytest.raises(errors.HypervisorError, match="found it inmigrate"):
+        finalize_destination(guest, success=True)
+
+
+# Sending
+PARAMETERS = {
+    "migration_port": 8102,
+    "migration_bandwidth": 32,
+    "migration_downtime": 30,
+    "migration_caps": "",
+}
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_sending_sets_limits_and_pauses_unless_live(monkeypatch, guest, live):
+    emulator = Emulator(
+        stop={}, migrate={}, migrate_set_capabilities={}, migrate_set_parameters={}
+    )
+    use(monkeypatch, emulator)
+    migrate.begin(guest, PARAMETERS, "2001:db8::2", live=live)
+    assert ("stop" in emulator.names()) is not live
+    executed = dict(emulator.executed)
+    assert executed["migrate-set-parameters"] == {
+        "max-bandwidth": 32 * 1024 * 1024,
+        "downtime-limit": 30,
+        "cpu-throttle-initial": 40,
+        "cpu-throttle-increment": 20,
+    }
+    assert executed["migrate"] == {"uri": "tcp:[2001:db8::2]:8102"}
+    assert executed["migrate-set-capabilities"] == {
+        "capabilities": [{"capability": "auto-converge", "state": True}]
+    }
+    assert emulator.names()[-1] == "migrate"
+
+
+@pytest.mark.parametrize(
+    ("syncs", "caps", "status", "switches"),
+    [
+        (2, "postcopy-ram", "active", True),
+        (1, "postcopy-ram", "active", False),
+        (2, "xbzrle", "active", False),
+        (9, "postcopy-ram", "completed", False),
+    ],
+)
+def test_the_switch_to_postcopy(monkeypatch, guest, syncs, caps, status, switches):
+    ram = {"dirty-sync-count": syncs, "transferred": 5, "total": 9, "remaining": 4}
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate={"status": status, "ram": ram}, migrate_start_postcopy={}
+        ),
+    )
+    actual = migrate.status(Effects(), guest, {"migration_caps": caps})
+    assert ("migrate-start-postcopy" in emulator.names()) is switches
+    assert actual.status == status
+    ram_of = (actual.transferred_ram, actual.total_ram, actual.remaining_ram)
+    assert ram_of == (5, 9, 4)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown", "postcopy"),
+    [
+        ("setup", "active", None),
+        ("postcopy-active", "active", "postcopy-active"),
+        ("failed", "failed", None),
+        ("cancelled", "cancelled", None),
+    ],
+)
+def test_status_words(monkeypatch, guest, word, shown, postcopy):
+    use(monkeypatch, Emulator(query_migrate={"status": word}))
+    actual = migrate.status(Effects(), guest, {})
+    assert (actual.status, actual.postcopy_status) == (shown, postcopy)
+
+
+def test_bad_answers_are_tried_again_and_then_a_failure(monkeypatch, guest):
+    broken = errors.HypervisorError("no answer")
+    answers = [broken, {"status": "odd"}, {}, broken, {"status": "active"}]
+    emulator = use(monkeypatch, Emulator(query_migrate=answers))
+    effects = Effects()
+    begin = effects.clock.now
+    assert migrate.status(effects, guest, {}).status == "active"
+    assert effects.clock.now - begin == 8.0
+    emulator.answers["query-migrate"] = broken
+    assert migrate.status(effects, guest, {}).status == "failed"
+    use(monkeypatch, Emulator(), pid=None)
+    assert migrate.status(effects, guest, {}).status == "failed"

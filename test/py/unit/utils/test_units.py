@@ -1,0 +1,44 @@
+"""Sizes as texts."""
+
+import pytest
+
+from ganeti import errors
+from ganeti.utils import units
+
+
+@pytest.mark.parametrize(
+    ("mib", "text"),
+    [
+        (0, "0M"),
+        (1023, "1023M"),
+        (1024, "1.0G"),
+        (1536, "1.5G"),
+        (1024 * 1024 - 1, "1024.0G"),
+        (1024 * 1024, "1.0T"),
+        (2.5 * 1024 * 1024, "2.5T"),
+        (4096 * 1024 * 1024, "4096.0T"),
+    ],
+)
+def test_the_largest_unit_that_fits_has_its_letter(mib, text):
+    assert units.format_size(mib) == text
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"), [("m", "1572864"), ("g", "1536.0"), ("t", "1.5")]
+)
+def test_a_wanted_unit_has_no_letter(unit, text):
+    assert units.format_size(1.5 * 1024 * 1024, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("512", 512), ("1g", 1024), ("1T", 1024 * 1024), ("0.5t", 512 * 1024), ("5", 8)],
+)
+def test_texts_are_read_in_mib_of_four(text, mib):
+    assert units.parse_size_mib(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "g", "1x", "-1", "1 g g", "1e3"])
+def test_other_texts_are_no_sizes(text):
+    with pytest.raises(errors.UnitParseError, match="wanted a size"):
+        units.parse_size_mib(text)
