@@ -49,10 +49,11 @@ class Account(paramiko.ServerInterface):
 
     def _execute(self, channel, line):
         answer = self.commands[line]
+        # The end of the input comes after the client has read that the command began.
         data = b""
+        while part := channel.recv(65536):
+            data += part
         if callable(answer):
-            while part := channel.recv(65536):
-                data += part
             answer = answer(data)
         self.ran.append((line, data))
         if answer is None:

@@ -1,5 +1,6 @@
 """The database file: damage, versions, full disks, the bounded log."""
 
+import os
 import random
 import sqlite3
 import subprocess
@@ -32,6 +33,25 @@ def open_master(path):
 def test_the_file_is_private(path, tmp_path):
     open_master(path).close()
     assert (tmp_path / "store.db").stat().st_mode & 0o777 & ~0o640 == 0
+
+
+def test_each_commit_is_synced_and_so_is_the_name_of_a_new_file(path, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def note(fd):
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        sync(fd)
+
+    monkeypatch.setattr(database.os, "fsync", note)
+    made = database.Database(path, create=True)
+    # SQLite's level FULL has the number 2; NORMAL loses commits in a power cut.
+    assert made._pragma("synchronous") == 2
+    assert made._pragma("journal_mode") == "wal"
+    made.close()
+    assert synced == [os.path.dirname(path)]
+    again = database.Database(path, create=False)
+    assert again._pragma("synchronous") == 2
+    again.close()
 
 
 def test_a_file_of_another_version_is_refused(path):

@@ -1,0 +1,302 @@
+"""Preparation of a joining machine: what is asked, sent, checked and refused."""
+
+import contextlib
+import json
+import os
+
+import pytest
+
+from fakes.rpc import FakeRunner, failure
+from ganeti import errors, luxi, objects, rpc, ssconf
+from ganeti.bootstrap import crypto, node_add
+from ganeti.bootstrap.options import JoinRequest
+from ganeti.constants import versions
+from ganeti.pathutils import Paths
+from ganeti.process import RunResult
+from ganeti.ssh import client as ssh_client
+from ganeti.ssh import keys, pubkeys
+from ganeti.utils import x509
+
+MASTER, NEW = "n1.example.com", "n9.example.com"
+
+
+class Master:
+    """The answers of the master daemon; a call that is not listed fails the test."""
+
+    def __init__(self):
+        self.config = ["c1.example.com", MASTER, True, "ed25519", 256]
+        self.nodes = [
+            [MASTER, "u1", "198.51.100.1", "M"],
+            ["n2.example.com", "u2", "198.51.100.2", "R"],
+        ]
+        self.ports = [[22]]
+
+    def call(self, method, args):
+        if method == "QueryConfigValues":
+            return self.config
+        if method == "QueryNodes":
+            return self.nodes
+        assert method == "QueryGroups", method
+        return self.ports[:1] if args[0] else self.ports
+
+
+class Shell:
+    """A machine on which programs answer as listed by their base name."""
+
+    def __init__(self, site, target):
+        self.site, self.target = site, target
+        self.is_closed = False
+
+    def run(self, argv, *, stdin=None, timeout_s=None):
+        assert not self.is_closed
+        name = os.path.basename(argv[0])
+        self.site.ran.append((name, argv, stdin, timeout_s, self.target.is_member))
+        code, text = self.site.programs[name]
+        return RunResult(tuple(argv), code, None, text, "")
+
+    def close(self):
+        self.is_closed = True
+
+
+class Site:
+    """The master's node, and a machine that joins."""
+
+    def __init__(self, folder):
+        self.paths = Paths(str(folder / MASTER), MASTER)
+        for path in (self.paths.data_dir, self.paths.sshd_dir):
+            os.makedirs(path)
+        x509.write_cluster_certificate(self.paths.server_pem)
+        with open(self.paths.hmac_key, "w") as out:
+            out.write("secret\n")
+        values = {"cluster_name": "c1.example.com\n", "ssh_ports": f"{MASTER}=2022\n"}
+        ssconf.write(self.paths, values)
+        own, other = (keys.generate("ed25519").public for _ in range(2))
+        pubkeys.update(
+            self.paths.data(crypto.PUBLIC_KEYS), "add", {"u1": [own], "u2": [other]}
+        )
+        self.host_key = keys.generate("ecdsa")
+        keys.save(self.host_key, keys.host_key_path(self.paths.sshd_dir, "ecdsa"))
+        self.key = keys.generate("ed25519").public
+        self.master = Master()
+        self.ran, self.targets, self.shells, self.lines = [], [], [], []
+        self.programs = {
+            "prepare-node-join": (0, ""),
+            "node-daemon-setup": (0, ""),
+            "cat": (0, self.key),
+        }
+        self.refused = 0
+        self.script = {"version": versions.PROTOCOL_VERSION}
+        self.runner = None
+
+    def connect(self, target):
+        self.targets.append(target)
+        if target.is_member and self.refused:
+            self.refused -= 1
+            raise errors.SshError("sshd reloads its keys")
+        self.shells.append(Shell(self, target))
+        return self.shells[-1]
+
+    def make_runner(self, targets, _paths):
+        self.at = targets
+        self.runner = FakeRunner(objects.Snapshot, self.script)
+        return self.runner
+
+    def join(self, name=NEW, **options):
+        request = JoinRequest(name=name, **options)
+        return node_add.join(
+            self.paths, request, feedback=self.lines.append, connect=self.connect
+        )
+
+    def message(self, program):
+        ((_, _, stdin, _, _),) = [row for row in self.ran if row[0] == program]
+        return json.loads(stdin)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    actual = Site(tmp_path)
+    monkeypatch.setattr(
+        luxi.Client, "of_node", lambda _paths: contextlib.nullcontext(actual.master)
+    )
+    monkeypatch.setattr(rpc, "StaticRunner", actual.make_runner)
+    monkeypatch.setattr(node_add.checks, "canonical_name", lambda name, _paths: name)
+    monkeypatch.setattr(node_add.netutils, "lookup", lambda *_a: "192.0.2.9")
+    monkeypatch.setattr(node_add, "_RETRY_S", 0.0)
+    return actual
+
+
+def test_a_machine_is_prepared_with_the_clusters_files(site):
+    joined = site.join(secondary_ip="198.51.100.9")
+    assert joined == node_add.Joined(NEW, "192.0.2.9", "198.51.100.9")
+    assert [row[0] for row in site.ran] == [
+        "prepare-node-join",
+        "cat",
+        "node-daemon-setup",
+    ]
+    # The second login needs the cluster's host keys, which the first step installed.
+    assert [row[4] for row in site.ran] == [False, True, True]
+    assert all(row[3] == node_add.TOOL_TIMEOUT_S for row in site.ran)
+    assert all(shell.is_closed for shell in site.shells)
+    recorded = pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))
+    assert recorded[NEW] == [f"ssh-ed25519 {keys.body(site.key)} root@{NEW}"]
+
+
+def test_only_candidates_may_log_in_and_no_private_key_of_the_cluster_is_sent_early(
+    site,
+):
+    site.join()
+    message = site.message("prepare-node-join")
+    assert set(message["authorized_keys"]) == {"u1"}
+    assert message["cluster_name"] == "c1.example.com"
+    assert "PRIVATE KEY" not in message["node_daemon_certificate"]
+    assert message["ssh_host_key"] == [
+        ["ecdsa", site.host_key.private, site.host_key.public]
+    ]
+    assert (message["ssh_key_type"], message["ssh_key_bits"]) == ("ed25519", 256)
+    assert "debug" not in message
+
+
+def test_the_daemon_gets_certificate_secret_and_simple_configuration(site):
+    site.join()
+    message = site.message("node-daemon-setup")
+    assert "PRIVATE KEY" in message["node_daemon_certificate"]
+    assert message["hmac_key"] == "secret\n"
+    assert message["ssconf"]["cluster_name"].strip() == "c1.example.com"
+    assert message["node_name"] == NEW
+    assert message["start_node_daemon"] is True
+
+
+def test_debug_output_is_asked_for_by_option(site):
+    site.join(debug=True)
+    tools = [argv for name, argv, *_rest in site.ran if name != "cat"]
+    assert all(argv[1:] == ["--debug"] for argv in tools)
+    site.ran.clear()
+    site.join("n8.example.com")
+    assert all(len(argv) == 1 for name, argv, *_rest in site.ran if name != "cat")
+
+
+def test_without_managed_ssh_only_the_daemon_is_set_up(site):
+    site.master.config[2] = False
+    site.join()
+    assert [row[0] for row in site.ran] == ["node-daemon-setup"]
+    assert [target.is_member for target in site.targets] == [False]
+
+
+@pytest.mark.parametrize(
+    ("name", "readd", "text"),
+    [
+        ("n2.example.com", False, "already in the cluster, use --readd"),
+        (NEW, True, "not in the cluster, add it without --readd"),
+        (MASTER, True, "is the master, which cannot be readded"),
+    ],
+)
+def test_requests_that_contradict_the_configuration(site, name, readd, text):
+    with pytest.raises(errors.OpPrereqError, match=text):
+        site.join(name, readd=readd)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        node_add.plan(site.paths, JoinRequest(name=name, readd=readd))
+    assert site.targets == []
+
+
+def test_a_node_that_is_added_again_keeps_its_secondary_address(site):
+    joined = site.join("n2.example.com", readd=True, secondary_ip="203.0.113.7")
+    assert joined.secondary_ip == "198.51.100.2"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "port"),
+    [
+        ([[22]], {}, 22),
+        ([[2222], [2222]], {}, 2222),
+        ([[2222], [22]], {"group": "g1"}, 2222),
+        ([[2222], [22]], {"ssh_port": 99, "group": "g1"}, 99),
+        ([[2222], [2223]], {}, 2022),
+    ],
+)
+def test_the_ssh_port(site, rows, options, port):
+    site.master.ports = rows
+    site.join(**options)
+    assert {target.port for target in site.targets} == {port}
+
+
+def test_a_tool_that_fails_is_named_with_its_last_line(site):
+    site.programs["prepare-node-join"] = (1, "trace\nERROR: in another cluster\n")
+    with pytest.raises(
+        errors.OpExecError, match="exited with code 1: ERROR: in another"
+    ):
+        site.join()
+    site.programs["prepare-node-join"] = (1, "")
+    with pytest.raises(errors.OpExecError, match="no output"):
+        site.join()
+    assert all(shell.is_closed for shell in site.shells)
+
+
+def test_an_unreadable_public_key_is_an_error(site):
+    site.programs["cat"] = (1, "no such file")
+    with pytest.raises(errors.OpExecError, match=r"public SSH key cannot be read: no"):
+        site.join()
+    assert "node-daemon-setup" not in [row[0] for row in site.ran]
+
+
+def test_the_second_login_is_tried_while_sshd_reloads(site, monkeypatch):
+    site.refused = 3
+    site.join()
+    assert [target.is_member for target in site.targets] == [False] + [True] * 4
+    site.refused = 1000
+    monkeypatch.setattr(node_add, "ANSWER_TIMEOUT_S", -1.0)
+    with pytest.raises(errors.SshError, match="reloads"):
+        site.join("n8.example.com")
+
+
+def test_the_new_daemon_must_answer_with_our_version(site, monkeypatch):
+    site.join()
+    (target,) = site.at
+    assert (target.name, target.address, target.port) == (NEW, "192.0.2.9", 1811)
+    site.script["version"] = versions.PROTOCOL_VERSION + 1
+    with pytest.raises(errors.OpExecError, match="wanted a node daemon of version"):
+        site.join()
+    answers = [failure("refused"), failure("refused"), versions.PROTOCOL_VERSION]
+    site.script["version"] = lambda *_args: answers.pop(0)
+    site.join()
+    assert answers == []
+    site.script["version"] = failure("refused")
+    monkeypatch.setattr(node_add, "ANSWER_TIMEOUT_S", -1.0)
+    with pytest.raises(errors.OpExecError, match="new node daemon does not answer"):
+        site.join()
+
+
+def test_a_plan_has_the_steps_and_touches_no_machine(site):
+    steps = node_add.plan(site.paths, JoinRequest(name=NEW))
+    assert len(steps) == 6
+    assert f"log in to {NEW} (192.0.2.9, port 22) as root" in steps[0]
+    site.master.config[2] = False
+    assert len(node_add.plan(site.paths, JoinRequest(name=NEW))) == 3
+    assert site.targets == site.ran == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_host_keys_of_unknown_machines_are_checked_unless_the_caller_objects(
+    site, monkeypatch, check
+):
+    opened = []
+    monkeypatch.setattr(ssh_client, "Client", lambda *args, **more: opened.append(args))
+
+    def ask(*_words):
+        return True
+
+    request = JoinRequest(
+        name=NEW, ssh_key_check=check, ask_host_key=ask, ask_password=str
+    )
+    state = node_add._ask_master(site.master)
+    connect = node_add._ssh_connect(site.paths, request, state)
+    for is_member in (False, True):
+        connect(node_add.NewNode(NEW, "192.0.2.9", 22, is_member))
+    (name, port, stranger), (_, _, member) = opened
+    assert (name, port) == (NEW, 22)
+    assert stranger.check_host_key is check
+    assert (stranger.ask_host_key, stranger.ask_password) == (ask, str)
+    assert "/etc/ssh/ssh_known_hosts" in stranger.personal_hosts
+    # A member has the cluster's host keys: nobody is asked.
+    assert member.check_host_key
+    assert (member.ask_host_key, member.ask_password) == (None, None)
+    assert member.alias == "c1.example.com"
