@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.cli import local
 from ganeti.constants import exitcodes
 from ganeti.pathutils import Paths
@@ -220,10 +220,12 @@ def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, 
         target = "the master daemon"
     else:
         target = f"socket '{path}'"
-    return (
-        (
-            f"Cannot communicate with {target}.\n"
-            "Is the process running and listening for connections?"
-        ),
-        exitcodes.EXIT_FAILURE,
+    text = (
+        f"Cannot communicate with {target}.\n"
+        "Is the process running and listening for connections?"
     )
+    if path in (paths.query_socket, paths.master_socket):
+        # One daemon serves both sockets, whatever the known texts call it.
+        start = f"{_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd"
+        text += f"\nThe daemon is ganeti-masterd on this node; start it: {start}"
+    return text, exitcodes.EXIT_FAILURE

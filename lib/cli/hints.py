@@ -35,7 +35,7 @@ HINTS: Final = (
     Hint(
         r"Cannot communicate with the (master|config) daemon",
         ROOT,
-        "start it with '{daemon_util} start ganeti-masterd'; if it ends again, see"
+        "run '{daemon_util} start ganeti-masterd'; if the daemon ends again, see"
         " master-daemon.log",
     ),
     Hint(

@@ -13,6 +13,7 @@ from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
 from ganeti.cli.model import PRIORITIES
 from ganeti.cli.options import PLAN_JSON
+from ganeti.constants import jobqueue
 from ganeti.utils.control_chars import escape
 
 Op = dict[str, Any]
@@ -150,8 +151,15 @@ def wait(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> list[Any]:
         results: list[Any] = op_result
         return results
     if status in ("canceled", "canceling"):
-        raise errors.JobCanceled("Job was canceled")
+        raise errors.JobCanceled(f"Job was canceled{_rejection(op_result)}")
     raise _failure(op_status, op_result)
+
+
+def _rejection(op_result: list[Any]) -> str:
+    """Return the filter rule that canceled a job, as the end of a sentence."""
+    texts = [text for text in op_result if isinstance(text, str)]
+    rejected = [text for text in texts if text.startswith(jobqueue.REJECTED_TEXT)]
+    return f": {rejected[0]}" if rejected else ""
 
 
 def _failure(op_status: list[str], op_result: list[Any]) -> errors.GenericError:

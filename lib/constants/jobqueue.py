@@ -102,3 +102,5 @@ UPGRADE_QUEUE_DRAIN_TIMEOUT: Final = 129600
 #: Seconds.
 UPGRADE_QUEUE_POLL_INTERVAL: Final = 10
 OPCODE_REASON_SRC_MAINTD: Final = "gnt:daemon:maintd"
+#: Begin of the result of opcodes of a job that a filter rule refused; the uuid follows.
+REJECTED_TEXT: Final = "rejected by filter rule"

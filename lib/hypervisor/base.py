@@ -56,6 +56,8 @@ class InstanceInfo(NamedTuple):
 class MigrationStatus:
     """Progress of a migration: status word and RAM bytes, None when unknown.
 
+    ``error`` is the emulator's reason for a failure.
+
     Memory that the guest writes during the migration is sent again: ``transferred_ram``
     may exceed ``total_ram``; ``remaining_ram`` is the current rest.
     """
@@ -65,6 +67,7 @@ class MigrationStatus:
     total_ram: int | None = None
     postcopy_status: str | None = None
     remaining_ram: int | None = None
+    error: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 from ganeti import clock, errors
 from ganeti.constants import jobqueue
-from ganeti.jqueue import depends, records, transitions
+from ganeti.jqueue import depends, filters, records, transitions
 from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document, Documents
 from ganeti.jqueue.entry import Entry, Place, attach_logs
 from ganeti.jqueue.pool import WorkerPool
@@ -189,7 +189,7 @@ class Core:
         # Fewer jobs than workers may run: the limit can be lowered while jobs run, and
         # jobs whose node answers again run in addition.
         while self.running - min(len(self.silenced), _MAX_SILENCED) < limit:
-            entry = self.schedule.pop(self.cancel_locked)
+            entry = self.schedule.pop(self._reject_locked)
             if entry is None or self.pool is None:
                 return
             self._work_locked(entry)
@@ -227,11 +227,18 @@ class Core:
 
     def _reject_waiting_locked(self) -> None:
         for entry in list(self.live.values()):
-            if (
-                entry.shown.status is Status.WAITING
-                and self.schedule.decide(entry).action == "REJECT"
-            ):
-                self.cancel_locked(entry)
+            if entry.shown.status is Status.WAITING:
+                decision = self.schedule.decide(entry)
+                if decision.action == "REJECT":
+                    self._reject_locked(entry, decision)
+
+    def _reject_locked(self, entry: Entry, decision: filters.Decision) -> None:
+        """Cancel a job that a filter rule refuses; its result names the rule."""
+        entry.cancel_text = (
+            f"{jobqueue.REJECTED_TEXT} {decision.rule}; 'gnt-filter info"
+            f" {decision.rule}' shows it"
+        )
+        self.cancel_locked(entry)
 
     # Storing
     def commit_locked(self, documents: Sequence[Document], on_done: OnDone) -> None:
@@ -410,14 +417,15 @@ class Core:
 
     def cancel_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
         """Cancel a queued or waiting job; a worker gives up its job later."""
-        job = transitions.cancel(entry.job, self.now())
+        text = entry.cancel_text
+        job = transitions.cancel(entry.job, self.now(), text)
         # A worker confirms the cancellation of its job itself. Without a worker nobody
         # else would, so it is done here.
         if not job.is_final and entry.place is not Place.WORKING:
             # Between two attempts to get its locks.
             index = transitions.next_index(job)
             if index is not None:
-                job = transitions.confirm_cancel(job, index, self.now())
+                job = transitions.confirm_cancel(job, index, self.now(), text)
         if job.is_final:
             self.end_locked(entry, job, on_done)
             return

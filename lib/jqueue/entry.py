@@ -14,6 +14,7 @@ from ganeti import opcodes
 from ganeti.jqueue import filters, records
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.timers import Timer
+from ganeti.jqueue.transitions import CANCELED_TEXT
 
 
 class Place(enum.Enum):
@@ -98,7 +99,8 @@ class Entry:
         slots: slots that the job takes while it runs, from its reasons and the rules.
         is_admitted: whether the job holds its slots.
         released_by: key of the slot whose release ended the parking.
-        must_cancel: a client asked to cancel the job while a worker had it.
+        must_cancel: the job was canceled while a worker had it.
+        cancel_text: the result of its opcodes after a cancellation.
         was_tried: the present opcode has failed to get its locks at least once.
         began: monotonic time at which the present attempt began.
         must_hurry: the next attempt to get the locks must begin at once.
@@ -114,6 +116,7 @@ class Entry:
         "attempt",
         "began",
         "blocked_by",
+        "cancel_text",
         "interrupt",
         "is_admitted",
         "job",
@@ -154,6 +157,7 @@ class Entry:
         self.is_admitted = False
         self.released_by: str | None = None
         self.must_cancel = False
+        self.cancel_text = CANCELED_TEXT
         self.must_die = False
         self.must_hurry = False
         self.was_tried = False

@@ -311,7 +311,10 @@ class Runner:
             now = core.now()
             job = entry.job
             if job.ops[index].status is Status.CANCELING:
-                self._end_locked(entry, transitions.confirm_cancel(job, index, now))
+                self._end_locked(
+                    entry,
+                    transitions.confirm_cancel(job, index, now, entry.cancel_text),
+                )
                 return False
             if job.ops[index].status is Status.WAITING:
                 job = transitions.execute(job, index, now)
@@ -338,7 +341,9 @@ class Runner:
         with core.transaction():
             status = entry.job.ops[index].status
             if status is Status.CANCELING:
-                job = transitions.confirm_cancel(entry.job, index, core.now())
+                job = transitions.confirm_cancel(
+                    entry.job, index, core.now(), entry.cancel_text
+                )
                 self._end_locked(entry, job)
             elif core.is_stopping and self._may_run_again(entry, index):
                 self._put_back_locked(entry, index)
@@ -360,7 +365,9 @@ class Runner:
         core, entry, index = self._core, attempt.entry, attempt.index
         with core.transaction():
             if entry.must_cancel:
-                job = transitions.confirm_cancel(entry.job, index, core.now())
+                job = transitions.confirm_cancel(
+                    entry.job, index, core.now(), entry.cancel_text
+                )
                 self._end_locked(entry, job)
                 return False
             if core.is_stopping:

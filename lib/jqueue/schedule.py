@@ -78,11 +78,11 @@ class Schedule:
         """Return the decision of the rules on a job."""
         return self._rules.decide(entry.facts()) if self._rules else filters.Decision()
 
-    def pop(self, reject: Callable[[Entry], None]) -> Entry | None:
+    def pop(self, reject: Callable[[Entry, filters.Decision], None]) -> Entry | None:
         """Return the next job that may start, with its slots taken.
 
         Args:
-            reject: called for jobs that a rule refuses.
+            reject: called for jobs that a rule refuses, with the decision.
         """
         while (heap := self._choose()) is not None:
             entry = heapq.heappop(heap)[-1]
@@ -91,7 +91,7 @@ class Schedule:
             decision = self.decide(entry)
             if decision.action == "REJECT":
                 self._pass_on(entry)
-                reject(entry)
+                reject(entry, decision)
                 continue
             held_by = self._held_by(entry, decision)
             if held_by is None:

@@ -100,15 +100,15 @@ def abort(job: Job, reason: errors.GenericError | str, now: Timestamp) -> Job:
     return _end_rest(job, Event.ABORT, encode_error(reason), now)
 
 
-def cancel(job: Job, now: Timestamp) -> Job:
-    """Cancel a queued or waiting job on request.
+def cancel(job: Job, now: Timestamp, text: str = CANCELED_TEXT) -> Job:
+    """Cancel a queued or waiting job; ``text`` is the result of its opcodes.
 
     A queued job is final at once; a waiting one when its worker notices the request.
     """
     index = next_index(job)
     if index is not None and job.ops[index].status is Status.WAITING:
         return _put(job, index, _step(job.ops[index], Event.CANCEL))
-    return _end_rest(job, Event.CANCEL, encode_value(CANCELED_TEXT), now)
+    return _end_rest(job, Event.CANCEL, encode_value(text), now)
 
 
 def cancel_rest(job: Job, now: Timestamp) -> Job:
@@ -119,9 +119,11 @@ def cancel_rest(job: Job, now: Timestamp) -> Job:
     return _end_rest(job, Event.CANCEL, encode_value(CANCELED_TEXT), now)
 
 
-def confirm_cancel(job: Job, index: int, now: Timestamp) -> Job:
+def confirm_cancel(
+    job: Job, index: int, now: Timestamp, text: str = CANCELED_TEXT
+) -> Job:
     """Cancel an opcode that its worker gave up on request, and all later ones."""
-    result = encode_value(CANCELED_TEXT)
+    result = encode_value(text)
     op = _end(job.ops[index], Event.CONFIRM, result, now)
     return _end_rest(_put(job, index, op), Event.CANCEL, result, now)
 

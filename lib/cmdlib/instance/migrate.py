@@ -19,6 +19,9 @@ POLL_S: Final = 1.0
 FIRST_POLL_S: Final = 0.1
 REPORT_S: Final = 10.0
 _MIB: Final = 1024 * 1024
+#: Longest reason of an emulator that is shown, characters.
+_REASON_LENGTH: Final = 500
+_NO_REASON: Final = "QEMU gives no reason; see its log on both nodes"
 
 
 class Phase(enum.StrEnum):
@@ -245,7 +248,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         accepted = call("accept_instance", self.target, wire, info, address)
         if accepted.failed:
             self._abort(wire, info, at_source=False)
-            raise errors.OpExecError(accepted.describe(f"{what} failed"))
+            raise self._failed(accepted.describe(f"{what} failed"))
         self.ctx.log.message(
             f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
         )
@@ -254,7 +257,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         begun = call("instance_migrate", self.source, name, wire, address, self.is_live)
         if begun.failed:
             self._abort(wire, info, at_source=True)
-            raise errors.OpExecError(begun.describe(f"{what} failed"))
+            raise self._failed(begun.describe(f"{what} failed"))
         self._reached(Phase.TRANSFER)
         self._wait(wire, info, what)
         self._finish(wire, info, what)
@@ -278,8 +281,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             status = result.payload or {}
             if result.failed or status.get("status") in ("failed", "cancelled"):
                 self._abort(wire, info, at_source=True)
-                text = result.fail_msg or f"ended with status {status.get('status')}"
-                raise errors.OpExecError(f"{what} failed: {text}")
+                raise self._failed(f"{what} failed: {_reason(result, status)}")
             if status.get("status") == "completed":
                 ctx.log.message("* memory transfer complete")
                 self._reached(Phase.FINISH)
@@ -328,6 +330,35 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         for disk in self.ctx.snapshot.instance_disks(self.instance):
             disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
             call("blockdev_shutdown", self.target, disk_wire)
+
+    def _failed(self, text: str) -> errors.OpExecError:
+        """Return the error of a migration, with the place of the guest after it."""
+        return errors.OpExecError(f"{text}; {self._where()}")
+
+    def _where(self) -> str:
+        """Return where the guest runs now, and the command if it does not run."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        hv = instance.hypervisor
+        args = [[hv], {hv: snapshot.cluster.hvparams.get(hv, {})}]
+        runs_on, silent = [], []
+        for uuid in (self.source, self.target):
+            result = self.ctx.rpc.call_one("instance_list", uuid, args[0], args[1])
+            if result.failed:
+                silent.append(snapshot.nodes[uuid].name)
+            elif instance.name in result.payload:
+                runs_on.append(snapshot.nodes[uuid].name)
+        source = snapshot.nodes[self.source].name
+        if runs_on == [source] and not silent:
+            return f"the guest runs on node {source} as before"
+        parts = [f"the guest runs on node {name}" for name in runs_on]
+        parts += [f"node {name} does not report its guests" for name in silent]
+        if not parts:
+            return (
+                "the guest runs on neither node, start it with gnt-instance startup"
+                f" {instance.name}"
+            )
+        cleanup = f"gnt-instance migrate --cleanup {instance.name}"
+        return f"{' and '.join(parts)}; then run {cleanup}"
 
     def _clean_up(self) -> None:
         """Find the node that runs the instance and record it."""
@@ -388,6 +419,16 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             self.ctx.log.message(f"* {err}; it stays on its primary node")
             return
         self._finish(wire, "", what)
+
+
+def _reason(result: Any, status: dict[str, Any]) -> str:
+    """Return why a migration failed; texts of nodes are bounded."""
+    if result.failed:
+        return str(result.fail_msg)
+    if status.get("status") == "cancelled":
+        return "it was canceled on the source node"
+    reason = status.get("error")
+    return reason[:_REASON_LENGTH] if isinstance(reason, str) and reason else _NO_REASON
 
 
 def _share(status: dict[str, Any]) -> float:

@@ -131,21 +131,24 @@ def status(
     effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any]
 ) -> MigrationStatus:
     """Return the progress; several attempts without a usable answer mean failed."""
+    reason = "QEMU reports no migration"
     for attempt in range(_STATUS_RETRIES):
         if attempt:
             effects.sleep(_STATUS_RETRY_S)
         if guest.alive_pid() is None:
+            reason = "QEMU of the source node has ended"
             break
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
                 answer = qmp.execute("query-migrate")
                 _switch_to_postcopy(hvparams, qmp, answer)
-        except errors.HypervisorError:
+        except errors.HypervisorError as err:
+            reason = str(err)
             continue
         word = answer.get("status")
         if word in {"completed", "failed", "cancelled"} or word in _UNDER_WAY:
             return _translate(answer)
-    return MigrationStatus("failed")
+    return MigrationStatus("failed", error=reason)
 
 
 def _translate(answer: dict[str, Any]) -> MigrationStatus:
@@ -157,6 +160,7 @@ def _translate(answer: dict[str, Any]) -> MigrationStatus:
         total_ram=ram.get("total"),
         postcopy_status=word if word.startswith("postcopy") else None,
         remaining_ram=ram.get("remaining"),
+        error=answer.get("error-desc"),
     )
 
 

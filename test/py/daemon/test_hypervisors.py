@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -561,3 +562,24 @@ def test_a_stopped_guest_goes_on_when_its_way_is_cut_short(node, other):
     nodes.call(node, "instance_finalize_migration_src", record, False, False)
     assert state() == "running"
     assert names(other, record) == []
+
+
+def test_qemu_reports_why_a_migration_failed(node, other):
+    params = guests.kvm_params(migration_port=18111, migration_bandwidth=1)
+    record = guests.kvm_instance("web1", params)
+    start(node, record)
+    text = nodes.call(node, "migration_info", record)
+    nodes.call(other, "accept_instance", record, text, LOCAL)
+    nodes.call(node, "instance_migrate", "cluster", record, LOCAL, True)
+    os.kill(Files(other.paths, "web1").alive_pid(), signal.SIGKILL)
+
+    def failed():
+        status = nodes.call(node, "instance_get_migration_status", record)
+        return status if status["status"] == "failed" else None
+
+    status = until("the migration fails", failed)
+    assert re.search("reset|closed|pipe|write|channel", status["error"], re.IGNORECASE)
+    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
+    nodes.call(node, "instance_finalize_migration_src", record, False, True)
+    assert (names(node, record), names(other, record)) == (["web1"], [])
+    assert info(node, record)["state"] == 0

@@ -9,7 +9,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.cli import error_text
 
 CASES = [
@@ -189,6 +189,8 @@ def test_nobody_listens(node):
     assert done.err == (
         "Cannot communicate with the config daemon.\n"
         "Is the process running and listening for connections?\n"
+        "The daemon is ganeti-masterd on this node; start it:"
+        f" {_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd\n"
     )
 
 

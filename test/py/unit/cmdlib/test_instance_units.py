@@ -23,6 +23,7 @@ def script(**changes):
         "node_info": node_info(),
         "instance_info": {},
         "blockdev_assemble": ["/dev/x", "/link", None],
+        "instance_list": [],
         "instance_migrate": None,
         "instance_get_migration_status": {"status": "completed"},
         "migration_info": "opaque",
@@ -242,6 +243,43 @@ def test_a_failed_migration_is_aborted_on_the_target(answers):
     assert only_instance(eng).primary_node == NODE1
     ((node, args),) = eng.rpc.called("instance_finalize_migration_dst")
     assert (node, args[2]) == (NODE2, False)
+
+
+@pytest.mark.parametrize(
+    ("running", "status", "text"),
+    [
+        (
+            {NODE1: ["inst1.example.com"]},
+            {"error": "Channel error: Connection reset by peer"},
+            (
+                "failed: Channel error: Connection reset by peer; the guest runs on node"
+                " node1.example.com as before"
+            ),
+        ),
+        (
+            {NODE2: ["inst1.example.com"]},
+            {},
+            (
+                "failed: QEMU gives no reason; see its log on both nodes; the guest runs on"
+                " node node2.example.com; then run gnt-instance migrate --cleanup"
+            ),
+        ),
+        ({}, {"error": ["odd"]}, "runs on neither node, start it with gnt-instance"),
+        ({}, {"error": "x" * 5000}, f"failed: {'x' * 500}; the guest"),
+    ],
+)
+def test_a_failed_migration_has_its_reason_and_the_place_of_the_guest(
+    running, status, text
+):
+    eng = engine(
+        instance_info=INFO,
+        instance_get_migration_status={"status": "failed", **status},
+        instance_list=lambda node, *_args: running.get(node, []),
+    )
+    with pytest.raises(errors.OpExecError) as caught:
+        eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2"))
+    assert text in str(caught.value)
+    assert "ended" not in str(caught.value)
 
 
 def test_migration_needs_a_running_instance_or_permission_to_fail_over():

@@ -1039,6 +1039,11 @@ def test_rejected_jobs_are_canceled_also_those_that_wait_for_locks(live):
     assert live.status(1) == "canceling"
     gate.open()
     assert live.final(1).status == "canceled"
+    text = "rejected by filter rule f1; 'gnt-filter info f1' shows it"
+    for job_id in (1, 2):
+        assert [op.result for op in live.final(job_id).ops] == [
+            records.encode_value(text)
+        ]
     assert live.final(live.queue.submit([dummy()])).status == "success"
 
 
