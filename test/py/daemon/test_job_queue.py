@@ -44,7 +44,7 @@ def client(vcluster):
 
 def test_a_job_that_waits_for_locks_is_canceled_at_once(vcluster, client):
     holder = hold_locks(client)
-    waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
+    waiting = client.call("SubmitJob", [[delay(0.001, locks=True)]])
     job_status(client, waiting, ("waiting",))
     rows = client.call("Query", ["lock", ["name", "owner", "pending"], None])["data"]
     held = [row for row in rows if row[1][1] == [str(holder)] and row[2][1]]
@@ -59,11 +59,11 @@ def test_a_job_that_waits_for_locks_is_canceled_at_once(vcluster, client):
 
 
 def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client):
-    running = client.call("SubmitJob", [[delay(600, locks=True), delay(0)]])
+    running = client.call("SubmitJob", [[delay(600, locks=True), delay(0.001)]])
     job_status(client, running, ("running",))
-    waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
+    waiting = client.call("SubmitJob", [[delay(0.001, locks=True)]])
     job_status(client, waiting, ("waiting",))
-    ended = client.call("SubmitJob", [[delay(0)]])
+    ended = client.call("SubmitJob", [[delay(0.001)]])
     assert job_status(client, ended) == "success"
     acknowledged = submit_while_killing(vcluster)
     vcluster.control.start_daemon(vcluster.master, "ganeti-masterd")
@@ -77,7 +77,7 @@ def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client)
     assert actual[ended][0] == "success"
     for job_id in (waiting, *acknowledged):
         assert job_status(client, job_id) == "success"
-    assert client.call("SubmitJob", [[delay(0)]]) > max(actual)
+    assert client.call("SubmitJob", [[delay(0.001)]]) > max(actual)
 
 
 @pytest.mark.parametrize("_round", range(3))
@@ -113,7 +113,7 @@ def submit_while_killing(vcluster):
         with vcluster.luxi() as mine:
             while True:
                 try:
-                    job_id = mine.call("SubmitJob", [[delay(0, locks=True)]])
+                    job_id = mine.call("SubmitJob", [[delay(0.001, locks=True)]])
                 except (errors.GenericError, OSError):
                     return
                 acknowledged.append(job_id)
@@ -134,9 +134,9 @@ def submit_while_killing(vcluster):
 def test_jobs_that_wait_for_a_lock_do_not_stop_others(client):
     holder = hold_locks(client)
     # More than may run at once.
-    rows = client.call("SubmitManyJobs", [[[delay(0, locks=True)]] * 40])
+    rows = client.call("SubmitManyJobs", [[[delay(0.001, locks=True)]] * 40])
     waiting = [job_id for _, job_id in rows]
-    other = client.call("SubmitJob", [[delay(0)]])
+    other = client.call("SubmitJob", [[delay(0.001)]])
     assert job_status(client, other) == "success"
     assert status(client, holder) == "running"
     end(client, holder)
