@@ -39,7 +39,8 @@ class Group(NamedTuple):
 
 #: Tables that a whole copy lacks, in the order in which they are sent after it. Job
 #: logs of live jobs are in the whole copy as well.
-ARCHIVED = ("archive", "joblogs")
+ARCHIVE_TABLE = "archive"
+ARCHIVED = (ARCHIVE_TABLE, "joblogs")
 #: A cursor of `ArchivePage` before the first row.
 ARCHIVE_START = f"{ARCHIVED[0]}/"
 
@@ -80,16 +81,67 @@ class State(NamedTuple):
         digest: of its history.
         term: the master's.
         voters: the candidate set in force.
+        features: those that the stored form uses, see `ganeti.store.features`.
     """
 
     snapshot: Snapshot
     digest: bytes
     term: Term
     voters: Voters
+    features: frozenset[str] = frozenset()
+
+
+class Limits(NamedTuple):
+    """Sizes that a backend takes, in bytes.
+
+    Attributes:
+        group: data up to which commits are joined in one group.
+        commit: data of one commit. Records count with a rough size.
+        value: stored form of one record or document.
+    """
+
+    group: int
+    commit: int
+    value: int
+
+
+class OutcomeUnknownError(Exception):
+    """A group may have become durable, or not: see `Backend.write`."""
+
+
+class Archive(Protocol):
+    """The archived jobs, apart from the live state.
+
+    A backend whose place for live state is small and costly, such as etcd, keeps these
+    elsewhere. Rows get there by `Backend.write`: it stores the rows of a group that
+    are of the archive before it stores the others, so that a job is never in neither.
+    """
+
+    def read(self, key: str) -> bytes | None:
+        """Return one archived job."""
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield archived jobs in the order of their keys."""
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the durable revision, and some rows of the archive.
+
+        Args:
+            cursor: see `ArchivePage`.
+            size: bytes after which the page ends.
+        """
 
 
 class Backend(Protocol):
     """A place for records, documents and the log of changes."""
+
+    @property
+    def limits(self) -> Limits:
+        """The sizes that it takes; constant."""
+
+    @property
+    def archive(self) -> Archive:
+        """The archived jobs."""
 
     def open(self, choose: Callable[[Term], Term]) -> State:
         """Load everything and begin a new term, in one transaction.
@@ -112,6 +164,19 @@ class Backend(Protocol):
         Raises:
             StorageError: nothing was changed.
             TermError: somebody else has written since `open`.
+            OutcomeUnknownError: the group may have become durable, or may become so
+                later. The caller finds out by `end` before it does anything else.
+        """
+
+    def end(self) -> tuple[int, bytes]:
+        """Return revision and digest of the last durable group, read again.
+
+        The answer is final: a write of an unknown outcome that is not in it will not
+        become durable any more.
+
+        Raises:
+            StorageError: they cannot be read.
+            TermError: somebody else has written since `open`.
         """
 
     def probe(self) -> None:
@@ -126,14 +191,6 @@ class Backend(Protocol):
 
     def scan(self, table: str, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Yield durable documents in the order of their keys."""
-
-    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
-        """Return the durable revision, and some rows of the archive.
-
-        Args:
-            cursor: see `ArchivePage`.
-            size: bytes after which the page ends.
-        """
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision, None when they are not kept.

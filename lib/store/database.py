@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
 from ganeti.quorum import Term, Voters, refusal
-from ganeti.store import schema, voters, wire
+from ganeti.store import features, schema, voters, wire
 from ganeti.store.backend import (
     ARCHIVE_START,
     ArchivePage,
@@ -301,6 +301,7 @@ class Database:
             ConfigurationError: a record cannot be read.
         """
         with self.transaction():
+            features.require(self.features(), self.path)
             self._promise(choose(self.position().term))
             position = self.position()
             self._db.execute("UPDATE state SET master = ?", (position.term.owner,))
@@ -405,6 +406,10 @@ class Database:
         with translated(self.path):
             rows = self._db.execute("SELECT data FROM nodes").fetchall()
         return Voters(voters.candidates_in(data for (data,) in rows))
+
+    def features(self) -> features.Features:
+        """Return the features of the stored form that are in use."""
+        return features.decode(self.read("meta", features.KEY))
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision; None if they are not kept.

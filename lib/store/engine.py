@@ -21,16 +21,21 @@ from typing import Final, NamedTuple, Protocol
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
 from ganeti.quorum import Term, Voters
+from ganeti.store import features, wire
 from ganeti.store import voters as voters_module
-from ganeti.store import wire
-from ganeti.store.backend import Backend, Group, chain
+from ganeti.store.backend import (
+    ARCHIVE_TABLE,
+    Backend,
+    Group,
+    OutcomeUnknownError,
+    Row,
+    chain,
+)
 from ganeti.store.base import Change, ChangeSet, CopyState, Document, Done
+from ganeti.store.features import Features
 
 _log = logging.getLogger(__name__)
 
-#: Data of one group; what is over waits for the next, so that no call to a candidate
-#: is much larger. A single commit may be.
-GROUP_BYTES: Final = 2 * 1024 * 1024
 #: Rough size of a record.
 RECORD_BYTES: Final = 1024
 #: Bytes of change-sets kept in memory for followers; older ones come from the change
@@ -65,6 +70,12 @@ class Copies(Protocol):
         Raises:
             TermError: this master is deposed.
         """
+
+    def all_know(self, feature: str) -> bool:
+        """Return whether the releases of all candidates know a feature."""
+
+    def use(self, used: frozenset[str]) -> None:
+        """Take notice of the features in use; who lacks one gets nothing."""
 
     def disown(self) -> bool:
         """Take back the group that was sent last: it did not become durable here.
@@ -200,7 +211,7 @@ class Engine:
         self._on_deposed = on_deposed
         self._copies = copies
         state = backend.open(choose)
-        self._durable, self._digest, self._term, self._voters = state
+        self._durable, self._digest, self._term, self._voters, self._used = state
         #: The newest snapshot, durable or being made so.
         self._latest = self._durable
         self._lock = threading.Lock()
@@ -224,6 +235,7 @@ class Engine:
         self._recent_bytes = 0
         self._is_closed = False
         if copies is not None:
+            copies.use(self._used)
             copies.start(self._durable, self._term, self._voters, self._depose)
         self._thread = threading.Thread(
             target=self._run, name="store-committer", daemon=True
@@ -262,10 +274,14 @@ class Engine:
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""
+        if table == ARCHIVE_TABLE:
+            return self._backend.archive.read(key)
         return self._backend.read(table, key)
 
     def scan(self, table: str, prefix: str = "") -> Iterator[tuple[str, bytes]]:
         """Yield the documents of a table in the order of their keys."""
+        if table == ARCHIVE_TABLE:
+            return self._backend.archive.scan(prefix)
         return self._backend.scan(table, prefix)
 
     def copies(self) -> dict[str, CopyState]:
@@ -377,6 +393,7 @@ class Engine:
             raise errors.StorageError(f"store: {_REFUSED.format(self._disk_failure)}")
 
     def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
+        self._check_size(request)
         if request.changes:
             self._revision += 1
         self._staged = request.staged = staged.at(self._revision, staged.term)
@@ -384,6 +401,20 @@ class Engine:
         if self._is_idle:
             self._is_idle = False
             self._work.notify()
+
+    def _check_size(self, request: _Request) -> None:
+        limits = self._backend.limits
+        if request.size > limits.commit:
+            raise errors.StorageError(
+                f"store: a change of {request.size} bytes, at most {limits.commit} are"
+                " possible; nothing was changed"
+            )
+        for change in request.changes:
+            if isinstance(change, Document) and len(change.data or b"") > limits.value:
+                raise errors.StorageError(
+                    f"store: {change.table} {change.key} has {len(change.data or b'')}"
+                    f" bytes, at most {limits.value} are possible; nothing was changed"
+                )
 
     # The committer thread
     def _run(self) -> None:
@@ -413,7 +444,9 @@ class Engine:
             queue = self._queue
             count, size = 1, queue[0].size
             limit = 1 if queue[0].is_alone else len(queue)
-            while count < limit and size + queue[count].size <= GROUP_BYTES:
+            while (
+                count < limit and size + queue[count].size <= self._backend.limits.group
+            ):
                 size += queue[count].size
                 count += 1
             self._queue = queue[count:]
@@ -445,7 +478,7 @@ class Engine:
         before, voters = self._voters, self._next_voters(staged)
         if voters != before:
             changes.append(voters_module.encode(voters))
-        rows = wire.rows(changes)
+        rows, used = self._stored_form(changes)
         payload = wire.encode_rows(rows)
         group = Group(
             self._durable.revision,
@@ -458,6 +491,8 @@ class Engine:
         )
         self._latest = staged
         if self._copies is not None:
+            if used != self._used:
+                self._copies.use(used)
             if voters != before:
                 self._copies.refresh(staged, voters)
             self._copies.send(group)
@@ -466,13 +501,86 @@ class Engine:
         except BaseException:
             self._latest = self._durable
             if self._copies is not None:
+                self._copies.use(self._used)
                 self._copies.refresh(self._durable, before)
             raise
+        self._used = used
         self._digest, self._voters = group.digest, voters
         if self._copies is not None:
             self._copies.wait(group)
         self._has_acknowledged = True
         self._publish(group, changes, staged)
+
+    def _stored_form(self, changes: list[Change]) -> tuple[list[Row], Features]:
+        """Return the rows of a group, and the features that are in use with it.
+
+        A feature is used as soon as all candidates know it.
+        """
+        wanted = {
+            feature
+            for feature in features.KNOWN - self._used
+            if self._copies is None or self._copies.all_know(feature)
+        }
+        rows = wire.rows(changes, self._used | wanted)
+        is_new = features.COMPRESSED_NETWORKS in wanted
+        if not (is_new and any(map(wire.is_compressed, rows))):
+            return rows, self._used
+        used = self._used | {features.COMPRESSED_NETWORKS}
+        document = features.encode(used)
+        changes.append(document)
+        return [*rows, document], used
+
+    def _is_durable(self, group: Group) -> bool:
+        """Return whether a group of an unknown outcome is durable.
+
+        Raises:
+            StorageError: it is still unknown.
+            TermError: another master has written.
+        """
+        end = self._backend.end()
+        if end == (group.revision, group.digest):
+            return True
+        if end != (group.base, group.parent):
+            raise errors.TermError(
+                f"term {group.term} is over: found revision {end[0]}"
+            )
+        return False
+
+    def _write_out(self, group: Group) -> None:
+        """Write a group; return only when its outcome is known.
+
+        While it is unknown, this reads again, whoever waits: an answer to the caller
+        would be a guess. Closing the store ends that with an error.
+        """
+        try:
+            self._backend.write(group)
+        except OutcomeUnknownError as err:
+            _log.error("revision %d: the outcome is unknown: %s", group.revision, err)
+            self._find_out(group, str(err))
+
+    def _find_out(self, group: Group, reason: str) -> None:
+        """Read until the outcome of a write is known.
+
+        Raises:
+            StorageError: it was not written, or the store was closed before that.
+            TermError: another master has written.
+        """
+        while True:
+            try:
+                if self._is_durable(group):
+                    return
+            except errors.StorageError as err:
+                reason = str(err)
+            else:
+                raise errors.StorageError(f"store: not written: {reason}")
+            self._disk_failure = reason
+            with self._lock:
+                self._work.wait_for(lambda: self._is_closing, RETRY_S)
+                if self._is_closing:
+                    raise errors.StorageError(
+                        f"store: closed; revision {group.revision} may be durable or"
+                        f" not: {reason}"
+                    )
 
     def _write_here(self, group: Group) -> None:
         """Write a group to this node's disk.
@@ -484,7 +592,7 @@ class Engine:
         """
         while True:
             try:
-                self._backend.write(group)
+                self._write_out(group)
             except errors.TermError:
                 raise
             except Exception as err:

@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from ganeti import errors
 from ganeti.objects import TABLES, Snapshot, Update
 from ganeti.quorum import Term, Voters, next_number
-from ganeti.store import voters, wire
-from ganeti.store.backend import NO_HISTORY, ArchivePage, Group, Row, State
+from ganeti.store import features, voters, wire
+from ganeti.store.backend import (
+    ARCHIVE_TABLE,
+    NO_HISTORY,
+    ArchivePage,
+    Group,
+    Limits,
+    Row,
+    State,
+)
 from ganeti.store.base import DOCUMENT_TABLES
 from ganeti.store.engine import Copies, Engine
 
@@ -17,6 +25,8 @@ class MemoryBackend:
 
     ``failure`` is raised instead of writing while it is set.
     """
+
+    limits = Limits(2 * 1024 * 1024, 128 * 1024 * 1024, 64 * 1024 * 1024)
 
     def __init__(self) -> None:
         self.failure: errors.GenericError | None = None
@@ -49,6 +59,7 @@ class MemoryBackend:
                 voters.decode(stored)
                 if stored
                 else Voters(voters.candidates_of(snapshot)),
+                features.decode(self._rows["meta"].get(features.KEY)),
             )
 
     def write(self, group: Group) -> None:
@@ -69,6 +80,16 @@ class MemoryBackend:
             self._log.append(group._replace(rows=None))
             self._revision, self._digest = group.revision, group.digest
             self._written = group.term
+
+    def end(self) -> tuple[int, bytes]:
+        """Return revision and digest of the last group."""
+        with self._lock:
+            return self._revision, self._digest
+
+    @property
+    def archive(self) -> "_MemoryArchive":
+        """The archived jobs."""
+        return _MemoryArchive(self)
 
     def probe(self) -> None:
         """Raise the failure that is set."""
@@ -132,6 +153,25 @@ class MemoryBackend:
 
     def close(self) -> None:
         """Keep everything, so that it can be opened again."""
+
+
+class _MemoryArchive:
+    """See `ganeti.store.backend.Archive`."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        self._backend = backend
+
+    def read(self, key: str) -> bytes | None:
+        """Return one archived job."""
+        return self._backend.read(ARCHIVE_TABLE, key)
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield archived jobs in the order of their keys."""
+        return self._backend.scan(ARCHIVE_TABLE, prefix)
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the revision, and some rows of one table."""
+        return self._backend.page(cursor, size)
 
 
 def _flat(

@@ -19,7 +19,7 @@ from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, Snapshot
 from ganeti.quorum import Ack, Term, Voters, acknowledgement
-from ganeti.store import wire
+from ganeti.store import features, wire
 from ganeti.store.backend import ARCHIVE_START, ARCHIVED, Backend, Group
 from ganeti.store.base import CopyState
 
@@ -107,6 +107,8 @@ class Peer:
         #: The last answer was that another master has a later term.
         self.is_refusing = False
         self.must_check = False
+        #: Features that its release knows, None if it was not heard.
+        self.features: features.Features | None = None
         self.trouble = "not asked yet"
 
 
@@ -147,6 +149,7 @@ class Peers:
         self._awaited: Group | None = None
         self._is_overdue = False
         self._warned_at: float | None = None
+        self._used: features.Features = frozenset()
         self._encoded: tuple[tuple[bytes, bytes], str] = ((b"", b""), "")
 
     # For the engine
@@ -255,6 +258,19 @@ class Peers:
     def refuses(self) -> bool:
         """Return whether changes are refused, for want of a majority."""
         return self._ack is Ack.REFUSE
+
+    def all_know(self, feature: str) -> bool:
+        """Return whether the releases of all candidates know a feature."""
+        with self._lock:
+            return all(feature in (p.features or ()) for p in self._peers.values())
+
+    def use(self, used: features.Features) -> None:
+        """Take notice of the features in use; a candidate that lacks one gets nothing.
+
+        Features are added by `all_know` alone, so this concerns candidates that are
+        added or exchanged later.
+        """
+        self._used = used
 
     def status(self) -> dict[str, CopyState]:
         """Return the state of each candidate's copy by node uuid."""
@@ -427,7 +443,7 @@ class Peers:
         Returns:
             Seconds to wait before this is called again.
         """
-        revision, page, rows = self._backend.page(peer.archive, CATCH_UP_BYTES)
+        revision, page, rows = self._backend.archive.page(peer.archive, CATCH_UP_BYTES)
         if revision < peer.acked:
             # The rows are older than the copy: one of them may have been removed.
             return _DISK_S
@@ -478,9 +494,16 @@ class Peers:
 
     def _repair(self, peer: Peer) -> None:
         status = self._promise_of(peer)
+        known = features.from_status(status)
         with self._lock:
             if peer.state is not _State.STALE:
                 return
+            peer.features = known
+            if missing := self._used - known:
+                raise errors.StorageError(
+                    f"its release does not know {', '.join(sorted(missing))}, which the"
+                    " stored form uses: upgrade the software of the node"
+                )
             # From here on new groups queue up, so that nothing falls between.
             peer.state = _State.CATCHING_UP
             if self._unwritten is not None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.quorum import Term, is_credible
-from ganeti.store import branches, wire
+from ganeti.store import branches, features, wire
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.database import SCAN_ROWS, Database
 
@@ -99,9 +99,11 @@ class Replica:
 
         Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
         (hexadecimal), ``written`` (number of the term that wrote the last group),
-        ``cluster``, and ``archive``: the cursor of an archive that is not complete, see
-        `ganeti.store.backend.ArchivePage`. They are zeros and empty for an empty copy.
-        A damaged file counts as empty, so that the master sends a new one.
+        ``cluster``, ``archive``: the cursor of an archive that is not complete, see
+        `ganeti.store.backend.ArchivePage`, and ``features`` that this release knows,
+        joined by commas, see `ganeti.store.features`. All but the last are zeros and
+        empty for an empty copy. A damaged file counts as empty, so that the master
+        sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):
@@ -222,6 +224,7 @@ _EMPTY: Final = {
     "written": 0,
     "cluster": "",
     "archive": "",
+    features.STATUS_KEY: features.to_status(),
 }
 
 
@@ -259,4 +262,5 @@ def _describe(db: Database) -> dict[str, Any]:
         "written": position.written,
         "cluster": db.cluster(),
         "archive": db.archive_cursor(),
+        features.STATUS_KEY: features.to_status(),
     }

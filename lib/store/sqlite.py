@@ -7,7 +7,7 @@ from typing import Final
 from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.quorum import Term, next_number
-from ganeti.store.backend import ArchivePage, Group, Row, State
+from ganeti.store.backend import ARCHIVE_TABLE, ArchivePage, Group, Limits, Row, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.engine import Engine
 from ganeti.store.peers import CommitSettings, Peers, Replicate
@@ -17,11 +17,21 @@ from ganeti.store.peers import CommitSettings, Peers, Replicate
 SKIPPED: Final = 1_000_000
 
 
+_LIMITS: Final = Limits(
+    group=2 * 1024 * 1024,  # so that no call to a candidate is much larger
+    commit=128 * 1024 * 1024,  # an import of 20,000 instances is one commit
+    value=64 * 1024 * 1024,
+)
+
+
 class SqliteBackend:
     """A master's database file.
 
-    The committer writes on one connection; readers share another, under a lock.
+    The committer writes on one connection; readers share another, under a lock. The
+    outcome of a write is always known: a transaction that failed is rolled back.
     """
+
+    limits = _LIMITS
 
     def __init__(self, path: str) -> None:
         """Open the file, make it if it is missing.
@@ -43,6 +53,7 @@ class SqliteBackend:
             self._position.digest,
             self._position.term,
             self._writer.voters(),
+            self._writer.features(),
         )
 
     def write(self, group: Group) -> None:
@@ -58,6 +69,16 @@ class SqliteBackend:
                 f" {position.term}"
             )
         self._position = Position(group.revision, term, group.digest, group.term)
+
+    def end(self) -> tuple[int, bytes]:
+        """Return revision and digest of the last durable group."""
+        position = self._writer.position()
+        return position.revision, position.digest
+
+    @property
+    def archive(self) -> "_SqliteArchive":
+        """The archived jobs: a table of their own in the same file."""
+        return _SqliteArchive(self)
 
     def probe(self) -> None:
         """Check that the disk takes a commit."""
@@ -110,6 +131,25 @@ class SqliteBackend:
         with self._reader_lock:
             self._reader.close()
         self._writer.close()
+
+
+class _SqliteArchive:
+    """See `ganeti.store.backend.Archive`."""
+
+    def __init__(self, backend: SqliteBackend) -> None:
+        self._backend = backend
+
+    def read(self, key: str) -> bytes | None:
+        """Return one archived job."""
+        return self._backend.read(ARCHIVE_TABLE, key)
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield archived jobs in the order of their keys."""
+        return self._backend.scan(ARCHIVE_TABLE, prefix)
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the durable revision, and some rows of the archive."""
+        return self._backend.page(cursor, size)
 
 
 def open_master(

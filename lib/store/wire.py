@@ -7,13 +7,14 @@ node the bytes are base64 text, because node calls are JSON.
 import base64
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from ganeti import errors, objects
 from ganeti.objects import TABLES, Update
+from ganeti.store import features
 from ganeti.store.backend import ARCHIVED, ArchivePage, Group, Row
 from ganeti.store.base import Change, Document
 
@@ -82,13 +83,20 @@ _copy_decoder: Final = msgspec.msgpack.Decoder(Copy)
 _batch_decoder: Final = msgspec.msgpack.Decoder(Batch)
 
 
-def rows(changes: Iterable[Change]) -> list[Row]:
-    """Return table, key and stored form of each change; the last of a key wins."""
+def rows(
+    changes: Iterable[Change], used: Collection[str] = features.KNOWN
+) -> list[Row]:
+    """Return table, key and stored form of each change; the last of a key wins.
+
+    Args:
+        changes: the changes.
+        used: features of the stored form that may be used.
+    """
     newest: dict[tuple[str, str], bytes | None] = {}
     for change in changes:
         table, key, value = change
         newest[table, key] = (
-            _pack_record(table, objects.encode(value))
+            _pack_record(table, objects.encode(value), used)
             if isinstance(value, objects.Record)
             else value
         )
@@ -141,13 +149,20 @@ def to_change(table: str, key: str, data: bytes | None) -> Change:
     return Update(table, key, objects.decode(cls, _unpack_record(data)))
 
 
-def _pack_record(table: str, data: bytes) -> bytes:
+def is_compressed(row: Row) -> bool:
+    """Return whether a row needs the feature of compressed networks."""
+    table, _key, data = row
+    return table == "networks" and data is not None and data.startswith(_COMPRESSED)
+
+
+def _pack_record(table: str, data: bytes, used: Collection[str]) -> bytes:
     """Return the stored form of a record; that of a large network is compressed.
 
     The address pool of a /16 network is 131 kB of zeros and ones, which each change of
     one address would write to the change log and send to all candidates.
     """
     is_large = table == "networks" and len(data) >= _LARGE
+    is_large = is_large and features.COMPRESSED_NETWORKS in used
     return zlib.compress(data, 1) if is_large else data
 
 

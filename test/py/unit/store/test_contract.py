@@ -192,7 +192,8 @@ def test_writers_in_many_threads_lose_nothing(db):
 
 
 def test_a_flood_is_cut_into_groups(db, monkeypatch):
-    monkeypatch.setattr("ganeti.store.engine.GROUP_BYTES", 1000)
+    small = db._backend.limits._replace(group=1000)
+    monkeypatch.setattr(db._backend, "limits", small)
     for number in range(30):
         db.commit_soon([document(str(number), b"x" * 300)])
     assert db.commit([document("big", b"x" * 5000)]) == 31

@@ -194,7 +194,7 @@ def test_a_store_of_an_earlier_release_is_read(simulation, master):
     master.close()
     simulation[1].close()
     connection = simulation[1]._open()._db
-    for column in ("owner", "written", "master"):
+    for column in ("owner", "written", "master", "archive", "schema"):
         connection.execute(f"ALTER TABLE state DROP COLUMN {column}")
     connection.execute("DELETE FROM meta WHERE key = 'voters'")
     simulation[1].close()

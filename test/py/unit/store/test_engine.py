@@ -8,6 +8,7 @@ from fakes.store import MemoryBackend, open_memory
 from ganeti import errors
 from ganeti.objects import Update
 from ganeti.store import Document, engine
+from ganeti.store.backend import Limits, OutcomeUnknownError
 
 
 @pytest.fixture
@@ -58,3 +59,98 @@ def test_a_deposed_master_writes_nothing_more(backend):
     assert new.commit([Document("jobs", "1", b"")]) == 1
     old.close()
     new.close()
+
+
+class Vague(MemoryBackend):
+    """A backend that does not know what became of a write, and for a while not after it.
+
+    ``happens``: whether the write takes place; ``silent``: failures of `end` until it
+    answers.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.happens = None
+        self.silent = 0
+
+    def write(self, group):
+        happens, self.happens = self.happens, None
+        if happens is None or happens:
+            super().write(group)
+        if happens is not None:
+            raise OutcomeUnknownError("no answer")
+
+    def end(self):
+        if self.silent:
+            self.silent -= 1
+            raise errors.StorageError("still no answer")
+        return super().end()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(engine, "RETRY_S", 0.001)
+
+
+@pytest.mark.parametrize("silent", [0, 3])
+@pytest.mark.usefixtures("quick")
+def test_a_write_of_an_unknown_outcome_that_happened_is_acknowledged(silent):
+    backend = Vague()
+    db = open_memory(backend)
+    backend.happens, backend.silent = True, silent
+    assert db.commit([Document("jobs", "1", b"one")]) == 1
+    assert db.commit([Document("jobs", "2", b"two")]) == 2
+    assert db.read("jobs", "1") == b"one"
+    assert db.exposure() == ""
+    db.close()
+
+
+@pytest.mark.parametrize("silent", [0, 3])
+@pytest.mark.usefixtures("quick")
+def test_a_write_of_an_unknown_outcome_that_did_not_happen_fails(silent):
+    backend = Vague()
+    db = open_memory(backend)
+    backend.happens, backend.silent = False, silent
+    with pytest.raises(errors.StorageError, match="not written"):
+        db.commit([Document("jobs", "1", b"one")])
+    assert db.read("jobs", "1") is None
+    until("the disk works again", lambda: db.exposure() == "")
+    assert db.commit([Document("jobs", "2", b"two")]) == 1
+    db.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_master_that_wrote_instead_deposes_this_one():
+    backend = Vague()
+    db = open_memory(backend)
+    other = MemoryBackend()
+    second = open_memory(other)
+    second.commit([Document("jobs", "9", b"theirs")])
+    backend.happens = False
+    backend.end = other.end
+    with pytest.raises(errors.TermError, match="is over"):
+        db.commit([Document("jobs", "1", b"one")])
+    for item in (db, second):
+        item.close()
+
+
+def test_closing_ends_the_wait_for_an_unknown_outcome():
+    backend = Vague()
+    db = open_memory(backend)
+    backend.happens, backend.silent = False, 10**9
+    ended = []
+    db.commit_soon([Document("jobs", "1", b"")], lambda *what: ended.append(what))
+    until("changes are refused", lambda: "no answer" in db.exposure())
+    with pytest.raises(errors.StorageError, match="changes are refused"):
+        db.commit([Document("jobs", "2", b"")])
+    db.close()
+    assert "may be durable or not" in str(ended[0][1])
+
+
+def test_what_a_backend_cannot_hold_is_refused_at_once(db, backend, monkeypatch):
+    monkeypatch.setattr(backend, "limits", Limits(group=10, commit=100, value=50))
+    with pytest.raises(errors.StorageError, match="jobs 1 has 51 bytes, at most 50"):
+        db.commit([Document("jobs", "1", b"x" * 51)])
+    with pytest.raises(errors.StorageError, match="120 bytes, at most 100"):
+        db.commit([Document("jobs", str(n), b"x" * 40) for n in range(3)])
+    assert db.commit([Document("jobs", "1", b"x" * 50)]) == 1

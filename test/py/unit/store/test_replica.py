@@ -6,7 +6,7 @@ from fakes import cluster
 from fakes.store import MemoryBackend, open_memory
 from ganeti import errors, store
 from ganeti.quorum import Term
-from ganeti.store import Document, database
+from ganeti.store import Document, database, features
 from ganeti.store import backend as backend_module
 
 
@@ -38,6 +38,7 @@ def test_a_node_without_a_copy_is_at_zero_and_makes_no_file(copy, tmp_path):
         "written": 0,
         "cluster": "",
         "archive": "",
+        "features": features.to_status(),
     }
     assert list(tmp_path.iterdir()) == []
 
@@ -56,6 +57,7 @@ def test_changes_are_applied_in_order_only(copy, groups):
         "written": 1,
         "cluster": cluster.example().cluster.uuid,
         "archive": "",
+        "features": features.to_status(),
         "applied": True,
     }
     assert copy.status() == {k: v for k, v in answer.items() if k != "applied"}

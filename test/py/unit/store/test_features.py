@@ -1,0 +1,143 @@
+"""Features of the stored form: used when all candidates know them, refused otherwise."""
+
+import pytest
+
+from fakes import cluster
+from fakes.candidates import Candidates
+from fakes.patience import until
+from ganeti import errors, store
+from ganeti.clock import SystemClock
+from ganeti.objects import Network, Update
+from ganeti.store import Document, features, replica
+from ganeti.store.database import Database
+
+LARGE = Network(
+    name="lan",
+    network="10.0.0.0/16",
+    uuid="net",
+    serial_no=1,
+    reservations="0" * (1 << 16),
+    ext_reservations="0" * (1 << 16),
+)
+
+
+@pytest.fixture
+def simulation(tmp_path):
+    actual = Candidates(tmp_path, (1, 2, 3))
+    yield actual
+    actual.close()
+
+
+@pytest.fixture
+def opener(tmp_path, simulation):
+    opened = []
+
+    def open_master():
+        path = str(tmp_path / "store.db")
+        actual = store.open_master(
+            path, replicate=simulation.replicate, clock=SystemClock()
+        )
+        opened.append(actual)
+        return actual
+
+    yield open_master
+    for item in opened:
+        item.close()
+
+
+def use_old_software(simulation, number):
+    """Let a candidate's answers name no features, as those of earlier releases do."""
+    copy = simulation[number]
+
+    def without(method):
+        def call(*args):
+            answer = dict(method(*args))
+            answer.pop(features.STATUS_KEY, None)
+            return answer
+
+        return call
+
+    for name in ("status", "promise"):
+        setattr(copy, name, without(getattr(copy, name)))
+
+
+def all_current(db):
+    return all(state.is_current for state in db.copies().values())
+
+
+def add_large(db, number=1):
+    db.commit([Update("networks", "net", LARGE.replace(serial_no=number))])
+
+
+def stored(tmp_path, name="store.db"):
+    """Return the stored form of the network, and the features in use."""
+    db = Database(str(tmp_path / name), create=False)
+    try:
+        return db._db.execute("SELECT data FROM networks").fetchone()[0], db.features()
+    finally:
+        db.close()
+
+
+def test_a_feature_that_all_candidates_know_is_used_and_recorded(opener, tmp_path):
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    until("the copies", lambda: all_current(db))
+    add_large(db)
+    until("the copies", lambda: all_current(db))
+    data, used = stored(tmp_path)
+    assert used == {features.COMPRESSED_NETWORKS}
+    assert len(data) < 2000
+    assert stored(tmp_path, "copy1.db") == (data, used)
+
+
+def test_a_feature_that_a_candidate_lacks_is_not_used(opener, simulation, tmp_path):
+    use_old_software(simulation, 1)
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    until("the copies", lambda: all_current(db))
+    add_large(db)
+    data, used = stored(tmp_path)
+    assert used == frozenset()
+    assert len(data) > 100_000
+
+
+def test_a_candidate_that_lacks_a_used_feature_gets_nothing(
+    opener, simulation, tmp_path
+):
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    until("the copies", lambda: all_current(db))
+    add_large(db)
+    db.close()
+    use_old_software(simulation, 1)
+    db = opener()
+    node = simulation.node(1)
+    until("the reason", lambda: "upgrade the software" in db.copies()[node].trouble)
+    before = simulation[1].status()["revision"]
+    add_large(db, 2)
+    assert simulation[1].status()["revision"] == before
+    assert not db.copies()[node].is_current
+
+
+def test_a_copy_that_needs_a_newer_release_has_no_master_here(opener, tmp_path):
+    db = opener()
+    db.commit([Document("meta", features.KEY, b'["from-the-future"]')])
+    before = db.term
+    db.close()
+    with pytest.raises(errors.ConfigurationError, match="uses from-the-future, which"):
+        opener()
+    kept = Database(str(tmp_path / "store.db"), create=False)
+    assert kept.position().term == before
+    kept.close()
+
+
+def test_the_status_names_the_features_of_this_release(tmp_path):
+    copy = replica.Replica(str(tmp_path / "none.db"))
+    assert features.from_status(copy.status()) == features.KNOWN
+    assert features.from_status({}) == frozenset()
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[1]", b"\xff"])
+def test_a_damaged_list_of_features_is_named(data):
+    with pytest.raises(errors.ConfigurationError, match="features of the store"):
+        features.decode(data)
