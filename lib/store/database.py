@@ -197,9 +197,9 @@ class Database:
         if self._pragma("schema_version") == 0:
             raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
         schema.check(self._db, self.path)
-        if (found := schema.version_of(self._db)) < schema.VERSION:
+        if (version := schema.version_of(self._db)) < schema.VERSION:
             raise errors.ConfigurationError(
-                f"{self.path}: found version {found} of the store, wanted"
+                f"{self.path}: found version {version} of the store, wanted"
                 f" {schema.VERSION}: the daemon that writes the file upgrades it when"
                 " it starts"
             )

@@ -121,8 +121,8 @@ def upgrade(db: sqlite3.Connection, steps: tuple[Step, ...] = STEPS) -> list[Ste
     Returns:
         The steps that were taken; none for a file of this or of a newer release.
     """
-    found = version_of(db)
-    todo = [step for step in steps if step.version > found]
+    current = version_of(db)
+    todo = [step for step in steps if step.version > current]
     for step in todo:
         step.apply(db)
         db.execute("UPDATE state SET schema = ?", (step.version,))

@@ -57,7 +57,7 @@ def test_an_old_file_keeps_its_contents(name, path):
     finally:
         opened.close()
     again = Database(path, create=False)
-    # Version 1 has only the change log to tell, which says term 1.
+    # Version 1 has no column for it; its change log has groups of term 1.
     assert again.position().written == (1 if name == "version-1" else 4)
     again.close()
 
