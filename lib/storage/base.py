@@ -7,6 +7,7 @@ on which node. A driver refuses unsupported operations with BlockDeviceError.
 import abc
 import dataclasses
 import enum
+import fcntl
 import os
 from typing import Any, Final
 
@@ -145,12 +146,16 @@ class Device(abc.ABC):
     def wipe(self, offset_mib: int, size_mib: int) -> None:
         """Overwrite a part with zeros.
 
+        Waits until no other wipe of the disk is under way: a master daemon that was
+        restarted repeats a call that may not have ended.
+
         Raises:
             BlockDeviceError: the part is not inside the device, or writing failed.
         """
         self._check_part("wipe", offset_mib, size_mib)
         zeros = bytes(CHUNK)
         with self._translated("wiping"), open(self.path, "r+b", buffering=0) as out:
+            fcntl.flock(out.fileno(), fcntl.LOCK_EX)
             out.seek(offset_mib * MIB)
             left = size_mib * MIB
             while left:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, base, typed_params
 from ganeti.cmdlib.instance import (
@@ -33,6 +35,22 @@ class _CreationPlan:
     disks: tuple[objects.Disk, ...]
 
 
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a creation whose master daemon ended while disks were wiped.
+
+    Attributes:
+        instance: the future record.
+        disks: the records of its disks, which exist.
+        disk: index of the disk that was being wiped.
+        offset_mib: the part of it that is wiped.
+    """
+
+    instance: dict[str, Any]
+    disks: list[dict[str, Any]]
+    disk: int
+    offset_mib: int
+
+
 class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     """Unit that creates an instance, installs its OS and starts it.
 
@@ -50,6 +68,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     primary: str
     template: str
     plan: _CreationPlan
+    left: Interrupted
 
     def check_arguments(self) -> None:
         """Check parameters that do not depend on the cluster."""
@@ -98,6 +117,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             )
         self._refuse_existing()
         self.locks.add[locking.Level.INSTANCE] = [self.name]
+        if self.ctx.resumption is not None:
+            self._restore_plan()
+            return
         if op.pnode:
             self.primary = lookup.expand_node(snapshot, op.pnode)
             self.locks.names[locking.Level.NODE] = [self.primary]
@@ -109,6 +131,18 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         allocation.lock_all_nodes(
             self.locks, opportunistic=1 if op.opportunistic_locking else 0
         )
+
+    def _restore_plan(self) -> None:
+        """Take over the plan of an interrupted wipe, with the locks that it held."""
+        self.left = left = msgspec.convert(self.ctx.resumption, Interrupted)
+        self.plan = _CreationPlan(
+            objects.from_dict(objects.Instance, left.instance),
+            tuple(objects.from_dict(objects.Disk, disk) for disk in left.disks),
+        )
+        self.primary = self.plan.instance.primary_node
+        self.locks.names[locking.Level.NODE] = [self.primary]
+        self.locks.names[locking.Level.NODE_RES] = [self.primary]
+        self.locks.shared.add(locking.Level.NODE)
 
     def _refuse_existing(self) -> None:
         if self.ctx.snapshot.uuid_of("instances", self.name) is not None:
@@ -316,7 +350,66 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def execute(self) -> list[str]:
         """Create, install, start."""
-        disks.create_on_nodes_and_wipe(self.ctx, self.plan.instance, self.plan.disks)
+        instance, made = self.plan.instance, self.plan.disks
+        disks.create_on_nodes_and_wipe(self.ctx, instance, made, save=self._save)
+        return self._record_and_install()
+
+    def resume(self) -> list[str]:
+        """Continue the wipe of the new disks, then install and start."""
+        left, ctx = self.left, self.ctx
+        instance, made = self.plan.instance, self.plan.disks
+        ctx.log.message(
+            f"* the master daemon was restarted; {disks.label(left.disk)} is wiped on"
+            f" from {left.offset_mib} MiB"
+        )
+        try:
+            self._reserve_again()
+        except errors.GenericError:
+            disks.remove_all(ctx, instance, made)
+            raise
+        disks.wipe_new(
+            ctx,
+            instance,
+            made,
+            first=left.disk,
+            offset_mib=left.offset_mib,
+            save=self._save,
+        )
+        return self._record_and_install()
+
+    def _save(self, disk: int, offset_mib: int) -> None:
+        """Store the plan and the progress of the wipe.
+
+        Private parameters of the OS are stored in the configuration alone; a creation
+        with such parameters cannot be continued.
+        """
+        if self.plan.instance.osparams_private:
+            return
+        state = Interrupted(
+            objects.to_dict(self.plan.instance),
+            [objects.to_dict(each) for each in self.plan.disks],
+            disk,
+            offset_mib,
+        )
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    def _reserve_again(self) -> None:
+        """Reserve the identifiers of the plan, which no other job may take."""
+        config, owner, instance = self.ctx.config, self.ctx.owner, self.plan.instance
+        for uuid in (instance.uuid, *instance.disks, *(n.uuid for n in instance.nics)):
+            config.reserve(owner, "uuid", uuid)
+        for nic in instance.nics:
+            config.reserve(owner, "mac", nic.mac)
+            if nic.network and nic.ip:
+                config.reserve_ip(owner, nic.network, nic.ip, check=False)
+        if self.op.conflicts_check:
+            group = self.ctx.snapshot.nodes[self.primary].group
+            nic_specs.take_addresses(self.ctx, instance, group=group)
+
+    def _record_and_install(self) -> list[str]:
+        """Commit the records, install, start; none of this can be continued."""
+        if self.ctx.snapshot.cluster.prealloc_wipe_disks:
+            self.ctx.save_resumption(None)
         try:
             self._commit()
         except errors.GenericError:

@@ -2,13 +2,23 @@
 
 from typing import Any, ClassVar, Final
 
-from ganeti import objects, opcodes
+import msgspec
+
+from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import checks, common, disks
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
 _MIB: Final = 1024 * 1024
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a growth whose master daemon ended during the wipe, in MiB."""
+
+    disk_uuid: str
+    target_mib: int
+    offset_mib: int
 
 
 class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
@@ -64,6 +74,12 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         )
         checks.require_policy(problems, snapshot, self.primary.group, instance.name)
 
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare the locks of the nodes; a wipe only shares those of the nodes."""
+        super().declare_locks(level)
+        if self.ctx.resumption is not None and level is locking.Level.NODE:
+            self.locks.shared.add(level)
+
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the growth."""
         return super().hooks_env() | {
@@ -90,17 +106,47 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             self.ctx.rpc.call_one(
                 "blockdev_grow", node, wire, self.delta_mib, False, True, False
             ).unwrap(what)
-        old_size = self.disk.size
+        self._record_and_wipe(self.disk.size)
+
+    def resume(self) -> None:
+        """Continue the wipe of the new part."""
+        left = msgspec.convert(self.ctx.resumption, Interrupted)
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if left.disk_uuid not in instance.disks:
+            raise errors.OpExecError(
+                f"instance {instance.name}: disk {self.op.disk} was removed while it"
+                " was being wiped"
+            )
+        self.disk, self.target_mib = snapshot.disks[left.disk_uuid], left.target_mib
+        self.ctx.log.message(
+            f"* the master daemon was restarted; disk {self.op.disk} is wiped on from"
+            f" {left.offset_mib} MiB"
+        )
+        if not instance.disks_active:
+            disks.assemble(self.ctx, instance, disks=[self.disk])
+        self._record_and_wipe(left.offset_mib)
+
+    def _record_and_wipe(self, offset_mib: int) -> None:
+        """Record the new size, wipe the new part from an offset, notify the guest."""
+        instance, wipes = self.instance, self.ctx.snapshot.cluster.prealloc_wipe_disks
+        # The nodes have enlarged the disk, and nobody may see the new part before.
+        if wipes:
+            self._save(self.op.disk, offset_mib)
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.update(
                 edit.snapshot.disks[self.disk.uuid].replace(size=self.target_mib)
             )
         self.disk = self.ctx.snapshot.disks[self.disk.uuid]
-        if self.ctx.snapshot.cluster.prealloc_wipe_disks:
-            disks.wipe(self.ctx, instance, [(op.disk, self.disk, old_size)])
+        if wipes:
+            part = (self.op.disk, self.disk, offset_mib)
+            disks.wipe(self.ctx, instance, [part], save=self._save)
         self._notify_guest()
         if not instance.disks_active:
             disks.shutdown(self.ctx, instance, disks=[self.disk], mark=False)
+
+    def _save(self, _index: int, offset_mib: int) -> None:
+        state = Interrupted(self.disk.uuid, self.target_mib, offset_mib)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
 
     def _notify_guest(self) -> None:
         if not self.instance.disks_active or not self.runtime_info():

@@ -10,6 +10,7 @@ class Simulation:
 
     def __init__(self):
         self.files = {}  # path -> MiB
+        self.wiped = {}  # path -> set of wiped MiB, by offset
         self.directories = set()
         self.guests = {}  # instance name -> nodes where its emulator is
         self.leaving = {}  # instance name -> (source, target)
@@ -63,6 +64,15 @@ class Simulation:
 
     def do_blockdev_remove(self, _node, args):
         self.files.pop(args[0]["logical_id"][1], None)
+        self.wiped.pop(args[0]["logical_id"][1], None)
+
+    def do_blockdev_wipe(self, _node, args):
+        disk, offset, size = args
+        path = disk["logical_id"][1]
+        if offset + size > self.files.get(path, 0):
+            return failure(f"{path}: too small")
+        self.wiped.setdefault(path, set()).update(range(offset, offset + size))
+        return None
 
     def do_blockdev_grow(self, _node, args):
         if not args[2]:

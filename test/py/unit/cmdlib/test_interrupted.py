@@ -74,11 +74,11 @@ class Master:
         return self.engine.snapshot
 
 
-def cluster():
+def cluster(**changes):
     policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
     policy["minmax"][0]["min"]["nic-count"] = 0
     policy["disk-templates"] = ["diskless", "file", "sharedfile"]
-    return clusters.snapshot(ipolicy=policy)
+    return clusters.snapshot(ipolicy=policy, **changes)
 
 
 def create(template="sharedfile", **changes):
@@ -139,9 +139,9 @@ CASES = {
 }
 
 
-def prepared(before):
+def prepared(before, **changes):
     """Return the state in which an operation begins."""
-    simulation, start = Simulation(), cluster()
+    simulation, start = Simulation(), cluster(**changes)
     for request in before:
         master = Master(start, simulation, Cutter())
         master.run(request)
@@ -243,15 +243,22 @@ def run_until_cut(start, simulation, request, cut, resumption):
     return master, False
 
 
+def has_moved(snapshot, _simulation):
+    return [each.primary_node for each in snapshot.instances.values()] == [NODE2]
+
+
+def is_wiped(snapshot, simulation):
+    """Return whether all disks have their recorded sizes and are wiped."""
+    sizes = {disk.logical_id[1]: disk.size for disk in snapshot.disks.values()}
+    wiped = {path: len(done) for path, done in simulation.wiped.items()}
+    return len(snapshot.instances) == 1 and sizes == simulation.files == wiped
+
+
 #: name: (steps before, the operation, whether it has had its effect).
 RESUMED = {
-    "migrate": (
-        [create()],
-        MIGRATE,
-        lambda snapshot, _simulation: (
-            [each.primary_node for each in snapshot.instances.values()] == [NODE2]
-        ),
-    ),
+    "migrate": ([create()], MIGRATE, has_moved),
+    "create": ([], create(), is_wiped),
+    "grow": ([create()], GROW, is_wiped),
 }
 
 
@@ -262,7 +269,7 @@ def test_an_operation_that_can_be_resumed_ends_as_if_not_cut_off(case, again):
     cut, is_cut, resumed = 0, True, 0
     while is_cut:
         cut += 1
-        start, simulation = prepared(before)
+        start, simulation = prepared(before, prealloc_wipe_disks=True)
         master, is_cut = run_until_cut(start, simulation, request, cut, None)
         resumption = master.engine.callbacks.resumption
         if resumption is None:
