@@ -192,7 +192,7 @@ def remove_all(
         gone = frozenset(disk.uuid for disk in disks)
         fine = _remove_directories(ctx, instance, disks, gone=gone)
     if not fine:
-        # What has no record, such as the disks of a creation that failed.
+        # For disks without records, such as the disks of a creation that failed.
         ctx.config.disk_notes.leave(ctx.owner)
     return fine
 

@@ -36,12 +36,12 @@ _FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 def settings(unit):
     """Return the lines of the section Service: key -> words."""
     section = pathlib.Path(unit).read_text().partition("[Service]")[2]
-    found = {}
+    settings = {}
     for key, value in re.findall(
         r"^(\w+)=(.*)$", section.partition("\n[")[0], re.MULTILINE
     ):
-        found.setdefault(key, []).extend(value.split())
-    return found
+        settings.setdefault(key, []).extend(value.split())
+    return settings
 
 
 def mount(*argv):

@@ -97,7 +97,7 @@ class Check:
         self.functions = {}
         self.classes = set()
         self.attributes = set()
-        self.found = set()
+        self.seen = set()
         self.changed = True
         for module, text in sorted(sources.items()):
             for node in ast.walk(ast.parse(text)):
@@ -114,7 +114,7 @@ class Check:
                 for function in group:
                     _Body(self, function, given=False).run()
                     _Body(self, function, given=True).run()
-        return sorted(self.found, key=str)
+        return sorted(self.seen, key=str)
 
     def note(self, known, item):
         if item not in known:
@@ -274,7 +274,8 @@ class _Body:
         is_used = any(arguments[:1]) if name.endswith(_WRITES) else is_given
         if is_used and _is_sink(name):
             self.check.note(
-                self.check.found, Violation(self.function.module, node.lineno, name)
+                self.check.seen,
+                Violation(self.function.module, node.lineno, name),
             )
         if last in SOURCES or name.endswith("shell.run"):
             return True

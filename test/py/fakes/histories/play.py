@@ -84,8 +84,8 @@ class Stage:
                 self.machines.heal()
             self._settle()
             self._collect(history)
-            found = rules.violations(history)
-            assert not found, "\n".join(found)
+            problems = rules.violations(history)
+            assert not problems, "\n".join(problems)
         except Exception as err:
             raise AssertionError(self._report(seed, faults, err)) from err
         jobs = [item for item in history.submissions if item.job is not None]

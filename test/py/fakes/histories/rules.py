@@ -1,4 +1,4 @@
-"""What a history must not show. Pure: a history in, violations out.
+"""The rules of histories. Pure: a history in, violations out.
 
 The rules are those of ``doc/design/commit-rule.rst``. An operator who accepted loss may
 lose what was acknowledged, but only what ``gnt-cluster lost-changes`` lists then.
@@ -138,9 +138,9 @@ def _masters(history):
     owners = collections.defaultdict(set)
     for term in acting | set(winners):
         owners[term.number].add(term.owner)
-    for number, found in sorted(owners.items()):
-        if len(found) > 1:
-            yield f"term {number} has {len(found)} masters: {', '.join(sorted(found))}"
+    for number, masters in sorted(owners.items()):
+        if len(masters) > 1:
+            yield f"term {number} has {len(masters)} masters: {', '.join(sorted(masters))}"
 
 
 def _acts(history):
@@ -236,11 +236,11 @@ def _register(history):
 def _copies(history):
     """All candidates have the same history in the end."""
     if len({(copy.revision, copy.digest) for copy in history.after.values()}) > 1:
-        found = ", ".join(
+        listed = ", ".join(
             f"{node}: {copy.revision} {copy.digest[:8]}"
             for node, copy in sorted(history.after.items())
         )
-        yield f"the copies differ: {found}"
+        yield f"the copies differ: {listed}"
 
 
 def _numbers(history):
