@@ -262,7 +262,7 @@ def _numbers(history):
 
 
 def _end(history):
-    """One master serves, and whoever did not go on said why."""
+    """One master serves; each node without one reports why."""
     if len(history.serving) != 1:
         yield f"masters at the end: {', '.join(history.serving) or 'none'}"
     for text in history.refusals:
