@@ -26,6 +26,13 @@ _UNACKNOWLEDGED_MS: Final = 10_000
 TIMED_OUT: Final = f"Error {pycurl.E_OPERATION_TIMEDOUT}: "
 _NOT_TRUSTED: Final = f"Error {pycurl.E_SSL_CACERT}: "
 _NO_CONNECTION: Final = f"Error {pycurl.E_COULDNT_CONNECT}: "
+#: First parts of the texts if the server's certificate is not the trusted one, and if
+#: our own certificate cannot be used.
+_UNTRUSTED: Final = (
+    f"Error {pycurl.E_PEER_FAILED_VERIFICATION}: ",
+    f"Error {pycurl.E_SSL_CACERT}: ",
+)
+_UNUSABLE: Final = f"Error {pycurl.E_SSL_CERTPROBLEM}: "
 #: Error text if the kernel accepts connections but the server does not answer.
 FROZEN: Final = (
     "it accepts connections but does not answer: the daemon or its machine is frozen"
@@ -219,11 +226,34 @@ class Transfer:
             code = curl.getinfo(pycurl.OS_ERRNO)
             cause, is_refused = os.strerror(code).lower(), code == errno.ECONNREFUSED
         else:
-            return f"{number}: {where}: {reason}"
+            return f"{number}: {where}: {reason}{self._advice(error)}"
         look = f"is {server} running there?"
         if not is_refused:
             look = "is the machine up and its network connected?"
         return f"{number}: {where} does not answer: {cause}; {look}"
+
+    def _advice(self, error: str) -> str:
+        """Return which certificate a TLS error is about, and the commands that help."""
+        credentials = self.request.credentials
+        if credentials is None:
+            return ""
+        if "alert" in error:
+            which = f"the server there refuses {credentials.certificate} of this node"
+        elif error.startswith(_UNTRUSTED):
+            which = f"the server there has not the certificate {credentials.authority}"
+        elif error.startswith(_UNUSABLE):
+            which = f"{credentials.certificate} of this node cannot be used"
+        else:
+            return ""
+        renew = (
+            "cluster-certificate"
+            if error.startswith(_UNTRUSTED)
+            else "node-certificates"
+        )
+        return (
+            f"; {which}: run gnt-cluster verify on the master, then gnt-cluster"
+            f" renew-crypto --new-{renew}"
+        )
 
 
 def _describe_stranger(identity: str, reason: str) -> str:

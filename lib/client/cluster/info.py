@@ -53,7 +53,9 @@ def run(ctx: CommandContext) -> None:
     if ctx.opts.json:
         listing.print_json(ctx, info)
         return
+    flags = ctx.call("QueryConfigValues", ["drain_flag", "watcher_pause"])
     shown = _tree(ctx, info, ctx.call("QueryCopies"))
+    shown.append(("Parts that are off", parts_off(info, *flags) or "(none)"))
     ctx.out(
         info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
     )
@@ -139,6 +141,47 @@ def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:
             ("warning", copies["warning"] or "(none)"),
         ]
     )
+
+
+def parts_off(info: Mapping[str, Any], drained: bool, pause: float | None) -> list[str]:
+    """Return the parts of the cluster that are off, and how to switch them on.
+
+    Args:
+        info: of the cluster.
+        drained: whether the job queue refuses new jobs.
+        pause: end of the watcher's pause, seconds since the epoch; None for no pause.
+    """
+    until = "" if pause is None else timestamp(pause)
+    collectors = info["enabled_data_collectors"]
+    idle = nicesort.nice_names(name for name, is_on in collectors.items() if not is_on)
+    rows = (
+        (drained, "job queue (drained; gnt-cluster queue undrain)"),
+        (
+            pause is not None,
+            f"watcher (paused until {until}; gnt-cluster watcher continue)",
+        ),
+        (
+            not info["default_iallocator"],
+            "placement without -n or -I (gnt-cluster modify -I hail)",
+        ),
+        (
+            not info["enabled_user_shutdown"],
+            "shutdown from inside (gnt-cluster modify --user-shutdown=yes)",
+        ),
+        (
+            not info["maintain_node_health"],
+            (
+                "maintenance of node health (gnt-cluster modify"
+                " --maintain-node-health=yes)"
+            ),
+        ),
+        (
+            not info["modify_ssh_setup"],
+            "management of SSH keys (set at gnt-cluster init)",
+        ),
+        (bool(idle), f"data collectors {', '.join(idle)}"),
+    )
+    return [text for is_off, text in rows if is_off]
 
 
 def _uid_pool(ranges: list[list[int]]) -> str:

@@ -497,6 +497,7 @@ COMMANDS: Final = (
         "check the whole cluster or one group",
         options=(
             o.VERBOSE,
+            o.JSON,
             Option(
                 ("--debug-simulate-errors",),
                 "let every check fail, for tests",

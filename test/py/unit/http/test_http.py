@@ -142,6 +142,10 @@ def test_other_certificates_are_refused_and_nothing_is_lost(
 ):
     (answer,) = caller.perform([request(secure, pem=pem, name=name)])
     assert "alert" in answer.error
+    assert f"the server there refuses {pem[0]}/{name}.pem of this node" in answer.error
+    assert (
+        "run gnt-cluster verify on the master, then gnt-cluster renew-" in answer.error
+    )
     assert not answer.is_lost
     assert app.seen == []
 
@@ -151,7 +155,8 @@ def test_a_server_with_a_foreign_certificate_is_not_trusted(app, caller, pem):
     made, port = running(app, tls.server_context(path, path))
     (answer,) = caller.perform([request(port, pem=pem)])
     made.stop()
-    assert "certificate" in answer.error
+    assert "the server there has not the certificate" in answer.error
+    assert answer.error.endswith("renew-crypto --new-cluster-certificate")
     assert not answer.is_lost
 
 
