@@ -24,7 +24,8 @@ from ganeti.vcluster import layout as lay
 from ganeti.vcluster.nodes import NodeControl
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
-BIN = TOP / "build" / "bin"
+#: Programs under test: of this tree, or of an installation (test/installed-check).
+BIN = pathlib.Path(os.environ.get("GANETI_TEST_TOOLS") or TOP / "build" / "bin")
 #: Seconds for one command of vcluster; making three nodes takes 5.
 COMMAND_S = 240
 

@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 
-pytestmark = pytest.mark.daemon
+pytestmark = [pytest.mark.daemon, pytest.mark.core]
 SPEC = json.loads(
     (pathlib.Path(__file__).parents[2] / "data/spec/hooks.json").read_text()
 )

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.patience import until
 
-pytestmark = pytest.mark.daemon
+pytestmark = [pytest.mark.daemon, pytest.mark.core]
 FAKE = ("-H", "fake", "-t", "diskless", "-o", "tiny+default", "--no-nics")
 
 

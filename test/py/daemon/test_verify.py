@@ -13,7 +13,7 @@ import pytest
 
 from fakes.patience import until
 
-pytestmark = pytest.mark.daemon
+pytestmark = [pytest.mark.daemon, pytest.mark.core]
 FAKE_STATE = "/var/run/ganeti/fake-hypervisor"
 INSTANCE = "db1.vc.test"
 #: Leftovers of a creation that was killed.
