@@ -194,11 +194,11 @@ def test_new_ssh_keys_for_all_nodes(vcluster):
     ]
     uuids, names = ([row[column] for row in nodes] for column in (0, 1))
     args = (uuids, names, uuids, names, "rsa", "rsa", 2048)
-    runner = rpc.StaticRunner(
-        rpc.by_name(["node1"], vcluster.paths()), vcluster.paths()
-    )
+    # The full name: the certificate of the node has no other.
+    name = vcluster.master.name
+    runner = rpc.StaticRunner(rpc.by_name([name], vcluster.paths()), vcluster.paths())
     try:
-        runner.call_one("node_ssh_keys_renew", "node1", *args).unwrap("cannot renew")
+        runner.call_one("node_ssh_keys_renew", name, *args).unwrap("cannot renew")
     finally:
         runner.close()
     renewed = pubkeys.read(vcluster.paths().data("ganeti_pub_keys"))

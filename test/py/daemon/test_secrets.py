@@ -150,7 +150,8 @@ def test_a_refused_opcode_does_not_repeat_its_secrets(vcluster, os_definition):
 
 
 @pytest.mark.parametrize(
-    "name", ["hmac.key", "cluster-domain-secret", "server.pem", "rapi.pem"]
+    "name",
+    ["hmac.key", "cluster-domain-secret", "server-key.pem", "client.pem", "rapi.pem"],
 )
 def test_keys_of_the_cluster_are_not_logged(vcluster, name):
     path = vcluster.file(f"/var/lib/ganeti/{name}")
