@@ -288,7 +288,7 @@ def _take_over(
         node=plan.own.uuid,
         term=elected.term,
         settings=store.CommitSettings(
-            accept_loss=elected.accept_loss, is_patient=False
+            accept_loss=elected.accept_loss, is_patient=False, silent=plan.silent
         ),
     )
     runner = rpc.NetworkRunner(opened.latest, paths, opened.term)

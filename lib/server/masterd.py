@@ -201,6 +201,7 @@ def _open_store(
     paths: pathutils.Paths,
     time: clock.Clock,
     elected: startup.Elected,
+    silent: frozenset[str],
     on_deposed: Callable[[], None],
 ) -> tuple[store.Engine, rpc.NetworkRunner]:
     """Open the store for writing, and have a majority know this term."""
@@ -220,7 +221,10 @@ def _open_store(
         node=term.owner,
         term=term,
         settings=store.CommitSettings(
-            is_lenient, accept_loss=elected.is_forced, on_deposed=on_deposed
+            is_lenient,
+            accept_loss=elected.is_forced,
+            on_deposed=on_deposed,
+            silent=silent,
         ),
     )
     made.append(opened)
@@ -262,8 +266,9 @@ def _start(
 
     _remove_sockets(paths)
     try:
-        elected = _elect(options, paths, time, frozenset(silent))
-        opened, runner = _open_store(paths, time, elected, on_deposed)
+        mute = frozenset(silent)
+        elected = _elect(options, paths, time, mute)
+        opened, runner = _open_store(paths, time, elected, mute, on_deposed)
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
     _log.info("revision %d, term %s", opened.snapshot().revision, opened.term)

@@ -72,12 +72,15 @@ class CommitSettings:
             durable nevertheless.
         on_deposed: called once, from any thread, when another master has taken over;
             nothing can be written any more.
+        silent: uuids of candidates that have just not answered. The first commit does
+            not wait until they are heard: that would take a second time limit.
     """
 
     is_lenient: Callable[[], bool] = bool
     accept_loss: bool = False
     is_patient: bool = True
     on_deposed: Callable[[], None] = lambda: None
+    silent: frozenset[str] = frozenset()
 
 
 class _State(enum.Enum):
@@ -184,6 +187,7 @@ class Peers:
                 peer.wake.set()
             for uuid in wanted.keys() - self._peers.keys():
                 peer = self._peers[uuid] = Peer(uuid, wanted[uuid])
+                peer.is_tried = uuid in self._settings.silent
                 threading.Thread(
                     target=self._run,
                     args=(peer,),

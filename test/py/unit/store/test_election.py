@@ -1,5 +1,7 @@
 """Becoming master: fence first, then compare copies, then take the newest."""
 
+import threading
+
 import pytest
 
 from fakes import cluster
@@ -8,7 +10,7 @@ from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.quorum import Term
-from ganeti.store import Document, branches, database
+from ganeti.store import Document, branches, database, peers
 from ganeti.store.election import Elector
 
 NODES = (0, 1, 2)
@@ -52,6 +54,38 @@ def master(simulation):
     until("copies", lambda: is_current(simulation, db))
     yield db
     db.close()
+
+
+def test_a_dead_candidate_is_waited_for_once(simulation, master):
+    master.close()
+    dead = simulation.node(2)
+    simulation.down.add(dead)
+    simulation.calls.clear()
+    _term, survey = elector(simulation, 1).elect(is_takeover=True)
+    assert survey.is_enough
+    asked = [call for call in simulation.calls if call[0] == dead]
+    assert asked == [(dead, "store_status")]
+
+
+def test_the_first_commit_does_not_wait_for_silent_candidates(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 600)
+    nodes = Candidates(tmp_path, (0, 1))
+    db = open_master(nodes, 0)
+    db.commit(cluster.big(2, 1))
+    until("copies", lambda: is_current(nodes, db, (0, 1)))
+    db.close()
+    # It never answers, so a commit that waits for it does not end before the time
+    # limit of commits.
+    nodes.hang(1)
+    settings = store.CommitSettings(silent=frozenset([nodes.node(1)]))
+    db = open_master(nodes, 0, settings=settings)
+    done = threading.Event()
+    db.commit_soon([job("2")], lambda *_: done.set())
+    assert done.wait(40)
+    assert "missing: node1.example.com" in db.exposure()
+    nodes.release(1)
+    db.close()
+    nodes.close()
 
 
 def job(key):
