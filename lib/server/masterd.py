@@ -201,6 +201,7 @@ def _open_store(
     paths: pathutils.Paths,
     time: clock.Clock,
     elected: startup.Elected,
+    *,
     silent: frozenset[str],
     on_deposed: Callable[[], None],
 ) -> tuple[store.Engine, rpc.NetworkRunner]:
@@ -268,7 +269,9 @@ def _start(
     try:
         mute = frozenset(silent)
         elected = _elect(options, paths, time, mute)
-        opened, runner = _open_store(paths, time, elected, mute, on_deposed)
+        opened, runner = _open_store(
+            paths, time, elected, silent=mute, on_deposed=on_deposed
+        )
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
     _log.info("revision %d, term %s", opened.snapshot().revision, opened.term)
