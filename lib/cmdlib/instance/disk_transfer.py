@@ -6,8 +6,10 @@ Each disk has a program on both nodes; this module starts, polls and cleans them
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, progress
@@ -43,6 +45,22 @@ class TransferPlan:
     compress: str = constants.IEC_NONE
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """The state of a transfer whose master daemon ended.
+
+    Attributes:
+        disk: index of the disk under way; the number of disks after the last one.
+        certificates: node uuid -> name and certificate of its transfers.
+        started: node uuid -> name of its transfer of this disk.
+        ended: the same of the disk before, to be cleaned up.
+    """
+
+    disk: int = 0
+    certificates: dict[str, tuple[str, str]] = {}
+    started: dict[str, str] = {}
+    ended: dict[str, str] = {}
+
+
 def magic(secret: str, instance: str, index: int) -> str:
     """Return the text at the beginning of one disk's data."""
     text = f"{constants.RIE_VERSION}{secret}{instance}{index}"
@@ -50,27 +68,58 @@ def magic(secret: str, instance: str, index: int) -> str:
 
 
 def copy_all(
-    ctx: base.Context, plan: TransferPlan, disks: Sequence[objects.Disk]
+    ctx: base.Context,
+    plan: TransferPlan,
+    disks: Sequence[objects.Disk],
+    *,
+    left: Progress,
+    save: Callable[[Progress], None],
 ) -> None:
     """Copy the content of disks that exist on both nodes, one after another.
+
+    Args:
+        ctx: dependencies of the opcode.
+        plan: source and target.
+        disks: the disks at the target.
+        left: where to begin; the programs of an interrupted transfer have gone on.
+        save: called with the state before and after each program is started.
 
     Raises:
         OpExecError: one could not be copied; the transfer is cleaned up.
     """
-    certificates: dict[str, tuple[str, str]] = {}
+    certificates = dict(left.certificates)
     try:
         for node in (plan.source, plan.target):
+            if node in certificates:
+                continue
             answer = ctx.rpc.call_one(
                 "x509_cert_create", node, constants.RIE_CERT_VALIDITY
             )
             name, pem = answer.unwrap("cannot make a certificate for the transfer")
             certificates[node] = (name, pem)
+            left = msgspec.structs.replace(left, certificates=dict(certificates))
+            save(left)
+        _clean_up(ctx, left.ended)
         for index, disk in enumerate(disks):
-            _Transfer(ctx, plan, certificates, disk, index).run()
+            if index >= left.disk:
+                _Transfer(ctx, plan, disk, left, save).run()
+                left = Progress(index + 1, certificates)
     finally:
-        for node, (name, _pem) in certificates.items():
-            result = ctx.rpc.call_one("x509_cert_remove", node, name)
-            common.warn_failed(ctx, result, "cannot remove a transfer's certificate")
+        _remove_certificates(ctx, certificates)
+
+
+def clean_up(ctx: base.Context, left: Progress) -> None:
+    """Remove the remains of transfers that have ended; failures are logged."""
+    _clean_up(ctx, left.ended)
+    _remove_certificates(ctx, left.certificates)
+
+
+def _remove_certificates(
+    ctx: base.Context, certificates: Mapping[str, tuple[str, str]]
+) -> None:
+    for node, (name, _pem) in certificates.items():
+        result = ctx.rpc.call_one("x509_cert_remove", node, name)
+        common.warn_failed(ctx, result, "cannot remove a transfer's certificate")
 
 
 class _Transfer:
@@ -80,16 +129,18 @@ class _Transfer:
         self,
         ctx: base.Context,
         plan: TransferPlan,
-        certificates: dict[str, tuple[str, str]],
         disk: objects.Disk,
-        index: int,
+        left: Progress,
+        save: Callable[[Progress], None],
     ) -> None:
         self._ctx = ctx
         self._plan = plan
-        self._certificates = certificates
+        self._certificates = left.certificates
         self._disk = disk
-        self._index = index
-        self._started: dict[str, str] = {}
+        self._index = left.disk
+        self._left = left
+        self._save = save
+        self._started = dict(left.started)
         self._wait_s = _FIRST_POLL_S
 
     @property
@@ -109,30 +160,57 @@ class _Transfer:
         )
         begun = ctx.clock.monotonic()
         try:
-            self._started[plan.target] = ctx.rpc.call_one(
-                "import_start",
-                plan.target,
-                self._options(plan.target, plan.source),
-                encode.instance(ctx.snapshot, plan.moved),
-                f"disk{self._index}",
-                self._end(plan.moved),
-            ).unwrap(self._what)
-            port = self._wait_for_port()
-            self._started[plan.source] = ctx.rpc.call_one(
-                "export_start",
-                plan.source,
-                self._options(plan.source, plan.target),
-                target.secondary_ip,
-                port,
-                encode.instance(ctx.snapshot, plan.instance),
-                f"disk{self._index}",
-                self._end(plan.instance),
-            ).unwrap(self._what)
+            if len(self._started) < len(self._certificates):
+                self._start()
             self._watch()
+            after = Progress(
+                self._index + 1, self._certificates, ended=dict(self._started)
+            )
+            self._save(after)
         finally:
-            self._clean_up()
+            _clean_up(ctx, self._started)
         taken = ctx.clock.monotonic() - begun
         ctx.log.message(f"* disk/{self._index} copied in {taken:.1f} s")
+
+    def _start(self) -> None:
+        """Start both programs.
+
+        An interrupted start may have left an import, and an export that was not
+        recorded. Without its import, an export ends.
+        """
+        plan, ctx = self._plan, self._ctx
+        target = ctx.snapshot.nodes[plan.target]
+        _clean_up(ctx, self._started)
+        self._started.clear()
+        self._record()
+        self._started[plan.target] = ctx.rpc.call_one(
+            "import_start",
+            plan.target,
+            self._options(plan.target, plan.source),
+            encode.instance(ctx.snapshot, plan.moved),
+            f"disk{self._index}",
+            self._end(plan.moved),
+        ).unwrap(self._what)
+        self._record()
+        port = self._wait_for_port()
+        self._started[plan.source] = ctx.rpc.call_one(
+            "export_start",
+            plan.source,
+            self._options(plan.source, plan.target),
+            target.secondary_ip,
+            port,
+            encode.instance(ctx.snapshot, plan.instance),
+            f"disk{self._index}",
+            self._end(plan.instance),
+        ).unwrap(self._what)
+        self._record()
+
+    def _record(self) -> None:
+        """Store the programs that have been started."""
+        self._left = msgspec.structs.replace(
+            self._left, started=dict(self._started), ended={}
+        )
+        self._save(self._left)
 
     def _options(self, own: str, other: str) -> dict[str, Any]:
         ctx = self._ctx
@@ -207,10 +285,12 @@ class _Transfer:
         more = f" ({' / '.join(lines[-3:])})" if lines else ""
         raise errors.OpExecError(f"{self._what}: node {name}: {text}{more}")
 
-    def _clean_up(self) -> None:
-        for node, name in self._started.items():
-            result = self._ctx.rpc.call_one("impexp_cleanup", node, name)
-            common.warn_failed(self._ctx, result, "cannot clean up after the transfer")
+
+def _clean_up(ctx: base.Context, transfers: Mapping[str, str]) -> None:
+    """End transfers, by node, and remove their files; missing ones are no failure."""
+    for node, name in transfers.items():
+        result = ctx.rpc.call_one("impexp_cleanup", node, name)
+        common.warn_failed(ctx, result, "cannot clean up after the transfer")
 
 
 class _Report:

@@ -4,7 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ganeti import errors, objects, opcodes
+import msgspec
+
+from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import checks, common, disk_transfer, disks, nic_specs
 from ganeti.constants import ecodes
@@ -17,11 +19,21 @@ COPYABLE: Final = ("plain", "file")
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 
 
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a move whose master daemon ended; uuids of the nodes."""
+
+    source: str
+    target: str
+    progress: disk_transfer.Progress
+
+
 class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
     """Unit that copies the disks of an instance to a node that becomes its primary."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-move"
     LOCK_NODES = True
+    #: Where the move was interrupted.
+    left: Interrupted | None = None
 
     def expand_names(self) -> None:
         """Look instance and target up."""
@@ -29,9 +41,21 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         self.target = lookup.expand_node(self.ctx.snapshot, self.op.target_node)
         self.source = self.instance.primary_node
 
+        if self.ctx.resumption is not None:
+            self.left = msgspec.convert(self.ctx.resumption, Interrupted)
+            self.source, self.target = self.left.source, self.left.target
+
     def nodes_to_lock(self) -> Sequence[str]:
         """Return source and target."""
+        if self.left is not None:
+            return sorted({self.source, self.target})
         return sorted({self.instance.primary_node, self.target})
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare the locks of the nodes; a copy shares those of the nodes."""
+        super().declare_locks(level)
+        if self.left is not None and level is locking.Level.NODE:
+            self.locks.shared.add(level)
 
     def check_prereq(self) -> None:
         """Check template, target, policy, memory and tool."""
@@ -99,14 +123,49 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         ctx.log.message(
             f"* creating disks on target node {common.node_name(ctx, self.target)}"
         )
-        new = [self._at_target(disk) for disk in copied]
+        new = [self._at(disk, self.target) for disk in copied]
         disks.create_all(ctx, moved, new)
         allocation.share_nodes(ctx)
-        try:
-            self._copy(instance, moved, new)
-        except BaseException:
-            self._undo(moved, new)
-            raise
+        self._copy_and_switch(disk_transfer.Progress())
+
+    def resume(self) -> None:
+        """Continue the copy; the programs at the nodes have gone on."""
+        left = self.left
+        if left is None:
+            raise errors.ProgrammerError("a move without a state was resumed")
+        self.ctx.log.message(
+            "* the master daemon was restarted; the move to"
+            f" {common.node_name(self.ctx, self.target)} continues"
+        )
+        self._copy_and_switch(left.progress)
+
+    def _save(self, progress: disk_transfer.Progress) -> None:
+        state = Interrupted(self.source, self.target, progress)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    def _copy_and_switch(self, progress: disk_transfer.Progress) -> None:
+        """Copy the disks, switch, remove the old disks, start.
+
+        Each step can be repeated: the records may name the target already.
+        """
+        ctx = self.ctx
+        instance = self.instance.replace(primary_node=self.source)
+        moved = self.instance.replace(primary_node=self.target)
+        recorded = ctx.snapshot.instance_disks(instance)
+        copied = [self._at(disk, self.source) for disk in recorded]
+        new = [self._at(disk, self.target) for disk in recorded]
+        if progress.disk < len(new):
+            try:
+                self._copy(instance, moved, copied, new, progress)
+            except BaseException:
+                self._undo(moved, new)
+                raise
+        elif self.left is not None:
+            # All data is at the target: from here on, nothing is undone.
+            disk_transfer.clean_up(ctx, progress)
+            self._shut(moved, new)
+            if self.instance.primary_node == self.source:
+                self._shut(instance, copied)
         with ctx.config.edit(ctx.owner) as edit:
             for disk in new:
                 if disk != edit.snapshot.disks[disk.uuid]:
@@ -119,11 +178,15 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             ctx.log.warn("some old disks could not be removed, remove them by hand")
         self._restart(f"* starting the instance on {self.primary.name}")
 
-    def _at_target(self, disk: objects.Disk) -> objects.Disk:
-        return disk.replace(nodes=(self.target,)) if disk.nodes else disk
+    @staticmethod
+    def _at(disk: objects.Disk, node: str) -> objects.Disk:
+        """Return the record of a disk when it is on a node."""
+        return disk.replace(nodes=(node,)) if disk.nodes else disk
 
     def _undo(self, moved: objects.Instance, new: Sequence[objects.Disk]) -> None:
         """Remove everything at the target, and restart the instance at the source."""
+        # Without the new disks, the next master daemon must not go on.
+        self.ctx.save_resumption(None)
         self.ctx.log.message("* removing the new disks")
         self._shut(moved, new)
         disks.remove_all(self.ctx, moved, new)
@@ -157,16 +220,17 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         self,
         instance: objects.Instance,
         moved: objects.Instance,
+        old: Sequence[objects.Disk],
         new: Sequence[objects.Disk],
+        progress: disk_transfer.Progress,
     ) -> None:
-        old = self.ctx.snapshot.instance_disks(instance)
         self._assemble(instance, old)
         try:
             self._assemble(moved, new)
             plan = disk_transfer.TransferPlan(
                 instance, moved, self.source, self.target, self.op.compress
             )
-            disk_transfer.copy_all(self.ctx, plan, new)
+            disk_transfer.copy_all(self.ctx, plan, new, left=progress, save=self._save)
             self._shut(moved, new)
         finally:
             self._shut(instance, old)
