@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
 from fakes import nodes
 from ganeti import errors
+from ganeti.backend import os_definitions
 
 DUMP = """#!/bin/sh
 echo "cwd $(pwd)"
@@ -182,3 +184,13 @@ def test_transfer_scripts(node, directory):
     assert actual.env["EXPORT_INDEX"] == "1"
     assert actual.env["EXPORT_DEVICE"] == actual.env["DISK_1_PATH"]
     assert json.dumps(actual.env)
+
+
+@pytest.mark.parametrize("name", ["", "+v", ".tiny", "..", "sub/tiny", "sub/../tiny"])
+def test_a_name_is_never_a_path(node, directory, name):
+    root = os.path.dirname(directory)
+    for place in (f"{root}/.tiny", f"{root}/sub/tiny"):
+        shutil.copytree(directory, place)
+    assert os_definitions.find(node.paths, "tiny").path == str(directory)
+    with pytest.raises(errors.OpExecError, match="not found in"):
+        os_definitions.find(node.paths, name)

@@ -118,3 +118,15 @@ def test_wrong_hosts_calls_are_refused(node, args):
 def test_ssconf_is_written(node):
     nodes.call(node, "write_ssconf_files", {"master_node": "n1.tst\n"})
     assert nodes.call(node, "master_node_name") == "n1.tst"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mode"), [(None, 0o600), (0o640, 0o640), (0o4755, 0o755)]
+)
+def test_the_mode_does_not_depend_on_the_umask(node, wanted, mode):
+    before = os.umask(0)
+    try:
+        upload(node, "/var/lib/ganeti/hmac.key", mode=wanted)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(node.paths.hmac_key).st_mode) == mode

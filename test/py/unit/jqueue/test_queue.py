@@ -1257,3 +1257,16 @@ def test_a_resumed_opcode_that_fails_lets_the_others_run():
     assert again.final(job_id).status == "error"
     assert again.final(other).status == "success"
     again.close()
+
+
+def test_a_finished_opcode_is_stored_before_the_next_one_begins(live):
+    gate = gated(live, "second", start=False)
+    live.queue.submit([dummy("first", result="made"), dummy("second")])
+    gate.wait()
+    # The second has stored nothing yet: what is durable now, the first has stored.
+    live.settle()
+    job = records.decode_job(live.store.read("jobs", "1"))
+    assert [str(op.status) for op in job.ops] == ["success", "queued"]
+    assert bytes(job.ops[0].result) == b'"made"'
+    gate.open()
+    live.final(1)

@@ -303,3 +303,20 @@ def test_members_of_lock_levels_follow_the_configuration():
     assert engine.locks.names(Level.NODE) == nodes
     assert engine.locks.names(Level.NODE_RES) == nodes
     assert engine.locks.is_idle()
+
+
+@pytest.mark.parametrize("error", [None, errors.OpExecError("broken")])
+def test_values_that_an_opcode_reserved_are_free_after_it(error):
+    def reserve(self):
+        self.ctx.config.reserve(self.ctx.owner, "mac", "aa:00:00:00:00:01")
+        if error is not None:
+            raise error
+
+    engine = Engine(units=unit(execute=reserve))
+    for _run in range(2):
+        if error is None:
+            engine.run(DELAY)
+        else:
+            with pytest.raises(errors.OpExecError, match="broken"):
+                engine.run(DELAY)
+    engine.config.reserve("another job", "mac", "aa:00:00:00:00:01")
