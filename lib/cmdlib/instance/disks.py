@@ -1,6 +1,6 @@
 """Disks of an instance on its nodes: create, assemble, shut down, remove, wipe."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import config, errors, objects
@@ -192,7 +192,7 @@ def remove_all(
         gone = frozenset(disk.uuid for disk in disks)
         fine = _remove_directories(ctx, instance, disks, gone=gone)
     if not fine:
-        # For disks without records, such as the disks of a creation that failed.
+        # Disks without a record, such as those of a creation that failed.
         ctx.config.disk_notes.leave(ctx.owner)
     return fine
 
@@ -309,8 +309,6 @@ def wipe(
     ctx: base.Context,
     instance: objects.Instance,
     disks: Sequence[tuple[int, objects.Disk, int]],
-    *,
-    save: Callable[[int, int], None] = lambda _index, _offset: None,
 ) -> None:
     """Overwrite disks from an offset, in pieces, with progress lines.
 
@@ -318,8 +316,6 @@ def wipe(
         ctx: dependencies of the opcode.
         instance: owner of the disks.
         disks: (index, disk, first MiB).
-        save: called before each piece with the index of the disk and the offset in
-            MiB; the wipe can be continued there, since a repeated piece does no harm.
 
     Raises:
         OpExecError: the primary node failed.
@@ -333,7 +329,6 @@ def wipe(
         shown = progress.Progress(ctx, f"wiping {label(index)}", disk.size - start)
         while offset < disk.size:
             piece = min(chunk, disk.size - offset)
-            save(index, offset)
             wire = encode.disk(ctx.snapshot, disk, instance)
             ctx.rpc.call_one("blockdev_wipe", node, wire, offset, piece).unwrap(
                 f"instance {instance.name}: cannot wipe {label(index)}"
@@ -348,53 +343,16 @@ def wipe(
 
 
 def create_on_nodes_and_wipe(
-    ctx: base.Context,
-    instance: objects.Instance,
-    disks: Sequence[objects.Disk],
-    *,
-    save: Callable[[int, int], None] = lambda _index, _offset: None,
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> None:
-    """Create disks and wipe them if so configured; undo both on failure.
-
-    Args:
-        ctx: dependencies of the opcode.
-        instance: owner of the disks.
-        disks: the disks.
-        save: see `wipe`.
-    """
+    """Create disks and wipe them if so configured; undo both on failure."""
     create_all(ctx, instance, disks)
-    if ctx.snapshot.cluster.prealloc_wipe_disks:
-        wipe_new(ctx, instance, disks, save=save)
-
-
-def wipe_new(
-    ctx: base.Context,
-    instance: objects.Instance,
-    disks: Sequence[objects.Disk],
-    *,
-    first: int = 0,
-    offset_mib: int = 0,
-    save: Callable[[int, int], None] = lambda _index, _offset: None,
-) -> None:
-    """Wipe new disks without a record, or the rest of them; remove all on failure.
-
-    Args:
-        ctx: dependencies of the opcode.
-        instance: owner of the disks.
-        disks: all new disks.
-        first: index of the disk to begin with.
-        offset_mib: where to begin on that disk.
-        save: see `wipe`.
-    """
-    rest = [
-        (index, disk, offset_mib if index == first else 0)
-        for index, disk in enumerate(disks)
-        if index >= first
-    ]
+    if not ctx.snapshot.cluster.prealloc_wipe_disks:
+        return
     try:
         assemble(ctx, instance, disks=disks)
         try:
-            wipe(ctx, instance, rest, save=save)
+            wipe(ctx, instance, [(i, disk, 0) for i, disk in enumerate(disks)])
         finally:
             shutdown(ctx, instance, disks=disks, mark=False)
     except errors.GenericError:

@@ -1,4 +1,4 @@
-"""The evidence of a history: copies, logs, jobs, lost changes."""
+"""Reads the state of a cluster after a history: copies, logs, jobs, lost changes."""
 
 import contextlib
 import pathlib
@@ -19,11 +19,11 @@ _ELECTED = re.compile(r"elected for term (\S+)$")
 
 def copies(machines):
     """Return the copy of each candidate's node by short name, where there is one."""
-    copies = {}
+    collected = {}
     for node in machines.candidates:
         with contextlib.suppress(errors.ConfigurationError):
-            copies[node.short] = _copy(machines.paths(node).store_db)
-    return copies
+            collected[node.short] = _copy(machines.paths(node).store_db)
+    return collected
 
 
 def _copy(path):
@@ -51,12 +51,12 @@ def chain(machines, node):
 
 def lost(machines):
     """Return the copies that were set aside, and the jobs that they list as lost."""
-    copies, jobs = [], set()
+    collected, jobs = [], set()
     for node in machines.nodes:
         for path in branches.files(machines.paths(node).store_db):
-            copies.append(_copy(path))
+            collected.append(_copy(path))
             jobs |= {job.job_id for job in branches.read(path).jobs}
-    return copies, jobs
+    return collected, jobs
 
 
 def jobs(client):
@@ -85,14 +85,14 @@ class Logs:
 
     def elected(self):
         """Return (node, term) of each election that was won."""
-        terms = []
+        collected = []
         for node in self._machines.nodes:
             for path in sorted(pathlib.Path(node.root, _LOGS).glob("*.log")):
                 if path.name != "node-daemon.log":
                     lines = self._news(node, path.name)
                     matches = map(_ELECTED.search, lines)
-                    terms += [(node.short, parse_term(m[1])) for m in matches if m]
-        return terms
+                    collected += [(node.short, parse_term(m[1])) for m in matches if m]
+        return collected
 
     def _news(self, node, name):
         path = pathlib.Path(node.root, _LOGS, name)

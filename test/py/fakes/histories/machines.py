@@ -318,12 +318,12 @@ class Machines:
 
     def serving(self):
         """Return the nodes whose master daemon answers, none while it cannot write."""
-        nodes = []
+        collected = []
         for node in self.nodes:
             with contextlib.suppress(errors.GenericError), self.client(node) as client:
                 client.call("QueryConfigValues", [["cluster_name"]])
-                nodes.append(node)
-        return nodes
+                collected.append(node)
+        return collected
 
     def _are_current(self):
         [node, *others] = self.serving() or [None]

@@ -84,8 +84,8 @@ class Stage:
                 self.machines.heal()
             self._settle()
             self._collect(history)
-            problems = rules.violations(history)
-            assert not problems, "\n".join(problems)
+            collected = rules.violations(history)
+            assert not collected, "\n".join(collected)
         except Exception as err:
             raise AssertionError(self._report(seed, faults, err)) from err
         jobs = [item for item in history.submissions if item.job is not None]

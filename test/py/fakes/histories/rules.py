@@ -1,4 +1,4 @@
-"""The rules of histories. Pure: a history in, violations out.
+"""The rules for histories. Pure: a history in, violations out.
 
 The rules are those of ``doc/design/commit-rule.rst``. An operator who accepted loss may
 lose what was acknowledged, but only what ``gnt-cluster lost-changes`` lists then.
@@ -138,9 +138,9 @@ def _masters(history):
     owners = collections.defaultdict(set)
     for term in acting | set(winners):
         owners[term.number].add(term.owner)
-    for number, masters in sorted(owners.items()):
-        if len(masters) > 1:
-            yield f"term {number} has {len(masters)} masters: {', '.join(sorted(masters))}"
+    for number, collected in sorted(owners.items()):
+        if len(collected) > 1:
+            yield f"term {number} has {len(collected)} masters: {', '.join(sorted(collected))}"
 
 
 def _acts(history):
@@ -236,11 +236,11 @@ def _register(history):
 def _copies(history):
     """All candidates have the same history in the end."""
     if len({(copy.revision, copy.digest) for copy in history.after.values()}) > 1:
-        listed = ", ".join(
+        collected = ", ".join(
             f"{node}: {copy.revision} {copy.digest[:8]}"
             for node, copy in sorted(history.after.items())
         )
-        yield f"the copies differ: {listed}"
+        yield f"the copies differ: {collected}"
 
 
 def _numbers(history):
@@ -262,7 +262,7 @@ def _numbers(history):
 
 
 def _end(history):
-    """One master serves; each node without one reports why."""
+    """One master serves, and each refusal has a reason."""
     if len(history.serving) != 1:
         yield f"masters at the end: {', '.join(history.serving) or 'none'}"
     for text in history.refusals:
