@@ -1,0 +1,45 @@
+"""Start and stop of daemons: commands, time limits, errors."""
+
+import pytest
+
+from fakes.processes import FakeRunner
+from ganeti import errors
+from ganeti.bootstrap.services import Services, environment
+from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
+
+PATHS = Paths(hostname="n1.example.com")
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "line"),
+    [
+        ("start", ("ganeti-noded", "-d"), "daemon-util start ganeti-noded -d"),
+        ("start_master", (), "daemon-util start-master"),
+        ("stop_master", (), "daemon-util stop-master"),
+        ("start_all", (), "daemon-util start-all"),
+        ("stop_all", (), "daemon-util stop-all"),
+        ("reload_sshd", (), "daemon-util reload-ssh-keys"),
+    ],
+)
+def test_each_step_is_one_command_with_a_time_limit(method, args, line):
+    process = FakeRunner(daemon_util=(0, "", ""))
+    getattr(Services(PATHS, process), method)(*args)
+    assert process.lines == [line]
+    assert process.commands[0][1]["timeout_s"] == 90
+    assert process.commands[0][1]["env"] == environment(PATHS)
+
+
+def test_a_failure_names_node_command_and_output():
+    process = FakeRunner(daemon_util=(3, "", "no certificate\n"))
+    with pytest.raises(
+        errors.OpExecError,
+        match=r"node n1.example.com: daemon-util stop-all exited with code 3: no cert",
+    ):
+        Services(PATHS, process).stop_all()
+
+
+def test_programs_of_virtual_nodes_know_their_node(tmp_path):
+    actual = environment(Paths(str(tmp_path), "n2"))
+    assert actual[ROOTDIR_ENV] == str(tmp_path)
+    assert actual[HOSTNAME_ENV] == "n2"
+    assert set(environment(PATHS)) == {"PATH", "LC_ALL"}
