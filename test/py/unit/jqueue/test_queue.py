@@ -1265,8 +1265,8 @@ def test_a_finished_opcode_is_stored_before_the_next_one_begins(live):
     gate.wait()
     # The second has stored nothing yet: what is durable now, the first has stored.
     live.settle()
-    job = records.decode_job(live.store.read("jobs", "1"))
-    assert [str(op.status) for op in job.ops] == ["success", "queued"]
-    assert bytes(job.ops[0].result) == b'"made"'
+    stored = records.decode_job(live.store.read("jobs", "1"))
     gate.open()
     live.final(1)
+    assert [str(op.status) for op in stored.ops] == ["success", "queued"]
+    assert bytes(stored.ops[0].result) == b'"made"'
