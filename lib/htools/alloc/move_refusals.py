@@ -257,7 +257,7 @@ def second(
     for node in partners:
         safe = capacity is None or refusals.survives_loss(capacity, item, primary, node)
         if not by_node[node] and not safe:
-            name = state.cluster.nodes[node].name
-            reason = Reason(name, "secondary", "FailN1", *refusals.NOT_REDUNDANT)
+            bad = capacity.failing_with(item, primary, node) if capacity else []
+            reason = refusals.not_redundant(state, node, "secondary", bad)
             by_node[node].append(reason)
     return [reason for node in nodes for reason in by_node[node]]

@@ -34,13 +34,9 @@ _MIB: Final = ("memory", "disk size", "free disk", "disk kept")
 _MOST_TRIALS: Final = 64
 
 
-#: Check, relation, wanted and actual value of a reason against the loss of nodes.
-NOT_REDUNDANT: Final = (
-    "redundancy",
-    "",
-    "room elsewhere for the instances of any node that is lost",
-    "too little",
-)
+_REDUNDANCY: Final = "room elsewhere for the instances of any node that is lost"
+#: Most nodes that a reason names.
+_NAMED: Final = 3
 ReasonsByNode = dict[int, list[Reason]]
 
 
@@ -210,10 +206,36 @@ def _combined(
         ):
             continue
         else:
-            values = ("FailN1", *NOT_REDUNDANT)
+            bad = capacity.failing_with(case.item, first, partners[0])
+            by_node[first].append(not_redundant(state, first, "primary", bad))
+            continue
         by_node[first].append(
             Reason(state.cluster.nodes[first].name, "primary", *values)
         )
+
+
+def not_redundant(
+    state: ClusterState, node: int, role: str, bad: Sequence[int]
+) -> Reason:
+    """Return the reason against a node that breaks N+1.
+
+    Args:
+        state: the cluster.
+        node: the refused node.
+        role: of the node, primary or secondary.
+        bad: nodes that could not be emptied with the instance there.
+    """
+    names = [
+        f"{state.cluster.nodes[k].name} of group"
+        f" {state.cluster.groups[state.cluster.nodes[k].group].name}"
+        for k in bad[:_NAMED]
+    ]
+    more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+    actual = "too little"
+    if names:
+        actual += f" for the instances of node {', '.join(names)}{more}"
+    values = ("FailN1", "redundancy", "", _REDUNDANCY, actual)
+    return Reason(state.cluster.nodes[node].name, role, *values)
 
 
 def _refused(against_node: Sequence[Reason], role: str) -> bool:

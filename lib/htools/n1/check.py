@@ -143,6 +143,16 @@ class GlobalN1:
             if bad[node] or not self._evacuable(self.state, int(node))
         ]
 
+    def failing_with(self, item: Instance, primary: int, secondary: int) -> list[int]:
+        """Return the nodes that are not evacuable with a new instance placed.
+
+        Args:
+            item: the new instance.
+            primary: its primary node.
+            secondary: its secondary node, negative for none.
+        """
+        return self._with(item, primary, secondary).failing()
+
     def _nodes(self) -> list[int]:
         """List the tested nodes with instances that have no secondary."""
         result: list[int] = np.nonzero(self.tested_nodes)[0].tolist()

@@ -80,6 +80,12 @@ def test_the_loss_of_a_node_counts_only_when_it_is_tested():
     result = explained(asked, nodes=2, instances=there)
     kinds = [(reason.node, reason.kind) for reason in result.reasons]
     assert kinds == [("n1", "FailMem"), ("n2", "FailN1")]
+    (lost,) = [reason for reason in result.reasons if reason.kind == "FailN1"]
+    text = str(lost.actual)
+    assert text.startswith("too little for the instances of node n")
+    group = text.partition(" of group ")[2]
+    assert group
+    assert "n2" in text
     bold = explained(asked, nodes=2, instances=there, capacity_checks=False)
     assert [reason.node for reason in bold.reasons] == ["n1"]
 
