@@ -25,7 +25,7 @@ SCRIPT = f"""
 1 | expects no arguments             | gnt-cluster info more
 0 |                                  | gnt-cluster master-ping
 1 | Commands:                        | gnt-cluster
-1 | Commands:                        | gnt-cluster explode
+1 | unknown command 'explode'        | gnt-cluster explode
 0 | Commands:                        | gnt-cluster --help
 0 | 3.1.1                            | gnt-cluster --version
 2 | no such option                   | gnt-cluster info --bogus
