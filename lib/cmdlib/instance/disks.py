@@ -1,6 +1,6 @@
 """Disks of an instance on its nodes: create, assemble, shut down, remove, wipe."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import config, errors, objects
@@ -309,6 +309,8 @@ def wipe(
     ctx: base.Context,
     instance: objects.Instance,
     disks: Sequence[tuple[int, objects.Disk, int]],
+    *,
+    save: Callable[[int, int], None] = lambda _index, _offset: None,
 ) -> None:
     """Overwrite disks from an offset, in pieces, with progress lines.
 
@@ -316,6 +318,8 @@ def wipe(
         ctx: dependencies of the opcode.
         instance: owner of the disks.
         disks: (index, disk, first MiB).
+        save: called before each piece with the index of the disk and the offset in
+            MiB; the wipe can be continued there, since a repeated piece does no harm.
 
     Raises:
         OpExecError: the primary node failed.
@@ -329,6 +333,7 @@ def wipe(
         shown = progress.Progress(ctx, f"wiping {label(index)}", disk.size - start)
         while offset < disk.size:
             piece = min(chunk, disk.size - offset)
+            save(index, offset)
             wire = encode.disk(ctx.snapshot, disk, instance)
             ctx.rpc.call_one("blockdev_wipe", node, wire, offset, piece).unwrap(
                 f"instance {instance.name}: cannot wipe {label(index)}"
@@ -343,16 +348,53 @@ def wipe(
 
 
 def create_on_nodes_and_wipe(
-    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    *,
+    save: Callable[[int, int], None] = lambda _index, _offset: None,
 ) -> None:
-    """Create disks and wipe them if so configured; undo both on failure."""
+    """Create disks and wipe them if so configured; undo both on failure.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: the disks.
+        save: see `wipe`.
+    """
     create_all(ctx, instance, disks)
-    if not ctx.snapshot.cluster.prealloc_wipe_disks:
-        return
+    if ctx.snapshot.cluster.prealloc_wipe_disks:
+        wipe_new(ctx, instance, disks, save=save)
+
+
+def wipe_new(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    *,
+    first: int = 0,
+    offset_mib: int = 0,
+    save: Callable[[int, int], None] = lambda _index, _offset: None,
+) -> None:
+    """Wipe new disks without a record, or the rest of them; remove all on failure.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: all new disks.
+        first: index of the disk to begin with.
+        offset_mib: where to begin on that disk.
+        save: see `wipe`.
+    """
+    rest = [
+        (index, disk, offset_mib if index == first else 0)
+        for index, disk in enumerate(disks)
+        if index >= first
+    ]
     try:
         assemble(ctx, instance, disks=disks)
         try:
-            wipe(ctx, instance, [(i, disk, 0) for i, disk in enumerate(disks)])
+            wipe(ctx, instance, rest, save=save)
         finally:
             shutdown(ctx, instance, disks=disks, mark=False)
     except errors.GenericError:
