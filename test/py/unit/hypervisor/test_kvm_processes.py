@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import types
 
 import pytest
@@ -56,10 +57,12 @@ class Emulator:
 
 
 @pytest.fixture
-def guest(tmp_path):
-    actual = files.Files(Paths(str(tmp_path), "n1"), "web1")
-    actual.make_directories()
-    return actual
+def guest():
+    # A short path: names of sockets are limited to 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="gv-", dir="/tmp") as root:
+        actual = files.Files(Paths(root, "n1"), "web1")
+        actual.make_directories()
+        yield actual
 
 
 @pytest.fixture
