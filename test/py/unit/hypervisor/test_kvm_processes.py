@@ -127,9 +127,21 @@ def test_a_damaged_file_names_no_process(guest, text):
     assert guest.alive_pid() is None
 
 
+class PatientEffects(Effects):
+    """Effects whose first sleep lasts until a process has ended."""
+
+    def __init__(self, child):
+        super().__init__()
+        self._child = child
+
+    def sleep(self, seconds):
+        os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
+        super().sleep(seconds)
+
+
 def test_a_guest_is_ended_by_the_first_signal_that_works(guest, process):
     child = process("-name", "web1")
-    files.end_process(Effects(), guest)
+    files.end_process(PatientEffects(child), guest)
     assert child.wait() == -signal.SIGTERM
 
 
