@@ -26,7 +26,7 @@ def client(cluster):
         yield client
 
 
-def delay(*nodes, duration_s=0.0):
+def delay(*nodes, duration_s=0.001):
     op = {"OP_ID": "OP_TEST_DELAY", "duration": duration_s, "reason": []}
     return [op | {"on_master": not nodes, "on_nodes": list(nodes), "no_locks": True}]
 
