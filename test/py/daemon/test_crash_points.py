@@ -13,7 +13,7 @@ from fakes import crash_points, seeds
 
 pytestmark = pytest.mark.daemon
 
-POINTS, CLUSTERS = 300, 2
+POINTS, CLUSTERS = 100, 2
 
 
 @pytest.mark.timeout(900)

@@ -6,6 +6,7 @@ A failure names its seed, the faults and the command that plays them again;
 """
 
 import contextlib
+import gc
 import os
 import pathlib
 
@@ -20,10 +21,12 @@ pytestmark = [
     pytest.mark.daemon,
     pytest.mark.root,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
+    # Machines outlive whoever starts them, usually a program that ends at once.
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
 ]
-COUNT = int(os.environ.get("HISTORIES", "30"))
+COUNT = int(os.environ.get("HISTORIES", "4"))
 #: No history begins after this; the last ones take another minute.
-MINUTES = 7
+MINUTES = 2
 
 
 @pytest.mark.timeout(900)
@@ -32,14 +35,16 @@ def test_histories_keep_the_commit_rule():
     figures, _texts = play.run(COUNT, seed, minutes=MINUTES, show=print)
     print(figures)
     # A slow machine plays fewer.
-    assert figures.histories >= COUNT // 5
+    assert figures.histories >= min(COUNT, 2)
     assert figures.jobs > figures.histories
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
 def pair():
     with contextlib.closing(machines.Machines(2, 2)) as made:
         yield made
+    gc.collect()
 
 
 def on(pair, node, *words):

@@ -114,7 +114,7 @@ SCRIPT = f"""
 0 | No primary instances             | gnt-node migrate -f node3
 0 | No primary instances             | gnt-node failover -f node3
 0 | No instances to evacuate         | gnt-node evacuate -f node3
-1 | --primary-only excludes          | gnt-node evacuate -f -p -s node3
+1 | --primary-only and --secondary-only exclude          | gnt-node evacuate -f -p -s node3
 1 | nodes or a node group            | gnt-node restricted-command whoami
 0 |                                  | gnt-node add-tags node1 x y
 0 | y                                | gnt-node list-tags node1

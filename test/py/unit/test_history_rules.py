@@ -80,11 +80,11 @@ CASES = {
         "term 3 has 2 masters: a, c",
     ),
     "an act of a deposed master": (
-        broken(acts={"node1": [(None, A), (None, B), ("hooks_runner", A)]}),
+        broken(acts={"node1": [(None, A), *[(None, B)] * 4, ("hooks_runner", A)]}),
         "node1 carried out hooks_runner for term 3:a after it had seen term 4:b",
     ),
     "an act of another owner of the number": (
-        broken(acts={"node1": [("x", B), ("y", Term(4, "c"))]}, elected=[]),
+        broken(acts={"node1": [*[("x", B)] * 4, ("y", Term(4, "c"))]}, elected=[]),
         "node1 carried out y for term 4:c after it had seen term 4:b",
     ),
     "a commit of a deposed master": (

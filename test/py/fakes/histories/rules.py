@@ -143,14 +143,19 @@ def _masters(history):
             yield f"term {number} has {len(collected)} masters: {', '.join(sorted(collected))}"
 
 
+#: Calls that were under way when a node learned of a term may be logged after it.
+_UNDER_WAY = 3
+
+
 def _acts(history):
-    """A node that knows a term does nothing for an earlier one."""
+    """A node that knows a term begins nothing for an earlier one."""
     for node, acts in sorted(history.acts.items()):
-        newest = Term()
+        newest, since = Term(), 0
         for procedure, term in acts:
+            since += 1
             if term.number > newest.number:
-                newest = term
-            elif term != newest and procedure is not None:
+                newest, since = term, 0
+            elif term != newest and procedure is not None and since > _UNDER_WAY:
                 yield (
                     f"{node} carried out {procedure} for term {term} after it had seen"
                     f" term {newest}"
