@@ -38,26 +38,30 @@ pytestmark = [
 
 
 @pytest.fixture
-def confined(cluster_of):
+def confined(cluster_of, tmp_path):
     """A cluster whose master daemon runs as its unit says."""
     cluster = cluster_of(2)
     cluster.check("daemon-util", "stop", "ganeti-masterd")
     root = cluster.paths().root
     daemon = TOP / "build/bin/ganeti-masterd"
-    with subprocess.Popen(
-        [
-            *("unshare", "-m", sys.executable, PROGRAM, UNIT, root),
-            *(daemon, "-f", "-d"),
-        ],
-        env={**os.environ, **cluster.control.environment(cluster.node("node1"))},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    # Not a pipe: the daemon logs more than a pipe holds.
+    log = tmp_path / "stderr"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            [
+                *("unshare", "-m", sys.executable, PROGRAM, UNIT, root),
+                *(daemon, "-f", "-d"),
+            ],
+            env={**os.environ, **cluster.control.environment(cluster.node("node1"))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        ) as process,
+    ):
 
         def serves():
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, log.read_text()
             try:
                 with cluster.luxi() as client:
                     client.call("QueryClusterInfo", [])
@@ -69,7 +73,7 @@ def confined(cluster_of):
         cluster.process = process
         yield cluster
         process.terminate()
-        process.communicate(timeout=60)
+        process.wait(timeout=60)
     cluster.check("daemon-util", "start", "ganeti-masterd")
 
 
