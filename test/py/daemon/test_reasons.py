@@ -54,6 +54,9 @@ def test_what_an_instance_leaves_goes_with_it(instance):
     link.symlink_to("/nowhere/disk0")
     kept = run / "instance-disks" / f"{NAME}:0"
     kept.symlink_to("/nowhere/disk0")
+    # Files of an instance that was never in the node's list stay for an hour.
+    listed = instance.file("/var/lib/ganeti", "node2") / "ssconf_instance_list"
+    until("the node knows it", lambda: name in listed.read_text().split())
     instance.check("gnt-instance", "remove", "-f", name)
     until("what is left to go", lambda: not (trail.exists() or link.is_symlink()))
     assert kept.is_symlink()

@@ -259,8 +259,8 @@ def test_old_jobs_are_archived(cluster):
     ("words", "code", "text"),
     [
         (("--node-group=default",), 1, "wanted the UUID of a group"),
-        (("-A", "soon"), 2, "usage"),
-        (("web1",), 2, "usage"),
+        (("-A", "soon"), 2, "Usage"),
+        (("web1",), 2, "Usage"),
         (("--version",), 0, "ganeti-watcher (ganeti)"),
     ],
 )
