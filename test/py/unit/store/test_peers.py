@@ -116,7 +116,7 @@ def test_without_a_majority_nothing_is_acknowledged(
     # One candidate is enough, and nothing was lost in between.
     simulation.down.discard(simulation.node(2))
     assert waiting.result(60) == before + 1
-    assert db.exposure() == ""
+    until("the end of the refusal", lambda: not db.exposure())
     assert db.commit([job("3")]) == before + 2
     assert db.read("jobs", "2") is None
     simulation.down.clear()
