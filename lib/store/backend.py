@@ -132,6 +132,33 @@ class Archive(Protocol):
         """
 
 
+class _WithArchive(Protocol):
+    """A backend that keeps the archive beside its other tables."""
+
+    def read(self, table: str, key: str) -> bytes | None: ...
+    def scan(self, table: str, prefix: str) -> Iterator[tuple[str, bytes]]: ...
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]: ...
+
+
+class ArchiveTables(Archive):
+    """The archive of a backend that keeps it beside its other tables."""
+
+    def __init__(self, backend: _WithArchive) -> None:
+        self._backend = backend
+
+    def read(self, key: str) -> bytes | None:
+        """Return one archived job."""
+        return self._backend.read(ARCHIVE_TABLE, key)
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield archived jobs in the order of their keys."""
+        return self._backend.scan(ARCHIVE_TABLE, prefix)
+
+    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
+        """Return the durable revision, and some rows of the archive."""
+        return self._backend.page(cursor, size)
+
+
 class Backend(Protocol):
     """A place for records, documents and the log of changes."""
 

@@ -8,9 +8,9 @@ from ganeti.objects import TABLES, Snapshot, Update
 from ganeti.quorum import Term, Voters, next_number
 from ganeti.store import features, voters, wire
 from ganeti.store.backend import (
-    ARCHIVE_TABLE,
     NO_HISTORY,
     ArchivePage,
+    ArchiveTables,
     Group,
     Limits,
     Row,
@@ -87,9 +87,9 @@ class MemoryBackend:
             return self._revision, self._digest
 
     @property
-    def archive(self) -> "_MemoryArchive":
+    def archive(self) -> ArchiveTables:
         """The archived jobs."""
-        return _MemoryArchive(self)
+        return ArchiveTables(self)
 
     def probe(self) -> None:
         """Raise the failure that is set."""
@@ -153,25 +153,6 @@ class MemoryBackend:
 
     def close(self) -> None:
         """Keep everything, so that it can be opened again."""
-
-
-class _MemoryArchive:
-    """See `ganeti.store.backend.Archive`."""
-
-    def __init__(self, backend: MemoryBackend) -> None:
-        self._backend = backend
-
-    def read(self, key: str) -> bytes | None:
-        """Return one archived job."""
-        return self._backend.read(ARCHIVE_TABLE, key)
-
-    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Yield archived jobs in the order of their keys."""
-        return self._backend.scan(ARCHIVE_TABLE, prefix)
-
-    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
-        """Return the revision, and some rows of one table."""
-        return self._backend.page(cursor, size)
 
 
 def _flat(

@@ -7,7 +7,7 @@ from typing import Final
 from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.quorum import Term, next_number
-from ganeti.store.backend import ARCHIVE_TABLE, ArchivePage, Group, Limits, Row, State
+from ganeti.store.backend import ArchivePage, ArchiveTables, Group, Limits, Row, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.engine import Engine
 from ganeti.store.peers import CommitSettings, Peers, Replicate
@@ -76,9 +76,9 @@ class SqliteBackend:
         return position.revision, position.digest
 
     @property
-    def archive(self) -> "_SqliteArchive":
+    def archive(self) -> ArchiveTables:
         """The archived jobs: a table of their own in the same file."""
-        return _SqliteArchive(self)
+        return ArchiveTables(self)
 
     def probe(self) -> None:
         """Check that the disk takes a commit."""
@@ -131,25 +131,6 @@ class SqliteBackend:
         with self._reader_lock:
             self._reader.close()
         self._writer.close()
-
-
-class _SqliteArchive:
-    """See `ganeti.store.backend.Archive`."""
-
-    def __init__(self, backend: SqliteBackend) -> None:
-        self._backend = backend
-
-    def read(self, key: str) -> bytes | None:
-        """Return one archived job."""
-        return self._backend.read(ARCHIVE_TABLE, key)
-
-    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Yield archived jobs in the order of their keys."""
-        return self._backend.scan(ARCHIVE_TABLE, prefix)
-
-    def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
-        """Return the durable revision, and some rows of the archive."""
-        return self._backend.page(cursor, size)
 
 
 def open_master(
