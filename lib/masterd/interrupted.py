@@ -14,7 +14,8 @@ _OWNER: Final = "start of the master daemon"
 def mark_creations(config: Config) -> None:
     """Mark the instances whose creation ended while its OS script ran.
 
-    Call it before jobs run: no job survives the master daemon that ran it.
+    Call it before jobs run: no job continues with an OS script after its master daemon
+    has ended.
 
     Raises:
         StorageError: nothing was changed.
