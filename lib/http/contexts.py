@@ -1,13 +1,13 @@
 """The TLS context of a server whose certificate may be replaced while it runs."""
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 
 from OpenSSL import SSL
 
 from ganeti import errors
+from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,6 @@ class ReloadedContext:
     def _look(self) -> tuple[tuple[int, int, int], ...] | None:
         """Return the identity of the files, None if they cannot be examined."""
         try:
-            infos = [os.stat(path) for path in self._paths]
+            return tuple(map(files.version, self._paths))
         except OSError:
             return None
-        return tuple((info.st_mtime_ns, info.st_ino, info.st_size) for info in infos)

@@ -8,7 +8,6 @@ worker before its peer is known.
 
 import errno
 import logging
-import os
 import select
 import socket
 import threading
@@ -24,6 +23,7 @@ from OpenSSL import SSL
 from ganeti import errors
 from ganeti.constants import ssh
 from ganeti.http import admission, limits
+from ganeti.utils import files
 from ganeti.utils import x509 as certificates
 
 _log = logging.getLogger(__name__)
@@ -84,8 +84,7 @@ class PeerGuard:
         """Return node uuid by digest."""
         with self._lock:
             try:
-                info = os.stat(self._list_path)
-                seen = (info.st_mtime_ns, info.st_ino, info.st_size)
+                seen = files.version(self._list_path)
                 if seen != self._seen:
                     self._digests = {d: uuid for uuid, d in self._read().items()}
                     self._seen, self._is_damaged = seen, False

@@ -113,8 +113,7 @@ class _Authority:
         Without a readable one no connection succeeds.
         """
         try:
-            info = os.stat(path)
-            seen = (info.st_mtime_ns, info.st_ino, info.st_size)
+            seen = files.version(path)
             if seen != self._seen:
                 is_used = authority.is_used(path)
                 self._pem = files.read_file(path) if is_used else None

@@ -27,6 +27,7 @@ from ganeti import errors, pathutils
 from ganeti.process import RunResult
 from ganeti.ssh import keys
 from ganeti.ssh.account import login_user
+from ganeti.utils import files
 
 #: Seconds for each of: TCP connection, banner, authentication.
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -63,8 +64,7 @@ class KeyRing:
     def key(self, path: str) -> paramiko.PKey:
         """Return the key in a file; errors as those of `paramiko.PKey.from_path`."""
         with self._lock:
-            stat = os.stat(path)
-            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            version = files.version(path)
             known = self._keys.get(path)
             if known is None or known[0] != version:
                 known = self._keys[path] = (version, paramiko.PKey.from_path(path))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ganeti import errors
+from ganeti.utils import files
 
 FILE_MODE: Final = 0o640
 #: SQLite's primary error codes for a file whose contents are wrong.
@@ -72,7 +73,6 @@ def remove_file(path: str) -> None:
 def state_of(path: str) -> tuple[int, ...] | None:
     """Return what changes when a file is written or replaced, None if it is gone."""
     try:
-        info = os.stat(path)
+        return files.version(path)
     except OSError:
         return None
-    return info.st_ino, info.st_size, info.st_mtime_ns

@@ -171,6 +171,16 @@ def make_dir(path: str, mode: int, *, uid: int = -1, gid: int = -1) -> None:
         os.chown(path, uid, gid)
 
 
+def version(path: str) -> tuple[int, int, int]:
+    """Return numbers that change when a file is written or replaced.
+
+    Raises:
+        OSError: it cannot be examined.
+    """
+    info = os.stat(path)
+    return info.st_ino, info.st_mtime_ns, info.st_size
+
+
 def fingerprint(path: str) -> str | None:
     """Return the hexadecimal SHA-1 of a file's content, None if it is not a file."""
     try:
