@@ -4,6 +4,7 @@ import dataclasses
 import threading
 import time
 
+from fakes.background import Background
 from ganeti import errors, luxi
 from ganeti.utils import pidfile
 
@@ -50,26 +51,15 @@ class Figures:
         )
 
 
-class Load:
+class Load(Background):
     """Clients that submit jobs to whoever serves, until they are stopped."""
 
     def __init__(self, cluster, names, figures):
+        super().__init__([self._run] * CLIENTS)
         self._cluster = cluster
         self._names = names
         self._figures = figures
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run) for _ in range(CLIENTS)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_error):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def count(self):
         with self._lock:
@@ -83,7 +73,7 @@ class Load:
             time.sleep(0.01)
 
     def _run(self):
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             for name in self._names:
                 self._submit_to(name)
 
@@ -93,11 +83,11 @@ class Load:
         )
         try:
             with client:
-                while not self._stop.is_set():
+                while not self.stopping.is_set():
                     self._note(int(client.call("SubmitJob", [JOB])))
         except errors.GenericError:
             # Another node is master, or becomes it. What was not answered may be done.
-            self._stop.wait(0.01)
+            self.stopping.wait(0.01)
 
     def _note(self, job_id):
         with self._lock:

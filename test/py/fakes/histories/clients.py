@@ -1,12 +1,14 @@
 """Clients that submit jobs the whole time, and record what was acknowledged."""
 
 import contextlib
+import functools
 import itertools
 import os
 import random
 import threading
 import time
 
+from fakes.background import Background
 from fakes.histories.rules import FINAL, Submission
 from ganeti import errors
 
@@ -25,34 +27,20 @@ _KINDS = {
 }
 
 
-class Load:
+class Load(Background):
     """Some clients. Use it as a context manager."""
 
     def __init__(self, machines, name, count=4):
+        super().__init__(functools.partial(self._run, n) for n in range(count))
         self.submissions = []
         self._machines = machines
         self._name = name
         self._lock = threading.Lock()
-        self._stop = threading.Event()
         self._numbers = itertools.count(1)
-        self._threads = [
-            threading.Thread(target=self._run, args=(number,))
-            for number in range(count)
-        ]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_error):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def _run(self, number):
         chance = random.Random(f"{self._name}/{number}")
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             for place in range(len(self._machines.candidates)):
                 self._use(place, chance)
 
@@ -60,12 +48,12 @@ class Load:
         client = self._machines.client(self._machines.nodes[place], timeout_s=8)
         try:
             with client:
-                while not self._stop.is_set():
+                while not self.stopping.is_set():
                     self._submit(client, place, chance)
-                    self._stop.wait(_PAUSE_S)
+                    self.stopping.wait(_PAUSE_S)
         except errors.GenericError:
             # Another node is the master, or this one refuses: try the next.
-            self._stop.wait(0.01)
+            self.stopping.wait(0.01)
 
     def _submit(self, client, place, chance):
         kind = chance.choices(list(_KINDS), list(_KINDS.values()))[0]
@@ -114,13 +102,13 @@ class Load:
 
     def _wait(self, client, item):
         status = None
-        while not self._stop.is_set() and status not in FINAL:
+        while not self.stopping.is_set() and status not in FINAL:
             answer = client.call(
                 "WaitForJobChange", [item.job, ["status"], None, None, _WAIT_S]
             )
             status = answer[0][0] if answer != "nochange" else status
             if status not in FINAL:
-                self._stop.wait(0.02)
+                self.stopping.wait(0.02)
         if status in FINAL:
             item.ended = time.monotonic()
             item.status = status

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 
 from fakes.histories.schedule import MASTER
 from fakes.patience import until
@@ -263,9 +264,11 @@ class Machines:
         self._commands.append(thread)
         thread.start()
 
-    def is_commanded(self):
-        """Return whether a command of an operator still runs."""
-        return any(thread.is_alive() for thread in self._commands)
+    def wait_for_commands(self, timeout_s):
+        """Wait until the commands of operators have ended, or for some seconds."""
+        end = time.monotonic() + timeout_s
+        for thread in self._commands:
+            thread.join(max(0.0, end - time.monotonic()))
 
     # Healing
     def heal(self):

@@ -9,8 +9,8 @@ import itertools
 import time
 
 from fakes import evidence as node_logs
+from fakes import patience
 from fakes.histories import clients, evidence, machines, rules, schedule
-from fakes.patience import PATIENCE_S
 
 #: Nodes and candidates of the clusters, in the order in which they are used.
 SIZES = ((3, 3), (5, 5), (4, 4), (7, 5))
@@ -120,8 +120,7 @@ class Stage:
                 heapq.heappush(queue, (at_s + what.seconds, next(order), ending))
         # Operators see their commands through before anybody heals the network.
         end = began + schedule.LENGTH_S + _OPERATORS_S
-        while self.machines.is_commanded() and time.monotonic() < end:
-            time.sleep(0.1)
+        self.machines.wait_for_commands(end - time.monotonic())
 
     def _settle(self):
         """Wait until one master serves, with candidates and jobs at rest."""
@@ -145,15 +144,8 @@ class Stage:
         assert status == "success", f"{node.short} cannot be a candidate: {result}"
 
     def _wait_for_jobs(self, client):
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            rows = client.call("QueryJobs", [None, ["id", "status"]])
-            left = [job for job, status in rows if status not in rules.FINAL]
-            if not left:
-                return
-            assert time.monotonic() < end, f"jobs do not end: {left[:20]}"
-            client.call("WaitForJobChange", [left[0], ["status"], None, None, 1])
-            time.sleep(0.05)
+        for job, _status in client.call("QueryJobs", [None, ["id", "status"]]):
+            patience.job_status(client, job, rules.FINAL)
 
     def _collect(self, history):
         stage = self.machines
