@@ -61,6 +61,11 @@ def ask(tmp_path, issuer, port, identity, *, caller="m"):
         str(tmp_path / "server.pem"),
         issuer.certificate_pem,
     )
+    return request(port, identity, credentials)
+
+
+def request(port, identity, credentials):
+    """Return the answer of the server at a port of this machine."""
     sender = client.Client()
     try:
         (answer,) = sender.perform(
@@ -143,22 +148,8 @@ def test_a_shared_certificate_is_accepted_from_any_node(tmp_path):
         ("127.0.0.1", 0), app, context=tls.server_context(path, path), threads=2
     )
     port = made.start_serving()
-    sender = client.Client()
     try:
-        (answer,) = sender.perform(
-            [
-                client.Request(
-                    address="127.0.0.1",
-                    port=port,
-                    path="/x",
-                    body=b"[]",
-                    credentials=client.Credentials(path, path),
-                    identity=UUID,
-                    timeout_s=20,
-                )
-            ]
-        )
+        answer = request(port, UUID, client.Credentials(path, path))
     finally:
-        sender.close()
         made.stop()
     assert answer.error is None

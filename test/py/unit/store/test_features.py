@@ -3,10 +3,8 @@
 import pytest
 
 from fakes import cluster
-from fakes.candidates import Candidates
 from fakes.patience import until
-from ganeti import errors, store
-from ganeti.clock import SystemClock
+from ganeti import errors
 from ganeti.objects import Network, Update
 from ganeti.store import Document, features, replica
 from ganeti.store.database import Database
@@ -19,30 +17,6 @@ LARGE = Network(
     reservations="0" * (1 << 16),
     ext_reservations="0" * (1 << 16),
 )
-
-
-@pytest.fixture
-def simulation(tmp_path):
-    actual = Candidates(tmp_path, (1, 2, 3))
-    yield actual
-    actual.close()
-
-
-@pytest.fixture
-def opener(tmp_path, simulation):
-    opened = []
-
-    def open_master():
-        path = str(tmp_path / "store.db")
-        actual = store.open_master(
-            path, replicate=simulation.replicate, clock=SystemClock()
-        )
-        opened.append(actual)
-        return actual
-
-    yield open_master
-    for item in opened:
-        item.close()
 
 
 def use_old_software(simulation, number):

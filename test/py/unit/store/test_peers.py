@@ -17,33 +17,6 @@ from ganeti.store import CommitSettings, Document, branches, database, engine, p
 
 
 @pytest.fixture
-def simulation(tmp_path):
-    actual = Candidates(tmp_path, (1, 2, 3))
-    yield actual
-    actual.close()
-
-
-@pytest.fixture
-def opener(tmp_path, simulation):
-    opened = []
-
-    def open_master(name="store.db", **options):
-        opened.append(
-            store.open_master(
-                str(tmp_path / name),
-                replicate=simulation.replicate,
-                clock=SystemClock(),
-                **options,
-            )
-        )
-        return opened[-1]
-
-    yield open_master
-    for item in opened:
-        item.close()
-
-
-@pytest.fixture
 def db(opener):
     actual = opener()
     actual.commit(cluster.big(3, 2))
