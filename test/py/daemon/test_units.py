@@ -2,13 +2,11 @@
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from fakes import confinement
 from fakes.patience import until
 from ganeti import errors
 
@@ -18,12 +16,9 @@ PROGRAM = TOP / "test/py/fakes/confinement.py"
 
 
 def can_confine():
-    tools = ("setpriv", "unshare", "systemd-analyze")
-    if os.geteuid() != 0 or not all(map(shutil.which, tools)):
-        return False
     command = ["unshare", "-m", "mount", "-o", "remount,bind,ro", "/"]
     return (
-        os.path.exists(confinement.HEADER)
+        os.geteuid() == 0
         and subprocess.run(command, check=False, capture_output=True).returncode == 0
     )
 
@@ -31,9 +26,7 @@ def can_confine():
 pytestmark = [
     pytest.mark.daemon,
     pytest.mark.root,
-    pytest.mark.skipif(
-        not can_confine(), reason="needs root, namespaces and systemd-analyze"
-    ),
+    pytest.mark.skipif(not can_confine(), reason="needs root and mount namespaces"),
 ]
 
 

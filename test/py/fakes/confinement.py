@@ -33,15 +33,16 @@ _SOCKET, _EPERM, _EAFNOSUPPORT = 41, 1, 97
 _FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 
 
-def settings(unit):
-    """Return the lines of the section Service: key -> words."""
-    section = pathlib.Path(unit).read_text().partition("[Service]")[2]
-    settings = {}
-    for key, value in re.findall(
-        r"^(\w+)=(.*)$", section.partition("\n[")[0], re.MULTILINE
-    ):
-        settings.setdefault(key, []).extend(value.split())
-    return settings
+def unit_of(path):
+    """Return a unit file as section -> key -> list of words."""
+    sections = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            section = sections.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            section.setdefault(key, []).extend(value.split())
+    return sections
 
 
 def mount(*argv):
@@ -104,7 +105,7 @@ def prctl(*args):
 
 def main():
     unit, root, *argv = sys.argv[1:]
-    wanted = settings(unit)
+    wanted = unit_of(pathlib.Path(unit))["Service"]
     protect(
         f"{root}{path.removeprefix('-').replace('@LOCALSTATEDIR@', '/var')}"
         for path in wanted["ReadWritePaths"]
