@@ -147,10 +147,11 @@ def site(tmp_path, monkeypatch):
     master.commit(cluster.big(3, 1))
     master.commit([Document("jobs", "1", b"{}")])
     revision = master.snapshot().revision
-    until(
-        "copies",
-        lambda: all(actual.copies[n].status()["revision"] >= revision for n in NODES),
-    )
+
+    def is_complete(status):
+        return status["revision"] >= revision and not status["archive"]
+
+    until("copies", lambda: all(is_complete(actual.copies[n].status()) for n in NODES))
     actual.first = master.term
     actual.master = master
     yield actual
