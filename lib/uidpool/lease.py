@@ -12,7 +12,7 @@ import os
 import random
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from ganeti import errors, process
 from ganeti.pathutils import Paths, from_environ
@@ -25,12 +25,20 @@ _FLOCK: Final = "hhqqi0q"
 _BUSY: Final = (errno.EAGAIN, errno.EACCES)
 
 
-class LockedUid:
-    """A user id that is reserved while this object holds its lock."""
+class LockedUid(int):
+    """A user id that is reserved while this object holds its lock.
 
-    def __init__(self, uid: int, fd: int) -> None:
-        self._uid = uid
-        self._fd = fd
+    It is the number itself: ``os.setuid(uid)`` and ``subprocess.run(..., user=uid)``
+    take it.
+    """
+
+    _fd: int
+
+    def __new__(cls, uid: int, fd: int) -> Self:
+        """Make the id from its number and the open file that holds its lock."""
+        locked = super().__new__(cls, uid)
+        locked._fd = fd
+        return locked
 
     def Unlock(self) -> None:
         """Release the lock; the id stays marked as used. May be called repeatedly."""
@@ -38,19 +46,19 @@ class LockedUid:
             os.close(self._fd)
             self._fd = -1
 
-    @property
-    def uid(self) -> int:
-        """The number."""
-        return self._uid
+    def GetUid(self) -> int:
+        """Return the plain number."""
+        return int(self)
 
-    def __int__(self) -> int:
-        return self._uid
+    def AsStr(self) -> str:
+        """Return the number as text."""
+        return str(self)
 
     def __str__(self) -> str:
-        return str(self._uid)
+        return str(int(self))
 
     def __repr__(self) -> str:
-        return f"LockedUid({self._uid})"
+        return f"LockedUid({self})"
 
 
 def lock_dir(paths: Paths | None = None) -> str:

@@ -57,7 +57,7 @@ def _pooled(effects: NodeEffects, guest: Files) -> Iterator[str]:
             f"instance {guest.name}: cannot get a user of the pool: {err}"
         ) from err
     try:
-        yield _known(guest, pwd.getpwuid, locked.uid)
+        yield _known(guest, pwd.getpwuid, locked.GetUid())
         with open(guest.uid, "w", encoding="ascii") as out:
             out.write(str(locked))
     except BaseException:

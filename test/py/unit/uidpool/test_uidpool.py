@@ -1,7 +1,9 @@
 """The pool's text form, and leases of ids."""
 
 import fcntl
+import json
 import os
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -121,6 +123,23 @@ def test_the_convenience_call_keeps_or_gives_back(paths):
     with pytest.raises(RuntimeError, match="5"):
         uidpool.ExecWithUnusedUid(bad, {5}, paths=paths, runner=runner())
     assert files(paths) == []
+
+
+def test_other_code_takes_a_leased_id_where_it_puts_a_uid(paths):
+    # This process may always become the user that it is.
+    own = os.getuid()
+
+    def spawn(uid):
+        id_ = subprocess.run(["id", "-u"], user=uid, capture_output=True, check=True)
+        os.setuid(uid)
+        return int(id_.stdout)
+
+    uid = uidpool.ExecWithUnusedUid(spawn, {own}, paths=paths, runner=runner())
+    assert uid == own
+    uid = uidpool.RequestUnusedUid({own}, paths=paths, runner=runner())
+    assert (uid.GetUid(), type(uid.GetUid())) == (own, int)
+    assert uid.AsStr() == str(uid) == f"{uid}" == json.dumps(uid) == str(own)
+    uid.Unlock()
 
 
 def test_trouble_with_pgrep_is_no_free_id(paths):
