@@ -327,7 +327,7 @@ def _fail(err: Exception, report: Callable[[int, str], None]) -> int:
 
 def _set_up_log(
     daemon: Daemon, options: argparse.Namespace, paths: Paths
-) -> log.LogFileHandler | None:
+) -> log.Reopenable | None:
     base = daemons.DAEMONS[daemon.name].log_base
     os.makedirs(paths.log_dir, mode=0o750, exist_ok=True)
     return log.set_up(
@@ -361,7 +361,7 @@ def _exit_now(_number: int, _frame: types.FrameType | None) -> None:
     os._exit(exitcodes.EXIT_FAILURE)
 
 
-def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
+def _serve(control: Control, handler: log.Reopenable | None) -> int:
     while True:
         event, code = control.next_event()
         if event == "signal":
