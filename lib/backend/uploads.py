@@ -1,7 +1,8 @@
 """Procedures that write files of the cluster: ancillary files, ssconf, hosts.
 
-Only files on a fixed list are accepted, so that a caller with cluster rights cannot
-replace arbitrary files of a node. The list lacks the cluster certificate, since
+Only files on a fixed list, and on the administrator's list of shared files, are
+accepted, so that a caller with cluster rights cannot replace arbitrary files of a node.
+The fixed list lacks the cluster certificate, since
 replacing it would cut the connection, and the list of storage directories.
 """
 
@@ -16,7 +17,7 @@ from ganeti.backend import leftovers
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.rpc import wire
-from ganeti.utils import files, hosts_file, netutils
+from ganeti.utils import files, hosts_file, netutils, shared_files
 
 #: Files of the state directory that may be uploaded.
 _DATA_FILES: Final = (
@@ -34,6 +35,7 @@ _DATA_FILES: Final = (
 _CONF_FILES: Final = (
     "kvm-vif-bridge",
     "scripts/master-ip-setup",
+    shared_files.NAME,
     "vnc-cluster-password",
 )
 _HOSTS_MODE: Final = 0o644
@@ -81,7 +83,11 @@ def upload_file_single(
     path = _local(node, file_name)
     if not os.path.isabs(path):
         raise errors.GenericError(f"upload of {file_name}: wanted an absolute path")
-    if path not in allowed_files(node):
+    if not (
+        path in allowed_files(node)
+        or path in shared_files.read(node.paths).paths
+        or shared_files.is_password_file(path, node.paths)
+    ):
         raise errors.GenericError(
             f"upload of {file_name}: not on the list of files that may be uploaded"
         )

@@ -6,13 +6,14 @@ configuration; server.pem is never sent by this module.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ganeti import objects, pathutils
 from ganeti.cmdlib.base import Context
 from ganeti.constants import misc
 from ganeti.rpc import wire
+from ganeti.utils import shared_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +25,21 @@ class FileSets:
         vm_nodes: expected on nodes that may host instances.
         candidates: secrets of the cluster, only on master candidates.
         optional: files of these sets that may be missing, but then on all nodes.
+        problems: what is wrong with the administrator's own list of files, or with
+            files that cannot be shared.
     """
 
     all_nodes: tuple[str, ...]
     vm_nodes: tuple[str, ...]
     candidates: tuple[str, ...]
     optional: frozenset[str]
+    problems: tuple[str, ...] = ()
 
 
-def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
-    """Return the files that nodes share."""
+def file_sets(snapshot: objects.Snapshot, paths: pathutils.Paths) -> FileSets:
+    """Return the files that nodes share, and read the administrator's list of them."""
+    cluster = snapshot.cluster
+    listed = shared_files.read(paths)
     everywhere = [
         paths.data("known_hosts"),
         paths.hmac_key,
@@ -47,22 +53,69 @@ def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
         paths.data("rapi/users"),
         # Missing in clusters of earlier releases: server.pem has the key there.
         paths.server_key_pem,
+        shared_files.list_path(paths),
     ]
     if cluster.modify_etc_hosts:
         everywhere.append(paths.at("/etc/hosts"))
     if cluster.use_external_mip_script:
         everywhere.append(f"{paths.conf_dir}/scripts/master-ip-setup")
-    hypervisors = sorted(
+    # The list before its files: a node accepts what its own copy names.
+    everywhere += [shared_files.list_path(paths), *listed.paths]
+    passwords = password_files(snapshot)
+    known = {
+        path for path in passwords if shared_files.is_password_file(path, paths)
+    }.difference(listed.paths)
+    hypervisors = known | {
         f"{paths.conf_dir}/{name}"
         for hypervisor in cluster.enabled_hypervisors
         for name in _HYPERVISOR_FILES.get(hypervisor, ())
-    )
+    }
     return FileSets(
         tuple(everywhere),
-        tuple(hypervisors),
+        tuple(sorted(hypervisors)),
         tuple(paths.data(name) for name in misc.CANDIDATE_FILES),
         frozenset((*optional, *hypervisors)),
+        (
+            *listed.problems,
+            *_unshared(passwords, {*known, *listed.paths}, paths),
+            *_unreadable(listed.paths),
+        ),
     )
+
+
+def password_files(snapshot: objects.Snapshot) -> list[str]:
+    """Return the VNC password files that hypervisor parameters name, sorted."""
+    cluster = snapshot.cluster
+    given = [
+        values
+        for by_hypervisor in (cluster.hvparams, *cluster.os_hvp.values())
+        for hypervisor, values in by_hypervisor.items()
+        if hypervisor in cluster.enabled_hypervisors
+    ]
+    given += [instance.hvparams for instance in snapshot.instances.values()]
+    return sorted({values[_PASSWORD] for values in given if values.get(_PASSWORD)})
+
+
+_PASSWORD: Final = "vnc_password_file"
+
+
+def _unshared(
+    passwords: Sequence[str], shared: Collection[str], paths: pathutils.Paths
+) -> list[str]:
+    return [
+        f"VNC password file {path} is not sent to other nodes: move it to"
+        f" {paths.conf_dir}/vnc-NAME, or add it to {shared_files.list_path(paths)}"
+        for path in passwords
+        if path not in shared
+    ]
+
+
+def _unreadable(listed: Sequence[str]) -> list[str]:
+    return [
+        f"{path}, which {shared_files.NAME} names, cannot be sent: {why}"
+        for path in listed
+        if (why := shared_files.unreadable(path))
+    ]
 
 
 #: Files below the configuration directory that an administrator may create.
@@ -97,7 +150,9 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
     ]
     if not targets:
         return
-    sets = file_sets(snapshot.cluster, ctx.paths)
+    sets = file_sets(snapshot, ctx.paths)
+    for problem in sets.problems:
+        ctx.log.warn(problem)
     everyone = [node.uuid for node in targets]
     hosts = [node.uuid for node in targets if node.vm_capable]
     candidates = [node.uuid for node in targets if node.master_candidate]
@@ -107,13 +162,13 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
         (sets.candidates, candidates),
     ):
         for path in paths:
-            if nodes and os.path.exists(path):
+            if nodes and os.path.isfile(path):
                 _upload(ctx, path, nodes)
 
 
 def send_secrets(ctx: Context, uuid: str) -> None:
     """Send the secrets of candidates to a new candidate; failures are warnings."""
-    for path in file_sets(ctx.snapshot.cluster, ctx.paths).candidates:
+    for path in file_sets(ctx.snapshot, ctx.paths).candidates:
         if os.path.exists(path):
             _upload(ctx, path, [uuid])
 

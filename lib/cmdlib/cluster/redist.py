@@ -1,6 +1,6 @@
 """OP_CLUSTER_REDIST_CONF: send the configuration and shared files to all nodes."""
 
-from ganeti import config, opcodes
+from ganeti import config, errors, opcodes
 from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.locking import Level
@@ -14,6 +14,12 @@ class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
         for level in (Level.NODEGROUP, Level.NODE):
             self.locks.names[level] = ALL
             self.locks.shared.add(level)
+
+    def check_prereq(self) -> None:
+        """Refuse a list of the administrator that has mistakes."""
+        sets = ancillary_files.file_sets(self.ctx.snapshot, self.ctx.paths)
+        if sets.problems:
+            raise errors.OpPrereqError("; ".join(sets.problems), "wrong_input")
 
     def execute(self) -> None:
         """Send all files, also to nodes that should have them already."""

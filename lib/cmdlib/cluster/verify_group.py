@@ -237,7 +237,10 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         answers: Answers,
     ) -> None:
         paths = self.ctx.paths
-        sets = ancillary_files.file_sets(snapshot.cluster, paths)
+        sets = ancillary_files.file_sets(snapshot, paths)
+        if snapshot.nodes[snapshot.cluster.master_node].group == self.group:
+            for problem in sets.problems:
+                self.report.error_if(True, "ECLUSTERFILECHECK", None, problem)
         sums = {
             uuid: answer.get(nodeverify.NV_FILELIST) for uuid, answer in answers.items()
         }

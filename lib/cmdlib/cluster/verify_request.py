@@ -74,7 +74,7 @@ def online(snapshot: objects.Snapshot, uuids: Collection[str]) -> list[objects.N
 
 def shared_files(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str]:
     """Return the files to compare, as paths that other nodes understand."""
-    sets = ancillary_files.file_sets(snapshot.cluster, paths)
+    sets = ancillary_files.file_sets(snapshot, paths)
     everything = (*sets.all_nodes, *sets.vm_nodes, *sets.candidates, paths.server_pem)
     return [paths.virtualize(path) for path in everything]
 

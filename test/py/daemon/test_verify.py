@@ -258,6 +258,28 @@ def test_redistribution_repairs_files(cluster):
     assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
 
 
+def test_files_of_the_administrator_are_shared_and_compared(cluster):
+    conf = cluster.file("/etc/ganeti/shared-files")
+    mine = cluster.file("/opt/site/routes")
+    mine.parent.mkdir(parents=True)
+    mine.write_text("10.0.0.0/8\n")
+    conf.write_text("# of this site\n/opt/site/routes\n")
+    code, actual = findings(cluster)
+    assert (code, codes(actual["ERROR"])) == (1, {"ECLUSTERFILECHECK"})
+    cluster.check("gnt-cluster", "redist-conf")
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
+    nodes = [node.name for node in cluster.layout.nodes]
+    for node in nodes[1:]:
+        assert cluster.file("/opt/site/routes", node=node).read_text() == "10.0.0.0/8\n"
+    conf.write_text("/opt/site/routes\n/var/lib/ganeti/server.pem\n")
+    done = cluster.run("gnt-cluster", "redist-conf")
+    assert done.code == 1
+    assert "shared-files line 2: /var/lib/ganeti/server.pem: files of" in done.stderr
+    for node in nodes:
+        cluster.file("/etc/ganeti/shared-files", node=node).unlink()
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
+
+
 def test_a_healthy_cluster_is_clean(cluster):
     assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
 

@@ -66,6 +66,48 @@ def test_other_files_are_refused(node, path):
         upload(node, path)
 
 
+def write_list(node, *lines):
+    os.makedirs(node.paths.conf_dir, exist_ok=True)
+    with open(f"{node.paths.conf_dir}/shared-files", "w") as out:
+        out.writelines(f"{line}\n" for line in lines)
+
+
+def test_files_of_the_administrators_list_are_accepted(node):
+    with pytest.raises(errors.GenericError, match="not on the list"):
+        upload(node, "/etc/site/routes", mode=0o750)
+    upload(node, "/etc/ganeti/shared-files", content=b"# ours\n\n/etc/site/routes\n")
+    upload(node, "/etc/site/routes", mode=0o750)
+    path = node.paths.at("/etc/site/routes")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o750
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/ganeti/server.pem",
+        "/var/run/ganeti/x",
+        "/etc/ganeti/file-storage-paths",
+        "/etc/ganeti/restricted-commands/x",
+        "/root/.ssh/authorized_keys",
+        "/etc/ssh/ssh_host_rsa_key",
+        "/etc/site/../passwd",
+        "//etc/passwd",
+        "/proc/sysrq-trigger",
+    ],
+)
+def test_the_list_cannot_name_what_belongs_to_one_node(node, path):
+    write_list(node, path)
+    with pytest.raises(errors.GenericError, match="upload"):
+        upload(node, path)
+
+
+def test_password_files_of_the_configuration_directory_are_accepted(node):
+    upload(node, "/etc/ganeti/vnc-web1")
+    assert os.path.exists(node.paths.at("/etc/ganeti/vnc-web1"))
+    with pytest.raises(errors.GenericError, match="not on the list"):
+        upload(node, "/etc/ganeti/vnc-web1/x")
+
+
 def test_unknown_users_are_refused(node):
     with pytest.raises(errors.GenericError, match="no-such-user"):
         upload(node, "/var/lib/ganeti/hmac.key", user="no-such-user")

@@ -137,6 +137,47 @@ def test_secrets_of_candidates_go_to_candidates_alone(tmp_path):
     assert sent == {(prefix + name, plain.uuid) for name in secrets}
 
 
+def test_redistribution_sends_the_administrators_files_after_their_list(tmp_path):
+    root = tmp_path / "n1"
+    conf = root / "etc/ganeti"
+    conf.mkdir(parents=True)
+    (conf / "shared-files").write_text("/opt/site/ifup\n")
+    (root / "opt/site").mkdir(parents=True)
+    (root / "opt/site/ifup").write_text("#!/bin/sh\n")
+    (conf / "vnc-web1").write_text("secret\n")
+    web1 = clusters.instance(1, 1, hvparams={"vnc_password_file": str(conf / "vnc-web1")})
+    engine = Engine(clusters.snapshot(nodes=2, extra=[web1]), root=str(root))
+    run(engine, "REDIST_CONF")
+    sent = [args[0][0] for _node, args in engine.rpc.called("upload_file")]
+    prefix = "/###-VIRTUAL-PATH-###,"
+    names = ["/etc/ganeti/shared-files", "/opt/site/ifup", "/etc/ganeti/vnc-web1"]
+    assert sent == [prefix + name for name in names]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("/var/lib/ganeti/server.pem", "line 1: /var/lib/ganeti/server.pem: files of"),
+        ("/opt/none", "which shared-files names, cannot be sent: No such file"),
+    ],
+)
+def test_a_wrong_list_of_files_is_refused_before_anything_is_sent(tmp_path, line, why):
+    conf = tmp_path / "n1/etc/ganeti"
+    conf.mkdir(parents=True)
+    (conf / "shared-files").write_text(f"{line}\n")
+    engine = Engine(clusters.snapshot(nodes=2), root=str(tmp_path / "n1"))
+    with pytest.raises(errors.OpPrereqError, match=why):
+        run(engine, "REDIST_CONF")
+    assert engine.rpc.called("upload_file") == []
+
+
+def test_a_password_file_that_nodes_do_not_accept_is_named(tmp_path):
+    odd = clusters.instance(1, 1, hvparams={"vnc_password_file": "/opt/secret"})
+    engine = Engine(clusters.snapshot(nodes=2, extra=[odd]), root=str(tmp_path))
+    with pytest.raises(errors.OpPrereqError, match="/opt/secret is not sent"):
+        run(engine, "REDIST_CONF")
+
+
 def test_redistribution_sends_the_masters_files_to_online_nodes_only(tmp_path):
     root = tmp_path / "n1"
     data = root / "var/lib/ganeti"
