@@ -15,12 +15,14 @@ from typing import Final, NamedTuple
 from ganeti import config, errors, luxi, rpc, store
 from ganeti.bootstrap import elections
 from ganeti.bootstrap.options import Feedback
+from ganeti.bootstrap.services import Services
 from ganeti.bootstrap.waiting import wait_until
 from ganeti.clock import Clock
 from ganeti.cmdlib import master_ip
 from ganeti.constants import ecodes
 from ganeti.objects import Node, Snapshot
 from ganeti.pathutils import Paths
+from ganeti.process import Runner
 from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.ssconf import SimpleStore
@@ -93,12 +95,18 @@ class _Elected(NamedTuple):
 
 
 def fail_over(
-    paths: Paths, clock: Clock, options: FailoverOptions, *, feedback: Feedback
+    paths: Paths,
+    process: Runner,
+    clock: Clock,
+    options: FailoverOptions,
+    *,
+    feedback: Feedback,
 ) -> bool:
     """Make this node the master.
 
     Args:
         paths: of this node.
+        process: runs programs.
         clock: source of time stamps; waits.
         options: decisions of the administrator.
         feedback: called with each step and each warning.
@@ -129,11 +137,10 @@ def fail_over(
     try:
         _stop_old(plan, runner, feedback)
         is_clean = _wait_for_old_address(plan, clock, feedback)
-        _start(
-            plan, runner, no_voting=options.no_voting or accept_loss, feedback=feedback
-        )
     finally:
         runner.close()
+    feedback("Starting the master daemons on this node")
+    Services(paths, process).start_master(*_words(options, accept_loss=accept_loss))
     return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
 
@@ -388,12 +395,17 @@ def _wait_for_old_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool
     return False
 
 
-def _start(
-    plan: _Plan, runner: rpc.Runner, *, no_voting: bool, feedback: Feedback
-) -> None:
-    feedback("Starting the master daemons on this node")
-    answer = runner.call_one("node_start_master_daemons", plan.own.uuid, no_voting)
-    answer.unwrap("cannot start the master daemons")
+def _words(options: FailoverOptions, *, accept_loss: bool) -> list[str]:
+    """Return the options with which the master daemon starts.
+
+    The majority that was there a moment ago may be gone. Only with accepted loss the
+    daemon goes on without it.
+    """
+    if accept_loss:
+        return ["--no-voting", "--yes-do-it"]
+    if options.no_voting:
+        return ["--no-voting", "--require-majority", "--yes-do-it"]
+    return []
 
 
 def _wait_for_master(

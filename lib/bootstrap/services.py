@@ -1,5 +1,6 @@
 """Start and stop of daemons on this node, with daemon-util."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from ganeti import errors
@@ -8,6 +9,8 @@ from ganeti.process import SAFE_PATH, Runner
 
 #: Longest time for daemons to become ready or to stop.
 _TIMEOUT_S: Final = 90.0
+#: Longest time until a master daemon is elected: it asks silent nodes repeatedly.
+_ELECTION_S: Final = 300.0
 
 
 class Services:
@@ -21,9 +24,14 @@ class Services:
         """Start a daemon; return when it is ready."""
         self._run("start", daemon, *arguments)
 
-    def start_master(self) -> None:
-        """Start the daemons of the master role."""
-        self._run("start-master")
+    def start_master(self, *arguments: str) -> None:
+        """Start the daemons of the master role.
+
+        Args:
+            arguments: further options of the master daemon, for this start alone.
+        """
+        extra = {"EXTRA_MASTERD_ARGS": " ".join(arguments)} if arguments else {}
+        self._run("start-master", env=extra, timeout_s=_ELECTION_S)
 
     def stop_master(self) -> None:
         """Stop the daemons of the master role."""
@@ -41,11 +49,15 @@ class Services:
         """Let the SSH server reload its host keys; return when it is ready again."""
         self._run("reload-ssh-keys")
 
-    def _run(self, *words: str) -> None:
+    def _run(
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
         program = self._paths.daemon_util
-        result = self._process.run(
-            [program, *words], env=environment(self._paths), timeout_s=_TIMEOUT_S
-        )
+        full = {**environment(self._paths), **(env or {})}
+        result = self._process.run([program, *words], env=full, timeout_s=timeout_s)
         if result.failed:
             raise errors.OpExecError(
                 f"node {self._paths.hostname}: daemon-util {' '.join(words)}"

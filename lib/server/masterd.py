@@ -57,6 +57,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--yes-do-it", action="store_true", help="do not ask the operator either"
     )
+    parser.add_argument(
+        "--require-majority",
+        action="store_true",
+        help="with --no-voting: still need a majority of the candidates' copies",
+    )
     return parser
 
 
@@ -153,7 +158,7 @@ def _elect(
                 paths, snapshot.cluster.master_node, ask, skip
             ),
             silent,
-            accept_loss=bool(options.no_voting),
+            accept_loss=options.no_voting and not options.require_majority,
             pause=lambda seconds: _pause(time, seconds),
         )
 

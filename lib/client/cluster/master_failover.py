@@ -14,7 +14,7 @@ _QUESTION = (
 def run(ctx: CommandContext) -> int:
     """Make this node the master."""
     opts = ctx.opts
-    from ganeti import clock
+    from ganeti import clock, process
     from ganeti.bootstrap import failover
 
     options = failover.FailoverOptions(
@@ -27,7 +27,6 @@ def run(ctx: CommandContext) -> int:
         return plans.show(ctx, [], before=steps)
     if opts.no_voting and not opts.yes_do_it and not prompts.confirm(ctx, _QUESTION):
         return exitcodes.EXIT_FAILURE
-    is_clean = failover.fail_over(
-        ctx.paths, clock.SystemClock(), options, feedback=ctx.err
-    )
+    effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
+    is_clean = failover.fail_over(*effects, options, feedback=ctx.err)
     return exitcodes.EXIT_SUCCESS if is_clean else exitcodes.EXIT_FAILURE

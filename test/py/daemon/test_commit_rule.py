@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -181,6 +182,25 @@ def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):
     assert job > 1000
     assert serial >= 1_000_000
     assert revision > 1000
+
+
+def test_a_start_without_a_vote_can_wait_for_a_majority(cluster):
+    before = numbers(cluster, "node1")
+    cluster.command("kill", "node1", "ganeti-masterd")
+    for name in ("node2", "node3"):
+        cluster.command("kill", name, "ganeti-noded")
+    log = pathlib.Path(cluster.paths().log_dir) / "master-daemon.log"
+    offset = log.stat().st_size
+    words = ("--no-voting", "--require-majority", "--yes-do-it")
+    util = cluster.paths().daemon_util
+    begun = start(lambda: cluster.check(util, "start", "ganeti-masterd", *words))
+    until("election", lambda: "election 1 of 6" in log.read_text()[offset:])
+    assert not os.path.exists(cluster.paths().master_socket)
+    cluster.command("start", "node2", "ganeti-noded")
+    begun.result(90)
+    assert copies(cluster)["warning"] == ""
+    after = numbers(cluster, "node1")
+    assert after[0] == before[0] + 1
 
 
 def test_an_interrupted_failover_can_be_repeated(cluster):

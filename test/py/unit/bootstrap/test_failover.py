@@ -8,7 +8,9 @@ import pytest
 from fakes import cluster
 from fakes.candidates import Candidates
 from fakes.patience import until
-from fakes.rpc import FakeRunner, failure
+from fakes.processes import FakeRunner
+from fakes.rpc import FakeRunner as FakeNodes
+from fakes.rpc import failure
 from ganeti import errors, rpc, ssconf, store
 from ganeti.bootstrap import failover
 from ganeti.bootstrap.failover import FailoverOptions
@@ -41,12 +43,12 @@ class Site:
         self.addresses = [False, True]
         self.runners = []
         self.lines = []
+        self.process = FakeRunner(daemon_util=(0, "", ""))
         self.script = {
             "master_node_name": self._vote,
             "write_ssconf_files": None,
             "node_deactivate_master_ip": None,
             "node_stop_master": None,
-            "node_start_master_daemons": None,
         }
 
     @staticmethod
@@ -73,7 +75,7 @@ class Site:
         script = {
             name: self._store(name) for name in rpc.PROCEDURES if name[:6] == "store_"
         }
-        made = FakeRunner(source, {**script, **self.script})
+        made = FakeNodes(source, {**script, **self.script})
         made.term = term
         self.runners.append(made)
         return made
@@ -90,10 +92,20 @@ class Site:
         options = {"no_voting": False, **options}
         return failover.fail_over(
             self.paths,
+            self.process,
             SystemClock(),
             FailoverOptions(**options),
             feedback=self.lines.append,
         )
+
+    @property
+    def starts(self):
+        """Options of the master daemon, per start."""
+        assert all(line == "daemon-util start-master" for line in self.process.lines)
+        return [
+            options["env"].get("EXTRA_MASTERD_ARGS", "")
+            for _argv, options in self.process.commands
+        ]
 
     def called(self, procedure):
         return [call for made in self.runners for call in made.called(procedure)]
@@ -171,7 +183,7 @@ def test_the_role_moves_under_a_new_term_and_everybody_learns_it(site):
     assert site.called("node_stop_master") == [(site.node(OLD), ())]
     ((where, _parameters),) = site.called("node_deactivate_master_ip")
     assert where == site.node(OLD)
-    assert site.called("node_start_master_daemons") == [(site.node(NEW), (False,))]
+    assert site.starts == [""]
     owners = {site.copies[n].status()["owner"] for n in NODES}
     assert owners == {site.node(NEW)}
     assert not [line for line in site.lines if "Warning" in line]
@@ -209,20 +221,27 @@ def test_silent_copies_that_may_be_newer_stop_a_failover(site):
     with pytest.raises(errors.OpPrereqError, match="use --accept-loss"):
         site.run(no_voting=True)
     assert site.copies[NEW].status() == before
-    assert site.called("node_start_master_daemons") == []
+    assert site.starts == []
 
 
 def test_the_administrators_word_goes_on_with_a_minority(site):
     site.silence(OLD, THIRD)
     assert site.run(no_voting=True, accept_loss=True) is True
     assert any("Warning: copies of the" in line for line in site.lines)
-    assert site.called("node_start_master_daemons") == [(site.node(NEW), (True,))]
+    assert site.starts == ["--no-voting --yes-do-it"]
     # Numbers that lost changes may have used are left out.
     assert site.snapshot().revision > 1_000_000
     assert site.serial() > 1_000_000
     follower = store.Follower(site.paths.store_db)
     assert int(follower.read("meta", "serial")) >= 10_000
     follower.close()
+
+
+def test_without_a_vote_the_daemon_still_needs_a_majority_of_copies(site):
+    # More than half of the nodes may be down, and no candidate: nothing is lost then.
+    site.votes = dict.fromkeys(site.votes)
+    assert site.run(no_voting=True) is True
+    assert site.starts == ["--no-voting --require-majority --yes-do-it"]
 
 
 def test_a_normal_failover_leaves_out_no_numbers(site):
@@ -329,8 +348,8 @@ def test_a_step_that_fails_on_the_old_master_is_a_warning(site, name, text):
 
 
 def test_a_master_that_does_not_start_is_an_error(site):
-    site.script["node_start_master_daemons"] = failure("no certificate")
-    with pytest.raises(errors.OpExecError, match="cannot start the master daemons"):
+    site.process = FakeRunner(daemon_util=(1, "", "no certificate"))
+    with pytest.raises(errors.OpExecError, match="start-master .* no certificate"):
         site.run()
 
 

@@ -14,7 +14,6 @@ PATHS = Paths(hostname="n1.example.com")
     ("method", "args", "line"),
     [
         ("start", ("ganeti-noded", "-d"), "daemon-util start ganeti-noded -d"),
-        ("start_master", (), "daemon-util start-master"),
         ("stop_master", (), "daemon-util stop-master"),
         ("start_all", (), "daemon-util start-all"),
         ("stop_all", (), "daemon-util stop-all"),
@@ -27,6 +26,19 @@ def test_each_step_is_one_command_with_a_time_limit(method, args, line):
     assert process.lines == [line]
     assert process.commands[0][1]["timeout_s"] == 90
     assert process.commands[0][1]["env"] == environment(PATHS)
+
+
+def test_a_master_that_starts_has_time_for_elections():
+    process = FakeRunner(daemon_util=(0, "", ""))
+    services = Services(PATHS, process)
+    services.start_master()
+    services.start_master("--no-voting", "--yes-do-it")
+    assert process.lines == ["daemon-util start-master"] * 2
+    plain, extra = (options for _argv, options in process.commands)
+    assert plain["timeout_s"] == 300
+    assert plain["env"] == environment(PATHS)
+    words = {"EXTRA_MASTERD_ARGS": "--no-voting --yes-do-it"}
+    assert extra["env"] == environment(PATHS) | words
 
 
 def test_a_failure_names_node_command_and_output():
