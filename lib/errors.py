@@ -324,6 +324,13 @@ class StorageError(GenericError):
     """
 
 
+class CommitUnknownError(StorageError):
+    """Whether a change is durable is not known.
+
+    Arguments: msg.
+    """
+
+
 class TagError(GenericError):
     """Tag invalid, missing or too many.
 
@@ -413,6 +420,19 @@ class TermError(GenericError):
 
     Arguments: msg.
     """
+
+
+def is_outcome_unknown(err: BaseException) -> bool:
+    """Return whether a change that failed with an error may be durable.
+
+    That is also the case with a deposed master: the new one may have the change.
+    """
+    cause: BaseException | None = err
+    while cause is not None:
+        if isinstance(cause, CommitUnknownError | TermError):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _wire_classes() -> dict[str, type[GenericError]]:

@@ -90,7 +90,8 @@ class Config:
 
         Raises:
             StorageError: nothing was changed.
-            TermError: another node became master.
+            CommitUnknownError: the changes may be durable.
+            TermError: another node became master; the changes may be durable.
         """
         now = self._clock.time()
         header = self._header or self.header()

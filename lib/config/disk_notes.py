@@ -58,6 +58,7 @@ class DiskNotes:
         self.lock = threading.Lock()
         self.news = threading.Event()
         self._own: dict[str, list[str]] = {}
+        self._held: set[str] = set()
 
     def add(self, owner: str, note: DiskNote) -> None:
         """Make a note durable; blocks.
@@ -93,6 +94,14 @@ class DiskNotes:
             if self._own.pop(owner, []):
                 self.news.set()
 
+    def hold(self, owner: str) -> None:
+        """Keep the notes of an opcode until the next start of a master daemon.
+
+        Whether the records of the disks are durable is not known before.
+        """
+        with self.lock:
+            self._held.update(self._own.pop(owner, ()))
+
     def left(self) -> dict[str, DiskNote]:
         """Return the notes that no running opcode has, by key.
 
@@ -100,7 +109,7 @@ class DiskNotes:
             ConfigurationError: one cannot be read.
         """
         with self.lock:
-            own = {key for keys in self._own.values() for key in keys}
+            own = {key for keys in self._own.values() for key in keys} | self._held
         rows = {
             key: data
             for key, data in self._store.scan(_TABLE, _PREFIX)

@@ -187,7 +187,7 @@ class _CommitWait:
         if self._error is not None:
             raise errors.JobQueueError(
                 f"the state of the job cannot be stored: {self._error}"
-            )
+            ) from self._error
 
 
 @dataclasses.dataclass

@@ -430,7 +430,7 @@ class Engine:
                 self._fail(requests, err)
             except Exception as err:  # noqa: BLE001 - the same
                 _log.exception("commit of revision %d failed", staged.revision)
-                self._fail(requests, errors.StorageError(f"store: {err!r}"))
+                self._fail(requests, errors.CommitUnknownError(f"store: {err!r}"))
 
     def _take(self) -> list[_Request]:
         """Return the next group, none when the store is closed."""
@@ -562,7 +562,8 @@ class Engine:
         """Read until the outcome of a write is known.
 
         Raises:
-            StorageError: it was not written, or the store was closed before that.
+            StorageError: it was not written.
+            CommitUnknownError: the store was closed before that.
             TermError: another master has written.
         """
         while True:
@@ -577,7 +578,7 @@ class Engine:
             with self._lock:
                 self._work.wait_for(lambda: self._is_closing, RETRY_S)
                 if self._is_closing:
-                    raise errors.StorageError(
+                    raise errors.CommitUnknownError(
                         f"store: closed; revision {group.revision} may be durable or"
                         f" not: {reason}"
                     )
@@ -603,7 +604,10 @@ class Engine:
                     raise
                 self._copies.pause(RETRY_S)
                 if self._is_closing:
-                    raise
+                    raise errors.CommitUnknownError(
+                        f"store: closed; candidates may have revision"
+                        f" {group.revision}, which this node could not write: {err}"
+                    ) from err
             else:
                 self._disk_failure = ""
                 return

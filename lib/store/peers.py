@@ -247,7 +247,7 @@ class Peers:
                     self._settle_locked()
                 is_over = self._closing.is_set() or not self._settings.is_patient
                 if is_over and not self._settled.is_set():
-                    raise errors.StorageError(f"store: {self.exposure()}")
+                    raise errors.CommitUnknownError(f"store: {self.exposure()}")
         with self._lock:
             self._awaited = None
             if self._deposed is not None:

@@ -66,21 +66,18 @@ def execute(
     )
     disks.create_all(ctx, instance, new)
     allocation.share_nodes(ctx)
-    try:
+    with disks.removed_on_failure(ctx, instance, new):
         for index, (source, copy) in enumerate(zip(old, new, strict=True)):
             ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
             _copy(ctx, instance, index, source, copy)
-    except errors.OpExecError:
-        disks.remove_all(ctx, instance, new)
-        raise
-    disks.announce_removal(ctx, old)
-    with ctx.config.edit(ctx.owner) as edit:
-        for disk in new:
-            edit.add_disk(disk)
-        record = edit.snapshot.instances[instance.uuid]
-        edit.update(record.replace(disks=tuple(disk.uuid for disk in new)))
-        for disk in old:
-            edit.remove_disk(disk.uuid)
+        disks.announce_removal(ctx, old)
+        with ctx.config.edit(ctx.owner) as edit:
+            for disk in new:
+                edit.add_disk(disk)
+            record = edit.snapshot.instances[instance.uuid]
+            edit.update(record.replace(disks=tuple(disk.uuid for disk in new)))
+            for disk in old:
+                edit.remove_disk(disk.uuid)
     if not disks.remove_all(ctx, instance, old):
         ctx.log.warn("some of the old disks could not be removed")
 

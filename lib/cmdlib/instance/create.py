@@ -362,11 +362,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             f"* the master daemon was restarted; {disks.label(left.disk)} is wiped on"
             f" from {left.offset_mib} MiB"
         )
-        try:
+        with disks.removed_on_failure(ctx, instance, made):
             self._reserve_again()
-        except errors.GenericError:
-            disks.remove_all(ctx, instance, made)
-            raise
         disks.wipe_new(
             ctx,
             instance,
@@ -408,13 +405,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def _record_and_install(self) -> list[str]:
         """Commit the records, install, start; none of this can be continued."""
-        if self.ctx.snapshot.cluster.prealloc_wipe_disks:
-            self.ctx.save_resumption(None)
-        try:
+        ctx, plan = self.ctx, self.plan
+        with disks.removed_on_failure(ctx, plan.instance, plan.disks):
+            if ctx.snapshot.cluster.prealloc_wipe_disks:
+                ctx.save_resumption(None)
             self._commit()
-        except errors.GenericError:
-            disks.remove_all(self.ctx, self.plan.instance, self.plan.disks)
-            raise
         try:
             self._install()
         except Exception:

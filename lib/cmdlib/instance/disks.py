@@ -1,6 +1,7 @@
 """Disks of an instance on its nodes: create, assemble, shut down, remove, wipe."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti import config, errors, objects
@@ -197,6 +198,34 @@ def remove_all(
     return fine
 
 
+@contextlib.contextmanager
+def removed_on_failure(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> Iterator[None]:
+    """Remove new disks if a step fails.
+
+    If their records may be durable nevertheless, the disks stay, and the next master
+    daemon decides by their notes.
+    """
+    try:
+        yield
+    except errors.GenericError as err:
+        if errors.is_outcome_unknown(err):
+            ctx.config.disk_notes.hold(ctx.owner)
+            for index, disk in enumerate(disks):
+                ctx.log.warn(
+                    f"{_called(disk, index)} stays: {place(disk)}; the next start of"
+                    " the master daemon removes it if it has no record"
+                )
+            raise
+        try:
+            remove_all(ctx, instance, disks)
+        except errors.GenericError:
+            ctx.config.disk_notes.leave(ctx.owner)
+            raise
+        raise
+
+
 def assemble(
     ctx: base.Context,
     instance: objects.Instance,
@@ -391,12 +420,9 @@ def wipe_new(
         for index, disk in enumerate(disks)
         if index >= first
     ]
-    try:
+    with removed_on_failure(ctx, instance, disks):
         assemble(ctx, instance, disks=disks)
         try:
             wipe(ctx, instance, rest, save=save)
         finally:
             shutdown(ctx, instance, disks=disks, mark=False)
-    except errors.GenericError:
-        remove_all(ctx, instance, disks)
-        raise

@@ -1,6 +1,7 @@
 """Disk changes of OP_INSTANCE_SET_PARAMS: computed on records, applied on nodes."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ganeti import errors, ht, objects
@@ -137,15 +138,24 @@ def _find_detached(
     raise errors.OpPrereqError(f"disk {identifier}: not found", ecodes.ECODE_NOENT)
 
 
-def apply_before_commit(
+@contextlib.contextmanager
+def applied_before_commit(
     ctx: base.Context, instance: objects.Instance, steps: Sequence[NicStep]
-) -> None:
-    """Create added disks on the nodes. Raises OpExecError after undoing all."""
+) -> Iterator[None]:
+    """Create added disks on the nodes; remove them if the block, a commit, fails.
+
+    Raises:
+        OpExecError: a disk could not be created; nothing remains.
+    """
     removed = [step.device for step in steps if step.action == "remove"]
     disks.announce_removal(ctx, removed)
     added = [step.device for step in steps if step.action == "add"]
-    if added:
-        disks.create_on_nodes_and_wipe(ctx, instance, added)
+    if not added:
+        yield
+        return
+    disks.create_on_nodes_and_wipe(ctx, instance, added)
+    with disks.removed_on_failure(ctx, instance, added):
+        yield
 
 
 def apply_after_commit(

@@ -315,8 +315,9 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         released.release(self.live)
         try:
             self._prepare_and_commit()
-        except errors.GenericError:
-            released.undo()
+        except errors.GenericError as err:
+            if not errors.is_outcome_unknown(err):
+                released.undo()
             raise
         modify_disks.apply_after_commit(self.ctx, self.instance, changes.disk_steps)
         if self.op.disk_template:
@@ -338,10 +339,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 self.encode(),
                 self.op.runtime_mem,
             ).unwrap(f"instance {self.instance.name}: cannot change its memory")
-        modify_disks.apply_before_commit(
+        with modify_disks.applied_before_commit(
             self.ctx, self.instance, self.changes.disk_steps
-        )
-        self._commit()
+        ):
+            self._commit()
 
     def _commit(self) -> None:
         changes = self.changes

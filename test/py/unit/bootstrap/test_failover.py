@@ -349,7 +349,7 @@ def test_a_step_that_fails_on_the_old_master_is_a_warning(site, name, text):
 
 def test_a_master_that_does_not_start_is_an_error(site):
     site.process = FakeRunner(daemon_util=(1, "", "no certificate"))
-    with pytest.raises(errors.OpExecError, match="start-master .* no certificate"):
+    with pytest.raises(errors.OpExecError, match=r"start-master .* no certificate"):
         site.run()
 
 

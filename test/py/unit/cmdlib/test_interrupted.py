@@ -503,3 +503,106 @@ def test_directories_on_a_node_that_went_away_are_removed_later():
     again._rpc.script["file_storage_dir_remove"] = script
     assert again.sweep()
     assert not simulation.directories
+
+
+class FailingStore:
+    """Ends one commit of a master with an error, and refuses all later ones.
+
+    ``after`` is what the next master daemon finds: with or without that commit.
+    """
+
+    def __init__(self, master, number, error, *, is_durable=False, is_closed=False):
+        self.store = master.engine.store
+        self.count, self.number, self.error = 0, number, error
+        self.is_durable, self.is_closed = is_durable, is_closed
+        self._take, self.store._take = self.store._take, self.take
+        self.after = None
+
+    @property
+    def has_failed(self):
+        return self.count >= self.number
+
+    def take(self, changes, snapshot):
+        self.count += 1
+        if self.count == self.number:
+            before = self.store._snapshot, dict(self.store.documents)
+            if self.is_durable:
+                self._take(changes, snapshot)
+            self.after = self.store._snapshot, self.store.documents
+            self.store._snapshot, self.store.documents = before
+            raise self.error
+        if self.count > self.number and self.is_closed:
+            raise errors.StorageError("store: closed, nothing can be written")
+        self._take(changes, snapshot)
+
+    def restart(self):
+        self.store._take = self._take
+        self.store._snapshot, self.store.documents = self.after
+
+
+UNKNOWN = [
+    errors.CommitUnknownError("store: closed; may be durable"),
+    errors.TermError("term 1 is over"),
+]
+MAKING = ["create", "create-file", "add-disk", "convert"]
+
+
+@pytest.mark.parametrize("wipes", [False, True])
+@pytest.mark.parametrize("is_durable", [False, True])
+@pytest.mark.parametrize("error", UNKNOWN, ids=lambda err: type(err).__name__)
+@pytest.mark.parametrize("case", MAKING)
+def test_nothing_is_removed_while_the_outcome_of_a_commit_is_unknown(
+    case, error, is_durable, wipes
+):
+    before, request, _choices = CASES[case]
+    number, kept = 0, 0
+    while True:
+        number += 1
+        start, simulation = prepared(before, prealloc_wipe_disks=wipes)
+        master = Master(start, simulation, Cutter())
+        failing = FailingStore(
+            master, number, error, is_durable=is_durable, is_closed=True
+        )
+        with contextlib.suppress(errors.GenericError):
+            master.run(request)
+        if not failing.has_failed:
+            break
+        sweeper = leftover_disks.LeftoverDisks(
+            master.engine.config.disk_notes,
+            master.engine.config.snapshot,
+            master.engine.rpc,
+            FakeClock(),
+            has_ended=lambda _job: True,
+        )
+        # Neither at once, nor by this daemon later.
+        with contextlib.suppress(errors.GenericError):
+            sweeper.sweep()
+        failing.restart()
+        recorded = recorded_paths(master.snapshot)
+        assert recorded <= set(simulation.files), number
+        kept += bool(recorded - recorded_paths(start))
+        assert restarted(master).sweep()
+        if case == "convert" and is_durable:
+            # The old disks, which the log names, are no disks of a note.
+            recorded |= recorded_paths(start)
+        assert set(simulation.files) - recorded == set(), number
+    assert number > 2
+    assert kept or not is_durable
+
+
+@pytest.mark.parametrize("case", MAKING)
+def test_new_disks_are_removed_when_a_commit_is_refused(case):
+    before, request, _choices = CASES[case]
+    number = 0
+    while True:
+        number += 1
+        start, simulation = prepared(before)
+        master = Master(start, simulation, Cutter())
+        failing = FailingStore(master, number, errors.StorageError("store: refused"))
+        with contextlib.suppress(errors.StorageError):
+            master.run(request)
+        if not failing.has_failed:
+            break
+        if recorded_paths(master.snapshot) == recorded_paths(start):
+            assert set(simulation.files) == recorded_paths(start), number
+    assert number > 2

@@ -145,6 +145,7 @@ def test_closing_ends_the_wait_for_an_unknown_outcome():
         db.commit([Document("jobs", "2", b"")])
     db.close()
     assert "may be durable or not" in str(ended[0][1])
+    assert errors.is_outcome_unknown(ended[0][1])
 
 
 def test_what_a_backend_cannot_hold_is_refused_at_once(db, backend, monkeypatch):
