@@ -76,7 +76,9 @@ the other node the master while one copy is silent needs the administrator's wor
 
 **Accepted loss.** With ``--accept-loss`` rule 3 goes on without a majority. What only
 silent copies hold may be lost, and the proof holds again from the first group that a
-majority has.
+majority has. Numbers that the lost groups may have used are left out in the first group
+of the term, which also settles an open change of the set: a copy that has any group of
+the term, and from which a later master goes on, has that one.
 
 **Numbers are data of other nodes.** One copy that claims an absurd number must not use
 up all numbers: a number which is far above what a majority of copies has promised is

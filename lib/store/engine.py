@@ -120,7 +120,7 @@ class Copies(Protocol):
 class _Request:
     """One commit on its way."""
 
-    __slots__ = ("_lock", "changes", "done", "error", "is_alone", "size", "staged")
+    __slots__ = ("_lock", "changes", "done", "error", "size", "staged")
 
     def __init__(self, changes: Sequence[Change], done: Done | None) -> None:
         self.changes = changes
@@ -131,8 +131,6 @@ class _Request:
         )
         self.staged = Snapshot()
         self.error: BaseException | None = None
-        #: Forms a group of its own.
-        self.is_alone = False
         self._lock: threading.Lock | None = None
 
     def make_waitable(self) -> None:
@@ -218,7 +216,8 @@ class Engine:
         self._work = threading.Condition(self._lock)
         # Guarded by _lock:
         self._staged = self._durable
-        self._first = self._durable.revision + skipped
+        # One revision more if a group that settles the candidate set may be needed.
+        self._first = self._durable.revision + skipped + bool(self._voters.before)
         self._revision = self._first
         self._queue: list[_Request] = []
         self._is_idle = False
@@ -227,8 +226,6 @@ class Engine:
         #: Why the last group could not be written here, until a write succeeds.
         self._disk_failure = ""
         self._has_acknowledged = False
-        if self._voters.before:
-            self._settle_first()
         # Followers:
         self._news = threading.Condition()
         self._recent: collections.deque[_Recent] = collections.deque()
@@ -241,18 +238,6 @@ class Engine:
             target=self._run, name="store-committer", daemon=True
         )
         self._thread.start()
-
-    def _settle_first(self) -> None:
-        """Begin with a group that changes nothing.
-
-        An earlier master changed the candidate set, and no majority may know it yet:
-        the set must not change again before (`ganeti.quorum`, rule 6).
-        """
-        document = Document("meta", "term", str(self._term).encode())
-        request = _Request([document], None)
-        request.is_alone = True
-        with self._lock:
-            self._stage_locked(request, self._staged)
 
     # Reading
     @property
@@ -443,7 +428,7 @@ class Engine:
                 self._work.wait()
             queue = self._queue
             count, size = 1, queue[0].size
-            limit = 1 if queue[0].is_alone else len(queue)
+            limit = 1 if self._is_unsettled else len(queue)
             while (
                 count < limit and size + queue[count].size <= self._backend.limits.group
             ):
@@ -470,9 +455,30 @@ class Engine:
     def _commit(self, requests: list[_Request], staged: Snapshot) -> None:
         changes = [change for request in requests for change in request.changes]
         if changes:
+            self._settle(staged)
             self._write(changes, staged)
         for request in requests:
             request.finish(None)
+
+    @property
+    def _is_unsettled(self) -> bool:
+        """Return whether an earlier master's change of the candidate set is open.
+
+        No majority may know it yet, so the set must not change again before a group of
+        this master was acknowledged (`ganeti.quorum`, rule 6).
+        """
+        return bool(self._voters.before) and not self._has_acknowledged
+
+    def _settle(self, staged: Snapshot) -> None:
+        """Write a group that changes nothing, if the first group would change the set.
+
+        Otherwise the first group settles the change. It must not be preceded by another
+        one: with accepted loss it has the numbers that are left out, and whoever takes
+        over from this master must not have a group of this term without them.
+        """
+        if self._is_unsettled and staged.nodes is not self._durable.nodes:
+            document = Document("meta", "term", str(self._term).encode())
+            self._write([document], self._durable.at(self._first, self._durable.term))
 
     def _write(self, changes: list[Change], staged: Snapshot) -> None:
         before, voters = self._voters, self._next_voters(staged)
@@ -617,7 +623,7 @@ class Engine:
 
         The group before was acknowledged, so a change of the set is settled.
         """
-        if self._voters.before and not self._has_acknowledged:
+        if self._is_unsettled:
             return self._voters
         if staged.nodes is self._durable.nodes:
             return self._voters.settled() if self._voters.before else self._voters

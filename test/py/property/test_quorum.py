@@ -255,7 +255,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def check(self):
-        if hasattr(self, "world"):
+        if hasattr(self, "simulation"):
             self.simulation.check()
 
 

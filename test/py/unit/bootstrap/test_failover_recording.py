@@ -7,8 +7,8 @@ from fakes.master import fill
 from ganeti import config, store
 from ganeti.bootstrap import failover
 from ganeti.clock import SystemClock
-from ganeti.quorum import Term
-from ganeti.store import Document
+from ganeti.quorum import Term, Voters
+from ganeti.store import Document, voters
 from ganeti.store.database import Database
 
 OWN = clusters.node_uuid(2)
@@ -46,6 +46,17 @@ def record(path, *, accept_loss):
 
 def test_an_accepted_loss_leaves_out_numbers_in_the_first_group(path):
     # A failover may end here, and another node go on with this group.
+    last_job, serial, groups = record(path, accept_loss=True)
+    assert groups == 1
+    assert last_job > 385 + 1000
+    assert serial > 1_000_000
+
+
+def test_an_open_change_of_the_candidate_set_does_not_part_them(path):
+    opened = store.open_master(path, replicate=None, clock=SystemClock())
+    nodes = [clusters.node_uuid(number) for number in (1, 2, 3)]
+    opened.commit([voters.encode(Voters(frozenset(nodes), frozenset(nodes[:2])))])
+    opened.close()
     last_job, serial, groups = record(path, accept_loss=True)
     assert groups == 1
     assert last_job > 385 + 1000

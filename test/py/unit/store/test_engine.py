@@ -7,7 +7,8 @@ from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
 from ganeti import errors
 from ganeti.objects import Update
-from ganeti.store import Document, engine
+from ganeti.quorum import Voters
+from ganeti.store import Document, engine, voters, wire
 from ganeti.store.backend import Limits, OutcomeUnknownError
 
 
@@ -155,3 +156,53 @@ def test_what_a_backend_cannot_hold_is_refused_at_once(db, backend, monkeypatch)
     with pytest.raises(errors.StorageError, match="120 bytes, at most 100"):
         db.commit([Document("jobs", str(n), b"x" * 40) for n in range(3)])
     assert db.commit([Document("jobs", "1", b"x" * 50)]) == 1
+
+
+def with_open_change(backend, nodes, before):
+    """Leave a change of the candidate set that an earlier master did not settle."""
+    earlier = open_memory(backend)
+    earlier.commit(cluster.big(nodes, 1))
+    ids = [cluster.make_id("node", number) for number in range(nodes)]
+    wanted = Voters(frozenset(ids), frozenset(ids[:before]))
+    earlier.commit([voters.encode(wanted)])
+    earlier.close()
+    return ids, wanted
+
+
+def groups_of(backend, term):
+    return [group for group in backend.changes_since(0, None) if group.term == term]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_first_group_settles_the_candidate_set(backend, count):
+    _ids, wanted = with_open_change(backend, 3, 2)
+    opened = open_memory(backend)
+    assert groups_of(backend, opened.term.number) == []
+    stored = []
+    for number in range(count):
+        change = Document("jobs", str(number), b"{}")
+        opened.commit_soon([change], lambda *what: stored.append(what))
+    opened.commit([Document("meta", "serial", b"9")])
+    opened.close()
+    first, *others = groups_of(backend, opened.term.number)
+    assert [row[:2] for row in wire.rows_of(first)] == [("jobs", "0")]
+    # The next one records the new set alone.
+    after = dict(row[1:] for row in wire.rows_of(others[0]) if row[1] == voters.KEY)
+    assert voters.decode(after[voters.KEY]) == wanted.settled()
+    assert len(stored) == count
+
+
+def test_a_first_group_that_changes_the_set_again_comes_after_a_settled_one(backend):
+    ids, wanted = with_open_change(backend, 3, 2)
+    opened = open_memory(backend)
+    node = opened.snapshot().nodes[ids[2]]
+    demoted = Update("nodes", ids[2], node.replace(master_candidate=False))
+    revision = opened.commit([demoted])
+    opened.close()
+    settling, change = groups_of(backend, opened.term.number)
+    assert settling.revision < change.revision == revision
+    assert [row[:2] for row in wire.rows_of(settling)] == [("meta", "term")]
+    stored = {row[1]: row[2] for row in wire.rows_of(change)}
+    assert voters.decode(stored[voters.KEY]) == Voters(
+        wanted.now - {ids[2]}, wanted.now
+    )
