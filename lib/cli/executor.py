@@ -135,8 +135,8 @@ class JobExecutor:
             )
             return JobOutcome(label, success=False, result="job lost", job_id=job_id)
         except errors.GenericError as err:
-            if isinstance(err, errors.LuxiError):
-                raise  # the connection broke, but the job may still run
+            if isinstance(err, (errors.LuxiError, jobs.OutcomeUnknownError)):
+                raise  # no answer about the job, which may still run
             text, _ = error_text.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
             hints.show(ctx, hints.find(text))

@@ -43,6 +43,10 @@ _DOING: Final = {
 }
 
 
+class OutcomeUnknownError(errors.StorageError):
+    """The master cannot say what becomes of a job: its copies do not answer."""
+
+
 def op(op_id: str, /, **parameters: Any) -> Op:
     """Return the wire form of an opcode; parameters that are None are left out."""
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -140,6 +144,7 @@ def wait(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> list[Any]:
     Raises:
         JobLost: the job no longer exists.
         JobCanceled: the job was canceled.
+        OutcomeUnknownError: the master stopped waiting for its copies.
         GenericError: the error of its first failed opcode.
     """
     status = _follow(ctx, job_id, on_log)
@@ -184,9 +189,11 @@ def _follow(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> str:
     serial: int | None = None
     waiter = _Waiter(ctx, job_id)
     while True:
-        answer = ctx.call(
-            "WaitForJobChange", job_id, ["status"], previous, serial, waiter.timeout_s
-        )
+        args = (job_id, ["status"], previous, serial, waiter.timeout_s)
+        try:
+            answer = ctx.call("WaitForJobChange", *args)
+        except errors.StorageError as err:
+            raise OutcomeUnknownError(*err.args) from err
         if answer == "nochange":
             waiter.unchanged(str(previous[0]) if previous else "")
             continue

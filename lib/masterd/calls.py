@@ -18,6 +18,7 @@ import msgspec
 from ganeti import errors
 from ganeti.luxi.server import Call
 from ganeti.masterd.deps import MasterDeps
+from ganeti.masterd.stalls import Stalls
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +40,14 @@ class Later:
         future: holds the result.
         convert: returns the wire form.
         can_cancel: cancel the future when the client disconnects.
+        committing: what waits for a commit, as the subject of a sentence; empty if the
+            result needs none. See `ganeti.masterd.stalls`.
     """
 
     future: "Future[Any]"
     convert: Callable[[Any], Any] = lambda value: value
     can_cancel: bool = False
+    committing: str = ""
 
 
 class Method(typing.NamedTuple):
@@ -80,7 +84,7 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
     )
 
 
-def answer(deps: MasterDeps, call: Call) -> None:
+def answer(deps: MasterDeps, call: Call, stalls: Stalls) -> None:
     """Execute a request; answer the call now or later."""
     known = METHODS.get(call.method)
     if known is None:
@@ -96,18 +100,27 @@ def answer(deps: MasterDeps, call: Call) -> None:
         call.fail(err)
         return
     if isinstance(result, Later):
-        _answer_later(call, result)
+        _answer_later(call, result, stalls)
     else:
         call.succeed(result)
 
 
-def _answer_later(call: Call, later: Later) -> None:
+def _answer_later(call: Call, later: Later, stalls: Stalls) -> None:
     # An answer can be large. Its holders must not form a reference cycle, or it would
     # stay in memory until the next garbage collection.
     convert = later.convert
     if later.can_cancel:
         call.on_close = later.future.cancel  # type: ignore[assignment]
-    later.future.add_done_callback(lambda future: _done(call, convert, future))
+    if not later.committing:
+        later.future.add_done_callback(lambda future: _done(call, convert, future))
+        return
+
+    def done(future: "Future[Any]") -> None:
+        if stalls.remove(call):
+            _done(call, convert, future)
+
+    stalls.add(call, later.committing)
+    later.future.add_done_callback(done)
 
 
 def _done(call: Call, convert: Callable[[Any], Any], future: "Future[Any]") -> None:

@@ -17,6 +17,11 @@ WAITING: Final = frozenset({"WaitForJobChange", "WaitForJobChanges"})
 _MAX_WATCHED: Final = 10_000
 #: Decoding this many jobs takes too long for the event loop's thread.
 _MANY: Final = 50
+#: Jobs that an error names.
+_MAX_NAMED: Final = 5
+#: Requests that wait for a commit, as subjects of a sentence.
+_SUBMISSION: Final = "The submission of jobs"
+_CHANGE: Final = "The change of the job queue"
 
 
 def _job_id(value: JobId) -> int:
@@ -36,24 +41,28 @@ def _decode(ops: list[Any]) -> list[Opcode]:
 @method("SubmitJob")
 def submit_job(deps: MasterDeps, ops: list[Any]) -> Later:
     """Queue a job; the answer is sent when the job is durable."""
-    return Later(deps.queue.submit_later(_decode(ops)))
+    return Later(deps.queue.submit_later(_decode(ops)), committing=_SUBMISSION)
 
 
 @method("SubmitJobToDrainedQueue")
 def submit_job_to_drained_queue(deps: MasterDeps, ops: list[Any]) -> Later:
     """Queue a job although the queue is drained."""
-    return Later(deps.queue.submit_later(_decode(ops), to_drained=True))
+    future = deps.queue.submit_later(_decode(ops), to_drained=True)
+    return Later(future, committing=_SUBMISSION)
 
 
 @method("SubmitManyJobs")
 def submit_many_jobs(deps: MasterDeps, jobs: list[list[Any]]) -> Later:
     """Queue jobs with consecutive ids."""
     if len(jobs) <= _MANY:
-        return Later(deps.queue.submit_many_later([_decode(ops) for ops in jobs]))
+        future = deps.queue.submit_many_later([_decode(ops) for ops in jobs])
+        return Later(future, committing=_SUBMISSION)
     return Later(
-        deps.quick.submit(
+        # It waits for nodes, that is for candidates.
+        deps.slow.submit(
             lambda: deps.queue.submit_many([_decode(ops) for ops in jobs])
-        )
+        ),
+        committing=_SUBMISSION,
     )
 
 
@@ -81,31 +90,36 @@ def pickup_job(deps: MasterDeps, job_id: JobId) -> None:
 @method("ArchiveJob")
 def archive_job(deps: MasterDeps, job_id: JobId) -> Later:
     """Archive an ended job."""
-    return Later(deps.queue.archive_later(_job_id(job_id)))
+    future = deps.queue.archive_later(_job_id(job_id))
+    return Later(future, committing=_CHANGE)
 
 
 @method("AutoArchiveJobs")
 def auto_archive_jobs(deps: MasterDeps, age_s: float, timeout_s: float) -> Later:
     """Archive jobs that ended longer ago than an age; a negative age means all."""
-    return Later(deps.queue.autoarchive_later(age_s, timeout_s))
+    future = deps.queue.autoarchive_later(age_s, timeout_s)
+    return Later(future, committing=_CHANGE)
 
 
 @method("CancelJob")
 def cancel_job(deps: MasterDeps, job_id: JobId, kill: bool = False) -> Later:
     """Cancel a job."""
-    return Later(deps.queue.cancel_later(_job_id(job_id), kill=kill))
+    future = deps.queue.cancel_later(_job_id(job_id), kill=kill)
+    return Later(future, committing=_CHANGE)
 
 
 @method("ChangeJobPriority")
 def change_job_priority(deps: MasterDeps, job_id: JobId, priority: int) -> Later:
     """Change the priority of a job's unfinished opcodes."""
-    return Later(deps.queue.change_priority_later(_job_id(job_id), priority))
+    future = deps.queue.change_priority_later(_job_id(job_id), priority)
+    return Later(future, committing=_CHANGE)
 
 
 @method("SetDrainFlag")
 def set_drain_flag(deps: MasterDeps, flag: bool) -> Later:
     """Stop or resume accepting jobs."""
-    return Later(deps.queue.set_drain_later(flag), lambda _none: True)
+    future = deps.queue.set_drain_later(flag)
+    return Later(future, lambda _none: True, committing=_CHANGE)
 
 
 @method("WaitForJobChange")
@@ -126,7 +140,7 @@ def wait_for_job_change(
         serial=serial,
         timeout_s=min(float(timeouts.LUXI_WFJC_TIMEOUT), max(0.0, timeout_s)),
     )
-    return Later(future, can_cancel=True)
+    return Later(future, can_cancel=True, committing=f"Job {job_id}")
 
 
 class Watched(msgspec.Struct, array_like=True, frozen=True):
@@ -155,4 +169,6 @@ def wait_for_job_changes(
         query.job_values(fields),
         timeout_s=timeout_s,
     )
-    return Later(future, can_cancel=True)
+    listed = ", ".join(str(job.job_id) for job in jobs[:_MAX_NAMED])
+    more = ", ..." if len(jobs) > _MAX_NAMED else ""
+    return Later(future, can_cancel=True, committing=f"Each of the jobs {listed}{more}")

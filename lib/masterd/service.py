@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from ganeti import config
-from ganeti.luxi.server import Limits, Server, connection_limit
+from ganeti.luxi.server import Call, Limits, Server, connection_limit
 from ganeti.masterd import (
     balancing,
     calls,
@@ -18,6 +18,7 @@ from ganeti.masterd import (
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
 from ganeti.masterd.leftover_disks import LeftoverDisks
+from ganeti.masterd.stalls import Stalls
 
 #: Seconds that running opcodes have to end when the daemon stops. Most take less; a
 #: longer wait would keep the cluster without a master, see doc/design/job-queue.rst.
@@ -33,13 +34,14 @@ class Service:
         self.deps = deps
         self._distributor = distributor
         self._server = Server(
-            lambda call: calls.answer(deps, call),
+            self._answer,
             [deps.paths.query_socket, deps.paths.master_socket],
             clock=deps.clock,
             limits=Limits(connections=connection_limit()),
             waiting_methods=jobs.WAITING,
         )
         self._server.warning = deps.store.exposure
+        self._stalls = Stalls(deps.store.stall, deps.clock, self._server.call_later)
         self._leftovers = LeftoverDisks(
             deps.config.disk_notes,
             deps.config.snapshot,
@@ -48,6 +50,9 @@ class Service:
             has_ended=self._has_ended,
         )
         self._is_stopped = threading.Event()
+
+    def _answer(self, call: Call) -> None:
+        calls.answer(self.deps, call, self._stalls)
 
     def _has_ended(self, job_id: int) -> bool:
         job = self.deps.queue.job(job_id)

@@ -20,6 +20,8 @@ _PREDICATES: Final = {
 #: Source of the entry that is added to the reason of a rule.
 _REASON_SOURCE: Final = "gnt:daemon:luxid"
 _OWNER: Final = "luxi"
+#: What waits for a commit, as the subject of a sentence.
+_CHANGE: Final = "The change of the job filters"
 
 
 def _wrong(text: str) -> errors.OpPrereqError:
@@ -96,7 +98,7 @@ def replace_filter(
         action=action,
         reason_trail=(*reason, (_REASON_SOURCE, "", now_ns)),
     )
-    return Later(deps.quick.submit(_put, deps, rule))
+    return Later(deps.slow.submit(_put, deps, rule), committing=_CHANGE)
 
 
 def _put(deps: MasterDeps, rule: objects.FilterRule) -> str:
@@ -109,7 +111,7 @@ def _put(deps: MasterDeps, rule: objects.FilterRule) -> str:
 @method("DeleteFilter")
 def delete_filter(deps: MasterDeps, key: str) -> Later:
     """Remove a job filter."""
-    return Later(deps.quick.submit(_delete, deps, key))
+    return Later(deps.slow.submit(_delete, deps, key), committing=_CHANGE)
 
 
 def _delete(deps: MasterDeps, key: str) -> None:

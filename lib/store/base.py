@@ -122,6 +122,9 @@ class Store(Protocol):
     def exposure(self) -> str:
         """Return why changes are refused or may be lost; empty if they are not."""
 
+    def stall(self) -> str:
+        """Return why the commit under way waits without limit; empty if none does."""
+
     def check_term(self) -> None:
         """Find out soon whether another master took over; returns at once."""
 

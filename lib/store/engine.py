@@ -279,6 +279,11 @@ class Engine:
             return _REFUSED.format(self._disk_failure)
         return "" if self._copies is None else self._copies.exposure()
 
+    def stall(self) -> str:
+        """Return why the commit under way waits without limit; empty if none does."""
+        is_waiting = self._copies is not None and self._copies.refuses
+        return self.exposure() if is_waiting or self._disk_failure else ""
+
     def check_term(self) -> None:
         """Find out soon whether another master took over; returns at once.
 

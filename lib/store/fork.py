@@ -95,6 +95,10 @@ class Fork:
         """Return the warning of the store below."""
         return self._below.exposure()
 
+    def stall(self) -> str:
+        """Return nothing: a fork waits for nobody."""
+        return ""
+
     def check_term(self) -> None:
         """Do nothing: a fork writes nothing."""
 

@@ -97,6 +97,35 @@ def test_nothing_is_acknowledged_without_a_majority(cluster):
     assert "unsafe" not in tags(cluster, "node1")
 
 
+def test_commands_end_when_the_majority_disappears_under_them(cluster):
+    """Both the one that submits and the one whose job runs; the jobs go on later."""
+    names = [cluster.node(name).name for name in ("node2", "node3")]
+    with cluster.luxi() as client:
+        job = client.call("SubmitJob", [[{**DELAY, "duration": 3}]])
+        until("the job runs", lambda: job_state(client, job) == "running")
+    with frozen(cluster, "node2", "node3"):
+        watch = start(lambda: cluster.run("gnt-job", "watch", str(job), timeout_s=90))
+        until("refusal", lambda: copies(cluster)["warning"])
+        ended = watch.result(90)
+        again = cluster.run("gnt-job", "watch", str(job), timeout_s=20)
+        for run in (ended, again):
+            assert run.code == 1, run.output
+            assert "outcome unknown: changes are refused" in run.stderr
+            assert f"missing: {', '.join(names)}" in run.stderr
+            assert f"Job {job} goes on by itself" in run.stderr
+    with cluster.luxi() as client:
+        assert job_status(client, job) == "success"
+    with frozen(cluster, "node2", "node3"):
+        added = cluster.run("gnt-cluster", "add-tags", "late", timeout_s=90)
+        assert added.code == 1, added.output
+        assert "The submission of jobs goes on by itself" in added.stderr
+    until("the tag", lambda: "late" in tags(cluster, "node1"))
+
+
+def job_state(client, job):
+    return client.call("QueryJobs", [[job], ["status"]])[0][0]
+
+
 def test_availability_goes_on_and_warns_on_stderr(cluster):
     cluster.check("gnt-cluster", "modify", "--commit-policy=availability")
     wait_for_copies(cluster, "node1")

@@ -66,14 +66,15 @@ def test_an_answered_call_leaves_its_result_to_nobody():
         call = server.Call(owner, SimpleNamespace(), request)
         if early:
             future.set_result(result)
-        calls._answer_later(call, calls.Later(future, can_cancel=True))
+        later = calls.Later(future, can_cancel=True)
+        calls._answer_later(call, later, stalls=None)
         if not early:
             assert call.on_close is not None
             future.set_result(result)
         assert call.on_close is None
         gc.disable()
         try:
-            del call, future, result
+            del call, future, later, result
             assert watched() is None
         finally:
             gc.enable()
