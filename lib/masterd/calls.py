@@ -40,8 +40,8 @@ class Later:
         future: holds the result.
         convert: returns the wire form.
         can_cancel: cancel the future when the client disconnects.
-        committing: what waits for a commit, as the subject of a sentence; empty if the
-            result needs none. See `ganeti.masterd.stalls`.
+        committing: the part that waits for a commit, as the subject of a sentence;
+            empty if the result needs none. See `ganeti.masterd.stalls`.
     """
 
     future: "Future[Any]"

@@ -20,7 +20,7 @@ _PREDICATES: Final = {
 #: Source of the entry that is added to the reason of a rule.
 _REASON_SOURCE: Final = "gnt:daemon:luxid"
 _OWNER: Final = "luxi"
-#: What waits for a commit, as the subject of a sentence.
+#: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The change of the job filters"
 
 

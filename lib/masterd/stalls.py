@@ -1,9 +1,9 @@
 """A bounded wait of clients for a commit that no majority confirms.
 
-The master does not know what becomes of a change that was sent to the candidates and
-that too few of them have acknowledged: it cannot answer yes or no, and waits. Its client
+A change that was sent to the candidates, and that too few of them have acknowledged,
+may or may not become durable: the master cannot answer yes or no, and waits. Its client
 gets an answer nevertheless, "outcome unknown", when the wait has lasted for `LIMIT_S`.
-The change itself goes on waiting, and becomes durable when a majority has it.
+The change goes on waiting, and becomes durable when a majority has it.
 """
 
 import threading
