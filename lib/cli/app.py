@@ -109,7 +109,7 @@ def _run_command(ctx: CommandContext, words: list[str]) -> int:
     except parser.UsageError as err:
         from ganeti.cli import usage
 
-        ctx.err(f"Usage: {usage.synopsis(ctx.program, ctx.command)}\n")
+        ctx.err(f"{usage.usage_block(ctx.program, ctx.command)}\n")
         ctx.err(f"{ctx.program.name}: error: {err}")
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return _EXIT_USAGE

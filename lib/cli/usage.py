@@ -81,6 +81,11 @@ def synopsis(program: Program, command: Command) -> str:
     return " ".join(words)
 
 
+def usage_block(program: Program, command: Command) -> str:
+    """Return the first lines of a command's help and of errors in its options."""
+    return f"Usage\n=====\n  {synopsis(program, command)}"
+
+
 def examples(program: Program, command: Command) -> tuple[Example, ...]:
     """Return the examples of a command, from the program's ``examples`` module."""
     name = program.name.removeprefix("gnt-")
@@ -138,7 +143,7 @@ def _heading(title: str) -> list[str]:
 
 def command_help(program: Program, command: Command) -> str:
     """Return the full help of a command."""
-    lines = ["Usage", "=====", f"  {synopsis(program, command)}", ""]
+    lines = [usage_block(program, command), ""]
     lines += textwrap.wrap(f"{command.summary[:1].upper()}{command.summary[1:]}.", 79)
     if command.aliases:
         lines.append(f"Also called {', '.join(command.aliases)}.")

@@ -92,7 +92,8 @@ def test_of_very_many_choices_those_alike_are_named_and_where_all_stand():
 def test_a_usage_error_exits_2_with_usage_and_text_on_stderr():
     done = commands.run("gnt-job list --foo")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Usage: gnt-job list [options] [<jobid>...]\n")
+    usage = "Usage\n=====\n  gnt-job list [options] [<jobid>...]\n\n"
+    assert done.err.startswith(usage)
     assert done.err.endswith("gnt-job: error: no such option: --foo\n")
 
 
