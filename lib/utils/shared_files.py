@@ -59,21 +59,21 @@ def read(paths: Paths) -> SharedFiles:
         return SharedFiles()
     except (OSError, errors.GenericError, UnicodeDecodeError) as err:
         return SharedFiles(problems=(f"{NAME} cannot be read: {err}",))
-    found: list[str] = []
+    listed: list[str] = []
     problems: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         wanted = line.strip()
         if not wanted or wanted.startswith("#"):
             continue
         why = refusal(wanted, paths)
-        if not why and len(found) >= MAX_FILES:
+        if not why and len(listed) >= MAX_FILES:
             why = f"wanted at most {MAX_FILES} files"
         if why:
             shown = control_chars.replace(wanted)
             problems.append(f"{NAME} line {number}: {shown}: {why}")
-        elif (local := paths.at(wanted)) not in found:
-            found.append(local)
-    return SharedFiles(tuple(found), tuple(problems))
+        elif (local := paths.at(wanted)) not in listed:
+            listed.append(local)
+    return SharedFiles(tuple(listed), tuple(problems))
 
 
 def is_password_file(path: str, paths: Paths) -> bool:
