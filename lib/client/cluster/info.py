@@ -1,8 +1,10 @@
 """``info``: the cluster's parameters."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ganeti import _buildconf
 from ganeti.cli import info_tree, ipolicy, listing, roman
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
@@ -45,6 +47,14 @@ _PARAMETERS: Final = (
     ("ssh_key_bits", "ssh_key_bits"),
 )
 _MICROSECONDS: Final = 1_000_000
+#: Daemons whose work nobody does where their programs are not installed.
+_DAEMONS: Final = (
+    ("ganeti-rapi", "remote API"),
+    ("ganeti-confd", "queries of the configuration over UDP"),
+    ("ganeti-mond", "monitoring and data collectors"),
+    ("ganeti-metad", "metadata for instances"),
+    ("ganeti-maintd", "automatic repair and balancing"),
+)
 
 
 def run(ctx: CommandContext) -> None:
@@ -55,7 +65,8 @@ def run(ctx: CommandContext) -> None:
         return
     flags = ctx.call("QueryConfigValues", ["drain_flag", "watcher_pause"])
     shown = _tree(ctx, info, ctx.call("QueryCopies"))
-    shown.append(("Parts that are off", parts_off(info, *flags) or "(none)"))
+    off = [*parts_off(info, *flags), *absent_daemons()]
+    shown.append(("Parts that are off", off or "(none)"))
     ctx.out(
         info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
     )
@@ -107,8 +118,6 @@ def _tree(
 
 
 def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
-    from ganeti import _buildconf
-
     shown = {
         **info,
         "reserved_lvs": _words(info["reserved_lvs"]),
@@ -182,6 +191,15 @@ def parts_off(info: Mapping[str, Any], drained: bool, pause: float | None) -> li
         (bool(idle), f"data collectors {', '.join(idle)}"),
     )
     return [text for is_off, text in rows if is_off]
+
+
+def absent_daemons(directory: str = _buildconf.SBINDIR) -> list[str]:
+    """Return the parts of the cluster whose daemons are not installed here."""
+    return [
+        f"{purpose} ({name} is not part of this installation)"
+        for name, purpose in _DAEMONS
+        if not os.path.exists(os.path.join(directory, name))
+    ]
 
 
 def _uid_pool(ranges: list[list[int]]) -> str:

@@ -8,6 +8,7 @@ from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.client.cluster import info
+from ganeti.constants.daemons import DAEMONS
 
 
 class _Verifying(FakeMaster):
@@ -92,6 +93,17 @@ CLUSTER = {
 def test_info_lists_each_part_that_is_off(changes, flags, begin) -> None:
     (text,) = info.parts_off({**CLUSTER, **changes}, *flags)
     assert text.startswith(begin)
+
+
+def test_daemons_that_are_not_installed_are_parts_that_are_off(tmp_path) -> None:
+    (tmp_path / "ganeti-confd").touch()
+    absent = info.absent_daemons(str(tmp_path))
+    assert "remote API (ganeti-rapi is not part of this installation)" in absent
+    assert not any("confd" in text for text in absent)
+    for name, _ in info._DAEMONS:
+        assert name in DAEMONS
+        (tmp_path / name).touch()
+    assert info.absent_daemons(str(tmp_path)) == []
 
 
 def test_a_cluster_with_everything_on_has_no_part_off() -> None:
