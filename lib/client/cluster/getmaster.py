@@ -6,4 +6,10 @@ from ganeti.cli.context import CommandContext
 
 def run(ctx: CommandContext) -> None:
     """Print the master node."""
-    ctx.out(local.master_node(ctx.paths))
+    master = local.master_node(ctx.paths)
+    if ctx.opts.json:
+        from ganeti.cli import listing
+
+        listing.print_json(ctx, {"master_node": master})
+        return
+    ctx.out(master)

@@ -1,26 +1,55 @@
 """``lost-changes``: list what lost histories hold, see ``ganeti.store.branches``."""
 
+from typing import Any
+
+from ganeti.cli import listing
 from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
 
 
-def run(ctx: CommandContext) -> int:
+def run(ctx: CommandContext) -> None:
     """List the kept files of this node, with their change-sets and jobs."""
     from ganeti.store import branches
 
     paths = list(ctx.args) or branches.files(ctx.paths.store_db)
-    if not paths:
+    branches_kept = [_document(path) for path in paths]
+    if ctx.opts.json:
+        listing.print_json(ctx, branches_kept)
+        return
+    if not branches_kept:
         ctx.out("No lost history is kept on this node")
-        return exitcodes.EXIT_SUCCESS
-    for path in paths:
-        branch = branches.read(path)
-        ctx.out(path)
-        if not branch.is_complete:
-            ctx.out("  older lost changes are no longer kept")
-        for group in branch.groups:
-            ctx.out(f"  revision {group.revision}, term {group.term}:")
-            for line in branches.describe(group):
-                ctx.out(f"    {line}")
-        for job in branch.jobs:
-            ctx.out(f"  job {job.job_id}: {job.status}: {', '.join(job.opcodes)}")
-    return exitcodes.EXIT_SUCCESS
+    for branch in branches_kept:
+        _show(ctx, branch)
+
+
+def _document(path: str) -> dict[str, Any]:
+    from ganeti.store import branches
+
+    branch = branches.read(path)
+    return {
+        "path": path,
+        "is_complete": branch.is_complete,
+        "groups": [
+            {
+                "revision": group.revision,
+                "term": group.term,
+                "changes": branches.describe(group),
+            }
+            for group in branch.groups
+        ],
+        "jobs": [
+            {"id": job.job_id, "status": job.status, "opcodes": job.opcodes}
+            for job in branch.jobs
+        ],
+    }
+
+
+def _show(ctx: CommandContext, branch: dict[str, Any]) -> None:
+    ctx.out(branch["path"])
+    if not branch["is_complete"]:
+        ctx.out("  older lost changes are no longer kept")
+    for group in branch["groups"]:
+        ctx.out(f"  revision {group['revision']}, term {group['term']}:")
+        for line in group["changes"]:
+            ctx.out(f"    {line}")
+    for job in branch["jobs"]:
+        ctx.out(f"  job {job['id']}: {job['status']}: {', '.join(job['opcodes'])}")

@@ -1,6 +1,7 @@
 """``queue``: drain, undrain or show the drain flag."""
 
 from ganeti import errors
+from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
@@ -8,10 +9,17 @@ from ganeti.constants import ecodes
 def run(ctx: CommandContext) -> None:
     """Set, clear or show the drain flag of the job queue."""
     verb = ctx.args[0]
+    if ctx.opts.json and verb != "info":
+        raise CliError(f"queue {verb}: --json is an option of queue info")
     if verb in ("drain", "undrain"):
         ctx.call("SetDrainFlag", verb == "drain")
     elif verb == "info":
         (flag,) = ctx.call("QueryConfigValues", ["drain_flag"])
+        if ctx.opts.json:
+            from ganeti.cli import listing
+
+            listing.print_json(ctx, {"drained": bool(flag)})
+            return
         ctx.out(f"The drain flag is {'set' if flag else 'unset'}")
     else:
         raise errors.OpPrereqError(

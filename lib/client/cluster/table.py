@@ -133,6 +133,7 @@ COMMANDS: Final = (
     Command(
         "getmaster",
         "print the master node name",
+        options=(o.JSON,),
         run="client.cluster.getmaster:run",
         exits=((1, "this node is not part of a cluster"),),
     ),
@@ -276,6 +277,7 @@ COMMANDS: Final = (
         "lost-changes",
         "list the changes and jobs in histories that lost (on this node)",
         arguments=(Argument("file", minimum=0, maximum=None),),
+        options=(o.JSON,),
         run="client.cluster.lost_changes:run",
     ),
     Command(
@@ -433,8 +435,9 @@ COMMANDS: Final = (
         "queue",
         "drain, undrain or show the job queue drain flag",
         arguments=(Argument("choice", choices=("drain", "undrain", "info")),),
+        options=(o.JSON,),
         run="client.cluster.queue:run",
-        exits=((1, "unknown action"),),
+        exits=((1, "unknown action, or --json without info"),),
     ),
     Command(
         "redist-conf",
@@ -622,8 +625,14 @@ COMMANDS: Final = (
                 "suggest", name="duration", minimum=0, choices=("30m", "1h", "4h")
             ),
         ),
+        options=(o.JSON,),
         run="client.cluster.watcher:run",
-        exits=((1, "unknown action, or missing or malformed duration"),),
+        exits=(
+            (
+                1,
+                "unknown action, missing or malformed duration, or --json without info",
+            ),
+        ),
     ),
 )
 

@@ -4,6 +4,7 @@ import math
 import time
 
 from ganeti import errors
+from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
 from ganeti.cli.values import parse_duration
 from ganeti.constants import ecodes
@@ -12,6 +13,8 @@ from ganeti.constants import ecodes
 def run(ctx: CommandContext) -> None:
     """Pause the watcher, end the pause, or show it."""
     verb, *rest = ctx.args
+    if ctx.opts.json and verb != "info":
+        raise CliError(f"watcher {verb}: --json is an option of watcher info")
     if verb == "pause":
         if not rest:
             raise errors.OpPrereqError(
@@ -23,6 +26,11 @@ def run(ctx: CommandContext) -> None:
         _set(ctx, None)
     elif verb == "info":
         (until,) = ctx.call("QueryConfigValues", ["watcher_pause"])
+        if ctx.opts.json:
+            from ganeti.cli import listing
+
+            listing.print_json(ctx, {"paused_until": until})
+            return
         ctx.out(_until(until) or "The watcher is not paused.")
     else:
         raise errors.OpPrereqError(

@@ -1,6 +1,7 @@
 """The commit rule on real daemons: silent candidates, frozen ones, interrupted steps."""
 
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -195,6 +196,10 @@ def test_accepted_loss_is_kept_and_listed(cluster):
     listed = cluster.check("gnt-cluster", "lost-changes", node="node1")
     assert "set cluster" in listed
     assert "TAGS" in listed
+    words = ("gnt-cluster", "lost-changes", "--json")
+    (branch,) = json.loads(cluster.check(*words, node="node1"))
+    assert branch["groups"][0]["revision"] > 0
+    assert [op for job in branch["jobs"] for op in job["opcodes"]], listed
 
 
 def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):

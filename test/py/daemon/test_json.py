@@ -13,6 +13,8 @@ COMMANDS = sorted(stem for stem in SCHEMAS if stem != "plan")
 NAME = "json1.vc.test"
 #: Words after the options, for the commands that need some.
 ARGUMENTS = {
+    "gnt-cluster-queue": ["info"],
+    "gnt-cluster-watcher": ["info"],
     "gnt-cluster-search-tags": ["json"],
     "gnt-group-list-tags": ["default"],
     "gnt-instance-info": [NAME],
@@ -21,8 +23,8 @@ ARGUMENTS = {
     "gnt-node-list-tags": ["node1"],
     "gnt-node-power": ["status", "node1"],
 }
-#: Locks that nobody waits for, volumes of machines without LVM.
-MAY_BE_EMPTY = ("gnt-debug-locks", "gnt-node-volumes")
+#: Locks that nobody waits for, volumes of machines without LVM, no lost history.
+MAY_BE_EMPTY = ("gnt-debug-locks", "gnt-node-volumes", "gnt-cluster-lost-changes")
 OPTIONS = {"gnt-node-list-storage": ["-t", "file"]}
 
 

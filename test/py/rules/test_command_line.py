@@ -24,6 +24,18 @@ SEVERAL = {
     ("gnt-instance", "remove"),
     ("gnt-node", "evacuate"),
 }
+#: Commands without ``--json``: they print nothing that a program would parse, or the
+#: output of other programs, or a command line.
+WITHOUT_JSON = {
+    "gnt-cluster": {"command", "copyfile", "master-ping", "show-ispecs-cmd"},
+    "gnt-group": {"show-ispecs-cmd"},
+    "gnt-instance": {"console"},
+    "gnt-job": {
+        *("archive", "autoarchive", "cancel", "change-priority", "wait", "watch"),
+    },
+    "gnt-debug": {"iallocator", "submit-job", "test-jobqueue", "test-osparams"},
+    "gnt-filter": {"add", "delete", "replace"},
+}
 TABLES = {
     f"gnt-{name}": importlib.import_module(f"ganeti.client.{name}.table").PROGRAM
     for name in _PROGRAMS
@@ -110,6 +122,26 @@ def test_offered_commands_have_a_handler_and_the_master_can_do_their_jobs(
     module, _, function = command.run.partition(":")
     assert callable(getattr(importlib.import_module(f"ganeti.{module}"), function))
     assert set(command.opcodes) <= set(UNITS)
+
+
+def test_every_listing_and_every_plan_has_json():
+    without = {(p, c) for p, names in WITHOUT_JSON.items() for c in names}
+    assert without == {
+        (program.name, command.name)
+        for program, command in OFFERED
+        if not any("--json" in option.names for option in command.options)
+    }
+
+
+@pytest.mark.parametrize(("program", "command"), OFFERED, ids=_IDS)
+def test_tables_have_separators_and_sizes_have_units(program, command):
+    """Whatever prints a table, documented or ours, is as easy to parse."""
+    if len(command.fields) == 1:
+        return  # names alone
+    names = {name for option in command.options for name in option.names}
+    assert ("--no-headers" in names) == ("--separator" in names)
+    if "--units" in names and command.name != "init":
+        assert "--separator" in names
 
 
 @pytest.mark.parametrize(("program", "command"), OFFERED, ids=_IDS)
