@@ -17,7 +17,8 @@ def _mode(ctx: CommandContext) -> str:
         )
     if opts.dst_node and not opts.secondary_only:
         ctx.err(
-            "Note: a new secondary was given, so only secondary instances are evacuated"
+            "New secondary node given (disabling iallocator), hence evacuating"
+            " secondary instances only."
         )
     if opts.secondary_only or opts.dst_node:
         return "secondary-only"
@@ -54,13 +55,16 @@ def _modes(ctx: CommandContext, mode: str) -> dict[str, str]:
     Raises:
         OpPrereqError: a node is unknown, or has instances of both kinds.
     """
-    modes = {}
+    modes, empty = {}, []
     for node in dict.fromkeys(ctx.args):
         (row,) = listing.named(ctx, "node", _FIELDS[mode], [node])
         if not any(row.values()):
-            ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
+            empty.append(node)
             continue
         modes[node] = _one_kind(node, row) if mode == "all" else mode
+    if empty:
+        ending = "." if modes else ", exiting."
+        ctx.err(f"No instances to evacuate on node(s) {', '.join(empty)}{ending}")
     return modes
 
 

@@ -50,7 +50,7 @@ def test_a_new_secondary_selects_secondary_instances_whatever_else_was_asked(mas
     done = commands.run("gnt-node evacuate -f -p -n n1.tst n2.tst", master)
     ((op,),) = master.jobs.values()
     assert (op.mode, op.remote_node) == ("secondary-only", "n1.tst")
-    assert "only secondary instances are evacuated" in done.err
+    assert "hence evacuating secondary instances only." in done.err
     assert done.code == 0
     done = commands.run("gnt-node evacuate -f -p -s n2.tst", master)
     assert done.code == 1
@@ -60,7 +60,7 @@ def test_a_node_without_instances_does_not_stop_the_others(master):
     master.results["OP_NODE_EVACUATE"] = {"jobs": []}
     done = commands.run("gnt-node evacuate -f -s n1.tst n2.tst", master)
     assert [op.node_name for (op,) in master.jobs.values()] == ["n2.tst"]
-    assert "No instances to evacuate on node n1.tst" in done.err
+    assert "No instances to evacuate on node(s) n1.tst." in done.err
     assert done.out.endswith("All instances evacuated successfully.\n")
     assert done.code == 0
     commands.run("gnt-node evacuate -f -p n2.tst n1.tst n2.tst", master)
