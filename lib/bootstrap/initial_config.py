@@ -106,6 +106,22 @@ def enabled_templates(options: InitOptions) -> tuple[str, ...]:
     )
 
 
+def check_offered(options: InitOptions) -> None:
+    """Check that this release can create disks of the templates to enable.
+
+    Raises:
+        OpPrereqError: it cannot; `gnt-cluster modify` refuses the same.
+    """
+    templates = enabled_templates(options)
+    absent = [name for name in templates if name not in disks.OFFERED_DISK_TEMPLATES]
+    if absent:
+        raise errors.OpPrereqError(
+            f"enabled disk templates: {', '.join(absent)}: not offered by this release;"
+            f" offered are {', '.join(disks.OFFERED_DISK_TEMPLATES)}",
+            ecodes.ECODE_INVAL,
+        )
+
+
 def _checked_names(
     names: tuple[str, ...], allowed: tuple[str, ...], subject: str
 ) -> tuple[str, ...]:

@@ -133,6 +133,7 @@ def _prepare(
     checks.check_unused(paths)
     _name, address = checks.own_name(paths, checks.family_of(options))
     resolved = machine_defaults.resolve(paths, process, options, address)
+    initial_config.check_offered(resolved.options)
     return checks.gather(paths, process, resolved.options), resolved
 
 

@@ -92,13 +92,15 @@ def _with_templates(
     process: Runner, options: InitOptions
 ) -> tuple[InitOptions, list[str]]:
     """Enable disks in files where no volume group is given or present."""
-    if options.vg_name is None and _has_default_group(process):
+    usual = disks.DEFAULT_ENABLED_DISK_TEMPLATES
+    if not set(usual) & set(disks.OFFERED_DISK_TEMPLATES):
+        why = f"this release does not offer {' and '.join(usual)}"
+    elif options.vg_name == "":
+        why = "LVM is disabled"
+    elif _has_default_group(process):
         return options, []
-    why = (
-        "LVM is disabled"
-        if options.vg_name == ""
-        else f"this machine has no volume group {disks.DEFAULT_VG}"
-    )
+    else:
+        why = f"this machine has no volume group {disks.DEFAULT_VG}"
     note = (
         f"Disk template: {_TEMPLATE}, because {why}; others:"
         " --enabled-disk-templates, --vg-name"

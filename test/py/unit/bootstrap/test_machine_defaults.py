@@ -8,7 +8,7 @@ from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.bootstrap import bridge, machine_defaults
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import hvparams
+from ganeti.constants import disks, hvparams
 from ganeti.pathutils import Paths
 
 ADDRESS = "192.0.2.11"
@@ -135,8 +135,9 @@ def test_given_options_stay_as_they_are(machine):
     ],
 )
 def test_disks_are_files_where_no_volume_group_is_given_or_present(
-    machine, answer, given, templates
+    machine, answer, given, templates, monkeypatch
 ):
+    monkeypatch.setattr(disks, "OFFERED_DISK_TEMPLATES", disks.DISK_TEMPLATES)
     machine(bridges=["br0"])
     done = resolve(answer, **given)
     assert done.options.enabled_disk_templates == templates
@@ -212,3 +213,14 @@ class TestBridge:
         assert list(configured) == [f"{parts}/ganeti-br0"]
         bridge.write(configured)
         assert "auto br0\niface br0 inet manual\n" in (parts / "ganeti-br0").read_text()
+
+
+def test_disks_are_files_while_the_usual_templates_are_not_offered(
+    machine, monkeypatch
+):
+    monkeypatch.setattr(disks, "OFFERED_DISK_TEMPLATES", ("diskless", "file"))
+    machine(bridges=["br0"])
+    done = resolve(vgs(xenvg=90000))
+    assert done.options.enabled_disk_templates == ("file",)
+    (note,) = [note for note in done.notes if note.startswith("Disk template: file")]
+    assert "this release does not offer drbd and plain" in note
