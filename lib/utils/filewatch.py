@@ -56,3 +56,53 @@ def _module() -> Any:
         warnings.simplefilter("ignore", DeprecationWarning)
         import pyinotify
     return pyinotify
+
+
+class DirectoryWatch:
+    """Names of the entries of one directory that change, for a loop with a selector."""
+
+    def __init__(self, directory: str) -> None:
+        """Watch a directory.
+
+        Raises:
+            InotifyError: it cannot be watched.
+        """
+        pyinotify = _module()
+        self._manager = pyinotify.WatchManager()
+        self._names: set[str] = set()
+        self._notifier = pyinotify.Notifier(self._manager, self._note, timeout=0)
+        mask = (
+            pyinotify.IN_CREATE
+            | pyinotify.IN_MOVED_TO
+            | pyinotify.IN_CLOSE_WRITE
+            | pyinotify.IN_MODIFY
+            | pyinotify.IN_DELETE
+            | pyinotify.IN_DELETE_SELF
+            | pyinotify.IN_Q_OVERFLOW
+        )
+        watches = self._manager.add_watch(directory, mask, quiet=True)
+        if watches.get(directory, -1) < 0:
+            self.close()
+            raise errors.InotifyError(f"{directory}: cannot be watched")
+
+    def _note(self, event: Any) -> None:
+        self._names.add(getattr(event, "name", "") or "")
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when entries have changed."""
+        return int(self._manager.get_fd())
+
+    def take(self) -> set[str]:
+        """Return the names since the last call; does not block.
+
+        The empty text stands for the directory itself, or for lost notifications.
+        """
+        if self._notifier.check_events(0):
+            self._notifier.read_events()
+            self._notifier.process_events()
+        names, self._names = self._names, set()
+        return names
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._notifier.stop()

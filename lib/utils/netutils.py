@@ -212,9 +212,9 @@ def interface_address(interface: str, want: int = socket.AF_INET) -> str:
     raise errors.GenericError(f"interface {interface}: has no address to bind to")
 
 
-def service_port(name: str, default: int) -> int:
-    """Return the TCP port that the services file gives for a name."""
+def service_port(name: str, default: int, protocol: str = "tcp") -> int:
+    """Return the port that the services file gives for a name."""
     try:
-        return socket.getservbyname(name, "tcp")
+        return socket.getservbyname(name, protocol)
     except OSError:
         return default

@@ -1,0 +1,201 @@
+"""The loop of a confd server: datagrams in, replies out, changes in between.
+
+One thread does everything: it answers all requests that have arrived, then looks for
+changes if its source has any. Datagrams that must not be answered are counted by reason.
+"""
+
+import logging
+import os
+import selectors
+import socket
+from typing import Final, Protocol
+
+from ganeti import errors
+from ganeti.clock import Clock
+from ganeti.confd import guard, wire
+from ganeti.confd.answers import Projection
+from ganeti.constants import confd
+
+_log = logging.getLogger(__name__)
+
+#: One byte more than a request may have, so that a larger one is noticed.
+_READ_BYTES: Final = confd.MAX_UDP_DATA_SIZE + 1
+#: Requests answered between two looks for changes, in a flood.
+_BATCH: Final = 256
+#: Kernel buffers: room for bursts while the configuration is read again.
+_BUFFER_BYTES: Final = 4 * 1024 * 1024
+#: Seconds between two lines of the log about dropped datagrams.
+_LOG_EVERY_S: Final = 60.0
+
+
+class Source(Protocol):
+    """The origin of snapshots and of the key, in the daemon's ``main``."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something may have changed."""
+
+    def update(self, projection: Projection) -> bool:
+        """Bring a projection up to date; return whether anything changed."""
+
+    def signers(self) -> wire.Signers:
+        """Return the signing functions of the present key."""
+
+    def next_look_s(self) -> float:
+        """Return after how many seconds to look for changes again; 0 if it is time."""
+
+
+class Server:
+    """A confd server on a bound socket."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        source: Source,
+        clock: Clock,
+        *,
+        detects_replays: bool = False,
+    ) -> None:
+        """Prepare to serve; the server owns the socket from now on.
+
+        Args:
+            sock: bound socket of UDP.
+            source: see `Source`.
+            clock: of this machine.
+            detects_replays: answer each request only once.
+        """
+        sock.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+        self._sock = sock
+        self._source = source
+        self._clock = clock
+        self.counters = guard.Counters()
+        self.projection = Projection()
+        self._limit = guard.ReplyLimit()
+        # A request is accepted from one skew before its time until one skew after it.
+        window = 2.0 * confd.CONFD_MAX_CLOCK_SKEW + 1
+        self._replays = guard.ReplayCache(window) if detects_replays else None
+        self._waker, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._is_stopping = False
+        self._wants_report = False
+        self._log_at = clock.monotonic() + _LOG_EVERY_S
+        self._logged_drops = 0
+        self._update()
+        self._signers = source.signers()
+
+    def serve(self) -> None:
+        """Serve until `stop` is called, then close the socket."""
+        with selectors.DefaultSelector() as selector, self._sock:
+            selector.register(self._sock, selectors.EVENT_READ)
+            selector.register(self._waker, selectors.EVENT_READ)
+            selector.register(self._source, selectors.EVENT_READ)
+            while not self._is_stopping:
+                ready = {
+                    key.fd
+                    for key, _events in selector.select(self._source.next_look_s())
+                }
+                if self._waker in ready:
+                    os.read(self._waker, 64)
+                if self._source.fileno() in ready or not self._source.next_look_s():
+                    self._update()
+                    self._signers = self._source.signers()
+                if self._sock.fileno() in ready:
+                    self._answer_all()
+                self._report()
+        _log.info("%s", self.counters.as_text())
+
+    def stop(self) -> None:
+        """Make `serve` return; any thread may call this function."""
+        self._is_stopping = True
+        self._poke()
+
+    def report(self) -> None:
+        """Log the counters soon; a handler of a signal may call this function."""
+        self._wants_report = True
+        self._poke()
+
+    def _poke(self) -> None:
+        try:
+            os.write(self._wake, b"\0")
+        except BlockingIOError:
+            pass  # The pipe is full of earlier requests to wake up.
+
+    def _update(self) -> None:
+        try:
+            if self._source.update(self.projection):
+                self.counters.reloads += 1
+        except Exception:
+            # The daemon goes on with what it has; the next look may succeed.
+            _log.exception("looking for changes of the configuration failed")
+
+    def _answer_all(self) -> None:
+        """Answer the requests that have arrived, a limited number of them."""
+        receive, answer_one = self._sock.recvfrom, self._answer_one
+        for _ in range(_BATCH):
+            try:
+                data, sender = receive(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as err:
+                # For example a notice that an earlier reply did not reach its client.
+                _log.debug("receiving: %s", err)
+                continue
+            try:
+                answer_one(data, sender)
+            except wire.Dropped as drop:
+                self._drop(drop.args[0], sender)
+            except Exception:
+                self._drop("request", sender)
+                _log.exception("a request failed")
+
+    def _answer_one(self, data: bytes, sender: tuple[str, int]) -> None:
+        now = self._clock.time()
+        magic, query = wire.open_request(data, self._signers, now)
+        if self._replays is not None and not self._replays.is_new(
+            query.rsalt, self._clock.monotonic()
+        ):
+            raise wire.Dropped("replay")
+        message = self.projection.message(query)
+        reply = wire.seal_reply(magic, message, query.rsalt, self._signers)
+        if not self._limit.admits(len(reply), now):
+            raise wire.Dropped("reply rate")
+        try:
+            self._sock.sendto(reply, sender)
+        except OSError as err:
+            raise wire.Dropped("send") from err
+        self.counters.answered += 1
+
+    def _drop(self, reason: str, sender: tuple[str, int]) -> None:
+        self.counters.dropped[reason] += 1
+        _log.debug("dropped a datagram of %s: %s", sender[0], reason)
+
+    def _report(self) -> None:
+        """Log the counters when asked, and every minute while datagrams are dropped."""
+        now = self._clock.monotonic()
+        if now >= self._log_at:
+            self._log_at = now + _LOG_EVERY_S
+            drops = sum(self.counters.dropped.values())
+            self._wants_report |= drops != self._logged_drops
+            self._logged_drops = drops
+        if self._wants_report:
+            self._wants_report = False
+            _log.info("%s", self.counters.as_text())
+
+
+def bind(address: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address.
+
+    Raises:
+        GenericError: the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.bind((address, port))
+    except OSError as err:
+        sock.close()
+        raise errors.GenericError(
+            f"cannot bind to {address} port {port}: {err.strerror}"
+        ) from err
+    return sock

@@ -1,0 +1,146 @@
+"""``ganeti-confd``: answers questions about the configuration over UDP."""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Final
+
+from ganeti import _buildconf, clock, errors, ssconf
+from ganeti.confd import server, wire
+from ganeti.constants import daemons
+from ganeti.pathutils import Paths, from_environ
+from ganeti.server import common, privileges
+from ganeti.server.confd_source import StoreSource, read_key
+from ganeti.utils import netutils
+
+NAME: Final = "ganeti-confd"
+_WILDCARDS: Final = {int(socket.AF_INET): "0.0.0.0", int(socket.AF_INET6): "::"}  # noqa: S104
+#: Magics by the word of ``--hmac``.
+_MAGICS: Final = {
+    "sha1": frozenset({wire.MAGIC_SHA1}),
+    "both": frozenset({wire.MAGIC_SHA1, wire.MAGIC_SHA256}),
+    "sha256": frozenset({wire.MAGIC_SHA256}),
+}
+_STOP_TIMEOUT_S: Final = 10.0
+_MAX_PORT: Final = 65535
+
+
+class Confd:
+    """The daemon's service: the loop in a thread, once `begin` was called."""
+
+    def __init__(
+        self, sock: socket.socket, paths: Paths, options: argparse.Namespace
+    ) -> None:
+        self._sock = sock
+        self._paths = paths
+        self._options = options
+        self._source: StoreSource | None = None
+        self._udp: server.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Give up rights, read the store if there is one, and answer requests.
+
+        SIGUSR1 makes the server log its counters.
+
+        Raises:
+            GenericError: the key cannot be read, or the directory not be watched.
+        """
+        if not self._paths.is_virtual:
+            privileges.drop(_buildconf.CONFD_USER)
+        clock_ = clock.SystemClock()
+        magics = _MAGICS[self._options.hmac]
+        self._source = StoreSource(self._paths, clock_, magics)
+        udp = server.Server(
+            self._sock,
+            self._source,
+            clock_,
+            detects_replays=self._options.detect_replays,
+        )
+        self._udp = udp
+        self._thread = threading.Thread(target=udp.serve, name="serve", daemon=True)
+        self._thread.start()
+        signal.signal(signal.SIGUSR1, lambda _number, _frame: udp.report())
+
+    def stop(self) -> None:
+        """Answer no more requests."""
+        if self._udp is not None and self._thread is not None:
+            self._udp.stop()
+            self._thread.join(_STOP_TIMEOUT_S)
+        if self._source is not None:
+            self._source.close()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
+    parser = common.parser(NAME)
+    add = parser.add_argument
+    port = daemons.DAEMONS[NAME].port
+    add("-p", "--port", type=int, help=f"UDP port, default {port}")
+    add("-b", "--bind", metavar="ADDRESS", help="address to bind to, default all")
+    add(
+        "--hmac",
+        choices=sorted(_MAGICS),
+        default="sha1",
+        help="signatures that are accepted; clients of Ganeti have sha1 only",
+    )
+    add(
+        "--detect-replays",
+        action="store_true",
+        help="answer each request only once, also one that was recorded",
+    )
+    return parser
+
+
+def check(options: argparse.Namespace, paths: Paths) -> None:
+    """Refuse to start as the wrong user or without a key.
+
+    Raises:
+        StartError: with the reason.
+    """
+    if not paths.is_virtual:
+        privileges.check(options, _buildconf.CONFD_USER)
+    if options.port is not None and not 0 <= options.port <= _MAX_PORT:
+        raise common.StartError(f"--port: wanted 0 to 65535, found {options.port}")
+    if options.bind and not netutils.is_address(options.bind):
+        raise common.StartError(f"--bind: wanted an address, found {options.bind!r}")
+    try:
+        read_key(paths)
+    except errors.ConfigurationError as err:
+        raise common.StartError(str(err)) from err
+
+
+def bind(options: argparse.Namespace, paths: Paths) -> socket.socket:
+    """Return the daemon's socket.
+
+    Raises:
+        GenericError: the address cannot be used.
+    """
+    family = int(ssconf.SimpleStore(paths).primary_ip_family())
+    address = options.bind or _WILDCARDS.get(family, _WILDCARDS[int(socket.AF_INET)])
+    port = options.port
+    if port is None:
+        port = netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0, "udp")
+    return server.bind(address, port)
+
+
+def main() -> int:
+    """Run confd."""
+    paths = from_environ(os.environ)
+    options = common.parse(build_parser(), sys.argv[1:])
+    started: list[Confd] = []
+
+    def start(_control: common.Control) -> Confd:
+        started.append(Confd(bind(options, paths), paths, options))
+        return started[0]
+
+    daemon = common.Daemon(
+        name=NAME,
+        check=lambda: check(options, paths),
+        start=start,
+        begin=lambda: started[0].begin(),
+    )
+    return common.run(daemon, options, paths)

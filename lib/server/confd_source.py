@@ -1,0 +1,163 @@
+"""Snapshots and the key of a confd server: the store of this node, followed.
+
+A commit of the writer touches the log of the store's file, which inotify reports. The
+commit becomes visible only after the writer has synchronized the log, and that moment is
+not reported, so the source looks again at growing intervals after each notification.
+"""
+
+import logging
+import os
+from collections.abc import Collection
+from typing import Final
+
+from ganeti import errors
+from ganeti.clock import Clock
+from ganeti.confd import wire
+from ganeti.confd.answers import Projection
+from ganeti.constants import confd
+from ganeti.objects import Snapshot, Update
+from ganeti.pathutils import Paths
+from ganeti.store.follower import Follower, News
+from ganeti.utils import files, filewatch
+
+_log = logging.getLogger(__name__)
+
+#: Seconds until the first look after a notification, and the factor between looks: the
+#: delay of a change is at most half of the time that its writer took.
+_FIRST_LOOK_S: Final = 0.001
+_GROWTH: Final = 1.5
+#: Seconds between looks without a notification.
+_SAFETY_S: Final = float(confd.CONFD_CONFIG_RELOAD_TIMEOUT)
+#: Longest key file in bytes; the key has 41.
+_MAX_KEY_BYTES: Final = 4096
+
+
+def read_key(paths: Paths) -> bytes:
+    """Return the key of confd: the whole content of its file, the newline included.
+
+    Raises:
+        ConfigurationError: the file is missing, empty, too long or cannot be read.
+    """
+    path = paths.hmac_key
+    try:
+        key = files.read_file(path)
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(
+            f"{path}: no key of confd; is this node part of a cluster?"
+        ) from err
+    except OSError as err:
+        raise errors.ConfigurationError(f"{path}: {err.strerror}") from err
+    if not key or len(key) > _MAX_KEY_BYTES:
+        raise errors.ConfigurationError(
+            f"{path}: wanted a key of 1 to {_MAX_KEY_BYTES} bytes, found {len(key)}"
+        )
+    return key
+
+
+class StoreSource:
+    """Follows the store and the key of this node; see `ganeti.confd.server.Source`."""
+
+    def __init__(self, paths: Paths, clock: Clock, magics: Collection[bytes]) -> None:
+        """Read the key and watch the state directory.
+
+        Raises:
+            ConfigurationError: there is no key.
+            InotifyError: the state directory cannot be watched.
+        """
+        self._paths = paths
+        self._clock = clock
+        self._magics = magics
+        self._watch = filewatch.DirectoryWatch(paths.data_dir)
+        self._key = read_key(paths)
+        self._signers = wire.Signers(self._key, magics)
+        self._follower: Follower | None = None
+        self._shown = ""
+        self._interval_s = _FIRST_LOOK_S
+        self._look_at = clock.monotonic()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the notifications."""
+        return self._watch.fileno()
+
+    def signers(self) -> wire.Signers:
+        """Return the signing functions of the present key."""
+        return self._signers
+
+    def next_look_s(self) -> float:
+        """Return after how many seconds to look again; 0 if it is time."""
+        return max(0.0, self._look_at - self._clock.monotonic())
+
+    def update(self, projection: Projection) -> bool:
+        """Bring a projection up to date; return whether the store has changed."""
+        names = self._watch.take()
+        store = os.path.basename(self._paths.store_db)
+        if any(name == "" or name.startswith(store) for name in names):
+            self._interval_s = _FIRST_LOOK_S
+        else:
+            self._interval_s = min(self._interval_s * _GROWTH, _SAFETY_S)
+        self._look_at = self._clock.monotonic() + self._interval_s
+        if names & {"", os.path.basename(self._paths.hmac_key)}:
+            self._read_key()
+        try:
+            return self._follow(projection)
+        except errors.StorageError as err:
+            self._show(f"cannot read the store, which stays as it was: {err}")
+            return False
+        except errors.ConfigurationError as err:
+            self._close()
+            self._show(f"disabled, this node has no configuration: {err}")
+            was_enabled = projection.is_enabled
+            projection.advance(None)
+            return was_enabled
+
+    def _follow(self, projection: Projection) -> bool:
+        if self._follower is None:
+            self._follower = Follower(self._paths.store_db)
+            news = News([], True)
+        else:
+            news = self._follower.poll()
+        if news.is_empty:
+            return False
+        snapshot = self._follower.snapshot()
+        _require_cluster(snapshot, self._paths.store_db)
+        changes = [change for group in news.change_sets for change in group.changes]
+        updates = [change for change in changes if isinstance(change, Update)]
+        projection.advance(snapshot, None if news.is_reload else updates)
+        self._show("enabled")
+        return True
+
+    def _show(self, text: str) -> None:
+        """Log a state once."""
+        if text != self._shown:
+            _log.info("%s", text)
+            self._shown = text
+
+    def _read_key(self) -> None:
+        try:
+            key = read_key(self._paths)
+        except errors.ConfigurationError as err:
+            _log.warning("the key stays as it was: %s", err)
+            return
+        if key != self._key:
+            _log.info("the key has changed")
+            self._key, self._signers = key, wire.Signers(key, self._magics)
+
+    def _close(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+
+    def close(self) -> None:
+        """Close the store and the watch."""
+        self._close()
+        self._watch.close()
+
+
+def _require_cluster(snapshot: Snapshot, path: str) -> None:
+    """Check that a copy is complete: a new one is empty until the master has sent it.
+
+    Raises:
+        ConfigurationError: it has no cluster.
+    """
+    if not snapshot.table("cluster"):
+        raise errors.ConfigurationError(f"{path}: the copy is still empty")
