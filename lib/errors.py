@@ -1,8 +1,9 @@
 """Errors that cross a process border, and their exit codes.
 
 An error travels as ``[class name, [arguments]]`` over LUXI and in job results;
-`encode` and `decode` are the two ends. ``EXIT_CODE`` is what a command exits
-with when the error reaches its user.
+`encode` and `decode` are the two ends. Existing clients take the name of a class that
+they do not know for a result, so such a class travels under a ``WIRE_NAME`` that they
+know. ``EXIT_CODE`` is what a command exits with when the error reaches its user.
 """
 
 from typing import Any, ClassVar
@@ -309,6 +310,8 @@ class SshError(GenericError):
     Arguments: msg.
     """
 
+    WIRE_NAME: ClassVar[str] = "OpExecError"
+
 
 class SshUpdateError(GenericError):
     """Ssh setup on nodes failed.
@@ -329,6 +332,8 @@ class CommitUnknownError(StorageError):
 
     Arguments: msg.
     """
+
+    WIRE_NAME: ClassVar[str] = "StorageError"
 
 
 class TagError(GenericError):
@@ -414,12 +419,16 @@ class RpcError(GenericError):
     Arguments: msg.
     """
 
+    WIRE_NAME: ClassVar[str] = "OpExecError"
+
 
 class TermError(GenericError):
     """The caller acts for an outdated master term.
 
     Arguments: msg.
     """
+
+    WIRE_NAME: ClassVar[str] = "OpExecError"
 
 
 def is_outcome_unknown(err: BaseException) -> bool:
@@ -448,7 +457,7 @@ def _wire_classes() -> dict[str, type[GenericError]]:
 def encode(err: BaseException) -> list[Any]:
     """Return ``[class name, [arguments]]``; foreign exceptions become OpExecError."""
     if isinstance(err, GenericError):
-        return [type(err).__name__, list(err.args)]
+        return [getattr(err, "WIRE_NAME", type(err).__name__), list(err.args)]
     return ["OpExecError", [str(err) or type(err).__name__]]
 
 

@@ -44,7 +44,9 @@ class Result:
     @property
     def is_ok(self) -> bool:
         """Whether there is an answer that is not an error."""
-        return self.reply is not None and self.reply.status == confd.CONFD_REPL_STATUS_OK
+        return (
+            self.reply is not None and self.reply.status == confd.CONFD_REPL_STATUS_OK
+        )
 
 
 def needed(peers: int) -> int:
@@ -68,7 +70,8 @@ def newer(present: Result, reply: wire.Reply) -> Result:
     if old is None:
         return dataclasses.replace(present, reply=reply)
     ranks = [
-        (item.status == confd.CONFD_REPL_STATUS_OK, item.serial) for item in (old, reply)
+        (item.status == confd.CONFD_REPL_STATUS_OK, item.serial)
+        for item in (old, reply)
     ]
     if ranks[1] > ranks[0]:
         return dataclasses.replace(present, reply=reply, is_inconsistent=False)

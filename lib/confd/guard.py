@@ -33,7 +33,9 @@ class Counters:
         total = sum(self.dropped.values())
         reasons = [f"{name} {count}" for name, count in self.dropped.items() if count]
         shown = f" ({', '.join(reasons)})" if reasons else ""
-        return f"answered {self.answered}, dropped {total}{shown}, reloads {self.reloads}"
+        return (
+            f"answered {self.answered}, dropped {total}{shown}, reloads {self.reloads}"
+        )
 
 
 class ReplyLimit:

@@ -7,7 +7,6 @@ import pwd
 from ganeti.server.common import StartError
 
 
-
 def check(options: argparse.Namespace, user: str) -> None:
     """Refuse to start as anybody but root, or the daemon's user.
 

@@ -177,6 +177,6 @@ def _measure(client: ConfdClient, options: argparse.Namespace) -> None:
             _ask(client, options, kind, key)
         if options.requests:
             took = (time.perf_counter() - begin) / options.requests
-            print(f"{title}: {took * 1000:.2f} ms per query, {options.requests} queries")
-
-
+            print(
+                f"{title}: {took * 1000:.2f} ms per query, {options.requests} queries"
+            )

@@ -99,6 +99,18 @@ def test_the_example_configuration_survives_a_round_trip():
     assert objects.to_dict(config) == example
 
 
+def _subclasses(cls):
+    return [c for sub in cls.__subclasses__() for c in (sub, *_subclasses(sub))]
+
+
+def test_existing_clients_know_every_class_that_travels():
+    known = {row["class"] for row in table("errors")["classes"]}
+    for cls in _subclasses(errors.GenericError):
+        if issubclass(cls, errors.ProtocolError) or cls.__module__ != "ganeti.errors":
+            continue
+        assert errors.encode(cls("text"))[0] in known, cls
+
+
 def test_every_error_class_crosses_the_wire():
     spec = table("errors")
     for row in spec["classes"]:

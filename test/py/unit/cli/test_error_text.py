@@ -124,6 +124,7 @@ def every_class():
 def test_every_class_has_a_sentence_of_its_own(cls):
     own = {row[0] for row in error_text._TEXTS}
     described_by_parent = {
+        errors.CommitUnknownError,
         errors.ConnectionClosedError,
         errors.NoMasterError,
         errors.RequestError,

@@ -145,7 +145,9 @@ def test_redistribution_sends_the_administrators_files_after_their_list(tmp_path
     (root / "opt/site").mkdir(parents=True)
     (root / "opt/site/ifup").write_text("#!/bin/sh\n")
     (conf / "vnc-web1").write_text("secret\n")
-    web1 = clusters.instance(1, 1, hvparams={"vnc_password_file": str(conf / "vnc-web1")})
+    web1 = clusters.instance(
+        1, 1, hvparams={"vnc_password_file": str(conf / "vnc-web1")}
+    )
     engine = Engine(clusters.snapshot(nodes=2, extra=[web1]), root=str(root))
     run(engine, "REDIST_CONF")
     sent = [args[0][0] for _node, args in engine.rpc.called("upload_file")]
