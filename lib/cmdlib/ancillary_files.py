@@ -93,10 +93,10 @@ def password_files(snapshot: objects.Snapshot) -> list[str]:
         if hypervisor in cluster.enabled_hypervisors
     ]
     given += [instance.hvparams for instance in snapshot.instances.values()]
-    return sorted({values[_PASSWORD] for values in given if values.get(_PASSWORD)})
+    return sorted({values[_VNC_FILE] for values in given if values.get(_VNC_FILE)})
 
 
-_PASSWORD: Final = "vnc_password_file"
+_VNC_FILE: Final = "vnc_password_file"
 
 
 def _unshared(

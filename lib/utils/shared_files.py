@@ -1,7 +1,7 @@
 """The administrator's list of further files that all nodes share.
 
-The file ``/etc/ganeti/shared-files`` on the master has one absolute path per line; empty
-lines and lines that start with ``#`` are ignored. The list is sent to all nodes, then
+The file ``/etc/ganeti/shared-files`` on the master has one absolute path per line;
+empty lines and lines that start with ``#`` are ignored. The list is sent to all nodes, then
 the files on it. A node accepts only what its own copy of the list names, and nothing
 that belongs to itself alone or that grants the master more rights there.
 """
@@ -19,7 +19,7 @@ NAME: Final = "shared-files"
 #: Bytes of the list.
 _MAX_LIST: Final = 64 * 1024
 #: Names of password files in the configuration directory that are shared unlisted.
-_PASSWORD_PREFIX: Final = "vnc-"
+_VNC_PREFIX: Final = "vnc-"
 #: Files on the list, and bytes of one of them.
 MAX_FILES: Final = 200
 MAX_SIZE: Final = 1024 * 1024
@@ -79,7 +79,7 @@ def read(paths: Paths) -> SharedFiles:
 def is_password_file(path: str, paths: Paths) -> bool:
     """Return whether a node accepts a local path as a VNC password file."""
     directory, name = os.path.split(path)
-    return directory == paths.conf_dir and name.startswith(_PASSWORD_PREFIX)
+    return directory == paths.conf_dir and name.startswith(_VNC_PREFIX)
 
 
 def unreadable(path: str) -> str:
