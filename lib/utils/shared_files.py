@@ -2,8 +2,8 @@
 
 The file ``/etc/ganeti/shared-files`` on the master has one absolute path per line;
 empty lines and lines that start with ``#`` are ignored. The list is sent to all nodes,
-then the files on it. A node accepts only what its own copy of the list names, and nothing
-that belongs to itself alone or that grants the master more rights there.
+then the files on it. A node accepts only what its own copy of the list names, and
+nothing that belongs to itself alone or that grants the master more rights there.
 """
 
 import dataclasses
