@@ -83,6 +83,7 @@ def init_cluster(
             _add_to_hosts(paths, host)
         feedback("Starting the master daemon")
         services.start_master()
+        services.start("ganeti-confd")
         jobs.run(paths, [opcodes.ClusterPostInit()], feedback)
         undo.pop_all()
 

@@ -21,7 +21,10 @@ _MAX_KEY: Final = 256
 #: Addresses that one request may look up: more do not fit a datagram.
 _MAX_ADDRESSES: Final = 4096
 _DRBD_MINOR: Final = 3
-_NO_CONFIGURATION: Final = "this node has no configuration: it is not a master candidate, or has just become one"
+_NO_CONFIGURATION: Final = (
+    "this node has no configuration: it is not a master candidate, or has just become"
+    " one"
+)
 
 
 class _QueryError(Exception):

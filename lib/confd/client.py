@@ -206,7 +206,7 @@ class ConfdClient:
     def _opened(self, data: bytes, salt: str) -> wire.Reply | None:
         """Return a reply to this request, None for anything else."""
         try:
-            found, reply = wire.open_reply(data, self._signers)
+            replied, reply = wire.open_reply(data, self._signers)
         except (wire.Dropped, errors.ConfdMagicError):
             return None
-        return reply if found == salt else None
+        return reply if replied == salt else None

@@ -1,4 +1,4 @@
-"""Objects of the configuration as confd shows them: the form of config.data, no secrets.
+"""Objects of the configuration as confd shows them: as in config.data, no secrets.
 
 Every node has the key of confd, and the answers travel in clear text. Private
 parameters of operating systems are therefore replaced by ``<redacted>``, and the shared
@@ -116,5 +116,5 @@ def _walk(value: Any, parts: list[str]) -> Any:
                 raise LookupError(part)
             value = value[int(part)]
         else:
-            raise LookupError(part)
+            raise LookupError(part)  # noqa: TRY004 - there is no such part
     return value

@@ -1,9 +1,10 @@
 """The loop of a confd server: datagrams in, replies out, changes in between.
 
-One thread does everything: it answers all requests that have arrived, then looks for
-changes if its source has any. Datagrams that must not be answered are counted by reason.
+One thread does everything: it answers the requests that have arrived, then looks for
+changes if its source has any. Datagrams without an answer are counted by reason.
 """
 
+import contextlib
 import logging
 import os
 import selectors
@@ -116,16 +117,15 @@ class Server:
         self._poke()
 
     def _poke(self) -> None:
-        try:
+        # A full pipe has earlier requests to wake up.
+        with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b"\0")
-        except BlockingIOError:
-            pass  # The pipe is full of earlier requests to wake up.
 
     def _update(self) -> None:
         try:
             if self._source.update(self.projection):
                 self.counters.reloads += 1
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged below
             # The daemon goes on with what it has; the next look may succeed.
             _log.exception("looking for changes of the configuration failed")
 
@@ -145,7 +145,7 @@ class Server:
                 answer_one(data, sender)
             except wire.Dropped as drop:
                 self._drop(drop.args[0], sender)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged below
                 self._drop("request", sender)
                 _log.exception("a request failed")
 

@@ -27,7 +27,7 @@ _MAX_SALT_DIGITS: Final = 15
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-class Dropped(Exception):  # noqa: N818 - an outcome, which the server counts
+class Dropped(Exception):
     """A datagram that gets no answer; the argument is one of `REASONS`."""
 
 

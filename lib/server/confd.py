@@ -17,7 +17,7 @@ from ganeti.server.confd_source import StoreSource, read_key
 from ganeti.utils import netutils
 
 NAME: Final = "ganeti-confd"
-_WILDCARDS: Final = {int(socket.AF_INET): "0.0.0.0", int(socket.AF_INET6): "::"}  # noqa: S104
+_WILDCARDS: Final = {int(socket.AF_INET): "0.0.0.0", int(socket.AF_INET6): "::"}
 #: Magics by the word of ``--hmac``.
 _MAGICS: Final = {
     "sha1": frozenset({wire.MAGIC_SHA1}),
@@ -31,15 +31,22 @@ _MAX_PORT: Final = 65535
 class Confd:
     """The daemon's service: the loop in a thread, once `begin` was called."""
 
-    def __init__(
-        self, sock: socket.socket, paths: Paths, options: argparse.Namespace
-    ) -> None:
-        self._sock = sock
+    def __init__(self, paths: Paths, options: argparse.Namespace) -> None:
+        self._sock: socket.socket | None = None
         self._paths = paths
         self._options = options
         self._source: StoreSource | None = None
         self._udp: server.Server | None = None
         self._thread: threading.Thread | None = None
+
+    def open(self, _control: common.Control) -> "Confd":
+        """Bind the socket.
+
+        Raises:
+            GenericError: the address cannot be used.
+        """
+        self._sock = bind(self._options, self._paths)
+        return self
 
     def begin(self) -> None:
         """Give up rights, read the store if there is one, and answer requests.
@@ -49,6 +56,8 @@ class Confd:
         Raises:
             GenericError: the key cannot be read, or the directory not be watched.
         """
+        if self._sock is None:
+            raise errors.ProgrammerError("confd begins without a socket")
         if not self._paths.is_virtual:
             privileges.drop(_buildconf.CONFD_USER)
         clock_ = clock.SystemClock()
@@ -131,16 +140,12 @@ def main() -> int:
     """Run confd."""
     paths = from_environ(os.environ)
     options = common.parse(build_parser(), sys.argv[1:])
-    started: list[Confd] = []
-
-    def start(_control: common.Control) -> Confd:
-        started.append(Confd(bind(options, paths), paths, options))
-        return started[0]
+    service = Confd(paths, options)
 
     daemon = common.Daemon(
         name=NAME,
         check=lambda: check(options, paths),
-        start=start,
-        begin=lambda: started[0].begin(),
+        start=service.open,
+        begin=service.begin,
     )
     return common.run(daemon, options, paths)

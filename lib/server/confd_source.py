@@ -1,7 +1,7 @@
 """Snapshots and the key of a confd server: the store of this node, followed.
 
 A commit of the writer touches the log of the store's file, which inotify reports. The
-commit becomes visible only after the writer has synchronized the log, and that moment is
+commit becomes visible only after the writer has synchronized the log. That moment is
 not reported, so the source looks again at growing intervals after each notification.
 """
 

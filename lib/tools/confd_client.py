@@ -148,7 +148,7 @@ def _ask_once(client: ConfdClient, options: argparse.Namespace) -> int:
 def _ask_everything(client: ConfdClient, options: argparse.Namespace) -> int:
     def show(title: str, kind: int, key: Any = None) -> Any:
         reply = _ask(client, options, kind, key).reply
-        assert reply is not None  # noqa: S101 - for the type checker
+        assert reply is not None
         word = "ok" if reply.status == confd.CONFD_REPL_STATUS_OK else "error"
         print(f"{title}: {word}, serial {reply.serial}: {json.dumps(reply.answer)}")
         return reply.answer if word == "ok" else None

@@ -78,8 +78,9 @@ def set_up(
     services.stop_all()
     if message.get(ssh_constants.NDS_START_NODE_DAEMON, False):
         services.start("ganeti-noded")
-        if os.path.exists(os.path.join(paths.daemons_dir, "ganeti-mond")):
-            services.start("ganeti-mond")
+        for name in ("ganeti-confd", "ganeti-mond"):
+            if os.path.exists(os.path.join(paths.daemons_dir, name)):
+                services.start(name)
 
 
 def _certificates(message: Mapping[str, Any], pem: bytes) -> tuple[bytes, bytes]:

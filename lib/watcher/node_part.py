@@ -83,8 +83,8 @@ def maintain(watch: Watch) -> None:
     """Stop the guests of a node that the cluster has marked offline.
 
     An offline node gets no ssconf files from the master and may not call other nodes,
-    so only ganeti-confd of the master candidates can give it its role. Without that
-    daemon the role stays unknown, and a node of unknown role is left alone.
+    so only ganeti-confd of the master candidates can give it its role. The watcher does
+    not ask it yet, so the role stays unknown, and a node of unknown role is left alone.
     """
     try:
         is_wanted = watch.ssconf.maintain_node_health()
@@ -94,5 +94,5 @@ def maintain(watch: Watch) -> None:
     if is_wanted:
         _log.warning(
             "node maintenance: skipped, the role of this node is unknown because"
-            " ganeti-confd is not available in this release"
+            " the watcher of this release does not ask ganeti-confd"
         )
