@@ -17,6 +17,10 @@ def vector(inner, salt, digest):
 
 
 _ROLE = '{"protocol":1,"type":1,"query":"pear.cluster.test","rsalt":"salt-B"}'
+_MASTER = (
+    '{"protocol":1,"status":0,'
+    '"answer":["apple.cluster.test","192.0.2.250","192.0.2.11"],"serial":77}'
+)
 #: Name: time of the request, request, and inner text, salt and MAC of the reply.
 VECTORS = {
     "ping": (
@@ -56,8 +60,7 @@ VECTORS = {
             "1700000103",
             "c3bc692cf271e54a8902b1774d4b2159b6347f89",
         ),
-        '{"protocol":1,"status":0,"answer":%s,"serial":77}'
-        % '["apple.cluster.test","192.0.2.250","192.0.2.11"]',
+        _MASTER,
         "salt-D",
         "fc69cf2908884f856d4ad463e065d6b5a35db03a",
     ),
