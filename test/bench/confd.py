@@ -12,7 +12,7 @@ import time
 
 import simplejson
 
-from fakes import cluster
+from fakes import cluster, confd_hostile
 from fakes.confd import KEY
 from ganeti import objects, store
 from ganeti.clock import SystemClock
@@ -200,11 +200,24 @@ def delays(daemon, master, count):
     return sorted(taken)
 
 
+def attack(daemon, count, seed):
+    """Send mutated packets and print how many got a reply."""
+    print(f"seed {seed}", flush=True)
+    sent, replies, growth = confd_hostile.run(
+        KEY, daemon.address, daemon.port, daemon.process.pid, seed=seed, count=count
+    )
+    print(f"{sent:,} packets, {replies:,} replies, memory {growth:+.1%}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="per kind of query")
     parser.add_argument("--commits", type=int, default=500)
     parser.add_argument("--quick", action="store_true", help="1 second per kind")
+    parser.add_argument(
+        "--hostile", type=int, metavar="COUNT", help="only send mutated packets"
+    )
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     args = parser.parse_args()
     seconds = 1.0 if args.quick else args.seconds
     address = "127.0.0.1"
@@ -216,6 +229,9 @@ def main():
         write_config(paths, master.snapshot())
         ours = Daemon(OURS, paths, address, 41814)
         stack.callback(ours.stop)
+        if args.hostile:
+            attack(ours, args.hostile, args.seed)
+            return 0
         costs = show("ours", ours, seconds)
         taken = delays(ours, master, 50 if args.quick else args.commits)
         p99 = taken[int(len(taken) * 0.99)] * 1000

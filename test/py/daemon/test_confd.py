@@ -4,9 +4,11 @@ import json
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
+from fakes import confd_hostile
 from fakes.patience import until
 from ganeti import ssconf
 from ganeti.confd import ConfdClient, wire
@@ -187,3 +189,16 @@ def test_the_tool_shows_everything_and_measures(cluster):
     unknown = cluster.run("confd-client", "node-role", "plum")
     assert (unknown.code, "node-role: error 0" in unknown.output) == (1, True)
     assert cluster.run("confd-client", "no-such-query").code == 2
+
+
+def test_mutated_packets_get_no_reply_and_cost_no_memory(cluster):
+    # As many as fit; the command `test/bench/run confd --hostile 1000000` sends more.
+    pid, seed = pid_of(cluster, "node2"), time.time_ns() % 10**9
+    where = address(cluster, "node2")
+    sent, replies, _growth = confd_hostile.run(
+        key_of(cluster), where, 1814, pid, seed=seed, seconds=20
+    )
+    assert 0 < replies < sent
+    assert pid_of(cluster, "node2") == pid
+    assert ask(cluster, "node2", 3).answer == "node1.vc.test"
+    assert "Traceback" not in log_of(cluster, "node2")
