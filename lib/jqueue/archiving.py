@@ -1,20 +1,32 @@
 """Archiving of ended jobs: they stay readable until they are purged.
 
-Only the job record moves; the log entries keep their keys. Commits follow each other
-without a thread of their own: the end of one commit starts the next.
+The job moves with its log. Commits follow each other without a thread of their own: the
+end of one commit starts the next.
+
+Software of earlier releases left the logs where they were, and cannot read them in the
+archive. So they move when the releases of all candidates know that
+(`ganeti.store.features`); those that were left behind follow then.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from ganeti import errors
 from ganeti.jqueue import records
 from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document
+from ganeti.jqueue.documents import ARCHIVE, ARCHIVED_LOGS, JOBS, LOGS, Document
 from ganeti.jqueue.submitting import settle
 
+_log = logging.getLogger(__name__)
+
+#: Bytes of one row of logs in the archive: far below the greatest value that a store
+#: of another kind, such as etcd, takes.
+_LOGS_BYTES: Final = 256 * 1024
+#: Seconds until it is looked again whether logs may move.
+_LOOK_AGAIN_S: Final = 60.0
 #: Jobs per commit: enough for good throughput, few enough not to delay others.
 _BATCH: Final = 50
 #: Archived jobs examined at once, about 5 ms, and seconds between two such slices.
@@ -61,11 +73,15 @@ class _Purge:
         """Examine some jobs, and delete the old ones among them."""
         try:
             rows = list(itertools.islice(self._rows, _SLICE))
-            old = [key for key, data in rows if _is_older(data, self._oldest)]
+            old = [
+                key
+                for key, data in rows
+                if "/" not in key and _is_older(data, self._oldest)
+            ]
             documents = [Document(ARCHIVE, key, None) for key in old]
-            for key in old:
-                logs = self._core.store.scan(LOGS, f"{key}/")
-                documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
+            for table, key in itertools.product((ARCHIVE, LOGS), old):
+                logs = self._core.store.scan(table, f"{key}/")
+                documents += [Document(table, log_key, None) for log_key, _ in logs]
         except errors.GenericError as err:
             settle(self.future, self._count, err)
             return
@@ -130,11 +146,16 @@ def _move(core: Core, job_ids: Sequence[int], on_done: Callable[[int], None]) ->
         moving = [i for i in job_ids if i in core.ended and i not in core.archiving]
         core.archiving.update(moving)
     documents: list[Document] = []
+    count = 0
+    moves_logs = core.store.may_use(ARCHIVED_LOGS)
     for job_id in moving:
         data = core.store.read(JOBS, str(job_id))
         if data is not None:
+            count += 1
             documents.append(Document(ARCHIVE, str(job_id), data))
             documents.append(Document(JOBS, str(job_id), None))
+            if moves_logs:
+                documents += _moved_logs(core, job_id)
 
     def done(error: BaseException | None) -> None:
         with core.transaction():
@@ -142,10 +163,88 @@ def _move(core: Core, job_ids: Sequence[int], on_done: Callable[[int], None]) ->
             for job_id in moving if error is None else ():
                 core.ended.pop(job_id, None)
                 core.recent.pop(job_id, None)
-        on_done(len(documents) // 2 if error is None else 0)
+        on_done(count if error is None else 0)
 
     with core.transaction():
         if documents:
             core.commit_locked(documents, done)
         else:
             core.later_locked(lambda: done(None))
+
+
+def _moved_logs(core: Core, job_id: int) -> list[Document]:
+    """Return the documents that move the log of a job to the archive."""
+    documents: list[Document] = []
+    rows: list[tuple[str, bytes]] = []
+    size = 0
+
+    def pack() -> None:
+        if rows:
+            data = records.pack_logs([data for _key, data in rows])
+            documents.append(Document(ARCHIVE, rows[0][0], data))
+        documents.extend(Document(LOGS, key, None) for key, _data in rows)
+
+    for key, data in core.store.scan(LOGS, f"{job_id}/"):
+        if size + len(data) > _LOGS_BYTES:
+            pack()
+            rows, size = [], 0
+        rows.append((key, data))
+        size += len(data)
+    pack()
+    return documents
+
+
+def move_old_logs(core: Core) -> None:
+    """Move the logs of archived jobs that an earlier release left behind.
+
+    Returns at once; goes on until all are moved, or the store takes no more changes.
+    """
+    _OldLogs(core).step()
+
+
+class _OldLogs:
+    """One pass over the logs, in slices, each after the first by a timer."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._rows = core.store.scan(LOGS)
+        self._last = ""
+
+    def step(self) -> None:
+        """Move the logs of some jobs, if that is possible now."""
+        core = self._core
+        if not core.store.may_use(ARCHIVED_LOGS):
+            core.timers.after(_LOOK_AGAIN_S, self.step)
+            return
+        try:
+            keys = [key for key, _data in itertools.islice(self._rows, _SLICE)]
+            documents = self._moved(key.partition("/")[0] for key in keys)
+        except errors.GenericError as err:
+            _log.error("logs of archived jobs: %s", err)
+            return
+        if documents:
+            with core.transaction():
+                core.commit_locked(documents, self._done)
+        elif keys:
+            core.timers.after(_SLICE_PAUSE_S, self.step)
+
+    def _moved(self, jobs: Iterable[str]) -> list[Document]:
+        """Return the documents that move the logs of those jobs that are archived.
+
+        A job that is being archived takes its log along, in the commit that makes its
+        record in the archive.
+        """
+        documents: list[Document] = []
+        for job in dict.fromkeys(jobs):
+            is_new, self._last = job != self._last, job
+            if is_new and self._core.store.read(ARCHIVE, job) is not None:
+                documents += _moved_logs(self._core, int(job))
+        return documents
+
+    def _done(self, error: BaseException | None) -> None:
+        if error is None:
+            self._core.timers.after(_SLICE_PAUSE_S, self.step)
+        elif not isinstance(error, errors.TermError):
+            # From the beginning: logs that were moved are not found again.
+            again = _OldLogs(self._core)
+            self._core.timers.after(_LOOK_AGAIN_S, again.step)

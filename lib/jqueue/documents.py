@@ -3,7 +3,9 @@
 ====================  ============================================================
 ``jobs/<id>``         a live job, see `ganeti.jqueue.records`
 ``archive/<id>``      an archived job, same form
-``joblogs/<id>/<n>``  log entry ``n`` of a job, live or archived
+``archive/<id>/<n>``  log entries of an archived job, ``n`` and following ones
+``joblogs/<id>/<n>``  log entry ``n`` of a live job; or of an archived one, while
+                      a candidate's release does not know the form above
 ``meta/serial``       the last job id given out
 ``meta/drain``        exists while the queue is drained
 ====================  ============================================================
@@ -20,6 +22,8 @@ LOGS: Final = "joblogs"
 META: Final = "meta"
 SERIAL: Final = "serial"
 DRAIN: Final = "drain"
+#: Feature of the stored form: logs of archived jobs are in the archive.
+ARCHIVED_LOGS: Final = "archived-logs"
 
 
 class Document(NamedTuple):
@@ -42,6 +46,9 @@ class Documents(Protocol):
         done: Callable[[int, BaseException | None], None] | None = None,
     ) -> None:
         """Request a commit; ``done`` is called from another thread."""
+
+    def may_use(self, feature: str) -> bool:
+        """Return whether a feature of the stored form may be used."""
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""

@@ -30,6 +30,8 @@ from ganeti.jqueue.watching import Watching
 
 _log = logging.getLogger(__name__)
 
+#: Seconds after the start; the releases of all candidates are known then.
+_FIRST_LOGS_S: Final = 30.0
 #: Seconds: an hour after the start, then daily.
 _FIRST_PURGE_S: Final = 3600.0
 _PURGE_EVERY_S: Final = 86400.0
@@ -83,6 +85,7 @@ class JobQueue:
         core.timers.start()
         if core.settings.archive_age_s is not None:
             core.timers.after(_FIRST_PURGE_S, self._purge_daily)
+        core.timers.after(_FIRST_LOGS_S, lambda: archiving.move_old_logs(core))
         with core.transaction():
             core.start_locked()
 
@@ -310,7 +313,8 @@ class JobQueue:
 
     def archived_ids(self) -> list[int]:
         """Return the ids of all archived jobs, sorted."""
-        return sorted(int(key) for key, _ in self._core.store.scan(ARCHIVE))
+        keys = (key for key, _data in self._core.store.scan(ARCHIVE))
+        return sorted(int(key) for key in keys if "/" not in key)
 
     def dependencies(self) -> list[tuple[int, list[int]]]:
         """Return unfinished jobs, each with the jobs that wait for it, by id."""

@@ -5,6 +5,7 @@ documents, so a new line does not rewrite the job. Opcodes are kept as encoded, 
 JSON, so a record never holds a secret and writing it needs no encoding.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -164,6 +165,16 @@ def encode_log(index: int, entry: LogEntry) -> bytes:
 def decode_log(data: bytes) -> tuple[int, LogEntry]:
     """Return the index of the opcode and the log entry of a stored form."""
     return msgspec.json.decode(data, type=tuple[int, LogEntry])
+
+
+def pack_logs(rows: Sequence[bytes]) -> bytes:
+    """Return the stored form of log entries of an archived job."""
+    return b"[%b]" % b",".join(rows)
+
+
+def unpack_logs(data: bytes) -> list[tuple[int, LogEntry]]:
+    """Return what `pack_logs` has packed, see `decode_log`."""
+    return msgspec.json.decode(data, type=list[tuple[int, LogEntry]])
 
 
 def log_key(job_id: int, serial: int) -> str:

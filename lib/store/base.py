@@ -116,6 +116,9 @@ class Store(Protocol):
             StorageError: that revision is too old; start from a snapshot.
         """
 
+    def may_use(self, feature: str) -> bool:
+        """Return whether all candidates know a feature of `ganeti.store.features`."""
+
     def copies(self) -> dict[str, CopyState]:
         """Return the state of the other candidates' copies by node uuid."""
 

@@ -141,7 +141,7 @@ def _jobs(groups: list[Group], lost: Database) -> list[LostJob]:
         key
         for group in groups
         for table, key, _data in wire.rows_of(group)
-        if table in ("jobs", "archive")
+        if table in ("jobs", "archive") and "/" not in key
     }
     jobs = []
     for key in sorted(keys, key=lambda text: (len(text), text)):

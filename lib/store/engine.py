@@ -269,6 +269,14 @@ class Engine:
             return self._backend.archive.scan(prefix)
         return self._backend.scan(table, prefix)
 
+    def may_use(self, feature: str) -> bool:
+        """Return whether a feature of the stored form may be used."""
+        return (
+            feature in self._used
+            or self._copies is None
+            or self._copies.all_know(feature)
+        )
+
     def copies(self) -> dict[str, CopyState]:
         """Return the state of the other candidates' copies by node uuid."""
         return {} if self._copies is None else self._copies.status()
@@ -533,10 +541,19 @@ class Engine:
             if self._copies is None or self._copies.all_know(feature)
         }
         rows = wire.rows(changes, self._used | wanted)
-        is_new = features.COMPRESSED_NETWORKS in wanted
-        if not (is_new and any(map(wire.is_compressed, rows))):
+        begun = set()
+        if features.COMPRESSED_NETWORKS in wanted and any(
+            map(wire.is_compressed, rows)
+        ):
+            begun.add(features.COMPRESSED_NETWORKS)
+        # Asked for by the writer, with `may_use`.
+        if features.ARCHIVED_LOGS not in self._used and any(
+            map(wire.is_archived_log, rows)
+        ):
+            begun.add(features.ARCHIVED_LOGS)
+        used = self._used | begun
+        if used == self._used:
             return rows, self._used
-        used = self._used | {features.COMPRESSED_NETWORKS}
         document = features.encode(used)
         changes.append(document)
         return [*rows, document], used

@@ -22,8 +22,10 @@ KEY: Final = "features"
 STATUS_KEY: Final = "features"
 #: Records of large networks are compressed, see `ganeti.store.wire`.
 COMPRESSED_NETWORKS: Final = "compressed-networks"
+#: Logs of archived jobs are rows of the archive, see `ganeti.jqueue.documents`.
+ARCHIVED_LOGS: Final = "archived-logs"
 #: All features that this release knows.
-KNOWN: Final = frozenset({COMPRESSED_NETWORKS})
+KNOWN: Final = frozenset({COMPRESSED_NETWORKS, ARCHIVED_LOGS})
 
 Features = frozenset[str]
 

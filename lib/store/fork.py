@@ -120,6 +120,10 @@ class Fork:
         both = below | {key: data for key, data in own.items() if data is not None}
         return iter(sorted(both.items()))
 
+    def may_use(self, feature: str) -> bool:
+        """Return whether a feature may be used, as in the store below."""
+        return self._below.may_use(feature)
+
     def follow(self, from_revision: int) -> Iterator[ChangeSet]:
         """Yield the fork's own change-sets after a revision; never waits.
 

@@ -15,7 +15,7 @@ import msgspec
 from ganeti import errors, objects
 from ganeti.objects import TABLES, Update
 from ganeti.store import features
-from ganeti.store.backend import ARCHIVED, ArchivePage, Group, Row
+from ganeti.store.backend import ARCHIVE_TABLE, ARCHIVED, ArchivePage, Group, Row
 from ganeti.store.base import Change, Document
 
 #: Size limit of a decompressed copy, in bytes: 300,000 jobs.
@@ -153,6 +153,12 @@ def is_compressed(row: Row) -> bool:
     """Return whether a row needs the feature of compressed networks."""
     table, _key, data = row
     return table == "networks" and data is not None and data.startswith(_COMPRESSED)
+
+
+def is_archived_log(row: Row) -> bool:
+    """Return whether a row needs the feature of logs in the archive."""
+    table, key, data = row
+    return table == ARCHIVE_TABLE and data is not None and "/" in key
 
 
 def _pack_record(table: str, data: bytes, used: Collection[str]) -> bytes:

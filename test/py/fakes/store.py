@@ -46,6 +46,9 @@ class FakeStore:
         if done:
             done(revision, None)
 
+    def may_use(self, _feature):
+        return True
+
     def read(self, table, key):
         return self.documents.get((table, key))
 
@@ -93,6 +96,9 @@ class StepStore:
 
     def snapshot(self):
         return Snapshot()
+
+    def may_use(self, _feature):
+        return True
 
     def read(self, table, key):
         return self.states[-1].get((table, key))

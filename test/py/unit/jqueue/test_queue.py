@@ -913,6 +913,49 @@ def test_archiving(live):
     assert job.is_archived
     assert job.ops[0].log[0].payload == "x"
     assert live.queue.archived_ids() == [1]
+    assert keys(live, "archive") == ["1", "1/0000000001"]
+    assert keys(live, "joblogs", "1/") == []
+
+
+def keys(live, table, prefix=""):
+    return [key for key, _data in live.store.scan(table, prefix)]
+
+
+def lines(job):
+    return [line.payload for line in job.ops[0].log]
+
+
+def test_a_long_log_is_archived_in_several_rows(monkeypatch):
+    monkeypatch.setattr(archiving, "_LOGS_BYTES", 1000)
+    with running() as live:
+        live.final(live.queue.submit([dummy(messages=[str(n) for n in range(100)])]))
+        assert live.queue.archive(1)
+        assert lines(live.queue.job(1)) == [str(n) for n in range(100)]
+        rows = list(live.store.scan("archive", "1/"))
+        assert len(rows) > 3
+        assert all(len(data) < 1100 for _key, data in rows)
+        assert keys(live, "joblogs") == []
+
+
+def test_logs_stay_while_a_candidate_cannot_read_them_in_the_archive(monkeypatch):
+    clk = StepClock()
+    with running(clk=clk) as live:
+        monkeypatch.setattr(live.store, "may_use", lambda _feature: False)
+        for _ in range(3):
+            live.final(live.queue.submit([dummy(messages=["a", "b"])]))
+        assert live.queue.autoarchive(-1, 9) == (3, 0)
+        assert keys(live, "archive") == ["1", "2", "3"]
+        assert lines(live.queue.job(2)) == ["a", "b"]
+        clk.now = 100
+        live.final(live.queue.submit([dummy(messages=["c"])]))
+        monkeypatch.undo()
+        # What the earlier release left behind follows; live jobs keep their logs.
+        archiving.move_old_logs(live.queue._core)
+        until(lambda: keys(live, "joblogs") == ["4/0000000001"])
+        assert keys(live, "archive")[:4] == ["1", "1/0000000001", "2", "2/0000000001"]
+        assert [lines(live.queue.job(n)) for n in (1, 2, 3)] == [["a", "b"]] * 3
+        assert live.queue.purge_archive(50) == 3
+        assert keys(live, "archive") == []
 
 
 def test_autoarchive_by_age_and_in_batches():
@@ -941,7 +984,8 @@ def test_purging_deletes_old_archived_jobs_for_good():
         live.queue.autoarchive(-1, 9)
         assert live.queue.purge_archive(50) == 1
         assert live.queue.archived_ids() == [2]
-        assert [key for key, _ in live.store.scan("joblogs")] == ["2/0000000001"]
+        assert keys(live, "archive") == ["2", "2/0000000001"]
+        assert keys(live, "joblogs") == []
         assert live.queue.job(1) is None
         assert live.queue.job(2).ops[0].log[0].payload == "y"
 

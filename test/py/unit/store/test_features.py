@@ -93,6 +93,31 @@ def test_a_candidate_that_lacks_a_used_feature_gets_nothing(
     assert not db.copies()[node].is_current
 
 
+def test_logs_in_the_archive_are_a_feature(opener, simulation, tmp_path):
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    until("the copies", lambda: all_current(db))
+    assert db.may_use(features.ARCHIVED_LOGS)
+    db.commit([Document("archive", "1", b"{}"), Document("archive", "1/1", None)])
+    db.commit([Document("archive", "1/1", b"[]")])
+    db.close()
+    copy = Database(str(tmp_path / "store.db"), create=False)
+    assert copy.features() == {features.ARCHIVED_LOGS}
+    copy.close()
+    use_old_software(simulation, 1)
+    db = opener()
+    node = simulation.node(1)
+    until("the reason", lambda: "upgrade the software" in db.copies()[node].trouble)
+
+
+def test_logs_do_not_move_while_a_candidate_cannot_read_them(opener, simulation):
+    use_old_software(simulation, 1)
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    until("the copies", lambda: all_current(db))
+    assert not db.may_use(features.ARCHIVED_LOGS)
+
+
 def test_a_copy_that_needs_a_newer_release_has_no_master_here(opener, tmp_path):
     db = opener()
     db.commit([Document("meta", features.KEY, b'["from-the-future"]')])
