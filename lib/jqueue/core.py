@@ -516,13 +516,13 @@ class Core:
         """Return (index of the opcode, log entry) pairs, in order."""
         # In this order, a log that moves to the archive at this moment is found, and
         # may be found twice.
-        found = [
+        lines = [
             records.decode_log(data)
             for _key, data in self.store.scan(LOGS, f"{job_id}/")
         ]
         for _key, data in self.store.scan(ARCHIVE, f"{job_id}/"):
-            found += records.unpack_logs(data)
-        by_serial = {line.serial: (index, line) for index, line in found}
+            lines += records.unpack_logs(data)
+        by_serial = {line.serial: (index, line) for index, line in lines}
         return [by_serial[serial] for serial in sorted(by_serial)]
 
     def read_all_logs(

@@ -949,7 +949,7 @@ def test_logs_stay_while_a_candidate_cannot_read_them_in_the_archive(monkeypatch
         clk.now = 100
         live.final(live.queue.submit([dummy(messages=["c"])]))
         monkeypatch.undo()
-        # What the earlier release left behind follows; live jobs keep their logs.
+        # Logs that the earlier release left behind follow; live jobs keep their logs.
         archiving.move_old_logs(live.queue._core)
         until(lambda: keys(live, "joblogs") == ["4/0000000001"])
         assert keys(live, "archive")[:4] == ["1", "1/0000000001", "2", "2/0000000001"]
