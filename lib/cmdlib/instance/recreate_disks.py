@@ -1,15 +1,33 @@
 """OP_INSTANCE_RECREATE_DISKS: create lost disks again, without data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ganeti import iallocator, locking, objects, opcodes
+import msgspec
+
+from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, typed_params
 from ganeti.cmdlib.instance import checks, common, disk_specs, disks
 from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of an opcode whose master daemon ended while disks were wiped.
+
+    Attributes:
+        new_nodes: uuids of the nodes to which the disks move; empty if they stay.
+        disks: the future records.
+        position: of the disk in ``disks`` that was being wiped.
+        offset_mib: the part of it that is wiped.
+    """
+
+    new_nodes: list[str]
+    disks: list[dict[str, Any]]
+    position: int
+    offset_mib: int
 
 
 class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
@@ -43,6 +61,10 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         """Look the new nodes up, or lock all if the allocator chooses."""
         super().expand_names()
         snapshot = self.ctx.snapshot
+        if self.ctx.resumption is not None:
+            self.left = msgspec.convert(self.ctx.resumption, Interrupted)
+            self.new_nodes = self.left.new_nodes
+            return
         self.new_nodes = [lookup.expand_node(snapshot, n) for n in self.op.nodes]
         if self.op.iallocator:
             self.allocators = allocation.names(
@@ -51,7 +73,11 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def declare_locks(self, level: locking.Level) -> None:
         """Declare all nodes if the allocator chooses, else the affected ones."""
-        if self.op.iallocator:
+        if self.ctx.resumption is not None:
+            super().declare_locks(level)
+            if level is locking.Level.NODE:
+                self.locks.shared.add(level)
+        elif self.op.iallocator:
             allocation.lock_all_nodes(self.locks)
         else:
             super().declare_locks(level)
@@ -168,13 +194,54 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         }
 
     def execute(self) -> None:
-        """Change the records, then create the disks."""
-        instance, changed = self.instance, list(self._chosen().values())
-        if self.new_nodes:
-            if self.new_nodes != [instance.primary_node]:
-                self.ctx.log.warn("the volumes on the old node are not removed")
-            instance = instance.replace(primary_node=self.new_nodes[0])
-        disks.create_on_nodes_and_wipe(self.ctx, instance, changed)
+        """Create the disks and wipe them, then change the records."""
+        changed = list(self._chosen().values())
+        if self.new_nodes and self.new_nodes != [self.instance.primary_node]:
+            self.ctx.log.warn("the volumes on the old node are not removed")
+        disks.create_on_nodes_and_wipe(
+            self.ctx, self._owner(), changed, save=self._saving(changed)
+        )
+        self._record(changed)
+
+    def resume(self) -> None:
+        """Continue the wipe of the new disks, then change the records."""
+        left, instance = self.left, self.instance
+        changed = [objects.from_dict(objects.Disk, disk) for disk in left.disks]
+        if not {disk.uuid for disk in changed} <= set(instance.disks):
+            raise errors.OpExecError(
+                f"instance {instance.name}: a disk was removed while it was being wiped"
+            )
+        self.ctx.log.message(
+            f"* the master daemon was restarted; {disks.label(left.position)} of the"
+            f" new ones is wiped on from {left.offset_mib} MiB"
+        )
+        disks.wipe_new(
+            self.ctx,
+            self._owner(),
+            changed,
+            first=left.position,
+            offset_mib=left.offset_mib,
+            save=self._saving(changed),
+        )
+        self._record(changed)
+
+    def _owner(self) -> objects.Instance:
+        """Return the instance when it is on its future node."""
+        if not self.new_nodes:
+            return self.instance
+        return self.instance.replace(primary_node=self.new_nodes[0])
+
+    def _saving(self, changed: Sequence[objects.Disk]) -> Callable[[int, int], None]:
+        """Return a function that stores the progress of the wipe."""
+        records = [objects.to_dict(disk) for disk in changed]
+
+        def save(position: int, offset_mib: int) -> None:
+            state = Interrupted(self.new_nodes, records, position, offset_mib)
+            self.ctx.save_resumption(msgspec.to_builtins(state))
+
+        return save
+
+    def _record(self, changed: Sequence[objects.Disk]) -> None:
         with self.ctx.config.edit(self.ctx.owner) as edit:
             for disk in changed:
                 if disk != edit.snapshot.disks[disk.uuid]:

@@ -259,6 +259,12 @@ RESUMED = {
     "migrate": ([create()], MIGRATE, has_moved),
     "create": ([], create(), is_wiped),
     "grow": ([create()], GROW, is_wiped),
+    "recreate": ([create(start=False)], RECREATE, is_wiped),
+    "recreate-moved": (
+        [create(start=False)],
+        op("RECREATE_DISKS", nodes=["node2.example.com"]),
+        lambda *state: has_moved(*state) and is_wiped(*state),
+    ),
 }
 
 
@@ -270,6 +276,9 @@ def test_an_operation_that_can_be_resumed_ends_as_if_not_cut_off(case, again):
     while is_cut:
         cut += 1
         start, simulation = prepared(before, prealloc_wipe_disks=True)
+        if case.startswith("recreate"):
+            simulation.files.clear()
+            simulation.wiped.clear()
         master, is_cut = run_until_cut(start, simulation, request, cut, None)
         resumption = master.engine.callbacks.resumption
         if resumption is None:
