@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.cli import error_text, hints, jobs, submission
+from ganeti.cli import error_text, hints, jobs, listing, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
@@ -158,7 +158,7 @@ class JobExecutor:
         ctx = self._ctx
         if (code := self.planned()) is not None:
             return code
-        if not ctx.opts.submit_only:
+        if not ctx.option("submit_only"):
             outcomes = self.finish(quiet=quiet)
             for outcome in outcomes:
                 if show is not None and outcome.success:
@@ -170,6 +170,28 @@ class JobExecutor:
         for refused in self._refused:
             ctx.err(f"Failure for {refused.label}: {refused.result}")
         return _code(not self._refused)
+
+
+def for_named(ctx: CommandContext, kind: str, operation: jobs.Op) -> int:
+    """Plan, submit or run one job per object that the command names.
+
+    Args:
+        ctx: the command; its arguments are names of objects.
+        kind: of the objects, as in the parameter ``KIND_name`` of the opcode.
+        operation: the opcode without the name.
+
+    Raises:
+        OpPrereqError: one of several objects does not exist; then nothing is done.
+    """
+    key = f"{kind}_name"
+    if len(ctx.args) == 1:
+        named = {**operation, key: ctx.args[0]}
+        return submission.submit_or_run(ctx, named).code
+    executor = JobExecutor(ctx)
+    rows = listing.named(ctx, kind, ["name"], ctx.args)
+    for name in dict.fromkeys(str(row["name"]) for row in rows):
+        executor.add(name, {**operation, key: name})
+    return executor.finish_or_show()
 
 
 def _for(label: str) -> str:

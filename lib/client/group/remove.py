@@ -1,11 +1,9 @@
-"""``remove``: delete an empty node group."""
+"""``remove``: delete empty node groups."""
 
-from ganeti.cli import jobs, submission
+from ganeti.cli import executor, jobs
 from ganeti.cli.context import CommandContext
 
 
 def run(ctx: CommandContext) -> int:
-    """Remove a node group."""
-    return submission.submit_or_run(
-        ctx, jobs.op("OP_GROUP_REMOVE", group_name=ctx.args[0])
-    ).code
+    """Remove node groups; if one of several does not exist, remove none."""
+    return executor.for_named(ctx, "group", jobs.op("OP_GROUP_REMOVE"))

@@ -120,7 +120,7 @@ COMMANDS: Final = (
     Command(
         "remove",
         "remove an empty group",
-        arguments=(Argument("group"),),
+        arguments=(Argument("group", maximum=None),),
         options=(o.DRY_RUN, *o.JOB),
         run="client.group.remove:run",
         opcodes=("OP_GROUP_REMOVE",),

@@ -1,22 +1,22 @@
-"""``failover``: stop an instance, and start it on another node."""
+"""``failover``: stop instances, and start them on another node."""
 
-from ganeti.cli import explain, jobs, prompts, submission
+from ganeti.cli import jobs, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
-    """Fail an instance over."""
-    opts, name = ctx.opts, ctx.args[0]
+    """Fail instances over; if one of several does not exist, fail over none."""
+    opts = ctx.opts
     if opts.iallocator and opts.dst_node:
         raise devices.refusal("--iallocator and --target-node exclude each other")
-    question = (
-        f"Failover will happen to image {name}. This requires a shutdown of the"
-        " instance. Continue?"
-    )
     if not (opts.force or opts.explain):
-        selection.known(ctx, [name])
+        selection.known(ctx, ctx.args)
+        question = (
+            f"Failover will happen to image {', '.join(ctx.args)}. This requires a"
+            " shutdown of the instance. Continue?"
+        )
         if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     warning = (
@@ -27,7 +27,6 @@ def run(ctx: CommandContext) -> int:
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_FAILOVER",
-        instance_name=name,
         ignore_consistency=opts.ignore_consistency,
         shutdown_timeout=opts.shutdown_timeout,
         iallocator=opts.iallocator,
@@ -35,6 +34,4 @@ def run(ctx: CommandContext) -> int:
         ignore_ipolicy=opts.ignore_ipolicy,
         cleanup=opts.cleanup,
     )
-    if opts.explain:
-        return explain.run(ctx, operation, name)
-    return submission.submit_or_run(ctx, operation).code
+    return selection.for_arguments(ctx, operation)

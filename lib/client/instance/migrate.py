@@ -1,6 +1,6 @@
-"""``migrate``: move a running instance to another node."""
+"""``migrate``: move running instances to another node."""
 
-from ganeti.cli import explain, jobs, prompts, submission
+from ganeti.cli import jobs, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.cli.param_options import migration_mode
 from ganeti.client.instance import devices, selection
@@ -8,26 +8,17 @@ from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
-    """Migrate an instance."""
-    opts, name = ctx.opts, ctx.args[0]
+    """Migrate instances; if one of several does not exist, migrate none."""
+    opts = ctx.opts
     if opts.iallocator and opts.dst_node:
         raise devices.refusal("--iallocator and --target-node exclude each other")
     mode = migration_mode(ctx)
-    question = (
-        f"Instance {name} will be recovered from a failed migration. Note that the"
-        " migration procedure (including cleanup) may impact the instance if something"
-        " goes wrong. Continue?"
-        if opts.cleanup
-        else f"Instance {name} will be migrated. Note that migration may impact the"
-        " instance if anything goes wrong. Continue?"
-    )
     if not (opts.force or opts.explain):
-        selection.known(ctx, [name])
-        if not prompts.confirm(ctx, question):
+        selection.known(ctx, ctx.args)
+        if not prompts.confirm(ctx, _question(ctx.args, cleanup=opts.cleanup)):
             return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_MIGRATE",
-        instance_name=name,
         mode=mode,
         cleanup=opts.cleanup,
         iallocator=opts.iallocator,
@@ -37,6 +28,18 @@ def run(ctx: CommandContext) -> int:
         ignore_ipolicy=opts.ignore_ipolicy,
         ignore_hvversions=opts.ignore_hvversions,
     )
-    if opts.explain:
-        return explain.run(ctx, operation, name)
-    return submission.submit_or_run(ctx, operation).code
+    return selection.for_arguments(ctx, operation)
+
+
+def _question(names: list[str], *, cleanup: bool) -> str:
+    subject = f"Instance {names[0]}" if len(names) == 1 else ", ".join(names)
+    if cleanup:
+        return (
+            f"{subject} will be recovered from a failed migration. Note that the"
+            " migration procedure (including cleanup) may impact the instance if"
+            " something goes wrong. Continue?"
+        )
+    return (
+        f"{subject} will be migrated. Note that migration may impact the"
+        " instance if anything goes wrong. Continue?"
+    )

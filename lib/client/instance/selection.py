@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import listing, prompts
+from ganeti.cli import executor, listing, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.cli.executor import JobExecutor, JobOutcome
 from ganeti.constants import ecodes, exitcodes
@@ -63,10 +63,31 @@ def for_names(
         build: returns ``OP_ID`` and the parameters other than the instance's name.
         show: prints the result of a job that succeeded.
     """
-    executor = JobExecutor(ctx)
+    all_jobs = JobExecutor(ctx)
     for name in names:
-        executor.add(name, {**build(name), "instance_name": name})
-    return executor.finish_or_show(show=show)
+        all_jobs.add(name, {**build(name), "instance_name": name})
+    return all_jobs.finish_or_show(show=show)
+
+
+def for_arguments(ctx: CommandContext, operation: dict[str, Any]) -> int:
+    """Explain, plan, submit or run one job per instance that the command names.
+
+    Args:
+        ctx: the command; its arguments are names of instances.
+        operation: the opcode without the instance's name.
+
+    Raises:
+        OpPrereqError: one of several instances does not exist; then nothing is done.
+    """
+    if ctx.opts.explain:
+        from ganeti.cli import explain
+
+        names = ctx.args if len(ctx.args) == 1 else known(ctx, ctx.args)
+        return max(
+            explain.run(ctx, {**operation, "instance_name": name}, name)
+            for name in names
+        )
+    return executor.for_named(ctx, "instance", operation)
 
 
 def known(ctx: CommandContext, names: list[str]) -> list[str]:
@@ -124,7 +145,7 @@ def for_each(
         )
         if not agreed:
             return exitcodes.EXIT_FAILURE
-    executor = JobExecutor(ctx)
+    all_jobs = JobExecutor(ctx)
     for name in names:
-        executor.add(name, {**build(name), "instance_name": name})
-    return executor.finish_or_show(quiet=not several)
+        all_jobs.add(name, {**build(name), "instance_name": name})
+    return all_jobs.finish_or_show(quiet=not several)

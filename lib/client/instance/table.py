@@ -187,7 +187,7 @@ COMMANDS: Final = (
     Command(
         "failover",
         "stop, switch node, start",
-        arguments=(Argument("instance"),),
+        arguments=(Argument("instance", maximum=None),),
         options=(
             o.FORCE,
             o.IGNORE_CONSISTENCY,
@@ -274,7 +274,7 @@ COMMANDS: Final = (
     Command(
         "migrate",
         "migrate a running instance",
-        arguments=(Argument("instance"),),
+        arguments=(Argument("instance", maximum=None),),
         options=(
             o.FORCE,
             o.NON_LIVE,

@@ -1,10 +1,9 @@
-"""``remove``: remove a node from the cluster."""
+"""``remove``: remove nodes from the cluster."""
 
-from ganeti.cli import jobs, submission
+from ganeti.cli import executor, jobs
 from ganeti.cli.context import CommandContext
 
 
 def run(ctx: CommandContext) -> int:
-    """Remove a node."""
-    operation = jobs.op("OP_NODE_REMOVE", node_name=ctx.args[0])
-    return submission.run(ctx, operation).code
+    """Remove nodes; if one of several does not exist, remove none."""
+    return executor.for_named(ctx, "node", jobs.op("OP_NODE_REMOVE"))

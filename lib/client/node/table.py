@@ -314,7 +314,7 @@ COMMANDS: Final = (
     Command(
         "remove",
         "remove a node",
-        arguments=(Argument("node"),),
+        arguments=(Argument("node", maximum=None),),
         options=(o.DRY_RUN, o.PRIORITY, *o.PLANNED),
         run="client.node.remove:run",
         opcodes=("OP_NODE_REMOVE",),

@@ -21,8 +21,12 @@ OURS = {("iallocator", "mode"): ("balance", "capacity")}
 SEVERAL = {
     ("gnt-instance", "activate-disks"),
     ("gnt-instance", "deactivate-disks"),
+    ("gnt-group", "remove"),
+    ("gnt-instance", "failover"),
+    ("gnt-instance", "migrate"),
     ("gnt-instance", "remove"),
     ("gnt-node", "evacuate"),
+    ("gnt-node", "remove"),
 }
 #: Commands without ``--json``: they print nothing that a program would parse, or the
 #: output of other programs, or a command line.

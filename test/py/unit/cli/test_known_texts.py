@@ -151,6 +151,43 @@ def test_no_instance_is_removed_if_one_does_not_exist() -> None:
     assert "web9" in done.err
 
 
+@pytest.mark.parametrize(
+    ("line", "op_id"),
+    [
+        ("gnt-instance migrate -f", "OP_INSTANCE_MIGRATE"),
+        ("gnt-instance failover -f", "OP_INSTANCE_FAILOVER"),
+    ],
+)
+def test_several_instances_move_with_a_job_each(line, op_id) -> None:
+    master = _three()
+    done = commands.run(f"{line} web1 web2", master)
+    assert done.code == 0, done.err
+    assert _requests(master) == [(op_id, "web1.tst"), (op_id, "web2.tst")]
+    assert "Submitted jobs 1, 2" in done.out
+    master = _three()
+    done = commands.run(f"{line} web1 web9", master)
+    assert (done.code, master.jobs) == (1, {})
+    declined = line.removesuffix(" -f") + " web1 web2"
+    asked = commands.run(declined, master, answers=["n\n"])
+    assert (asked.code, master.jobs) == (1, {})
+
+
+@pytest.mark.parametrize("kind", ["node", "group"])
+def test_several_nodes_or_groups_are_removed_with_a_job_each(kind) -> None:
+    master = FakeMaster()
+    rows = [{"name": f"x{k}", "uuid": f"u{k}"} for k in (1, 2, 3)]
+    master.objects[kind] = rows
+    done = commands.run(f"gnt-{kind} remove x1 x3", master)
+    assert done.code == 0, done.err
+    removed = [
+        getattr(op, f"{kind}_name") for ops in master.jobs.values() for op in ops
+    ]
+    assert removed == ["x1", "x3"]
+    done = commands.run(f"gnt-{kind} remove x2 x9", master)
+    assert done.code == 1
+    assert len(master.jobs) == 2
+
+
 def test_one_failed_removal_is_reported_and_gives_exit_code_1() -> None:
     master = _three()
 
