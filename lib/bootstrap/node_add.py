@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 from cryptography.hazmat.primitives import serialization
 
 from ganeti import errors, luxi, rpc
-from ganeti.bootstrap import checks, crypto, service_checks
+from ganeti.bootstrap import checks, crypto, port_checks, service_checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
-from ganeti.constants import daemons, ecodes, versions
+from ganeti.constants import daemons, ecodes, hvparams, versions
 from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult
@@ -68,7 +68,7 @@ Connect = Callable[[NewNode], Shell]
 class _ClusterState:
     """Properties of the cluster, as the master daemon reports them.
 
-    ``nodes``: full name -> name, uuid, sip and role.
+    ``nodes``: full name -> name, uuid, pip, sip and role.
     """
 
     cluster_name: str
@@ -118,6 +118,11 @@ def join(
             _read_back_key(paths, state, shell, name)
         _set_up_daemon(paths, state, shell, target, request)
         for warning in service_checks.warnings(paths, shell, host=name):
+            feedback(warning)
+        master = state.master_node, str(state.nodes[state.master_node]["pip"])
+        for warning in port_checks.warnings(
+            shell, (name, address), master, _ports(port)
+        ):
             feedback(warning)
     feedback(f"Waiting for the node daemon of {name}")
     _wait_for_node_daemon(paths, target)
@@ -174,7 +179,7 @@ def _ask_master(client: luxi.Client) -> _ClusterState:
         "ssh_key_bits",
     )
     values = client.call("QueryConfigValues", [list(fields)])
-    columns = ("name", "uuid", "sip", "role")
+    columns = ("name", "uuid", "pip", "sip", "role")
     rows = client.call("QueryNodes", [[], list(columns), False])
     nodes = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
     return _ClusterState(**dict(zip(fields, values, strict=True)), nodes=nodes)
@@ -222,6 +227,13 @@ def _ssh_port(client: luxi.Client, group: str | None, paths: Paths) -> int:
     if len(ports) == 1:
         return ports.pop()
     return SimpleStore(paths).ssh_ports().get(paths.hostname, 22)
+
+
+def _ports(ssh_port: int) -> dict[int, str]:
+    """Return the TCP ports on which nodes reach each other, with their purposes."""
+    node_daemon = daemons.DAEMONS["ganeti-noded"].port or 0
+    migration = int(hvparams.HYPERVISOR["kvm"]["migration_port"].default)
+    return {node_daemon: "node daemon", ssh_port: "SSH", migration: "live migration"}
 
 
 def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Connect:

@@ -26,8 +26,8 @@ class Master:
     def __init__(self):
         self.config = ["c1.example.com", MASTER, True, "ed25519", 256]
         self.nodes = [
-            [MASTER, "u1", "198.51.100.1", "M"],
-            ["n2.example.com", "u2", "198.51.100.2", "R"],
+            [MASTER, "u1", "127.0.0.1", "198.51.100.1", "M"],
+            ["n2.example.com", "u2", "192.0.2.2", "198.51.100.2", "R"],
         ]
         self.ports = [[22]]
 
@@ -85,6 +85,7 @@ class Site:
             "cat": (0, self.key),
         }
         self.refused = 0
+        self.port_checks = []
         self.script = {"version": versions.PROTOCOL_VERSION}
         self.runner = None
 
@@ -100,6 +101,10 @@ class Site:
         self.at = targets
         self.runner = FakeRunner(objects.Snapshot, self.script)
         return self.runner
+
+    def check_ports(self, _shell, node, master, ports):
+        self.port_checks.append((node, master, ports))
+        return ["Warning: port 8102 is filtered"]
 
     def join(self, name=NEW, **options):
         request = JoinRequest(name=name, **options)
@@ -122,7 +127,17 @@ def site(tmp_path, monkeypatch):
     monkeypatch.setattr(node_add.checks, "canonical_name", lambda name, _paths: name)
     monkeypatch.setattr(node_add.netutils, "lookup", lambda *_a: "192.0.2.9")
     monkeypatch.setattr(node_add, "_RETRY_S", 0.0)
+    monkeypatch.setattr(node_add.port_checks, "warnings", actual.check_ports)
     return actual
+
+
+def test_filtered_ports_are_reported_in_both_directions(site):
+    site.join()
+    ((node, master, ports),) = site.port_checks
+    assert node == (NEW, "192.0.2.9")
+    assert master == (MASTER, "127.0.0.1")
+    assert ports == {1811: "node daemon", 22: "SSH", 8102: "live migration"}
+    assert "Warning: port 8102 is filtered" in site.lines
 
 
 def test_a_machine_is_prepared_with_the_clusters_files(site):
