@@ -132,7 +132,7 @@ def renew(
         except (errors.GenericError, OSError, KeyboardInterrupt) as err:
             raise errors.OpExecError(
                 "interrupted while all daemons are stopped"
-                f" ({err or type(err).__name__}): {_REPEAT_HINT}"
+                f" ({str(err) or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
         failed |= _start_nodes(services, paths, remotes, feedback)
         if options.cluster_certificate:
@@ -212,7 +212,7 @@ def _restarted_on_failure(
         _start_master(services, paths, feedback)
         rest = "".join(f"; node {name}: {text}" for name, text in failed.items())
         raise errors.OpExecError(
-            f"nothing was changed: {err or type(err).__name__}{rest}"
+            f"nothing was changed: {str(err) or type(err).__name__}{rest}"
         ) from err
 
 
@@ -342,8 +342,8 @@ def _record_master(paths: Paths, clock: Clock) -> None:
         raise errors.OpExecError(
             "the node daemons run with the new files, but the master daemon is not"
             " started, because the certificate of the master was not recorded by a"
-            f" majority of the master candidates: {err or type(err).__name__}. When"
-            f" the candidates run, {_REPEAT_HINT}"
+            f" majority of the master candidates: {str(err) or type(err).__name__}."
+            f" When the candidates run, {_REPEAT_HINT}"
         ) from err
 
 

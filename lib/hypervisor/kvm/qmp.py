@@ -127,7 +127,7 @@ class Qmp:
             ) from err
         except (QMPError, OSError, EOFError) as err:
             raise errors.HypervisorError(
-                f"instance {self._name}: {what}: {err or type(err).__name__}"
+                f"instance {self._name}: {what}: {str(err) or type(err).__name__}"
             ) from err
 
     def execute(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:

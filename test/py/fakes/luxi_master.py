@@ -201,6 +201,14 @@ class FakeMaster:
         states = [status for status, _ in self._outcomes[job_id]]
         return "error" if "error" in states else "success"
 
+    def _facts(self, job_id):
+        return {
+            "id": job_id,
+            "status": self._status(job_id),
+            "opstatus": [status for status, _ in self._outcomes[job_id]],
+            "opresult": [result for _, result in self._outcomes[job_id]],
+        }
+
     def _WaitForJobChange(self, job_id, fields, previous, serial, timeout):
         if job_id in self.gone or job_id not in self.jobs:
             raise errors.JobLost(f"Job {job_id} lost")
@@ -212,7 +220,8 @@ class FakeMaster:
             for number, text in enumerate(texts, 1)
             if serial is None or number > serial
         ]
-        return [[self._status(job_id)], entries]
+        facts = self._facts(job_id)
+        return [[facts[field] for field in fields], entries]
 
     def _QueryJobs(self, ids, fields):
         rows = []
@@ -220,12 +229,7 @@ class FakeMaster:
             if job_id not in self.jobs:
                 rows.append([job_id if f == "id" else None for f in fields])
                 continue
-            facts = {
-                "id": job_id,
-                "status": self._status(job_id),
-                "opstatus": [status for status, _ in self._outcomes[job_id]],
-                "opresult": [result for _, result in self._outcomes[job_id]],
-            }
+            facts = self._facts(job_id)
             stored = next(
                 (i for i in self.objects.get("job", []) if i["id"] == job_id), {}
             )

@@ -1,0 +1,89 @@
+"""Jobs of bootstrap commands: submission, waiting, and the error of the job's end."""
+
+import pytest
+
+from fakes.luxi_master import Connection
+from ganeti import errors, luxi, opcodes
+from ganeti.bootstrap import jobs
+from ganeti.pathutils import Paths
+
+FIELDS = ["status", "opstatus", "opresult"]
+
+
+class Master:
+    """Answers WaitForJobChange from a list; other calls fail the test."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.known = []
+
+    def call(self, method, args):
+        assert method == "WaitForJobChange"
+        job, fields, previous, serial, timeout_s = args
+        assert (job, fields) == (7, FIELDS)
+        assert timeout_s > 0
+        self.known.append((previous, serial))
+        return self.answers.pop(0)
+
+
+def entry(serial, text):
+    return [serial, [1, 0], "message", text]
+
+
+def ended(status, states, results):
+    return [[status, states, results], []]
+
+
+def wait(master):
+    lines = []
+    return jobs.wait(master, 7, lines.append), lines
+
+
+def test_waiting_passes_on_what_is_known_and_shows_each_entry_once():
+    running = ["running", ["running"], [None]]
+    done = ["success", ["success"], ["result"]]
+    master = Master(
+        [running, [entry(1, "one"), entry(2, "two")]],
+        "nochange",
+        [running, []],
+        [done, [entry(5, "three")]],
+    )
+    assert wait(master) == (["result"], ["one", "two", "three"])
+    assert master.known == [(None, None), *[(running, 2)] * 3]
+
+
+def test_the_error_of_the_opcode_that_failed_is_raised_with_its_class():
+    failed = errors.encode(errors.OpPrereqError("no such disk", "wrong_input"))
+    master = Master(ended("error", ["success", "error"], [1, failed]))
+    with pytest.raises(errors.OpPrereqError, match="no such disk"):
+        wait(master)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (ended("error", ["error"], ["no memory"]), errors.OpExecError, "^no memory$"),
+        (
+            ended("canceled", ["canceled"], [None]),
+            errors.OpExecError,
+            "^job 7: ended as canceled$",
+        ),
+        (ended(None, None, None), errors.JobLost, "job 7"),
+    ],
+)
+def test_other_ends_are_errors_too(answer, error, text):
+    with pytest.raises(error, match=text):
+        wait(Master(answer))
+
+
+def test_a_job_is_submitted_to_the_master_of_this_node(tmp_path, monkeypatch):
+    connection = Connection()
+    connection.master.results["OP_CLUSTER_POST_INIT"] = True
+    connection.master.messages["OP_CLUSTER_POST_INIT"] = ["hook ran"]
+    paths, lines = Paths(str(tmp_path / "n1"), "n1"), []
+    monkeypatch.setattr(
+        luxi.Client, "of_node", {paths: connection}.__getitem__, raising=True
+    )
+    assert jobs.run(paths, [opcodes.ClusterPostInit()], lines.append) == [True]
+    assert connection.master.jobs == {1: [opcodes.ClusterPostInit()]}
+    assert lines == ["hook ran"]

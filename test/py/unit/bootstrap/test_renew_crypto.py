@@ -1,0 +1,381 @@
+"""Replacement of shared files: order of the steps, who gets what, what a failure leaves."""
+
+import contextlib
+import dataclasses
+import glob
+import os
+import re
+import stat
+
+import pytest
+
+from fakes import cluster
+from fakes.candidates import Candidates
+from fakes.patience import until
+from fakes.processes import FakeRunner as FakePrograms
+from fakes.rpc import FakeRunner
+from ganeti import config, errors, rpc, ssconf, store
+from ganeti.bootstrap import crypto, renew_crypto
+from ganeti.bootstrap.renew_crypto import RenewOptions
+from ganeti.clock import SystemClock
+from ganeti.pathutils import Paths
+from ganeti.process import RunResult
+from ganeti.quorum import term_of
+from ganeti.rpc import Result
+from ganeti.utils import authority, files, x509
+
+NAMES = [f"node{n}.example.com" for n in range(4)]
+MASTER, SECOND, THIRD, PLAIN = NAMES
+CANDIDATES = (0, 1, 2)
+
+
+class Shell:
+    """An SSH connection to a node whose files are beside those of the master."""
+
+    def __init__(self, site, name, port, identity, *, address, environment):
+        if name in site.unreachable:
+            raise errors.SshError(f"{name}: no route")
+        self.site, self.name = site, name
+        site.logins.append((name, port, address, identity.check_host_key, environment))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        return None
+
+    def run(self, argv, *, timeout_s):
+        assert timeout_s > 60
+        code = self.site.daemons(self.name, argv)
+        return RunResult(tuple(argv), code, None, "", "broken\n")
+
+    def put_file(self, path, data, *, mode):
+        name = os.path.basename(path)
+        if (self.name, name) in self.site.full:
+            raise errors.SshError(f"{self.name}: disk full")
+        assert path.startswith(f"{self.site.folder}/{self.name}/")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write_file(path, data, mode=mode)
+        self.site.events.append((self.name, name))
+
+
+class Site:
+    """A master with three other nodes, of which two are candidates.
+
+    ``events`` are (node, verb or file) in order; ``broken`` are those that fail.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.paths = Paths(str(folder / MASTER), MASTER)
+        for path in (self.paths.data_dir, self.paths.lock_dir):
+            os.makedirs(path)
+        self.events, self.logins, self.lines = [], [], []
+        self.broken, self.full, self.unreachable = set(), set(), set()
+        self.process = FakePrograms(
+            daemon_util=lambda argv: (self.daemons(MASTER, argv), "", "broken\n")
+        )
+        self.copies = Candidates(folder, CANDIDATES)
+        self.copies.copies[self.copies.node(0)] = store.Replica(self.paths.store_db)
+        self._fill()
+        crypto.write_cluster_files(self.paths)
+        crypto.write_node_certificate(self.paths, self.copies.node(0), 1000.0)
+
+    def _fill(self):
+        master = store.open_master(
+            self.paths.store_db,
+            replicate=self.copies.replicate,
+            clock=SystemClock(),
+            node=self.copies.node(0),
+        )
+        self.term = master.term
+        with contextlib.closing(master):
+            master.commit(cluster.big(4, 0))
+            ssconf.write(self.paths, config.ssconf_values(master.snapshot()))
+            revision = master.snapshot().revision
+            until("copies", lambda: all(map(self._is_complete, [revision] * 3, "012")))
+
+    def _is_complete(self, revision, number):
+        status = self.copies[int(number)].status()
+        return status["revision"] >= revision and not status["archive"]
+
+    def daemons(self, node, argv):
+        assert argv[0] == self.paths.daemon_util
+        event = (node, " ".join(argv[1:]))
+        self.events.append(event)
+        return int(event in self.broken)
+
+    def runner(self, source, _paths, _term):
+        def answer(procedure):
+            def call(node, args):
+                # The term is a list after the way over the network.
+                args = [term_of(a) if isinstance(a, (list, tuple)) else a for a in args]
+                actual = self.copies.replicate([node], procedure, args)[node]
+                return Result(procedure, node, actual.payload, actual.fail_msg)
+
+            return call
+
+        return FakeRunner(
+            source, {name: answer(name) for name in rpc.PROCEDURES if "store_" in name}
+        )
+
+    def renew(self, **options):
+        return renew_crypto.renew(
+            self.paths,
+            self.process,
+            SystemClock(),
+            RenewOptions(**options),
+            feedback=self.lines.append,
+        )
+
+    def at(self, node, name):
+        return f"{self.folder}/{node}/var/lib/ganeti/{name}"
+
+    def read(self, node, name):
+        return files.read_file(self.at(node, name))
+
+    def content(self):
+        return {
+            path: files.read_file(path)
+            for path in glob.glob(f"{self.paths.data_dir}/*.pem")
+        }
+
+    def started(self):
+        return [node for node, verb in self.events if verb == "start-all"]
+
+    def snapshot(self):
+        with contextlib.closing(store.Follower(self.paths.store_db)) as follower:
+            return follower.snapshot()
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    actual = Site(tmp_path)
+    monkeypatch.setattr(rpc, "NetworkRunner", actual.runner)
+    monkeypatch.setattr(
+        renew_crypto.client,
+        "Client",
+        lambda *args, **options: Shell(actual, *args, **options),
+    )
+    yield actual
+    actual.copies.close()
+
+
+def test_all_daemons_are_stopped_before_a_file_changes_and_the_master_starts_last(site):
+    assert site.renew(contents={"hmac.key": b"new\n"}) == []
+    assert site.events == [
+        (MASTER, "stop-master"),
+        *((name, "stop-all") for name in (SECOND, THIRD, PLAIN, MASTER)),
+        *((name, "hmac.key") for name in (SECOND, THIRD, PLAIN)),
+        *((name, f"{v}-all") for name in NAMES[1:] for v in ("stop", "start")),
+        (MASTER, "start ganeti-noded"),
+        (MASTER, "start-all"),
+    ]
+    assert {site.read(name, "hmac.key") for name in NAMES} == {b"new\n"}
+    assert site.snapshot().term == site.term.number
+    (kept,) = glob.glob(f"{site.paths.backup_dir}/hmac.key.backup-*")
+    assert files.read_file(kept) != b"new\n"
+
+
+def test_nodes_are_reached_at_their_addresses_and_host_keys_are_checked(site):
+    site.renew(contents={})
+    addresses = {f"node{n}.example.com": f"192.0.2.{n}" for n in range(4)}
+    assert [row[0] for row in site.logins] == NAMES[1:]
+    for name, port, address, is_checked, environment in site.logins:
+        assert (port, address, is_checked) == (22, addresses[name], True)
+        assert name in environment.values()
+    site.renew(contents={}, check_host_keys=False)
+    assert not any(row[3] for row in site.logins[3:])
+
+
+def test_every_node_gets_a_certificate_of_the_new_authority(site):
+    old = site.content()
+    assert site.renew(cluster_certificate=True) == []
+    issuer = crypto.load_authority(site.paths)
+    assert site.read(MASTER, "server.pem") != old[site.paths.server_pem]
+    for number, name in enumerate(NAMES):
+        certificate = x509.load_certificate(site.at(name, "client.pem"))
+        assert authority.names_of(certificate) == (
+            cluster.make_id("node", number),
+            name,
+        )
+        certificate.verify_directly_issued_by(issuer.certificate)
+        assert site.read(name, "server.pem") == site.read(MASTER, "server.pem")
+        mode = os.stat(site.at(name, "client.pem")).st_mode
+        assert stat.S_IMODE(mode) == 0o440
+    for path, data in old.items():
+        if os.path.basename(path) in ("server.pem", "server-key.pem", "client.pem"):
+            pattern = f"{site.paths.backup_dir}/{os.path.basename(path)}.backup-*"
+            assert [files.read_file(kept) for kept in glob.glob(pattern)] == [data]
+
+
+def test_secrets_of_candidates_stay_on_candidates(site):
+    site.renew(cluster_certificate=True, contents={"cluster-domain-secret": b"new\n"})
+    for name in ("server-key.pem", "cluster-domain-secret"):
+        holders = {node for node in NAMES if os.path.exists(site.at(node, name))}
+        assert holders == {MASTER, SECOND, THIRD}
+        for node in holders:
+            assert site.read(node, name) == site.read(MASTER, name)
+            assert not os.stat(site.at(node, name)).st_mode & 0o007
+    assert stat.S_IMODE(os.stat(site.at(SECOND, "server-key.pem")).st_mode) == 0o600
+
+
+def test_the_masters_certificate_is_recorded_before_the_master_starts(site):
+    recorded = []
+    programs = site.process.answers["daemon-util"]
+
+    def note(argv):
+        if argv[1] == "start-all":
+            recorded.append(site.snapshot())
+        return programs(argv)
+
+    site.process.answers["daemon-util"] = note
+    site.renew(cluster_certificate=True)
+    digest = x509.digest(x509.load_certificate(site.paths.client_pem))
+    (snapshot,) = recorded
+    assert snapshot.cluster.candidate_certs == {site.copies.node(0): digest}
+    assert snapshot.term > site.term.number
+    revisions = sorted(site.copies[n].status()["revision"] for n in CANDIDATES)
+    assert revisions[1] == snapshot.revision
+    for name in NAMES:
+        listed = site.read(name, "ssconf_master_candidates_certs").decode()
+        assert listed == f"{site.copies.node(0)}={digest}\n"
+
+
+def test_an_unreachable_node_is_found_before_anything_stops(site):
+    before = site.content()
+    site.unreachable = {PLAIN}
+    with pytest.raises(errors.SshError, match="no route"):
+        site.renew(cluster_certificate=True)
+    assert (site.events, site.content()) == ([], before)
+
+
+def test_a_watcher_that_runs_stops_it_before_anything_is_stopped(site, monkeypatch):
+    monkeypatch.setattr(renew_crypto, "_WATCHER_S", 0.0)
+    with (
+        files.locked(f"{site.paths.lock_dir}/ganeti-watcher.lock", timeout_s=1.0),
+        pytest.raises(errors.GenericError, match=re.escape("ganeti-watcher.lock")),
+    ):
+        site.renew(cluster_certificate=True)
+    assert site.events == []
+
+
+@pytest.mark.parametrize(
+    "event", [(MASTER, "stop-master"), (SECOND, "stop-all"), (MASTER, "stop-all")]
+)
+def test_daemons_that_do_not_stop_leave_a_cluster_that_runs(site, event):
+    before = site.content()
+    site.broken = {event}
+    with pytest.raises(errors.OpExecError, match=r"nothing was changed: .*broken"):
+        site.renew(cluster_certificate=True)
+    assert site.content() == before
+    assert site.events[-2:] == [(MASTER, "start ganeti-noded"), (MASTER, "start-all")]
+    started = {*site.started()}
+    # A node that refuses to stop is not started a second time.
+    assert started == {*NAMES} - {event[0]} | {MASTER}
+
+
+def test_a_node_without_the_files_is_named_and_the_others_go_on(site):
+    site.full = {(SECOND, "server.pem"), (THIRD, "client.pem")}
+    site.broken = {(PLAIN, "start-all")}
+    assert site.renew(cluster_certificate=True) == [
+        f"node {SECOND}: {SECOND}: disk full",
+        f"node {THIRD}: {THIRD}: disk full",
+        f"node {PLAIN}: node {PLAIN}: daemon-util start-all exited with code 1: broken",
+    ]
+    # Without the authority, its certificate is useless.
+    assert (SECOND, "client.pem") not in site.events
+    assert (PLAIN, "client.pem") in site.events
+    assert {*site.started()} == {*NAMES}
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(OSError(28, "full"), ".*full"), (KeyboardInterrupt(), "KeyboardInterrupt")],
+)
+def test_an_interruption_leaves_the_daemons_stopped_and_says_how_to_go_on(
+    site, monkeypatch, error, text
+):
+    def interrupt(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr(renew_crypto, "_copy", interrupt)
+    with pytest.raises(
+        errors.OpExecError,
+        match=rf"daemons are stopped \({text}\): run the same command",
+    ):
+        site.renew(cluster_certificate=True)
+    assert site.started() == []
+
+
+def test_an_interrupted_run_can_be_repeated(site):
+    site.broken = {(MASTER, "start ganeti-noded")}
+    with pytest.raises(errors.OpExecError, match="broken"):
+        site.renew(cluster_certificate=True)
+    site.broken = set()
+    assert site.renew(cluster_certificate=True) == []
+    digest = x509.digest(x509.load_certificate(site.paths.client_pem))
+    assert site.snapshot().cluster.candidate_certs == {site.copies.node(0): digest}
+
+
+def test_without_a_majority_the_master_is_not_started(site):
+    site.copies.down = {site.copies.node(1), site.copies.node(2)}
+    with pytest.raises(
+        errors.OpExecError, match=r"master daemon is not started.*run the same command"
+    ):
+        site.renew(cluster_certificate=True)
+    assert (MASTER, "start-all") not in site.events
+    assert {SECOND, THIRD, PLAIN} == {*site.started()}
+
+
+def test_the_planned_steps_name_the_files_and_nodes(site):
+    options = RenewOptions(contents={"hmac.key": b"x"})
+    short = renew_crypto.steps(site.paths, options)
+    whole = renew_crypto.steps(
+        site.paths, dataclasses.replace(options, cluster_certificate=True)
+    )
+    others = ", ".join(NAMES[1:])
+    assert short == [
+        f"log in to {others} as root over SSH",
+        "block the watcher",
+        f"stop all daemons on {others}, {MASTER}",
+        f"write {site.paths.hmac_key}",
+        f"copy these files to {others}",
+        f"start all daemons on {others}, {MASTER}",
+    ]
+    assert whole[3] == f"write {site.paths.server_pem}, {site.paths.hmac_key}"
+    assert whole[4] == "issue new certificates for all nodes"
+    assert whole[-1] == f"start the master daemons on {MASTER}"
+    assert site.events == site.logins == []
+
+
+def test_a_single_node_needs_no_login(site):
+    ssconf.write(site.paths, {"online_nodes": f"{MASTER}\n"})
+    plan = renew_crypto.steps(site.paths, RenewOptions(contents={"hmac.key": b"x"}))
+    assert plan[0] == "block the watcher"
+    assert not any("copy" in step for step in plan)
+
+
+def test_a_pem_file_of_the_administrator_has_a_certificate_and_its_key(tmp_path):
+    path = str(tmp_path / "own.pem")
+    pair = x509.create_self_signed()
+    files.write_file(path, pair.certificate_pem, mode=0o600)
+    assert renew_crypto.read_pem(path, with_key=False) == pair.certificate_pem
+    with pytest.raises(errors.OpPrereqError, match=re.escape("own.pem")) as caught:
+        renew_crypto.read_pem(path)
+    assert caught.value.args[1] == "wrong_input"
+    files.write_file(path, pair.pem, mode=0o600)
+    assert renew_crypto.read_pem(path) == pair.pem
+    with pytest.raises(errors.OpPrereqError, match="missing"):
+        renew_crypto.read_pem(f"{path}.missing")
+
+
+def test_a_secret_of_the_administrator_ends_with_one_newline(tmp_path):
+    path = str(tmp_path / "secret")
+    files.write_file(path, b"word \n\n", mode=0o600)
+    assert renew_crypto.read_secret(path) == b"word\n"
+    files.write_file(path, b" \n", mode=0o600)
+    with pytest.raises(errors.OpPrereqError, match="is empty"):
+        renew_crypto.read_secret(path)
+    with pytest.raises(errors.OpPrereqError, match=r"cannot read .*gone"):
+        renew_crypto.read_secret(f"{path}/../gone")
