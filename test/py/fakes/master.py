@@ -28,7 +28,7 @@ class Master:
         self.paths = pathutils.Paths(root=str(root), hostname="node1.example.com")
         for path in (self.paths.data_dir, self.paths.socket_dir):
             os.makedirs(path, exist_ok=True)
-        self.script = dict(script or {})
+        self.script = {"write_ssconf_files": None, **(script or {})}
         self.deposed = threading.Event()
         self._first = snapshot or clusters.snapshot(nodes=3, instances=2)
         self.service = self.rpc = self.store = None

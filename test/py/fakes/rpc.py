@@ -8,13 +8,58 @@ from ganeti.rpc import PROCEDURES, Result, Runner, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 from ganeti.rpc.table import SHAPES
 
+#: Answers of a node on which these acts succeed; part of a script.
+SUCCESSFUL_ACTS = {
+    **dict.fromkeys(
+        (
+            "accept_instance",
+            "blockdev_grow",
+            "blockdev_remove",
+            "blockdev_shutdown",
+            "bridges_exist",
+            "file_storage_dir_create",
+            "file_storage_dir_remove",
+            "file_storage_dir_rename",
+            "hotplug_device",
+            "hotplug_supported",
+            "hypervisor_validate_params",
+            "impexp_cleanup",
+            "instance_finalize_migration_dst",
+            "instance_finalize_migration_src",
+            "instance_migratable",
+            "instance_migrate",
+            "instance_os_add",
+            "instance_reboot",
+            "instance_run_rename",
+            "instance_shutdown",
+            "instance_start",
+            "node_activate_master_ip",
+            "node_change_master_netmask",
+            "node_deactivate_master_ip",
+            "node_demote_from_mc",
+            "node_leave_cluster",
+            "resize_disk",
+            "test_delay",
+            "upload_file",
+            "write_ssconf_files",
+            "x509_cert_remove",
+        )
+    ),
+    "blockdev_create": [],
+    "os_validate": True,
+}
+
+
+class Unscripted(AssertionError):
+    """A test calls a procedure, named by the argument, that its script lacks."""
+
 
 class FakeRunner(Runner):
     """A runner scripted per procedure.
 
     ``script[procedure]`` is the payload of every node, or a function of (node uuid,
-    args) that returns the payload or a `Result`; a procedure that is not scripted
-    answers null. An answer that the real runner would refuse, because it has not the
+    args) that returns the payload or a `Result`. A call of a procedure that is not
+    scripted fails the test. An answer that the real runner would refuse, because it has not the
     shape of the procedure, fails the test. ``calls`` records (procedure, node uuid,
     args) in order, ``limits`` the time limits that were passed by procedure.
     """
@@ -42,13 +87,14 @@ class FakeRunner(Runner):
             return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
         self.calls.append((procedure, node, args))
         assert row.private or not any(map(has_private, args)), procedure
-        answer = self.script.get(procedure)
+        if procedure not in self.script:
+            raise Unscripted(procedure)
+        answer = self.script[procedure]
         if callable(answer):
             answer = answer(node, args)
         if isinstance(answer, Result):
             return dataclasses.replace(answer, call=procedure, node=name)
-        if procedure in self.script:
-            check_shape(procedure, answer)
+        check_shape(procedure, answer)
         return Result(procedure, name, answer)
 
     def called(self, procedure):
@@ -76,3 +122,7 @@ def has_private(value):
 def failure(text="broken", procedure="any", node="node", **more):
     """Return an answer that says no."""
     return Result(procedure, node, fail_msg=text, **more)
+
+
+#: Answers of a node on which every call fails; a base of scripts of random calls.
+FAILING_NODE = {name: failure("no answer") for name in PROCEDURES}

@@ -2,7 +2,7 @@
 
 import os.path
 
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 
 
 class Simulation:
@@ -22,6 +22,7 @@ class Simulation:
             "node_info": ["boot", [], [{"memory_free": 8192, "hv_version": "7.2"}]],
             "hooks_runner": [],
             "migration_info": "opaque",
+            "blockdev_find": None,
             "blockdev_assemble": ["/dev/x", "/link", None],
         }
         own = {
@@ -29,7 +30,7 @@ class Simulation:
             for name in dir(self)
             if name.startswith("do_")
         }
-        return fixed | own
+        return SUCCESSFUL_ACTS | fixed | own
 
     def runs_on(self, name):
         return self.guests.get(name, set())

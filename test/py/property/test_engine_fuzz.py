@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from fakes import clusters, values
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import FAILING_NODE, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors, opcodes
 from ganeti.cmdlib.unit_table import UNITS
@@ -19,6 +19,11 @@ NODES = {
     "storage_list": [],
     "lv_list": {},
     "node_volumes": [],
+    "all_instances_info": {},
+    "os_diagnose": [],
+    "extstorage_diagnose": [],
+    "node_ssh_keys_renew": None,
+    "repair_command": "",
 }
 #: They wait for clients or for time to pass.
 DEEP = {"OP_TEST_JQUEUE", "OP_TEST_DELAY"}
@@ -41,7 +46,7 @@ def test_requests_of_the_right_types_never_crash(op_id):
     )
     @given(values.opcodes_of(opcodes.OPCODES[op_id]))
     def check(wire):
-        engine = Engine(cluster(), Simulation().script() | NODES)
+        engine = Engine(cluster(), FAILING_NODE | Simulation().script() | NODES)
         try:
             engine.run(wire)
         except LockTimeout:

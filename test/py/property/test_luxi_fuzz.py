@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fakes import values
 from fakes.master import Master
+from fakes.rpc import FAILING_NODE
 from fakes.simulation import Simulation
 from ganeti import clock, errors, store
 from ganeti.masterd import calls, jobs
@@ -45,7 +46,9 @@ relaxed = settings(
 @pytest.fixture(scope="module")
 def master():
     with tempfile.TemporaryDirectory(prefix="gf-", dir="/tmp") as root:
-        running = Master(root, script=Simulation().script()).start()
+        answers = {"set_watcher_pause": None, "export_list": []}
+        script = FAILING_NODE | Simulation().script() | answers
+        running = Master(root, script=script).start()
         yield running
         running.stop()
 

@@ -5,7 +5,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, opcodes
 from ganeti.constants import hvparams
 from ganeti.locking import Level
@@ -16,7 +16,7 @@ MASTER = clusters.node_uuid(1)
 def engine_with(*extra, script=None, root="/nonexistent/n1", **cluster):
     return Engine(
         clusters.snapshot(nodes=2, extra=extra, **cluster),
-        {"hooks_runner": [], "os_validate": True, **(script or {})},
+        SUCCESSFUL_ACTS | {"hooks_runner": []} | (script or {}),
         root=root,
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 from ganeti.locking import Level
 
@@ -41,7 +41,9 @@ def test_destroy_needs_an_empty_cluster_and_returns_the_master():
     engine = Engine(clusters.snapshot(nodes=1, instances=1))
     with pytest.raises(errors.OpPrereqError, match="still has 1 instance"):
         run(engine, "DESTROY")
-    engine = Engine(clusters.snapshot(nodes=1), {"hooks_runner": failure("down")})
+    engine = Engine(
+        clusters.snapshot(nodes=1), SUCCESSFUL_ACTS | {"hooks_runner": failure("down")}
+    )
     assert run(engine, "DESTROY") == MASTER
     ((_, args),) = engine.rpc.called("hooks_runner")
     assert args[:2] == ("cluster-destroy", "post")
@@ -50,7 +52,7 @@ def test_destroy_needs_an_empty_cluster_and_returns_the_master():
 
 
 def test_the_master_address_goes_up_and_down_on_the_master_alone():
-    engine = Engine()
+    engine = Engine(script={"node_activate_master_ip": None})
     run(engine, "ACTIVATE_MASTER_IP")
     ((node, (parameters, external)),) = engine.rpc.called("node_activate_master_ip")
     assert node == MASTER
@@ -72,7 +74,11 @@ def test_rename_changes_name_and_address_and_warns_if_it_cannot_go_up(tmp_path):
     data.mkdir(parents=True)
     (data / "known_hosts").write_text("cluster1.example.com ssh-rsa AAAA\n")
     engine = Engine(
-        script={"node_activate_master_ip": failure("no device")},
+        script={
+            **SUCCESSFUL_ACTS,
+            "hooks_runner": [],
+            "node_activate_master_ip": failure("no device"),
+        },
         root=str(tmp_path / "n1"),
     )
     engine.hosts["new"] = ("new.example.com", ["2001:db8::1", "192.0.2.200"])
@@ -119,7 +125,16 @@ def test_secrets_of_candidates_go_to_candidates_alone(tmp_path):
     for name in ("hmac.key", *secrets):
         (data / name).write_text("x\n")
     plain = clusters.node(3, master_candidate=False)
-    engine = Engine(clusters.snapshot(nodes=2, extra=[plain]), root=str(root))
+    engine = Engine(
+        clusters.snapshot(nodes=2, extra=[plain]),
+        {
+            **SUCCESSFUL_ACTS,
+            "hooks_runner": [],
+            "node_crypto_tokens": [["ssl", "AA"]],
+            "node_ssh_key_add": [],
+        },
+        root=str(root),
+    )
     run(engine, "REDIST_CONF")
     prefix = "/###-VIRTUAL-PATH-###,/var/lib/ganeti/"
     sent = {(args[0][0], node) for node, args in engine.rpc.called("upload_file")}
@@ -130,7 +145,6 @@ def test_secrets_of_candidates_go_to_candidates_alone(tmp_path):
         *((prefix + name, candidate) for name in secrets),
     }
     engine.rpc.calls.clear()
-    engine.rpc.script["hooks_runner"] = []
     request = {"node_name": plain.name, "master_candidate": True}
     engine.run({"OP_ID": "OP_NODE_SET_PARAMS", **request})
     sent = {(args[0][0], node) for node, args in engine.rpc.called("upload_file")}
@@ -189,6 +203,7 @@ def test_redistribution_sends_the_masters_files_to_online_nodes_only(tmp_path):
     (data / "rapi/users").write_text("user\n" * 500)
     engine = Engine(
         clusters.snapshot(nodes=2, extra=[clusters.node(3, offline=True)]),
+        SUCCESSFUL_ACTS,
         root=str(root),
     )
     serial = engine.snapshot.cluster.serial_no

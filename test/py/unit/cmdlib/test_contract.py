@@ -8,6 +8,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import opcodes
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.locking import Level
@@ -49,7 +50,11 @@ def engine(op):
     made = Engine(
         start,
         {
+            **SUCCESSFUL_ACTS,
             "version": 3010000,
+            "node_has_ip_address": True,
+            "node_powercycle": "",
+            "store_status": {"revision": 1, "term": 1, "digest": ""},
             "node_verify": {"nodelist": {}},
             "node_crypto_tokens": [["ssl", "AA"]],
             "hooks_runner": [],

@@ -4,6 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine, creation
+from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import errors
 from ganeti.locking import Level
 
@@ -46,6 +47,7 @@ def engine(*watched, wipe=False, **answers):
     """Return an engine, and the locks seen at the calls of the watched procedures."""
     seen = {}
     script = {
+        **SUCCESSFUL_ACTS,
         "node_info": node_info(BIG),
         "instance_info": {},
         "blockdev_assemble": ["/dev/x", "/link", None],

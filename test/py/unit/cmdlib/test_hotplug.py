@@ -4,7 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
@@ -25,6 +25,7 @@ CREATE = {
 def running_with_two_disks(**answers):
     """Return an engine with a guest that runs with two disks and a NIC."""
     script = {
+        **SUCCESSFUL_ACTS,
         "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
         "instance_info": {},
         "blockdev_assemble": ["/dev/x", "/link", None],

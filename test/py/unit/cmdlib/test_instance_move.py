@@ -6,7 +6,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, objects
 from ganeti.cmdlib.instance import disk_transfer
 
@@ -37,6 +37,7 @@ def small(template):
 
 def engine(template="file", **answers):
     script = {
+        **SUCCESSFUL_ACTS,
         "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
         "instance_info": {},
         "blockdev_assemble": ["/dev/x", "/link", None],

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine, creation
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -20,6 +20,7 @@ def node_info(free=4096, version="7.2"):
 
 def script(**changes):
     answers = {
+        **SUCCESSFUL_ACTS,
         "node_info": node_info(),
         "instance_info": {},
         "blockdev_assemble": ["/dev/x", "/link", None],
@@ -444,7 +445,7 @@ def test_a_removal_that_leaves_a_directory_can_be_repeated():
     with pytest.raises(errors.OpExecError, match="not all of its disks"):
         eng.run(removal)
     assert only_instance(eng).name == "web1.example.com"
-    del eng.rpc.script["file_storage_dir_remove"]
+    eng.rpc.script["file_storage_dir_remove"] = None
     eng.run(removal)
     assert not eng.snapshot.instances
 

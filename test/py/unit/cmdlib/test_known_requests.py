@@ -4,6 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine, creation
+from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import errors
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import disk_specs
@@ -16,6 +17,7 @@ def create(**changes):
 
 def engine(**cluster):
     script = {
+        **SUCCESSFUL_ACTS,
         "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
         "instance_info": {},
         "blockdev_assemble": ["/dev/x", "/link", None],

@@ -6,6 +6,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import errors, objects
 
 SCRIPT = {
@@ -38,7 +39,7 @@ def engine(*extra, **cluster):
         clusters.snapshot(
             extra=[owner.replace(nics=(nic(),)), *extra], ipolicy=policy, **cluster
         ),
-        SCRIPT,
+        SUCCESSFUL_ACTS | SCRIPT,
     )
 
 

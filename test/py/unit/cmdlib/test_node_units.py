@@ -4,7 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 from ganeti.locking import Level
 
@@ -25,7 +25,7 @@ GOOD = {
 def engine_with(*, nodes=2, extra=(), script=None, **cluster):
     engine = Engine(
         clusters.snapshot(nodes=nodes, extra=extra, **cluster),
-        {**GOOD, **(script or {})},
+        {**SUCCESSFUL_ACTS, **GOOD, **(script or {})},
     )
     engine.hosts["node9"] = ("node9.example.com", ["192.0.2.9"])
     engine.hosts["node2"] = ("node2.example.com", ["192.0.2.2"])

@@ -5,6 +5,7 @@ import types
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
+from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import objects
 from ganeti.cmdlib import progress
 
@@ -66,7 +67,7 @@ def test_a_conversion_reports_its_progress():
         nodes=(clusters.node_uuid(1),),
     )
     down = clusters.instance(1, disks=["d1"], admin_state="down", disks_active=False)
-    eng = Engine(clusters.snapshot(extra=[disk, down]))
+    eng = Engine(clusters.snapshot(extra=[disk, down]), dict(SUCCESSFUL_ACTS))
     pieces = []
 
     def copy(_node, args):

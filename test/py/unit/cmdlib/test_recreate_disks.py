@@ -6,7 +6,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, objects
 from ganeti.locking import Level
 
@@ -29,6 +29,8 @@ def disk(number):
 def engine(*chosen, old_node=None, **changes):
     reported = {"success": True, "info": "fine", "result": list(chosen)} | changes
     script = {
+        **SUCCESSFUL_ACTS,
+        "blockdev_find": None,
         "iallocator_runner": json.dumps(reported),
         "all_instances_info": {},
         "instance_info": {},

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, pathutils
 from ganeti.utils import authority, x509
 
@@ -23,7 +23,11 @@ def machine(tmp_path):
 
 
 def engine_of(machine, **script):
-    tokens = {"node_crypto_tokens": [["ssl", "AA:BB"]], **script}
+    tokens = {
+        "write_ssconf_files": None,
+        "node_crypto_tokens": [["ssl", "AA:BB"]],
+        **script,
+    }
     return Engine(clusters.snapshot(nodes=2), tokens, root=str(machine))
 
 
@@ -71,7 +75,9 @@ def test_the_master_issues_certificates_for_keys_of_the_nodes(machine):
         return [["ssl", x509.digest(made)]]
 
     engine = Engine(
-        clusters.snapshot(nodes=3), {"node_crypto_tokens": tokens}, root=str(machine)
+        clusters.snapshot(nodes=3),
+        SUCCESSFUL_ACTS | {"node_crypto_tokens": tokens},
+        root=str(machine),
     )
     with pytest.raises(errors.OpExecError, match=r"node3.*certificate request"):
         run(engine, node_certificates=True)
@@ -100,7 +106,7 @@ def test_a_node_that_makes_none_is_named_and_the_others_go_on(machine):
 
 
 def test_ssh_keys_are_renewed_by_the_master_and_recorded(machine):
-    engine = engine_of(machine)
+    engine = engine_of(machine, node_ssh_keys_renew=None)
     with engine.config.edit("test") as edit:
         edit.update_cluster(modify_ssh_setup=True, ssh_key_type="rsa")
     run(engine, renew_ssh_keys=True, ssh_key_type="ecdsa", ssh_key_bits=384)

@@ -28,7 +28,7 @@ def test_a_delay_sleeps_once_and_extra_times_when_wanted():
 
 
 def test_a_delay_on_nodes_locks_them_when_wanted():
-    engine = Engine()
+    engine = Engine(script={"test_delay": None})
     engine.run(delay(on_nodes=["node2"], on_master=False, no_locks=False))
     assert engine.rpc.called("test_delay") == [(clusters.node_uuid(2), (2.0,))]
     assert engine.locks.modes() == {

@@ -77,6 +77,7 @@ def engine_with(changes=None, start=None, **script):
         {
             "node_verify": verify,
             "hooks_runner": [],
+            "node_has_ip_address": lambda node, _args: node == MASTER,
             "store_status": {"revision": 1, "term": 1, "digest": ""},
             **script,
         },

@@ -11,6 +11,7 @@ from fakes.master import fill
 from fakes.rpc import FakeRunner, failure
 from ganeti import store
 from ganeti.clock import SystemClock
+from ganeti.constants import versions
 from ganeti.masterd import distributor
 from ganeti.masterd.distributor import Distributor, Files, affected, wakes_queue
 from ganeti.objects import FilterRule, Update
@@ -21,7 +22,8 @@ class Nodes(FakeRunner):
     """Records data as it arrives."""
 
     def __init__(self, source, script=None):
-        super().__init__(source, script)
+        answers = {"write_ssconf_files": None, "version": versions.PROTOCOL_VERSION}
+        super().__init__(source, answers | (script or {}))
         self.arrived = queue.SimpleQueue()
         self.files = queue.SimpleQueue()
 

@@ -13,7 +13,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, mcpu, objects, opcodes
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.constants.misc import REDACTED
@@ -33,6 +33,7 @@ OTHER_GROUP = "00000000-0000-4000-8000-0000000000b0"
 
 def answers(**changes):
     return {
+        **SUCCESSFUL_ACTS,
         "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
         "instance_info": {},
         "instance_list": [],

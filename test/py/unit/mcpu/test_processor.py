@@ -236,7 +236,9 @@ def test_the_config_update_hook_runs_after_writes_even_failed_ones(tmp_path):
         write_cluster(self)
         raise errors.OpExecError("later")
 
-    engine = Engine(units=unit(execute=write_and_fail), root=str(root))
+    engine = Engine(
+        units=unit(execute=write_and_fail), script={"hooks_runner": []}, root=str(root)
+    )
     with pytest.raises(errors.OpExecError, match="later"):
         engine.run(DELAY)
     ((node, args),) = engine.rpc.called("hooks_runner")

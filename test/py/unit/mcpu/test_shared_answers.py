@@ -25,7 +25,12 @@ class Jobs:
         self.free = 100
         snapshot = clusters.snapshot(nodes=2)
         self.nodes = FakeRunner(
-            lambda: snapshot, {"node_info": lambda _node, _args: report(self.free)}
+            lambda: snapshot,
+            {
+                "node_info": lambda _node, _args: report(self.free),
+                "instance_start": None,
+                "hypervisor_validate_params": None,
+            },
         )
         self._shared = SharedAnswers()
 
