@@ -11,6 +11,7 @@ from ganeti.backend.registry import PROCEDURES, LastAnswer, LocalNode, call, pro
 #: Modules with procedures.
 _MODULES = (
     "basics",
+    "callers",
     "consoles",
     "crypto",
     "disks",

@@ -118,13 +118,15 @@ class Response(NamedTuple):
     """An answer, or an error.
 
     ``error`` is None or a text; ``is_lost`` means that the server may have received the
-    request despite the error.
+    request despite the error. ``is_refused`` means that the server does not accept the
+    certificate of the caller.
     """
 
     status: int
     body: bytes
     error: str | None = None
     is_lost: bool = False
+    is_refused: bool = False
 
 
 Done = Callable[[Response], None]
@@ -196,7 +198,9 @@ class Transfer:
         # In TLS 1.3, the refusal of our certificate arrives after sending has begun.
         refused = "alert" in error and curl.getinfo(pycurl.NUM_CONNECTS) > 0
         text = self._describe_error(curl, error)
-        return Response(0, b"", text, is_lost=self.sent > 0 and not refused)
+        return Response(
+            0, b"", text, is_lost=self.sent > 0 and not refused, is_refused=refused
+        )
 
     def given_up(self) -> Response:
         """Return the outcome after a failed probe of the server."""

@@ -122,6 +122,7 @@ class Distributor:
         values: Callable[[Snapshot], Values],
         *,
         wake_queue: Callable[[], None],
+        on_refusal: Callable[[Sequence[str]], None],
         clock: Clock,
         retry_s: float = RETRY_S,
     ) -> None:
@@ -132,6 +133,8 @@ class Distributor:
             runner: calls the nodes.
             values: returns all file contents by name; called by one thread.
             wake_queue: called when other jobs may be able to start.
+            on_refusal: called with the nodes that do not accept the certificate of this
+                master; they are tried again after that.
             clock: measures the time between pushes.
             retry_s: longest time until failed nodes are tried again.
         """
@@ -139,6 +142,7 @@ class Distributor:
         self._rpc = runner
         self._values = values
         self._wake_queue = wake_queue
+        self._on_refusal = on_refusal
         self._clock = clock
         self._retry_s = retry_s
         #: None to stop.
@@ -293,4 +297,6 @@ class Distributor:
                 failed.add(uuid)
             else:
                 self._sent[uuid] = _Sent(nodes[uuid], push.result)
+        if refused := [uuid for uuid, answer in answers.items() if answer.refused]:
+            self._on_refusal(refused)
         return failed

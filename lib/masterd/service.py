@@ -7,6 +7,7 @@ from ganeti import config
 from ganeti.luxi.server import Call, Limits, Server, connection_limit
 from ganeti.masterd import (
     balancing,
+    callers,
     calls,
     capacity,
     copies,
@@ -104,6 +105,9 @@ def build(deps: MasterDeps) -> Service:
         deps.rpc,
         config.SsconfTracker().all,
         wake_queue=deps.queue.poke,
+        on_refusal=lambda refused: callers.restore_access(
+            deps.rpc, deps.store.snapshot(), deps.store.term, refused
+        ),
         clock=deps.clock,
     )
     return Service(deps, distributor)

@@ -21,6 +21,7 @@ class Result:
         is_lost: the connection broke or timed out after the request was sent, so the
             node may have executed it.
         deposed: the node refused the call because it has seen a higher master term.
+        refused: the node does not accept the certificate of the caller.
     """
 
     call: str
@@ -30,6 +31,7 @@ class Result:
     offline: bool = False
     is_lost: bool = False
     deposed: bool = False
+    refused: bool = False
 
     @property
     def failed(self) -> bool:

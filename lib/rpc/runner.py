@@ -374,7 +374,11 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
     """Return the result of a response."""
     if response.error is not None:
         return Result(
-            procedure, node, fail_msg=response.error, is_lost=response.is_lost
+            procedure,
+            node,
+            fail_msg=response.error,
+            is_lost=response.is_lost,
+            refused=response.is_refused,
         )
     if response.status == wire.STATUS_BUSY:
         return Result(procedure, node, fail_msg=_message(response))

@@ -22,6 +22,19 @@ ROWS: Final = (
         answer=False,
     ),
     Procedure(
+        "callers_adopt",
+        ("term", "callers"),
+        "null",
+        "urgent",
+    ),
+    Procedure(
+        "callers_relay",
+        ("term", "target", "callers"),
+        "null",
+        "urgent",
+        multi=True,
+    ),
+    Procedure(
         "etc_hosts_modify",
         ("mode", "name", "ip"),
         "true",

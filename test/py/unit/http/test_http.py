@@ -146,6 +146,7 @@ def test_other_certificates_are_refused_and_nothing_is_lost(
     assert (
         "run gnt-cluster verify on the master, then gnt-cluster renew-" in answer.error
     )
+    assert answer.is_refused
     assert not answer.is_lost
     assert app.seen == []
 
@@ -157,6 +158,7 @@ def test_a_server_with_a_foreign_certificate_is_not_trusted(app, caller, pem):
     made.stop()
     assert "the server there has not the certificate" in answer.error
     assert answer.error.endswith("renew-crypto --new-cluster-certificate")
+    assert not answer.is_refused
     assert not answer.is_lost
 
 

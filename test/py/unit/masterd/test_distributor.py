@@ -51,12 +51,13 @@ def values_of(snapshot):
     }
 
 
-def started(opened, nodes, retry_s, clock=None):
+def started(opened, nodes, retry_s, clock=None, on_refusal=lambda _refused: None):
     made = Distributor(
         opened,
         nodes,
         values_of,
         wake_queue=lambda: None,
+        on_refusal=on_refusal,
         clock=clock or SystemClock(),
         retry_s=retry_s,
     )
@@ -100,6 +101,28 @@ def test_only_nodes_that_failed_are_written_again(opened):
         assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
         assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", {second})
         assert nodes.arrived.get(timeout=60)[0] == "version"
+    finally:
+        opened.close()
+        made.stop()
+
+
+def test_nodes_that_refuse_the_certificate_are_reported_and_tried_again(opened):
+    second = clusters.node_uuid(2)
+    left = [failure(refused=True)]
+    nodes = Nodes(
+        opened.snapshot,
+        {
+            "write_ssconf_files": lambda node, _args: (
+                left.pop() if node == second and left else None
+            )
+        },
+    )
+    reported = []
+    made = started(opened, nodes, retry_s=0.01, on_refusal=reported.append)
+    try:
+        assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
+        assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", {second})
+        assert reported == [[second]]
     finally:
         opened.close()
         made.stop()
