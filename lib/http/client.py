@@ -239,19 +239,18 @@ class _Loop:
         left = 1
         while left:
             left, good, bad = self._multi.info_read()
-            for curl in good:
-                if curl in self._probes:
-                    self._end_probe(curl, is_alive=True)
-                else:
-                    self._finish(curl, None)
-            for curl, number, text in bad:
+            ended = [(curl, self._running.get(curl), 0, "") for curl in good]
+            ended += [(curl, self._running.get(curl), n, text) for curl, n, text in bad]
+            for curl, transfer, number, text in ended:
                 if curl in self._probes:
                     # A server that refuses the connection is alive.
                     self._end_probe(
                         curl, is_alive=number != pycurl.E_OPERATION_TIMEDOUT
                     )
-                else:
-                    self._finish(curl, f"Error {number}: {text}")
+                # An earlier one of the same batch may have shown that the server is
+                # frozen, so that this one was given up and its handle used again.
+                elif transfer is not None and self._running.get(curl) is transfer:
+                    self._finish(curl, f"Error {number}: {text}" if number else None)
 
     # Probes
     def _start_probe(self, host: Host, request: Request) -> None:

@@ -6,7 +6,9 @@ import queue
 import socket
 import ssl
 import threading
+import time
 
+import pycurl
 import pytest
 from OpenSSL import SSL
 
@@ -501,6 +503,43 @@ def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
     later = caller.perform([request(frozen.port, connect_timeout_s=0.1, pem=pem)])[0]
     assert "does not answer" in later.error
     assert not later.is_lost
+
+
+class ProbesFirst:
+    """The library's handle, but it reports everything at once, and probes first."""
+
+    def __init__(self, multi, probes):
+        self._multi = multi
+        self._probes = probes
+
+    def __getattr__(self, name):
+        return getattr(self._multi, name)
+
+    def info_read(self):
+        left, good, bad = self._multi.info_read()
+        bad.sort(key=lambda item: item[0] not in self._probes)
+        return left, good, bad
+
+
+def test_a_probe_and_its_request_may_time_out_together(
+    frozen, secure, caller, pem, monkeypatch
+):
+    """The end of the probe gives up the request, which has ended as well."""
+    start = client._Loop._start_probe
+
+    def start_and_stand_still(loop, host, request):
+        start(loop, host, request)
+        loop._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        loop._multi = ProbesFirst(loop._multi, loop._probes)
+        # Longer than both time limits, so that both have passed.
+        time.sleep(0.3)
+
+    monkeypatch.setattr(client._Loop, "_start_probe", start_and_stand_still)
+    probing = {"probe_after_s": 0.05, "connect_timeout_s": 0.1, "pem": pem}
+    answers = caller.perform([request(frozen.port, **probing)] * 2)
+    assert all("does not answer" in answer.error for answer in answers)
+    (alive,) = caller.perform([request(secure, pem=pem)])
+    assert alive.status == 200
 
 
 def test_a_request_that_acts_is_not_given_up(frozen, caller, pem):
