@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import os
 import random
 import threading
 import time
@@ -16,15 +15,8 @@ from ganeti import errors
 _PAUSE_S = 0.03
 #: Seconds that one question for the end of a job waits.
 _WAIT_S = 1
-#: Demotions and promotions of candidates are off unless HISTORY_ROLES=1: a node that
-#: missed the promotion of the present master refuses its certificate for good, so
-#: copies do not converge (seed 9005 on five nodes). To be turned on when that is mended.
-_KINDS = {
-    "delay": 10,
-    "tag": 8,
-    "register": 3,
-    "role": int(os.environ.get("HISTORY_ROLES", "0")),
-}
+#: Kinds of jobs with their weights; ``role`` demotes or promotes a candidate.
+_KINDS = {"delay": 10, "tag": 8, "register": 3, "role": 1}
 
 
 class Load(Background):
