@@ -77,7 +77,7 @@ def _ask(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     if not all(names) or not names or request.max_moves < 0:
         raise errors.OpPrereqError(
             "balancing by an allocator: wanted its name and a number of moves of 0 or"
-            " more, found {', '.join(names)!r} and {request.max_moves}",
+            f" more, found {', '.join(names)!r} and {request.max_moves}",
             ecodes.ECODE_INVAL,
         )
     allocator_request = iallocator.Balance(

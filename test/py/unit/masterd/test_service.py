@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import threading
 
@@ -208,20 +209,58 @@ def test_a_malformed_uuid_of_a_job_filter_is_a_malformed_request(client):
         client.call("ReplaceFilter", ["no-uuid", 1, [], "PAUSE", []])
 
 
+def wrong_filters():
+    """Yield (priority, predicates, action, part of the error)."""
+    yield -1, [], "PAUSE", "priority: wanted 0 or more, found -1"
+    for action in ("pause", ["RATE_LIMIT", 0], ["RATE_LIMIT", True], ["PAUSE", 1]):
+        yield 1, [], action, "action: wanted one of ACCEPT, PAUSE,"
+    for action in (["RATE_LIMIT"], ["RATE_LIMIT", 1, 1], ["RATE_LIMIT", "1"]):
+        yield 1, [], action, "or [RATE_LIMIT, n], found ['RATE_LIMIT'"
+    for predicate in ("jobid", ["jobid"], ["jobid", ["?", "id"], 1]):
+        yield 1, [predicate], "PAUSE", "predicate: wanted [kind, filter], found"
+    for kind in ("huh", 1):
+        yield 1, [[kind, ["?", "id"]]], "PAUSE", f"{kind!r} is not a kind of predicate"
+    yield (
+        1,
+        [["opcode", None]],
+        "PAUSE",
+        "predicate opcode: wanted a filter, found null",
+    )
+    yield 1, [["opcode", ["huh"]]], "PAUSE", "predicate opcode: "
+    for kind in ("jobid", "reason"):
+        predicate = [kind, ["==", "name", 1]]
+        yield 1, [predicate], "PAUSE", f"predicate {kind}: unknown field name"
+
+
 @pytest.mark.parametrize(
-    "args",
-    [
-        [None, -1, [], "PAUSE", []],
-        [None, 1, [["huh", ["?", "id"]]], "PAUSE", []],
-        [None, 1, [["jobid", ["==", "name", 1]]], "PAUSE", []],
-        [None, 1, [], "pause", []],
-        [None, 1, [], ["RATE_LIMIT", 0], []],
-        [None, 1, [], ["RATE_LIMIT", True], []],
-    ],
+    ("priority", "predicates", "action", "text"), list(wrong_filters())
 )
-def test_wrong_job_filters_are_refused(client, args):
-    with pytest.raises(errors.OpPrereqError, match="job filter: "):
-        client.call("ReplaceFilter", args)
+def test_wrong_job_filters_are_refused(client, priority, predicates, action, text):
+    with pytest.raises(errors.OpPrereqError, match=re.escape(text)):
+        client.call("ReplaceFilter", [None, priority, predicates, action, []])
+
+
+def test_predicates_of_each_kind_are_taken(client):
+    predicates = [
+        ["jobid", [">", "id", "watermark"]],
+        ["reason", ["|", ["==", "source", "cli"], ["==", "reason", "x"]]],
+        ["opcode", ["==", "OP_ID", "OP_TEST_DELAY"]],
+    ]
+    key = client.call("ReplaceFilter", [None, 0, predicates, ["RATE_LIMIT", 1], []])
+    rows = client.call("QueryFilters", [[key], ["predicates", "action"]])
+    assert rows == [[predicates, ["RATE_LIMIT", 1]]]
+
+
+def test_one_call_waits_for_many_jobs(client):
+    first, second = (client.call("SubmitJob", [[DELAY]]) for _ in range(2))
+    for job in (first, second):
+        job_status(client, job)
+    fields = ["status"]
+    both = [[first, None, None], [second, None, None]]
+    changes = client.call("WaitForJobChanges", [both, fields, 60.0])
+    assert changes == [[job, [["success"], []]] for job in (first, second)]
+    with pytest.raises(errors.RequestError, match="wanted 1 to 10000 jobs, found 0"):
+        client.call("WaitForJobChanges", [[], ["status"], 0.0])
 
 
 def test_watcher_pause(master, client):

@@ -1,0 +1,144 @@
+"""Sweeps of disks without a record: which calls nodes get, and when they are repeated."""
+
+import logging
+
+import pytest
+
+from fakes import clusters
+from fakes.clocks import FakeClock
+from fakes.patience import until
+from fakes.rpc import FakeRunner, failure
+from fakes.store import FakeStore
+from ganeti import config
+from ganeti.config.disk_notes import DiskNote, MadeDisk
+from ganeti.masterd import leftover_disks
+from ganeti.objects import Disk, Update
+
+N1, N2, GONE = clusters.node_uuid(1), clusters.node_uuid(2), clusters.node_uuid(9)
+DIRECTORY = "/srv/ganeti/file-storage/web1"
+
+
+def disk(number):
+    return Disk(
+        dev_type="file",
+        logical_id=("loop", f"{DIRECTORY}/d{number}"),
+        size=1024,
+        uuid=f"d{number}",
+        serial_no=1,
+        iv_name=f"disk/{number}",
+    )
+
+
+class Clock(FakeClock):
+    """Ends the sweeps after some pauses."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.pauses, self.count, self.stop = [], count, None
+
+    def wait(self, event, timeout_s):
+        self.pauses.append(timeout_s)
+        if len(self.pauses) == self.count:
+            self.stop()
+        return super().wait(event, timeout_s)
+
+
+class Site:
+    """A master whose job 7 left a note of one disk on two nodes."""
+
+    def __init__(self, pauses=1, *, nodes=(N1, N2), ended=(7,)):
+        self.store = FakeStore(clusters.snapshot(nodes=2))
+        self.config = config.Config(self.store, FakeClock())
+        note = DiskNote("web1", (MadeDisk(disk(0), nodes),), ((DIRECTORY, N1),))
+        self.config.disk_notes.add("7/0", note)
+        self.config.disk_notes.leave("7/0")
+        self.rpc = FakeRunner(
+            self.config.snapshot,
+            {"blockdev_remove": None, "file_storage_dir_remove": None},
+        )
+        self.clock = Clock(pauses)
+        self.leftover = leftover_disks.LeftoverDisks(
+            self.config.disk_notes,
+            self.config.snapshot,
+            self.rpc,
+            self.clock,
+            has_ended=lambda job: job in ended,
+        )
+        self.clock.stop = self.leftover.stop
+
+    def run(self):
+        self.leftover.start()
+        until("the last pause", lambda: len(self.clock.pauses) == self.clock.count)
+        return self.clock.pauses
+
+    def removed_on(self):
+        return [node for node, _args in self.rpc.called("blockdev_remove")]
+
+    def notes(self):
+        return list(self.config.disk_notes.left())
+
+
+def test_a_clean_sweep_waits_for_news_without_a_limit():
+    site = Site()
+    assert site.run() == [None]
+    assert site.removed_on() == [N1, N2]
+    assert site.rpc.called("file_storage_dir_remove") == [(N1, (DIRECTORY,))]
+    # Jobs that make disks wait for this call.
+    assert site.rpc.limits["file_storage_dir_remove"] == {10.0}
+    assert site.notes() == []
+
+
+@pytest.mark.parametrize("procedure", ["blockdev_remove", "file_storage_dir_remove"])
+def test_a_node_that_fails_is_tried_again_ever_less_often(procedure, caplog):
+    site = Site(pauses=8)
+    site.rpc.script[procedure] = failure("no answer")
+    with caplog.at_level(logging.WARNING):
+        assert site.run() == [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 60.0]
+    assert site.notes() == ["disks/7/0/0"]
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == len(set(texts))
+    assert all("no answer" in text and DIRECTORY in text for text in texts)
+    if procedure == "blockdev_remove":
+        assert f"disk {DIRECTORY}/d0 of instance web1, which has no record" in texts[0]
+        # Its disks may still be there.
+        assert site.rpc.called("file_storage_dir_remove") == []
+
+
+def test_a_removed_node_took_its_disks_with_it():
+    site = Site(nodes=(GONE, N2))
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N2]
+    assert site.notes() == []
+
+
+def test_a_job_that_goes_on_keeps_its_disks():
+    site = Site(ended=())
+    assert not site.leftover.sweep()
+    assert site.rpc.calls == []
+    assert site.notes() == ["disks/7/0/0"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"uuid": "other"}])
+def test_a_disk_with_a_record_stays_with_its_directory(changes):
+    site = Site()
+    record = disk(0).replace(**changes)
+    site.store.commit([Update("disks", record.uuid, record)])
+    assert site.leftover.sweep()
+    assert site.rpc.calls == []
+    assert site.notes() == []
+
+
+def test_a_directory_that_another_job_uses_stays():
+    site = Site()
+    note = DiskNote("web1", (), ((DIRECTORY, N1),))
+    site.config.disk_notes.add("8/0", note)
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N1, N2]
+    assert site.rpc.called("file_storage_dir_remove") == []
+
+
+def test_after_a_stop_no_removal_begins():
+    site = Site()
+    site.leftover.stop()
+    assert not site.leftover.sweep()
+    assert site.rpc.calls == []
