@@ -1,0 +1,118 @@
+"""The server's side of a TLS connection: time limits, ends and broken data."""
+
+import socket
+
+import pytest
+from OpenSSL import SSL
+
+from ganeti.http import limits, tls
+from ganeti.utils import x509
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("pem") / "server.pem")
+    x509.write_cluster_certificate(path)
+    return path
+
+
+class Pair:
+    """A connected server and client; the client's descriptor never blocks."""
+
+    def __init__(self, path):
+        own, self.raw = socket.socketpair()
+        self.raw.setblocking(False)
+        self.server = tls.TlsSocket(tls.server_context(path, path), own)
+        context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+        context.use_certificate_file(path)
+        context.use_privatekey_file(path)
+        self.client = SSL.Connection(context, self.raw)
+        self.client.set_connect_state()
+        while not all([self.server.handshake(), self._shake()]):
+            pass
+
+    def _shake(self):
+        try:
+            self.client.do_handshake()
+        except SSL.WantReadError:
+            return False
+        return True
+
+    def read(self):
+        buffer = bytearray(100)
+        return bytes(buffer[: self.server.recv_into(buffer)])
+
+
+@pytest.fixture
+def pair(pem):
+    made = Pair(pem)
+    yield made
+    made.server.close()
+    made.raw.close()
+
+
+def test_without_a_limit_data_is_read_and_written(pair):
+    assert pair.server.gettimeout() is None
+    pair.client.send(b"question")
+    assert pair.server.peek(3) == b"que"
+    assert pair.read() == b"question"
+    assert pair.server.send(b"answer") == 6
+    assert pair.client.recv(100) == b"answer"
+    assert pair.server.peek(1) is None
+
+
+def test_silence_ends_a_read(pair):
+    pair.server.settimeout(0.0)
+    with pytest.raises(TimeoutError, match="timed out"):
+        pair.read()
+
+
+def test_a_peer_that_reads_nothing_ends_a_write(pair):
+    pair.server.settimeout(0.0)
+    with pytest.raises(TimeoutError, match="timed out"):
+        for _ in range(1000):
+            pair.server.send(bytes(65536))
+
+
+def test_a_request_that_is_late_as_a_whole_ends_a_read(pair, monkeypatch):
+    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", -1.0)
+    with pytest.raises(TimeoutError, match="timed out"):
+        pair.read()
+
+
+def test_a_closed_session_is_the_end(pair):
+    pair.client.shutdown()
+    assert pair.read() == b""
+    assert pair.server.peek(1) == b""
+
+
+def test_data_outside_the_session_is_a_broken_connection(pair):
+    pair.raw.send(b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(ConnectionResetError):
+        pair.read()
+
+
+def test_a_lost_connection_is_a_broken_connection(pair):
+    pair.raw.close()
+    with pytest.raises(ConnectionResetError):
+        pair.read()
+
+
+def test_a_peer_without_tls_is_refused_in_the_handshake(pem):
+    own, other = socket.socketpair()
+    server = tls.TlsSocket(tls.server_context(pem, pem), own)
+    assert not server.handshake()
+    other.send(b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(ConnectionAbortedError, match="no TLS connection"):
+        server.handshake()
+    assert not server.is_established
+    other.close()
+    own.close()
+
+
+def test_a_peer_that_leaves_in_the_handshake_is_gone(pem):
+    own, other = socket.socketpair()
+    other.close()
+    with pytest.raises(ConnectionResetError, match="during the handshake"):
+        tls.TlsSocket(tls.server_context(pem, pem), own).handshake()
+    own.close()
