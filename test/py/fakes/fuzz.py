@@ -24,7 +24,7 @@ import time
 import msgspec
 
 from fakes import allocators, clusters, master, simulation
-from fakes.rpc import FakeRunner
+from fakes.rpc import FAILING_NODE, FakeRunner
 from ganeti import (
     backend,
     clock,
@@ -282,7 +282,7 @@ class Luxi:
     def __init__(self):
         self._root = tempfile.mkdtemp(prefix="gf-", dir="/tmp")
         self._master = master.Master(
-            self._root, script=simulation.Simulation().script()
+            self._root, script=FAILING_NODE | simulation.Simulation().script()
         ).start()
         self._before = self._records()
         self._log = _Crashes()
