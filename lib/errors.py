@@ -429,6 +429,7 @@ class TermError(GenericError):
     """
 
     WIRE_NAME: ClassVar[str] = "OpExecError"
+    WIRE_PREFIX: ClassVar[str] = "this node is no longer the master: "
 
 
 def is_outcome_unknown(err: BaseException) -> bool:
@@ -457,7 +458,9 @@ def _wire_classes() -> dict[str, type[GenericError]]:
 def encode(err: BaseException) -> list[Any]:
     """Return ``[class name, [arguments]]``; foreign exceptions become OpExecError."""
     if isinstance(err, GenericError):
-        return [getattr(err, "WIRE_NAME", type(err).__name__), list(err.args)]
+        if name := getattr(err, "WIRE_NAME", ""):
+            return [name, [f"{getattr(err, 'WIRE_PREFIX', '')}{err}"]]
+        return [type(err).__name__, list(err.args)]
     return ["OpExecError", [str(err) or type(err).__name__]]
 
 

@@ -163,6 +163,7 @@ def test_redistribution_sends_the_administrators_files_after_their_list(tmp_path
         1, 1, hvparams={"vnc_password_file": str(conf / "vnc-web1")}
     )
     engine = Engine(clusters.snapshot(nodes=2, extra=[web1]), root=str(root))
+    engine.rpc.script |= dict.fromkeys(("upload_file", "write_ssconf_files"))
     run(engine, "REDIST_CONF")
     sent = [args[0][0] for _node, args in engine.rpc.called("upload_file")]
     prefix = "/###-VIRTUAL-PATH-###,"

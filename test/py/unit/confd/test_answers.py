@@ -68,10 +68,10 @@ def test_lists_of_addresses():
 
 
 def test_nodes_by_address():
-    found = [OK, "192.0.2.13", SERIAL]
-    assert ask(2, {"1": "198.51.100.8"}) == tuple(found)
+    known = [OK, "192.0.2.13", SERIAL]
+    assert ask(2, {"1": "198.51.100.8"}) == tuple(known)
     both = {"2": ["198.51.100.8", "198.51.100.9"]}
-    assert ask(2, both) == (OK, [found, [ERROR, UNKNOWN, 0]], SERIAL)
+    assert ask(2, both) == (OK, [known, [ERROR, UNKNOWN, 0]], SERIAL)
     # The single address wins, and neither gives an empty list.
     assert ask(2, {**both, "1": "198.51.100.9"}) == (ERROR, UNKNOWN, 0)
     assert ask(2, {})[:2] == (OK, [])

@@ -40,15 +40,15 @@ def test_an_unknown_group_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allocator", "moves", "found"),
+    ("allocator", "moves", "answer"),
     [("", 1, "'' and 1"), ("mine", -1, "'mine' and -1")],
 )
-def test_a_request_that_no_allocator_takes_is_refused(allocator, moves, found) -> None:
+def test_a_request_that_no_allocator_takes_is_refused(allocator, moves, answer) -> None:
     submitted = []
     request = balancing.BalanceRequest(allocator=allocator, max_moves=moves)
     balancing.plan_balance(deps(submitted), request)
     ((make, *arguments),) = submitted
-    with pytest.raises(errors.OpPrereqError, match=re.escape(f"found {found}")):
+    with pytest.raises(errors.OpPrereqError, match=re.escape(f"found {answer}")):
         make(*arguments)
 
 
