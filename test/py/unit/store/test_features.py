@@ -36,7 +36,8 @@ def use_old_software(simulation, number):
 
 
 def all_current(db):
-    return all(state.is_current for state in db.copies().values())
+    newest = db.snapshot().revision
+    return all(c.is_current and c.revision >= newest for c in db.copies().values())
 
 
 def add_large(db, number=1):
