@@ -94,15 +94,12 @@ class Daemon:
         start: opens the effect interfaces and starts to serve; all sockets are bound
             when it returns. Raises StartError or a GenericError.
         console: log to /dev/console when the log file cannot be written.
-        begin: runs last, when pid file, log and state file are in place; a daemon that
-            needs no right of root gives them up here, and serves then.
     """
 
     name: str
     check: Callable[[], None]
     start: Callable[[Control], Service]
     console: bool = False
-    begin: Callable[[], None] | None = None
 
 
 def parser(name: str, *, network: bool = False) -> argparse.ArgumentParser:
@@ -294,8 +291,6 @@ def _live(
             _watch_signals(control)
             service = daemon.start(control)
             enter(_SERVING)
-            if daemon.begin is not None:
-                daemon.begin()
         except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
             return _fail(err, report)
         _log.info("ready, version %s", versions.RELEASE_VERSION)

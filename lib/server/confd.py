@@ -8,11 +8,11 @@ import sys
 import threading
 from typing import Final
 
-from ganeti import _buildconf, clock, errors, ssconf
+from ganeti import clock, errors, ssconf
 from ganeti.confd import server, wire
 from ganeti.constants import daemons
 from ganeti.pathutils import Paths, from_environ
-from ganeti.server import common, privileges
+from ganeti.server import common
 from ganeti.server.confd_source import StoreSource, read_key
 from ganeti.utils import netutils
 
@@ -29,42 +29,30 @@ _MAX_PORT: Final = 65535
 
 
 class Confd:
-    """The daemon's service: the loop in a thread, once `begin` was called."""
+    """The daemon's service: the loop in a thread, once `start` was called."""
 
     def __init__(self, paths: Paths, options: argparse.Namespace) -> None:
-        self._sock: socket.socket | None = None
         self._paths = paths
         self._options = options
         self._source: StoreSource | None = None
         self._udp: server.Server | None = None
         self._thread: threading.Thread | None = None
 
-    def open(self, _control: common.Control) -> "Confd":
-        """Bind the socket.
-
-        Raises:
-            GenericError: the address cannot be used.
-        """
-        self._sock = bind(self._options, self._paths)
-        return self
-
-    def begin(self) -> None:
-        """Give up rights, read the store if there is one, and answer requests.
+    def start(self, _control: common.Control) -> "Confd":
+        """Bind the socket, read the store if there is one, and answer requests.
 
         SIGUSR1 makes the server log its counters.
 
         Raises:
-            GenericError: the key cannot be read, or the directory not be watched.
+            GenericError: the address cannot be used, the key not be read, or the
+                directory not be watched.
         """
-        if self._sock is None:
-            raise errors.ProgrammerError("confd begins without a socket")
-        if not self._paths.is_virtual:
-            privileges.drop(_buildconf.CONFD_USER)
+        sock = bind(self._options, self._paths)
         clock_ = clock.SystemClock()
         magics = _MAGICS[self._options.hmac]
         self._source = StoreSource(self._paths, clock_, magics)
         udp = server.Server(
-            self._sock,
+            sock,
             self._source,
             clock_,
             detects_replays=self._options.detect_replays,
@@ -73,6 +61,7 @@ class Confd:
         self._thread = threading.Thread(target=udp.serve, name="serve", daemon=True)
         self._thread.start()
         signal.signal(signal.SIGUSR1, lambda _number, _frame: udp.report())
+        return self
 
     def stop(self) -> None:
         """Answer no more requests."""
@@ -105,13 +94,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace, paths: Paths) -> None:
-    """Refuse to start as the wrong user or without a key.
+    """Refuse to start as another user than root, or without a key.
 
     Raises:
         StartError: with the reason.
     """
-    if not paths.is_virtual:
-        privileges.check(options, _buildconf.CONFD_USER)
+    common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
     if options.port is not None and not 0 <= options.port <= _MAX_PORT:
         raise common.StartError(f"--port: wanted 0 to 65535, found {options.port}")
     if options.bind and not netutils.is_address(options.bind):
@@ -145,7 +133,6 @@ def main() -> int:
     daemon = common.Daemon(
         name=NAME,
         check=lambda: check(options, paths),
-        start=service.open,
-        begin=service.begin,
+        start=service.start,
     )
     return common.run(daemon, options, paths)

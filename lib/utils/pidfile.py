@@ -36,11 +36,7 @@ class PidFile:
         """Remove the file, then release the lock; may be called twice."""
         if self._fd < 0:
             return
-        try:
-            os.unlink(self.path)
-        except PermissionError:
-            # This process has given up its rights; an empty file names no process.
-            os.ftruncate(self._fd, 0)
+        os.unlink(self.path)
         os.close(self._fd)
         self._fd = -1
 
