@@ -29,6 +29,8 @@ NODES = 20
 INSTANCES = 200
 #: Requests on the way at a time, when the rate is measured.
 WINDOW = 8
+#: The rate of the goal, in answers per second, and requests sent together at that rate.
+RATE, BURST = 8000, 4
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -166,16 +168,39 @@ def measure(daemon, query, seconds, window):
     return answers / took, used / answers * 1e6, sorted(latencies)
 
 
+def paced(daemon, query, seconds):
+    """Return the sorted latencies of requests that arrive at `RATE`."""
+    requests = prepared(query)
+    where = (daemon.address, daemon.port)
+    latencies = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(2)
+        begin = due = time.perf_counter()
+        while due - begin < seconds:
+            while time.perf_counter() < due:
+                pass
+            for number in range(BURST):
+                sock.sendto(requests[number], where)
+            for _ in range(BURST):
+                sock.recv(65536)
+                latencies.append(time.perf_counter() - due)
+            due += BURST / RATE
+    return sorted(latencies)
+
+
 def show(title, daemon, seconds):
     """Measure all kinds of queries, print, and return CPU time per kind."""
     costs = {}
     for name, query in QUERIES.items():
         rate, cost, latencies = measure(daemon, query, seconds, WINDOW)
         p99 = latencies[int(len(latencies) * 0.99)] * 1000
+        steady = paced(daemon, query, seconds)
+        steady_p99 = steady[int(len(steady) * 0.99)] * 1000
         costs[name] = cost
         print(
             f"{title:8} {name:14} {rate:8,.0f} answers/s  p99 {p99:6.2f} ms"
-            f"  {cost:5.1f} us CPU per answer",
+            f"  {cost:5.1f} us CPU per answer"
+            f"  at {RATE:,}/s: p99 {steady_p99:6.2f} ms",
             flush=True,
         )
     return costs

@@ -46,7 +46,7 @@ class TestInit:
     def test_a_cluster_is_made_destroyed_and_made_again(self, machines):
         cluster = machines(1)
         cluster.check(*INIT)
-        assert daemons(cluster) == ["ganeti-masterd", "ganeti-noded"]
+        assert daemons(cluster) == ["ganeti-confd", "ganeti-masterd", "ganeti-noded"]
         assert cluster.check("gnt-cluster", "getmaster") == "node1.vc.test\n"
         assert "CLUSTER_POST_INIT" in cluster.check("gnt-job", "list")
         digest = x509.digest(x509.load_certificate(cluster.paths().client_pem))
@@ -60,7 +60,7 @@ class TestInit:
         left = [n for n in state_files(cluster) if n.endswith((".pem", ".key", ".db"))]
         assert left == []
         cluster.check(*INIT)
-        assert daemons(cluster) == ["ganeti-masterd", "ganeti-noded"]
+        assert daemons(cluster) == ["ganeti-confd", "ganeti-masterd", "ganeti-noded"]
 
     def test_a_failed_init_leaves_nothing(self, machines):
         cluster = machines(1)
@@ -107,7 +107,7 @@ class TestNodes:
         cluster.check(*ADD, "node2")
         uuids = cluster.check("gnt-node", "list", "--no-headers", "-o", "name,uuid")
         uuid = dict(line.split() for line in uuids.splitlines())["node2.vc.test"]
-        assert daemons(cluster, "node2") == ["ganeti-noded"]
+        assert daemons(cluster, "node2") == ["ganeti-confd", "ganeti-noded"]
 
         # Keys: both are candidates, so both may log in everywhere.
         known = pubkeys.read(cluster.paths().data("ganeti_pub_keys"))
@@ -141,7 +141,7 @@ class TestNodes:
         assert not set(known[uuid]) & set(present)
         # The administrator's own list of keys still lets the master in.
         cluster.check(*ADD, "node2")
-        assert daemons(cluster, "node2") == ["ganeti-noded"]
+        assert daemons(cluster, "node2") == ["ganeti-confd", "ganeti-noded"]
 
     def test_hosts_that_cannot_join(self, machines, command):
         cluster = machines(2)
@@ -232,7 +232,7 @@ def test_a_master_that_was_replaced_comes_back_as_a_node(machines, command):
     )
     reported = done.stderr
     assert not reported or any(refusal in reported for refusal in refusals), reported
-    assert daemons(cluster) == ["ganeti-noded"]
+    assert daemons(cluster) == ["ganeti-confd", "ganeti-noded"]
     command(cluster.directory, "power", "cycle", "node2")
     assert "ganeti-masterd" in daemons(cluster, "node2")
     roles = cluster.check(
