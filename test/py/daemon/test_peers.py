@@ -11,6 +11,7 @@ import pytest
 
 from fakes import clusters, patience, peers
 from fakes.master import Master
+from fakes.rpc import SUCCESSFUL_ACTS
 
 P = "ganeti:watcher:autorepair:"
 ADD = ("gnt-instance", "add", "-s", "8M", "-H", "fake", "-B", "memory=256M")
@@ -126,6 +127,7 @@ REPORT = {"memory_total": 8192, "memory_free": 6000, "memory_dom0": 500}
 REPORT |= {"cpu_total": 4, "cpu_nodes": 1, "cpu_sockets": 1, "cpu_dom0": 1}
 #: Answers of nodes, which have no DRBD here.
 NODES = {
+    **SUCCESSFUL_ACTS,
     "node_info": ["boot", [SPACE], [REPORT]],
     "all_instances_info": {},
     "hooks_runner": [],
