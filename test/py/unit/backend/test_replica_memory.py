@@ -45,6 +45,6 @@ def test_copies_do_not_add_up(tmp_path):
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         return int(done.stdout)
 
-    # Without the return of memory it is 52 MB or more each time; with it, the allocator
-    # of a busy machine may still keep some of it in one of the runs.
-    assert min(growth() for _run in range(4)) < 40 * 1024
+    # Without the return of memory it is 52 MB or more each time. With it, the allocator
+    # keeps as much in about two of five runs, and 32 MB in the others.
+    assert any(growth() < 40 * 1024 for _run in range(12))
