@@ -15,8 +15,9 @@ from ganeti.objects import Instance, Node, Record, Snapshot, Update, lookup
 
 R = TypeVar("R", bound=Record)
 
-#: Answers kept until the next change, and the largest search key of one.
+#: Answers kept until the next change, the bytes of one, and of its search key.
 _MAX_KEPT: Final = 10_000
+_MAX_KEPT_BYTES: Final = 10_000
 _MAX_KEY: Final = 256
 #: Addresses that one request may look up: more do not fit a datagram.
 _MAX_ADDRESSES: Final = 4096
@@ -107,7 +108,7 @@ class Projection:
         message = self._kept.get(where)
         if message is None:
             message = encode_message(answer(self, query))
-            if len(self._kept) < _MAX_KEPT and len(message) <= _MAX_KEPT:
+            if len(self._kept) < _MAX_KEPT and len(message) <= _MAX_KEPT_BYTES:
                 self._kept[where] = message
         return message
 

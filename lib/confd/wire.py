@@ -88,22 +88,14 @@ Signer = Callable[[bytes], str]
 def signer(magic: bytes, key: bytes) -> Signer:
     """Return the signing function of a magic.
 
-    The two states of the hash that depend on the key alone are computed once (RFC 2104,
-    section 4), which halves the time of a signature.
+    Copies of one object repeat the part of the work that depends on the key alone.
     """
-    make = _HASHES[magic]
-    block = 64
-    short = key if len(key) <= block else make(key).digest()
-    padded = short.ljust(block, b"\0")
-    inner = make(bytes(byte ^ 0x36 for byte in padded))
-    outer = make(bytes(byte ^ 0x5C for byte in padded))
+    keyed = hmac.new(key, digestmod=_HASHES[magic])
 
     def sign(data: bytes) -> str:
-        first = inner.copy()
-        first.update(data)
-        second = outer.copy()
-        second.update(first.digest())
-        return second.hexdigest()
+        one = keyed.copy()
+        one.update(data)
+        return one.hexdigest()
 
     return sign
 

@@ -58,7 +58,7 @@ def submit_many_jobs(deps: MasterDeps, jobs: list[list[Any]]) -> Later:
         future = deps.queue.submit_many_later([_decode(ops) for ops in jobs])
         return Later(future, committing=_SUBMISSION)
     return Later(
-        # It waits for nodes, that is for candidates.
+        # A commit waits for the copies on other candidates.
         deps.slow.submit(
             lambda: deps.queue.submit_many([_decode(ops) for ops in jobs])
         ),

@@ -3,7 +3,6 @@
 import hmac
 import json
 import os
-import pathlib
 import random
 import socket
 import time
@@ -44,12 +43,6 @@ def is_authentic(key, data):
         return digest.hexdigest() == outer["hmac"].lower()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-
-
-def rss_bytes(pid):
-    """Return the resident memory of a process."""
-    pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Attack:
@@ -138,13 +131,13 @@ def run(key, address, port, pid, *, seed, count=None, seconds=None):
                 else (time.monotonic() - began) / (seconds or 1)
             )
             if base is None and done >= WARM_UP:
-                base = rss_bytes(pid)
+                base = fuzz.rss_bytes(pid)
             if done >= 1:
                 break
             try:
                 attack.batch(sock)
             except (AssertionError, OSError) as err:
                 raise AssertionError(f"seed {seed}: {err!r}") from err
-    growth = rss_bytes(pid) / base - 1
+    growth = fuzz.rss_bytes(pid) / base - 1
     assert growth <= GROWTH, f"seed {seed}: memory {growth:+.1%}"
     return attack.sent, attack.replies, growth

@@ -574,9 +574,9 @@ TARGETS = ((Answers, 50), (Luxi, 25), (StoreWire, 20), (Noded, 4.8), (StoreFiles
 GROWTH, WARM_UP = 0.1, 0.2
 
 
-def rss_bytes():
+def rss_bytes(pid="self"):
     """Return the resident memory of this process."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
