@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ganeti import errors
+from ganeti import errors, ssconf
 from ganeti.constants import daemons, exitcodes, versions
 from ganeti.pathutils import Paths
 from ganeti.utils import arguments, files, log, pidfile
@@ -407,6 +407,12 @@ def _notify(state: str) -> None:
             sock.sendall(state.encode())
     except OSError as err:
         _log.warning("cannot notify systemd: %s", err)
+
+
+def wildcard_address(paths: Paths) -> str:
+    """Return the address that stands for all addresses of this node."""
+    family = int(ssconf.SimpleStore(paths).primary_ip_family())
+    return "::" if family == socket.AF_INET6 else "0.0.0.0"
 
 
 def check_user(options: argparse.Namespace, wanted_uid: int) -> None:

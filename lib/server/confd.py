@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Final
 
-from ganeti import clock, errors, ssconf
+from ganeti import clock, errors
 from ganeti.confd import server, wire
 from ganeti.constants import daemons
 from ganeti.pathutils import Paths, from_environ
@@ -17,7 +17,6 @@ from ganeti.server.confd_source import StoreSource, read_key
 from ganeti.utils import netutils
 
 NAME: Final = "ganeti-confd"
-_WILDCARDS: Final = {int(socket.AF_INET): "0.0.0.0", int(socket.AF_INET6): "::"}
 #: Magics by the word of ``--hmac``.
 _MAGICS: Final = {
     "sha1": frozenset({wire.MAGIC_SHA1}),
@@ -116,8 +115,7 @@ def bind(options: argparse.Namespace, paths: Paths) -> socket.socket:
     Raises:
         GenericError: the address cannot be used.
     """
-    family = int(ssconf.SimpleStore(paths).primary_ip_family())
-    address = options.bind or _WILDCARDS.get(family, _WILDCARDS[int(socket.AF_INET)])
+    address = options.bind or common.wildcard_address(paths)
     port = options.port
     if port is None:
         port = netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0, "udp")

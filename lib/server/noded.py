@@ -64,7 +64,6 @@ _STOP_TIMEOUT_S: Final = 25.0
 _KNOWN_FOR_S: Final = 10.0
 _TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
 _CALL_KEY: Final = "HTTP_" + wire.CALL_HEADER.upper().replace("-", "_")
-_WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
 
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -434,10 +433,10 @@ def address(options: argparse.Namespace, paths: Paths) -> str:
     """
     if options.bind:
         return str(options.bind)
-    family = ssconf.SimpleStore(paths).primary_ip_family()
     if options.interface:
+        family = ssconf.SimpleStore(paths).primary_ip_family()
         return netutils.interface_address(options.interface, family)
-    return _WILDCARDS.get(int(family), "0.0.0.0")
+    return common.wildcard_address(paths)
 
 
 def main() -> int:
