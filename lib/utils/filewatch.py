@@ -22,18 +22,9 @@ def changes(directories: Sequence[str]) -> Iterator[str]:
     manager = pyinotify.WatchManager()
     pending: list[str] = []
     notifier = pyinotify.Notifier(manager, lambda event: pending.append(_path(event)))
-    mask = (
-        pyinotify.IN_CREATE
-        | pyinotify.IN_MOVED_TO
-        | pyinotify.IN_CLOSE_WRITE
-        | pyinotify.IN_MODIFY
-        | pyinotify.IN_Q_OVERFLOW
-    )
     try:
         for directory in directories:
-            watches = manager.add_watch(directory, mask, quiet=True)
-            if watches.get(directory, -1) < 0:
-                raise errors.InotifyError(f"{directory}: cannot be watched")
+            _add_watch(manager, directory)
         yield ""
         while True:
             if notifier.check_events(None):
@@ -43,6 +34,21 @@ def changes(directories: Sequence[str]) -> Iterator[str]:
                 yield pending.pop(0)
     finally:
         notifier.stop()
+
+
+def _add_watch(manager: Any, directory: str, further: int = 0) -> None:
+    """Watch entries that appear or change, and further events. Raises InotifyError."""
+    pyinotify = _module()
+    mask = (
+        pyinotify.IN_CREATE
+        | pyinotify.IN_MOVED_TO
+        | pyinotify.IN_CLOSE_WRITE
+        | pyinotify.IN_MODIFY
+        | pyinotify.IN_Q_OVERFLOW
+        | further
+    )
+    if manager.add_watch(directory, mask, quiet=True).get(directory, -1) < 0:
+        raise errors.InotifyError(f"{directory}: cannot be watched")
 
 
 def _path(event: Any) -> str:
@@ -71,19 +77,13 @@ class DirectoryWatch:
         self._manager = pyinotify.WatchManager()
         self._names: set[str] = set()
         self._notifier = pyinotify.Notifier(self._manager, self._note, timeout=0)
-        mask = (
-            pyinotify.IN_CREATE
-            | pyinotify.IN_MOVED_TO
-            | pyinotify.IN_CLOSE_WRITE
-            | pyinotify.IN_MODIFY
-            | pyinotify.IN_DELETE
-            | pyinotify.IN_DELETE_SELF
-            | pyinotify.IN_Q_OVERFLOW
-        )
-        watches = self._manager.add_watch(directory, mask, quiet=True)
-        if watches.get(directory, -1) < 0:
+        try:
+            _add_watch(
+                self._manager, directory, pyinotify.IN_DELETE | pyinotify.IN_DELETE_SELF
+            )
+        except errors.InotifyError:
             self.close()
-            raise errors.InotifyError(f"{directory}: cannot be watched")
+            raise
 
     def _note(self, event: Any) -> None:
         self._names.add(getattr(event, "name", "") or "")
