@@ -13,6 +13,10 @@ class GenericError(Exception):
     """Root of all errors that a protocol may carry."""
 
     EXIT_CODE: ClassVar[int] = 1
+    #: The class that other programs receive, and the beginning of its text, where the
+    #: class itself is not documented.
+    WIRE_NAME: ClassVar[str] = ""
+    WIRE_PREFIX: ClassVar[str] = ""
 
 
 class AddressPoolError(GenericError):
@@ -457,11 +461,11 @@ def _wire_classes() -> dict[str, type[GenericError]]:
 
 def encode(err: BaseException) -> list[Any]:
     """Return ``[class name, [arguments]]``; foreign exceptions become OpExecError."""
-    if isinstance(err, GenericError):
-        if name := getattr(err, "WIRE_NAME", ""):
-            return [name, [f"{getattr(err, 'WIRE_PREFIX', '')}{err}"]]
-        return [type(err).__name__, list(err.args)]
-    return ["OpExecError", [str(err) or type(err).__name__]]
+    if not isinstance(err, GenericError):
+        return ["OpExecError", [str(err) or type(err).__name__]]
+    if err.WIRE_NAME:
+        return [err.WIRE_NAME, [f"{err.WIRE_PREFIX}{err}"]]
+    return [type(err).__name__, list(err.args)]
 
 
 def decode(value: Any) -> GenericError | None:

@@ -135,7 +135,7 @@ class JobExecutor:
             )
             return JobOutcome(label, success=False, result="job lost", job_id=job_id)
         except errors.GenericError as err:
-            if isinstance(err, (errors.LuxiError, jobs.OutcomeUnknownError)):
+            if isinstance(err, (errors.LuxiError, errors.CommitUnknownError)):
                 raise  # no answer about the job, which may still run
             text, _ = error_text.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")

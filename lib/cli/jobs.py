@@ -43,10 +43,6 @@ _DOING: Final = {
 }
 
 
-class OutcomeUnknownError(errors.StorageError):
-    """The master cannot say what becomes of a job: its copies do not answer."""
-
-
 def op(op_id: str, /, **parameters: Any) -> Op:
     """Return the wire form of an opcode; parameters that are None are left out."""
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -144,7 +140,7 @@ def wait(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> list[Any]:
     Raises:
         JobLost: the job no longer exists.
         JobCanceled: the job was canceled.
-        OutcomeUnknownError: the master stopped waiting for its copies.
+        CommitUnknownError: the master stopped waiting for its copies.
         GenericError: the error of its first failed opcode.
     """
     status = _follow(ctx, job_id, on_log)
@@ -193,7 +189,7 @@ def _follow(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> str:
         try:
             answer = ctx.call("WaitForJobChange", *args)
         except errors.StorageError as err:
-            raise OutcomeUnknownError(*err.args) from err
+            raise errors.CommitUnknownError(*err.args) from err
         if answer == "nochange":
             waiter.unchanged(str(previous[0]) if previous else "")
             continue
