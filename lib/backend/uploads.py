@@ -36,13 +36,12 @@ _CONF_FILES: Final = (
     "kvm-vif-bridge",
     "scripts/master-ip-setup",
     shared_files.NAME,
-    "vnc-cluster-password",
 )
 _HOSTS_MODE: Final = 0o644
 
 
 def allowed_files(node: LocalNode) -> frozenset[str]:
-    """Return the local paths that may be uploaded to this node."""
+    """Return the local paths that may be uploaded, besides VNC password files."""
     paths = node.paths
     allowed = {paths.data(name) for name in _DATA_FILES}
     allowed |= {f"{paths.conf_dir}/{name}" for name in _CONF_FILES}
@@ -50,6 +49,7 @@ def allowed_files(node: LocalNode) -> frozenset[str]:
     for driver in node.hypervisors.values():
         for names in driver.ancillary_files():
             allowed.update(names)
+    allowed.update(shared_files.read(paths).paths)
     return frozenset(allowed)
 
 
@@ -84,9 +84,7 @@ def upload_file_single(
     if not os.path.isabs(path):
         raise errors.GenericError(f"upload of {file_name}: wanted an absolute path")
     if not (
-        path in allowed_files(node)
-        or path in shared_files.read(node.paths).paths
-        or shared_files.is_password_file(path, node.paths)
+        shared_files.is_password_file(path, node.paths) or path in allowed_files(node)
     ):
         raise errors.GenericError(
             f"upload of {file_name}: not on the list of files that may be uploaded"
