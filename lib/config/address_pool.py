@@ -48,7 +48,12 @@ class AddressPool:
         self._external = self._array(network.ext_reservations)
 
     def _array(self, text: str | None) -> bitarray:
-        bits = bitarray(text) if text else bitarray(self.range.num_addresses)
+        try:
+            bits = bitarray(text) if text else bitarray(self.range.num_addresses)
+        except ValueError as err:
+            raise errors.AddressPoolError(
+                f"network {self._network.name}: reservations: {err}"
+            ) from err
         if not text:
             bits.setall(0)
         if len(bits) != self.range.num_addresses:

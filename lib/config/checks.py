@@ -13,7 +13,7 @@ from ganeti.config.edit import drbd_ports
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import hypervisors, params, ssh
 from ganeti.constants.params import Param
-from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
+from ganeti.objects import CLUSTER_KEY, TABLES, Disk, Snapshot
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -74,8 +74,8 @@ def _types(
     what: str, values: Mapping[str, Any] | None, known: Mapping[str, Param]
 ) -> Iterator[str]:
     """Check complete parameters: all present, all known, all of the right type."""
-    if values is None:
-        yield f"{what}: missing"
+    if not isinstance(values, Mapping):
+        yield f"{what}: missing" if values is None else f"{what}: found {values!r:.80}"
         return
     for name in sorted(known.keys() - values.keys()):
         yield f"{what}: {name} is missing"
@@ -199,8 +199,13 @@ def _disks(snapshot: Snapshot) -> Iterator[str]:
     for disk in snapshot.disks.values():
         if disk.dev_type not in disk_constants.DISK_TEMPLATES:
             yield f"disk {disk.uuid}: unknown type {disk.dev_type}"
-        if disk.dev_type == "drbd":
+        if _is_complete_drbd(disk):
             minors += drbd_minors(disk)
+            for node in disk.logical_id[:2]:
+                if node not in snapshot.nodes:
+                    yield f"disk {disk.uuid}: its node {node} is unknown"
+        elif disk.dev_type == "drbd" and not disk.forthcoming:
+            yield f"disk {disk.uuid}: its logical_id is {list(disk.logical_id)}"
         for node in disk.nodes:
             if node not in snapshot.nodes:
                 yield f"disk {disk.uuid}: its node {node} is unknown"
@@ -209,10 +214,16 @@ def _disks(snapshot: Snapshot) -> Iterator[str]:
         yield f"node {name}: DRBD minor {minor} is used more than once"
 
 
+def _is_complete_drbd(disk: Disk) -> bool:
+    """Whether a disk is of type drbd, with nodes, port, minors and secret."""
+    kinds = [type(item) for item in disk.logical_id]
+    return disk.dev_type == "drbd" and kinds == [str, str, int, int, int, str]
+
+
 def _ports(snapshot: Snapshot) -> Iterator[str]:
     cluster = snapshot.cluster
     used: dict[int, list[str]] = collections.defaultdict(list)
-    for disk in snapshot.disks.values():
+    for disk in filter(_is_complete_drbd, snapshot.disks.values()):
         for port in drbd_ports(disk):
             used[port].append(f"disk {disk.uuid}")
     for instance in snapshot.instances.values():

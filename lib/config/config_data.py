@@ -21,6 +21,20 @@ from ganeti.store import Change, Document
 UPGRADABLE: Final = (3000000,)
 
 _TOP: Final = frozenset(objects.ConfigData.__struct_fields__)
+#: Fields of the cluster and of groups whose values are objects themselves.
+_MAPS_OF_MAPS: Final[dict[type[Record], tuple[str, ...]]] = {
+    objects.Cluster: (
+        "hvparams",
+        "os_hvp",
+        "beparams",
+        "osparams",
+        "osparams_private_cluster",
+        "nicparams",
+        "diskparams",
+        "data_collectors",
+    ),
+    objects.NodeGroup: ("diskparams", "networks"),
+}
 #: Records inside records.
 _NESTED: Final[dict[tuple[type[Record], str], type[Record]]] = {
     (Instance, "nics"): Nic,
@@ -124,9 +138,18 @@ def _normal(cls: type[Record], value: Any, where: str) -> Any:
     }
     for name in required - fields.keys():
         fields[name] = _neutral(cls, name)
+    for name in _MAPS_OF_MAPS.get(cls, ()):
+        rows = fields.get(name)
+        for key, row in rows.items() if isinstance(rows, Mapping) else ():
+            if not isinstance(row, Mapping):
+                raise errors.ConfigurationError(
+                    f"{where}: {name}: {key}: wanted an object, found {row!r:.80}"
+                )
     for name, item in fields.items():
         nested = _NESTED.get((cls, name))
         if nested is not None:
+            if not isinstance(item, (list, tuple)):
+                raise errors.ConfigurationError(f"{where}/{name}: wanted a list")
             fields[name] = [_normal(nested, part, f"{where}/{name}") for part in item]
     return fields
 

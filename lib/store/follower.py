@@ -10,13 +10,14 @@ removes the companions; then the file is read without locks, and what was read c
 only if the file is the same afterwards.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
 from ganeti.store import wire
 from ganeti.store.base import ChangeSet
-from ganeti.store.database import Database, Position
+from ganeti.store.database import SCAN_ROWS, Database, Position
 
 
 class News(NamedTuple):
@@ -139,6 +140,23 @@ class Follower:
             self._db = Database(self.path, create=False, read_only=True)
             self._version = -1
         return data
+
+    def scan(self, table: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the documents of a table in the order of their keys.
+
+        Raises:
+            ConfigurationError: the file is closed, or was replaced on the way.
+            StorageError: the disk failed.
+        """
+        after: str | None = None
+        while True:
+            if self._db is None or self._db.is_outdated():
+                raise errors.ConfigurationError(f"{self.path}: closed or replaced")
+            rows = self._db.scan_some(table, after, "")
+            yield from rows
+            if len(rows) < SCAN_ROWS:
+                return
+            after = rows[-1][0]
 
     def close(self) -> None:
         """Close the file."""

@@ -1,39 +1,35 @@
 """``cfgupgrade``: import a cluster of Ganeti 3.x, or export it.
 
-Upgrading reads ``config.data`` and the last job id of the old queue and writes them to
-a new store. ``--export`` and ``--downgrade`` write ``config.data`` from the store in
-the format of 3.1 and 3.0. Replaced files are kept in the backup directory. The daemons
-must be stopped. Jobs are not converted.
+Upgrading reads ``config.data`` and the ended jobs of the old queue and writes them to a
+new store. ``--export`` and ``--downgrade`` write ``config.data`` from the store in the
+format of 3.1 and 3.0, and the ended jobs as files. Replaced files are kept in the
+backup directory. The daemons must be stopped.
 """
 
 import argparse
 import dataclasses
 import logging
 import os
-import re
 import sys
-import uuid
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import simplejson
 
 from ganeti import config, errors, pathutils, store
 from ganeti.clock import Clock, SystemClock
-from ganeti.jqueue import documents
-from ganeti.objects import Snapshot, Update
 from ganeti.ssconf import SimpleStore
-from ganeti.store import Change, Document
-from ganeti.tools import common
+from ganeti.store import Change
+from ganeti.tools import common, old_config, old_jobs
 from ganeti.utils import files, pidfile
 
 _log = logging.getLogger(__name__)
 NAME: Final = "cfgupgrade"
-#: Parts of the version number of a file: 2160000 is of Ganeti 2.16.
-_MAJOR: Final = 1000000
-_MINOR: Final = 10000
 #: Version of files for Ganeti 3.0, one minor version below ours.
 OLDER_VERSION: Final = 3000000
 _CONFIG_MODE: Final = 0o640
+#: Files that a writer of the store keeps beside it.
+_COMPANIONS: Final = ("-wal", "-shm")
 _WRITERS: Final = ("ganeti-masterd", "ganeti-wconfd", "ganeti-luxid")
 _QUESTION: Final = """\
 Please make sure that all Ganeti daemons are stopped on all nodes: their changes
@@ -70,7 +66,7 @@ class UpgradePaths:
     """Files of one conversion."""
 
     config_data: str
-    job_serial: str
+    queue_dir: str
     store_db: str
     backup_dir: str
 
@@ -80,7 +76,7 @@ class UpgradePaths:
         old = directory or paths.data_dir
         return cls(
             config_data=os.path.join(old, "config.data"),
-            job_serial=os.path.join(old, "queue", "serial"),
+            queue_dir=os.path.join(old, "queue"),
             store_db=paths.store_db,
             backup_dir=paths.backup_dir,
         )
@@ -111,7 +107,10 @@ def _work(options: argparse.Namespace) -> None:
         write_config(places, dry_run=dry_run, check=check)
         done = "exported for version 3.1"
     else:
-        take_config(places, SystemClock(), dry_run=dry_run, check=check)
+        own = SimpleStore(paths).get_or("cluster_name", "")
+        take_config(
+            places, SystemClock(), dry_run=dry_run, check=check, cluster_name=own
+        )
         done = "upgraded to version 3.1"
     sys.stderr.write(f"Configuration successfully {done}.\n")
 
@@ -137,73 +136,67 @@ def check_master(paths: pathutils.Paths) -> None:
 
 
 def take_config(
-    places: UpgradePaths, clock: Clock, *, dry_run: bool, check: bool
+    places: UpgradePaths,
+    clock: Clock,
+    *,
+    dry_run: bool,
+    check: bool,
+    cluster_name: str = "",
 ) -> None:
-    """Import ``config.data`` into a new store.
+    """Import ``config.data`` and the ended jobs into a new store.
+
+    Args:
+        places: the files.
+        clock: of the store.
+        dry_run: run all checks and change nothing.
+        check: refuse an inconsistent configuration.
+        cluster_name: the cluster of this node; empty accepts every cluster.
 
     Raises:
-        ConfigurationError: unreadable, of another version, or inconsistent.
+        ConfigurationError: unreadable, of another version or cluster, or inconsistent;
+            or a job has not ended.
         StorageError: the store cannot be written; the old one is unchanged.
     """
-    data = _read_json(places.config_data)
-    _name_children(data)
-    try:
-        changes = config.import_config(data, accept=config.UPGRADABLE)
-    except errors.ConfigVersionMismatch as err:
-        raise errors.ConfigurationError(_other_version(places, err.args[1])) from err
-    if check:
-        _verify(Snapshot().apply(item for item in changes if isinstance(item, Update)))
-    changes += _job_serial(places.job_serial)
+    changes = old_config.read(
+        places.config_data, check=check, cluster_name=cluster_name
+    )
+    changes += old_jobs.read(places.queue_dir)
     if dry_run:
         _log.warning("%s can be imported", places.config_data)
         return
     fresh = f"{places.store_db}.new"
-    for suffix in ("", "-wal", "-shm"):
-        files.remove_file(fresh + suffix)
-    new_store = store.open_master(
-        fresh, replicate=None, clock=clock, seen_term=_seen_term(places.store_db)
-    )
-    try:
-        new_store.commit(changes)
-    finally:
-        new_store.close()
+    make_store(fresh, changes, clock, seen_term=_seen_term(places.store_db))
     _back_up(places.store_db, places.backup_dir)
-    for suffix in ("-wal", "-shm"):
+    for suffix in _COMPANIONS:
         files.remove_file(places.store_db + suffix)
     os.replace(fresh, places.store_db)
     files.sync_dir(os.path.dirname(places.store_db))
     _back_up(places.config_data, places.backup_dir)
 
 
-def _name_children(data: Any) -> None:
-    """Give the parts of disks uuids, which files of Ganeti 3.0 and 3.1 may lack."""
-    disks = data.get("disks") if isinstance(data, dict) else None
-    left = list(disks.values()) if isinstance(disks, dict) else []
-    while left:
-        disk = left.pop()
-        children = disk.get("children") if isinstance(disk, dict) else None
-        for child in children if isinstance(children, list) else ():
-            if isinstance(child, dict):
-                child.setdefault("uuid", str(uuid.uuid4()))
-                left.append(child)
+def make_store(
+    path: str, changes: Sequence[Change], clock: Clock, *, seen_term: int
+) -> None:
+    """Write a new store, in place of a file that may be there.
 
-
-def _other_version(places: UpgradePaths, version: object) -> str:
-    """Return the error about a file of a release that cannot be imported."""
-    release = "of no known release"
-    if isinstance(version, int) and version >= _MAJOR:
-        release = f"of Ganeti {version // _MAJOR}.{version // _MINOR % 100}"
-    return (
-        f"{places.config_data}: is {release} (version {version!r}); files of Ganeti 3.0"
-        " and 3.1 can be imported. Upgrade the cluster to Ganeti 3.0 with its own tools"
-        " first"
+    Raises:
+        StorageError: the store cannot be written.
+    """
+    for suffix in ("", *_COMPANIONS):
+        files.remove_file(path + suffix)
+    new_store = store.open_master(
+        path, replicate=None, clock=clock, seen_term=seen_term
     )
+    try:
+        new_store.commit(changes)
+    finally:
+        new_store.close()
 
 
 def write_config(
     places: UpgradePaths, *, dry_run: bool, check: bool, version: int | None = None
 ) -> None:
-    """Write ``config.data`` from the store.
+    """Write ``config.data`` and the ended jobs from the store.
 
     Raises:
         ConfigurationError: the store is unreadable or inconsistent.
@@ -211,50 +204,23 @@ def write_config(
     follower = store.Follower(places.store_db)
     try:
         snapshot, data = follower.snapshot(), follower.read("meta", config.HEADER_KEY)
+        if check:
+            old_config.verify(places.store_db, snapshot)
+        snapshot, lost = old_config.without_extensions(snapshot)
+        for line in lost:
+            _log.warning("left out, because Ganeti does not have it: %s", line)
+        value = config.export_config(snapshot, config.Header.decode(data))
+        if version is not None:
+            value["version"] = version
+        if dry_run:
+            _log.warning("%s can be written", places.config_data)
+            return
+        old_jobs.write(places.queue_dir, follower)
     finally:
         follower.close()
-    if check:
-        _verify(snapshot)
-    value = config.export_config(snapshot, config.Header.decode(data))
-    if version is not None:
-        value["version"] = version
-    if dry_run:
-        _log.warning("%s can be written", places.config_data)
-        return
     _back_up(places.config_data, places.backup_dir)
     text = simplejson.dumps(value, separators=(",", ":"))
     files.write_file(places.config_data, text.encode(), mode=_CONFIG_MODE)
-
-
-def _read_json(path: str) -> object:
-    try:
-        return simplejson.loads(files.read_file(path))
-    except FileNotFoundError as err:
-        raise errors.ConfigurationError(f"{path}: no such file") from err
-    except ValueError as err:
-        raise errors.ConfigurationError(f"{path}: not valid JSON: {err}") from err
-
-
-def _verify(snapshot: Snapshot) -> None:
-    problems = config.verify(snapshot)
-    for problem in problems:
-        _log.error("%s", problem)
-    if problems:
-        raise errors.ConfigurationError(
-            f"the configuration has {len(problems)} problems, listed above;"
-            " --no-verify accepts them"
-        )
-
-
-def _job_serial(path: str) -> list[Change]:
-    """Return the change that makes job ids continue after the old queue's last one."""
-    try:
-        text = files.read_file(path).decode().strip()
-    except FileNotFoundError:
-        return []
-    if not re.fullmatch(r"\d+", text):
-        raise errors.ConfigurationError(f"{path}: wanted a job id, found {text!r}")
-    return [Document(documents.META, documents.SERIAL, text.encode())]
 
 
 def _seen_term(path: str) -> int:

@@ -1,0 +1,177 @@
+"""``config.data`` of another implementation of Ganeti 3, read and checked.
+
+`read` returns what a new store gets; each kind of bad input has one error. Writing the
+file, and replacing a store, is in `ganeti.tools.cfgupgrade`.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+import simplejson
+
+from ganeti import config, errors
+from ganeti.constants import versions
+from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
+from ganeti.objects import CLUSTER_KEY, Snapshot, Update
+from ganeti.store import Change
+from ganeti.utils import files
+
+_log = logging.getLogger(__name__)
+#: Parts of the version number of a file: 2160000 is of Ganeti 2.16.
+_MAJOR: Final = 1000000
+_MINOR: Final = 10000
+#: Value of the KVM parameter disk_discard that release 3.0 has by default. It leaves
+#: the choice to QEMU, which ignores requests to discard.
+_OLD_DISCARD: Final = "default"
+_DISCARD: Final = "ignore"
+
+
+def read(path: str, *, check: bool, cluster_name: str = "") -> list[Change]:
+    """Return the changes that write a configuration into an empty store.
+
+    Args:
+        path: the file ``config.data``.
+        check: refuse an inconsistent configuration.
+        cluster_name: the cluster of this node; empty accepts every cluster.
+
+    Raises:
+        ConfigurationError: the file is missing, damaged, of another version, of another
+            cluster, or inconsistent.
+    """
+    changes = parse(_load(path), path, check=check)
+    found = snapshot_of(changes).cluster.cluster_name
+    if cluster_name and found != cluster_name:
+        raise errors.ConfigurationError(
+            f"{path}: is of the cluster {found}, but this node belongs to"
+            f" {cluster_name}"
+        )
+    return changes
+
+
+def parse(data: Any, path: str, *, check: bool) -> list[Change]:
+    """Return the changes for the decoded JSON of a file, which is changed in place.
+
+    Raises:
+        ConfigurationError: see `read`.
+    """
+    _name_children(data)
+    for where in convert_hvparams(data):
+        _log.info("%s: disk_discard: %s becomes %s", where, _OLD_DISCARD, _DISCARD)
+    try:
+        changes = config.import_config(data, accept=config.UPGRADABLE)
+    except errors.ConfigVersionMismatch as err:
+        raise errors.ConfigurationError(_other_version(path, err.args[1])) from err
+    if check:
+        verify(path, snapshot_of(changes))
+    return changes
+
+
+def snapshot_of(changes: list[Change]) -> Snapshot:
+    """Return the configuration that a list of changes makes."""
+    return Snapshot().apply(item for item in changes if isinstance(item, Update))
+
+
+def verify(where: str, snapshot: Snapshot) -> None:
+    """Refuse an inconsistent configuration.
+
+    The error names the first problem; the log gets a line for each further one.
+
+    Raises:
+        ConfigurationError: the configuration is inconsistent.
+    """
+    problems = config.verify(snapshot)
+    if not problems:
+        return
+    for problem in problems[1:]:
+        _log.error("%s", problem)
+    more = f" (the first of {len(problems)} problems)" if len(problems) > 1 else ""
+    raise errors.ConfigurationError(
+        f"{where}: {problems[0]}{more}; --no-verify accepts this"
+    )
+
+
+def _load(path: str) -> Any:
+    try:
+        return simplejson.loads(files.read_file(path))
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(f"{path}: no such file") from err
+    except (ValueError, RecursionError) as err:
+        raise errors.ConfigurationError(
+            f"{path}: truncated or damaged, not valid JSON: {err}"
+        ) from err
+
+
+def _name_children(data: Any) -> None:
+    """Give the parts of disks uuids, which files of Ganeti 3.0 and 3.1 may lack."""
+    disks = data.get("disks") if isinstance(data, dict) else None
+    left = list(disks.values()) if isinstance(disks, dict) else []
+    while left:
+        disk = left.pop()
+        children = disk.get("children") if isinstance(disk, dict) else None
+        for child in children if isinstance(children, list) else ():
+            if isinstance(child, dict):
+                child.setdefault("uuid", str(uuid.uuid4()))
+                left.append(child)
+
+
+def convert_hvparams(data: Any) -> list[str]:
+    """Replace values that 3.1 does not have by equal ones; return where they were."""
+    changed = []
+    for where, params in _kvm_parameters(data):
+        if isinstance(params, dict) and params.get("disk_discard") == _OLD_DISCARD:
+            params["disk_discard"] = _DISCARD
+            changed.append(where)
+    return changed
+
+
+def _kvm_parameters(data: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all sets of KVM parameters of a file, of any form."""
+
+    def inner(value: Any, key: str) -> Any:
+        return value.get(key) if isinstance(value, dict) else None
+
+    cluster = inner(data, "cluster")
+    yield "cluster", inner(inner(cluster, "hvparams"), "kvm")
+    os_params = inner(cluster, "os_hvp")
+    for name in os_params if isinstance(os_params, dict) else ():
+        yield f"OS {name}", inner(os_params[name], "kvm")
+    instances = inner(data, "instances")
+    for key in instances if isinstance(instances, dict) else ():
+        if inner(instances[key], "hypervisor") == "kvm":
+            yield f"instance {key}", inner(instances[key], "hvparams")
+
+
+def _other_version(path: str, version: object) -> str:
+    """Return the error about a file of a release that cannot be imported."""
+    release, hint = "of no known release", ""
+    if isinstance(version, int) and version >= _MAJOR:
+        release = f"of Ganeti {version // _MAJOR}.{version // _MINOR % 100}"
+        hint = ". Upgrade the cluster to Ganeti 3.0 with its own tools first"
+        if version > versions.CONFIG_VERSION:
+            hint = ". It is newer than this release: install a newer one"
+    return (
+        f"{path}: is {release} (version {version!r}); files of Ganeti 3.0 and 3.1 can"
+        f" be imported{hint}"
+    )
+
+
+def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
+    """Return a configuration without the settings that only this implementation has.
+
+    Returns:
+        The configuration, and a line for each setting that was left out.
+    """
+    lost = []
+    cluster = snapshot.cluster
+    if cluster.commit_policy != COMMIT_POLICY_MAJORITY:
+        lost.append(f"cluster: commit_policy = {cluster.commit_policy}")
+        cluster = cluster.replace(commit_policy=COMMIT_POLICY_MAJORITY)
+        snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
+    lost += [
+        f"instance {instance.name}: its creation was interrupted"
+        for instance in snapshot.instances.values()
+        if instance.creation
+    ]
+    return snapshot, lost
