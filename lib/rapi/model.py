@@ -1,0 +1,191 @@
+"""The form of one resource of the remote API.
+
+The table of resources is data: the server, the OpenAPI document and the tests of the
+clients read it. Names of paths, arguments and body members are wire names.
+"""
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+#: The rights of the documented users file.
+READ: Final = "read"
+WRITE: Final = "write"
+#: The right to set parameters that mean root on nodes; not in Ganeti.
+ROOT: Final = "root"
+
+#: A variable of a path.
+_VARIABLE: Final = re.compile(r"\[([a-z_]+)\]")
+#: Variables that stand for numbers; others are names.
+_NUMBERS: Final = frozenset({"job_id", "disk_index"})
+
+
+class Kind(enum.Enum):
+    """The form of a query argument."""
+
+    #: A number: 0 or no argument is false, another number is true.
+    FLAG = "flag"
+    TEXT = "text"
+    #: All values of an argument that may be repeated.
+    TEXTS = "texts"
+    #: Names with commas between them.
+    NAMES = "names"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Argument:
+    """A query argument.
+
+    Attributes:
+        name: as in the URI.
+        kind: its form.
+        about: one line of text.
+        field: the opcode parameter that it sets; empty if the resource's function
+            uses it.
+        default: the value without the argument; None leaves the parameter out.
+        required: whether a request without the argument gets status 400.
+    """
+
+    name: str
+    kind: Kind
+    about: str
+    field: str = ""
+    default: Any = None
+    required: bool = False
+
+
+class Body(enum.Enum):
+    """What a request's body may hold."""
+
+    #: Ignored, except for ``depends`` in requests that submit a job.
+    IGNORED = "ignored"
+    #: An object of opcode parameters; no body means no parameters.
+    PARAMETERS = "parameters"
+    #: The same, but a request without a body gets status 400.
+    REQUIRED = "required"
+    #: A form of its own, described by `Resource.body_type`.
+    OWN = "own"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The input of `Job.adapt`, without anything of HTTP.
+
+    Attributes:
+        path: values of the path's variables.
+        args: values of the given query arguments, by name; see `Kind`.
+        body: decoded JSON, None without a body.
+    """
+
+    path: Mapping[str, str]
+    args: Mapping[str, Any]
+    body: Any = None
+
+
+#: Returns the wire forms of the opcodes of one job, without reasons.
+Adapt = Callable[["Resource", Request], list[dict[str, Any]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """A resource that submits a job.
+
+    Attributes:
+        op_id: wire name of the opcode.
+        path: opcode parameter -> variable of the path.
+        constants: opcode parameter -> fixed value.
+        renames: old name of a body member -> opcode parameter.
+        forbidden: parameters that get status 403.
+        adapt: makes the opcodes of resources that do not follow the general rule; None
+            for the rule, see `ganeti.rapi.requests`.
+        traced: whether the opcodes get the reason entry of this library.
+    """
+
+    op_id: str
+    path: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    constants: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    renames: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    forbidden: tuple[str, ...] = ()
+    adapt: Adapt | None = None
+    traced: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One path and method.
+
+    Attributes:
+        path: with its variables in brackets, such as ``/2/nodes/[node_name]``.
+        method: of HTTP.
+        about: one line of text.
+        result: type of the answer, an annotation.
+        access: rights of which one is needed; none for anonymous requests.
+        job: for resources that submit a job.
+        direct: name of the function in ``ganeti.rapi.handlers`` that answers other
+            resources.
+        options: further input of that function, such as the kind of object.
+        arguments: query arguments.
+        body: what the body may hold.
+        body_type: annotation of a body of its own form.
+    """
+
+    path: str
+    method: str
+    about: str
+    result: Any
+    access: tuple[str, ...] = ()
+    job: Job | None = None
+    direct: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    arguments: tuple[Argument, ...] = ()
+    body: Body = Body.IGNORED
+    body_type: Any = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of the path's variables."""
+        return tuple(_VARIABLE.findall(self.path))
+
+    @property
+    def name(self) -> str:
+        """Return the name in reasons and logs, such as ``instances_name_reboot``."""
+        parts = []
+        for part in self.path.split("/")[1:]:
+            found = _VARIABLE.fullmatch(part)
+            variable = found.group(1) if found else ""
+            if variable != "disk_index":
+                parts.append(variable.rpartition("_")[2] if found else part)
+        return "_".join(part for part in parts if part not in {"", "2"}).replace(
+            "-", "_"
+        )
+
+    def pattern(self) -> str:
+        """Return a regular expression of the whole path with a group per variable."""
+
+        def group(found: re.Match[str]) -> str:
+            name = found.group(1)
+            values = r"[0-9]+" if name in _NUMBERS else r"[\w.-]+"
+            return f"(?P<{name}>{values})"
+
+        return _VARIABLE.sub(group, self.path)
+
+
+def flag(name: str, about: str, field: str = "", *, default: bool = False) -> Argument:
+    """Return an argument that is a number taken for a truth value."""
+    return Argument(
+        name=name, kind=Kind.FLAG, about=about, field=field, default=default
+    )
+
+
+def text(name: str, about: str, field: str = "", **more: Any) -> Argument:
+    """Return an argument that is a text."""
+    return Argument(name=name, kind=Kind.TEXT, about=about, field=field, **more)
+
+
+BULK: Final = flag("bulk", "return whole objects instead of names")
+LOCK: Final = flag("lock", "documented, and refused by the master daemon")
+DRY_RUN: Final = flag("dry-run", "only check", "dry_run")
+REASON: Final = text("reason", "text for the reason trail of the job")
+FORCE: Final = flag("force", "skip some safety checks", "force")

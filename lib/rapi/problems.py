@@ -1,0 +1,42 @@
+"""Refusals of requests: a status of HTTP and the texts of the documented error body."""
+
+import http
+from collections.abc import Mapping
+from typing import Any
+
+
+class Refused(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: of HTTP.
+        message: the specific text, empty for the standard reason of the status.
+        headers: further headers of the answer.
+    """
+
+    def __init__(
+        self, status: int, message: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, message)
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """Return the documented error body: ``code``, ``message``, ``explain``."""
+        standard = http.HTTPStatus(self.status)
+        return {
+            "code": self.status,
+            "message": self.message or standard.phrase,
+            "explain": standard.description or standard.phrase,
+        }
+
+
+def bad_request(message: str) -> Refused:
+    """Return the refusal of a malformed request."""
+    return Refused(http.HTTPStatus.BAD_REQUEST, message)
+
+
+def forbidden(message: str) -> Refused:
+    """Return the refusal of a request whose sender may not make it."""
+    return Refused(http.HTTPStatus.FORBIDDEN, message)

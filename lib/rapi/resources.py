@@ -1,0 +1,58 @@
+"""The table of all resources of the remote API, and the search for a path."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ganeti.rapi import resources_cluster, resources_instances, resources_nodes
+from ganeti.rapi.model import Resource
+
+#: One row per path and method.
+RESOURCES: Final[tuple[Resource, ...]] = (
+    *resources_cluster.RESOURCES,
+    *resources_instances.RESOURCES,
+    *resources_nodes.RESOURCES,
+)
+FEATURES: Final = resources_cluster.FEATURES
+
+
+class Found(NamedTuple):
+    """The resources of a path.
+
+    Attributes:
+        methods: resource by method.
+        variables: values of the path's variables.
+    """
+
+    methods: Mapping[str, Resource]
+    variables: Mapping[str, str]
+
+
+def _by_path() -> dict[str, dict[str, Resource]]:
+    methods: dict[str, dict[str, Resource]] = {}
+    for resource in RESOURCES:
+        methods.setdefault(resource.path, {})[resource.method] = resource
+    return methods
+
+
+_METHODS: Final = _by_path()
+_FIXED: Final = {
+    path: Found(methods, {}) for path, methods in _METHODS.items() if "[" not in path
+}
+_PATTERNS: Final = tuple(
+    (re.compile(next(iter(methods.values())).pattern()), methods)
+    for path, methods in _METHODS.items()
+    if "[" in path
+)
+
+
+def find(path: str) -> Found | None:
+    """Return the resources of a path, None if there is no such path."""
+    fixed = _FIXED.get(path)
+    if fixed is not None:
+        return fixed
+    for pattern, methods in _PATTERNS:
+        match = pattern.fullmatch(path)
+        if match is not None:
+            return Found(methods, match.groupdict())
+    return None

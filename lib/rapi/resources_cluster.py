@@ -1,0 +1,220 @@
+"""Resources of the cluster: version, settings, queries, filter rules and jobs."""
+
+from typing import Any, Final
+
+from ganeti.rapi import bodies, fields, model
+from ganeti.rapi.model import BULK, REASON, Argument, Body, Job, Kind, Resource
+from ganeti.rapi.tags import tag_resources
+
+#: Features that clients look for before they use them.
+FEATURES: Final = (
+    "instance-create-reqv1",
+    "instance-reinstall-reqv1",
+    "node-migrate-reqv1",
+    "node-evac-res1",
+)
+_QUERY: Final = "/2/query/[resource]"
+_FILTER: Final = "/2/filters/[filter_uuid]"
+_JOB: Final = "/2/jobs/[job_id]"
+
+
+def _get(
+    path: str,
+    about: str,
+    direct: str,
+    result: Any,
+    *arguments: Argument,
+    access: tuple[str, ...] = (),
+    **options: Any,
+) -> Resource:
+    return Resource(
+        path=path,
+        method="GET",
+        about=about,
+        result=result,
+        access=access,
+        direct=direct,
+        options=options,
+        arguments=arguments,
+    )
+
+
+_FIXED: Final = (
+    _get("/", "answer nothing", "constant", None, value=None),
+    _get("/2", "answer nothing", "constant", None, value=None),
+    _get("/version", "return the version of the API", "constant", int, value=2),
+    _get(
+        "/2/features",
+        "list the features of this server",
+        "constant",
+        list[str],
+        value=list(FEATURES),
+    ),
+)
+
+_CLUSTER: Final = (
+    _get(
+        "/2/info",
+        "return the settings of the cluster",
+        "cluster_info",
+        dict[str, Any],
+        copies={"vg_name": "volume_group_name", "drbd_helper": "drbd_usermode_helper"},
+    ),
+    Resource(
+        path="/2/modify",
+        method="PUT",
+        about="modify the settings of the cluster",
+        result=int,
+        access=(model.WRITE,),
+        job=Job(op_id="OP_CLUSTER_SET_PARAMS", forbidden=("compression_tools",)),
+        arguments=(REASON,),
+        body=Body.PARAMETERS,
+    ),
+    Resource(
+        path="/2/redistribute-config",
+        method="PUT",
+        about="send the configuration to all nodes again",
+        result=int,
+        access=(model.WRITE,),
+        job=Job(op_id="OP_CLUSTER_REDIST_CONF"),
+        arguments=(REASON,),
+    ),
+    _get("/2/os", "list operating systems with their variants", "list_os", list[str]),
+)
+
+_QUERIES: Final = (
+    _get(
+        _QUERY,
+        "query a kind of object",
+        "query",
+        dict[str, Any],
+        Argument(
+            name="fields",
+            kind=Kind.NAMES,
+            about="names of fields with commas between them",
+            required=True,
+        ),
+        access=(model.WRITE, model.READ),
+    ),
+    Resource(
+        path=_QUERY,
+        method="PUT",
+        about="query a kind of object with a filter",
+        result=dict[str, Any],
+        access=(model.WRITE, model.READ),
+        direct="query",
+        arguments=(
+            Argument(
+                name="fields",
+                kind=Kind.NAMES,
+                about="names of fields with commas between them, if not in the body",
+            ),
+        ),
+        body=Body.OWN,
+        body_type=bodies.Query,
+    ),
+    _get(
+        f"{_QUERY}/fields",
+        "list the fields of a kind of object",
+        "query_fields",
+        dict[str, Any],
+        Argument(
+            name="fields",
+            kind=Kind.NAMES,
+            about="names of fields with commas between them; all by default",
+        ),
+    ),
+)
+
+_FILTERS: Final = (
+    _get(
+        "/2/filters",
+        "list the filter rules of the job queue",
+        "list_objects",
+        list[dict[str, Any]],
+        BULK,
+        call="QueryFilters",
+        fields=fields.FILTER,
+        key="uuid",
+        shown="uuid",
+    ),
+    Resource(
+        path="/2/filters",
+        method="POST",
+        about="add a filter rule",
+        result=str,
+        access=(model.WRITE,),
+        direct="replace_filter",
+        arguments=(REASON,),
+        body=Body.OWN,
+        body_type=bodies.Filter,
+    ),
+    _get(
+        _FILTER,
+        "return a filter rule",
+        "get_filter",
+        dict[str, Any],
+        fields=fields.FILTER,
+    ),
+    Resource(
+        path=_FILTER,
+        method="PUT",
+        about="replace or create a filter rule",
+        result=str,
+        access=(model.WRITE,),
+        direct="replace_filter",
+        arguments=(REASON,),
+        body=Body.OWN,
+        body_type=bodies.Filter,
+    ),
+    Resource(
+        path=_FILTER,
+        method="DELETE",
+        about="remove a filter rule",
+        result=None,
+        access=(model.WRITE,),
+        direct="delete_filter",
+    ),
+)
+
+_JOBS: Final = (
+    _get(
+        "/2/jobs",
+        "list jobs",
+        "list_objects",
+        list[dict[str, Any]],
+        BULK,
+        call="QueryJobs",
+        fields=fields.JOB_IN_BULK,
+        key="id",
+        shown="id",
+    ),
+    _get(_JOB, "return a job", "get_job", dict[str, Any], fields=fields.JOB),
+    Resource(
+        path=_JOB,
+        method="DELETE",
+        about="cancel a job",
+        result=tuple[bool, str],
+        access=(model.WRITE,),
+        direct="cancel_job",
+    ),
+    Resource(
+        path=f"{_JOB}/wait",
+        method="GET",
+        about="wait until a job changes, at most ten seconds",
+        result=dict[str, Any],
+        access=(model.WRITE,),
+        direct="wait_for_job",
+        body=Body.OWN,
+        body_type=bodies.Wait,
+    ),
+)
+
+RESOURCES: Final = (
+    *_FIXED,
+    *_CLUSTER,
+    *tag_resources("/2", "cluster"),
+    *_QUERIES,
+    *_FILTERS,
+    *_JOBS,
+)

@@ -1,0 +1,296 @@
+"""Requests become opcodes by the general rule or by rules of their own."""
+
+import pytest
+
+from ganeti import opcodes
+from ganeti.rapi import requests, resources
+from ganeti.rapi.model import Body, Request
+from ganeti.rapi.problems import Refused
+
+TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
+WEB = {"instance_name": "web1", "node_name": "n1", "group_name": "g1"}
+WEB |= {"network_name": "lan", "disk_index": "2"}
+#: Bodies and arguments that the opcodes require.
+NEEDED = {
+    "/2/instances": {"__version__": 1, "name": "web1", "mode": "create", "disks": [], "nics": []},
+    "/2/instances-multi-alloc": {"instances": []},
+    "/2/instances/[instance_name]/disk/[disk_index]/grow": {"amount": 10},
+    "/2/instances/[instance_name]/export": {"destination": ["n1"]},
+    "/2/instances/[instance_name]/modify": {},
+    "/2/instances/[instance_name]/rename": {"new_name": "web2"},
+    "/2/instances/[instance_name]/replace-disks": {"mode": "replace_auto"},
+    "/2/nodes/[node_name]/evacuate": {"mode": "all"},
+    "/2/nodes/[node_name]/role": "drained",
+    "/2/groups": {"name": "g1"},
+    "/2/groups/[group_name]/assign-nodes": {"nodes": ["n1"]},
+    "/2/groups/[group_name]/rename": {"new_name": "g2"},
+    "/2/networks": {"name": "lan", "network": "192.0.2.0/24"},
+    "/2/networks/[network_name]/connect": {"group_name": "g1", "network_link": "br0", "network_mode": "bridged"},
+    "/2/networks/[network_name]/disconnect": {"group_name": "g1"},
+    "/2/networks/[network_name]/rename": {"new_name": "wan"},
+}  # fmt: skip
+QUERY = {"storage_type": "lvm-vg", "name": "vg", "output_fields": ["name"]}
+QUERY |= {"mode": "local"}
+
+
+def job(path, method, body=None, **args):
+    resource = TABLE[path, method]
+    return requests.job_of(resource, Request(path=WEB, args=args, body=body))
+
+
+def refused(path, method, body=None, **args):
+    with pytest.raises(Refused) as caught:
+        job(path, method, body, **args)
+    return caught.value.status, caught.value.message
+
+
+@pytest.mark.parametrize(
+    "key", sorted(key for key, each in TABLE.items() if each.job), ids=" ".join
+)
+def test_each_job_has_valid_opcodes_of_its_resource(key):
+    resource = TABLE[key]
+    names = {each.name for each in resource.arguments}
+    args = {name: value for name, value in QUERY.items() if name in names}
+    if not key[0].endswith("export"):
+        args.pop("mode", None)
+    body = NEEDED.get(key[0])
+    ops = requests.job_of(resource, Request(path=WEB, args=args, body=body))
+    decoded = [opcodes.decode(op) for op in ops]
+    assert resource.job.op_id in {op.op_id() for op in decoded}
+    for variable in resource.variables:
+        values = [
+            value
+            for op in ops
+            for value in op.values()
+            if value in (WEB[variable], [WEB[variable]], int(WEB["disk_index"]))
+        ]
+        assert values, variable
+
+
+@pytest.mark.parametrize(
+    "key",
+    sorted(
+        key
+        for key, each in TABLE.items()
+        if each.job and each.body in {Body.PARAMETERS, Body.REQUIRED}
+    ),
+    ids=" ".join,
+)
+def test_an_unknown_member_of_a_body_is_refused(key):
+    body = {**NEEDED.get(key[0], {}), "colour": "red"}
+    status, text = refused(*key, body)
+    assert status == 400
+    assert "colour" in text
+
+
+def test_a_member_that_the_uri_sets_is_refused():
+    path = "/2/instances/[instance_name]/migrate"
+    assert refused(path, "PUT", {"instance_name": "web1"}) == (
+        400,
+        "parameter 'instance_name' is set by the URI, not by the body",
+    )
+    status, text = refused("/2/groups", "POST", {"name": "g", "dry_run": True})
+    assert (status, "dry_run" in text) == (400, True)
+    assert refused(path, "PUT", {"OP_ID": "OP_NODE_ADD"})[0] == 400
+
+
+def test_an_old_and_a_new_name_together_are_refused():
+    assert refused("/2/groups", "POST", {"name": "a", "group_name": "a"}) == (
+        400,
+        "parameters 'name' and 'group_name' are the same; give only one",
+    )
+
+
+def test_wrong_types_name_the_parameter():
+    status, text = refused(
+        "/2/instances/[instance_name]/disk/[disk_index]/grow", "POST", {"amount": "1"}
+    )
+    assert status == 400
+    assert "amount" in text
+    for body in ([], "x", 1, True):
+        assert refused("/2/modify", "PUT", body)[0] == 400
+    assert refused("/2/instances/[instance_name]/modify", "PUT", None)[0] == 400
+
+
+def test_a_forbidden_parameter_has_a_status_of_its_own():
+    assert refused("/2/modify", "PUT", {"compression_tools": ["sh"]})[0] == 403
+
+
+def test_an_instance_needs_version_1_of_the_body():
+    body = dict(NEEDED["/2/instances"])
+    [op] = job("/2/instances", "POST", body, **{"dry-run": True})
+    assert op["instance_name"] == "web1"
+    assert op["dry_run"] is True
+    assert "__version__" not in op
+    for version in (0, 2, "1", True, None):
+        assert (
+            refused("/2/instances", "POST", {**body, "__version__": version})[0] == 400
+        )
+    del body["__version__"]
+    assert refused("/2/instances", "POST", body)[0] == 400
+    assert refused("/2/instances", "POST")[0] == 400
+
+
+def test_spaces_between_usb_devices_become_commas():
+    hvparams = {"usb_devices": "a:b c:d", "acpi": True}
+    body = {**NEEDED["/2/instances"], "hvparams": hvparams}
+    assert job("/2/instances", "POST", body)[0]["hvparams"]["usb_devices"] == "a:b,c:d"
+    path = "/2/instances/[instance_name]/modify"
+    [op] = job(path, "PUT", {"custom_hvparams": hvparams})
+    assert op["hvparams"] == {"usb_devices": "a:b,c:d", "acpi": True}
+
+
+def test_several_instances_are_creations_under_their_new_names():
+    child = {"name": "a", "os": "tiny", "mode": "create", "disks": [], "nics": []}
+    [op] = job("/2/instances-multi-alloc", "POST", {"instances": [child]})
+    assert op["instances"] == [
+        {
+            "OP_ID": "OP_INSTANCE_CREATE",
+            "instance_name": "a",
+            "os_type": "tiny",
+            "mode": "create",
+            "disks": [],
+            "nics": [],
+        }
+    ]
+    for bad in ({**child, "x": 1}, "x", {**child, "OP_ID": "OP_NODE_ADD"}):
+        status, text = refused("/2/instances-multi-alloc", "POST", {"instances": [bad]})
+        assert (status, text.startswith("instances[0]: ")) == (400, True)
+    assert refused("/2/instances-multi-alloc", "POST", {})[0] == 400
+
+
+def ids(ops):
+    return [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in ops]
+
+
+def test_a_reinstallation_stops_and_starts():
+    path = "/2/instances/[instance_name]/reinstall"
+    assert ids(job(path, "POST")) == ["SHUTDOWN", "REINSTALL", "STARTUP"]
+    assert ids(job(path, "POST", os="x", nostartup=True)) == ["SHUTDOWN", "REINSTALL"]
+    ops = job(path, "POST", {"os": "x", "start": False, "osparams": {"a": "b"}})
+    assert ids(ops) == ["SHUTDOWN", "REINSTALL"]
+    assert (ops[1]["os_type"], ops[1]["osparams"]) == ("x", {"a": "b"})
+    assert refused(path, "POST", {"os": "x"}, nostartup=True)[0] == 400
+    assert refused(path, "POST", {"start": 1})[0] == 400
+    assert refused(path, "POST", {"x": 1})[0] == 400
+    ops = job(path, "POST", {"depends": [[1, ["success"]]]})
+    assert [op.get("depends") for op in ops] == [[[1, ["success"]]], None, None]
+
+
+def test_disks_to_replace_are_a_list_or_a_text():
+    path = "/2/instances/[instance_name]/replace-disks"
+    mode = "replace_auto"
+    assert job(path, "POST", {"mode": mode, "disks": "0, 1"})[0]["disks"] == [0, 1]
+    assert job(path, "POST", {"mode": mode, "disks": [2]})[0]["disks"] == [2]
+    [op] = job(path, "POST", mode=mode, disks="3", iallocator="hail")
+    assert (op["disks"], op["iallocator"]) == ([3], "hail")
+    assert refused(path, "POST", {"mode": mode, "disks": "x"})[0] == 400
+    assert "iallocator" not in job(path, "POST", {"mode": mode}, iallocator="a")[0]
+
+
+def test_old_clients_choose_the_migration_of_a_node_in_the_query():
+    path = "/2/nodes/[node_name]/migrate"
+    assert job(path, "POST", live=True)[0]["mode"] == "live"
+    assert job(path, "POST", live=False)[0]["mode"] == "non-live"
+    assert job(path, "POST", {"target_node": "n2"}, mode="live")[0] == {
+        "OP_ID": "OP_NODE_MIGRATE",
+        "node_name": "n1",
+        "mode": "live",
+    }
+    assert job(path, "POST", {"target_node": "n2"})[0]["target_node"] == "n2"
+    assert refused(path, "POST", live=True, mode="live")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("role", "flags"),
+    [
+        ("regular", {"master_candidate": False, "offline": False, "drained": False}),
+        ("master-candidate", {"master_candidate": True}),
+        ("drained", {"drained": True}),
+        ("offline", {"offline": True}),
+    ],
+)
+def test_a_role_sets_its_flags(role, flags):
+    path = "/2/nodes/[node_name]/role"
+    [op] = job(path, "PUT", role, **{"auto-promote": True})
+    assert op == {
+        "OP_ID": "OP_NODE_SET_PARAMS",
+        "node_name": "n1",
+        "force": False,
+        "auto_promote": True,
+        **flags,
+    }
+
+
+@pytest.mark.parametrize("role", ["master", "", None, 1, {}, ["drained"]])
+def test_other_roles_are_refused(role):
+    assert refused("/2/nodes/[node_name]/role", "PUT", role)[0] == 400
+
+
+def test_tags_come_from_the_query_and_may_be_missing():
+    path = "/2/instances/[instance_name]/tags"
+    [op] = job(path, "PUT", {"tags": ["no"]}, tag=["a", "b"])
+    assert op == {
+        "OP_ID": "OP_TAGS_SET",
+        "kind": "instance",
+        "name": "web1",
+        "tags": ["a", "b"],
+        "dry_run": False,
+    }
+    assert job("/2/tags", "DELETE")[0]["tags"] == []
+    assert job("/2/tags", "DELETE")[0]["name"] is None
+
+
+def test_dependencies_are_honoured_where_the_body_is_ignored():
+    path = "/2/instances/[instance_name]/startup"
+    body = {"depends": [[-1, ["success"]]], "other": 1}
+    assert job(path, "PUT", body)[0]["depends"] == [[-1, ["success"]]]
+    assert refused(path, "PUT", {"depends": 1})[0] == 400
+    assert "depends" not in job(path, "PUT", [1])[0]
+
+
+def test_reasons_of_the_system_cannot_be_forged():
+    path = "/2/instances/[instance_name]/migrate"
+    mine = [["me", "text", 5]]
+    assert job(path, "PUT", {"reason": mine})[0]["reason"] == mine
+    status, text = refused(path, "PUT", {"reason": [["gnt:user", "text", 5]]})
+    assert (status, "reserved" in text) == (400, True)
+    for bad in (5, ["gnt:user"], [5], [["me", 1, 5]]):
+        assert refused(path, "PUT", {"reason": bad})[0] == 400
+
+
+def test_the_trail_has_the_user_and_the_library():
+    resource = TABLE["/2/instances/[instance_name]/reboot", "POST"]
+    request = Request(path=WEB, args={"reason": "why"})
+    assert requests.reasons(resource, request, requester="user jack", now_ns=7) == [
+        ["gnt:user", "why", 7],
+        ["gnt:daemon:rapi", "user jack", 7],
+        ["gnt:library:rlib2:instances_name_reboot", "", 7],
+    ]
+    resource = TABLE["/2/instances/[instance_name]/reinstall", "POST"]
+    request = Request(path=WEB, args={})
+    assert requests.reasons(resource, request, requester="x", now_ns=7) == [
+        ["gnt:daemon:rapi", "x", 7]
+    ]
+
+
+def arguments(path, method, **given):
+    given = {name.replace("_x_", "-"): texts for name, texts in given.items()}
+    return requests.arguments(TABLE[path, method], given)
+
+
+def test_arguments_have_their_documented_forms():
+    path = "/2/instances/[instance_name]/startup"
+    assert arguments(path, "PUT", force=["1", "0"], dry_x_run=["0"], other=["x"]) == {
+        "force": True,
+        "dry-run": False,
+    }
+    assert arguments("/2/tags", "PUT", tag=["a", "b"]) == {"tag": ["a", "b"]}
+    assert arguments("/2/query/[resource]", "GET", fields=["name, os"]) == {
+        "fields": ["name", "os"]
+    }
+    for bad in ("x", "1.5", "true", "9" * 5000):
+        with pytest.raises(Refused, match="force"):
+            arguments(path, "PUT", force=[bad])
+    with pytest.raises(Refused, match="'fields'"):
+        arguments("/2/query/[resource]", "GET")

@@ -1,0 +1,119 @@
+"""The table of resources against the documented one."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from ganeti import opcodes
+from ganeti.rapi import fields, model, resources
+
+SPEC = json.loads(
+    (pathlib.Path(__file__).parents[3] / "data/spec/rapi.json").read_text()
+)
+ROWS = {(row["uri"], row["method"]): row for row in SPEC["resources"]}
+TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
+JOBS = {key: each for key, each in TABLE.items() if each.job is not None}
+
+
+def test_the_table_has_every_documented_resource_and_no_other():
+    assert set(TABLE) == set(ROWS)
+    assert len(resources.RESOURCES) == len(TABLE)
+
+
+@pytest.mark.parametrize("key", sorted(TABLE), ids=" ".join)
+def test_access_arguments_and_opcode_are_the_documented_ones(key):
+    row, mine = ROWS[key], TABLE[key]
+    assert set(mine.access) == set(row["access"]) - {"none"}
+    listed = {re.match(r"[\w-]+", text)[0] for text in row["query"]}
+    allowed = {"reason"} if row.get("runs") == "luxi ReplaceFilter" else set()
+    assert {each.name for each in mine.arguments} - allowed == listed
+    assert (mine.job.op_id if mine.job else None) == row["opcode"]
+
+
+@pytest.mark.parametrize("key", sorted(JOBS), ids=" ".join)
+def test_parameters_of_jobs_are_those_of_their_opcodes(key):
+    row, job = ROWS[key], JOBS[key].job
+    known = set(opcodes.OPCODES[job.op_id].__struct_fields__)
+    assert set(job.renames) == set(row.get("renames", {}))
+    assert dict(job.renames) == row.get("renames", {})
+    assert list(job.forbidden) == row.get("forbidden", [])
+    if job.adapt is None:
+        by_uri = {each.field for each in JOBS[key].arguments if each.field}
+        fixed = {*job.path, *job.constants, *by_uri}
+        assert fixed <= known
+        wanted = {text.partition("=")[0] for text in row.get("fixed_params", ())}
+        assert fixed == wanted
+
+
+def test_flags_and_features_and_fields_are_the_documented_ones():
+    assert [each["name"] for each in SPEC["features"]] == list(resources.FEATURES)
+    listed = {each["object"]: tuple(each["fields"]) for each in SPEC["object_fields"]}
+    assert listed == {
+        "instance": fields.INSTANCE,
+        "node": fields.NODE,
+        "network": fields.NETWORK,
+        "group": fields.GROUP,
+        "filter": fields.FILTER,
+        "job (bulk)": fields.JOB_IN_BULK,
+        "job (single)": fields.JOB,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted", "variables"),
+    [
+        ("/", "/", {}),
+        ("/2/instances/web1.x/tags", "/2/instances/[instance_name]/tags", {"instance_name": "web1.x"}),
+        ("/2/instances/wéb_1", "/2/instances/[instance_name]", {"instance_name": "wéb_1"}),
+        ("/2/instances/a/disk/3/grow", "/2/instances/[instance_name]/disk/[disk_index]/grow", {"instance_name": "a", "disk_index": "3"}),
+        ("/2/jobs/12", "/2/jobs/[job_id]", {"job_id": "12"}),
+    ],
+)  # fmt: skip
+def test_a_path_is_found_with_its_variables(path, wanted, variables):
+    found = resources.find(path)
+    assert found is not None
+    assert {each.path for each in found.methods.values()} == {wanted}
+    assert found.variables == variables
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/3",
+        "/2/",
+        "//2",
+        "/2/instances/",
+        "/2/instances/a b",
+        "/2/instances/a%2fb",
+        "/2/instances/../nodes/a/x",
+        "/2/instances/a\n",
+        "/2/jobs/x",
+        "/2/jobs/\u0661",
+        "/2/jobs/1\n",
+        "/2/instances/a/disk/x/grow",
+        "/version/",
+    ],
+)
+def test_other_paths_are_not_found(path):
+    assert resources.find(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "name"),
+    [
+        ("/2/instances/[instance_name]/reboot", "POST", "instances_name_reboot"),
+        ("/2/instances/[instance_name]/disk/[disk_index]/grow", "POST", "instances_name_disk_grow"),
+        ("/2/groups/[group_name]/assign-nodes", "PUT", "groups_name_assign_nodes"),
+        ("/2/tags", "PUT", "tags"),
+        ("/2/redistribute-config", "PUT", "redistribute_config"),
+    ],
+)  # fmt: skip
+def test_names_for_reasons_follow_the_path(path, method, name):
+    assert TABLE[path, method].name == name
+
+
+def test_rights_are_the_documented_words():
+    assert (model.READ, model.WRITE) == ("read", "write")
