@@ -1,0 +1,185 @@
+"""Rights: which requests a user may make.
+
+The documented options ``read`` and ``write`` apply to all resources. An option
+``RIGHT:PATTERN`` applies to the paths that a shell pattern matches, such as
+``write:/2/instances/web-*``; ``*`` also matches slashes. The right of such an option is
+``read``, ``write``, ``root``, or a method such as ``get`` or ``delete``, which grants
+requests of that method whatever right they need.
+
+``root`` permits parameters that give control of the nodes themselves. It is not part of
+``write``.
+"""
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti.rapi import model
+from ganeti.rapi.model import Resource
+
+_METHODS: Final = frozenset({"get", "put", "post", "delete"})
+_LIMITED: Final = frozenset({model.READ, model.WRITE, model.ROOT}) | _METHODS
+
+
+class RightsError(ValueError):
+    """Malformed options."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A right that applies to some paths."""
+
+    right: str
+    pattern: str
+
+    def matches(self, path: str) -> bool:
+        """Return whether the rule applies to a path."""
+        return fnmatch.fnmatchcase(path, self.pattern)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rights:
+    """The rights of a user.
+
+    Attributes:
+        words: rights on all paths; unknown words are kept and grant nothing.
+        rules: rights on some paths.
+    """
+
+    words: frozenset[str] = frozenset()
+    rules: tuple[Rule, ...] = ()
+
+    def joined(self, other: "Rights") -> "Rights":
+        """Return the rights of both."""
+        return Rights(self.words | other.words, self.rules + other.rules)
+
+    def allow(self, resource: Resource, paths: Sequence[str]) -> bool:
+        """Return whether a request is permitted.
+
+        Args:
+            resource: that is requested.
+            paths: of the request and of all objects that it creates.
+        """
+        if not resource.access or self.words & set(resource.access):
+            return True
+        wanted = {*resource.access, resource.method.lower()}
+        return all(self._has(wanted, path) for path in paths)
+
+    def allow_root(self, paths: Sequence[str]) -> bool:
+        """Return whether parameters that mean root on nodes are permitted."""
+        if model.ROOT in self.words:
+            return True
+        return all(self._has({model.ROOT}, path) for path in paths)
+
+    def _has(self, wanted: set[str], path: str) -> bool:
+        return any(rule.right in wanted and rule.matches(path) for rule in self.rules)
+
+
+def parse_rights(words: Iterable[str]) -> Rights:
+    """Return the rights of some options.
+
+    Raises:
+        RightsError: an option of one path has an unknown right, or no path.
+    """
+    plain, rules = set(), []
+    for word in words:
+        right, colon, pattern = word.partition(":")
+        if not colon:
+            plain.add(word)
+        elif right not in _LIMITED or not pattern.startswith(("/", "*")):
+            raise RightsError(
+                f"option {word!r}: wanted RIGHT:/PATH, the right one of"
+                f" {', '.join(sorted(_LIMITED))}"
+            )
+        else:
+            rules.append(Rule(right, pattern))
+    return Rights(frozenset(plain), tuple(rules))
+
+
+#: Opcode parameter with the name of a new object -> path of its collection.
+_NEW_OBJECTS: Final[Mapping[str, tuple[str, str]]] = {
+    "OP_INSTANCE_CREATE": ("instance_name", "/2/instances"),
+    "OP_INSTANCE_RENAME": ("new_name", "/2/instances"),
+    "OP_GROUP_ADD": ("group_name", "/2/groups"),
+    "OP_GROUP_RENAME": ("new_name", "/2/groups"),
+    "OP_NETWORK_ADD": ("network_name", "/2/networks"),
+    "OP_NETWORK_RENAME": ("new_name", "/2/networks"),
+}
+
+
+def paths_of(path: str, ops: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the paths that a right must cover: of the request and of new objects.
+
+    The right to create ``/2/instances/web1`` permits ``POST /2/instances`` with that
+    name.
+    """
+    children = [child for op in ops for child in op.get("instances") or ()]
+    created = [
+        f"{_NEW_OBJECTS[op['OP_ID']][1]}/{op.get(_NEW_OBJECTS[op['OP_ID']][0])}"
+        for op in [*ops, *(child for child in children if isinstance(child, dict))]
+        if op.get("OP_ID") in _NEW_OBJECTS
+    ]
+    is_collection = any(new.startswith(f"{path}/") for new in created)
+    many = path == "/2/instances-multi-alloc" and created
+    return created if is_collection or many else [path, *created]
+
+
+#: Parameters of hypervisors, nodes, disks and the cluster that name files, programs or
+#: devices of a node, or pass arguments to a program that runs as root there.
+ROOT_PARAMETERS: Final = frozenset(
+    {
+        # Hypervisors
+        *("bootloader_args", "bootloader_path", "cdrom2_image_path"),
+        *("cdrom_image_path", "device_model", "devices", "drop_capabilities"),
+        *("extra_cgroups", "extra_config", "floppy_image_path", "init_script"),
+        *("initrd_path", "kernel_path", "kvm_extra", "kvm_path", "mem_path"),
+        *("pci_pass", "security_domain", "security_model", "spice_password_file"),
+        *("usb_devices", "vif_script", "vnc_password_file", "vnc_x509_path"),
+        # Nodes
+        "oob_program",
+        # Disks
+        *("adopt", "provider", "file_storage_dir", "ext_params"),
+        # Cluster
+        *("shared_file_storage_dir", "gluster_storage_dir", "drbd_helper"),
+        *("use_external_mip_script", "default_iallocator", "install_image"),
+        *("default_iallocator_params", "diagnose_data_collector_filename"),
+        *("zeroing_image", "uid_pool", "add_uids", "remove_uids"),
+        # Imports
+        *("src_path", "source_x509_ca"),
+    }
+)
+#: Objects whose keys are chosen by definitions of operating systems.
+_FREE_FORM: Final = frozenset(
+    {"osparams", "osparams_private", "osparams_secret", "tags", "reason"}
+)
+#: Allocators that need no right of their own: the one that ships, and the default.
+_ALLOCATORS: Final = frozenset({"hail", "."})
+#: Values that reset a parameter; they are no files and no programs.
+_UNSET: Final[tuple[Any, ...]] = (None, "", "default", [], {})
+
+
+def root_parameters(ops: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the given parameters that mean root on nodes, sorted."""
+    return sorted(set(_walk(ops)))
+
+
+def _walk(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if name in _FREE_FORM:
+                continue
+            if _needs_root(name, item):
+                yield name
+            yield from _walk(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _walk(item)
+
+
+def _needs_root(name: str, value: Any) -> bool:
+    if name == "iallocator":
+        return value is not None and value not in _ALLOCATORS
+    if name == "vnc_bind_address":
+        return isinstance(value, str) and value.startswith("/")
+    return name in ROOT_PARAMETERS and value not in _UNSET

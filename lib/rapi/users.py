@@ -1,0 +1,293 @@
+"""The users file: who may do what, and how a password is verified.
+
+A line is ``NAME PASSWORD [OPTION,OPTION...]`` as in Ganeti. The password is clear text,
+``{CLEARTEXT}secret``, or ``{HA1}`` with the MD5 digest of ``name:realm:password``; the
+options are ``read`` and ``write``. Not in Ganeti are ``{SCRYPT}`` hashes, ``{TOKEN}``
+digests of bearer tokens, roles, and options that apply to some paths only; see
+`ganeti.rapi.access`. Ganeti refuses unknown schemes and ignores unknown options, so it
+grants nothing that such a line does not mean.
+
+Nothing here reads files or clocks.
+"""
+
+import dataclasses
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ganeti.rapi.access import Rights, RightsError, parse_rights
+
+REALM: Final = "Ganeti Remote API"
+#: Lines with a scheme in braces before the password.
+_SCHEME: Final = re.compile(r"\{(\w+)\}(.*)")
+_HA1: Final = re.compile(r"[0-9a-f]{32}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+#: Parameters of scrypt: logarithm of the cost, block size, parallelism, salt and hash.
+_SCRYPT: Final = re.compile(
+    r"(\d{1,2})\$(\d{1,2})\$(\d{1,2})\$([0-9a-f]{16,128})\$([0-9a-f]{32,128})"
+)
+#: Largest memory that one verification may use, in bytes.
+_SCRYPT_MEMORY: Final = 64 << 20
+#: The name of a role starts with this character, and so does an option that grants it.
+ROLE_MARK: Final = "@"
+
+
+@dataclasses.dataclass(frozen=True)
+class Secret:
+    """The stored form of a password.
+
+    Attributes:
+        scheme: ``clear``, ``ha1``, ``scrypt`` or ``token``.
+        value: password, digest or parameters.
+        expires: of tokens, seconds since 1970; None for never.
+    """
+
+    scheme: str
+    value: str
+    expires: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret({self.scheme!r})"
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """One user, or one token, with its rights."""
+
+    name: str
+    secret: Secret
+    rights: Rights
+
+
+@dataclasses.dataclass(frozen=True)
+class Users:
+    """The content of a users file.
+
+    Attributes:
+        by_name: users with passwords.
+        by_digest: users with tokens, by the digest of the token.
+        problems: one text per broken line, without its secrets.
+    """
+
+    by_name: Mapping[str, User] = dataclasses.field(default_factory=dict)
+    by_digest: Mapping[str, User] = dataclasses.field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def uses_scrypt(self) -> bool:
+        """Return whether a password is stored as a scrypt hash."""
+        return any(user.secret.scheme == "scrypt" for user in self.by_name.values())
+
+
+class _BrokenLineError(ValueError):
+    """A line that disables its user."""
+
+
+def parse(text: str) -> Users:
+    """Return the users of a file's text.
+
+    A broken line disables the user whose name it starts with, and nobody else. If a
+    name occurs more than once, its last line counts.
+    """
+    lines = list(_lines(text))
+    roles, problems = _roles(lines)
+    users: dict[str, User] = {}
+    for number, name, password, options in lines:
+        if name.startswith(ROLE_MARK):
+            continue
+        if name in users:
+            problems.append(f"line {number}: user {name!r} again, this line counts")
+        users.pop(name, None)
+        try:
+            secret = parse_secret(password)
+            users[name] = User(name, secret, _rights(options, roles))
+        except ValueError as err:
+            problems.append(f"line {number}: user {name!r} is disabled: {err}")
+    return Users(
+        {n: user for n, user in users.items() if user.secret.scheme != "token"},
+        {u.secret.value: u for u in users.values() if u.secret.scheme == "token"},
+        tuple(problems),
+    )
+
+
+def _lines(text: str) -> list[tuple[int, str, str, str]]:
+    """Return number, name, password and options of each line that has them."""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        fields = [*stripped.split(None, 2), ""]
+        if not stripped.startswith("#") and len(fields) > 2:
+            found.append((number, fields[0], fields[1], fields[2]))
+    return found
+
+
+def _roles(
+    lines: list[tuple[int, str, str, str]],
+) -> tuple[dict[str, Rights], list[str]]:
+    roles: dict[str, Rights] = {}
+    problems = []
+    for number, name, password, options in lines:
+        if not name.startswith(ROLE_MARK):
+            continue
+        roles.pop(name, None)
+        try:
+            if password.lower() != "{role}":
+                raise _BrokenLineError("wanted {ROLE} instead of a password")
+            roles[name] = _rights(options, {})
+        except ValueError as err:
+            problems.append(f"line {number}: role {name!r} is disabled: {err}")
+    return roles, problems
+
+
+def _rights(options: str, roles: Mapping[str, Rights]) -> Rights:
+    """Return the rights that options grant, with those of the named roles."""
+    words = [word.strip() for word in options.split(",")]
+    rights = parse_rights(w for w in words if w and not w.startswith(ROLE_MARK))
+    for word in words:
+        if not word.startswith(ROLE_MARK):
+            continue
+        if word not in roles:
+            raise RightsError(f"role {word!r} is not defined, or it is disabled")
+        rights = rights.joined(roles[word])
+    return rights
+
+
+def parse_secret(text: str) -> Secret:
+    """Return the stored form of a password.
+
+    Raises:
+        ValueError: an unknown scheme, or a malformed digest.
+    """
+    found = _SCHEME.fullmatch(text)
+    if found is None:
+        return Secret("clear", text)
+    scheme, value = found.group(1).lower(), found.group(2)
+    if scheme == "cleartext":
+        return Secret("clear", value)
+    if scheme == "ha1":
+        return Secret("ha1", _matching(_HA1, value.lower(), "32 hexadecimal digits"))
+    if scheme == "scrypt":
+        _matching(_SCRYPT, value, "the form that gnt-rapi-token writes")
+        _scrypt_parts(value)
+        return Secret("scrypt", value)
+    if scheme == "token":
+        digest, at, expires = value.partition("@")
+        _matching(_DIGEST, digest, "64 hexadecimal digits")
+        if at and not re.fullmatch(r"[0-9]{1,12}", expires):
+            raise _BrokenLineError("wanted a time in seconds after '@'")
+        return Secret("token", digest, int(expires) if at else None)
+    raise _BrokenLineError(f"unknown scheme {{{scheme}}}")
+
+
+def _matching(pattern: re.Pattern[str], value: str, wanted: str) -> str:
+    if not pattern.fullmatch(value):
+        raise _BrokenLineError(f"wanted {wanted} as a digest")
+    return value
+
+
+class _Cost(NamedTuple):
+    """Parameters of scrypt."""
+
+    cost: int
+    block: int
+    parallel: int
+
+
+def _scrypt_parts(value: str) -> tuple[_Cost, bytes, bytes]:
+    """Return parameters, salt and hash."""
+    log_cost, block, parallel, salt, digest = value.split("$")
+    cost = _Cost(1 << int(log_cost), int(block), int(parallel))
+    memory = 128 * cost.cost * cost.block * cost.parallel
+    if cost.cost < 2 or not 0 < memory <= _SCRYPT_MEMORY:
+        raise _BrokenLineError(
+            f"parameters of scrypt: wanted at most {_SCRYPT_MEMORY >> 20} MiB of memory"
+        )
+    return cost, bytes.fromhex(salt), bytes.fromhex(digest)
+
+
+#: Parameters of new hashes: 16 MiB and some tens of milliseconds.
+_LOG_COST, _BLOCK, _PARALLEL = 14, 8, 1
+#: A hash that no password has, to spend time.
+_NO_HASH: Final = f"{_LOG_COST}${_BLOCK}${_PARALLEL}${'0' * 32}${'0' * 64}"
+
+
+def format_scrypt(password: str, salt: bytes) -> str:
+    """Return the stored form of a new password.
+
+    Args:
+        password: of the user.
+        salt: 16 random bytes.
+    """
+    start = f"{_LOG_COST}${_BLOCK}${_PARALLEL}${salt.hex()}"
+    digest = _scrypt(password, salt, _Cost(1 << _LOG_COST, _BLOCK, _PARALLEL), 32)
+    return f"{{SCRYPT}}{start}${digest.hex()}"
+
+
+def format_token(token: str, expires: int | None = None) -> str:
+    """Return the stored form of a bearer token.
+
+    Args:
+        token: at least 32 random characters.
+        expires: seconds since 1970; None for never.
+    """
+    end = "" if expires is None else f"@{expires}"
+    return f"{{TOKEN}}{token_digest(token)}{end}"
+
+
+def token_digest(token: str) -> str:
+    """Return the digest of a bearer token, which is random and so needs no salt."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def ha1(name: str, password: str) -> str:
+    """Return the documented digest of a password."""
+    text = f"{name}:{REALM}:{password}"
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def is_password(user: User | None, name: str, password: str, *, slow: bool) -> bool:
+    """Return whether a password is that of a user.
+
+    The time does not depend on whether the user exists.
+
+    Args:
+        user: of this name, None if there is none.
+        name: that the client sent.
+        password: that the client sent.
+        slow: some password of the file is a scrypt hash: spend the time of one in any
+            case.
+    """
+    digest = ha1(name, password)
+    secret = user.secret if user is not None else Secret("ha1", "0" * 32)
+    if secret.scheme == "clear":
+        is_right = _same(password, secret.value)
+    else:
+        is_right = _same(digest, secret.value)
+    if slow or secret.scheme == "scrypt":
+        value = secret.value if secret.scheme == "scrypt" else _NO_HASH
+        has_hash = _has_hash(value, password)
+        is_right = has_hash if secret.scheme == "scrypt" else is_right
+    return is_right and user is not None
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def _has_hash(value: str, password: str) -> bool:
+    cost, salt, wanted = _scrypt_parts(value)
+    return hmac.compare_digest(_scrypt(password, salt, cost, len(wanted)), wanted)
+
+
+def _scrypt(password: str, salt: bytes, cost: _Cost, length: int) -> bytes:
+    return hashlib.scrypt(
+        password.encode(),
+        salt=salt,
+        n=cost.cost,
+        r=cost.block,
+        p=cost.parallel,
+        maxmem=2 * _SCRYPT_MEMORY,
+        dklen=length,
+    )

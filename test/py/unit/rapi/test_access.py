@@ -1,0 +1,95 @@
+"""Rights of users, and parameters that mean root on nodes."""
+
+import pytest
+
+from ganeti.rapi import access, resources
+
+TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
+STARTUP = TABLE["/2/instances/[instance_name]/startup", "PUT"]
+CREATE = TABLE["/2/instances", "POST"]
+QUERY = TABLE["/2/query/[resource]", "PUT"]
+LIST = TABLE["/2/instances", "GET"]
+
+
+def allowed(options, resource, *paths):
+    return access.parse_rights(options).allow(resource, paths)
+
+
+@pytest.mark.parametrize(
+    ("options", "resource", "paths", "wanted"),
+    [
+        ([], LIST, ["/2/instances"], True),
+        ([], STARTUP, ["/2/instances/web1/startup"], False),
+        (["read"], STARTUP, ["/2/instances/web1/startup"], False),
+        (["write"], STARTUP, ["/2/instances/web1/startup"], True),
+        (["writer", "root"], STARTUP, ["/2/instances/web1/startup"], False),
+        (["read"], QUERY, ["/2/query/node"], True),
+        (["write"], QUERY, ["/2/query/node"], True),
+        (["read:/2/query/*"], QUERY, ["/2/query/node"], True),
+        (["write:/2/instances/web*"], STARTUP, ["/2/instances/web1/startup"], True),
+        (["write:/2/instances/web*"], STARTUP, ["/2/instances/db1/startup"], False),
+        (["write:/2/instances/web*"], STARTUP, ["/2/instances/WEB1/startup"], False),
+        (["put:*"], STARTUP, ["/2/instances/db1/startup"], True),
+        (["post:*", "get:*"], STARTUP, ["/2/instances/db1/startup"], False),
+        (["write:/2/instances/web*"], CREATE, ["/2/instances/web9"], True),
+        (["write:/2/instances/web*"], CREATE, ["/2/instances/web9", "/2/instances/db"], False),
+        (["write:/2/*", "read:x"][:1], CREATE, ["/2/instances/db"], True),
+    ],
+)  # fmt: skip
+def test_words_and_rules(options, resource, paths, wanted):
+    assert allowed(options, resource, *paths) is wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "ops", "wanted"),
+    [
+        ("/2/tags", [{"OP_ID": "OP_TAGS_SET"}], ["/2/tags"]),
+        ("/2/instances", [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "a"}], ["/2/instances/a"]),
+        ("/2/instances/a/rename", [{"OP_ID": "OP_INSTANCE_RENAME", "new_name": "b"}], ["/2/instances/a/rename", "/2/instances/b"]),
+        ("/2/groups", [{"OP_ID": "OP_GROUP_ADD", "group_name": "g"}], ["/2/groups/g"]),
+        ("/2/instances-multi-alloc", [{"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": n} for n in "ab"]}], ["/2/instances/a", "/2/instances/b"]),
+        ("/2/instances-multi-alloc", [{"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": []}], ["/2/instances-multi-alloc"]),
+    ],
+)  # fmt: skip
+def test_new_objects_need_a_right_too(path, ops, wanted):
+    assert access.paths_of(path, ops) == wanted
+
+
+@pytest.mark.parametrize(
+    ("op", "names"),
+    [
+        ({"hvparams": {"kvm_path": "/x", "acpi": True}}, ["kvm_path"]),
+        ({"hvparams": {"kvm": {"kvm_extra": "-x", "usb_devices": "a"}}}, ["kvm_extra", "usb_devices"]),
+        ({"os_hvp": {"tiny": {"kvm": {"kernel_path": "/x"}}}}, ["kernel_path"]),
+        ({"hvparams": {"kernel_path": "", "kvm_path": "default", "cdrom_image_path": None}}, []),
+        ({"ndparams": {"oob_program": "/x"}}, ["oob_program"]),
+        ({"iallocator": "mine"}, ["iallocator"]),
+        ({"iallocator": "hail"}, []),
+        ({"iallocator": None}, []),
+        ({"osparams": {"kernel_path": "/x"}}, []),
+        ({"disks": [["add", {"adopt": "lv", "size": 1}]]}, ["adopt"]),
+        ({"instances": [{"hvparams": {"kvm_path": "/x"}}]}, ["kvm_path"]),
+        ({"hvparams": {"vnc_bind_address": "0.0.0.0"}}, []),
+        ({"hvparams": {"vnc_bind_address": "/etc"}}, ["vnc_bind_address"]),
+        ({"use_external_mip_script": True, "default_iallocator": "x"}, ["default_iallocator", "use_external_mip_script"]),
+    ],
+)  # fmt: skip
+def test_parameters_that_mean_root_are_found(op, names):
+    assert access.root_parameters([{"OP_ID": "x"}, op]) == names
+
+
+def test_root_is_a_right_of_its_own():
+    assert access.parse_rights(["root"]).allow_root(["/2/modify"])
+    assert not access.parse_rights(["write"]).allow_root(["/2/modify"])
+    rights = access.parse_rights(["root:/2/instances/lab*", "write"])
+    assert rights.allow_root(["/2/instances/lab1/modify"])
+    assert not rights.allow_root(["/2/instances/web1/modify"])
+
+
+def test_parameters_that_name_files_of_nodes_are_known():
+    from ganeti.constants import hvparams
+
+    for table in hvparams.HYPERVISOR.values():
+        for name, param in table.items():
+            if "absolute" in str(param.allowed):
+                assert name in access.ROOT_PARAMETERS, name
