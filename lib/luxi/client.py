@@ -112,7 +112,12 @@ class Client:
         return cls(path, is_elsewhere=is_elsewhere, **options)
 
     def call(
-        self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
+        self,
+        method: str,
+        args: Sequence[Any] = (),
+        *,
+        timeout_s: float | None = None,
+        as_rows: bool = False,
     ) -> Any:
         """Call a method and return its result.
 
@@ -120,6 +125,8 @@ class Client:
             method: documented name.
             args: JSON values or records, in documented order.
             timeout_s: longest silence, the client's by default.
+            as_rows: the result is a list of rows; leave their values encoded, as lists
+                of `msgspec.Raw`.
 
         Raises:
             GenericError: the daemon's error, also as a subclass.
@@ -145,6 +152,8 @@ class Client:
                 sock.sendall(request)
                 sent = True
                 data = self._receive(sock)
+                if as_rows and (rows := _rows(data)) is not None:
+                    return rows
                 return _result(data, self._on_warning, is_table=method == _QUERY)
             except TimeoutError as err:
                 self.close()
@@ -166,6 +175,27 @@ class Client:
                 self.close()
                 raise errors.ProtocolError(f"{method} at {self.path}: {err}") from err
         raise errors.ProgrammerError("unreachable")
+
+    def is_stale(self) -> bool:
+        """Return whether the daemon has closed the connection, between two calls."""
+        if self._socket is None:
+            return False
+        try:
+            self._socket.settimeout(0)
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        # Data that nobody asked for is no better than the end of the connection.
+        return True
+
+    def interrupt(self) -> None:
+        """Make a call that another thread waits for fail as if the connection broke."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection; the next call connects again."""
@@ -256,6 +286,13 @@ def _decode_table(data: bytearray) -> Any:
 
     answer = tables.decode(data)
     return _decode(data) if answer is None else answer
+
+
+def _rows(data: bytearray) -> Any:
+    """Return rows of encoded values; None for an answer of another form."""
+    from ganeti.luxi import tables
+
+    return tables.decode_rows(data)
 
 
 def _result(

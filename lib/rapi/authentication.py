@@ -101,11 +101,11 @@ class Authenticator:
 
     def _of_token(self, token: str, address: str) -> users.User:
         self._check_failures([address])
-        found = self._users.by_digest.get(users.token_digest(token))
-        if found is not None and (
-            found.secret.expires is None or self._clock.time() < found.secret.expires
+        actual = self._users.by_digest.get(users.token_digest(token))
+        if actual is not None and (
+            actual.secret.expires is None or self._clock.time() < actual.secret.expires
         ):
-            return found
+            return actual
         self._note_failure(address, "")
         raise unauthorized()
 

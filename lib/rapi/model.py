@@ -57,7 +57,7 @@ class Argument:
 
 
 class Body(enum.Enum):
-    """What a request's body may hold."""
+    """The content that a request's body may have."""
 
     #: Ignored, except for ``depends`` in requests that submit a job.
     IGNORED = "ignored"
@@ -153,10 +153,10 @@ class Resource:
         """Return the name in reasons and logs, such as ``instances_name_reboot``."""
         parts = []
         for part in self.path.split("/")[1:]:
-            found = _VARIABLE.fullmatch(part)
-            variable = found.group(1) if found else ""
+            actual = _VARIABLE.fullmatch(part)
+            variable = actual.group(1) if actual else ""
             if variable != "disk_index":
-                parts.append(variable.rpartition("_")[2] if found else part)
+                parts.append(variable.rpartition("_")[2] if actual else part)
         return "_".join(part for part in parts if part not in {"", "2"}).replace(
             "-", "_"
         )
@@ -164,8 +164,8 @@ class Resource:
     def pattern(self) -> str:
         """Return a regular expression of the whole path with a group per variable."""
 
-        def group(found: re.Match[str]) -> str:
-            name = found.group(1)
+        def group(actual: re.Match[str]) -> str:
+            name = actual.group(1)
             values = r"[0-9]+" if name in _NUMBERS else r"[\w.-]+"
             return f"(?P<{name}>{values})"
 

@@ -5,7 +5,7 @@ of the opcodes, so a request with an unknown, missing or wrong parameter is refu
 before the master daemon sees it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, ht, opcodes
@@ -19,7 +19,7 @@ _CREATE_VERSION: Final = 1
 _SYSTEM_SOURCES: Final = "gnt:"
 #: Longest text of a reason and longest source, in characters.
 _MAX_REASON: Final = 1000
-#: What a role means for the flags of a node.
+#: Flags of a node that has a role.
 _ROLES: Final[Mapping[str, Mapping[str, bool]]] = {
     "regular": {"master_candidate": False, "offline": False, "drained": False},
     "master-candidate": {"master_candidate": True},
@@ -40,7 +40,7 @@ def arguments(resource: Resource, given: Mapping[str, list[str]]) -> dict[str, A
     Raises:
         Refused: a flag is not a number, or a required argument is missing.
     """
-    found: dict[str, Any] = {}
+    actual: dict[str, Any] = {}
     for argument in resource.arguments:
         texts = given.get(argument.name)
         if not texts:
@@ -49,8 +49,8 @@ def arguments(resource: Resource, given: Mapping[str, list[str]]) -> dict[str, A
                     f"Missing parameter '{argument.name}': {argument.about}"
                 )
             continue
-        found[argument.name] = _value(argument.name, argument.kind, texts)
-    return found
+        actual[argument.name] = _value(argument.name, argument.kind, texts)
+    return actual
 
 
 def _value(name: str, kind: Kind, texts: list[str]) -> Any:
@@ -95,16 +95,17 @@ def _check(op: dict[str, Any]) -> None:
         decoded = opcodes.decode(op)
     except errors.OpPrereqError as err:
         raise bad_request(str(err.args[0])) from err
-    for source, _text, _time in decoded.reason:
-        _check_source(source)
+    check_sources(decoded.reason)
 
 
-def _check_source(source: str) -> None:
-    if source.startswith(_SYSTEM_SOURCES):
-        raise bad_request(
-            f"reason: sources that start with {_SYSTEM_SOURCES!r} are reserved, found"
-            f" {source[:50]!r}"
-        )
+def check_sources(reason: Sequence[Sequence[Any]]) -> None:
+    """Refuse reasons in the name of the system."""
+    for source, *_rest in reason:
+        if source.startswith(_SYSTEM_SOURCES):
+            raise bad_request(
+                f"reason: sources that start with {_SYSTEM_SOURCES!r} are reserved,"
+                f" found {source[:50]!r}"
+            )
 
 
 def general(resource: Resource, request: Request) -> dict[str, Any]:
@@ -153,8 +154,8 @@ def of_type(body: Any, kind: Any) -> Any:
 
 def _object(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        found = "none" if body is None else _json_type(body)
-        raise bad_request(f"body: wanted an object, found {found}")
+        actual = "none" if body is None else _json_type(body)
+        raise bad_request(f"body: wanted an object, found {actual}")
     return body
 
 

@@ -16,7 +16,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 FEATURES: Final = resources_cluster.FEATURES
 
 
-class Found(NamedTuple):
+class PathMatch(NamedTuple):
     """The resources of a path.
 
     Attributes:
@@ -37,7 +37,9 @@ def _by_path() -> dict[str, dict[str, Resource]]:
 
 _METHODS: Final = _by_path()
 _FIXED: Final = {
-    path: Found(methods, {}) for path, methods in _METHODS.items() if "[" not in path
+    path: PathMatch(methods, {})
+    for path, methods in _METHODS.items()
+    if "[" not in path
 }
 _PATTERNS: Final = tuple(
     (re.compile(next(iter(methods.values())).pattern()), methods)
@@ -46,7 +48,7 @@ _PATTERNS: Final = tuple(
 )
 
 
-def find(path: str) -> Found | None:
+def find(path: str) -> PathMatch | None:
     """Return the resources of a path, None if there is no such path."""
     fixed = _FIXED.get(path)
     if fixed is not None:
@@ -54,5 +56,5 @@ def find(path: str) -> Found | None:
     for pattern, methods in _PATTERNS:
         match = pattern.fullmatch(path)
         if match is not None:
-            return Found(methods, match.groupdict())
+            return PathMatch(methods, match.groupdict())
     return None

@@ -114,13 +114,13 @@ def parse(text: str) -> Users:
 
 def _lines(text: str) -> list[tuple[int, str, str, str]]:
     """Return number, name, password and options of each line that has them."""
-    found = []
+    actual = []
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         fields = [*stripped.split(None, 2), ""]
         if not stripped.startswith("#") and len(fields) > 2:
-            found.append((number, fields[0], fields[1], fields[2]))
-    return found
+            actual.append((number, fields[0], fields[1], fields[2]))
+    return actual
 
 
 def _roles(
@@ -160,10 +160,10 @@ def parse_secret(text: str) -> Secret:
     Raises:
         ValueError: an unknown scheme, or a malformed digest.
     """
-    found = _SCHEME.fullmatch(text)
-    if found is None:
+    actual = _SCHEME.fullmatch(text)
+    if actual is None:
         return Secret("clear", text)
-    scheme, value = found.group(1).lower(), found.group(2)
+    scheme, value = actual.group(1).lower(), actual.group(2)
     if scheme == "cleartext":
         return Secret("clear", value)
     if scheme == "ha1":

@@ -532,3 +532,41 @@ def test_submissions_carry_a_warning_while_there_is_one(server, handler, paths):
         assert client.call("SubmitJob", [[]]) == 7
         answering.join()
     assert seen == ["one copy alone"]
+
+
+def test_a_connection_that_the_daemon_closed_is_stale(server, client, clock):
+    assert not client.is_stale()
+    assert client.call("Echo", [1]) == [1]
+    assert not client.is_stale()
+    clock.ahead += 1000
+    until("the connection is stale", client.is_stale)
+
+
+def test_an_interrupted_call_fails_at_once(server, paths, handler):
+    with Client(paths[0], retries=0) as client:
+        raised = []
+
+        def call():
+            try:
+                client.call("Never")
+            except errors.ConnectionClosedError as err:
+                raised.append(err)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        assert handler.arrived.acquire(timeout=10)
+        client.interrupt()
+        thread.join(10)
+        assert raised
+        assert client.call("Echo", [2]) == [2]
+
+
+def test_rows_stay_encoded_and_errors_are_errors(server, client):
+    rows = client.call("Echo", [[1, "a"], [{"b": []}, None]], as_rows=True)
+    assert [[bytes(cell) for cell in row] for row in rows] == [
+        [b"1", b'"a"'],
+        [b'{"b":[]}', b"null"],
+    ]
+    assert client.call("Echo", [1], as_rows=True) == [1]
+    with pytest.raises(errors.OpPrereqError):
+        client.call("Fail", as_rows=True)

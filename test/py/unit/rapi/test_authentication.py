@@ -23,23 +23,23 @@ def clock():
 
 
 @pytest.fixture
-def door(clock):
+def authenticator(clock):
     return authentication.Authenticator(clock, users.parse(TEXT))
 
 
-def status(door, header, address=A):
+def status(authenticator, header, address=A):
     try:
-        user = door.authenticate(header, address)
+        user = authenticator.authenticate(header, address)
     except Refused as err:
         return err.status
     return user.name if user else None
 
 
-def test_right_credentials_return_their_user(door):
-    assert status(door, basic("ann", "secret")) == "ann"
-    assert status(door, basic("bob", "other")) == "bob"
-    assert status(door, "Bearer " + "t" * 40) == "ci"
-    assert status(door, None) is None
+def test_right_credentials_return_their_user(authenticator):
+    assert status(authenticator, basic("ann", "secret")) == "ann"
+    assert status(authenticator, basic("bob", "other")) == "bob"
+    assert status(authenticator, "Bearer " + "t" * 40) == "ci"
+    assert status(authenticator, None) is None
 
 
 @pytest.mark.parametrize(
@@ -58,62 +58,62 @@ def test_right_credentials_return_their_user(door):
         ("Basic " + "A" * 5000, 400),
     ],
 )
-def test_other_credentials_are_refused(door, header, wanted):
-    assert status(door, header) == wanted
+def test_other_credentials_are_refused(authenticator, header, wanted):
+    assert status(authenticator, header) == wanted
 
 
-def test_a_refusal_has_the_documented_challenge(door):
+def test_a_refusal_has_the_documented_challenge(authenticator):
     with pytest.raises(Refused) as caught:
-        door.authenticate(basic("ann", "wrong"), A)
+        authenticator.authenticate(basic("ann", "wrong"), A)
     assert caught.value.headers == {
         "WWW-Authenticate": 'Basic realm="Ganeti Remote API"'
     }
 
 
-def test_a_token_expires(clock, door):
-    assert status(door, "Bearer " + "u" * 40) == "old"
+def test_a_token_expires(clock, authenticator):
+    assert status(authenticator, "Bearer " + "u" * 40) == "old"
     clock.now += 100
-    assert status(door, "Bearer " + "u" * 40) == 401
+    assert status(authenticator, "Bearer " + "u" * 40) == 401
 
 
-def test_guesses_are_throttled_per_user_and_address(clock, door):
-    assert [status(door, basic("ann", f"x{k}")) for k in range(11)] == [401] * 10 + [
-        429
-    ]
-    assert status(door, basic("ann", "secret")) == 429
-    assert status(door, basic("ann", "secret"), B) == "ann"
+def test_guesses_are_throttled_per_user_and_address(clock, authenticator):
+    assert [status(authenticator, basic("ann", f"x{k}")) for k in range(11)] == [
+        401
+    ] * 10 + [429]
+    assert status(authenticator, basic("ann", "secret")) == 429
+    assert status(authenticator, basic("ann", "secret"), B) == "ann"
     with pytest.raises(Refused) as caught:
-        door.authenticate(basic("ann", "x"), A)
+        authenticator.authenticate(basic("ann", "x"), A)
     assert int(caught.value.headers["Retry-After"]) >= 1
     clock.now += 10.5
-    assert status(door, basic("ann", "secret")) == "ann"
+    assert status(authenticator, basic("ann", "secret")) == "ann"
 
 
-def test_guesses_of_many_names_are_throttled_per_address(door):
-    found = [status(door, basic(f"user{k}", "x")) for k in range(40)]
-    assert found.count(401) == 30
-    assert set(found[30:]) == {429}
-    assert status(door, "Bearer " + "t" * 40) == 429
-    assert status(door, "Bearer " + "t" * 40, B) == "ci"
+def test_guesses_of_many_names_are_throttled_per_address(authenticator):
+    actual = [status(authenticator, basic(f"user{k}", "x")) for k in range(40)]
+    assert actual.count(401) == 30
+    assert set(actual[30:]) == {429}
+    assert status(authenticator, "Bearer " + "t" * 40) == 429
+    assert status(authenticator, "Bearer " + "t" * 40, B) == "ci"
 
 
-def test_a_client_that_is_known_is_not_locked_out_by_guesses(door):
-    assert status(door, basic("ann", "secret")) == "ann"
+def test_a_client_that_is_known_is_not_locked_out_by_guesses(authenticator):
+    assert status(authenticator, basic("ann", "secret")) == "ann"
     for k in range(50):
-        status(door, basic("ann", f"x{k}"))
-    assert status(door, basic("ann", "secret")) == "ann"
+        status(authenticator, basic("ann", f"x{k}"))
+    assert status(authenticator, basic("ann", "secret")) == "ann"
 
 
-def test_a_new_file_forgets_old_passwords(door):
-    assert status(door, basic("ann", "secret")) == "ann"
-    door.replace(users.parse("ann changed write\n"))
-    assert status(door, basic("ann", "secret")) == 401
-    assert status(door, basic("ann", "changed")) == "ann"
-    door.replace(users.Users())
-    assert status(door, basic("ann", "changed")) == 401
+def test_a_new_file_forgets_old_passwords(authenticator):
+    assert status(authenticator, basic("ann", "secret")) == "ann"
+    authenticator.replace(users.parse("ann changed write\n"))
+    assert status(authenticator, basic("ann", "secret")) == 401
+    assert status(authenticator, basic("ann", "changed")) == "ann"
+    authenticator.replace(users.Users())
+    assert status(authenticator, basic("ann", "changed")) == 401
 
 
-def test_a_password_is_verified_once(door, monkeypatch):
+def test_a_password_is_verified_once(authenticator, monkeypatch):
     real, calls = users.is_password, []
 
     def counted(*args, **options):
@@ -122,19 +122,19 @@ def test_a_password_is_verified_once(door, monkeypatch):
 
     monkeypatch.setattr(users, "is_password", counted)
     for _ in range(3):
-        assert status(door, basic("bob", "other")) == "bob"
+        assert status(authenticator, basic("bob", "other")) == "bob"
     assert len(calls) == 1
 
 
-def test_changes_are_limited_per_user(clock, door):
+def test_changes_are_limited_per_user(clock, authenticator):
     for _ in range(2000):
-        door.check_rate("ann")
+        authenticator.check_rate("ann")
     with pytest.raises(Refused) as caught:
-        door.check_rate("ann")
+        authenticator.check_rate("ann")
     assert caught.value.status == 429
-    door.check_rate("bob")
+    authenticator.check_rate("bob")
     clock.now += 1.0
-    door.check_rate("ann")
+    authenticator.check_rate("ann")
 
 
 def test_buckets_are_forgotten_in_order_of_use():

@@ -72,10 +72,10 @@ def test_flags_and_features_and_fields_are_the_documented_ones():
     ],
 )  # fmt: skip
 def test_a_path_is_found_with_its_variables(path, wanted, variables):
-    found = resources.find(path)
-    assert found is not None
-    assert {each.path for each in found.methods.values()} == {wanted}
-    assert found.variables == variables
+    actual = resources.find(path)
+    assert actual is not None
+    assert {each.path for each in actual.methods.values()} == {wanted}
+    assert actual.variables == variables
 
 
 @pytest.mark.parametrize(

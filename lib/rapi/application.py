@@ -1,0 +1,317 @@
+"""The WSGI application: from a request of HTTP to an answer.
+
+The order of the checks is documented: resource (404), method (501), credentials (401),
+rights (403), content type (415), body (400). Every request has an id, which stands in
+the log, in the answer and in the reasons of the opcodes.
+"""
+
+import dataclasses
+import html
+import logging
+import secrets
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.clock import Clock
+from ganeti.rapi import access, handlers, requests, resources
+from ganeti.rapi.authentication import Authenticator, unauthorized
+from ganeti.rapi.handlers import Answer, Call, Master, Rows
+from ganeti.rapi.model import Request, Resource
+from ganeti.rapi.problems import Refused, bad_request, forbidden
+from ganeti.rapi.users import User
+
+_log = logging.getLogger(__name__)
+
+#: Largest body of a request, in bytes.
+MAX_BODY: Final = 20 << 20
+#: WSGI key of the text after the question mark.
+_QUERY: Final = "QUERY_STRING"
+#: Most query arguments, so that parsing them takes little time.
+_MAX_ARGUMENTS: Final = 10_000
+#: Characters of a path that the log shows.
+_MAX_LOGGED: Final = 200
+#: Requests that take longer than this are logged even if they only read, in seconds.
+_SLOW_S: Final = 10.0
+_JSON: Final = "application/json"
+_encode = msgspec.json.Encoder().encode
+
+StartResponse = Callable[..., Any]
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Exchange:
+    """One request of HTTP with its user and resource, for the log."""
+
+    environ: Mapping[str, Any]
+    id: str
+    path: str = ""
+    user: User | None = None
+    resource: Resource | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address of the client."""
+        return str(self.environ.get("REMOTE_ADDR", ""))
+
+    @property
+    def requester(self) -> str:
+        """Return the user, address and id for reasons and logs."""
+        name = "anonymous" if self.user is None else self.user.name
+        return f"user {name}, address {self.address}, request {self.id}"
+
+
+class Application:
+    """The application of the server; many threads call it at once."""
+
+    def __init__(
+        self,
+        master: Master,
+        authenticator: Authenticator,
+        clock: Clock,
+        *,
+        requires_authentication: bool = False,
+    ) -> None:
+        """Prepare to answer.
+
+        Args:
+            master: calls of the master daemon.
+            authenticator: returns the users of requests.
+            clock: time for reasons, and for the log.
+            requires_authentication: refuse all requests without credentials.
+        """
+        self._master = master
+        self._authenticator = authenticator
+        self._clock = clock
+        self._requires_authentication = requires_authentication
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        exchange = _Exchange(environ=environ, id=secrets.token_hex(6))
+        since = self._clock.monotonic()
+        headers: Mapping[str, str] = {}
+        try:
+            value = self._answer(exchange)
+            status = HTTPStatus.OK
+            if isinstance(value, Answer):
+                value, headers = value.value, value.headers
+        except Refused as err:
+            status, headers = HTTPStatus(err.status), err.headers
+            value = _error_body(err)
+        except Exception as err:  # noqa: BLE001 - logged, and the server goes on
+            _log.exception("request %s failed", exchange.id)
+            text = f"{type(err).__name__}; the log has request {exchange.id}"
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            value = _error_body(Refused(status, text))
+        self._note(exchange, status, self._clock.monotonic() - since)
+        return _send(start_response, exchange, status, value, headers)
+
+    def _answer(self, exchange: _Exchange) -> Any:
+        environ = exchange.environ
+        exchange.path = _path(environ)
+        actual = resources.find(exchange.path)
+        header = environ.get("HTTP_AUTHORIZATION")
+        if self._requires_authentication and not header:
+            raise unauthorized()
+        if actual is None:
+            raise Refused(HTTPStatus.NOT_FOUND)
+        resource = actual.methods.get(str(environ["REQUEST_METHOD"]))
+        if resource is None:
+            raise Refused(HTTPStatus.NOT_IMPLEMENTED)
+        exchange.resource = resource
+        user = self._authenticator.authenticate(header, exchange.address)
+        exchange.user = user
+        if resource.access and user is None:
+            raise unauthorized()
+        if user is not None and not _may_call(user, resource, exchange.path):
+            raise forbidden("")
+        body = _body(environ)
+        args = requests.arguments(resource, _arguments(environ))
+        request = Request(path=actual.variables, args=args, body=body)
+        return self._run(exchange, resource, request)
+
+    def _run(self, exchange: _Exchange, resource: Resource, request: Request) -> Any:
+        trail = requests.reasons(
+            resource,
+            request,
+            requester=exchange.requester,
+            now_ns=round(self._clock.time() * 1_000_000_000),
+        )
+        if resource.method != "GET":
+            name = exchange.user.name if exchange.user else exchange.address
+            self._authenticator.check_rate(name)
+        try:
+            if resource.job is not None:
+                ops = requests.job_of(resource, request)
+                _check_rights(exchange, resource, ops)
+                for op in ops:
+                    op["reason"] = [*(op.get("reason") or ()), *trail]
+                return _job_id(self._master.call("SubmitJob", [ops]))
+            call = Call(
+                resource=resource, request=request, master=self._master, trail=trail
+            )
+            return handlers.HANDLERS[resource.direct](call)
+        except errors.GenericError as err:
+            raise refusal_of(err) from err
+
+    def _note(self, exchange: _Exchange, status: HTTPStatus, took_s: float) -> None:
+        method = str(exchange.environ.get("REQUEST_METHOD", ""))
+        is_read = method == "GET" and status < HTTPStatus.BAD_REQUEST
+        _log.log(
+            logging.DEBUG if is_read and took_s < _SLOW_S else logging.INFO,
+            "%s: %s %s: %d in %.0f ms",
+            exchange.requester,
+            method,
+            _printable(exchange.path),
+            status,
+            took_s * 1000,
+        )
+
+
+def _printable(path: str) -> str:
+    return ascii(path[:_MAX_LOGGED])[1:-1]
+
+
+def _may_call(user: User, resource: Resource, path: str) -> bool:
+    """Return whether a user may call a resource at all.
+
+    Who may create some objects may call the collection; the names are checked when the
+    body is known.
+    """
+    rights = user.rights
+    creates = resource.job is not None and resource.method == "POST"
+    return rights.allow(resource, [path]) or (creates and bool(rights.rules))
+
+
+def _check_rights(
+    exchange: _Exchange, resource: Resource, ops: list[dict[str, Any]]
+) -> None:
+    """Refuse objects and parameters that the user may not use."""
+    user = exchange.user
+    if user is None:
+        return
+    paths = access.paths_of(exchange.path, ops)
+    if not user.rights.allow(resource, paths):
+        raise forbidden("")
+    names = access.root_parameters(ops)
+    if names and not user.rights.allow_root(paths):
+        raise forbidden(
+            f"parameter {', '.join(names)}: gives control of nodes, so user"
+            f" {user.name} needs the right 'root' for it in the users file"
+        )
+
+
+def _job_id(value: Any) -> int:
+    return int(value)
+
+
+def _path(environ: Mapping[str, Any]) -> str:
+    """Return the path of a request; refuse one that is not UTF-8."""
+    try:
+        return str(environ.get("PATH_INFO", "")).encode("latin-1").decode()
+    except UnicodeError:
+        raise Refused(HTTPStatus.NOT_FOUND) from None
+
+
+def _arguments(environ: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the query arguments; refuse malformed ones."""
+    text = str(environ.get(_QUERY, ""))
+    if not text:
+        return {}
+    try:
+        return urllib.parse.parse_qs(
+            text.encode("latin-1").decode(),
+            max_num_fields=_MAX_ARGUMENTS,
+            errors="strict",
+        )
+    except ValueError:
+        raise bad_request("query arguments: malformed") from None
+
+
+def _body(environ: Mapping[str, Any]) -> Any:
+    """Return the decoded body of a request, None without one.
+
+    Raises:
+        Refused: 413, 415 or 400.
+    """
+    data = _read(environ)
+    if not data:
+        return None
+    media_type = str(environ.get("CONTENT_TYPE", "")).partition(";")[0]
+    if media_type.strip().lower() != _JSON:
+        raise Refused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"body: wanted content type {_JSON}"
+        )
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise bad_request(f"body: not JSON: {err}") from None
+    except RecursionError:
+        raise bad_request("body: nested too deeply") from None
+
+
+def _read(environ: Mapping[str, Any]) -> bytes:
+    length = environ.get("CONTENT_LENGTH")
+    if length in {None, ""} and not environ.get("HTTP_TRANSFER_ENCODING"):
+        return b""
+    stream = environ["wsgi.input"]
+    data = bytes(stream.read(MAX_BODY + 1 if length is None else int(length or 0)))
+    if len(data) > MAX_BODY:
+        raise Refused(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"body: wanted at most {MAX_BODY} bytes",
+        )
+    if length and len(data) != int(length):
+        raise bad_request("body: shorter than announced")
+    return data
+
+
+def refusal_of(err: errors.GenericError) -> Refused:
+    """Return the documented refusal for an error of the master daemon."""
+    if isinstance(err, errors.JobQueueFull):
+        return Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            str(err) or "The job queue is full",
+            {"Retry-After": "10"},
+        )
+    if isinstance(err, errors.JobQueueDrainError):
+        return Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(err), {"Retry-After": "60"})
+    if isinstance(err, errors.LuxiTimeoutError):
+        return Refused(HTTPStatus.GATEWAY_TIMEOUT, str(err))
+    if isinstance(err, errors.LuxiPermissionError):
+        return Refused(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "No permission for the master's socket"
+        )
+    if isinstance(err, errors.NoMasterError):
+        return Refused(HTTPStatus.BAD_GATEWAY, "Master daemon is not reachable")
+    if isinstance(err, errors.ProtocolError):
+        return Refused(HTTPStatus.BAD_GATEWAY, str(err))
+    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(err))
+
+
+def _error_body(err: Refused) -> dict[str, Any]:
+    body = err.body()
+    return {**body, "message": html.escape(body["message"], quote=False)}
+
+
+def _send(
+    start_response: StartResponse,
+    exchange: _Exchange,
+    status: HTTPStatus,
+    value: Any,
+    headers: Mapping[str, str],
+) -> Iterable[bytes]:
+    listed = [("Content-Type", _JSON), ("X-Request-Id", exchange.id), *headers.items()]
+    line = f"{status.value} {status.phrase}"
+    if isinstance(value, Rows):
+        start_response(line, listed)
+        return value.chunks()
+    data = _encode(value)
+    start_response(line, [*listed, ("Content-Length", str(len(data)))])
+    return [data]

@@ -1,0 +1,337 @@
+"""Functions that answer requests which submit no job of their own.
+
+`HANDLERS` has them by the name in `ganeti.rapi.model.Resource.direct`. A handler gets
+the call and returns a JSON value, a `Rows`, or an `Answer` with headers.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from ganeti import errors
+from ganeti.constants import ecodes, jobqueue, nodes
+from ganeti.rapi import bodies, requests
+from ganeti.rapi.model import Request, Resource
+from ganeti.rapi.problems import Refused, bad_request
+
+#: Seconds of a wait for a job's change.
+WAIT_S: Final = 10.0
+#: Seconds for the job that lists operating systems.
+_OS_JOB_S: Final = 300.0
+#: Rows that are encoded together.
+_BATCH: Final = 250
+_ROLES: Final = {
+    nodes.NR_MASTER: "master",
+    nodes.NR_MCANDIDATE: "master-candidate",
+    nodes.NR_REGULAR: "regular",
+    nodes.NR_DRAINED: "drained",
+    nodes.NR_OFFLINE: "offline",
+}
+#: Clients that poll an unfinished job should wait for this long, in seconds.
+_RETRY: Final = {"Retry-After": "1"}
+
+
+class Master(Protocol):
+    """The calls of the master daemon; see `ganeti.rapi.pool.Pool`."""
+
+    def call(
+        self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
+    ) -> Any:
+        """Call a method and return its result."""
+
+    def rows(self, method: str, args: Sequence[Any]) -> list[list[msgspec.Raw]]:
+        """Call a method and return rows of encoded values."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Call:
+    """One request on its way to the master daemon.
+
+    Attributes:
+        resource: of the table.
+        request: its input.
+        master: the master daemon.
+        trail: reasons for opcodes and filter rules.
+    """
+
+    resource: Resource
+    request: Request
+    master: Master
+    trail: list[list[Any]] = dataclasses.field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Return the value of the path's variable."""
+        return next(iter(self.request.path.values()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A JSON value with further headers."""
+
+    value: Any
+    headers: Mapping[str, str]
+
+
+class Rows:
+    """Rows of encoded values that are sent as a list of objects."""
+
+    def __init__(
+        self, names: Sequence[str], rows: Sequence[Sequence[msgspec.Raw]]
+    ) -> None:
+        self._rows = rows
+        members = b",".join(b'"%b":%%b' % name.encode() for name in names)
+        self._form = b"{" + members + b"}"
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the parts of the encoded list."""
+        form, rows = self._form, self._rows
+        before = b"["
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            yield before + b",".join([form % tuple(row) for row in batch])
+            before = b","
+        yield b"]" if rows else b"[]"
+
+
+Handler = Callable[[Call], Any]
+HANDLERS: Final[dict[str, Handler]] = {}
+
+
+def _handler(function: Handler) -> Handler:
+    HANDLERS[function.__name__] = function
+    return function
+
+
+@_handler
+def constant(call: Call) -> Any:
+    """Return a value of the table."""
+    return call.resource.options["value"]
+
+
+def _query_args(call: Call, names: list[str] | None, fields: Sequence[str]) -> Any:
+    """Return the arguments of an older query, whose last one is the lock if any."""
+    args = [names, list(fields)]
+    if call.resource.options.get("call") in {"QueryFilters", "QueryJobs"}:
+        return args
+    return [*args, call.request.args.get("lock", False)]
+
+
+@_handler
+def list_objects(call: Call) -> Any:
+    """Return all objects of a kind: names and URIs, or whole objects."""
+    options = call.resource.options
+    method, key = options["call"], options["key"]
+    if not call.request.args.get("bulk", False):
+        actual = call.master.call(method, _query_args(call, [], [key]))
+        names = [row[0] for row in actual]
+        return [
+            {options["shown"]: name, "uri": f"{call.resource.path}/{name}"}
+            for name in names
+        ]
+    names = list(options["fields"])
+    rows = call.master.rows(method, _query_args(call, [], names))
+    if "beparams" in names:
+        _add_memory(rows, names.index("beparams"))
+    return Rows(names, rows)
+
+
+def _add_memory(rows: list[list[Any]], column: int) -> None:
+    """Add ``memory``, the older name of ``maxmem``, to backend parameters."""
+    known: dict[bytes, msgspec.Raw] = {}
+    for row in rows:
+        encoded = bytes(row[column])
+        if encoded not in known:
+            value = with_memory(msgspec.json.decode(encoded))
+            known[encoded] = msgspec.Raw(msgspec.json.encode(value))
+        row[column] = known[encoded]
+
+
+def with_memory(beparams: Any) -> Any:
+    """Return backend parameters with ``memory``, the older name of ``maxmem``."""
+    if not isinstance(beparams, dict) or "maxmem" not in beparams:
+        return beparams
+    return {**beparams, "memory": beparams["maxmem"]}
+
+
+def _row(call: Call, fields: Sequence[str], method: str) -> list[Any]:
+    """Return the values of the object that the path names; refuse an unknown one."""
+    try:
+        rows = call.master.call(method, _query_args(call, [call.name], fields))
+    except errors.OpPrereqError as err:
+        if err.args[1:] == (ecodes.ECODE_NOENT,):
+            raise Refused(HTTPStatus.NOT_FOUND, str(err.args[0])) from err
+        raise
+    if not rows:
+        raise Refused(HTTPStatus.NOT_FOUND)
+    return list(rows[0])
+
+
+@_handler
+def get_object(call: Call) -> Any:
+    """Return one object."""
+    options = call.resource.options
+    names = options["fields"]
+    actual = dict(zip(names, _row(call, names, options["call"]), strict=True))
+    for copy, original in options.get("copies", {}).items():
+        actual[copy] = actual[original]
+    if "beparams" in actual:
+        actual["beparams"] = with_memory(actual["beparams"])
+    return actual
+
+
+@_handler
+def get_filter(call: Call) -> Any:
+    """Return a filter rule."""
+    names = call.resource.options["fields"]
+    rows = call.master.call("QueryFilters", [[call.name], list(names)])
+    if not rows:
+        raise Refused(HTTPStatus.NOT_FOUND)
+    return dict(zip(names, rows[0], strict=True))
+
+
+@_handler
+def get_job(call: Call) -> Any:
+    """Return a job; one that is unknown has its id alone."""
+    names = call.resource.options["fields"]
+    [row] = call.master.call("QueryJobs", [[int(call.name)], list(names)])
+    actual = {**dict(zip(names, row, strict=True)), "id": int(call.name)}
+    if actual["status"] in {*jobqueue.JOBS_PENDING, jobqueue.JOB_STATUS_RUNNING}:
+        return Answer(actual, _RETRY)
+    return actual
+
+
+@_handler
+def get_role(call: Call) -> Any:
+    """Return the role of a node."""
+    [letter] = _row(call, ["role"], "QueryNodes")
+    return _ROLES[letter]
+
+
+@_handler
+def console(call: Call) -> Any:
+    """Return how to reach the console of a running instance."""
+    [actual] = _row(call, ["console"], "QueryInstances")
+    if actual is None:
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Instance console unavailable")
+    return actual
+
+
+@_handler
+def get_tags(call: Call) -> Any:
+    """Return the tags of an object."""
+    name = "" if not call.request.path else call.name
+    return call.master.call("QueryTags", [call.resource.options["kind"], name])
+
+
+@_handler
+def cluster_info(call: Call) -> Any:
+    """Return the settings of the cluster."""
+    actual = call.master.call("QueryClusterInfo")
+    for copy, original in call.resource.options["copies"].items():
+        actual[copy] = actual.get(original)
+    return actual
+
+
+@_handler
+def list_os(call: Call) -> Any:
+    """Return the operating systems that can be used, each with its variants."""
+    op = {
+        "OP_ID": "OP_OS_DIAGNOSE",
+        "output_fields": ["name", "variants"],
+        "reason": call.trail,
+    }
+    job_id = call.master.call("SubmitJob", [[op]])
+    rows = _result_of(call.master, int(job_id))
+    actual = []
+    for name, variants in rows:
+        actual += [f"{name}+{each}" for each in variants] if variants else [name]
+    return actual
+
+
+def _result_of(master: Master, job_id: int) -> Any:
+    """Wait for a job of one opcode and return the result of the opcode."""
+    fields, known = ["status"], None
+    waited_s = 0.0
+    while waited_s < _OS_JOB_S:
+        args = [job_id, fields, known, None, WAIT_S]
+        change = master.call("WaitForJobChange", args, timeout_s=3 * WAIT_S)
+        known = change[0]
+        if known[0] in jobqueue.JOBS_FINALIZED:
+            break
+        waited_s += WAIT_S
+    [[status, results]] = master.call("QueryJobs", [[job_id], ["status", "opresult"]])
+    if status != jobqueue.JOB_STATUS_SUCCESS:
+        known_error = errors.decode(results[0]) if results else None
+        raise known_error or errors.OpExecError(f"job {job_id} ended as {status}")
+    return results[0]
+
+
+@_handler
+def query(call: Call) -> Any:
+    """Return the answer of a query."""
+    fields, qfilter = call.request.args.get("fields"), None
+    if call.request.body is not None and call.resource.method == "PUT":
+        body = requests.of_type(call.request.body, bodies.Query)
+        fields = body.fields or fields
+        qfilter = body.qfilter if body.qfilter is not None else body.filter
+    if not fields:
+        raise bad_request("Missing parameter 'fields': names of the wanted fields")
+    return call.master.call("Query", [call.name, fields, qfilter])
+
+
+@_handler
+def query_fields(call: Call) -> Any:
+    """Return the definitions of the fields of a kind of object."""
+    fields = call.request.args.get("fields")
+    return call.master.call("QueryFields", [call.name, fields])
+
+
+@_handler
+def replace_filter(call: Call) -> Any:
+    """Add, replace or create a filter rule and return its UUID."""
+    raw = {} if call.request.body is None else call.request.body
+    body = requests.of_type(raw, bodies.Filter)
+    reason = [list(entry) for entry in body.reason]
+    requests.check_sources(reason)
+    key = call.request.path.get("filter_uuid")
+    trail = [*reason, *call.trail]
+    args = [key, body.priority, body.predicates, body.action, trail]
+    return call.master.call("ReplaceFilter", args)
+
+
+@_handler
+def delete_filter(call: Call) -> Any:
+    """Remove a filter rule."""
+    return call.master.call("DeleteFilter", [call.name])
+
+
+@_handler
+def cancel_job(call: Call) -> Any:
+    """Cancel a job and return whether that succeeded, with a text."""
+    return call.master.call("CancelJob", [int(call.name)])
+
+
+@_handler
+def wait_for_job(call: Call) -> Any:
+    """Wait until a job differs from what the client knows, or the time is over."""
+    wait = wait_of(call)
+    args = [int(call.name), wait.fields, wait.previous_job_info]
+    args += [wait.previous_log_serial, WAIT_S]
+    change = call.master.call("WaitForJobChange", args, timeout_s=3 * WAIT_S)
+    return {"job_info": change[0], "log_entries": change[1]}
+
+
+def wait_of(call: Call) -> bodies.Wait:
+    """Return the body of a wait for a job's change.
+
+    Raises:
+        Refused: 500 without a body, as documented; 400 for a wrong one.
+    """
+    if call.request.body is None:
+        raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "body: wanted an object")
+    body: bodies.Wait = requests.of_type(call.request.body, bodies.Wait)
+    return body

@@ -1,0 +1,103 @@
+"""A master daemon as the remote API sees it, and a client of the WSGI application."""
+
+import io
+import json
+
+import msgspec
+
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.rapi import fields
+
+_TABLES = {
+    "instance": fields.INSTANCE,
+    "node": fields.NODE,
+    "group": fields.GROUP,
+    "network": fields.NETWORK,
+}
+
+
+def _object(resource, name, **values):
+    known = dict.fromkeys(_TABLES[resource])
+    return known | {"name": name, "uuid": f"uuid-{name}", "tags": []} | values
+
+
+class RapiMaster(FakeMaster):
+    """Has two instances, two nodes, a group, a network, a filter rule and a job."""
+
+    def __init__(self):
+        super().__init__()
+        beparams = {"maxmem": 512, "minmem": 512, "vcpus": 1}
+        console = {"kind": "vnc", "host": "n1", "port": 11000}
+        self.objects = {
+            "instance": [
+                _object("instance", "web1", beparams=beparams, console=console),
+                _object("instance", "web2", beparams=beparams, console=None),
+            ],
+            "node": [
+                _object("node", "n1", role="M", sip="192.0.2.1"),
+                _object("node", "n2", role="R", sip="192.0.2.2"),
+            ],
+            "group": [_object("group", "default")],
+            "network": [_object("network", "lan")],
+            "filter": [
+                dict.fromkeys(fields.FILTER) | {"uuid": "rule-1", "priority": 3}
+            ],
+        }
+        self.cluster = {"name": "c", "volume_group_name": "xenvg"}
+        self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
+
+    def call(self, method, args=(), *, timeout_s=None):
+        return super().call(method, args)
+
+    def rows(self, method, args):
+        return [
+            [msgspec.Raw(msgspec.json.encode(value)) for value in row]
+            for row in self.call(method, args)
+        ]
+
+    def _rows(self, resource, names, wanted):
+        for name in names or ():
+            if resource != "filter" and not list(self._matching(resource, [name])):
+                raise errors.OpPrereqError(f"{name!r} not known", "unknown_entity")
+        return super()._rows(resource, names, wanted)
+
+    def _QueryNetworks(self, names, wanted, lock):
+        return self._rows("network", names, wanted)
+
+    def _CancelJob(self, job_id):
+        return super()._CancelJob(job_id, kill=False)
+
+
+class Browser:
+    """Sends requests to an application without a server."""
+
+    def __init__(self, application, address="192.0.2.9"):
+        self.application = application
+        self.address = address
+        self.headers = {}
+
+    def send(self, method, uri, body=None, *, raw=None, **environ):
+        """Return status, headers and decoded body."""
+        path, _, query = uri.partition("?")
+        data = (
+            raw
+            if raw is not None
+            else b""
+            if body is None
+            else json.dumps(body).encode()
+        )
+        environ = {
+            "REQUEST_METHOD": method,
+            "PATH_INFO": path.encode().decode("latin-1"),
+            "QUERY_STRING": query,
+            "REMOTE_ADDR": self.address,
+            "CONTENT_LENGTH": str(len(data)) if data else "",
+            "CONTENT_TYPE": "application/json",
+            "wsgi.input": io.BytesIO(data),
+        } | environ
+        answer = []
+        chunks = self.application(environ, lambda *start: answer.append(start))
+        text = b"".join(chunks)
+        [(status, headers)] = answer
+        return int(status.split()[0]), dict(headers), json.loads(text)

@@ -1,0 +1,493 @@
+"""The application: every resource, the order of checks, bad input, rights."""
+
+import base64
+import itertools
+import logging
+
+import pytest
+
+from fakes.clocks import FakeClock
+from fakes.rapi_master import Browser, RapiMaster
+from ganeti import errors
+from ganeti.rapi import fields, handlers, resources, users
+from ganeti.rapi.application import Application
+from ganeti.rapi.authentication import Authenticator
+from ganeti.rapi.model import Body
+
+TEXT = """\
+reader pw read
+writer pw write
+plain pw
+owner pw write,root
+web pw write:/2/instances/web*
+poster pw post:*
+"""
+NAMES = {
+    "[instance_name]": "web1",
+    "[node_name]": "n1",
+    "[group_name]": "default",
+    "[network_name]": "lan",
+    "[filter_uuid]": "rule-1",
+    "[job_id]": "1",
+    "[disk_index]": "0",
+    "[resource]": "node",
+}
+#: Query arguments and bodies without which a resource answers 400.
+ARGUMENTS = {
+    "/2/query/[resource]": "fields=name",
+    "/2/nodes/[node_name]/storage": "output_fields=name&storage_type=lvm-vg",
+    "/2/nodes/[node_name]/storage/modify": "name=x&storage_type=lvm-vg",
+    "/2/nodes/[node_name]/storage/repair": "name=x&storage_type=lvm-vg",
+    "/2/instances/[instance_name]/prepare-export": "mode=local",
+}
+CREATE = {"__version__": 1, "name": "web9", "mode": "create", "disks": [], "nics": []}
+BODIES = {
+    "/2/instances": CREATE,
+    "/2/instances-multi-alloc": {"instances": []},
+    "/2/instances/[instance_name]/disk/[disk_index]/grow": {"amount": 10},
+    "/2/instances/[instance_name]/export": {"destination": ["n1"]},
+    "/2/instances/[instance_name]/modify": {},
+    "/2/instances/[instance_name]/rename": {"new_name": "web2"},
+    "/2/instances/[instance_name]/replace-disks": {"mode": "replace_auto"},
+    "/2/nodes/[node_name]/evacuate": {"mode": "all"},
+    "/2/nodes/[node_name]/role": "drained",
+    "/2/groups": {"name": "g1"},
+    "/2/groups/[group_name]/assign-nodes": {"nodes": ["n1"]},
+    "/2/groups/[group_name]/rename": {"new_name": "g2"},
+    "/2/networks": {"name": "lan", "network": "192.0.2.0/24"},
+    "/2/networks/[network_name]/connect": {
+        "group_name": "g1",
+        "network_link": "br0",
+        "network_mode": "bridged",
+    },
+    "/2/networks/[network_name]/disconnect": {"group_name": "g1"},
+    "/2/networks/[network_name]/rename": {"new_name": "wan"},
+    "/2/jobs/[job_id]/wait": {"fields": ["status"]},
+}
+ALL = sorted(resources.RESOURCES, key=lambda each: (each.path, each.method))
+
+
+def name_of(resource):
+    return f"{resource.path} {resource.method}"
+
+
+def uri_of(resource):
+    uri = resource.path
+    for variable, value in NAMES.items():
+        uri = uri.replace(variable, value)
+    argument = ARGUMENTS.get(resource.path)
+    return f"{uri}?{argument}" if argument else uri
+
+
+def body_of(resource):
+    is_empty = resource.method in {"GET", "DELETE"} and "wait" not in resource.path
+    return None if is_empty else BODIES.get(resource.path)
+
+
+def basic(name, password="pw"):
+    text = base64.b64encode(f"{name}:{password}".encode()).decode()
+    return {"HTTP_AUTHORIZATION": f"Basic {text}"}
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def master():
+    master = RapiMaster()
+    master.call("SubmitJob", [[{"OP_ID": "OP_CLUSTER_REDIST_CONF"}]])
+    master.calls.clear()
+    return master
+
+
+@pytest.fixture
+def authenticator(clock):
+    return Authenticator(clock, users.parse(TEXT))
+
+
+@pytest.fixture
+def browser(master, authenticator, clock):
+    return Browser(Application(master, authenticator, clock))
+
+
+@pytest.mark.parametrize("resource", ALL, ids=name_of)
+def test_every_resource_answers(browser, master, resource):
+    status, headers, value = browser.send(
+        resource.method, uri_of(resource), body_of(resource), **basic("owner")
+    )
+    assert status == 200, value
+    assert headers["Content-Type"] == "application/json"
+    if resource.job is not None:
+        assert value == 2
+        assert {op.op_id() for op in master.jobs[2]} >= {resource.job.op_id}
+        for op in master.jobs[2]:
+            entries = [entry[:2] for entry in op.reason]
+            request = headers["X-Request-Id"]
+            text = f"user owner, address 192.0.2.9, request {request}"
+            assert ("gnt:daemon:rapi", text) in entries
+            library = (f"gnt:library:rlib2:{resource.name}", "")
+            assert (library in entries) is resource.job.traced
+
+
+def outcome(browser, resource, user):
+    who = basic(user) if user else {}
+    return browser.send(resource.method, uri_of(resource), body_of(resource), **who)[0]
+
+
+@pytest.mark.parametrize("resource", ALL, ids=name_of)
+def test_the_matrix_of_roles_and_resources(browser, master, resource):
+    path = uri_of(resource).partition("?")[0]
+    is_write = resource.access == ("write",)
+    is_web = path.startswith("/2/instances/web") or path == "/2/instances"
+    # A role for new names permits the creation of no instances at all, too.
+    nothing_new = path == "/2/instances-multi-alloc"
+    wanted = {
+        "": 401 if resource.access else 200,
+        "nobody": 401,
+        "plain": 403 if resource.access else 200,
+        "reader": 403 if is_write else 200,
+        "writer": 200,
+        "owner": 200,
+        "web": 200 if not resource.access or (is_web and not nothing_new) else 403,
+        "poster": 200 if not resource.access or resource.method == "POST" else 403,
+    }
+    actual = {user: outcome(browser, resource, user) for user in wanted}
+    assert actual == wanted
+    if resource.job is not None:
+        permitted = sum(status == 200 for status in wanted.values())
+        assert len(master.jobs) - 1 == permitted
+
+
+@pytest.mark.parametrize("resource", ALL, ids=name_of)
+def test_with_required_authentication_nothing_is_open(
+    master, authenticator, clock, resource
+):
+    browser = Browser(
+        Application(master, authenticator, clock, requires_authentication=True)
+    )
+    assert outcome(browser, resource, "") == 401
+    assert browser.send("GET", "/nothing")[0] == 401
+    assert browser.send("GET", "/nothing", **basic("plain"))[0] == 404
+    if not resource.access:
+        assert outcome(browser, resource, "plain") == 200
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get")
+
+
+def test_other_methods_are_not_implemented(browser):
+    known = {(each.path, each.method) for each in ALL}
+    for path, method in itertools.product({each.path for each in ALL}, METHODS):
+        if (path, method) in known:
+            continue
+        uri = path
+        for variable, value in NAMES.items():
+            uri = uri.replace(variable, value)
+        status, _, value = browser.send(method, uri)
+        assert (status, value["code"]) == (501, 501), (path, method)
+
+
+def test_errors_have_the_documented_body(browser):
+    assert browser.send("GET", "/2/nothing")[2] == {
+        "code": 404,
+        "message": "Not Found",
+        "explain": "Nothing matches the given URI",
+    }
+    status, headers, value = browser.send("PUT", "/2/tags")
+    assert (status, value["message"]) == (401, "Unauthorized")
+    assert headers["WWW-Authenticate"] == 'Basic realm="Ganeti Remote API"'
+    value = browser.send("PUT", "/2/tags?dry-run=<b>", **basic("writer"))[2]
+    assert "&lt;b&gt;" in value["message"]
+
+
+def test_the_order_of_checks(browser):
+    bad = {"raw": b"{", "CONTENT_TYPE": "text/plain"}
+    assert browser.send("PATCH", "/nothing", **bad)[0] == 404
+    assert browser.send("PATCH", "/2/modify", **bad)[0] == 501
+    assert browser.send("PUT", "/2/modify", **bad)[0] == 401
+    assert browser.send("PUT", "/2/modify", **bad, **basic("reader"))[0] == 403
+    assert browser.send("PUT", "/2/modify", **bad, **basic("writer"))[0] == 415
+    bad["CONTENT_TYPE"] = "application/json; charset=utf-8"
+    assert browser.send("PUT", "/2/modify", **bad, **basic("writer"))[0] == 400
+    assert (
+        browser.send("GET", "/version", raw=b"x", CONTENT_TYPE="text/plain")[0] == 415
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(b"{", b"nul", b"[1,]", b"\xff", b'"\xc3"', b"NaN", b"{1: 2}", b"'a'", b"1 2"),
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"1" * 5000 + b"e",
+    ],
+)
+def test_malformed_json_is_refused(browser, master, raw):
+    status, _, value = browser.send("PUT", "/2/modify", raw=raw, **basic("writer"))
+    assert status == 400, value
+    assert len(master.jobs) == 1
+
+
+def test_large_truncated_and_odd_bodies_are_refused(browser):
+    who = basic("writer")
+    large = b'"' + b"x" * (20 << 20) + b'"'
+    assert browser.send("PUT", "/2/modify", raw=large, **who)[0] == 413
+    assert (
+        browser.send("PUT", "/2/modify", raw=b"{}", CONTENT_LENGTH="9", **who)[0] == 400
+    )
+    assert browser.send("PUT", "/2/modify", raw=b"", **who)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "uri", ["/2/tags?tag=%ff", "/2/tags?" + "a=1&" * 10_001, "/2/tags?tag=\xff"]
+)
+def test_malformed_query_arguments_are_refused(browser, uri):
+    assert browser.send("PUT", uri, **basic("writer"))[0] == 400
+
+
+def test_a_path_that_is_no_text_is_not_found(browser):
+    assert browser.send("GET", "/", PATH_INFO="/2/nodes/\xff")[0] == 404
+
+
+def test_credentials_are_checked_where_none_are_needed(browser):
+    assert browser.send("GET", "/version", **basic("writer", "wrong"))[0] == 401
+
+
+def test_lists_have_names_and_uris_or_whole_objects(browser):
+    assert browser.send("GET", "/2/instances")[2] == [
+        {"id": "web1", "uri": "/2/instances/web1"},
+        {"id": "web2", "uri": "/2/instances/web2"},
+    ]
+    assert browser.send("GET", "/2/groups")[2] == [
+        {"name": "default", "uri": "/2/groups/default"}
+    ]
+    assert browser.send("GET", "/2/filters")[2] == [
+        {"uuid": "rule-1", "uri": "/2/filters/rule-1"}
+    ]
+    assert browser.send("GET", "/2/jobs")[2] == [{"id": 1, "uri": "/2/jobs/1"}]
+    bulk = browser.send("GET", "/2/instances?bulk=1")[2]
+    assert [tuple(each) for each in bulk] == [fields.INSTANCE] * 2
+    assert bulk[0]["beparams"] == {
+        "maxmem": 512,
+        "minmem": 512,
+        "vcpus": 1,
+        "memory": 512,
+    }
+    assert [each["id"] for each in browser.send("GET", "/2/jobs?bulk=1")[2]] == [1]
+
+
+def test_an_empty_list_is_a_list(browser, master):
+    master.objects = {}
+    for path in ("/2/instances", "/2/nodes", "/2/networks"):
+        for uri in (path, f"{path}?bulk=1"):
+            assert browser.send("GET", uri)[2] == []
+
+
+def test_many_rows_are_one_list(browser, master):
+    one = master.objects["instance"][0]
+    master.objects["instance"] = [one | {"name": f"web{k}"} for k in range(1001)]
+    bulk = browser.send("GET", "/2/instances?bulk=1")[2]
+    assert [each["name"] for each in bulk] == [f"web{k}" for k in range(1001)]
+
+
+def test_single_objects_have_their_copies(browser):
+    assert browser.send("GET", "/2/nodes/n1")[2]["secondary_ip"] == "192.0.2.1"
+    assert browser.send("GET", "/2/instances/web1")[2]["beparams"]["memory"] == 512
+    info = browser.send("GET", "/2/info")[2]
+    assert info["vg_name"] == "xenvg"
+    assert info["drbd_helper"] is None
+    assert browser.send("GET", "/2/nodes/n1/role")[2] == "master"
+    assert browser.send("GET", "/2/nodes/n2/role")[2] == "regular"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/2/instances/x", "/2/nodes/x", "/2/groups/x", "/2/networks/x"),
+        *("/2/filters/x", "/2/nodes/x/role", "/2/instances/x/console"),
+    ],
+)
+def test_unknown_objects_are_not_found(browser, path):
+    assert browser.send("GET", path, **basic("reader"))[0] == 404
+
+
+def test_an_unknown_job_has_no_values(browser):
+    status, headers, value = browser.send("GET", "/2/jobs/77")
+    assert status == 200
+    assert value == dict.fromkeys(fields.JOB) | {"id": 77}
+    assert "Retry-After" not in headers
+
+
+def test_an_unfinished_job_states_when_to_ask_again(browser, master):
+    master.still[1] = "running"
+    assert browser.send("GET", "/2/jobs/1")[1]["Retry-After"] == "1"
+    del master.still[1]
+    assert "Retry-After" not in browser.send("GET", "/2/jobs/1")[1]
+
+
+def test_the_console_of_a_stopped_instance_is_unavailable(browser):
+    who = basic("reader")
+    assert browser.send("GET", "/2/instances/web1/console", **who)[2]["kind"] == "vnc"
+    assert browser.send("GET", "/2/instances/web2/console", **who)[0] == 503
+
+
+def test_operating_systems_are_listed_with_their_variants(browser, master):
+    assert browser.send("GET", "/2/os")[2] == ["tiny", "big+a", "big+b"]
+    master.results["OP_OS_DIAGNOSE"] = errors.OpExecError("no node answers")
+    status, _, value = browser.send("GET", "/2/os")
+    assert (status, value["message"]) == (500, "no node answers")
+
+
+def test_a_wait_needs_a_body_and_a_known_job(browser):
+    who = basic("writer")
+    body = {
+        "fields": ["status"],
+        "previous_job_info": None,
+        "previous_log_serial": None,
+    }
+    value = browser.send("GET", "/2/jobs/1/wait", body, **who)[2]
+    assert value == {"job_info": ["success"], "log_entries": []}
+    assert browser.send("GET", "/2/jobs/1/wait", **who)[0] == 500
+    assert browser.send("GET", "/2/jobs/77/wait", body, **who)[0] == 500
+    for bad in ({}, {"fields": "status"}, {"fields": [1]}, [], "x"):
+        assert browser.send("GET", "/2/jobs/1/wait", bad, **who)[0] == 400
+
+
+def test_a_query_has_its_fields_in_the_uri_or_the_body(browser, master):
+    who = basic("reader")
+    for method, uri, body in (
+        ("GET", "/2/query/node?fields=name,role", None),
+        ("PUT", "/2/query/node?fields=name,role", {}),
+        ("PUT", "/2/query/node", {"fields": ["name", "role"]}),
+    ):
+        data = browser.send(method, uri, body, **who)[2]["data"]
+        assert data == [[[0, "n1"], [0, "M"]], [[0, "n2"], [0, "R"]]]
+    for key in ("qfilter", "filter"):
+        body = {"fields": ["name"], key: ["|", ["==", "name", "n2"]]}
+        data = browser.send("PUT", "/2/query/node", body, **who)[2]["data"]
+        assert data == [[[0, "n2"]]]
+    assert browser.send("PUT", "/2/query/node", {}, **who)[0] == 400
+    assert browser.send("GET", "/2/query/node", **who)[0] == 400
+
+
+def test_a_filter_rule_has_the_trail_of_its_user(browser, master):
+    body = {"priority": 5, "action": "PAUSE", "reason": [["me", "x", 1]]}
+    uri = "/2/filters/rule-9?reason=why"
+    assert browser.send("PUT", uri, body, **basic("writer"))[2] == "rule-9"
+    [(method, args)] = master.calls
+    assert (method, args[:4]) == ("ReplaceFilter", ["rule-9", 5, [], "PAUSE"])
+    sources = [entry[0] for entry in args[4]]
+    assert sources == [
+        "me",
+        "gnt:user",
+        "gnt:daemon:rapi",
+        "gnt:library:rlib2:filters_uuid",
+    ]
+    bad = {"reason": [["gnt:user", "x", 1]]}
+    assert browser.send("POST", "/2/filters", bad, **basic("writer"))[0] == 400
+    assert browser.send("POST", "/2/filters", {"x": 1}, **basic("writer"))[0] == 400
+    assert browser.send("POST", "/2/filters", **basic("writer"))[2] == "new-uuid"
+
+
+@pytest.mark.parametrize(
+    ("err", "status"),
+    [
+        (errors.GenericError("no"), 500),
+        (errors.OpPrereqError("no", "wrong_input"), 500),
+        (errors.JobQueueError("no"), 500),
+        (errors.LuxiPermissionError("/path"), 500),
+        (errors.NoMasterError("/path"), 502),
+        (errors.ConnectionClosedError("no"), 502),
+        (errors.RequestError("no"), 502),
+        (errors.LuxiTimeoutError("no"), 504),
+        (errors.JobQueueFull(), 503),
+        (errors.JobQueueDrainError("no"), 503),
+    ],
+)
+def test_errors_of_the_master_have_their_status(browser, master, err, status):
+    master.down = err
+    for method, uri in (
+        ("GET", "/2/info"),
+        ("PUT", "/2/tags"),
+        ("GET", "/2/nodes?bulk=1"),
+    ):
+        actual, headers, value = browser.send(method, uri, **basic("writer"))
+        assert (actual, value["code"]) == (status, status)
+        assert value["message"]
+        assert ("Retry-After" in headers) is (status == 503)
+
+
+def test_a_defect_is_one_clear_error(browser, master, caplog):
+    master.down = KeyError("secret detail")
+    status, headers, value = browser.send("GET", "/2/info")
+    assert status == 500
+    assert headers["X-Request-Id"] in value["message"]
+    assert "secret detail" not in value["message"]
+    assert headers["X-Request-Id"] in caplog.text
+
+
+def test_parameters_that_mean_root_need_their_right(browser, master):
+    uri, body = "/2/instances/web1/modify", {"hvparams": {"kvm_path": "/tmp/x"}}
+    for user in ("writer", "web"):
+        status, _, value = browser.send("PUT", uri, body, **basic(user))
+        assert status == 403
+        assert "kvm_path" in value["message"]
+        assert "'root'" in value["message"]
+    assert browser.send("PUT", uri, body, **basic("owner"))[0] == 200
+    assert len(master.jobs) == 2
+
+
+def test_a_role_covers_new_names_only_if_its_pattern_does(browser):
+    who = basic("web")
+    assert browser.send("POST", "/2/instances", CREATE, **who)[0] == 200
+    assert (
+        browser.send("POST", "/2/instances", CREATE | {"name": "db"}, **who)[0] == 403
+    )
+    uri = "/2/instances/web1/rename"
+    assert browser.send("PUT", uri, {"new_name": "web3"}, **who)[0] == 200
+    assert browser.send("PUT", uri, {"new_name": "db"}, **who)[0] == 403
+    many = {
+        "instances": [
+            {"name": n, "mode": "create", "disks": [], "nics": []}
+            for n in ("web5", "db")
+        ]
+    }
+    assert browser.send("POST", "/2/instances-multi-alloc", many, **who)[0] == 403
+
+
+def test_bodies_of_the_wrong_type_have_a_documented_status(browser):
+    wrong = [None, True, 1, -1, 1.5, "x", "", [], {}, [[]], {"a": 1}, "x" * 10_000]
+    for resource in ALL:
+        if resource.body not in {Body.PARAMETERS, Body.REQUIRED, Body.OWN}:
+            continue
+        for value in wrong:
+            status = browser.send(
+                resource.method, uri_of(resource), value, **basic("owner")
+            )[0]
+            assert status in {200, 400, 500}
+            assert status != 500 or "wait" in resource.path
+
+
+def test_secrets_of_requests_are_not_logged(browser, caplog):
+    caplog.set_level(logging.DEBUG)
+    body = CREATE | {"osparams_secret": {"key": "sEcReT"}}
+    browser.send("POST", "/2/instances", body, **basic("writer"))
+    browser.send("POST", "/2/instances", body | {"disks": 1}, **basic("writer"))
+    browser.send("POST", "/2/instances", body, **basic("writer", "sEcReT"))
+    assert "sEcReT" not in caplog.text
+    assert "/2/instances" in caplog.text
+
+
+def test_log_lines_cannot_be_forged(browser, caplog):
+    caplog.set_level(logging.DEBUG)
+    browser.send("GET", "/2/x\nforged: line")
+    assert "\nforged" not in caplog.text
+    assert "\\nforged" in caplog.text
+
+
+def test_handlers_and_table_fit():
+    used = {each.direct for each in ALL if each.job is None}
+    assert used == set(handlers.HANDLERS)

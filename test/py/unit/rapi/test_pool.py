@@ -1,0 +1,114 @@
+"""The pool of connections, over real sockets."""
+
+import contextlib
+import threading
+
+import pytest
+
+from fakes.clocks import FakeClock
+from ganeti import errors
+from ganeti.clock import SystemClock
+from ganeti.luxi import Client
+from ganeti.luxi.server import Server
+from ganeti.rapi.pool import Pool
+
+
+class Master:
+    """Answers `Echo`; keeps `Never`; counts connections."""
+
+    def __init__(self, path):
+        self.path = path
+        self.connections = []
+        self.arrived = threading.Semaphore(0)
+        self.server = None
+
+    def __call__(self, call):
+        self.connections.append(call.connection)
+        if call.method == "Echo":
+            call.succeed(call.args)
+        elif call.method == "Fail":
+            raise errors.OpPrereqError("no", "unknown_entity")
+        else:
+            self.arrived.release()
+
+    def start(self):
+        self.server = Server(self, [self.path], clock=SystemClock())
+        self.server.start()
+
+    def stop(self):
+        self.server.stop()
+
+
+@pytest.fixture
+def master(tmp_path):
+    master = Master(str(tmp_path / "luxi"))
+    master.start()
+    yield master
+    master.stop()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def pool(master, clock):
+    def connect():
+        return Client(master.path, retries=0, connect_timeout_s=0)
+
+    pool = Pool(connect, clock)
+    yield pool
+    pool.close()
+
+
+def test_a_connection_is_used_again(pool, master):
+    for _ in range(3):
+        assert pool.call("Echo", [1]) == [1]
+        with pytest.raises(errors.OpPrereqError):
+            pool.call("Fail")
+    assert len({id(each) for each in master.connections}) == 1
+
+
+def test_threads_have_connections_of_their_own(pool, master):
+    def call():
+        with contextlib.suppress(errors.ProtocolError):
+            pool.call("Never")
+
+    threads = [threading.Thread(target=call, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert master.arrived.acquire(timeout=10)
+    assert pool.call("Echo", [1]) == [1]
+    assert len({id(each) for each in master.connections}) == 4
+    master.server.stop()
+    for thread in threads:
+        thread.join(10)
+    master.start()
+
+
+def test_an_idle_connection_is_replaced(pool, master, clock):
+    assert pool.call("Echo", [1]) == [1]
+    clock.now += 31
+    assert pool.call("Echo", [2]) == [2]
+    assert len({id(each) for each in master.connections}) == 2
+
+
+def test_a_restart_of_the_master_is_not_noticed_by_clients(pool, master):
+    assert pool.call("Echo", [1]) == [1]
+    master.stop()
+    with pytest.raises(errors.ProtocolError):
+        pool.call("Echo", [1])
+    master.start()
+    assert pool.call("Echo", [2]) == [2]
+
+
+def test_rows_are_encoded_values(pool):
+    [[one, two]] = pool.rows("Echo", [[1, "x"]])
+    assert (bytes(one), bytes(two)) == (b"1", b'"x"')
+    assert pool.rows("Echo", []) == []
+    with pytest.raises(errors.OpPrereqError):
+        pool.rows("Fail", [])
+    with pytest.raises(errors.ProtocolError):
+        pool.rows("Echo", ["text"])
