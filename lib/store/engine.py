@@ -233,7 +233,7 @@ class Engine:
         self._is_closed = False
         if copies is not None:
             copies.use(self._used)
-            copies.start(self._durable, self._term, self._voters, self._depose)
+            copies.start(self._durable, self._term, self._voters, self.depose)
         self._thread = threading.Thread(
             target=self._run, name="store-committer", daemon=True
         )
@@ -300,7 +300,7 @@ class Engine:
         if self._copies is not None:
             self._copies.check_now()
         if self.is_over():
-            self._depose(errors.TermError(f"term {self._term} is over"))
+            self.depose(errors.TermError(f"term {self._term} is over"))
 
     def is_over(self) -> bool:
         """Return whether this node's own copy has promised another term."""
@@ -421,7 +421,7 @@ class Engine:
             try:
                 self._commit(requests, staged)
             except errors.TermError as err:
-                self._depose(err)
+                self.depose(err)
                 self._fail(requests, err)
             except errors.GenericError as err:
                 _log.error("commit of revision %d failed: %s", staged.revision, err)
@@ -667,7 +667,8 @@ class Engine:
         while self._recent_bytes > RECENT_BYTES:
             self._recent_bytes -= self._recent.popleft().size
 
-    def _depose(self, error: errors.TermError) -> None:
+    def depose(self, error: errors.TermError) -> None:
+        """Refuse all changes from now on: another master has taken over, or may."""
         with self._lock:
             if self._deposed is not None:
                 return

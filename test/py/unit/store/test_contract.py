@@ -9,17 +9,22 @@ from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.objects import Update
 from ganeti.store import Document, open_master
+from ganeti.store.etcd import open_etcd
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "etcd"])
 def opener(request, tmp_path):
     """Return a function that opens the same store again."""
     backend = store.MemoryBackend()
     opened = []
+    if request.param == "etcd":
+        servers = request.getfixturevalue("etcd").servers()
 
     def open_store(**options):
         if request.param == "memory":
             actual = store.open_memory(backend, **options)
+        elif request.param == "etcd":
+            actual = open_etcd(servers, clock=SystemClock(), node="node", **options)
         else:
             path = str(tmp_path / "store.db")
             actual = open_master(path, replicate=None, clock=SystemClock(), **options)

@@ -1,0 +1,120 @@
+"""The lease that a master holds: kept alive by a thread, over when that fails.
+
+The servers remove the key of the leader when the lease ends. The master counts from the
+moment at which it last *asked* for a prolongation that was granted, so it knows no
+later than the servers that its lease is over.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from ganeti import clock as clock_module
+from ganeti import errors
+from ganeti.store.backend import OutcomeUnknownError
+from ganeti.store.etcd import messages
+from ganeti.store.etcd.gateway import Gateway
+
+_log = logging.getLogger(__name__)
+
+#: Seconds after which the lease of a silent master ends. Another candidate takes over
+#: then, and must have its first job accepted within 10 seconds.
+TTL_S: Final = 5
+#: Prolongations during that time.
+_ASKED: Final = 4
+
+
+class LeaseKeeper:
+    """Holds one lease from `start` to `stop`; thread-safe."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        clock: clock_module.Clock,
+        on_lost: Callable[[], None],
+        ttl_s: int = TTL_S,
+    ) -> None:
+        """Prepare a lease.
+
+        Args:
+            gateway: to the servers.
+            clock: measures the time that is left.
+            on_lost: called once, from the keeper's thread, when the lease is over.
+            ttl_s: seconds that the lease lasts without prolongation.
+        """
+        self._gateway = gateway
+        self._clock = clock
+        self._on_lost = on_lost
+        self._ttl_s = ttl_s
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._until = 0.0
+        self.number = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease has time left."""
+        return bool(self.number) and self._clock.monotonic() < self._until
+
+    def start(self) -> int:
+        """Get the lease and begin to prolong it; return its number.
+
+        Raises:
+            StorageError: the servers do not grant it.
+        """
+        asked = self._clock.monotonic()
+        body = {"TTL": self._ttl_s}
+        lease = self._gateway.fetch("lease/grant", body, messages.Lease)
+        if not lease.ID:
+            raise errors.StorageError(f"{self._gateway.servers}: no lease was granted")
+        # The servers raise a time that is too short for them.
+        self._ttl_s = min(self._ttl_s, lease.TTL)
+        self._until = asked + self._ttl_s
+        self.number = lease.ID
+        self._thread = threading.Thread(
+            target=self._keep, name="store-lease", daemon=True
+        )
+        self._thread.start()
+        return self.number
+
+    def stop(self) -> None:
+        """Give the lease back, so that another candidate need not wait for its end."""
+        if self._stop.is_set() or self._thread is None:
+            return
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        try:
+            self._gateway.call(
+                "lease/revoke",
+                {"ID": self.number},
+                messages.TxnAnswer,
+                timeout_s=self._ttl_s / _ASKED,
+            )
+        except (errors.StorageError, OutcomeUnknownError) as err:
+            _log.warning("the lease ends by itself in %d s: %s", self._ttl_s, err)
+        self._until = 0.0
+
+    def _keep(self) -> None:
+        while not self._clock.wait(self._stop, self._ttl_s / _ASKED):
+            asked = self._clock.monotonic()
+            is_over = False
+            try:
+                kept = self._gateway.call(
+                    "lease/keepalive",
+                    {"ID": self.number},
+                    messages.KeptLease,
+                    timeout_s=self._ttl_s / _ASKED,
+                )
+            except (errors.StorageError, OutcomeUnknownError) as err:
+                _log.warning("the lease was not prolonged: %s", err)
+            else:
+                is_over = kept.result.TTL <= 0
+                self._until = asked + self._ttl_s if not is_over else self._until
+            if is_over or self._clock.monotonic() >= self._until:
+                self._until = 0.0
+                if not self._stop.is_set():
+                    _log.critical("the lease of this master is over")
+                    self._on_lost()
+                return
