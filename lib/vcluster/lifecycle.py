@@ -89,10 +89,16 @@ def reserve_network(directory: str, *, isolated: bool) -> str:
     with contextlib.suppress(FileExistsError):
         os.mkdir(_REGISTRY)
         os.chmod(_REGISTRY, 0o1777)  # noqa: S103 like /tmp, sticky
-    for network in layout_module.candidate_networks(directory, isolated=isolated):
-        path = os.path.join(_REGISTRY, network)
-        if _claim(path, directory, network) and not _is_used(network, isolated):
-            return network
+    # Looking at an old claim and replacing it are one step for all who reserve.
+    registry = os.open(_REGISTRY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(registry, fcntl.LOCK_EX)
+        for network in layout_module.candidate_networks(directory, isolated=isolated):
+            path = os.path.join(_REGISTRY, network)
+            if _claim(path, directory, network) and not _is_used(network, isolated):
+                return network
+    finally:
+        os.close(registry)
     raise errors.OpExecError(
         "all address blocks for virtual clusters are in use; end one with"
         " `vcluster down`"
@@ -106,11 +112,7 @@ def _claim(path: str, directory: str, network: str) -> bool:
         owner = ""
     if owner == directory:
         return True
-    if (
-        owner
-        and layout_module.Layout.exists(owner)
-        and layout_module.Layout.load(owner).network == network
-    ):
+    if owner and _holds(owner, network):
         return False
     try:
         files.remove_file(path)
@@ -118,6 +120,32 @@ def _claim(path: str, directory: str, network: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _holds(owner: str, network: str) -> bool:
+    """Return whether the cluster of a directory uses a network, or soon will."""
+    if layout_module.Layout.exists(owner):
+        return layout_module.Layout.load(owner).network == network
+    # A command that claimed the network has not written the layout yet.
+    return _is_changing(owner)
+
+
+def _is_changing(directory: str) -> bool:
+    """Return whether a command holds the lock of a directory, see `exclusive`."""
+    try:
+        fd = os.open(os.path.join(directory, ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # Another user's; nobody else may replace that claim.
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def _is_used(network: str, isolated: bool) -> bool:

@@ -140,12 +140,26 @@ def test_what_was_killed_is_gone():
     processes.kill([process])
 
 
-def test_a_claimed_network_is_given_to_nobody_else(tmp_path, monkeypatch):
+@pytest.fixture
+def two_networks(tmp_path, monkeypatch):
     monkeypatch.setattr(lifecycle, "_REGISTRY", str(tmp_path / "registry"))
     monkeypatch.setattr(lifecycle, "_is_used", lambda network, isolated: False)
     monkeypatch.setattr(
         lay, "candidate_networks", lambda directory, isolated: ["127.7", "127.8"]
     )
+
+
+def test_a_network_is_claimed_before_the_layout_is_written(tmp_path, two_networks):
+    first, second = str(tmp_path / "a"), str(tmp_path / "b")
+    with lifecycle.exclusive(first, "up"):
+        assert lifecycle.reserve_network(first, isolated=False) == "127.7"
+        with lifecycle.exclusive(second, "up"):
+            assert lifecycle.reserve_network(second, isolated=False) == "127.8"
+    # The command ended without a cluster.
+    assert lifecycle.reserve_network(second, isolated=False) == "127.7"
+
+
+def test_a_claimed_network_is_given_to_nobody_else(tmp_path, two_networks):
     first, second = str(tmp_path / "a"), str(tmp_path / "b")
     for directory in (first, second):
         os.mkdir(directory)
