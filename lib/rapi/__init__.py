@@ -2,7 +2,8 @@
 
 ``model`` and the ``resources_*`` modules describe every resource and method as values;
 ``resources`` is the whole table. ``requests`` turns a request into opcodes without any
-input or output. ``users``, ``access`` and ``throttle`` decide who may do what. The
+input or output. ``openapi`` and ``schemas`` make the OpenAPI document of the table.
+``users``, ``access`` and ``throttle`` decide who may do what. The
 application and its handlers call the master daemon. The main program of the daemon is
 ``ganeti.server.rapi``.
 """

@@ -19,7 +19,7 @@ ROOT: Final = "root"
 #: A variable of a path.
 _VARIABLE: Final = re.compile(r"\[([a-z_]+)\]")
 #: Variables that stand for numbers; others are names.
-_NUMBERS: Final = frozenset({"job_id", "disk_index"})
+NUMBERS: Final = frozenset({"job_id", "disk_index"})
 
 
 class Kind(enum.Enum):
@@ -166,7 +166,7 @@ class Resource:
 
         def group(actual: re.Match[str]) -> str:
             name = actual.group(1)
-            values = r"[0-9]+" if name in _NUMBERS else r"[\w.-]+"
+            values = r"[0-9]+" if name in NUMBERS else r"[\w.-]+"
             return f"(?P<{name}>{values})"
 
         return _VARIABLE.sub(group, self.path)

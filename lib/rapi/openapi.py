@@ -1,0 +1,272 @@
+"""The OpenAPI 3.1 document of the remote API, made from the table of resources.
+
+`document` is a function of the table and of the opcodes, so the document states the
+parameters that the server really accepts. Operation ids are stable: programs that make
+clients from the document use them as names of functions.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import ht
+from ganeti.constants import versions
+from ganeti.rapi import bodies, model, schemas
+from ganeti.rapi.model import Argument, Body, Kind, Resource
+from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.schemas import Schema
+
+#: The path of the document.
+PATH: Final = "/openapi.json"
+_TITLE: Final = "Ganeti remote API"
+_ABOUT: Final = (
+    "Requests that change the cluster submit a job and return its number; the job's"
+    " result is read from /2/jobs/[job_id]. Only status 200 means success. Anonymous"
+    " requests may read unless the server requires authentication."
+)
+_JSON: Final = "application/json"
+_NAME: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9_.\-]+$"}
+#: Longest number in a path that is still a valid index or job id.
+_NUMBER: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,9}$"}
+_FLAG: Final[Schema] = {"type": "integer", "enum": [0, 1], "default": 0}
+_ERROR: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "integer", "description": "status of HTTP"},
+        "message": {"type": "string", "description": "reason of this error"},
+        "explain": {"type": "string", "description": "meaning of the status"},
+    },
+    "required": ["code", "message", "explain"],
+}
+_CHANGE: Final[Schema] = {
+    "type": ["object", "null"],
+    "properties": {
+        "job_info": {"type": ["array", "null"], "description": "values of the fields"},
+        "log_entries": {"type": ["array", "null"], "description": "new log entries"},
+    },
+}
+_DEPENDS: Final = "jobs that must end first, and how they may end"
+#: Result of resources whose type says less than the schema can; by name of function.
+_RESULTS: Final[Mapping[str, Schema]] = {
+    "query": {"$ref": "#/components/schemas/QueryResponse"},
+    "query_fields": {"$ref": "#/components/schemas/QueryFieldsResponse"},
+    "wait_for_job": {"$ref": "#/components/schemas/JobChange"},
+}
+_SIGNED_IN: Final[list[Schema]] = [{"basic": []}, {"bearer": []}]
+
+
+def document(
+    resources: Iterable[Resource] = RESOURCES,
+    *,
+    version: str = versions.RELEASE_VERSION,
+) -> dict[str, Any]:
+    """Return the document as JSON types.
+
+    Args:
+        resources: rows of the table.
+        version: of the program.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    for resource in resources:
+        path = resource.path.replace("[", "{").replace("]", "}")
+        methods = paths.setdefault(path, {})
+        methods[resource.method.lower()] = _operation(resource)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": _TITLE, "version": version, "description": _ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": _components(),
+            "responses": {
+                "Error": {
+                    "description": "the request was refused or failed",
+                    "content": {_JSON: {"schema": _reference("Error")}},
+                }
+            },
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+@functools.cache
+def encoded() -> bytes:
+    """Return the document of this release as JSON."""
+    return msgspec.json.encode(document())
+
+
+def operation_id(resource: Resource) -> str:
+    """Return the stable name of an operation, such as ``put_instances_name_rename``."""
+    name = resource.name or ("root" if resource.path == "/" else "version_2")
+    return f"{resource.method.lower()}_{name}"
+
+
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _components() -> dict[str, Schema]:
+    return {
+        "Error": _ERROR,
+        "JobChange": _CHANGE,
+        "QueryResponse": schemas.of_type(ht.QueryResponse),
+        "QueryFieldsResponse": schemas.of_type(ht.QueryFieldsResponse),
+        **{name: schemas.row(name) for name in schemas.OBJECTS},
+    }
+
+
+def _operation(resource: Resource) -> dict[str, Any]:
+    """Return the description of one path and method."""
+    operation: dict[str, Any] = {
+        "operationId": operation_id(resource),
+        "summary": resource.about,
+        "tags": [_tag(resource)],
+        "parameters": [
+            *map(_variable, resource.variables),
+            *map(_argument, resource.arguments),
+        ],
+        "responses": {
+            "200": {
+                "description": "the number of the job" if resource.job else "success",
+                "content": {_JSON: {"schema": _result(resource)}},
+            },
+            "default": {"$ref": "#/components/responses/Error"},
+        },
+        "security": _SIGNED_IN if resource.access else [{}, *_SIGNED_IN],
+    }
+    body = _body(resource)
+    if body is not None:
+        operation["requestBody"] = {
+            "required": resource.body is Body.REQUIRED or _must_have_body(resource),
+            "content": {_JSON: {"schema": body}},
+        }
+    if resource.access:
+        operation["x-ganeti-rights"] = list(resource.access)
+    if resource.job is not None:
+        operation["x-ganeti-opcode"] = resource.job.op_id
+    return operation
+
+
+def _tag(resource: Resource) -> str:
+    parts = resource.path.split("/")
+    known = {"instances", "nodes", "groups", "networks", "jobs", "filters", "query"}
+    part = parts[2] if len(parts) > 2 else ""
+    if part == "instances-multi-alloc":
+        return "instances"
+    return part if part in known else "cluster"
+
+
+def _variable(name: str) -> dict[str, Any]:
+    number = name in model.NUMBERS
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "schema": _NUMBER if number else _NAME,
+    }
+
+
+def _argument(argument: Argument) -> dict[str, Any]:
+    """Return the description of a query argument."""
+    described: dict[str, Any] = {
+        "name": argument.name,
+        "in": "query",
+        "description": argument.about,
+        "required": argument.required,
+    }
+    if argument.kind is Kind.FLAG:
+        return {**described, "schema": _FLAG}
+    if argument.kind is Kind.TEXT:
+        schema = {**schemas.TEXT, "minLength": 1}
+        if isinstance(argument.default, str):
+            schema["default"] = argument.default
+        return {**described, "schema": schema}
+    schema = {"type": "array", "items": {**schemas.TEXT, "minLength": 1}}
+    repeated = argument.kind is Kind.TEXTS
+    return {**described, "schema": schema, "style": "form", "explode": repeated}
+
+
+def _result(resource: Resource) -> Schema:
+    """Return the schema of the answer."""
+    if resource.direct in _RESULTS:
+        return dict(_RESULTS[resource.direct])
+    listed = resource.options.get("fields")
+    for name, (_kind, names) in schemas.OBJECTS.items():
+        if listed != names:
+            continue
+        if resource.direct != "list_objects":
+            return _reference(name)
+        shown = str(resource.options["shown"])
+        short = {
+            "type": "object",
+            "properties": {shown: {}, "uri": schemas.TEXT},
+            "required": [shown, "uri"],
+        }
+        return {
+            "description": "names with their paths; with bulk=1 whole objects",
+            "anyOf": [
+                {"type": "array", "items": short},
+                {"type": "array", "items": _reference(name)},
+            ],
+        }
+    return schemas.of_type(resource.result)
+
+
+def _must_have_body(resource: Resource) -> bool:
+    """Return whether a body of its own form has members without a default."""
+    if resource.body_type is bodies.Role:
+        return True
+    if resource.body is Body.OWN:
+        return bool(schemas.of_type(resource.body_type).get("required"))
+    return resource.body is Body.PARAMETERS and bool(_rules(_parameters(resource)))
+
+
+def _rules(schema: Schema) -> list[Any]:
+    """Return what an empty object lacks."""
+    lacks = [rule for rule in schema.get("allOf", ()) if "oneOf" in rule]
+    return [*schema["required"], *lacks]
+
+
+def _body(resource: Resource) -> Schema | None:
+    """Return the schema of the body, None if the server ignores any."""
+    if resource.body is Body.OWN:
+        if hasattr(resource.body_type, "__struct_fields__"):
+            return schemas.struct(resource.body_type)
+        return schemas.of_type(resource.body_type)
+    if resource.body is not Body.IGNORED:
+        return _parameters(resource)
+    if resource.job is None:
+        return None
+    depends = schemas.nullable(schemas.of_type(ht.Depends))
+    return {
+        "type": "object",
+        "properties": {"depends": {**depends, "description": _DEPENDS}},
+    }
+
+
+def _parameters(resource: Resource) -> Schema:
+    """Return the schema of a body of opcode parameters."""
+    job = resource.job
+    assert job is not None
+    by_uri = {each.field for each in resource.arguments if each.field}
+    left_out = {*job.path, *job.constants, *job.forbidden, *by_uri}
+    schema = schemas.without(schemas.parameters(job.op_id), left_out)
+    properties = schema["properties"]
+    if job.op_id == "OP_INSTANCE_MULTI_ALLOC":
+        child = schemas.parameters("OP_INSTANCE_CREATE")
+        child["properties"]["OP_ID"] = {"const": "OP_INSTANCE_CREATE"}
+        items = schemas.with_earlier_names(child, job.renames)
+        properties["instances"] = {"type": "array", "items": items}
+        schema["required"] = [*schema["required"], "instances"]
+        return schema
+    if job.op_id == "OP_INSTANCE_REPLACE_DISKS":
+        text = {"type": "string", "pattern": r"^ *([0-9]+ *)?(, *([0-9]+ *)?)*$"}
+        properties["disks"] = {"anyOf": [properties["disks"], text]}
+    if job.op_id == "OP_INSTANCE_CREATE":
+        properties["__version__"] = {"const": 1, "description": "form of the body"}
+        schema["required"] = [*schema["required"], "__version__"]
+    return schemas.with_earlier_names(schema, job.renames)
