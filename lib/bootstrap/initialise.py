@@ -173,16 +173,12 @@ def _create_bridge(
     feedback(f"Creating the bridge {name}, without ports")
     undo.callback(bridge.remove, process, name)
     bridge.create(process, name)
-    configured = bridge.configuration(paths, process, name)
+    configured = bridge.configuration(process, paths.root, name)
     for path in configured:
         undo.callback(files.remove_file, path)
-    bridge.write(configured)
+    bridge.write(process, name, configured)
     if not configured:
-        feedback(
-            f"Warning: bridge {name} is gone after a reboot, because neither"
-            " systemd-networkd nor ifupdown manages the network here; add it to the"
-            " network configuration"
-        )
+        feedback(bridge.not_permanent(name))
 
 
 def _make_directories(paths: Paths) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from cryptography.hazmat.primitives import serialization
 
 from ganeti import errors, luxi, rpc
-from ganeti.bootstrap import checks, crypto, port_checks, service_checks
+from ganeti.bootstrap import bridge, checks, crypto, port_checks, service_checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
 from ganeti.constants import daemons, ecodes, hvparams, versions
 from ganeti.constants import ssh as constants
@@ -68,7 +68,8 @@ Connect = Callable[[NewNode], Shell]
 class _ClusterState:
     """Properties of the cluster, as the master daemon reports them.
 
-    ``nodes``: full name -> name, uuid, pip, sip and role.
+    ``nodes``: full name -> name, uuid, pip, sip and role. ``bridge``: of guests by
+    default, empty if their NICs use none.
     """
 
     cluster_name: str
@@ -77,6 +78,7 @@ class _ClusterState:
     ssh_key_type: str
     ssh_key_bits: int
     nodes: Mapping[str, Mapping[str, Any]]
+    bridge: str
 
 
 def join(
@@ -95,7 +97,8 @@ def join(
         connect: opens a shell on the node; SSH by default.
 
     Raises:
-        OpPrereqError: the request contradicts the cluster's configuration.
+        OpPrereqError: the request contradicts the cluster's configuration, or the
+            bridge to create has the name of another interface of the node.
         SshError: the node cannot be reached, or refuses the login.
         OpExecError: a step on the node failed, for example because the node is in
             another cluster.
@@ -104,6 +107,7 @@ def join(
     with luxi.Client.of_node(paths) as client:
         state = _ask_master(client)
         secondary_ip = _check_membership(state, request, name)
+        _check_wanted_bridge(state, request)
         port = request.ssh_port or _ssh_port(client, request.group, paths)
     open_shell = connect or _ssh_connect(paths, request, state)
     target = NewNode(name, address, port, is_member=False)
@@ -116,6 +120,12 @@ def join(
     with contextlib.closing(shell):
         if state.modify_ssh_setup:
             _read_back_key(paths, state, shell, name)
+        if state.bridge:
+            bridge.prepare_node(
+                *(shell, name, _root_of(paths, name), state.bridge),
+                wanted=request.create_bridge,
+                feedback=feedback,
+            )
         _set_up_daemon(paths, state, shell, target, request)
         for warning in service_checks.warnings(paths, shell, host=name):
             feedback(warning)
@@ -142,6 +152,7 @@ def plan(paths: Paths, request: JoinRequest) -> list[str]:
         state = _ask_master(client)
         _check_membership(state, request, name)
         port = request.ssh_port or _ssh_port(client, request.group, paths)
+    _check_wanted_bridge(state, request)
     steps = [f"log in to {name} ({address}, port {port}) as root over SSH"]
     if state.modify_ssh_setup:
         steps += [
@@ -152,6 +163,8 @@ def plan(paths: Paths, request: JoinRequest) -> list[str]:
             f"generate an SSH key of root on {name}, and record it on the master",
             "log in again with the cluster's keys",
         ]
+    if request.create_bridge:
+        steps.append(f"create the bridge {state.bridge} on {name} if it is missing")
     steps += [
         f"install the cluster's certificate, key and ssconf files on {name}",
         f"start ganeti-noded on {name}, and wait until it answers",
@@ -182,7 +195,10 @@ def _ask_master(client: luxi.Client) -> _ClusterState:
     columns = ("name", "uuid", "pip", "sip", "role")
     rows = client.call("QueryNodes", [[], list(columns), False])
     nodes = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-    return _ClusterState(**dict(zip(fields, values, strict=True)), nodes=nodes)
+    nic = client.call("QueryClusterInfo", [])["nicparams"]["default"]
+    link = str(nic["link"]) if nic["mode"] == "bridged" else ""
+    settings = dict(zip(fields, values, strict=True))
+    return _ClusterState(**settings, nodes=nodes, bridge=link)
 
 
 def _check_membership(
@@ -334,11 +350,15 @@ def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
     return host_keys
 
 
+def _root_of(paths: Paths, name: str) -> str:
+    """Return the directory of a node's files, empty except for virtual nodes."""
+    return os.path.join(os.path.dirname(paths.root), name) if paths.is_virtual else ""
+
+
 def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
     """Record the node's public key under its name; OP_NODE_ADD assigns the UUID."""
     path = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
-    if paths.is_virtual:
-        path = os.path.join(os.path.dirname(paths.root), name) + path
+    path = _root_of(paths, name) + path
     result = shell.run(["cat", path], timeout_s=TOOL_TIMEOUT_S)
     if result.failed:
         raise errors.OpExecError(
@@ -386,6 +406,15 @@ def daemon_message(
         )
         message[constants.NDS_NODE_CERTIFICATE] = pair.pem.decode()
     return message
+
+
+def _check_wanted_bridge(state: _ClusterState, request: JoinRequest) -> None:
+    if request.create_bridge and not state.bridge:
+        raise errors.OpPrereqError(
+            "--create-bridge: NICs of this cluster use no bridge by default: mode is"
+            " not bridged",
+            ecodes.ECODE_INVAL,
+        )
 
 
 def _set_up_daemon(

@@ -73,6 +73,7 @@ class JoinRequest:
         ssh_port: None for the port of its group, or else of the master.
         ask_host_key: decides about an unknown host key: (host, type, fingerprint).
         ask_password: returns the password of "user@host", None to give up.
+        create_bridge: create the default bridge of guests if the node lacks it.
         debug: run the tools on the node with debug output.
     """
 
@@ -84,6 +85,7 @@ class JoinRequest:
     ssh_port: int | None = None
     ask_host_key: Callable[[str, str, str], bool] | None = None
     ask_password: Callable[[str], str | None] | None = None
+    create_bridge: bool = False
     debug: bool = False
 
 

@@ -35,6 +35,7 @@ def run(ctx: CommandContext) -> int:
             "Are you sure you want to continue connecting?",
         ),
         ask_password=functools.partial(prompts.password, ctx),
+        create_bridge=opts.create_bridge,
         debug=bool(opts.debug),
     )
     if plans.wanted(ctx):

@@ -36,6 +36,11 @@ COMMANDS: Final = (
                 sets=False,
                 default=True,
             ),
+            Option(
+                ("--create-bridge",),
+                "create the default bridge of guests on the node if it is missing",
+                dest="create_bridge",
+            ),
             o.VERBOSE,
             o.NODE_GROUP,
             o.PRIORITY,

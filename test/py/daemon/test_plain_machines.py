@@ -14,6 +14,7 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]
 LIST = "/etc/ganeti/file-storage-paths"
+IS_BRIDGE = ("test", "-d", "/sys/class/net/guests/bridge")
 
 
 @pytest.fixture
@@ -81,7 +82,24 @@ def test_a_missing_bridge_is_named_and_made_on_request(plain):
     done = cluster.run(*init, "--create-bridge", "cluster.vc.test")
     assert not done.failed, done.output
     assert "Creating the bridge guests, without ports" in done.output
-    cluster.check("test", "-d", "/sys/class/net/guests/bridge")
+    cluster.check(*IS_BRIDGE)
+
+
+def test_a_bridge_that_a_new_node_lacks_is_named_and_made_on_request(plain):
+    cluster = plain(2)
+    init = ("gnt-cluster", "init", "-N", "link=guests", "--create-bridge")
+    cluster.check(*init, "cluster.vc.test")
+    add = ("gnt-node", "add", "--no-ssh-key-check")
+    done = cluster.run(*add, "node2")
+    assert not done.failed, done.output
+    assert "Warning: node2.vc.test has no bridge guests" in done.output
+    assert cluster.run(*IS_BRIDGE, node="node2").failed
+    planned = cluster.check(*add, "--readd", "--create-bridge", "--plan", "node2")
+    assert "create the bridge guests on node2.vc.test if it is missing" in planned
+    done = cluster.run(*add, "--readd", "--create-bridge", "node2")
+    assert not done.failed, done.output
+    assert "Creating the bridge guests on node2.vc.test, without ports" in done.output
+    cluster.check(*IS_BRIDGE, node="node2")
 
 
 def test_an_init_that_fails_leaves_neither_bridge_nor_list(plain):

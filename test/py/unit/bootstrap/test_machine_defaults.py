@@ -6,7 +6,7 @@ import pytest
 
 from fakes.processes import FakeRunner
 from ganeti import errors
-from ganeti.bootstrap import bridge, machine_defaults
+from ganeti.bootstrap import machine_defaults
 from ganeti.bootstrap.options import InitOptions
 from ganeti.constants import disks, hvparams
 from ganeti.pathutils import Paths
@@ -170,49 +170,6 @@ def test_a_virtual_node_gets_no_interfaces_of_the_machine(machine, tmp_path):
     done = resolve(paths=Paths(root=str(tmp_path / "n1"), hostname="n1"))
     assert done.options.master_netdev is None
     assert done.options.nicparams == {}
-
-
-class TestBridge:
-    """The bridge that --create-bridge makes."""
-
-    def test_it_is_created_and_set_up(self):
-        runner = FakeRunner()
-        bridge.create(runner, "br0")
-        bridge.remove(runner, "br0")
-        assert runner.lines == [
-            "ip link add name br0 type bridge",
-            "ip link set dev br0 up",
-            "ip link del dev br0",
-        ]
-
-    def test_a_refusal_of_the_kernel_is_one_error(self):
-        runner = FakeRunner(ip=(2, "", "RTNETLINK answers: Operation not permitted\n"))
-        with pytest.raises(
-            errors.OpExecError, match="bridge br0: cannot be created: R"
-        ):
-            bridge.create(runner, "br0")
-
-    def test_it_is_written_for_the_manager_of_the_network(self, tmp_path):
-        paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
-        enabled = FakeRunner(systemctl=(0, "enabled\n", ""))
-        disabled = FakeRunner(systemctl=(1, "disabled\n", ""))
-        networkd = bridge.configuration(paths, enabled, "br0")
-        names = sorted(path.removeprefix(paths.root) for path in networkd)
-        assert names == [
-            "/etc/systemd/network/60-ganeti-br0.netdev",
-            "/etc/systemd/network/60-ganeti-br0.network",
-        ]
-        assert bridge.configuration(paths, disabled, "br0") == {}
-        parts = tmp_path / "n1/etc/network/interfaces.d"
-        parts.mkdir(parents=True)
-        main = parts.parent / "interfaces"
-        main.write_text("auto lo\n")
-        assert bridge.configuration(paths, disabled, "br0") == {}
-        main.write_text("source /etc/network/interfaces.d/*\nauto lo\n")
-        configured = bridge.configuration(paths, disabled, "br0")
-        assert list(configured) == [f"{parts}/ganeti-br0"]
-        bridge.write(configured)
-        assert "auto br0\niface br0 inet manual\n" in (parts / "ganeti-br0").read_text()
 
 
 def test_disks_are_files_while_the_usual_templates_are_not_offered(

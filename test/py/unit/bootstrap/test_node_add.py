@@ -30,8 +30,11 @@ class Master:
             ["n2.example.com", "u2", "192.0.2.2", "198.51.100.2", "R"],
         ]
         self.ports = [[22]]
+        self.nic = {"mode": "bridged", "link": "br9"}
 
     def call(self, method, args):
+        if method == "QueryClusterInfo":
+            return {"nicparams": {"default": self.nic}}
         if method == "QueryConfigValues":
             return self.config
         if method == "QueryNodes":
@@ -83,6 +86,7 @@ class Site:
             "prepare-node-join": (0, ""),
             "node-daemon-setup": (0, ""),
             "cat": (0, self.key),
+            "sh": (0, "bridge\n"),
         }
         self.refused = 0
         self.port_checks = []
@@ -111,6 +115,10 @@ class Site:
         return node_add.join(
             self.paths, request, feedback=self.lines.append, connect=self.connect
         )
+
+    def tools(self):
+        """Return the arguments of Ganeti's own programs on the node."""
+        return [argv for name, argv, *_rest in self.ran if "-" in name]
 
     def message(self, program):
         ((_, _, stdin, _, _),) = [row for row in self.ran if row[0] == program]
@@ -146,11 +154,12 @@ def test_a_machine_is_prepared_with_the_clusters_files(site):
     assert [row[0] for row in site.ran] == [
         "prepare-node-join",
         "cat",
+        "sh",
         "node-daemon-setup",
     ]
     # The second login needs the cluster's host keys, which the first step installed.
-    assert [row[4] for row in site.ran] == [False, True, True]
-    assert all(row[3] == node_add.TOOL_TIMEOUT_S for row in site.ran)
+    assert [row[4] for row in site.ran] == [False, True, True, True]
+    assert all(row[3] for row in site.ran)
     assert all(shell.is_closed for shell in site.shells)
     recorded = pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))
     assert recorded[NEW] == [f"ssh-ed25519 {keys.body(site.key)} root@{NEW}"]
@@ -183,17 +192,16 @@ def test_the_daemon_gets_certificate_secret_and_simple_configuration(site):
 
 def test_debug_output_is_asked_for_by_option(site):
     site.join(debug=True)
-    tools = [argv for name, argv, *_rest in site.ran if name != "cat"]
-    assert all(argv[1:] == ["--debug"] for argv in tools)
+    assert all(argv[1:] == ["--debug"] for argv in site.tools())
     site.ran.clear()
     site.join("n8.example.com")
-    assert all(len(argv) == 1 for name, argv, *_rest in site.ran if name != "cat")
+    assert all(len(argv) == 1 for argv in site.tools())
 
 
 def test_without_managed_ssh_only_the_daemon_is_set_up(site):
     site.master.config[2] = False
     site.join()
-    assert [row[0] for row in site.ran] == ["node-daemon-setup"]
+    assert [row[0] for row in site.ran] == ["sh", "node-daemon-setup"]
     assert [target.is_member for target in site.targets] == [False]
 
 
@@ -315,3 +323,24 @@ def test_host_keys_of_unknown_machines_are_checked_unless_the_caller_objects(
     assert member.check_host_key
     assert (member.ask_host_key, member.ask_password) == (None, None)
     assert member.alias == "c1.example.com"
+
+
+def test_a_missing_bridge_of_guests_is_named(site):
+    site.programs["sh"] = (0, "missing\n")
+    site.join()
+    assert any(f"{NEW} has no bridge br9" in line for line in site.lines)
+
+
+def test_a_bridge_is_created_before_the_machine_becomes_a_node(site):
+    site.programs |= {"sh": (0, "missing\n"), "ip": (0, "")}
+    site.join(create_bridge=True)
+    ran = [name for name, *_ in site.ran]
+    assert ran.index("ip") < ran.index("node-daemon-setup")
+
+
+def test_a_cluster_without_bridges_needs_none(site):
+    site.master.nic = {"mode": "routed", "link": "100"}
+    site.join()
+    assert "sh" not in [name for name, *_ in site.ran]
+    with pytest.raises(errors.OpPrereqError, match="--create-bridge: NICs of this"):
+        site.join(create_bridge=True)
