@@ -23,7 +23,7 @@ from ganeti.store.etcd.address import Servers, TlsFiles
 from ganeti.store.etcd.messages import Json
 
 #: Seconds for the answer of one server, and for its connection.
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 3.0
 CONNECT_S: Final = 1.0
 #: Bytes of one answer, and of one line of a watch.
 _MAX_ANSWER: Final = 512 * 1024 * 1024
@@ -140,6 +140,7 @@ class Gateway:
         take: Callable[[list[messages.Event]], bool],
         *,
         timeout_s: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Pass on what is written below a prefix, until ``take`` returns false.
 
@@ -148,6 +149,7 @@ class Gateway:
             start: first revision of etcd.
             take: gets the events of whole transactions in order.
             timeout_s: for the whole watch; None for no limit.
+            is_wanted: asked once a second; the watch ends when it returns false.
 
         Raises:
             CompactedError: the start is no longer kept.
@@ -161,10 +163,10 @@ class Gateway:
             }
         }
         host = self.servers.hosts[self._preferred]
-        stream = _Stream(take)
+        stream = _Stream(take, is_wanted)
         try:
             status = self._perform(
-                host, "watch", msgspec.json.encode(body), stream.write, timeout_s
+                host, "watch", msgspec.json.encode(body), stream, timeout_s
             )
         except (_Lost, _Refused) as err:
             stream.check()
@@ -188,11 +190,7 @@ class Gateway:
     def _ask(self, host: str, path: str, data: bytes, timeout_s: float) -> bytes:
         answer = io.BytesIO()
 
-        def write(piece: bytes) -> int:
-            is_fine = answer.tell() + len(piece) <= _MAX_ANSWER
-            return answer.write(piece) if is_fine else 0
-
-        status = self._perform(host, path, data, write, timeout_s)
+        status = self._perform(host, path, data, _Body(answer), timeout_s)
         if status == _OK:
             return answer.getvalue()
         try:
@@ -210,7 +208,7 @@ class Gateway:
         host: str,
         path: str,
         data: bytes,
-        write: Callable[[bytes], int],
+        receiver: "_Body | _Stream",
         timeout_s: float | None,
     ) -> int:
         """Send a request to one server; return the status of the answer."""
@@ -218,7 +216,8 @@ class Gateway:
         curl.setopt(pycurl.URL, f"{self.servers.url(host)}/v3/{path}")
         curl.setopt(pycurl.POSTFIELDS, data)
         curl.setopt(pycurl.TIMEOUT_MS, int(1000 * (timeout_s or 0)))
-        curl.setopt(pycurl.WRITEFUNCTION, write)
+        curl.setopt(pycurl.WRITEFUNCTION, receiver.write)
+        curl.setopt(pycurl.XFERINFOFUNCTION, receiver.progress)
         try:
             curl.perform()
             return int(curl.getinfo(pycurl.RESPONSE_CODE))
@@ -228,6 +227,7 @@ class Gateway:
             raise (_Lost(text) if was_sent else _Refused(text)) from err
         finally:
             curl.setopt(pycurl.WRITEFUNCTION, len)
+            curl.setopt(pycurl.XFERINFOFUNCTION, _go_on)
             with self._lock:
                 self._spare.append(curl)
 
@@ -251,12 +251,37 @@ class Gateway:
             ) from err
 
 
+def _go_on(*_sizes: int) -> int:
+    return 0
+
+
+class _Body:
+    """The answer to one request."""
+
+    def __init__(self, answer: io.BytesIO) -> None:
+        self._answer = answer
+
+    def write(self, piece: bytes) -> int:
+        """Take a piece of the answer; a short count ends the transfer."""
+        is_fine = self._answer.tell() + len(piece) <= _MAX_ANSWER
+        return self._answer.write(piece) if is_fine else 0
+
+    def progress(self, *_sizes: int) -> int:
+        """Let the transfer go on."""
+        return 0
+
+
 class _Stream:
     """The answers of a watch, one JSON text per line."""
 
-    def __init__(self, take: Callable[[list[messages.Event]], bool]) -> None:
+    def __init__(
+        self,
+        take: Callable[[list[messages.Event]], bool],
+        is_wanted: Callable[[], bool],
+    ) -> None:
         self.is_over = False
         self._take = take
+        self._is_wanted = is_wanted
         self._rest = bytearray()
         self._error: BaseException | None = None
 
@@ -271,6 +296,11 @@ class _Stream:
         except BaseException as err:  # noqa: BLE001 - the library would print it
             self._error = err
         return 0 if self.is_over or self._error is not None else len(piece)
+
+    def progress(self, *_sizes: int) -> int:
+        """End a transfer that is not wanted any more."""
+        self.is_over = self.is_over or not self._is_wanted()
+        return int(self.is_over)
 
     def check(self) -> None:
         """Raise what ended the watch early."""
@@ -302,6 +332,7 @@ _OPTIONS: Final = (
     (pycurl.PROXY, ""),
     (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
     (pycurl.TCP_NODELAY, 1),
+    (pycurl.NOPROGRESS, 0),
     (pycurl.TCP_KEEPALIVE, 1),
     (pycurl.TCP_KEEPIDLE, 5),
     (pycurl.TCP_KEEPINTVL, 5),

@@ -4,8 +4,8 @@ Every method reads the newest state that a majority of the servers has, or the s
 a past revision of etcd (``at``), if that is still kept.
 """
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import errors
@@ -16,8 +16,6 @@ from ganeti.store.backend import Group, Row, chain
 from ganeti.store.etcd import layout, messages
 from ganeti.store.etcd.gateway import CompactedError, Gateway
 from ganeti.store.etcd.layout import Keys, Mark
-
-_log = logging.getLogger(__name__)
 
 #: Keys read by one request.
 _PAGE: Final = 128
@@ -226,12 +224,7 @@ class Reader:
             return None
         if first[0] > revision:
             return None
-        groups = self._groups(marks)
-        for group in groups:
-            if chain(group.parent, group.payload) != group.digest:
-                _log.warning("revision %d is not kept as it was", group.revision)
-                return None
-        return groups
+        return self._groups(marks)
 
     def _marks_since(self, revision: int) -> list[tuple[int, Mark]] | None:
         """Return revision of etcd and mark of each group, in order."""
@@ -254,28 +247,65 @@ class Reader:
             return 0, Mark()
         return stored[0].mod_revision, layout.decode_mark(stored[0].value)
 
-    def _groups(self, marks: Sequence[tuple[int, Mark]]) -> list[Group]:
-        written: dict[int, list[Row]] = {
-            at: [] for at, mark in marks if not mark.staged
-        }
+    def group_in(
+        self, events: Sequence[messages.Event]
+    ) -> tuple[Mark, Group | None, Term | None] | None:
+        """Return what one transaction did to the history.
+
+        Args:
+            events: all that it wrote and removed.
+
+        Returns:
+            The end of the history, its group and a new term; no group if the mark of
+            the last one was written again. None if the end was not written.
+
+        Raises:
+            StorageError: a staged group cannot be read.
+            CompactedError: it is no longer kept.
+            ConfigurationError: a key or value is damaged.
+        """
+        written = {event.kv.key: event.kv for event in events if event.type == "PUT"}
+        end = written.get(self.keys.end)
+        if end is None:
+            return None
+        mark = layout.decode_mark(end.value)
+        new = written.get(self.keys.term)
+        term = None if new is None else _term(new.value)
+        if mark.staged:
+            payload = self._staged(mark, end.mod_revision)
+        else:
+            rows = [
+                (*self.keys.row_of(key), layout.unpack(item.value))
+                for key, item in written.items()
+                if key.startswith(self.keys.rows)
+            ]
+            payload = wire.encode_rows(layout.rows_with_removed(rows, mark))
+        group = mark.to_group(payload)
+        is_whole = chain(group.parent, group.payload) == group.digest
+        return mark, group if is_whole else None, term
+
+    def _groups(self, marks: Sequence[tuple[int, Mark]]) -> list[Group] | None:
+        """Return the groups of some marks; None if one is not kept as it was."""
+        wanted = {at for at, _mark in marks}
+        groups: list[Group | None] = []
 
         def take(events: list[messages.Event]) -> bool:
-            for event in events:
-                rows = written.get(event.kv.mod_revision)
-                is_row = event.kv.key.startswith(self.keys.rows)
-                if rows is not None and is_row and event.type == "PUT":
-                    table, key = self.keys.row_of(event.kv.key)
-                    rows.append((table, key, layout.unpack(event.kv.value)))
-            return events[-1].kv.mod_revision < max(written)
+            for at, its in by_transaction(events):
+                if at in wanted:
+                    actual = self.group_in(its)
+                    groups.append(None if actual is None else actual[1])
+            return len(groups) < len(wanted)
 
-        if written:
-            start = min(written)
+        if wanted:
+            start = min(wanted)
             self.gateway.watch(self.keys.root, start, take, timeout_s=_CHANGES_S)
-        return [
-            mark.to_group(
-                self._staged(mark, at)
-                if mark.staged
-                else wire.encode_rows(layout.rows_with_removed(written[at], mark))
-            )
-            for at, mark in marks
-        ]
+        whole = [group for group in groups if group is not None]
+        return whole if len(whole) == len(marks) else None
+
+
+def by_transaction(
+    events: Iterable[messages.Event],
+) -> Iterator[tuple[int, list[messages.Event]]]:
+    """Yield revision of etcd and events of each transaction."""
+    for at, its in itertools.groupby(events, lambda event: event.kv.mod_revision):
+        yield at, list(its)
