@@ -3,13 +3,15 @@
 `address` says where the servers are, `gateway` sends requests, `messages` has their
 form, `layout` the keys and values, `lease` keeps the leadership, `reader` reads, and
 `backend` puts these together. `mirror` copies the store to a file, for all other
-readers. The design is in ``doc/design/store-etcd.rst``.
+readers; `moving` moves it to etcd and back. The design is in
+``doc/design/store-etcd.rst``.
 """
 
 from ganeti.store.etcd.address import Servers, TlsFiles, parse
 from ganeti.store.etcd.backend import EtcdBackend, open_etcd
 from ganeti.store.etcd.gateway import Gateway
 from ganeti.store.etcd.mirror import Mirror
+from ganeti.store.etcd.moving import to_etcd, to_file
 
 __all__ = [
     "EtcdBackend",
@@ -19,4 +21,6 @@ __all__ = [
     "TlsFiles",
     "open_etcd",
     "parse",
+    "to_etcd",
+    "to_file",
 ]

@@ -36,7 +36,7 @@ from ganeti.store.engine import Engine
 from ganeti.store.etcd import layout, messages
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.gateway import CompactedError, Gateway
-from ganeti.store.etcd.layout import Mark
+from ganeti.store.etcd.layout import MAX_BYTES, MAX_OPERATIONS, Mark, Move
 from ganeti.store.etcd.lease import TTL_S, LeaseKeeper
 from ganeti.store.etcd.reader import (
     Guards,
@@ -49,10 +49,6 @@ from ganeti.store.etcd.reader import (
 
 _log = logging.getLogger(__name__)
 
-#: Operations of one transaction; etcd takes 128, of which some are ours.
-MAX_OPERATIONS: Final = 120
-#: Bytes of the keys and values of one transaction; etcd takes 1.5 MiB.
-MAX_BYTES: Final = 1024 * 1024
 #: Attempts to read a copy while the servers forget the past.
 _ATTEMPTS: Final = 3
 
@@ -112,6 +108,7 @@ class EtcdBackend:
 
     def _begin(self, choose: Callable[[Term], Term], lease: int) -> bool:
         """Try to become the leader; return false if somebody else wrote just then."""
+        self._check_move()
         seen, keys = self._reader.look(), self._keys
         term = choose(seen.promised)
         self._check_term(seen, term)
@@ -119,7 +116,7 @@ class EtcdBackend:
         # The end is written as it is, so that a transaction of an earlier master that
         # arrives late fails.
         body = messages.transaction(
-            seen.conditions(keys),
+            [*seen.conditions(keys), messages.is_at(keys.moving, 0)],
             [
                 messages.put(keys.end, layout.encode_mark(seen.mark)),
                 messages.put(keys.term, text),
@@ -145,6 +142,16 @@ class EtcdBackend:
             reason = f"{leading.owner} is master, and its lease has not ended"
         if reason is not None:
             raise errors.TermError(f"{self._gateway.servers}: {reason}")
+
+    def _check_move(self) -> None:
+        moving = self._reader.moving()
+        if moving is None:
+            return
+        how = "was moved to a file" if moving.move.is_out else "is not complete"
+        raise errors.ConfigurationError(
+            f"{self._gateway.servers}: the store of cluster {moving.move.cluster}"
+            f" {how}; it must be moved here again before a master can begin"
+        )
 
     def _adopt(self, now: Guards) -> None:
         """Go on from a position at which nothing of this master is on its way."""
@@ -194,7 +201,7 @@ class EtcdBackend:
         """Make a group durable, all or nothing."""
         self._settle_first()
         rows = wire.rows_of(group)
-        operations = [self._operation(row) for row in rows]
+        operations = [layout.operation(self._keys, row) for row in rows]
         if self._fits(rows, operations):
             self._move(layout.mark_of(group, rows), operations, group)
         else:
@@ -206,25 +213,12 @@ class EtcdBackend:
         except OutcomeUnknownError as err:
             raise errors.StorageError(f"store: not written: {err}") from err
 
-    def _operation(self, row: Row) -> messages.Json:
-        table, key, data = row
-        where = self._keys.row(table, key)
-        if data is None:
-            return messages.delete(where)
-        value = layout.pack(data)
-        if len(value) > MAX_BYTES:
-            raise errors.StorageError(
-                f"store: {table} {key} has {len(value)} bytes, at most {MAX_BYTES} are"
-                " possible in etcd; nothing was changed"
-            )
-        return messages.put(where, value)
-
     def _fits(self, rows: Sequence[Row], operations: Sequence[messages.Json]) -> bool:
         """Return whether one transaction can take the rows, each of them once."""
         return (
             len(rows) <= MAX_OPERATIONS
             and len(overlay_of(rows)) == len(rows)
-            and sum(map(_size, operations)) <= MAX_BYTES
+            and sum(map(layout.size_of, operations)) <= MAX_BYTES
         )
 
     def _move(
@@ -272,19 +266,10 @@ class EtcdBackend:
         """Put the rows of a staged group in their places."""
         if not self._guards.mark.staged:
             return
-        pending: list[messages.Json] = []
-        size = 0
-        for (table, key), data in self._overlay.items():
-            operation = self._operation((table, key, data))
-            if pending and (
-                len(pending) == MAX_OPERATIONS or size + _size(operation) > MAX_BYTES
-            ):
-                self._carry_out(pending)
-                pending, size = [], 0
-            pending.append(operation)
-            size += _size(operation)
-        if pending:
-            self._carry_out(pending)
+        rows = [(*where, data) for where, data in self._overlay.items()]
+        operations = (layout.operation(self._keys, row) for row in rows)
+        for batch in layout.batches(operations):
+            self._carry_out(batch)
         self._rewrite(
             msgspec.structs.replace(self._guards.mark, staged=0),
             [self._remove_staged()],
@@ -350,6 +335,25 @@ class EtcdBackend:
         self.end()
         self._settle_first()
 
+    def move_out(self, cluster: str) -> None:
+        """Keep all masters out: the store was copied to a file.
+
+        Args:
+            cluster: uuid.
+
+        Raises:
+            StorageError: no server answers; repeat the move.
+            TermError: another master has begun.
+        """
+        mark = self._guards.mark
+        move = Move(cluster, mark.revision, mark.digest, is_out=True)
+        try:
+            self._carry_out(
+                [messages.put(self._keys.moving, msgspec.json.encode(move))]
+            )
+        except OutcomeUnknownError as err:
+            raise errors.StorageError(f"{err}; this can be repeated") from err
+
     # Reading
     @property
     def archive(self) -> ArchiveTables:
@@ -407,16 +411,6 @@ class EtcdBackend:
             except CompactedError as err:
                 reason = str(err)
         raise errors.StorageError(f"{self._gateway.servers}: {reason}")
-
-
-def _size(operation: messages.Json) -> int:
-    """Return the bytes of the keys and values of an operation."""
-    return sum(
-        len(value)
-        for body in operation.values()
-        for value in body.values()
-        if isinstance(value, bytes)
-    )
 
 
 def open_etcd(

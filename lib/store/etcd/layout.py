@@ -8,18 +8,24 @@ PREFIX/term         the newest term, ``NUMBER:OWNER``
 PREFIX/leader       the same, while its owner has the lease
 PREFIX/rows/T/K     the row K of table T, see `pack`
 PREFIX/staged/N     piece N of the payload of a large group
+PREFIX/moving       a `Move`, in JSON; no master may begin while it is there
 =================== ==================================================================
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from ganeti import errors
 from ganeti.store.backend import NO_HISTORY, Group, Row
+from ganeti.store.etcd import messages
 
+#: Operations of one transaction; etcd takes 128, of which some are ours.
+MAX_OPERATIONS: Final = 120
+#: Bytes of the keys and values of one transaction; etcd takes 1.5 MiB.
+MAX_BYTES: Final = 1024 * 1024
 #: Bytes from which on values are compressed, and the most that one may have then.
 _LARGE: Final = 1024
 _MAX_VALUE: Final = 64 * 1024 * 1024
@@ -69,6 +75,30 @@ class Mark(msgspec.Struct, frozen=True):
             bytes.fromhex(self.digest),
             payload,
         )
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A store that is being moved to these keys, or was moved to a file.
+
+    Attributes:
+        cluster: uuid.
+        revision: of the store.
+        digest: of its history, hexadecimal.
+        is_out: it was moved to a file.
+    """
+
+    cluster: str
+    revision: int
+    digest: str
+    is_out: bool
+
+
+def decode_move(data: bytes) -> Move:
+    """Return the move in a value. Raises ConfigurationError."""
+    try:
+        return msgspec.json.decode(data, type=Move)
+    except ValueError as err:
+        raise errors.ConfigurationError(f"move in etcd: damaged: {err}") from err
 
 
 def mark_of(group: Group, rows: Sequence[Row], staged: int = 0) -> Mark:
@@ -123,6 +153,7 @@ class Keys:
         self.leader: Final = root + b"leader"
         self.rows: Final = root + b"rows/"
         self.staged: Final = root + b"staged/"
+        self.moving: Final = root + b"moving"
 
     def row(self, table: str, key: str) -> bytes:
         """Return the key of a row."""
@@ -145,6 +176,49 @@ class Keys:
         if not (key.startswith(self.rows) and slash):
             raise errors.ConfigurationError(f"key {key!r} in etcd: not of a row")
         return table, name
+
+
+def operation(keys: Keys, row: Row) -> messages.Json:
+    """Return the operation that writes or removes a row.
+
+    Raises:
+        StorageError: the row is too large.
+    """
+    table, key, data = row
+    where = keys.row(table, key)
+    if data is None:
+        return messages.delete(where)
+    value = pack(data)
+    if len(value) > MAX_BYTES:
+        raise errors.StorageError(
+            f"store: {table} {key} has {len(value)} bytes, at most {MAX_BYTES} are"
+            " possible in etcd; nothing was changed"
+        )
+    return messages.put(where, value)
+
+
+def batches(operations: Iterable[messages.Json]) -> Iterator[list[messages.Json]]:
+    """Yield operations in groups that one transaction takes."""
+    batch: list[messages.Json] = []
+    size = 0
+    for each in operations:
+        if batch and (len(batch) == MAX_OPERATIONS or size + size_of(each) > MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += size_of(each)
+    if batch:
+        yield batch
+
+
+def size_of(operation: messages.Json) -> int:
+    """Return the bytes of the keys and values of an operation."""
+    return sum(
+        len(value)
+        for body in operation.values()
+        for value in body.values()
+        if isinstance(value, bytes)
+    )
 
 
 def pack(data: bytes) -> bytes:

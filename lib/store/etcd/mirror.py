@@ -74,6 +74,10 @@ class Mirror:
         self._take_archive()
         return now
 
+    def position(self) -> Position:
+        """Return where the file stands."""
+        return self._db.position()
+
     def run(self, stop: threading.Event) -> None:
         """Follow the store until an event is set; failures are logged and repeated."""
         trouble = ""

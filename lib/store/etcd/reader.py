@@ -15,7 +15,7 @@ from ganeti.store import wire
 from ganeti.store.backend import Group, Row, chain
 from ganeti.store.etcd import layout, messages
 from ganeti.store.etcd.gateway import CompactedError, Gateway
-from ganeti.store.etcd.layout import Keys, Mark
+from ganeti.store.etcd.layout import Keys, Mark, Move
 
 #: Keys read by one request.
 _PAGE: Final = 128
@@ -69,6 +69,13 @@ class Guards(NamedTuple):
         return self._replace(mark=mark, end_at=at, at=at)
 
 
+class Moving(NamedTuple):
+    """A move of the store, and the revision of etcd that wrote it."""
+
+    move: Move
+    at: int
+
+
 def guards_in(answer: messages.TxnAnswer) -> Guards:
     """Return the guards in the answer to `questions`. Raises ConfigurationError."""
     end, term, leader = (answer.first(number) for number in range(3))
@@ -119,6 +126,19 @@ class Reader:
         """
         body = messages.transaction([], questions(self.keys, at))
         return guards_in(self.gateway.fetch("kv/txn", body, messages.TxnAnswer))
+
+    def moving(self) -> Moving | None:
+        """Return a move of the store; None if there is none.
+
+        Raises:
+            StorageError: no server answers.
+            ConfigurationError: the key is damaged.
+        """
+        body = messages.get(self.keys.moving)
+        stored = self.gateway.fetch("kv/range", body, messages.RangeAnswer).kvs
+        if not stored:
+            return None
+        return Moving(layout.decode_move(stored[0].value), stored[0].mod_revision)
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one row, without those that are staged."""
