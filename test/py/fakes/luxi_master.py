@@ -7,6 +7,8 @@ a wrong one fails here as it would fail against the real daemon.
 import json
 import pathlib
 
+import msgspec
+
 from ganeti import errors, opcodes
 
 _SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec" / "query_fields.json"
@@ -29,13 +31,41 @@ def _entry(reported):
     return reported if isinstance(reported, tuple) else ("message", reported)
 
 
+class Unanswered(AssertionError):
+    """A test asks for something, named by the argument, that its master was not given."""
+
+
+#: Results of opcodes that succeed, of those that cannot have null; for `FakeMaster`.
+SUCCESSFUL_OPCODES = {
+    "OP_CLUSTER_RENAME": "new.tst",
+    "OP_CLUSTER_REPAIR_DISK_SIZES": [],
+    "OP_GROUP_RENAME": "g2",
+    "OP_GROUP_SET_PARAMS": [],
+    "OP_INSTANCE_ACTIVATE_DISKS": [],
+    "OP_INSTANCE_CREATE": ["n1", "n2"],
+    "OP_INSTANCE_SET_PARAMS": [],
+    "OP_NODE_SET_PARAMS": [],
+}
+
+
+def _null_result(op):
+    """Return null as the result of an opcode that may have it; fail for others."""
+    try:
+        return msgspec.convert(None, op.RESULT)
+    except msgspec.ValidationError as err:
+        raise Unanswered(f"result of {op.op_id()}") from err
+
+
 class FakeMaster:
     """Jobs end at once; their messages, results and errors are set beforehand.
+
+    A question for something that was not set fails the test, and so does an opcode whose
+    result was not set and cannot be null.
 
     Attributes:
         objects: resource -> list of field -> value; ``(status, None)`` for no value.
         values: what QueryConfigValues knows.
-        cluster: what QueryClusterInfo answers.
+        cluster: the answer to QueryClusterInfo.
         results: OP_ID -> result of such an opcode, an exception, or a callable of it.
         messages: OP_ID -> texts that the job says, or (kind, payload).
         jobs: id -> opcodes, as submitted.
@@ -46,7 +76,7 @@ class FakeMaster:
     def __init__(self):
         self.objects = {}
         self.values = {}
-        self.cluster = {}
+        self.cluster = None
         self.results = {}
         self.messages = {}
         self.jobs = {}
@@ -139,9 +169,14 @@ class FakeMaster:
         return ["b", "a"]
 
     def _QueryConfigValues(self, names):
-        return [self.values.get(name) for name in names]
+        for name in names:
+            if name not in self.values:
+                raise Unanswered(f"QueryConfigValues {name}")
+        return [self.values[name] for name in names]
 
     def _QueryClusterInfo(self):
+        if self.cluster is None:
+            raise Unanswered("QueryClusterInfo")
         return self.cluster
 
     # Settings
@@ -188,11 +223,16 @@ class FakeMaster:
         return answers
 
     def _outcome(self, op):
-        result = self.results.get(op.op_id())
+        if op.op_id() in self.results:
+            result = self.results[op.op_id()]
+        else:
+            result = _null_result(op)
         if callable(result):
             result = result(op)
         if isinstance(result, Exception):
             return "error", errors.encode(result)
+        if result is not None:
+            msgspec.convert(result, op.RESULT)  # as the real daemon checks it
         return "success", result
 
     def _status(self, job_id):

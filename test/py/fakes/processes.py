@@ -1,10 +1,22 @@
-"""A process runner that runs nothing and remembers what it was asked to run."""
+"""A process runner that runs nothing, answers from a table and records commands."""
 
 from ganeti.process import RunResult
 
 
+class Unanswered(AssertionError):
+    """A test runs a command, the argument, that its runner has no answer for."""
+
+
 class FakeRunner:
-    """Answers each command by its program's base name; unknown ones succeed."""
+    """Answers each command by its program's base name; refuses all others.
+
+    An answer is ``(exit code, stdout, stderr)``, or a function of the argument list that
+    returns one. ``_`` in a name is ``-`` in the program's. ``commands`` records the
+    argument lists with their options in order.
+    """
+
+    #: The answer of a program that succeeds without output.
+    DONE = (0, "", "")
 
     def __init__(self, **answers):
         self.answers = {
@@ -15,7 +27,10 @@ class FakeRunner:
     def run(self, argv, **options):
         argv = tuple(argv)
         self.commands.append((argv, options))
-        answer = self.answers.get(argv[0].rsplit("/", 1)[-1], (0, "", ""))
+        name = argv[0].rsplit("/", 1)[-1]
+        if name not in self.answers:
+            raise Unanswered(" ".join(argv))
+        answer = self.answers[name]
         code, stdout, stderr = answer(argv) if callable(answer) else answer
         return RunResult(argv, code, None, stdout, stderr)
 

@@ -52,7 +52,10 @@ def node():
         real = nodes.make_node(root, time=nodes.CountedClock())
         # No procedure may depend on another one having been called before.
         os.makedirs(real.paths.data_dir, exist_ok=True)
-        runner = FakeRunner()
+        runner = FakeRunner(
+            lvs=(0, '{"report": [{"lv": []}]}', ""),
+            vgs=(0, '{"report": [{"vg": []}]}', ""),
+        )
         effects = hypervisor.NodeEffects(real.paths, runner, real.clock)
         yield backend.LocalNode(
             real.paths, runner, real.clock, hypervisor.drivers(effects)

@@ -196,7 +196,8 @@ def with_runner(node, **answers):
 
 
 def test_the_address_is_raised_between_its_hooks(node):
-    actual, runner = with_runner(node)
+    done = FakeRunner.DONE
+    actual, runner = with_runner(node, pre=done, master_ip_setup=done, post=done)
     for phase in ("pre", "post"):
         top = f"{node.paths.hooks_dir}/master-ip-turnup-{phase}.d"
         os.makedirs(top)
@@ -242,7 +243,7 @@ def test_the_external_script_is_the_administrators(node):
 
 
 def test_master_daemons_are_started_and_stopped(node):
-    actual, runner = with_runner(node)
+    actual, runner = with_runner(node, daemon_util=FakeRunner.DONE)
     nodes.call(actual, "node_start_master_daemons", True)
     nodes.call(actual, "node_stop_master")
     assert runner.lines == ["daemon-util start-master", "daemon-util stop-master"]

@@ -288,6 +288,7 @@ def test_help_and_versions():
 
 def test_a_deprecated_option_only_warns():
     master = FakeMaster()
+    master.results["OP_INSTANCE_CREATE"] = ["n1"]
     done = commands.run("gnt-instance add --no-ip-check -t diskless web1", master)
     assert done.code == 0
     assert done.err.startswith("Warning: --no-ip-check: ")

@@ -349,6 +349,7 @@ def test_what_a_command_does_beside_its_jobs_is_shown(tmp_path):
 )
 def test_json_without_plan_is_refused_before_anything_is_done(line):
     master = PlanningMaster()
+    master.values["modify_ssh_setup"] = True
     result = commands.run(line, master)
     assert (result.code, result.out) == (1, "")
     assert "--json needs --plan" in result.err

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from fakes import commands
-from fakes.luxi_master import FakeMaster
+from fakes.luxi_master import SUCCESSFUL_OPCODES, FakeMaster
 from ganeti import errors
 from ganeti.cli import prompts
 from ganeti.cli.context import open_terminal
@@ -18,6 +18,7 @@ from ganeti.cli.context import open_terminal
 @pytest.fixture
 def master():
     fake = FakeMaster()
+    fake.results.update(SUCCESSFUL_OPCODES)
     fake.objects["instance"] = [
         {"name": f"web{n}.tst", "uuid": f"u{n}"} for n in range(30)
     ]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fakes import commands
-from fakes.luxi_master import FakeMaster
+from fakes.luxi_master import SUCCESSFUL_OPCODES, FakeMaster
 
 SPECS = (
     "memory-size=128,cpu-count=1,disk-count=1,disk-size=1g,nic-count=1,spindle-use=1"
@@ -176,11 +176,14 @@ REQUESTS = {
 @pytest.fixture
 def master():
     fake = FakeMaster()
+    fake.results.update(SUCCESSFUL_OPCODES)
     fake.objects["instance"] = [{"name": "w1", "uuid": "u1", "tags": []}]
     fake.results["OP_INSTANCE_ACTIVATE_DISKS"] = [["n1", "disk/0", "/dev/x"]]
     fake.results["OP_INSTANCE_SET_PARAMS"] = [["be/vcpus", 4]]
     fake.results["OP_NODE_SET_PARAMS"] = [["offline", False]]
     fake.results["OP_INSTANCE_RENAME"] = "w2.tst"
+    fake.values["cluster_name"] = "old.tst"
+    fake.cluster = {"name": "old.tst"}
     return fake
 
 

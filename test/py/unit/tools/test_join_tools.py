@@ -42,7 +42,7 @@ def paths(tmp_path):
 
 @pytest.fixture
 def runner():
-    return FakeRunner()
+    return FakeRunner(daemon_util=FakeRunner.DONE)
 
 
 def join_message(server, **more):

@@ -53,9 +53,10 @@ class Node:
         with open(hosts, "w", encoding="utf-8") as stream:
             stream.write(f"127.0.0.1 {root.name}\n")
         self.clock = FakeClock()
-        self.runner = FakeRunner()
+        self.runner = FakeRunner(daemon_util=FakeRunner.DONE)
         self.master = FakeMaster()
         self.master.values["master_node"] = root.name
+        self.master.results["OP_INSTANCE_ACTIVATE_DISKS"] = []
         self.master.results["OP_GROUP_VERIFY_DISKS"] = ({}, [], {})
         self.installed = {"ganeti-noded", "ganeti-masterd"}
         self.ssconf(master_node=root.name, nodegroups=f"{GROUP} default")

@@ -38,6 +38,7 @@ def test_a_dead_daemon_is_started(node, log):
 
 def test_a_daemon_that_does_not_start_is_logged_and_the_run_goes_on(node, log):
     node.runner.answers["daemon-util"] = (1, "", "port\nin use")
+    node.runner.answers["a"] = node.runner.DONE
     script(node, "a", "")
     node_part.run(node.watch(), {})
     assert "exited with code 1: port\\nin use" in log.text

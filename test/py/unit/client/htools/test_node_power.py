@@ -28,6 +28,7 @@ class Simulation(Connection):
             for node in SHARED.nodes
         ]
         self.master.results["OP_OOB_COMMAND"] = self._power
+        self.master.results["OP_NODE_SET_PARAMS"] = []
 
     def _power(self, op):
         for node in self.master.objects["node"]:
