@@ -49,6 +49,12 @@ def parse_arguments(arguments):
         metavar="SECONDS",
         help="of tests per mutant; a result from fewer tests is marked with '+'",
     )
+    parser.add_argument(
+        "--near",
+        action="store_true",
+        help="run only the test modules that are named after the packages; much faster,"
+        " and the shares are lower bounds",
+    )
     return parser.parse_args(arguments)
 
 
@@ -152,18 +158,29 @@ def main(arguments):
             trees.Tree(TOP, f"{folder}/{number}") for number in range(options.workers)
         ]
         try:
-            reached = measured(copies[0])
+            reached = measured(copies[0], names if options.near else None)
             return run(samples, copies, reached, options)
         finally:
             for tree in copies:
                 tree.close()
 
 
-def measured(tree):
-    """Return which tests execute which line, measured again where files changed."""
-    path = STORED / "reach.json"
+def measured(tree, near=None):
+    """Return which tests execute which line, measured again where files changed.
+
+    Args:
+        tree: copy of the tree to measure in.
+        near: packages whose own test modules alone count; all test modules if None.
+    """
+    now = reach.digests(TOP)
+    if near is None:
+        path = STORED / "reach.json"
+    else:
+        now = reach.near(now, near)
+        first = sorted({name.split("/")[0] for name in near})
+        path = STORED / f"reach-{'-'.join(first)[:100]}.json"
     reached = reach.Reach.load(path)
-    modules = reached.update(tree, reach.digests(TOP))
+    modules = reached.update(tree, now)
     if modules:
         print(f"measured {len(modules)} test modules", file=sys.stderr)
         reached.save(path)

@@ -27,6 +27,26 @@ def digests(top):
     return actual
 
 
+def near(paths, packages):
+    """Return the library and those test modules that are named after a package.
+
+    Args:
+        paths: digests by path, see `digests`.
+        packages: below lib, for example ``store`` or ``hypervisor/kvm``.
+    """
+    first = {package.split("/")[0] for package in packages}
+    return {
+        path: digest
+        for path, digest in paths.items()
+        if not path.startswith(TESTS)
+        or "/test_" not in path
+        or any(
+            path.startswith(f"{TESTS[0]}/{name}/") or f"/test_{name}" in path
+            for name in first
+        )
+    }
+
+
 def module_of(test):
     """Return the file of a test."""
     return test.split("::", 1)[0]

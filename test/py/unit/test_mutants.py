@@ -88,3 +88,20 @@ def test_tests_of_changed_files_are_measured_again():
         "test/py/unit/test_a.py",
         "test/py/unit/test_c.py",
     }
+
+
+def test_near_tests_are_those_named_after_a_package():
+    paths = [
+        "lib/store/wire.py",
+        "test/py/unit/store/conftest.py",
+        "test/py/unit/store/test_wire.py",
+        "test/py/unit/http/test_pool.py",
+        "test/py/unit/test_store_file.py",
+        "test/py/property/test_store.py",
+        "test/py/property/test_config.py",
+    ]
+    actual = reach.near(dict.fromkeys(paths, "digest"), ["store", "hypervisor/kvm"])
+    assert sorted(set(paths) - set(actual)) == [
+        "test/py/property/test_config.py",
+        "test/py/unit/http/test_pool.py",
+    ]
