@@ -281,3 +281,21 @@ def rule():
 def test_what_matters(change, for_files, for_queue):
     assert affected(BEFORE, [change]) is for_files
     assert wakes_queue(BEFORE, [change]) is for_queue
+
+
+def test_pauses_after_failures_double_and_start_again_for_further_nodes(opened):
+    made = Distributor(
+        opened,
+        Nodes(opened.snapshot),
+        values_of,
+        wake_queue=lambda: None,
+        on_refusal=lambda _refused: None,
+        clock=SystemClock(),
+        retry_s=10 * distributor.FIRST_RETRY_S,
+    )
+    first, longest = distributor.FIRST_RETRY_S, 10 * distributor.FIRST_RETRY_S
+    assert made._next_wait(first, {"a"}, set()) == longest
+    assert made._next_wait(longest, set(), {"a"}) == first
+    assert made._next_wait(first, {"a"}, {"a"}) == 2 * first
+    assert made._next_wait(8 * first, {"a", "b"}, {"a"}) == longest
+    assert made._next_wait(4 * first, {"a"}, {"a", "b"}) == first
