@@ -135,7 +135,47 @@ class _HeaderReader(http_server.HeaderReader):
 
 
 class _Request(http_server.HTTPRequest):
+    """A request whose end is not in doubt, and whose errors have the server's form."""
+
     header_reader = _HeaderReader()
+    server: "Server"
+    inheaders: dict[bytes, bytes]
+    close_connection: bool
+
+    def read_request_headers(self) -> bool:
+        """Read the headers; refuse a body whose length is stated twice or negative."""
+        if not super().read_request_headers():  # type: ignore[no-untyped-call]
+            return False
+        length = self.inheaders.get(b"Content-Length")
+        if b"Transfer-Encoding" in self.inheaders:
+            # The application may answer without reading the body, whose rest must not
+            # be taken for a request.
+            self.close_connection = True
+            if length is not None:
+                self.simple_response("400 Bad Request", "two lengths of one body")
+                return False
+        if length is not None and not length.isdigit():
+            self.simple_response("400 Bad Request", "Content-Length: not a number")
+            return False
+        return True
+
+    def simple_response(self, status: Any, msg: str = "") -> None:
+        """Send an error that the application does not see, and close the connection."""
+        content = self.server.error_content
+        if content is None:
+            super().simple_response(status, msg)
+            return
+        self.close_connection = True
+        kind, body = content(int(str(status)[:3]), msg)
+        lines = [
+            f"{self.server.protocol} {status}",
+            f"Content-Type: {kind}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        ]
+        head = "".join(f"{line}\r\n" for line in lines) + "\r\n"
+        with contextlib.suppress(OSError):
+            self.conn.wfile.write(head.encode("latin-1") + body)
 
 
 class _Connection(http_server.HTTPConnection):
@@ -165,6 +205,7 @@ class Server(wsgi.Server):
         threads: int | Plan,
         max_body: int = limits.MAX_BODY,
         is_known: Callable[[str], bool] = lambda _address: False,
+        error_content: Callable[[int, str], tuple[str, bytes]] | None = None,
     ) -> None:
         """Prepare a server.
 
@@ -178,6 +219,8 @@ class Server(wsgi.Server):
                 413.
             is_known: returns whether an address belongs to the cluster; room is
                 reserved for those.
+            error_content: returns content type and body of errors that the
+                application does not see, from status and text; plain text by default.
         """
         super().__init__(
             address,
@@ -193,6 +236,7 @@ class Server(wsgi.Server):
         self.requests = Lanes(self, plan)
         self.max_request_body_size = max_body
         self._is_known = is_known
+        self.error_content = error_content
         self._dropped = admission.LogLimit()
         self._refused = admission.LogLimit()
         if context is not None:

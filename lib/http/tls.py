@@ -12,13 +12,13 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cheroot.makefile import MakeFile
 from cheroot.ssl.pyopenssl import pyOpenSSLAdapter
 from cryptography import x509
-from OpenSSL import SSL
+from OpenSSL import SSL, crypto
 
 from ganeti import errors
 from ganeti.constants import ssh
@@ -106,6 +106,7 @@ def server_context(
     *,
     guard: PeerGuard | None = None,
     authority: str | None = None,
+    chain: Sequence[x509.Certificate] = (),
 ) -> SSL.Context:
     """Return the TLS context of a server.
 
@@ -116,6 +117,7 @@ def server_context(
             authenticate callers in another way.
         authority: PEM file of the issuer of client certificates; by default the
             server's certificate.
+        chain: certificates that are sent after the server's.
 
     Raises:
         X509CertError: the files cannot be used.
@@ -137,6 +139,8 @@ def server_context(
         raise errors.X509CertError(
             f"{certificate}, {key}: no usable certificate and key: {err}"
         ) from err
+    for further in chain:
+        context.add_extra_chain_cert(crypto.X509.from_cryptography(further))
     if guard is not None:
         context.set_verify(
             SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, _verifier(guard)

@@ -115,6 +115,9 @@ class Application:
     def _answer(self, exchange: _Exchange) -> Any:
         environ = exchange.environ
         exchange.path = _path(environ)
+        is_1_1 = environ.get("SERVER_PROTOCOL") == "HTTP/1.1"
+        if is_1_1 and not environ.get("HTTP_HOST"):
+            raise bad_request("Host: the header is missing")
         actual = resources.find(exchange.path)
         header = environ.get("HTTP_AUTHORIZATION")
         if self._requires_authentication and not header:
@@ -293,6 +296,11 @@ def refusal_of(err: errors.GenericError) -> Refused:
     if isinstance(err, errors.ProtocolError):
         return Refused(HTTPStatus.BAD_GATEWAY, str(err))
     return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(err))
+
+
+def error_content(status: int, message: str) -> tuple[str, bytes]:
+    """Return content type and body of an error that the application does not see."""
+    return _JSON, _encode(_error_body(Refused(status, message)))
 
 
 def _error_body(err: Refused) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Final, NoReturn, Protocol
 from ganeti import errors, ssconf
 from ganeti.constants import daemons, exitcodes, versions
 from ganeti.pathutils import Paths
-from ganeti.utils import arguments, files, log, pidfile
+from ganeti.utils import arguments, files, log, netutils, pidfile
 
 _log = logging.getLogger(__name__)
 
@@ -413,6 +413,20 @@ def wildcard_address(paths: Paths) -> str:
     """Return the address that stands for all addresses of this node."""
     family = int(ssconf.SimpleStore(paths).primary_ip_family())
     return "::" if family == socket.AF_INET6 else "0.0.0.0"
+
+
+def bind_address(options: argparse.Namespace, paths: Paths) -> str:
+    """Return the address to bind to: as given, of an interface, or the wildcard.
+
+    Raises:
+        GenericError: the interface has no address.
+    """
+    if options.bind:
+        return str(options.bind)
+    if options.interface:
+        family = ssconf.SimpleStore(paths).primary_ip_family()
+        return netutils.interface_address(options.interface, family)
+    return wildcard_address(paths)
 
 
 def check_user(options: argparse.Namespace, wanted_uid: int) -> None:

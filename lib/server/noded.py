@@ -349,7 +349,10 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         quit_daemon=control.ask_stop,
     )
     http = server.Server(
-        (address(options, paths), options.port or netutils.service_port(NAME, 1811)),
+        (
+            common.bind_address(options, paths),
+            options.port or netutils.service_port(NAME, 1811),
+        ),
         app,
         context=context,
         threads=plan,
@@ -423,20 +426,6 @@ def _tls(
         (certificate, key),
     )
     return guard, context
-
-
-def address(options: argparse.Namespace, paths: Paths) -> str:
-    """Return the address to bind to: as given, of an interface, or the wildcard.
-
-    Raises:
-        GenericError: the interface has no address.
-    """
-    if options.bind:
-        return str(options.bind)
-    if options.interface:
-        family = ssconf.SimpleStore(paths).primary_ip_family()
-        return netutils.interface_address(options.interface, family)
-    return common.wildcard_address(paths)
 
 
 def main() -> int:

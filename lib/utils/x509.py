@@ -194,6 +194,18 @@ def load_certificate(path: str) -> x509.Certificate:
         raise errors.X509CertError(f"{path}: no certificate: {err}") from err
 
 
+def load_certificates(path: str) -> list[x509.Certificate]:
+    """Return all certificates of a file, at least one.
+
+    Raises:
+        X509CertError: the file is unreadable or damaged.
+    """
+    try:
+        return x509.load_pem_x509_certificates(files.read_file(path))
+    except (OSError, ValueError) as err:
+        raise errors.X509CertError(f"{path}: no certificate: {err}") from err
+
+
 def parse_certificate(pem: bytes, where: str) -> x509.Certificate:
     """Return the certificate of a PEM text, which may have a key as well.
 

@@ -27,6 +27,13 @@ def authenticator(clock):
     return authentication.Authenticator(clock, users.parse(TEXT))
 
 
+@pytest.fixture
+def quick(clock):
+    """Users without hashes that take long to verify."""
+    lines = [line for line in TEXT.splitlines() if "SCRYPT" not in line]
+    return authentication.Authenticator(clock, users.parse("\n".join(lines)))
+
+
 def status(authenticator, header, address=A):
     try:
         user = authenticator.authenticate(header, address)
@@ -76,32 +83,32 @@ def test_a_token_expires(clock, authenticator):
     assert status(authenticator, "Bearer " + "u" * 40) == 401
 
 
-def test_guesses_are_throttled_per_user_and_address(clock, authenticator):
-    assert [status(authenticator, basic("ann", f"x{k}")) for k in range(11)] == [
-        401
-    ] * 10 + [429]
-    assert status(authenticator, basic("ann", "secret")) == 429
-    assert status(authenticator, basic("ann", "secret"), B) == "ann"
+def test_guesses_are_throttled_per_user_and_address(clock, quick):
+    assert [status(quick, basic("ann", f"x{k}")) for k in range(11)] == [401] * 10 + [
+        429
+    ]
+    assert status(quick, basic("ann", "secret")) == 429
+    assert status(quick, basic("ann", "secret"), B) == "ann"
     with pytest.raises(Refused) as caught:
-        authenticator.authenticate(basic("ann", "x"), A)
+        quick.authenticate(basic("ann", "x"), A)
     assert int(caught.value.headers["Retry-After"]) >= 1
     clock.now += 10.5
-    assert status(authenticator, basic("ann", "secret")) == "ann"
+    assert status(quick, basic("ann", "secret")) == "ann"
 
 
-def test_guesses_of_many_names_are_throttled_per_address(authenticator):
-    actual = [status(authenticator, basic(f"user{k}", "x")) for k in range(40)]
+def test_guesses_of_many_names_are_throttled_per_address(quick):
+    actual = [status(quick, basic(f"user{k}", "x")) for k in range(40)]
     assert actual.count(401) == 30
     assert set(actual[30:]) == {429}
-    assert status(authenticator, "Bearer " + "t" * 40) == 429
-    assert status(authenticator, "Bearer " + "t" * 40, B) == "ci"
+    assert status(quick, "Bearer " + "t" * 40) == 429
+    assert status(quick, "Bearer " + "t" * 40, B) == "ci"
 
 
-def test_a_client_that_is_known_is_not_locked_out_by_guesses(authenticator):
-    assert status(authenticator, basic("ann", "secret")) == "ann"
+def test_a_client_that_is_known_is_not_locked_out_by_guesses(quick):
+    assert status(quick, basic("ann", "secret")) == "ann"
     for k in range(50):
-        status(authenticator, basic("ann", f"x{k}"))
-    assert status(authenticator, basic("ann", "secret")) == "ann"
+        status(quick, basic("ann", f"x{k}"))
+    assert status(quick, basic("ann", "secret")) == "ann"
 
 
 def test_a_new_file_forgets_old_passwords(authenticator):

@@ -173,14 +173,14 @@ def test_starts_that_can(paths):
 
 
 def test_where_it_binds(paths, tmp_path):
-    assert noded.address(options(), paths) == "0.0.0.0"
-    assert noded.address(options("-b", "127.0.0.9"), paths) == "127.0.0.9"
-    assert noded.address(options("-i", "lo"), paths) == "127.0.0.1"
+    assert common.bind_address(options(), paths) == "0.0.0.0"
+    assert common.bind_address(options("-b", "127.0.0.9"), paths) == "127.0.0.9"
+    assert common.bind_address(options("-i", "lo"), paths) == "127.0.0.1"
     with pytest.raises(errors.GenericError, match="nodev"):
-        noded.address(options("-i", "nodev"), paths)
+        common.bind_address(options("-i", "nodev"), paths)
     os.makedirs(paths.data_dir)
     ssconf.write(paths, {"primary_ip_family": "10"})
-    assert noded.address(options(), paths) == "::"
+    assert common.bind_address(options(), paths) == "::"
 
 
 @pytest.mark.parametrize("argv", [("word",), ("-b", "127.0.0.1", "-i", "lo")])

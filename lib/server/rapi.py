@@ -1,0 +1,208 @@
+"""``ganeti-rapi``: the remote API over HTTPS."""
+
+import argparse
+import logging
+import os
+import stat
+import sys
+from typing import Final
+
+from OpenSSL import SSL
+
+from ganeti import clock, errors, ssconf
+from ganeti.constants import exitcodes
+from ganeti.http import contexts, lanes, server, tls
+from ganeti.luxi import Client
+from ganeti.pathutils import Paths, from_environ
+from ganeti.rapi import application, authentication, pool, users_file
+from ganeti.server import common
+from ganeti.utils import x509 as certificates
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "ganeti-rapi"
+#: Seconds to wait for a master daemon that does not listen, for example in a restart.
+_CONNECT_S: Final = 5.0
+#: Seconds for running requests after a request to stop; a wait for a job takes ten.
+_STOP_TIMEOUT_S: Final = 12.0
+#: Waits for jobs at the same time; they have threads of their own.
+_WAITS: Final = 64
+#: Requests that may wait for a thread, per thread, and for how many seconds.
+_WAITING_PER_THREAD: Final = 50
+_PATIENCE_S: Final = 30.0
+#: Users who may not read or write a key.
+_OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
+
+
+class Rapi:
+    """The daemon's service."""
+
+    def __init__(
+        self,
+        http: server.Server,
+        followed: users_file.WatchedUsers,
+        connections: pool.Pool,
+    ) -> None:
+        self._http = http
+        self._followed = followed
+        self._connections = connections
+
+    def stop(self) -> None:
+        """Finish the running requests, and end."""
+        self._followed.stop()
+        if not server.wait_until_stopped(self._http, _STOP_TIMEOUT_S):
+            _log.warning("ending with running requests")
+        self._connections.close()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
+    parser = common.parser(NAME, network=True)
+    parser.add_argument(
+        "--require-authentication",
+        action="store_true",
+        help="demand credentials for reading, too",
+    )
+    parser.add_argument(
+        "--ssl-chain", metavar="FILE", help="file with further certificates to send"
+    )
+    return parser
+
+
+def check(options: argparse.Namespace, paths: Paths) -> None:
+    """Refuse to start on another node than the master, or without a safe key.
+
+    Raises:
+        StartError: with the reason.
+    """
+    common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
+    if options.max_clients < 1:
+        raise common.StartError(
+            f"--max-clients: wanted at least 1, found {options.max_clients}"
+        )
+    _check_is_master(paths)
+    if options.no_ssl:
+        return
+    certificate, key = _files(options, paths)
+    for path in (certificate, key, *([options.ssl_chain] if options.ssl_chain else [])):
+        if not os.path.exists(path):
+            raise common.StartError(
+                f"{path}: no such file; wanted a certificate or key, which"
+                " gnt-cluster renew-crypto --new-rapi-certificate creates"
+            )
+    _check_key(key)
+
+
+def _check_is_master(paths: Paths) -> None:
+    try:
+        master = ssconf.SimpleStore(paths).master_node()
+    except (OSError, errors.GenericError) as err:
+        raise common.StartError(
+            f"cannot read the name of the master: {err}", exitcodes.EXIT_NOTMASTER
+        ) from err
+    if master != paths.hostname:
+        raise common.StartError(
+            f"this node is {paths.hostname}, the master is {master}",
+            exitcodes.EXIT_NOTMASTER,
+        )
+
+
+def _check_key(path: str) -> None:
+    """Refuse a key that others than its owner and group may use."""
+    status = os.stat(path)
+    if status.st_mode & _OTHERS:
+        raise common.StartError(
+            f"{path}: has mode {stat.S_IMODE(status.st_mode):04o}, so other users can"
+            " use the key; wanted 0440 or less. Run chmod, and replace the key if it"
+            " was read"
+        )
+    if status.st_uid not in {0, os.geteuid()}:
+        raise common.StartError(
+            f"{path}: belongs to user {status.st_uid}, wanted root or this daemon's"
+            " user"
+        )
+
+
+def _files(options: argparse.Namespace, paths: Paths) -> tuple[str, str]:
+    """Return the files of the certificate and of its key."""
+    own = paths.data("rapi.pem")
+    return options.ssl_cert or own, options.ssl_key or own
+
+
+def lane_plan(max_clients: int) -> lanes.Plan:
+    """Return the lanes: waits for jobs never take the threads of other requests."""
+    ordinary = lanes.Lane(
+        "ordinary",
+        threads=max_clients,
+        waiting=_WAITING_PER_THREAD * max_clients,
+        patience_s=_PATIENCE_S,
+    )
+    waits = lanes.Lane("wait", threads=_WAITS, patience_s=_PATIENCE_S)
+
+    def choose(path: str) -> str:
+        is_wait = path.startswith("/2/jobs/") and path.endswith("/wait")
+        return "wait" if is_wait else "ordinary"
+
+    return lanes.Plan([ordinary, waits], choose)
+
+
+def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -> Rapi:
+    """Bind and serve.
+
+    Raises:
+        GenericError: the certificate or the address cannot be used.
+        OSError: the address cannot be bound.
+    """
+    clock_ = clock.SystemClock()
+
+    def connect() -> Client:
+        return Client.of_node(paths, retries=0, connect_timeout_s=_CONNECT_S)
+
+    connections = pool.Pool(connect, clock_)
+    authenticator = authentication.Authenticator(clock_)
+    followed = users_file.WatchedUsers(paths.data("rapi/users"), authenticator.replace)
+    app = application.Application(
+        connections,
+        authenticator,
+        clock_,
+        requires_authentication=options.require_authentication,
+    )
+    http = server.Server(
+        (common.bind_address(options, paths), options.port),
+        app,
+        context=None if options.no_ssl else _context(options, paths),
+        threads=lane_plan(options.max_clients),
+        max_body=application.MAX_BODY,
+        error_content=application.error_content,
+    )
+    port = http.start_serving()
+    followed.start()
+    _log.info("serving on port %d", port)
+    return Rapi(http, followed, connections)
+
+
+def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedContext:
+    certificate, key = _files(options, paths)
+    further = options.ssl_chain
+
+    def make() -> SSL.Context:
+        chain = certificates.load_certificates(certificate)[1:]
+        if further:
+            chain += certificates.load_certificates(further)
+        return tls.server_context(certificate, key, chain=chain)
+
+    return contexts.ReloadedContext(
+        make, (certificate, key, *([further] if further else []))
+    )
+
+
+def main() -> int:
+    """Run the daemon of the remote API."""
+    paths = from_environ(os.environ)
+    options = common.parse(build_parser(), sys.argv[1:])
+    daemon = common.Daemon(
+        name=NAME,
+        check=lambda: check(options, paths),
+        start=lambda control: start(options, paths, control),
+    )
+    return common.run(daemon, options, paths)
