@@ -1,0 +1,151 @@
+"""The remote API of a virtual cluster, driven by the client of Debian's package."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from fakes import peers
+from fakes.patience import until
+from ganeti.constants import exitcodes
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+PEERS = TOP / "build" / "peers"
+DRIVER = TOP / "test/py/fakes/debian_rapi_client.py"
+USERS = """\
+jack {HA1}ce9ed419740789a9a91375eda3722642 write
+web secret write:/2/instances/web*
+"""
+JACK = {"Authorization": "Basic amFjazpleGFtcGxl"}
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    cluster = cluster_of(2)
+    path = pathlib.Path(cluster.paths().data("rapi/users"))
+    path.write_text(USERS)
+    path.chmod(0o640)
+    until("users are read", lambda: ask(cluster, "GET", "/2/info", JACK)[0] == 200)
+    return cluster
+
+
+def ask(cluster, method, path, headers=None, body=None):
+    """Return status and decoded body of one request."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    conn = http.client.HTTPSConnection(
+        cluster.node("node1").address, 5080, context=context, timeout=60
+    )
+    with contextlib.closing(conn):
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        data = None if body is None else json.dumps(body)
+        conn.request(method, path, body=data, headers=headers)
+        answer = conn.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def pid_of(cluster):
+    return int(pathlib.Path(cluster.paths().pid_file("ganeti-rapi")).read_text())
+
+
+def test_the_client_of_debian_drives_the_cluster(cluster, tmp_path):
+    peers.require()
+    names = [cluster.node(name).name for name in ("node1", "node2")]
+    words = [str(PEERS), cluster.node("node1").address, *names]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(DRIVER), *words],
+        check=False,
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == [
+        *("read", "create", "modify", "power", "move", "nodes", "remove")
+    ]
+
+
+def test_the_job_names_its_user_and_request(cluster):
+    status, job = ask(cluster, "PUT", "/2/tags?tag=one&reason=why", JACK)
+    assert status == 200
+
+    def ended():
+        return ask(cluster, "GET", f"/2/jobs/{job}")[1]["status"] == "success"
+
+    until("the job has ended", ended)
+    [op] = ask(cluster, "GET", f"/2/jobs/{job}")[1]["ops"]
+    entries = {source: text for source, text, _time in op["reason"]}
+    assert entries["gnt:user"] == "why"
+    assert entries["gnt:daemon:rapi"].startswith("user jack, address 127.")
+    assert entries["gnt:library:rlib2:tags"] == ""
+    log = pathlib.Path(cluster.paths().log_dir, "rapi-daemon.log").read_text()
+    assert f"{entries['gnt:daemon:rapi']}: PUT /2/tags: 200" in log
+
+
+def test_roles_reach_their_instances_alone(cluster):
+    web = {"Authorization": "Basic d2ViOnNlY3JldA=="}
+    body = {"__version__": 1, "name": "db1", "mode": "create", "disks": [], "nics": []}
+    body |= {"disk_template": "diskless", "os": "tiny+default", "no_install": True}
+    body |= {"hypervisor": "fake", "pnode": cluster.node("node1").name}
+    assert ask(cluster, "POST", "/2/instances?dry-run=1", web, body)[0] == 403
+    body["name"] = "web1"
+    assert ask(cluster, "POST", "/2/instances?dry-run=1", web, body)[0] == 200
+    body["hvparams"] = {"kvm_path": "/bin/sh"}
+    status, value = ask(cluster, "POST", "/2/instances?dry-run=1", web, body)
+    assert (status, "kvm_path" in value["message"]) == (403, True)
+
+
+def test_operations_that_are_not_offered_are_refused(cluster):
+    body = {"name": "lan", "network": "192.0.2.0/24"}
+    status, value = ask(cluster, "POST", "/2/networks", JACK, body)
+    assert status in {200, 500}
+    assert status == 200 or "NETWORK" in value["message"]
+
+
+def test_a_restart_of_the_master_daemon_ends_no_daemon(cluster):
+    before = pid_of(cluster)
+    cluster.check("daemon-util", "stop", "ganeti-masterd")
+    status, value = ask(cluster, "GET", "/2/info")
+    assert (status, value["message"]) == (502, "Master daemon is not reachable")
+    assert ask(cluster, "GET", "/version") == (200, 2)
+    cluster.check("daemon-util", "start", "ganeti-masterd")
+    assert ask(cluster, "GET", "/2/info")[0] == 200
+    assert pid_of(cluster) == before
+
+
+def test_other_nodes_do_not_run_it(cluster):
+    done = cluster.run("ganeti-rapi", "-f", node="node2")
+    assert done.code == exitcodes.EXIT_NOTMASTER
+    cluster.check("daemon-util", "start-master", node="node1")
+
+
+def test_a_readable_key_keeps_it_from_starting(cluster):
+    key = pathlib.Path(cluster.paths().data("rapi.pem"))
+    cluster.check("daemon-util", "stop", "ganeti-rapi")
+    key.chmod(0o444)
+    try:
+        done = cluster.run("ganeti-rapi", "-f", "-p", "5999")
+        assert done.code == exitcodes.EXIT_FAILURE
+        assert "has mode 0444" in done.output
+    finally:
+        key.chmod(0o440)
+        cluster.check("daemon-util", "start", "ganeti-rapi")
+    assert ask(cluster, "GET", "/version") == (200, 2)
+
+
+def test_an_idle_daemon_is_small(cluster):
+    cluster.check("daemon-util", "stop", "ganeti-rapi")
+    cluster.check("daemon-util", "start", "ganeti-rapi")
+    assert ask(cluster, "GET", "/2/nodes?bulk=1")[0] == 200
+    status = pathlib.Path(f"/proc/{pid_of(cluster)}/status").read_text()
+    kib = int(status.partition("VmRSS:")[2].split()[0])
+    assert kib <= 45 * 1024
