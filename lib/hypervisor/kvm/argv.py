@@ -18,6 +18,8 @@ from ganeti.objects.filled import InstanceX
 
 _DAEMONIZE: Final = "-daemonize"
 _SANDBOX: Final = "-sandbox"
+#: Present in each command line of this implementation, absent in those of others.
+NO_DEFAULTS: Final = "-nodefaults"
 #: Options of an administrator with which the emulator runs programs.
 _RUNS_PROGRAMS: Final = re.compile(
     r"(^|,)(helper|script|downscript|smb)=(?!no(,|$))|^bridge(,|$)|^exec:"
@@ -39,10 +41,13 @@ class EmulatorFacts:
     Attributes:
         machine: default machine type, used when the parameters name none.
         addresses: first address of each interface that display parameters name.
+        has_defaults: whether the guest has the emulator's default devices and a USB
+            controller. Another Ganeti starts guests so; a target must have them too.
     """
 
     machine: str
     addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    has_defaults: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +85,8 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-pidfile", files.pid],
         _scsi_controller(instance),
         ["-device", "virtio-balloon,id=balloon"],
-        [_DAEMONIZE, "-D", files.log, "-no-user-config", "-nodefaults"],
+        [_DAEMONIZE, "-D", files.log, "-no-user-config"],
+        ["-usb"] if emulator.has_defaults else [NO_DEFAULTS],
         _end_of_guest(hvp),
         ["-machine", _machine(hvp, emulator)],
         _boot(hvp),
@@ -89,7 +95,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         _memory_path(hvp),
         ["-monitor", _socket(files, "monitor")],
         _serial(hvp, files),
-        _usb(hvp),
+        _usb(hvp, has_controller=emulator.has_defaults),
         display.arguments(instance, emulator.addresses),
         _sound(hvp),
         ["-rtc", "base=localtime"] if hvp.get("use_localtime") else [],
@@ -206,7 +212,7 @@ def _serial(hvp: Mapping[str, Any], files: Files) -> list[str]:
     return ["-serial", _socket(files, "serial")]
 
 
-def _usb(hvp: Mapping[str, Any]) -> list[str]:
+def _usb(hvp: Mapping[str, Any], *, has_controller: bool) -> list[str]:
     names = []
     pointer = hvp.get("usb_mouse")
     if pointer not in _USB_POINTERS and hvp.get("vnc_bind_address"):
@@ -215,7 +221,7 @@ def _usb(hvp: Mapping[str, Any]) -> list[str]:
         names.append(f"usb-{pointer}")
     listed = (hvp.get("usb_devices") or "").split(",")
     names += [_usb_device(item.strip()) for item in listed if item.strip()]
-    args = ["-usb"] if names else []
+    args = ["-usb"] if names and not has_controller else []
     for name in names:
         args += ["-device", name]
     return args

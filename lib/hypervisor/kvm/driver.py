@@ -327,7 +327,9 @@ class KvmHypervisor(Hypervisor):
         instance = received.instance(record)
         hvp = received.hvparams
         checks.check_combinations(hvp)
-        facts = argv.EmulatorFacts(received.machine, _interface_addresses(hvp))
+        facts = argv.EmulatorFacts(
+            received.machine, _interface_addresses(hvp), received.has_defaults
+        )
         return runtime.Runtime(
             argv=tuple(argv.build(instance, guest, facts)),
             nics=received.plugged_nics(record),

@@ -16,7 +16,7 @@ import msgspec
 from ganeti import errors
 from ganeti.constants import hvparams as hv_constants
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.kvm import devices, runtime
+from ganeti.hypervisor.kvm import argv, devices, runtime
 from ganeti.objects.filled import InstanceX
 
 #: Largest runtime of another node, in bytes: 32 devices need less than a tenth of it.
@@ -83,6 +83,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             devices depend on.
         disks: uuid and bus address of each disk, in order.
         nics: the same of each NIC.
+        has_defaults: whether it has the emulator's default devices.
     """
 
     machine: str
@@ -91,6 +92,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     hvparams: dict[str, Any]
     disks: tuple[tuple[str, runtime.HvInfo | None], ...]
     nics: tuple[tuple[str, runtime.HvInfo], ...]
+    has_defaults: bool = False
 
     def instance(self, record: InstanceX) -> InstanceX:
         """Return the record as the guest was started."""
@@ -158,6 +160,7 @@ def read(
     params = _parameters(name, record.hvparams, source.hvparams)
     return Layout(
         machine=machine,
+        has_defaults=argv.NO_DEFAULTS not in source.argv,
         memory=_number(name, "memory", _option(name, source.argv, "-m"), memory_mib),
         vcpus=_number(
             name,

@@ -434,3 +434,12 @@ def test_network_script_environment():
 )
 def test_vlan_options(vlan, wanted):
     assert taps.vlan_options(vlan) == wanted
+
+
+def test_a_guest_of_another_ganeti_keeps_its_default_devices():
+    facts = argv.EmulatorFacts("pc-9.9", has_defaults=True)
+    args = argv.build(instance(usb_mouse="tablet"), FILES, facts)
+    assert "-nodefaults" not in args
+    assert args.count("-usb") == 1
+    assert build().count("-nodefaults") == 1
+    assert "-usb" not in build()

@@ -179,3 +179,10 @@ def test_an_honest_export_is_accepted():
     place = devices.DeviceSlots((), 12).for_nic(record().nics[0], "ne2k_isa")
     plan = plan.replace(nics=(runtime.plugged_nic(record().nics[0], place),))
     assert read(msgspec.json.encode(plan).decode()).nics == ((NIC, place),)
+
+
+def test_a_guest_without_nodefaults_has_the_default_devices():
+    # As a guest has that another Ganeti started.
+    assert read(source()).has_defaults
+    ours = (*msgspec.json.decode(source())[0], "-nodefaults")
+    assert not read(source(argv=ours)).has_defaults
