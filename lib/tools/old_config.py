@@ -41,10 +41,10 @@ def read(path: str, *, check: bool, cluster_name: str = "") -> list[Change]:
             cluster, or inconsistent.
     """
     changes = parse(_load(path), path, check=check)
-    found = snapshot_of(changes).cluster.cluster_name
-    if cluster_name and found != cluster_name:
+    actual = snapshot_of(changes).cluster.cluster_name
+    if cluster_name and actual != cluster_name:
         raise errors.ConfigurationError(
-            f"{path}: is of the cluster {found}, but this node belongs to"
+            f"{path}: is of the cluster {actual}, but this node belongs to"
             f" {cluster_name}"
         )
     return changes

@@ -156,6 +156,12 @@ def write(queue_dir: str, source: Documents) -> int:
     return written
 
 
+def live(source: Documents) -> Iterator[records.Job]:
+    """Yield the jobs of a store that are not archived."""
+    for _key, data in source.scan(documents.JOBS):
+        yield records.decode_job(data)
+
+
 def _logs(source: Documents) -> dict[int, list[_Row]]:
     """Return the log entries of all jobs, with the indexes of their opcodes."""
     logs: dict[int, list[_Row]] = {}

@@ -287,7 +287,7 @@ def test_the_section_of_a_tool_has_its_options_and_no_others(name):
     assert long <= _spellings(_help(name).stdout)
 
 
-@pytest.mark.parametrize("name", ["cfgupgrade", "vcluster"])
+@pytest.mark.parametrize("name", ["cfgupgrade", "take-over", "vcluster"])
 def test_the_page_of_a_tool_has_what_its_help_has(name):
     done = _help(name)
     page = (TOP / "man" / f"{name}.rst").read_text()

@@ -1,0 +1,290 @@
+"""The steps of a take-over, in both directions, as the master runs them.
+
+Each step can be repeated after an interruption. Guests are not touched: no step stops,
+starts or signals an emulator.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ganeti import errors, luxi, store
+from ganeti.bootstrap import jobs
+from ganeti.clock import Clock
+from ganeti.opcodes import ClusterVerify
+from ganeti.pathutils import Paths
+from ganeti.tools import cfgupgrade, old_config, old_jobs
+from ganeti.tools.takeover import journal as record
+from ganeti.tools.takeover import node as node_module
+from ganeti.tools.takeover.access import Node
+from ganeti.tools.takeover.journal import Journal
+from ganeti.utils import files
+
+#: Shows the administrator one line.
+Feedback = Callable[[str], None]
+_STORE_MODE: Final = 0o640
+_CONFIG_MODE: Final = 0o640
+
+TITLES: Final = {
+    "stop": "stop the daemons and the watcher of the other Ganeti on {nodes}",
+    "keep": "keep the owners and modes of all files on {nodes}",
+    "import": "import configuration and ended jobs into a store",
+    "copy": "write the store on the master candidates {candidates}",
+    "convert": "convert the runtime files of guests on {nodes}",
+    "start": "start the daemons of this implementation on {nodes}",
+    "verify": "verify the cluster, and that all guests still run",
+    "halt": "stop the daemons of this implementation on {nodes}",
+    "export": "export configuration and ended jobs",
+    "put": "write config.data on the master candidates {candidates}",
+    "restore": "put back runtime files, owners and modes on {nodes}",
+    "start-old": "start the daemons of the other Ganeti on {nodes}",
+    "forget": "remove the record of the take-over on {nodes}",
+}
+
+
+def title(step: str, journal: Journal) -> str:
+    """Return a step as text."""
+    return TITLES[step].format(
+        nodes=", ".join(target.name for target in journal.nodes),
+        candidates=", ".join(t.name for t in journal.nodes if t.is_candidate),
+    )
+
+
+def journal_path(paths: Paths) -> str:
+    """Return the path of the record of a take-over."""
+    return f"{node_module.state_dir(paths)}/journal.json"
+
+
+class Steps:
+    """The steps of one take-over; each method but `run` is one."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        clock: Clock,
+        journal: Journal,
+        nodes: Sequence[Node],
+        feedback: Feedback,
+    ) -> None:
+        self.journal = journal
+        self._paths = paths
+        self._clock = clock
+        self._nodes = nodes
+        self._feedback = feedback
+
+    def run(self) -> None:
+        """Run the steps that are left, and record each.
+
+        Raises:
+            GenericError: a step failed; the same command repeats it.
+        """
+        path = journal_path(self._paths)
+        self._stop_again()
+        for step in self.journal.todo:
+            self.journal = self.journal.begun(step)
+            record.save(path, self.journal)
+            self._feedback(title(step, self.journal))
+            _METHODS[step](self)
+            self.journal = self.journal.done(step)
+            if step != record.BACK[-1]:
+                record.save(path, self.journal)
+
+    def _stop_again(self) -> None:
+        """Stop other daemons that somebody started while the take-over was interrupted.
+
+        They would change the configuration that is imported.
+        """
+        journal = self.journal
+        if journal.over and not journal.is_back and not journal.has_used_store:
+            self._everywhere("stop")
+
+    def _everywhere(self, step: str) -> None:
+        for node in self._nodes:
+            node.run(step)
+
+    def stop(self) -> None:
+        """Stop the other daemons: on the master first, so that no job begins."""
+        self._everywhere("stop")
+
+    def keep(self) -> None:
+        """Keep owners and modes."""
+        self._everywhere("keep")
+
+    @property
+    def _fresh(self) -> str:
+        return f"{node_module.state_dir(self._paths)}/store.db"
+
+    def import_(self) -> None:
+        """Make a store of the configuration, outside of its place."""
+        places = cfgupgrade.UpgradePaths.of(self._paths)
+        changes = old_config.read(
+            places.config_data, check=True, cluster_name=self.journal.cluster
+        )
+        changes += old_jobs.read(places.queue_dir)
+        cfgupgrade.make_store(self._fresh, changes, self._clock, seen_term=0)
+
+    def copy(self) -> None:
+        """Put the store in place on all master candidates."""
+        data = files.read_file(self._fresh)
+        for node in self._nodes:
+            if node.target.is_candidate:
+                node.put(self._paths.store_db, data, mode=_STORE_MODE)
+
+    def convert(self) -> None:
+        """Convert runtime files."""
+        for node in self._nodes:
+            for name in node.run("convert").names:
+                self._feedback(f"  {name} on {node.target.name}")
+
+    def start(self) -> None:
+        """Start our daemons: on the master last, as it needs the others' votes."""
+        for node in reversed(self._nodes):
+            node.run("start")
+
+    def verify(self) -> None:
+        """Verify the cluster and compare the guests.
+
+        Raises:
+            OpExecError: a guest is gone, or the master daemon does not answer.
+        """
+        present = {
+            name: (node.target.name, pid)
+            for node in self._nodes
+            for name, pid in node.run("look").guests.items()
+        }
+        lost = sorted(
+            name
+            for name, place in self.journal.guests.items()
+            if place != present.get(name)
+        )
+        if lost:
+            raise errors.OpExecError(
+                f"guests {', '.join(lost)} do not run any more as before; gnt-instance"
+                " list shows their state"
+            )
+        if not verify_cluster(self._paths, self._feedback):
+            self._feedback("Warning: the cluster has problems, listed above")
+
+    # Back
+    def halt(self) -> None:
+        """Stop our daemons: on the master first."""
+        self._everywhere("halt")
+
+    @property
+    def _exported(self) -> str:
+        return f"{node_module.state_dir(self._paths)}/config.data"
+
+    def export(self) -> None:
+        """Write the configuration, unless the old file is still the newest."""
+        if not self.journal.has_used_store or not os.path.exists(self._paths.store_db):
+            return
+        places = cfgupgrade.UpgradePaths.of(self._paths)
+        cfgupgrade.write_config(
+            cfgupgrade.UpgradePaths(
+                config_data=self._exported,
+                queue_dir=places.queue_dir,
+                store_db=places.store_db,
+                backup_dir=places.backup_dir,
+            ),
+            dry_run=False,
+            check=True,
+            version=self.journal.version,
+        )
+        files.backup_file(places.store_db, places.backup_dir)
+
+    def put(self) -> None:
+        """Put the exported file in place."""
+        if os.path.exists(self._exported):
+            data = files.read_file(self._exported)
+            path = self._paths.data("config.data")
+            for node in self._nodes:
+                if node.target.is_candidate:
+                    node.put(path, data, mode=_CONFIG_MODE)
+
+    def restore(self) -> None:
+        """Put back what the other Ganeti needs."""
+        self._everywhere("restore")
+
+    def start_old(self) -> None:
+        """Start the other daemons: on the master last."""
+        for node in reversed(self._nodes):
+            node.run("start-old")
+
+    def forget(self) -> None:
+        """Remove all records: of the master last, with the journal."""
+        for node in reversed(self._nodes):
+            node.run("forget")
+
+
+_METHODS: Final[dict[str, Callable[[Steps], None]]] = {
+    "stop": Steps.stop,
+    "keep": Steps.keep,
+    "import": Steps.import_,
+    "copy": Steps.copy,
+    "convert": Steps.convert,
+    "start": Steps.start,
+    "verify": Steps.verify,
+    "halt": Steps.halt,
+    "export": Steps.export,
+    "put": Steps.put,
+    "restore": Steps.restore,
+    "start-old": Steps.start_old,
+    "forget": Steps.forget,
+}
+
+
+def verify_cluster(paths: Paths, feedback: Feedback) -> bool:
+    """Run the jobs of ``gnt-cluster verify``; return whether all is well."""
+    is_good = True
+    ((rows),) = jobs.run(paths, [ClusterVerify()], feedback)
+    with luxi.Client.of_node(paths) as client:
+        for is_submitted, number in rows["jobs"]:
+            if not is_submitted:
+                raise errors.OpExecError(f"the cluster cannot be verified: {number}")
+            results = jobs.wait(client, int(number), feedback)
+            is_good = is_good and all(result is True for result in results)
+    return is_good
+
+
+def incompatible_changes(paths: Paths, journal: Journal) -> list[str]:
+    """Return the changes since the take-over that the other Ganeti cannot read."""
+    if not journal.has_used_store or "halt" in journal.back:
+        return []
+    follower = store.Follower(paths.store_db)
+    try:
+        snapshot = follower.snapshot()
+        found = waiting_jobs(follower)
+    finally:
+        follower.close()
+    found += old_config.without_extensions(snapshot)[1]
+    known = {target.name for target in journal.nodes}
+    found += [
+        f"node {node.name} was added; remove it first"
+        for node in snapshot.nodes.values()
+        if node.name not in known and not node.offline
+    ]
+    master = snapshot.nodes[snapshot.cluster.master_node].name
+    if master != journal.master:
+        found.append(
+            f"the master is {master}; make {journal.master} the master again, with"
+            " gnt-cluster master-failover"
+        )
+    if not _has_key(paths.server_pem):
+        found.append(
+            f"{paths.server_pem} has no private key: the cluster certificate was"
+            " renewed in a form that the other Ganeti does not read"
+        )
+    return found
+
+
+def waiting_jobs(follower: store.Follower) -> list[str]:
+    """Return a line for each job that has not ended."""
+    return [
+        f"job {job.id} has not ended ({job.status.value})"
+        for job in old_jobs.live(follower)
+        if not job.is_final
+    ]
+
+
+def _has_key(path: str) -> bool:
+    return b"PRIVATE KEY-----" in files.read_file(path)

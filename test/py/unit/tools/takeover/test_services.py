@@ -1,0 +1,120 @@
+"""Daemons of the other Ganeti, cron and the units of systemd."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from fakes import patience
+from ganeti import errors
+from ganeti.pathutils import Paths
+from ganeti.process import RunResult, SystemRunner
+from ganeti.tools.takeover import services
+
+
+@pytest.fixture
+def paths(tmp_path):
+    made = Paths(root=str(tmp_path / "node1"), hostname="node1")
+    os.makedirs(made.run_dir)
+    os.makedirs(made.at("/etc/cron.d"))
+    pathlib.Path(made.at(services.CRON)).write_text("old\n")
+    return made
+
+
+@pytest.fixture
+def daemon(paths):
+    """A process that looks like a daemon of the other Ganeti."""
+    code = "import time; time.sleep(300)"
+    child = subprocess.Popen([sys.executable, "-c", code, "/usr/sbin/ganeti-luxid"])
+    pathlib.Path(paths.pid_file("ganeti-luxid")).write_text(f"{child.pid}\n")
+    # The kernel shows the arguments of a program a moment after its start.
+    shown = pathlib.Path(f"/proc/{child.pid}/cmdline")
+    patience.until("the process shows its name", lambda: b"luxid" in shown.read_bytes())
+    yield child
+    child.kill()
+    child.wait()
+
+
+def util(tmp_path, text):
+    path = tmp_path / "daemon-util"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_cron_is_set_aside_and_comes_back(paths, tmp_path) -> None:
+    program = util(tmp_path, f'echo "$1" >> {tmp_path}/calls')
+    for _ in range(2):  # again after an interruption
+        services.stop_old(paths, SystemRunner(), program)
+        assert os.listdir(paths.at("/etc/cron.d")) == ["ganeti.before-take-over"]
+    assert (tmp_path / "calls").read_text() == "stop-all\nstop-all\n"
+    for _ in range(2):
+        services.restore_cron(paths)
+        assert pathlib.Path(paths.at(services.CRON)).read_text() == "old\n"
+
+
+def test_a_daemon_that_does_not_end_is_named(paths, tmp_path, daemon) -> None:
+    assert services.running(paths) == ["ganeti-luxid"]
+    with pytest.raises(errors.OpExecError, match="ganeti-luxid did not end"):
+        services.stop_old(paths, SystemRunner(), util(tmp_path, "exit 0"))
+    daemon.kill()
+    daemon.wait()
+    assert services.running(paths) == []
+    services.stop_old(paths, SystemRunner(), util(tmp_path, "exit 0"))
+
+
+def test_a_failing_daemon_util_is_named(paths, tmp_path) -> None:
+    program = util(tmp_path, "echo no such thing; exit 3")
+    with pytest.raises(
+        errors.OpExecError, match=r"stop-all exited with code 3: no such"
+    ):
+        services.stop_old(paths, SystemRunner(), program)
+
+
+class Systemctl:
+    """Records calls; systemd knows the units of Ganeti or not."""
+
+    def __init__(self, *, knows):
+        self.calls = []
+        self._knows = knows
+
+    def run(self, argv, **_options):
+        self.calls.append(argv[1])
+        code = 0 if self._knows or argv[1] != "cat" else 1
+        return RunResult(tuple(argv), code, None, "", "")
+
+
+@pytest.fixture
+def systemd(tmp_path, monkeypatch):
+    """Directories of systemd, and an installation with two units."""
+    own = tmp_path / "prefix" / "lib" / "systemd" / "system"
+    for directory in (own, tmp_path / "etc", tmp_path / "run"):
+        directory.mkdir(parents=True)
+    for name in ("ganeti.target", "ganeti-noded.service"):
+        (own / name).write_text(f"[Unit]\nDescription={name}\n")
+    monkeypatch.setattr(services, "_UNITS", str(tmp_path / "etc"))
+    monkeypatch.setattr(services, "_SYSTEMD", str(tmp_path / "run"))
+    monkeypatch.setattr(services._buildconf, "PREFIX", str(tmp_path / "prefix"))
+    return tmp_path / "etc"
+
+
+def test_our_units_take_precedence_and_can_be_removed(systemd) -> None:
+    control = Systemctl(knows=True)
+    for _ in range(2):
+        names = services.install_units(Paths(), control)
+        assert control.calls == ["cat", "daemon-reload"]
+        control.calls.clear()
+    assert (systemd / "ganeti.target").read_text().startswith("# Written by take-over")
+    assert os.readlink(systemd / "ganeti-luxid.service") == "/dev/null"
+    assert not (systemd / "ganeti-noded.service").is_symlink()
+    services.remove_units(control, names)
+    assert os.listdir(systemd) == []
+    services.remove_units(control, [])
+    assert control.calls == ["daemon-reload"]
+
+
+def test_without_units_of_ganeti_systemd_is_left_alone(systemd) -> None:
+    assert services.install_units(Paths(), Systemctl(knows=False)) == []
+    assert os.listdir(systemd) == []
