@@ -84,10 +84,20 @@ class Steps:
             self.journal = self.journal.begun(step)
             record.save(path, self.journal)
             self._feedback(title(step, self.journal))
-            _METHODS[step](self)
+            self._do(step)
             self.journal = self.journal.done(step)
             if step != record.BACK[-1]:
                 record.save(path, self.journal)
+
+    def _do(self, step: str) -> None:
+        """Run one step; its error says how to go on."""
+        try:
+            _METHODS[step](self)
+        except (errors.GenericError, OSError) as err:
+            back = "" if self.journal.is_back else ", or take-over --undo to go back"
+            raise errors.OpExecError(
+                f"{step}: {err}; run the same command again to repeat this step{back}"
+            ) from err
 
     def _stop_again(self) -> None:
         """Stop other daemons that somebody started while the take-over was interrupted.

@@ -169,8 +169,10 @@ def test_a_way_back_before_the_start_leaves_the_old_file(world) -> None:
 
 def test_a_guest_that_is_gone_is_an_error(world) -> None:
     world.guests = {OTHER: {"web1.vc.test": 78}}
-    with pytest.raises(errors.OpExecError, match=r"guests web1\.vc\.test do not run"):
+    with pytest.raises(errors.OpExecError) as caught:
         world.go()
+    assert "verify: guests web1.vc.test do not run any more" in str(caught.value)
+    assert "or take-over --undo to go back" in str(caught.value)
 
 
 def test_changes_that_the_other_ganeti_cannot_read_are_listed(world) -> None:
