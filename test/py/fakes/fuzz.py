@@ -392,7 +392,8 @@ class Noded:
         self._daemon = noded.start(options, self._paths, common.Control())
         self._log = _Crashes()
         self._connections = {}
-        self._post(self._paths.client_pem, "version", b"[]", term=5)
+        self._term = 5
+        self._post(self._paths.client_pem, "version", b"[]", term=self._term)
         self.acts = 0
 
     def _certificate(self, path, serial):
@@ -415,19 +416,30 @@ class Noded:
         acts = self.acts
         if kind < 0.03:
             with contextlib.suppress(ssl.SSLError, ConnectionError):
-                status = self._post(self._stranger, name, body, term=6)
+                status = self._post(self._stranger, name, body, term=self._term + 1)
                 raise AssertionError(f"a stranger got {status}")
         elif kind < 0.5:
-            status = self._post(self._paths.client_pem, name, body, term=4)
+            status = self._post(self._paths.client_pem, name, body, term=self._term - 1)
             assert status == 409, (name, body, status)
         elif kind < 0.95:
-            self._post(self._paths.client_pem, name, body, term=5)
+            self._post(self._paths.client_pem, name, body, term=self._term)
             acts = self.acts  # arguments that fit are a call that a master may make
         else:
-            self._raw(mutated_bytes(chance, self._request(name, body, 4)))
+            request = self._request(name, body, self._term - 1)
+            self._raw(mutated_bytes(chance, request))
+            self._follow_term()
             acts = self.acts  # so is one that has lost its term
         assert self.acts == acts, f"{name} acted on {body!r}"
         self._log.check()
+
+    def _follow_term(self):
+        """Go on with the term that the node has now.
+
+        A message that has lost nothing but the digit of its term is one of a candidate
+        that became master.
+        """
+        with open(self._paths.data(noded.TERM_FILE)) as file:
+            self._term = json.load(file)["term"]
 
     def _context(self, certificate):
         context = ssl.create_default_context(cafile=self._paths.server_pem)
@@ -479,7 +491,8 @@ class Noded:
 
     def close(self):
         """End the daemon, which still serves."""
-        assert self._post(self._paths.client_pem, "version", b"[]", term=5) == 200
+        status = self._post(self._paths.client_pem, "version", b"[]", term=self._term)
+        assert status == 200
         for connection in self._connections.values():
             connection.close()
         self._daemon.stop()

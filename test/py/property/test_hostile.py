@@ -5,6 +5,7 @@ is fixed, so that a failure points at a change; ``FUZZ_SEED`` sets it.
 """
 
 import os
+import random
 
 import pytest
 
@@ -22,3 +23,19 @@ def target(request):
 def test_mutated_messages_break_nothing_and_cause_no_act(target):
     seed = int(os.environ.get("FUZZ_SEED", "5"))
     fuzz.run(COUNT, seed, targets=[target])
+
+
+def test_a_mutation_that_is_a_later_term_is_obeyed_and_not_reported(monkeypatch):
+    monkeypatch.setattr(
+        fuzz,
+        "mutated_bytes",
+        lambda _chance, data: data.replace(b"Term: 4:", b"Term: 6:"),
+    )
+    noded = fuzz.Noded()
+    try:
+        chance = random.Random(1)
+        for _ in range(60):
+            noded.step(chance)
+        assert noded._term == 6
+    finally:
+        noded.close()
