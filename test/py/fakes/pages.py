@@ -34,3 +34,15 @@ def first_difference(expected, output):
         if not re.match(pattern_of(expected[:count]), output):
             return f"line {count} does not come: {expected[count - 1]}"
     return "there is more than the page shows"
+
+
+def code_block(text, name):
+    """Return the Python code of the block with this name."""
+    after = text.partition(f"   :name: {name}\n")[2]
+    assert after, f"no code block {name}"
+    lines = []
+    for line in after.splitlines()[1:]:
+        if line and not line.startswith("   "):
+            break
+        lines.append(line[3:])
+    return "\n".join(lines)

@@ -57,3 +57,8 @@ def mask(text):
     for pattern, word in _CHANGING:
         text = re.sub(pattern, word, text)
     return text
+
+
+def client_path():
+    """Return the directory of the Python modules, for ``PYTHONPATH``."""
+    return str(_CLIENTS)

@@ -9,6 +9,8 @@ TOP = pathlib.Path(__file__).parents[3]
 #: Flat tables may be long.
 TABLES = ("lib/constants/hvparams.py",)
 MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_NESTING = 800, 60, 7, 4
+#: Documented methods of Ganeti's client, whose arguments scripts give.
+DOCUMENTED = ("lib/rapi/client/",)
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 
 
@@ -66,7 +68,8 @@ def test_functions_are_short_flat_and_take_few_parameters():
             if body_lines(node) > MAX_FUNCTION:
                 actual.append(f"{where}: {body_lines(node)} lines")
             count = len(positional) + len(node.args.kwonlyargs)
-            if count > MAX_PARAMETERS and not is_procedure(node):
+            documented = name.startswith(DOCUMENTED) and node.name[0].isupper()
+            if count > MAX_PARAMETERS and not (is_procedure(node) or documented):
                 actual.append(f"{where}: {count} parameters")
             if depth(node) > MAX_NESTING:
                 actual.append(f"{where}: nested {depth(node)} deep")

@@ -59,21 +59,21 @@ def test_the_document_is_valid_openapi_and_json():
 
 
 def test_every_resource_has_one_operation_with_its_stable_id():
-    found = {(r.path, r.method): operation(r)["operationId"] for r in RESOURCES}
+    listed = {(r.path, r.method): operation(r)["operationId"] for r in RESOURCES}
     total = sum(len(methods) for methods in DOCUMENT["paths"].values())
-    assert len(set(found.values())) == total == len(RESOURCES)
-    lines = [f"{name} {m} {p}" for (p, m), name in sorted(found.items())]
+    assert len(set(listed.values())) == total == len(RESOURCES)
+    lines = [f"{name} {m} {p}" for (p, m), name in sorted(listed.items())]
     assert lines == OPERATION_IDS.read_text().splitlines()
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=openapi.operation_id)
 def test_rights_arguments_and_opcode_are_those_of_the_table(resource):
-    found = operation(resource)
-    assert found.get("x-ganeti-rights", []) == list(resource.access)
-    assert ({} in found["security"]) == (not resource.access)
+    described = operation(resource)
+    assert described.get("x-ganeti-rights", []) == list(resource.access)
+    assert ({} in described["security"]) == (not resource.access)
     job = resource.job
-    assert found.get("x-ganeti-opcode") == (job.op_id if job else None)
-    listed = {each["name"]: each["in"] for each in found["parameters"]}
+    assert described.get("x-ganeti-opcode") == (job.op_id if job else None)
+    listed = {each["name"]: each["in"] for each in described["parameters"]}
     in_path = dict.fromkeys(resource.variables, "path")
     assert listed == in_path | {each.name: "query" for each in resource.arguments}
 

@@ -1,0 +1,202 @@
+"""Requests over HTTPS by pycurl, and the documented helpers that configure it."""
+
+import functools
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, ParamSpec, TypeVar
+
+import pycurl
+
+from ganeti.rapi.client import names
+from ganeti.rapi.client.failures import CertificateError, Error, GanetiApiError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Configures a new pycurl handle: handle, logger.
+ConfigFunction = Callable[[Any, Any], None]
+
+#: Numbers of the library's errors that concern certificates.
+_CERTIFICATE_ERRORS: Final = frozenset(
+    {
+        pycurl.E_SSL_CACERT,
+        pycurl.E_PEER_FAILED_VERIFICATION,
+        pycurl.E_SSL_CACERT_BADFILE,
+    }
+)
+#: Position of the name of the TLS library in the version information of pycurl.
+_TLS_LIBRARY: Final = 5
+#: Largest answer, in bytes: a bulk list of 20,000 instances has about 60 MiB.
+MAX_ANSWER: Final = 512 << 20
+
+
+def EpochNano() -> int:
+    """Return the present time in nanoseconds since 1970."""
+    return time.time_ns()
+
+
+def UsesRapiClient(fn: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that uses the client: set up pycurl around its call."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        pycurl.global_init(pycurl.GLOBAL_ALL)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            pycurl.global_cleanup()
+
+    return wrapper
+
+
+def GenericCurlConfig(
+    verbose: bool = False,
+    use_signal: bool = False,
+    use_curl_cabundle: bool = False,
+    cafile: str | None = None,
+    capath: str | None = None,
+    proxy: str | None = None,
+    verify_hostname: bool = False,
+    connect_timeout: float | None = None,
+    timeout: float | None = None,
+    _pycurl_version_fn: Callable[[], Sequence[Any]] = pycurl.version_info,
+) -> ConfigFunction:
+    """Return a function that configures pycurl handles.
+
+    Args:
+        verbose: print details of transfers to the error output.
+        use_signal: let the library use signals; not in programs with threads.
+        use_curl_cabundle: trust the certificates that the library trusts by default.
+        cafile: file of trusted certificates.
+        capath: directory of trusted certificates.
+        proxy: its URL; empty for none, None for that of the environment.
+        verify_hostname: verify that the certificate names the host.
+        connect_timeout: of the connection, in seconds.
+        timeout: of a whole request, in seconds.
+
+    Raises:
+        Error: two sources of trusted certificates, or the library cannot use one.
+    """
+    if use_curl_cabundle and (cafile or capath):
+        raise Error("give either the default certificates, or cafile and capath")
+    if capath:
+        _check_capath(str(_pycurl_version_fn()[_TLS_LIBRARY]))
+    verifies = bool(use_curl_cabundle or cafile or capath)
+
+    def configure(curl: Any, logger: Any) -> None:
+        logger.debug("Using cURL version %s", pycurl.version)
+        curl.setopt(pycurl.VERBOSE, int(verbose))
+        curl.setopt(pycurl.NOSIGNAL, int(not use_signal))
+        # 2: the name of the host must be that of the certificate.
+        curl.setopt(pycurl.SSL_VERIFYHOST, 2 if verify_hostname else 0)
+        curl.setopt(pycurl.SSL_VERIFYPEER, int(verifies))
+        if cafile:
+            curl.setopt(pycurl.CAINFO, str(cafile))
+        if capath:
+            curl.setopt(pycurl.CAPATH, str(capath))
+        if proxy is not None:
+            curl.setopt(pycurl.PROXY, str(proxy))
+        if connect_timeout is not None:
+            curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(connect_timeout * 1000))
+        if timeout is not None:
+            curl.setopt(pycurl.TIMEOUT_MS, int(timeout * 1000))
+
+    return configure
+
+
+def _check_capath(library: str) -> None:
+    if not library.lower().startswith("openssl"):
+        raise Error(f"capath: wanted a cURL with OpenSSL, found {library!r}")
+
+
+def new_handle(
+    config: ConfigFunction | None,
+    factory: Callable[[], Any] | None,
+    logger: Any,
+    credentials: tuple[str, str] | None,
+) -> Any:
+    """Return a pycurl handle that is ready but for a request.
+
+    Args:
+        config: sets trust, timeouts and proxy; None for the settings of the library
+            without verification of the host's name.
+        factory: returns a new handle.
+        logger: for ``config``.
+        credentials: name and password.
+    """
+    curl = pycurl.Curl() if factory is None else factory()
+    curl.setopt(pycurl.VERBOSE, 0)
+    curl.setopt(pycurl.FOLLOWLOCATION, 0)
+    curl.setopt(pycurl.NOSIGNAL, 1)
+    curl.setopt(pycurl.USERAGENT, "Ganeti RAPI Client")
+    # Certificates of clusters name no host. A configuration may verify more.
+    curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+    curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+    headers = [f"Accept: {names.HTTP_APP_JSON}"]
+    headers.append(f"Content-type: {names.HTTP_APP_JSON}")
+    # Without this the library waits for permission before it sends a long body.
+    headers.append("Expect:")
+    curl.setopt(pycurl.HTTPHEADER, headers)
+    if credentials is not None:
+        curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
+        curl.setopt(pycurl.USERPWD, ":".join(credentials).encode())
+    if config is not None:
+        config(curl, logger)
+    return curl
+
+
+def perform(curl: Any, method: str, url: str, content: bytes) -> tuple[int, bytes]:
+    """Send a request and return status and body of the answer.
+
+    Raises:
+        CertificateError: the certificate is not trusted.
+        GanetiApiError: the request or the answer did not arrive.
+    """
+    answer = io.BytesIO()
+
+    def write(part: bytes) -> int:
+        # Another number than that of the given bytes ends the transfer.
+        room = answer.tell() + len(part) <= MAX_ANSWER
+        return answer.write(part) if room else -1
+
+    curl.setopt(pycurl.CUSTOMREQUEST, method)
+    curl.setopt(pycurl.URL, url)
+    curl.setopt(pycurl.POSTFIELDS, content)
+    curl.setopt(pycurl.WRITEFUNCTION, write)
+    try:
+        curl.perform()
+    except pycurl.error as err:
+        code, text = int(err.args[0]), str(err.args[1])
+        if code in _CERTIFICATE_ERRORS:
+            raise CertificateError(f"SSL certificate error: {text}", code=code) from err
+        raise GanetiApiError(text, code=code) from err
+    finally:
+        # The handle keeps references to both otherwise.
+        curl.setopt(pycurl.POSTFIELDS, b"")
+        curl.setopt(pycurl.WRITEFUNCTION, lambda _part: None)
+    return curl.getinfo(pycurl.RESPONSE_CODE), answer.getvalue()
+
+
+def result_of(status: int, answer: bytes) -> Any:
+    """Return the result of an answer.
+
+    Raises:
+        GanetiApiError: another status than 200, or no JSON.
+    """
+    try:
+        value = json.loads(answer) if answer else None
+    except ValueError as err:
+        if status == names.HTTP_OK:
+            raise GanetiApiError(
+                f"the answer is no JSON: {answer[:50]!r}", code=status
+            ) from err
+        value = None
+    if status == names.HTTP_OK:
+        return value
+    if isinstance(value, dict) and {"code", "message", "explain"} <= set(value):
+        message = f"{value['code']} {value['message']}: {value['explain']}"
+    else:
+        message = answer.decode(errors="replace")[:1000] or f"status {status}"
+    raise GanetiApiError(message, code=status)
