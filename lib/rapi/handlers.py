@@ -30,6 +30,8 @@ _ROLES: Final = {
     nodes.NR_DRAINED: "drained",
     nodes.NR_OFFLINE: "offline",
 }
+#: Source and text of the reason that Ganeti's client adds to every filter rule.
+_BY_CLIENT: Final = ["gnt:client", ""]
 #: Clients that poll an unfinished job should wait for this long, in seconds.
 _RETRY: Final = {"Retry-After": "1"}
 
@@ -296,7 +298,7 @@ def replace_filter(call: Call) -> Any:
     raw = {} if call.request.body is None else call.request.body
     body = requests.of_type(raw, bodies.Filter)
     reason = [list(entry) for entry in body.reason]
-    requests.check_sources(reason)
+    requests.check_sources([entry for entry in reason if entry[:2] != _BY_CLIENT])
     key = call.request.path.get("filter_uuid")
     trail = [*reason, *call.trail]
     args = [key, body.priority, body.predicates, body.action, trail]

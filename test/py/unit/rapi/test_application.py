@@ -386,6 +386,11 @@ def test_a_filter_rule_has_the_trail_of_its_user(browser, master):
         "gnt:daemon:rapi",
         "gnt:library:rlib2:filters_uuid",
     ]
+    by_client = {"reason": [["me", "x", 1], ["gnt:client", "", 2]]}
+    assert browser.send("POST", "/2/filters", by_client, **basic("writer"))[0] == 200
+    assert master.calls[-1][1][4][:2] == by_client["reason"]
+    bad = {"reason": [["gnt:client", "x", 1]]}
+    assert browser.send("POST", "/2/filters", bad, **basic("writer"))[0] == 400
     bad = {"reason": [["gnt:user", "x", 1]]}
     assert browser.send("POST", "/2/filters", bad, **basic("writer"))[0] == 400
     assert browser.send("POST", "/2/filters", {"x": 1}, **basic("writer"))[0] == 400
