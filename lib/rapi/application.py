@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 #: Largest body of a request, in bytes.
 MAX_BODY: Final = 20 << 20
+#: Path of the OpenAPI document, which is not in the table that it describes.
+_DOCUMENT: Final = "/openapi.json"
 #: WSGI key of the text after the question mark.
 _QUERY: Final = "QUERY_STRING"
 #: Most query arguments, so that parsing them takes little time.
@@ -122,6 +124,8 @@ class Application:
         header = environ.get("HTTP_AUTHORIZATION")
         if self._requires_authentication and not header:
             raise unauthorized()
+        if actual is None and exchange.path == _DOCUMENT:
+            return self._document(exchange, header)
         if actual is None:
             raise Refused(HTTPStatus.NOT_FOUND)
         resource = actual.methods.get(str(environ["REQUEST_METHOD"]))
@@ -138,6 +142,16 @@ class Application:
         args = requests.arguments(resource, _arguments(environ))
         request = Request(path=actual.variables, args=args, body=body)
         return self._run(exchange, resource, request)
+
+    def _document(self, exchange: _Exchange, header: str | None) -> msgspec.Raw:
+        """Return the OpenAPI document, which states nothing about this cluster."""
+        if exchange.environ["REQUEST_METHOD"] != "GET":
+            raise Refused(HTTPStatus.NOT_IMPLEMENTED)
+        exchange.user = self._authenticator.authenticate(header, exchange.address)
+        # Its tables take memory that most servers never need.
+        from ganeti.rapi import openapi
+
+        return msgspec.Raw(openapi.encoded())
 
     def _run(self, exchange: _Exchange, resource: Resource, request: Request) -> Any:
         trail = requests.reasons(

@@ -18,8 +18,6 @@ from ganeti.rapi.model import Argument, Body, Kind, Resource
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.schemas import Schema
 
-#: The path of the document.
-PATH: Final = "/openapi.json"
 _TITLE: Final = "Ganeti remote API"
 _ABOUT: Final = (
     "Requests that change the cluster submit a job and return its number; the job's"

@@ -9,7 +9,7 @@ import pytest
 from fakes.clocks import FakeClock
 from fakes.rapi_master import Browser, RapiMaster
 from ganeti import errors
-from ganeti.rapi import fields, handlers, resources, users
+from ganeti.rapi import fields, handlers, openapi, resources, users
 from ganeti.rapi.application import Application
 from ganeti.rapi.authentication import Authenticator
 from ganeti.rapi.model import Body
@@ -110,6 +110,22 @@ def authenticator(clock):
 @pytest.fixture
 def browser(master, authenticator, clock):
     return Browser(Application(master, authenticator, clock))
+
+
+def test_the_openapi_document_is_served_to_anybody_who_may_connect(
+    browser, master, authenticator, clock
+):
+    for more in ({}, basic("plain")):
+        status, headers, value = browser.send("GET", "/openapi.json", **more)
+        assert (status, value) == (200, openapi.document())
+        assert headers["Content-Type"] == "application/json"
+    assert browser.send("GET", "/openapi.json", **basic("plain", "wrong"))[0] == 401
+    assert browser.send("PUT", "/openapi.json")[0] == 501
+    app = Application(master, authenticator, clock, requires_authentication=True)
+    strict = Browser(app)
+    assert strict.send("GET", "/openapi.json")[0] == 401
+    assert strict.send("GET", "/openapi.json", **basic("plain"))[0] == 200
+    assert master.calls == []
 
 
 @pytest.mark.parametrize("resource", ALL, ids=name_of)
