@@ -11,6 +11,14 @@ _DAY_S: Final = 86400
 #: Days before a certificate's expiry from which it is a warning, then an error.
 CERTIFICATE_WARN_DAYS: Final = 30
 CERTIFICATE_ERROR_DAYS: Final = 7
+#: Option of ``gnt-cluster renew-crypto`` that replaces a certificate, by file name.
+_RENEWAL_OPTIONS: Final = {
+    "server.pem": "--new-cluster-certificate",
+    "client.pem": "--new-node-certificates",
+    "rapi.pem": "--new-rapi-certificate",
+    "spice.pem": "--new-spice-certificate",
+    "spice-ca.pem": "--new-spice-certificate",
+}
 
 
 class Certificate(NamedTuple):
@@ -38,9 +46,15 @@ def certificates(report: Report, checked: Iterable[Certificate]) -> None:
             seconds_left < CERTIFICATE_WARN_DAYS * _DAY_S,
             "ECLUSTERCERT",
             None,
-            text,
+            text + _renewal(path),
             warn_only=seconds_left >= CERTIFICATE_ERROR_DAYS * _DAY_S,
         )
+
+
+def _renewal(path: str) -> str:
+    """Return the advice how to replace a certificate, empty for an unknown file."""
+    option = _RENEWAL_OPTIONS.get(path.rpartition("/")[2])
+    return f"; run gnt-cluster renew-crypto {option}" if option else ""
 
 
 #: (what, hypervisor, filled parameters)

@@ -231,7 +231,8 @@ def digests(
                 "ECLUSTERCLIENTCERT",
                 None,
                 f"node {node.name} is a master candidate, but the digest of its client"
-                " certificate is not recorded",
+                " certificate is not recorded; run gnt-cluster renew-crypto"
+                " --new-node-certificates",
             )
 
 

@@ -1,0 +1,43 @@
+"""The report on certificates that end soon names the command that replaces them."""
+
+import pytest
+from ganeti.verify import cluster
+from ganeti.verify.report import Report
+
+_DAY_S = 86400
+
+
+def _lines(path: str, seconds_left: float) -> list[str]:
+    report = Report()
+    cluster.certificates(report, [cluster.Certificate(path, seconds_left)])
+    return [finding.text for finding in report.take()]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("server.pem", "--new-cluster-certificate"),
+        ("client.pem", "--new-node-certificates"),
+        ("rapi.pem", "--new-rapi-certificate"),
+        ("spice.pem", "--new-spice-certificate"),
+        ("spice-ca.pem", "--new-spice-certificate"),
+    ],
+)
+def test_a_certificate_that_ends_soon_is_reported_with_the_command(
+    name: str, option: str
+) -> None:
+    path = f"/var/lib/ganeti/{name}"
+    assert _lines(path, 10.5 * _DAY_S) == [
+        f"certificate {path} expires in 10 days; run gnt-cluster renew-crypto {option}"
+    ]
+
+
+def test_an_expired_certificate_is_reported_with_the_command() -> None:
+    (line,) = _lines("/var/lib/ganeti/server.pem", -3 * _DAY_S)
+    assert line.endswith(
+        "expired 3 days ago; run gnt-cluster renew-crypto --new-cluster-certificate"
+    )
+
+
+def test_a_certificate_with_time_left_is_not_reported() -> None:
+    assert not _lines("/var/lib/ganeti/server.pem", 31 * _DAY_S)
