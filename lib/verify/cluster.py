@@ -46,12 +46,12 @@ def certificates(report: Report, checked: Iterable[Certificate]) -> None:
             seconds_left < CERTIFICATE_WARN_DAYS * _DAY_S,
             "ECLUSTERCERT",
             None,
-            text + _renewal(path),
+            text + _advice(path),
             warn_only=seconds_left >= CERTIFICATE_ERROR_DAYS * _DAY_S,
         )
 
 
-def _renewal(path: str) -> str:
+def _advice(path: str) -> str:
     """Return the advice how to replace a certificate, empty for an unknown file."""
     option = _RENEWAL_OPTIONS.get(path.rpartition("/")[2])
     return f"; run gnt-cluster renew-crypto {option}" if option else ""

@@ -1,6 +1,7 @@
 """The report on certificates that end soon names the command that replaces them."""
 
 import pytest
+
 from ganeti.verify import cluster
 from ganeti.verify.report import Report
 
