@@ -157,8 +157,8 @@ def prepare_node(
     if not wanted:
         feedback(
             f"Warning: {node} has no bridge {name}, so instances with network"
-            " interfaces cannot start there; create it, with a port to your network or with"
-            " --create-bridge without one"
+            " interfaces cannot start there; create it, with a port to your network or"
+            " with --create-bridge without one"
         )
         return
     if state == _OTHER:

@@ -29,8 +29,8 @@ class Machines:
         self.control = NodeControl(self.layout, SystemRunner())
 
     def run(self, *argv, node="node1", timeout_s=300):
-        found = self.layout.node(node)
-        return self.control.run(found, list(argv), timeout_s=timeout_s)
+        target = self.layout.node(node)
+        return self.control.run(target, list(argv), timeout_s=timeout_s)
 
     def check(self, *argv, node="node1"):
         result = self.run(*argv, node=node)

@@ -211,8 +211,8 @@ def _check(paths: Paths, journal: Journal, nodes: Sequence[access.Node]) -> Jour
     changes = old_config.read(
         places.config_data, check=True, cluster_name=journal.cluster
     )
-    found = findings.of_configuration(old_config.snapshot_of(changes), DRIVERS)
-    obstacles, notes = list(found.obstacles), list(found.notes)
+    checked = findings.of_configuration(old_config.snapshot_of(changes), DRIVERS)
+    obstacles, notes = list(checked.obstacles), list(checked.notes)
     obstacles += [
         f"job {text} has not ended; let the queue become empty (gnt-cluster queue"
         " drain), or cancel it"

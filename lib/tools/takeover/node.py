@@ -101,13 +101,13 @@ def run_step(paths: Paths, process: Runner, message: Mapping[str, Any]) -> Repor
 
 def guests(paths: Paths) -> dict[str, int]:
     """Return the process ids of the running KVM guests of this node by name."""
-    found = {}
+    pids = {}
     for name in kvm_files.known_names(paths):
         with contextlib.suppress(errors.HypervisorError):
             pid = kvm_files.Files(paths, name).alive_pid()
             if pid is not None:
-                found[name] = pid
-    return found
+                pids[name] = pid
+    return pids
 
 
 def _problems(paths: Paths, daemon_util: str) -> list[str]:

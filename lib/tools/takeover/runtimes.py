@@ -77,9 +77,9 @@ def convert_all(paths: Paths, originals: str) -> list[str]:
     Raises:
         HypervisorError: a file is damaged; the files before it are converted.
     """
-    found = names(paths)
+    present = names(paths)
     os.makedirs(originals, mode=0o700, exist_ok=True)
-    for name in found:
+    for name in present:
         path = path_of(paths, name)
         text = files.read_file(path)
         if not os.path.exists(f"{originals}/{name}{_SUFFIX}"):
@@ -87,7 +87,7 @@ def convert_all(paths: Paths, originals: str) -> list[str]:
         converted = convert(paths, name, text)
         if converted != text:
             files.write_file(path, converted, mode=_MODE)
-    return found
+    return present
 
 
 def restore_all(paths: Paths, originals: str) -> list[str]:
@@ -105,7 +105,7 @@ def restore_all(paths: Paths, originals: str) -> list[str]:
 
 def _names(path: str) -> list[str]:
     try:
-        found = sorted(os.listdir(path))
+        entries = sorted(os.listdir(path))
     except FileNotFoundError:
         return []
-    return [name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX)]
+    return [name.removesuffix(_SUFFIX) for name in entries if name.endswith(_SUFFIX)]

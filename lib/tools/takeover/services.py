@@ -94,13 +94,13 @@ def _wait_for_watcher() -> None:
 
 def _watchers() -> list[int]:
     """Return the watchers in this process's PID namespace."""
-    found = []
+    pids = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             words = files.read_file(f"/proc/{entry}/cmdline").split(b"\0")[:2]
             if any(word.endswith(b"/ganeti-watcher") for word in words):
-                found.append(int(entry))
-    return found
+                pids.append(int(entry))
+    return pids
 
 
 def restore_cron(paths: Paths) -> None:

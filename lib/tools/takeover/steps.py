@@ -263,28 +263,28 @@ def incompatible_changes(paths: Paths, journal: Journal) -> list[str]:
     follower = store.Follower(paths.store_db)
     try:
         snapshot = follower.snapshot()
-        found = waiting_jobs(follower)
+        changes = waiting_jobs(follower)
     finally:
         follower.close()
-    found += old_config.without_extensions(snapshot)[1]
+    changes += old_config.without_extensions(snapshot)[1]
     known = {target.name for target in journal.nodes}
-    found += [
+    changes += [
         f"node {node.name} was added; remove it first"
         for node in snapshot.nodes.values()
         if node.name not in known and not node.offline
     ]
     master = snapshot.nodes[snapshot.cluster.master_node].name
     if master != journal.master:
-        found.append(
+        changes.append(
             f"the master is {master}; make {journal.master} the master again, with"
             " gnt-cluster master-failover"
         )
     if not _has_key(paths.server_pem):
-        found.append(
+        changes.append(
             f"{paths.server_pem} has no private key: the cluster certificate was"
             " renewed in a form that the other Ganeti does not read"
         )
-    return found
+    return changes
 
 
 def waiting_jobs(follower: store.Follower) -> list[str]:

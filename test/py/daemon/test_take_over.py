@@ -52,7 +52,7 @@ def test_a_live_cluster_comes_here_and_goes_back(old) -> None:
 
 
 def check_refusals(old):
-    """What prevents a take-over is listed, and nothing is changed."""
+    """Obstacles of a take-over are listed, and nothing is changed."""
     data = old.config()
     broken = old_cluster.broken(data, old_cluster.references(data)[0])
     path = old.machines.file("/var/lib/ganeti/config.data")

@@ -118,7 +118,7 @@ class DebianCluster:
 
     def guests(self):
         """Return the process ids of the emulators, as each node sees them."""
-        found = {}
+        guests = {}
         for node in self.names:
             directory = self.machines.file(
                 "/var/run/ganeti/kvm-hypervisor/pid", node=node
@@ -128,8 +128,8 @@ class DebianCluster:
                 listed = self.machines.check("ps", "axww", "-o", "pid,args", node=node)
                 lines = [line.split() for line in listed.splitlines()]
                 if any(words[0] == pid and path.name in words for words in lines):
-                    found[path.name] = (node, pid)
-        return found
+                    guests[path.name] = (node, pid)
+        return guests
 
     def wait_until_listed(self, wanted):
         """Wait until Debian's gnt-instance list shows these states by name."""

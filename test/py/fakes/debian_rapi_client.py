@@ -10,10 +10,10 @@ import time
 
 def wait(client, job_id):
     for _ in range(600):
-        found = client.GetJobStatus(job_id)
-        if found["status"] in {"success", "error", "canceled"}:
-            assert found["status"] == "success", (found["summary"], found["opresult"])
-            return found["opresult"]
+        job = client.GetJobStatus(job_id)
+        if job["status"] in {"success", "error", "canceled"}:
+            assert job["status"] == "success", (job["summary"], job["opresult"])
+            return job["opresult"]
         time.sleep(0.1)
     raise TimeoutError(job_id)
 

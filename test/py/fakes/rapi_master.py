@@ -62,6 +62,11 @@ class RapiMaster(FakeMaster):
                 raise errors.OpPrereqError(f"{name!r} not known", "unknown_entity")
         return super()._rows(resource, names, wanted)
 
+    def _outcome(self, op):
+        # The remote API reads the results of few opcodes; the tests set those.
+        is_set = op.op_id() in self.results
+        return super()._outcome(op) if is_set else ("success", None)
+
     def _QueryNetworks(self, names, wanted, lock):
         return self._rows("network", names, wanted)
 

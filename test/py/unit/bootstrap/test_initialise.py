@@ -305,7 +305,20 @@ class TestBridge:
             return dataclasses.replace(resolved(*args), new_bridge="br0")
 
         monkeypatch.setattr(machine_defaults, "resolve", with_bridge)
-        machine.process.answers["systemctl"] = (0, "enabled\n", "")
+        machine.process.answers["sh"] = self._managed_by("networkd")
+
+    @staticmethod
+    def _managed_by(manager):
+        """Answer the script about the network's manager; write files for the other."""
+
+        def run_script(argv):
+            _sh, _option, script, _name, path = argv
+            if "systemctl" in script:
+                return 0, f"{manager}\n", ""
+            with open(path, "w", encoding="utf-8"):
+                return FakeRunner.DONE
+
+        return run_script
 
     @staticmethod
     def _files(machine):
@@ -333,7 +346,7 @@ class TestBridge:
         assert self._files(machine) == []
 
     def test_without_a_manager_of_the_network_it_lasts_until_a_reboot(self, machine):
-        machine.process.answers["systemctl"] = (1, "disabled\n", "")
+        machine.process.answers["sh"] = self._managed_by("")
         machine.create()
         (line,) = [text for text in machine.lines if "reboot" in text]
         assert line.startswith("Warning: bridge br0 is gone after a reboot")

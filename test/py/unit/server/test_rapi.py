@@ -160,8 +160,10 @@ def test_users_change_while_the_daemon_runs(paths, master, monkeypatch):
         assert status() == 401
         path.write_text(LINE)
         until("the user is known", lambda: status() == 200)
-        path.write_bytes(b"\xff" + LINE.encode())
+        # Renamed: a file that is written in place is empty for a moment.
         new = path.with_name("users.new")
+        new.write_bytes(b"\xff" + LINE.encode())
+        new.rename(path)
         new.write_text("# nobody\n")
         assert status() == 200
         new.rename(path)

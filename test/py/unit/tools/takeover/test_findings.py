@@ -10,13 +10,13 @@ from ganeti.tools.takeover import findings
 STAYS = "stays in use, but cannot be changed, because gnt-network is not offered"
 
 
-def found(data):
+def of(data):
     changes = old_config.parse(data, "config.data", check=False)
     return findings.of_configuration(old_config.snapshot_of(changes), DRIVERS)
 
 
 def test_an_offered_cluster_has_notes_only() -> None:
-    assert found(old_cluster.debian()) == findings.Findings(
+    assert of(old_cluster.debian()) == findings.Findings(
         [],
         [f"network lan: {STAYS}"],
     )
@@ -29,7 +29,7 @@ def test_disks_and_hypervisors_that_are_not_offered_are_obstacles() -> None:
     (instance,) = data["instances"].values()
     instance["hypervisor"] = "xen-pvm"
     next(iter(data["nodes"].values()))["offline"] = True
-    obstacles, notes = found(data)
+    obstacles, notes = of(data)
     assert [line.partition(";")[0] for line in obstacles] == [
         "cluster: hypervisor xen-pvm is enabled but not offered",
         "instance web1.example.com: disk template drbd is not offered",
@@ -49,4 +49,4 @@ def test_disks_and_hypervisors_that_are_not_offered_are_obstacles() -> None:
 def test_an_inconsistent_configuration_is_no_crash(uuid) -> None:
     data = old_cluster.debian()
     data[uuid] = {}
-    assert found(data).obstacles == []
+    assert of(data).obstacles == []

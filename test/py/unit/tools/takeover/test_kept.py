@@ -27,8 +27,8 @@ def paths(tmp_path):
 
 
 def state(path):
-    found = os.lstat(path)
-    return found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)
+    status = os.lstat(path)
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
 
 
 def test_files_get_their_owners_back_and_the_queue_its_new_files(

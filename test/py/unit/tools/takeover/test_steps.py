@@ -23,28 +23,28 @@ class CutError(Exception):
 
 
 class FakeNode:
-    """A node that records its steps; the world ends at a given call."""
+    """A node that records its steps; the cluster ends at a given call."""
 
-    def __init__(self, world, target):
+    def __init__(self, cluster, target):
         self.target = target
-        self.world = world
+        self.cluster = cluster
 
     def run(self, step):
-        self.world.call(self.target.name, step)
+        self.cluster.call(self.target.name, step)
         if step == "forget" and self.target.name == MASTER:
-            shutil.rmtree(node_module.state_dir(self.world.paths))
+            shutil.rmtree(node_module.state_dir(self.cluster.paths))
         return node_module.Report(
-            guests=dict(self.world.guests.get(self.target.name, {}))
+            guests=dict(self.cluster.guests.get(self.target.name, {}))
         )
 
     def put(self, path, data, *, mode):
-        self.world.call(self.target.name, f"put {os.path.basename(path)}")
+        self.cluster.call(self.target.name, f"put {os.path.basename(path)}")
         if self.target.name == MASTER:
             pathlib.Path(path).write_bytes(data)
         assert mode == 0o640
 
 
-class World:
+class Cluster:
     """Two nodes; `cut_at` is the number of the call that never returns."""
 
     def __init__(self, paths):
@@ -52,7 +52,7 @@ class World:
         self.calls = []
         self.cut_at = None
         self.guests = {OTHER: {"web1.vc.test": 77}}
-        self.said = []
+        self.printed = []
 
     def call(self, *what):
         if self.cut_at == len(self.calls):
@@ -62,7 +62,9 @@ class World:
 
     def steps(self, record):
         nodes = [FakeNode(self, target) for target in record.nodes]
-        return steps.Steps(self.paths, SystemClock(), record, nodes, self.said.append)
+        return steps.Steps(
+            self.paths, SystemClock(), record, nodes, self.printed.append
+        )
 
     def go(self, *, back=False):
         """Run take-over, as often as it takes."""
@@ -77,7 +79,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def cluster(tmp_path, monkeypatch):
     paths = Paths(root=str(tmp_path / MASTER), hostname=MASTER)
     os.makedirs(paths.data("queue"))
     os.makedirs(paths.run_dir)
@@ -92,7 +94,7 @@ def world(tmp_path, monkeypatch):
         "master_candidates": f"{OTHER}\n{MASTER}",
     }
     ssconf.write(paths, values)
-    made = World(paths)
+    made = Cluster(paths)
     made.first = main._new_journal(paths, "/old/daemon-util").replace(
         guests={"web1.vc.test": (OTHER, 77)}
     )
@@ -100,30 +102,30 @@ def world(tmp_path, monkeypatch):
     return made
 
 
-def test_the_record_has_the_nodes_of_the_cluster_the_master_first(world) -> None:
-    assert [(t.name, t.address, t.port) for t in world.first.nodes] == [
+def test_the_record_has_the_nodes_of_the_cluster_the_master_first(cluster) -> None:
+    assert [(t.name, t.address, t.port) for t in cluster.first.nodes] == [
         (MASTER, "192.0.2.1", 22),
         (OTHER, "192.0.2.2", 2222),
     ]
-    assert world.first.version == 3000000
+    assert cluster.first.version == 3000000
 
 
-def changed(world):
+def changed(cluster):
     """Change the store, as our daemons do."""
     engine = store.open_master(
-        world.paths.store_db, replicate=None, clock=SystemClock(), seen_term=9
+        cluster.paths.store_db, replicate=None, clock=SystemClock(), seen_term=9
     )
     engine.commit([store.Document("meta", "serial", b"40")])
     engine.close()
 
 
 @pytest.mark.parametrize("cut_at", range(17))
-def test_a_cut_at_any_call_changes_nothing_in_the_end(world, cut_at) -> None:
-    world.cut_at = cut_at
-    world.go()
-    record = journal.load(steps.journal_path(world.paths))
+def test_a_cut_at_any_call_changes_nothing_in_the_end(cluster, cut_at) -> None:
+    cluster.cut_at = cut_at
+    cluster.go()
+    record = journal.load(steps.journal_path(cluster.paths))
     assert record.over == journal.OVER
-    order = [step for _node, step in world.calls]
+    order = [step for _node, step in cluster.calls]
     # The store is never written again after daemons may have changed it.
     assert "put store.db" not in order[order.index("start") :]
     assert "stop" not in order[order.index("start") :]
@@ -134,81 +136,81 @@ def test_a_cut_at_any_call_changes_nothing_in_the_end(world, cut_at) -> None:
         "convert",
         "start",
     ]
-    starts = [node for node, step in world.calls if step == "start"]
+    starts = [node for node, step in cluster.calls if step == "start"]
     assert starts[-1] == MASTER
-    follower = store.Follower(world.paths.store_db)
+    follower = store.Follower(cluster.paths.store_db)
     assert len(follower.snapshot().instances) == 3
     follower.close()
 
 
 @pytest.mark.parametrize("cut_at", range(14))
-def test_the_way_back_keeps_changes_wherever_it_is_cut(world, cut_at) -> None:
-    world.go()
-    changed(world)
-    world.calls.clear()
-    world.cut_at = cut_at
-    world.go(back=True)
-    assert journal.load(steps.journal_path(world.paths)) is None
-    data = json.loads(pathlib.Path(world.paths.data("config.data")).read_text())
+def test_the_way_back_keeps_changes_wherever_it_is_cut(cluster, cut_at) -> None:
+    cluster.go()
+    changed(cluster)
+    cluster.calls.clear()
+    cluster.cut_at = cut_at
+    cluster.go(back=True)
+    assert journal.load(steps.journal_path(cluster.paths)) is None
+    data = json.loads(pathlib.Path(cluster.paths.data("config.data")).read_text())
     assert data["version"] == 3000000
-    assert pathlib.Path(world.paths.data("queue/serial")).read_text() == "40\n"
-    order = list(dict.fromkeys(step for _node, step in world.calls))
+    assert pathlib.Path(cluster.paths.data("queue/serial")).read_text() == "40\n"
+    order = list(dict.fromkeys(step for _node, step in cluster.calls))
     assert order == ["halt", "put config.data", "restore", "start-old", "forget"]
 
 
-def test_a_way_back_before_the_start_leaves_the_old_file(world) -> None:
-    before = pathlib.Path(world.paths.data("config.data")).read_bytes()
-    world.cut_at = 4
-    record = world.first
+def test_a_way_back_before_the_start_leaves_the_old_file(cluster) -> None:
+    before = pathlib.Path(cluster.paths.data("config.data")).read_bytes()
+    cluster.cut_at = 4
+    record = cluster.first
     with pytest.raises(CutError):
-        world.steps(record).run()
-    world.go(back=True)
-    assert pathlib.Path(world.paths.data("config.data")).read_bytes() == before
-    assert not any(step.startswith("put config") for _node, step in world.calls)
+        cluster.steps(record).run()
+    cluster.go(back=True)
+    assert pathlib.Path(cluster.paths.data("config.data")).read_bytes() == before
+    assert not any(step.startswith("put config") for _node, step in cluster.calls)
 
 
-def test_a_guest_that_is_gone_is_an_error(world) -> None:
-    world.guests = {OTHER: {"web1.vc.test": 78}}
+def test_a_guest_that_is_gone_is_an_error(cluster) -> None:
+    cluster.guests = {OTHER: {"web1.vc.test": 78}}
     with pytest.raises(errors.OpExecError) as caught:
-        world.go()
+        cluster.go()
     assert "verify: guests web1.vc.test do not run any more" in str(caught.value)
     assert "or take-over --undo to go back" in str(caught.value)
 
 
-def test_changes_that_the_other_ganeti_cannot_read_are_listed(world) -> None:
-    record = world.first
-    assert steps.incompatible_changes(world.paths, record) == []
-    world.go()
-    record = journal.load(steps.journal_path(world.paths))
-    assert steps.incompatible_changes(world.paths, record) == []
+def test_changes_that_the_other_ganeti_cannot_read_are_listed(cluster) -> None:
+    record = cluster.first
+    assert steps.incompatible_changes(cluster.paths, record) == []
+    cluster.go()
+    record = journal.load(steps.journal_path(cluster.paths))
+    assert steps.incompatible_changes(cluster.paths, record) == []
     strange = record.replace(master=OTHER, nodes=record.nodes[:1])
-    pathlib.Path(world.paths.server_pem).write_text("-----BEGIN CERTIFICATE-----\n")
-    found = steps.incompatible_changes(world.paths, strange)
-    assert [line.split()[0:2] for line in found] == [
+    pathlib.Path(cluster.paths.server_pem).write_text("-----BEGIN CERTIFICATE-----\n")
+    lines = steps.incompatible_changes(cluster.paths, strange)
+    assert [line.split()[0:2] for line in lines] == [
         ["node", OTHER],
         ["the", "master"],
-        [world.paths.server_pem, "has"],
+        [cluster.paths.server_pem, "has"],
     ]
     # Our daemons are stopped: it is too late to refuse.
     assert (
-        steps.incompatible_changes(world.paths, strange.replace(back=("halt",))) == []
+        steps.incompatible_changes(cluster.paths, strange.replace(back=("halt",))) == []
     )
 
 
-def test_a_node_refuses_an_unknown_step_and_a_relative_program(world) -> None:
+def test_a_node_refuses_an_unknown_step_and_a_relative_program(cluster) -> None:
     for message in (
         {"step": "rm", "daemon_util": "/x"},
         {"step": "look", "daemon_util": "x"},
         {"step": "look"},
     ):
         with pytest.raises(errors.OpPrereqError, match="wanted a step"):
-            node_module.run_step(world.paths, None, message)
+            node_module.run_step(cluster.paths, None, message)
 
 
-def test_a_node_names_what_is_missing(world, tmp_path) -> None:
+def test_a_node_names_what_is_missing(cluster, tmp_path) -> None:
     message = {"step": "look", "daemon_util": str(tmp_path / "none")}
-    report = node_module.run_step(world.paths, None, message)
+    report = node_module.run_step(cluster.paths, None, message)
     assert "the other Ganeti must stay installed" in report.problems[0]
-    own = world.paths.daemon_util
-    report = node_module.run_step(world.paths, None, message | {"daemon_util": own})
+    own = cluster.paths.daemon_util
+    report = node_module.run_step(cluster.paths, None, message | {"daemon_util": own})
     assert "belongs to this implementation" in report.problems[0]
