@@ -1,0 +1,172 @@
+"""Rates and times of the remote API: version requests, bulk lists, memory.
+
+The server is the daemon's own service in a process of its own, over TLS. Its master daemon
+is a third process: the real LUXI server and the real query engine over a snapshot of 100
+nodes, whose answers about live instances take no time. Debian's daemon is not measured
+here: it needs a running cluster of its own.
+"""
+
+import argparse
+import contextlib
+import functools
+import http.client
+import json
+import os
+import pathlib
+import runpy
+import signal
+import ssl
+import sys
+import tempfile
+import threading
+import time
+
+from ganeti import clock, query
+from ganeti.pathutils import Paths
+from ganeti.query import Sources
+
+ADDRESS, PORT = "127.0.0.1", 15080
+
+
+def child(run, *args):
+    """Run a function in a new process that reports when it is ready; return its id."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(KeyboardInterrupt):
+            run(*args)
+            os.write(writer, b"x")
+            while True:
+                signal.pause()
+        os._exit(0)
+    os.close(writer)
+    if os.read(reader, 1) != b"x":
+        sys.exit("a server did not start")
+    os.close(reader)
+    return pid
+
+
+def serve_master(path, count):
+    """Answer the calls of the remote API."""
+    from ganeti.luxi.server import Server
+
+    module = runpy.run_path(str(pathlib.Path(__file__).with_name("query.py")))
+    make_snapshot, nodes_of = module["make_snapshot"], module["Nodes"]
+
+    example = pathlib.Path(__file__).parents[1] / "data/spec/objects.json"
+    snapshot = make_snapshot(json.loads(example.read_text())["example_config"], count)
+    sources = Sources(snapshot, nodes_of(snapshot))
+
+    def answer(call):
+        names, fields, *_lock = call.args
+        call.succeed(query.legacy(sources, "instance", names, fields))
+
+    Server(answer, [path], clock=clock.SystemClock()).start()
+
+
+def serve_api(paths):
+    """Run the daemon's service."""
+    from ganeti.server import common, rapi
+
+    words = ["-b", ADDRESS, "-p", str(PORT)]
+    options = common.parse(rapi.build_parser(), words)
+    rapi.check(options, paths)
+    rapi.start(options, paths, common.Control())
+
+
+def connect():
+    """Return a connection; certificates are not verified."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(ADDRESS, PORT, context=context)
+
+
+def requests(path, count, times, sizes):
+    """Send requests on one connection; note their times and sizes."""
+    with contextlib.closing(connect()) as conn:
+        for _ in range(count):
+            start = time.perf_counter()
+            conn.request("GET", path)
+            answer = conn.getresponse()
+            sizes.append(len(answer.read()))
+            times.append(time.perf_counter() - start)
+            if answer.status != http.HTTPStatus.OK:
+                sys.exit(f"{path}: status {answer.status}")
+
+
+def measure(what, path, count, clients=1):
+    """Print rate and times of requests; each client has one connection."""
+    times, sizes = [], []
+    threads = [
+        threading.Thread(target=requests, args=(path, count, times, sizes))
+        for _ in range(clients)
+    ]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took = time.perf_counter() - start
+    times.sort()
+    p50, p95 = times[len(times) // 2], times[int(len(times) * 0.95)]
+    print(
+        f"{what:38} {len(times) / took:8.1f}/s   p50 {p50 * 1000:8.2f} ms"
+        f"   p95 {p95 * 1000:8.2f} ms   {max(sizes):9} bytes"
+    )
+
+
+def memory(pid):
+    """Return resident memory in MiB."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def prepare(root):
+    """Return the paths of a master in a directory."""
+    from ganeti.utils import x509
+
+    paths = Paths(root=root, hostname="node1.x")
+    os.makedirs(paths.data("rapi"))
+    os.makedirs(paths.socket_dir)
+    pathlib.Path(paths.data("ssconf_master_node")).write_text(
+        "node1.x\n", encoding="utf-8"
+    )
+    pem = pathlib.Path(paths.data("rapi.pem"))
+    pem.write_bytes(x509.create_self_signed().pem)
+    pem.chmod(0o440)
+    return paths
+
+
+def run(paths, count, *, quick):
+    """Measure."""
+    share = 10 if quick else 1
+    pids = [child(serve_master, paths.query_socket, count)]
+    try:
+        pids.append(child(functools.partial(serve_api, paths)))
+        api = pids[1]
+        print(f"{count} instances; memory of the daemon after its start:", end=" ")
+        print(f"{memory(api):.1f} MiB")
+        measure("version, one connection", "/version", 5000 // share)
+        measure("version, eight connections", "/version", 1000 // share, 8)
+        measure("bulk list, one client", "/2/instances?bulk=1", 40 // share)
+        measure("bulk list, eight clients", "/2/instances?bulk=1", 10 // share, 8)
+        measure("names, one client", "/2/instances", 100 // share)
+        print(f"memory of the daemon after that: {memory(api):.1f} MiB")
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def main():
+    """Measure with the servers in a temporary directory."""
+    parser = argparse.ArgumentParser("test/bench/run rapi", description=__doc__)
+    parser.add_argument("instances", nargs="?", type=int, default=5000)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-rapi.") as root:
+        run(prepare(root), options.instances, quick=options.quick)
+
+
+if __name__ == "__main__":
+    main()
