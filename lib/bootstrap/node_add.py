@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from ganeti import errors, luxi, rpc
 from ganeti.bootstrap import bridge, checks, crypto, port_checks, service_checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
-from ganeti.constants import daemons, ecodes, hvparams, versions
+from ganeti.constants import daemons, ecodes, hvparams, network, versions
 from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult
@@ -196,7 +196,8 @@ def _ask_master(client: luxi.Client) -> _ClusterState:
     rows = client.call("QueryNodes", [[], list(columns), False])
     nodes = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
     nic = client.call("QueryClusterInfo", [])["nicparams"]["default"]
-    link = str(nic["link"]) if nic["mode"] == "bridged" else ""
+    is_bridge = nic["mode"] == "bridged" and nic["link"] != network.USER_NETWORK
+    link = str(nic["link"]) if is_bridge else ""
     settings = dict(zip(fields, values, strict=True))
     return _ClusterState(**settings, nodes=nodes, bridge=link)
 

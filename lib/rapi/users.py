@@ -169,7 +169,7 @@ def parse_secret(text: str) -> Secret:
     if scheme == "ha1":
         return Secret("ha1", _matching(_HA1, value.lower(), "32 hexadecimal digits"))
     if scheme == "scrypt":
-        _matching(_SCRYPT, value, "the form that gnt-rapi-token writes")
+        _matching(_SCRYPT, value, "LOG2_N$R$P$SALT$HASH, salt and hash in hexadecimal")
         _scrypt_parts(value)
         return Secret("scrypt", value)
     if scheme == "token":

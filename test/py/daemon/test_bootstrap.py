@@ -22,6 +22,8 @@ INIT = (
     "--node-parameters=ssh_port=2022",
     "cluster.vc.test",
 )
+#: Daemons of a master.
+OF_MASTER = ["ganeti-confd", "ganeti-masterd", "ganeti-noded", "ganeti-rapi"]
 ADD = ("gnt-node", "add", "--no-ssh-key-check")
 
 
@@ -46,7 +48,7 @@ class TestInit:
     def test_a_cluster_is_made_destroyed_and_made_again(self, machines):
         cluster = machines(1)
         cluster.check(*INIT)
-        assert daemons(cluster) == ["ganeti-confd", "ganeti-masterd", "ganeti-noded"]
+        assert daemons(cluster) == OF_MASTER
         assert cluster.check("gnt-cluster", "getmaster") == "node1.vc.test\n"
         assert "CLUSTER_POST_INIT" in cluster.check("gnt-job", "list")
         digest = x509.digest(x509.load_certificate(cluster.paths().client_pem))
@@ -60,7 +62,7 @@ class TestInit:
         left = [n for n in state_files(cluster) if n.endswith((".pem", ".key", ".db"))]
         assert left == []
         cluster.check(*INIT)
-        assert daemons(cluster) == ["ganeti-confd", "ganeti-masterd", "ganeti-noded"]
+        assert daemons(cluster) == OF_MASTER
 
     def test_a_failed_init_leaves_nothing(self, machines):
         cluster = machines(1)

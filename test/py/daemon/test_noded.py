@@ -332,8 +332,9 @@ def test_a_call_that_cannot_end_is_given_up(node, monkeypatch):
 def test_a_call_that_was_given_up_while_the_node_was_frozen_does_not_act(
     node, monkeypatch
 ):
-    monkeypatch.setitem(rpc.runner._SILENCE_S, "normal", 0.1)
-    monkeypatch.setattr(rpc.runner, "_PROBE_ACT_AFTER_S", 0.1)
+    # Long enough to send the request, also from a machine with other work.
+    monkeypatch.setitem(rpc.runner._SILENCE_S, "normal", 2.0)
+    monkeypatch.setattr(rpc.runner, "_PROBE_ACT_AFTER_S", 2.0)
     monkeypatch.setattr(client.transfers, "probe", quick_probe(client.transfers.probe))
     monkeypatch.setattr(liveness, "PROBE_EVERY_S", 0.1)
     node.start_noded("--debug")

@@ -10,7 +10,7 @@ from fakes.rpc import FakeRunner, failure
 from ganeti import errors, luxi, objects, rpc, ssconf
 from ganeti.bootstrap import crypto, node_add
 from ganeti.bootstrap.options import JoinRequest
-from ganeti.constants import versions
+from ganeti.constants import network, versions
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult
 from ganeti.ssh import client as ssh_client
@@ -338,8 +338,15 @@ def test_a_bridge_is_created_before_the_machine_becomes_a_node(site):
     assert ran.index("ip") < ran.index("node-daemon-setup")
 
 
-def test_a_cluster_without_bridges_needs_none(site):
-    site.master.nic = {"mode": "routed", "link": "100"}
+@pytest.mark.parametrize(
+    "nic",
+    [
+        {"mode": "routed", "link": "100"},
+        {"mode": "bridged", "link": network.USER_NETWORK},
+    ],
+)
+def test_a_cluster_without_bridges_needs_none(site, nic):
+    site.master.nic = nic
     site.join()
     assert "sh" not in [name for name, *_ in site.ran]
     with pytest.raises(errors.OpPrereqError, match="--create-bridge: NICs of this"):
