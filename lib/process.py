@@ -95,6 +95,19 @@ class Runner(Protocol):
         """Run a command to its end and keep a limited part of its output."""
 
 
+class Shell(Protocol):
+    """A way to run programs on one machine, this one or another."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> RunResult:
+        """Run a command and wait for its end."""
+
+
 class SystemRunner:
     """Runner of real children, each in its own session to kill all descendants."""
 

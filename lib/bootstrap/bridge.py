@@ -6,13 +6,12 @@ the administrator connects it to a network card when it suits. It is also writte
 network configuration of the machine, so that it exists after a reboot.
 """
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from ganeti import errors
 from ganeti.bootstrap.options import Feedback
 from ganeti.constants import ecodes
-from ganeti.process import RunResult
+from ganeti.process import RunResult, Shell
 
 _NETWORKD: Final = "/etc/systemd/network"
 _IFUPDOWN: Final = "/etc/network/interfaces"
@@ -37,19 +36,6 @@ fi
 """
 #: Argument: a path; its new content is the standard input.
 _WRITE: Final = """umask 022; cat > "$1" """
-
-
-class Shell(Protocol):
-    """A way to run programs on the machine."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: str | bytes | None = None,
-        timeout_s: float | None = None,
-    ) -> RunResult:
-        """Run a command and wait for its end."""
 
 
 def create(shell: Shell, name: str) -> None:

@@ -5,18 +5,17 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives import serialization
 
-from ganeti import errors, luxi, rpc
+from ganeti import errors, luxi, process, rpc
 from ganeti.bootstrap import bridge, checks, crypto, port_checks, service_checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
 from ganeti.constants import daemons, ecodes, hvparams, network, versions
 from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
-from ganeti.process import RunResult
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, keys, pubkeys
 from ganeti.ssh import client as ssh_client
@@ -32,17 +31,8 @@ _JOIN_VALIDITY_S: Final = 86400
 _HOST_KEY_TYPES: Final = ("rsa", "ecdsa")
 
 
-class Shell(Protocol):
-    """A way to run programs on the new node."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: str | bytes | None = None,
-        timeout_s: float | None = None,
-    ) -> RunResult:
-        """Run a command and wait for its end."""
+class Shell(process.Shell, Protocol):
+    """A connection that runs programs on the new node."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -121,8 +111,9 @@ def join(
         if state.modify_ssh_setup:
             _read_back_key(paths, state, shell, name)
         if state.bridge:
+            root = account.path_on(paths, name, paths.at("/etc")).removesuffix("/etc")
             bridge.prepare_node(
-                *(shell, name, _root_of(paths, name), state.bridge),
+                *(shell, name, root, state.bridge),
                 wanted=request.create_bridge,
                 feedback=feedback,
             )
@@ -351,15 +342,10 @@ def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
     return host_keys
 
 
-def _root_of(paths: Paths, name: str) -> str:
-    """Return the directory of a node's files, empty except for virtual nodes."""
-    return os.path.join(os.path.dirname(paths.root), name) if paths.is_virtual else ""
-
-
 def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
     """Record the node's public key under its name; OP_NODE_ADD assigns the UUID."""
-    path = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
-    path = _root_of(paths, name) + path
+    key = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
+    path = account.path_on(paths, name, paths.at(key))
     result = shell.run(["cat", path], timeout_s=TOOL_TIMEOUT_S)
     if result.failed:
         raise errors.OpExecError(

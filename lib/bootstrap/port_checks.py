@@ -5,11 +5,11 @@ filter that drops packets leaves the caller without an answer.
 """
 
 import socket
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Final
 
 from ganeti import errors
-from ganeti.process import RunResult
+from ganeti.process import Shell
 
 #: Seconds for one connection: the first packet is repeated after one second.
 CONNECT_S: Final = 3.0
@@ -24,13 +24,6 @@ for port; do
   [ $? -ne 124 ] || echo "$port {_SILENT}"
 done
 """
-
-
-class Shell(Protocol):
-    """A way to run a program on the new node."""
-
-    def run(self, argv: Sequence[str], *, timeout_s: float | None = None) -> RunResult:
-        """Run a command and wait for its end."""
 
 
 def warnings(

@@ -3,12 +3,11 @@
 The same check runs on this machine and, over SSH, on a machine that joins.
 """
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from ganeti import _buildconf, errors
 from ganeti.pathutils import Paths
-from ganeti.process import RunResult
+from ganeti.process import Shell
 
 _UNITS: Final = (
     "ganeti.target",
@@ -31,13 +30,6 @@ for unit in {" ".join(_UNITS)}; do
 done
 """
 _TIMEOUT_S: Final = 30.0
-
-
-class Shell(Protocol):
-    """A way to run a program on the machine."""
-
-    def run(self, argv: Sequence[str], *, timeout_s: float | None = None) -> RunResult:
-        """Run a command and wait for its end."""
 
 
 def warnings(paths: Paths, shell: Shell, *, host: str = "") -> list[str]:
