@@ -169,7 +169,7 @@ class Application:
                 _check_rights(exchange, resource, ops)
                 for op in ops:
                     op["reason"] = [*(op.get("reason") or ()), *trail]
-                return _job_id(self._master.call("SubmitJob", [ops]))
+                return int(self._master.call("SubmitJob", [ops]))
             call = Call(
                 resource=resource, request=request, master=self._master, trail=trail
             )
@@ -222,10 +222,6 @@ def _check_rights(
             f"parameter {', '.join(names)}: gives control of nodes, so user"
             f" {user.name} needs the right 'root' for it in the users file"
         )
-
-
-def _job_id(value: Any) -> int:
-    return int(value)
 
 
 def _path(environ: Mapping[str, Any]) -> str:

@@ -100,7 +100,7 @@ class Authenticator:
             raise _too_many("Too many changes", wait_s)
 
     def _of_token(self, token: str, address: str) -> users.User:
-        self._check_failures([address])
+        self._check_failures(address)
         actual = self._users.by_digest.get(users.token_digest(token))
         if actual is not None and (
             actual.secret.expires is None or self._clock.time() < actual.secret.expires
@@ -117,7 +117,7 @@ class Authenticator:
             is_known = mark in self._remembered
         if user is not None and is_known:
             return user
-        self._check_failures([address], name)
+        self._check_failures(address, name)
         with self._verifying:
             is_right = users.is_password(user, name, password, slow=content.uses_scrypt)
         if user is None or not is_right:
@@ -134,13 +134,15 @@ class Authenticator:
         text = f"{name}\0{password}".encode()
         return hmac.digest(self._key, text, hashlib.sha256)
 
-    def _check_failures(self, addresses: list[str], name: str = "") -> None:
+    def _check_failures(self, address: str, name: str = "") -> None:
         with self._lock:
             now = self._clock.monotonic()
-            waits = [self._by_address.wait_s(each, now) for each in addresses]
-            waits += [self._by_user.wait_s(f"{each} {name}", now) for each in addresses]
-        if any(waits):
-            raise _too_many("Too many failed logins", max(waits))
+            wait_s = max(
+                self._by_address.wait_s(address, now),
+                self._by_user.wait_s(f"{address} {name}", now),
+            )
+        if wait_s:
+            raise _too_many("Too many failed logins", wait_s)
 
     def _note_failure(self, address: str, name: str) -> None:
         with self._lock:

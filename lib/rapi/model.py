@@ -184,6 +184,28 @@ def text(name: str, about: str, field: str = "", **more: Any) -> Argument:
     return Argument(name=name, kind=Kind.TEXT, about=about, field=field, **more)
 
 
+def reading(
+    path: str,
+    about: str,
+    direct: str,
+    result: Any,
+    *arguments: Argument,
+    access: tuple[str, ...] = (),
+    **options: Any,
+) -> Resource:
+    """Return a GET resource that a function answers with the given options."""
+    return Resource(
+        path=path,
+        method="GET",
+        about=about,
+        result=result,
+        access=access,
+        direct=direct,
+        options=options,
+        arguments=arguments,
+    )
+
+
 BULK: Final = flag("bulk", "return whole objects instead of names")
 LOCK: Final = flag("lock", "documented, and refused by the master daemon")
 DRY_RUN: Final = flag("dry-run", "only check", "dry_run")

@@ -3,7 +3,16 @@
 from typing import Any, Final
 
 from ganeti.rapi import bodies, fields, model
-from ganeti.rapi.model import BULK, REASON, Argument, Body, Job, Kind, Resource
+from ganeti.rapi.model import (
+    BULK,
+    REASON,
+    Argument,
+    Body,
+    Job,
+    Kind,
+    Resource,
+    reading,
+)
 from ganeti.rapi.tags import tag_resources
 
 #: Features that clients look for before they use them.
@@ -18,32 +27,11 @@ _FILTER: Final = "/2/filters/[filter_uuid]"
 _JOB: Final = "/2/jobs/[job_id]"
 
 
-def _get(
-    path: str,
-    about: str,
-    direct: str,
-    result: Any,
-    *arguments: Argument,
-    access: tuple[str, ...] = (),
-    **options: Any,
-) -> Resource:
-    return Resource(
-        path=path,
-        method="GET",
-        about=about,
-        result=result,
-        access=access,
-        direct=direct,
-        options=options,
-        arguments=arguments,
-    )
-
-
 _FIXED: Final = (
-    _get("/", "answer nothing", "constant", None, value=None),
-    _get("/2", "answer nothing", "constant", None, value=None),
-    _get("/version", "return the version of the API", "constant", int, value=2),
-    _get(
+    reading("/", "answer nothing", "constant", None, value=None),
+    reading("/2", "answer nothing", "constant", None, value=None),
+    reading("/version", "return the version of the API", "constant", int, value=2),
+    reading(
         "/2/features",
         "list the features of this server",
         "constant",
@@ -53,7 +41,7 @@ _FIXED: Final = (
 )
 
 _CLUSTER: Final = (
-    _get(
+    reading(
         "/2/info",
         "return the settings of the cluster",
         "cluster_info",
@@ -79,11 +67,13 @@ _CLUSTER: Final = (
         job=Job(op_id="OP_CLUSTER_REDIST_CONF"),
         arguments=(REASON,),
     ),
-    _get("/2/os", "list operating systems with their variants", "list_os", list[str]),
+    reading(
+        "/2/os", "list operating systems with their variants", "list_os", list[str]
+    ),
 )
 
 _QUERIES: Final = (
-    _get(
+    reading(
         _QUERY,
         "query a kind of object",
         "query",
@@ -113,7 +103,7 @@ _QUERIES: Final = (
         body=Body.OWN,
         body_type=bodies.Query,
     ),
-    _get(
+    reading(
         f"{_QUERY}/fields",
         "list the fields of a kind of object",
         "query_fields",
@@ -127,7 +117,7 @@ _QUERIES: Final = (
 )
 
 _FILTERS: Final = (
-    _get(
+    reading(
         "/2/filters",
         "list the filter rules of the job queue",
         "list_objects",
@@ -149,7 +139,7 @@ _FILTERS: Final = (
         body=Body.OWN,
         body_type=bodies.Filter,
     ),
-    _get(
+    reading(
         _FILTER,
         "return a filter rule",
         "get_filter",
@@ -178,7 +168,7 @@ _FILTERS: Final = (
 )
 
 _JOBS: Final = (
-    _get(
+    reading(
         "/2/jobs",
         "list jobs",
         "list_objects",
@@ -189,7 +179,7 @@ _JOBS: Final = (
         key="id",
         shown="id",
     ),
-    _get(_JOB, "return a job", "get_job", dict[str, Any], fields=fields.JOB),
+    reading(_JOB, "return a job", "get_job", dict[str, Any], fields=fields.JOB),
     Resource(
         path=_JOB,
         method="DELETE",

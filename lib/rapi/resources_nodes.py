@@ -53,27 +53,8 @@ def _change(
     )
 
 
-def _reading(
-    path: str,
-    about: str,
-    direct: str,
-    result: Any,
-    *arguments: Argument,
-    **options: Any,
-) -> Resource:
-    return Resource(
-        path=path,
-        method="GET",
-        about=about,
-        result=result,
-        direct=direct,
-        options=options,
-        arguments=arguments,
-    )
-
-
 _NODES: Final = (
-    _reading(
+    model.reading(
         "/2/nodes",
         "list nodes",
         "list_objects",
@@ -84,7 +65,7 @@ _NODES: Final = (
         key="name",
         shown="id",
     ),
-    _reading(
+    model.reading(
         _NODE,
         "return a node",
         "get_object",
@@ -118,7 +99,7 @@ _NODES: Final = (
         FORCE,
         op_id="OP_NODE_POWERCYCLE",
     ),
-    _reading(f"{_NODE}/role", "return the role of a node", "get_role", str, LOCK),
+    model.reading(f"{_NODE}/role", "return the role of a node", "get_role", str, LOCK),
     Resource(
         path=f"{_NODE}/role",
         method="PUT",
@@ -185,7 +166,7 @@ _STORAGE: Final = (
 )
 
 _GROUPS: Final = (
-    _reading(
+    model.reading(
         "/2/groups",
         "list node groups",
         "list_objects",
@@ -204,7 +185,7 @@ _GROUPS: Final = (
         op_id="OP_GROUP_ADD",
         renames={"name": "group_name"},
     ),
-    _reading(
+    model.reading(
         _GROUP,
         "return a node group",
         "get_object",
@@ -250,7 +231,7 @@ _GROUPS: Final = (
 )
 
 _NETWORKS: Final = (
-    _reading(
+    model.reading(
         "/2/networks",
         "list networks",
         "list_objects",
@@ -269,7 +250,7 @@ _NETWORKS: Final = (
         op_id="OP_NETWORK_ADD",
         renames={"name": "network_name"},
     ),
-    _reading(
+    model.reading(
         _NETWORK,
         "return a network",
         "get_object",

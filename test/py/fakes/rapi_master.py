@@ -16,6 +16,32 @@ _TABLES = {
     "network": fields.NETWORK,
 }
 
+#: Content that the types of the opcodes require, by path.
+CREATE = {"__version__": 1, "name": "web9", "mode": "create", "disks": [], "nics": []}
+BODIES = {
+    "/2/instances": CREATE,
+    "/2/instances-multi-alloc": {"instances": []},
+    "/2/instances/[instance_name]/disk/[disk_index]/grow": {"amount": 10},
+    "/2/instances/[instance_name]/export": {"destination": ["n1"]},
+    "/2/instances/[instance_name]/modify": {},
+    "/2/instances/[instance_name]/rename": {"new_name": "web2"},
+    "/2/instances/[instance_name]/replace-disks": {"mode": "replace_auto"},
+    "/2/nodes/[node_name]/evacuate": {"mode": "all"},
+    "/2/nodes/[node_name]/role": "drained",
+    "/2/groups": {"name": "g1"},
+    "/2/groups/[group_name]/assign-nodes": {"nodes": ["n1"]},
+    "/2/groups/[group_name]/rename": {"new_name": "g2"},
+    "/2/networks": {"name": "lan", "network": "192.0.2.0/24"},
+    "/2/networks/[network_name]/connect": {
+        "group_name": "g1",
+        "network_link": "br0",
+        "network_mode": "bridged",
+    },
+    "/2/networks/[network_name]/disconnect": {"group_name": "g1"},
+    "/2/networks/[network_name]/rename": {"new_name": "wan"},
+    "/2/jobs/[job_id]/wait": {"fields": ["status"]},
+}
+
 
 def _object(resource, name, **values):
     known = dict.fromkeys(_TABLES[resource])

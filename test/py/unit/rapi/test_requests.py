@@ -2,6 +2,7 @@
 
 import pytest
 
+from fakes.rapi_master import BODIES
 from ganeti import opcodes
 from ganeti.rapi import requests, resources
 from ganeti.rapi.model import Body, Request
@@ -10,25 +11,7 @@ from ganeti.rapi.problems import Refused
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 WEB = {"instance_name": "web1", "node_name": "n1", "group_name": "g1"}
 WEB |= {"network_name": "lan", "disk_index": "2"}
-#: Bodies and arguments that the opcodes require.
-NEEDED = {
-    "/2/instances": {"__version__": 1, "name": "web1", "mode": "create", "disks": [], "nics": []},
-    "/2/instances-multi-alloc": {"instances": []},
-    "/2/instances/[instance_name]/disk/[disk_index]/grow": {"amount": 10},
-    "/2/instances/[instance_name]/export": {"destination": ["n1"]},
-    "/2/instances/[instance_name]/modify": {},
-    "/2/instances/[instance_name]/rename": {"new_name": "web2"},
-    "/2/instances/[instance_name]/replace-disks": {"mode": "replace_auto"},
-    "/2/nodes/[node_name]/evacuate": {"mode": "all"},
-    "/2/nodes/[node_name]/role": "drained",
-    "/2/groups": {"name": "g1"},
-    "/2/groups/[group_name]/assign-nodes": {"nodes": ["n1"]},
-    "/2/groups/[group_name]/rename": {"new_name": "g2"},
-    "/2/networks": {"name": "lan", "network": "192.0.2.0/24"},
-    "/2/networks/[network_name]/connect": {"group_name": "g1", "network_link": "br0", "network_mode": "bridged"},
-    "/2/networks/[network_name]/disconnect": {"group_name": "g1"},
-    "/2/networks/[network_name]/rename": {"new_name": "wan"},
-}  # fmt: skip
+#: Arguments that the opcodes require.
 QUERY = {"storage_type": "lvm-vg", "name": "vg", "output_fields": ["name"]}
 QUERY |= {"mode": "local"}
 
@@ -53,7 +36,7 @@ def test_each_job_has_valid_opcodes_of_its_resource(key):
     args = {name: value for name, value in QUERY.items() if name in names}
     if not key[0].endswith("export"):
         args.pop("mode", None)
-    body = NEEDED.get(key[0])
+    body = BODIES.get(key[0])
     ops = requests.job_of(resource, Request(path=WEB, args=args, body=body))
     decoded = [opcodes.decode(op) for op in ops]
     assert resource.job.op_id in {op.op_id() for op in decoded}
@@ -77,7 +60,7 @@ def test_each_job_has_valid_opcodes_of_its_resource(key):
     ids=" ".join,
 )
 def test_an_unknown_member_of_a_body_is_refused(key):
-    body = {**NEEDED.get(key[0], {}), "colour": "red"}
+    body = {**BODIES.get(key[0], {}), "colour": "red"}
     status, text = refused(*key, body)
     assert status == 400
     assert "colour" in text
@@ -117,7 +100,7 @@ def test_a_forbidden_parameter_has_a_status_of_its_own():
 
 
 def test_an_instance_needs_version_1_of_the_body():
-    body = dict(NEEDED["/2/instances"])
+    body = {**BODIES["/2/instances"], "name": "web1"}
     [op] = job("/2/instances", "POST", body, **{"dry-run": True})
     assert op["instance_name"] == "web1"
     assert op["dry_run"] is True
@@ -133,7 +116,7 @@ def test_an_instance_needs_version_1_of_the_body():
 
 def test_spaces_between_usb_devices_become_commas():
     hvparams = {"usb_devices": "a:b c:d", "acpi": True}
-    body = {**NEEDED["/2/instances"], "hvparams": hvparams}
+    body = {**BODIES["/2/instances"], "hvparams": hvparams}
     assert job("/2/instances", "POST", body)[0]["hvparams"]["usb_devices"] == "a:b,c:d"
     path = "/2/instances/[instance_name]/modify"
     [op] = job(path, "PUT", {"custom_hvparams": hvparams})
