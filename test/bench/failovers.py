@@ -8,8 +8,8 @@ import tempfile
 
 from fakes import failovers
 from ganeti.process import SystemRunner
-from ganeti.tools.vcluster import layout as lay
-from ganeti.tools.vcluster.nodes import NodeControl
+from ganeti.vcluster import layout as lay
+from ganeti.vcluster.nodes import NodeControl
 
 
 class Cluster:
