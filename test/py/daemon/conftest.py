@@ -42,6 +42,11 @@ LONGEST = (
     "test_node_certificates.py",
     "test_drills.py",
     "test_walkthrough.py",
+    "test_take_over.py",
+    "test_transcripts.py",
+    "test_stranger.py",
+    "test_stray_address.py",
+    "test_peers.py",
 )
 
 
