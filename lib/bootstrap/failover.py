@@ -28,6 +28,7 @@ from ganeti.rpc import voting
 from ganeti.ssconf import SimpleStore
 from ganeti.store import Document
 from ganeti.store.election import Survey
+from ganeti.store.numbers import LAST_JOB
 from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
@@ -287,7 +288,7 @@ def _take_over(
         The plan with the changed configuration.
     """
     feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
-    late = rpc.LateRunner()
+    late, higher = rpc.LateRunner(), config.HigherNumbers()
     opened = store.open_master(
         paths.store_db,
         replicate=late,
@@ -295,7 +296,10 @@ def _take_over(
         node=plan.own.uuid,
         term=elected.term,
         settings=store.CommitSettings(
-            accept_loss=elected.accept_loss, is_patient=False, silent=plan.silent
+            accept_loss=elected.accept_loss,
+            is_patient=False,
+            on_higher=higher.note,
+            silent=plan.silent,
         ),
     )
     runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
@@ -310,6 +314,7 @@ def _take_over(
             opened.commit([Document("meta", "drain", None)])
         snapshot = opened.snapshot()
         _write_ssconf(snapshot, runner, plan.silent, feedback)
+        _leave_out(cfg, opened, higher)
     except (errors.StorageError, errors.TermError) as err:
         raise errors.OpExecError(
             f"the new master was not recorded by a majority of the candidates: {err}."
@@ -329,6 +334,19 @@ def _recording(
         return cfg.edit(_OWNER)
     loss = config.accepted_loss
     return cfg.edit(_OWNER, skipped=loss.SKIPPED_SERIALS, also=[loss.job_ids(opened)])
+
+
+def _leave_out(
+    cfg: config.Config, opened: store.Engine, higher: config.HigherNumbers
+) -> None:
+    """Leave out numbers that the copies replaced by this command may have shown."""
+    higher.close()
+    while (numbers := higher.take()) is not None:
+        opened.leave_out(numbers.revision)
+        cfg.leave_out(numbers.serial)
+        last_job = int(opened.read("meta", LAST_JOB) or b"0")
+        last_job = max(last_job, numbers.last_job)
+        opened.commit([Document("meta", LAST_JOB, b"%d" % last_job)])
 
 
 def _write_ssconf(

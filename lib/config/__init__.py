@@ -7,6 +7,7 @@ from ganeti.config import accepted_loss, candidate_pool
 from ganeti.config.address_pool import AddressPool
 from ganeti.config.checks import verify
 from ganeti.config.config import HEADER_KEY, Config, Header
+from ganeti.config.higher_numbers import HigherNumbers
 from ganeti.config.config_data import UPGRADABLE, export_config, import_config
 from ganeti.config.disk_notes import DiskNote, MadeDisk
 from ganeti.config.edit import Edit, initial_changes
@@ -20,6 +21,7 @@ __all__ = [
     "DiskNote",
     "Edit",
     "Header",
+    "HigherNumbers",
     "MadeDisk",
     "SsconfTracker",
     "accepted_loss",

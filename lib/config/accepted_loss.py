@@ -14,17 +14,16 @@ import msgspec
 
 from ganeti.config.config import HEADER_KEY, Header
 from ganeti.store import Document, Store
+from ganeti.store.numbers import LAST_JOB
 
 SKIPPED_SERIALS: Final = 1_000_000
 _SKIPPED_JOBS: Final = 10_000
-#: Document with the last job id, see `ganeti.jqueue.documents`.
-_LAST_JOB: Final = "serial"
 
 
 def job_ids(store: Store) -> Document:
     """Return the document that leaves out job ids."""
-    last = int(store.read("meta", _LAST_JOB) or b"0")
-    return Document("meta", _LAST_JOB, b"%d" % (last + _SKIPPED_JOBS))
+    last = int(store.read("meta", LAST_JOB) or b"0")
+    return Document("meta", LAST_JOB, b"%d" % (last + _SKIPPED_JOBS))
 
 
 def serials(store: Store) -> Document:

@@ -17,6 +17,7 @@ from ganeti.config.edit import Edit
 from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
 from ganeti.store import Document, Fork, Store
+from ganeti.store.numbers import CONFIG_HEADER
 
 #: Maximum number of random addresses to try.
 MAC_ATTEMPTS = 128
@@ -38,7 +39,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 #: Key of the header among the ``meta`` documents.
-HEADER_KEY = "config"
+HEADER_KEY = CONFIG_HEADER
 
 
 class Config:
@@ -110,6 +111,25 @@ class Config:
                     batch.put(Document("meta", HEADER_KEY, data), *also)
         except (errors.StorageError, errors.TermError):
             self._header = None  # the counted serials are lost; read them again
+            raise
+
+    def leave_out(self, serial: int) -> None:
+        """Give the whole configuration a higher serial than this one, if it has none.
+
+        Blocks until that is durable. Same errors as `edit`.
+        """
+        header = self._header or self.header()
+        try:
+            with self._store.writing() as batch:
+                header = self._header or header
+                if header.serial_no <= serial:
+                    self._header = msgspec.structs.replace(
+                        header, serial_no=serial + 1
+                    )
+                    data = msgspec.json.encode(self._header)
+                    batch.put(Document("meta", HEADER_KEY, data))
+        except (errors.StorageError, errors.TermError):
+            self._header = None
             raise
 
     def fork(self, clock: clock.Clock) -> tuple["Config", Fork]:

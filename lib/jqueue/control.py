@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.constants import ecodes, jobqueue
 from ganeti.jqueue import transitions
 from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import DRAIN, META, Document
+from ganeti.jqueue.documents import DRAIN, META, SERIAL, Document
 from ganeti.jqueue.entry import Entry, Place
 from ganeti.jqueue.state import Status
 from ganeti.jqueue.submitting import settle
@@ -93,6 +93,16 @@ def _refusal(core: Core, job_id: int, entry: Entry | None) -> str | None:
     if not any(op.status in pending for op in entry.job.ops):
         return f"Job {job_id} has no pending opcodes"
     return None
+
+
+def leave_out(core: Core, job_id: int) -> Future[None]:
+    """See `JobQueue.leave_out`."""
+    future: Future[None] = Future()
+    with core.transaction():
+        core.serial = max(core.serial, job_id)
+        document = Document(META, SERIAL, b"%d" % core.serial)
+        core.commit_locked([document], lambda error: settle(future, None, error))
+    return future
 
 
 def set_drain(core: Core, flag: bool) -> Future[bool]:

@@ -256,6 +256,15 @@ class JobQueue:
         """
         return archiving.purge(self._core, age_s).result()
 
+    def leave_out(self, job_id: int) -> None:
+        """Give each later job a higher id than this one; blocks.
+
+        Raises:
+            StorageError: that is not durable yet, but holds.
+            TermError: another master has taken over.
+        """
+        control.leave_out(self._core, job_id).result()
+
     def set_drain_later(self, flag: bool) -> Future[bool]:
         """Refuse submissions, or accept them again; the future has the flag."""
         return control.set_drain(self._core, flag)

@@ -43,6 +43,8 @@ _SWITCH_S: Final = 0.0005
 _STOP_S: Final = 20.0
 #: Longest time that a deposed master spends on the removal of the cluster's address.
 _DROP_S: Final = 2.0
+#: Pause until numbers that could not be left out are tried again.
+_RETRY_NUMBERS_S: Final = 1.0
 _WARNING: Final = """\
 The master daemon is about to start without asking the other nodes who is master.
 If another master still runs, this can damage the cluster. Type YES to go on: """
@@ -208,6 +210,7 @@ def _open_store(
     elected: startup.Elected,
     *,
     silent: frozenset[str],
+    higher: config.HigherNumbers,
     on_deposed: Callable[[], None],
 ) -> tuple[store.Engine, rpc.NetworkRunner]:
     """Open the store for writing, and have a majority know this term."""
@@ -230,6 +233,7 @@ def _open_store(
             is_lenient,
             accept_loss=elected.is_forced,
             on_deposed=on_deposed,
+            on_higher=higher.note,
             silent=silent,
         ),
     )
@@ -271,11 +275,12 @@ def _start(
             control.ask_end(exitcodes.EXIT_NOTMASTER)
 
     _remove_sockets(paths)
+    higher = config.HigherNumbers()
     try:
         mute = frozenset(silent)
         elected = _elect(options, paths, time, mute)
         opened, runner = _open_store(
-            paths, time, elected, silent=mute, on_deposed=on_deposed
+            paths, time, elected, silent=mute, higher=higher, on_deposed=on_deposed
         )
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
@@ -302,12 +307,35 @@ def _start(
     _tune_interpreter()
     built.start()
     threading.Thread(
+        target=_leave_out_numbers,
+        args=(deps, opened, higher),
+        name="higher-numbers",
+        daemon=True,
+    ).start()
+    threading.Thread(
         target=_raise_address,
         args=(opened.snapshot(), runner),
         name="master-ip",
         daemon=True,
     ).start()
     return _Running(built, runner, opened, time)
+
+
+def _leave_out_numbers(
+    deps: masterd.MasterDeps, opened: store.Engine, higher: config.HigherNumbers
+) -> None:
+    """Leave out numbers that replaced copies may have shown, whenever there are some."""
+    while (numbers := higher.take()) is not None:
+        try:
+            opened.leave_out(numbers.revision)
+            deps.config.leave_out(numbers.serial)
+            deps.queue.leave_out(numbers.last_job)
+        except errors.TermError:
+            return
+        except errors.StorageError as err:
+            _log.warning("numbers are not left out yet: %s", err)
+            _pause(deps.clock, _RETRY_NUMBERS_S)
+            higher.note(numbers)
 
 
 def _remove_sockets(paths: pathutils.Paths) -> None:

@@ -219,6 +219,8 @@ class Engine:
         # One revision more if a group that settles the candidate set may be needed.
         self._first = self._durable.revision + skipped + bool(self._voters.before)
         self._revision = self._first
+        #: The next group gets a higher revision, see `leave_out`.
+        self._floor = 0
         self._queue: list[_Request] = []
         self._is_idle = False
         self._is_closing = False
@@ -373,6 +375,11 @@ class Engine:
         """Ask for a commit and return at once."""
         self._submit(_Request(changes, done))
 
+    def leave_out(self, revision: int) -> None:
+        """Give each later change a higher revision than this one."""
+        with self._lock:
+            self._floor = max(self._floor, revision)
+
     def _submit(self, request: _Request) -> None:
         records = [item for item in request.changes if isinstance(item, Update)]
         with self._lock:
@@ -393,7 +400,7 @@ class Engine:
     def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
         self._check_size(request)
         if request.changes:
-            self._revision += 1
+            self._revision = max(self._revision, self._floor) + 1
         self._staged = request.staged = staged.at(self._revision, staged.term)
         self._queue.append(request)
         if self._is_idle:

@@ -19,7 +19,7 @@ from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, Snapshot
 from ganeti.quorum import Ack, Term, Voters, acknowledgement
-from ganeti.store import features, wire
+from ganeti.store import features, numbers, wire
 from ganeti.store.backend import ARCHIVE_START, ARCHIVED, Backend, Group
 from ganeti.store.base import CopyState
 
@@ -72,6 +72,9 @@ class CommitSettings:
             durable nevertheless.
         on_deposed: called once, from any thread, when another master has taken over;
             nothing can be written any more.
+        on_higher: called from any thread, before a copy with another history is
+            replaced, with the numbers to leave out since that copy may have shown them.
+            Returns at once.
         silent: uuids of candidates that have just not answered. The first commit does
             not wait until they are heard: that would take a second time limit.
     """
@@ -80,6 +83,7 @@ class CommitSettings:
     accept_loss: bool = False
     is_patient: bool = True
     on_deposed: Callable[[], None] = lambda: None
+    on_higher: Callable[[numbers.Numbers], None] = lambda _numbers: None
     silent: frozenset[str] = frozenset()
 
 
@@ -141,6 +145,8 @@ class Peers:
         #: The last group was acknowledged without a majority.
         self._is_exposed = False
         self._cluster = ""
+        #: Of the last group that was sent.
+        self._revision = 0
         self._deposed: errors.TermError | None = None
         self._on_deposed: Callable[[errors.TermError], None] | None = None
         self._settled = threading.Event()
@@ -165,6 +171,7 @@ class Peers:
     ) -> None:
         """Begin to bring candidates up to the present state."""
         self._term = term
+        self._revision = snapshot.revision
         self._on_deposed = on_deposed
         self.refresh(snapshot, voters)
 
@@ -201,6 +208,7 @@ class Peers:
             if self._deposed is not None:
                 raise errors.TermError(*self._deposed.args)
             self._unwritten = group
+            self._revision = group.revision
             self._is_sent = False
             for peer in self._peers.values():
                 if peer.state in _RECEIVING:
@@ -514,9 +522,7 @@ class Peers:
                 peer.queue.append(self._unwritten)
                 self._is_sent = True
         peer.archive = _cursor(status)
-        revision = self._catch_up(
-            peer, int(status["revision"]), bytes.fromhex(status["digest"])
-        )
+        revision = self._catch_up(peer, status)
         with self._lock:
             if peer.state is not _State.CATCHING_UP:
                 return
@@ -542,13 +548,17 @@ class Peers:
         if revision != peer.acked:
             raise errors.StorageError(f"wanted revision {peer.acked}, found {revision}")
 
-    def _catch_up(self, peer: Peer, revision: int, digest: bytes) -> int:
+    def _catch_up(self, peer: Peer, status: Mapping[str, Any]) -> int:
         """Send what a candidate lacks; return the revision that it has then."""
+        revision = int(status["revision"])
+        digest = bytes.fromhex(status["digest"])
         # An empty copy becomes a whole one in one transaction: it must not count for
         # an election while it has a part of what it once acknowledged.
         groups = self._backend.changes_since(revision, digest) if revision else None
         if groups is None:
             copy = self._backend.dump()
+            if status.get("cluster", "") == self._cluster:
+                self._go_above(peer, status)
             answer = self._call(
                 peer, "store_install", (self._term, wire.encode_copy(copy))
             )
@@ -563,6 +573,18 @@ class Peers:
             revision = groups[count - 1].revision
             groups = groups[count:]
         return revision
+
+    def _go_above(self, peer: Peer, status: Mapping[str, Any]) -> None:
+        """Have the numbers left out that the copy which is about to be replaced has."""
+        own = numbers.of(self._backend.read, self._revision)
+        if wanted := numbers.above(own, status):
+            _log.warning(
+                "the copy of %s is replaced by one with lower numbers: leaving out all"
+                " up to revision %d, serial %d and job %d",
+                peer.name,
+                *wanted,
+            )
+            self._settings.on_higher(wanted)
 
     def _call(
         self, peer: Peer, procedure: str, args: Sequence[Any]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.quorum import Term, is_credible
-from ganeti.store import branches, features, wire
+from ganeti.store import branches, features, numbers, wire
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.database import SCAN_ROWS, Database
 
@@ -54,7 +54,7 @@ class Replica:
             data: see `ganeti.store.wire`.
 
         Returns:
-            what `status` returns, and ``applied``: false when the copy is not at
+            what `status` returns but the numbers, and ``applied``: false when the copy is not at
             ``base`` or has another history, in which case nothing was changed.
 
         Raises:
@@ -84,7 +84,7 @@ class Replica:
         `ganeti.store.branches`.
 
         Returns:
-            what `status` returns.
+            what `status` returns but the numbers.
 
         Raises:
             TermError: the copy has promised another term of the same cluster.
@@ -100,16 +100,17 @@ class Replica:
         Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
         (hexadecimal), ``written`` (number of the term that wrote the last group),
         ``cluster``, ``archive``: the cursor of an archive that is not complete, see
-        `ganeti.store.backend.ArchivePage`, and ``features`` that this release knows,
-        joined by commas, see `ganeti.store.features`. All but the last are zeros and
-        empty for an empty copy. A damaged file counts as empty, so that the master
+        `ganeti.store.backend.ArchivePage`, ``serial`` and ``last_job``, see
+        `ganeti.store.numbers`, and ``features`` that this release knows, joined by
+        commas, see `ganeti.store.features`. All but the last are zeros and empty for an
+        empty copy. A damaged file counts as empty, so that the master
         sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):
                 return dict(_EMPTY)
             try:
-                return _describe(self._open())
+                return _state(self._open())
             except errors.ConfigurationError:
                 return dict(_EMPTY)
 
@@ -224,15 +225,24 @@ _EMPTY: Final = {
     "written": 0,
     "cluster": "",
     "archive": "",
+    **numbers.to_status(numbers.Numbers()),
     features.STATUS_KEY: features.to_status(),
 }
+
+
+def _state(db: Database) -> dict[str, Any]:
+    try:
+        current = numbers.of(db.read, db.position().revision)
+    except ValueError as err:
+        raise errors.ConfigurationError(f"{db.path}: {err}") from err
+    return {**_describe(db), **numbers.to_status(current)}
 
 
 def _promise(db: Database, term: Term) -> dict[str, Any]:
     if not is_credible(db.position().term, term):
         raise errors.StorageError(f"term {term} is far above {db.position().term}")
     db.promise(term)
-    return _describe(db)
+    return _state(db)
 
 
 def _install(db: Database, term: Term, copy: wire.Copy) -> dict[str, Any]:

@@ -204,6 +204,27 @@ def test_accepted_loss_is_kept_and_listed(cluster):
     assert [op for job in branch["jobs"] for op in job["opcodes"]], listed
 
 
+def test_numbers_of_a_master_that_a_majority_replaced_are_left_out(cluster):
+    for name in ("node1", "node3"):
+        cluster.command("kill", name)
+    words = ("--accept-loss", "--no-voting", "--yes-do-it")
+    cluster.run("gnt-cluster", "master-failover", *words, node="node2", timeout_s=200)
+    shown = numbers(cluster, "node2")
+    cluster.command("kill", "node2")
+    # The others know nothing of that, and their term gets ahead of it.
+    for name in ("node1", "node3"):
+        cluster.command("start", name, "ganeti-noded")
+    cluster.command("start", "node1")
+    words = ("gnt-cluster", "master-failover")
+    done = cluster.run(*words, node="node3", timeout_s=200)
+    wait_for_copies(cluster, "node3", 1)
+    assert numbers(cluster, "node3")[0] < shown[0], done.output
+    cluster.command("start", "node2", "ganeti-noded")
+    wait_for_copies(cluster, "node3")
+    after = numbers(cluster, "node3")
+    assert all(new > old for new, old in zip(after, shown, strict=True)), after
+
+
 def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):
     before = numbers(cluster, "node1")
     for name in ("node1", "node2", "node3"):

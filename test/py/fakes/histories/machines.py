@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -32,6 +33,9 @@ _SLOW_MS = 300
 COMMAND_S = 150.0
 #: Exit code of a master daemon that is not wanted on this node.
 _NOT_MASTER = 11
+_MASTER_LOG = "var/log/ganeti/master-daemon.log"
+#: The master's advice about a node that knows it as no candidate.
+_ADVICE = re.compile(r"node (\S+) refuses .* run gnt-node add --readd for it")
 
 
 class Machines:
@@ -293,19 +297,48 @@ class Machines:
         path = pathlib.Path(self.paths(node).data("ssconf_master_node"))
         return path.exists() and path.read_text().strip() == node.name
 
-    def end_with_one_master(self):
+    def end_with_one_master(self, *, has_lost):
         """Do what an operator does until one master serves and all copies agree.
 
         First start what the nodes' own files call for, then move the role.
+
+        Args:
+            has_lost: an operator accepted loss. If changes of the candidates are lost,
+                nodes refuse the master until they are added again, as its log says.
         """
+        self._start_named()
+        advised = set()
+
+        def is_at_rest():
+            # A master that learns only now that it is deposed ends, and leaves none.
+            if not self.masters():
+                self._start_named()
+                if not self.masters():
+                    self._choose_master()
+            if has_lost and self._follow_advice(advised):
+                return False
+            return self._are_current()
+
+        until("one master, and all copies to be current", is_at_rest)
+
+    def _start_named(self):
         for node in self.nodes:
             if self.named_master(node) and not self.is_running(node):
                 self.start(node, MASTERD)
-        until("all but one master to end", lambda: len(self.masters()) <= 1)
-        if not self.masters():
-            self._choose_master()
-        until("the master to serve", self.serving)
-        until("all copies to be current", self._are_current)
+
+    def _follow_advice(self, done):
+        """Add nodes again for which the master's log wants it; return whether any."""
+        [master, *others] = self.serving() or [None]
+        if master is None or others or self._are_current():
+            return False
+        text = pathlib.Path(master.root, _MASTER_LOG).read_text()
+        names = set(_ADVICE.findall(text)) - done
+        for name in sorted(names):
+            done.add(name)
+            self.control.run(
+                master, ["gnt-node", "add", "--readd", "--no-ssh-key-check", name]
+            )
+        return bool(names)
 
     def masters(self):
         return [node for node in self.nodes if self.is_running(node)]

@@ -82,7 +82,7 @@ class Stage:
                 history.submissions = submissions
                 self._play(faults)
                 self.machines.heal()
-            self._settle()
+            self._settle(has_lost=history.is_forced)
             self._collect(history)
             collected = rules.violations(history)
             assert not collected, "\n".join(collected)
@@ -122,15 +122,15 @@ class Stage:
         end = began + schedule.LENGTH_S + _OPERATORS_S
         self.machines.wait_for_commands(end - time.monotonic())
 
-    def _settle(self):
+    def _settle(self, *, has_lost=False):
         """Wait until one master serves, with candidates and jobs at rest."""
-        self.machines.end_with_one_master()
+        self.machines.end_with_one_master(has_lost=has_lost)
         [node] = self.machines.serving()
         with self.machines.client(node, timeout_s=60) as client:
             for candidate in self.machines.candidates:
                 self._promote(client, candidate)
             self._wait_for_jobs(client)
-        self.machines.end_with_one_master()
+        self.machines.end_with_one_master(has_lost=has_lost)
 
     def _promote(self, client, node):
         rows = client.call("QueryNodes", [[node.name], ["role", "offline"], False])

@@ -1314,3 +1314,13 @@ def test_a_finished_opcode_is_stored_before_the_next_one_begins(live):
     live.final(1)
     assert [str(op.status) for op in stored.ops] == ["success", "queued"]
     assert bytes(stored.ops[0].result) == b'"made"'
+
+
+def test_job_ids_that_are_left_out_are_not_given_even_after_a_restart(live):
+    assert live.queue.submit([dummy()]) == 1
+    live.queue.leave_out(40)
+    again = Harness(backend=live.backend)
+    assert again.queue.submit([dummy()]) == 41
+    again.queue.leave_out(7)
+    assert again.queue.submit([dummy()]) == 42
+    again.close()

@@ -11,6 +11,7 @@ from fakes.candidates import Candidates
 from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
+from ganeti.config import HigherNumbers
 from ganeti.objects import Update
 from ganeti.quorum import Term
 from ganeti.store import CommitSettings, Document, branches, database, engine, peers
@@ -520,3 +521,56 @@ def test_a_copy_without_the_whole_archive_is_not_current(db, simulation, monkeyp
     assert db.exposure() == ""
     gate.set()
     until("the copy", lambda: db.copies()[simulation.node(1)].is_current)
+
+
+def test_numbers_of_a_copy_that_is_replaced_are_left_out(
+    db, simulation, opener, tmp_path
+):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation[2].close()
+    # An operator accepted loss there, and nobody took that master's side.
+    lost = store.open_master(
+        simulation[2].path,
+        replicate=None,
+        clock=SystemClock(),
+        node="lost",
+        settings=CommitSettings(accept_loss=True),
+    )
+    serial = Document("meta", "config", b'{"serial_no": 1000019}')
+    lost.commit([Document("meta", "serial", b"10040"), serial])
+    shown = lost.snapshot().revision
+    lost.close()
+    before = db.term
+    db.close()
+    noted = []
+    again = opener(
+        seen_term=before.number + 5,
+        settings=CommitSettings(on_higher=noted.append),
+    )
+    until("the repair", lambda: is_same(again, simulation, tmp_path, 2))
+    assert noted == [(shown, 1000019, 10040)]
+    again.leave_out(noted[0].revision)
+    again.commit([job("9")])
+    assert again.snapshot().revision == shown + 1
+    until("the repair", lambda: is_same(again, simulation, tmp_path, 2))
+
+
+def test_a_higher_copy_stays_where_nobody_leaves_out_its_numbers(
+    db, simulation, opener, tmp_path
+):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation[2].close()
+    lost = store.open_master(
+        simulation[2].path, replicate=None, clock=SystemClock(), node="lost"
+    )
+    lost.commit([Document("meta", "serial", b"77")])
+    lost.close()
+    before = db.term
+    db.close()
+    higher = HigherNumbers()
+    higher.close()
+    again = opener(
+        seen_term=before.number + 5, settings=CommitSettings(on_higher=higher.note)
+    )
+    until("the reason", lambda: "higher numbers" in str(again.copies()))
+    assert simulation[2].status()["last_job"] == 77
