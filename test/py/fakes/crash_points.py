@@ -514,8 +514,8 @@ def points(chance, acts, count):
     return collected
 
 
-def run(directory, count, seed, show=lambda _text: None):
-    """Play points; return how many daemons ended at one.
+def run(directory, count, seed, show=lambda _text: None, *, minutes=None):
+    """Play points, and begin none after some minutes; return how many daemons ended at one.
 
     Raises:
         AssertionError: something was lost or left; names point and seed.
@@ -526,8 +526,11 @@ def run(directory, count, seed, show=lambda _text: None):
     try:
         acts = cluster.acts_of_workload()
         show(f"acts of a workload: {acts}")
+        end = time.monotonic() + (minutes or 1e9) * 60
         for number, point in enumerate(points(chance, acts, count)):
             began = time.monotonic()
+            if began > end:
+                break
             try:
                 what = cluster.play(point, chance)
             except Exception as err:
