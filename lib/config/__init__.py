@@ -7,10 +7,10 @@ from ganeti.config import accepted_loss, candidate_pool
 from ganeti.config.address_pool import AddressPool
 from ganeti.config.checks import verify
 from ganeti.config.config import HEADER_KEY, Config, Header
-from ganeti.config.higher_numbers import HigherNumbers
 from ganeti.config.config_data import UPGRADABLE, export_config, import_config
 from ganeti.config.disk_notes import DiskNote, MadeDisk
 from ganeti.config.edit import Edit, initial_changes
+from ganeti.config.higher_numbers import HigherNumbers
 from ganeti.config.ssconf import SsconfTracker, ssconf_values
 
 __all__ = [

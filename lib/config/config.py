@@ -123,9 +123,7 @@ class Config:
             with self._store.writing() as batch:
                 header = self._header or header
                 if header.serial_no <= serial:
-                    self._header = msgspec.structs.replace(
-                        header, serial_no=serial + 1
-                    )
+                    self._header = msgspec.structs.replace(header, serial_no=serial + 1)
                     data = msgspec.json.encode(self._header)
                     batch.put(Document("meta", HEADER_KEY, data))
         except (errors.StorageError, errors.TermError):

@@ -36,7 +36,7 @@ class HigherNumbers:
             self._changed.notify()
 
     def take(self) -> Numbers | None:
-        """Wait for numbers; return them, or None when this is closed and all are taken."""
+        """Wait for numbers; return them, or None when closed and all are taken."""
         with self._changed:
             while self._noted is None and not self._is_closed:
                 self._changed.wait()

@@ -324,7 +324,7 @@ def _start(
 def _leave_out_numbers(
     deps: masterd.MasterDeps, opened: store.Engine, higher: config.HigherNumbers
 ) -> None:
-    """Leave out numbers that replaced copies may have shown, whenever there are some."""
+    """Leave out numbers that replaced copies may have shown, as they come."""
     while (numbers := higher.take()) is not None:
         try:
             opened.leave_out(numbers.revision)

@@ -1,7 +1,7 @@
 """Numbers that others compare: revision, serial of the configuration, last job id.
 
-They must never go back. A copy that is replaced because it holds another history may have
-shown higher ones, to confd's clients for example. The master leaves these out.
+They must never go back. A copy that is replaced because it holds another history may
+have shown higher ones, to confd's clients for example. The master leaves these out.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,8 +60,9 @@ def above(own: Numbers, status: Mapping[str, Any]) -> Numbers | None:
     values = []
     for name, at_least in own._asdict().items():
         value = status.get(name)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        is_credible = is_number and at_least < value <= at_least + MAX_JUMP
+        if not isinstance(value, int) or isinstance(value, bool):
+            value = at_least
+        is_credible = at_least < value <= at_least + MAX_JUMP
         values.append(value if is_credible else at_least)
     wanted = Numbers(*values)
     return None if wanted == own else wanted

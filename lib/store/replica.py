@@ -54,8 +54,8 @@ class Replica:
             data: see `ganeti.store.wire`.
 
         Returns:
-            what `status` returns but the numbers, and ``applied``: false when the copy is not at
-            ``base`` or has another history, in which case nothing was changed.
+            what `status` returns but the numbers, and ``applied``: false when the copy
+            is not at ``base`` or has another history; then nothing was changed.
 
         Raises:
             TermError: the copy has promised a later term, or this one to another owner.
