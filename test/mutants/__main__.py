@@ -69,6 +69,19 @@ def within(tests, seconds, budget):
     return chosen
 
 
+#: A run may take this many times as long as its tests took when they were measured, and
+#: some seconds more: a change that makes a program wait for ever has been noticed by then.
+SLOWER = 5
+START_S = 20
+
+
+def limits(tests, seconds):
+    """Return how many seconds a run of tests may take, and how many one of them."""
+    longest = max((seconds[test] for test in tests), default=0)
+    whole = sum(seconds[test] for test in tests)
+    return START_S + SLOWER * whole, START_S / 2 + SLOWER * longest
+
+
 def try_mutant(mutant, idle, reached, budget):
     """Run the tests of one mutant in an idle copy of the tree."""
     tests = reached.tests_of(mutant)
@@ -78,8 +91,7 @@ def try_mutant(mutant, idle, reached, budget):
     tree = idle.get()
     try:
         with tree.changed(mutant):
-            # Tests that hang end one by one; this ends a run that is slower than they.
-            outcome = tree.run(chosen, 60 + 4 * budget)
+            outcome = tree.run(chosen, *limits(chosen, reached.seconds))
     finally:
         idle.put(tree)
     return Result(mutant, outcome, len(chosen), len(chosen) < len(tests))
@@ -94,7 +106,8 @@ def check_unchanged(mutants, idle, reached, budget):
     chosen = within(sorted(tests), reached.seconds, budget)
     tree = idle.get()
     try:
-        if not chosen or tree.run(chosen, 60 + 4 * budget) == trees.UNNOTICED:
+        allowed = limits(chosen, reached.seconds)
+        if not chosen or tree.run(chosen, *allowed) == trees.UNNOTICED:
             return ""
         return tree.log()
     finally:

@@ -27,8 +27,6 @@ PRELOADED = (
 )  # fmt: skip
 #: Output of the last run in a copy.
 LOG = "build/tests.log"
-#: Longest time of one test; a change may make it endless.
-TEST_TIMEOUT_S = 60
 NOTICED, UNNOTICED, TIMED_OUT = "noticed", "unnoticed", "timed out"
 
 
@@ -79,8 +77,14 @@ class Tree:
         finally:
             path.write_text(original)
 
-    def run(self, tests, limit_s):
-        """Run tests until the first fails and return the outcome."""
+    def run(self, tests, limit_s, test_limit_s):
+        """Run tests until the first fails and return the outcome.
+
+        Args:
+            tests: their names.
+            limit_s: seconds until the run ends with the outcome that it timed out.
+            test_limit_s: seconds until a single test fails.
+        """
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "mutants.trees"],
@@ -90,7 +94,8 @@ class Tree:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        json.dump({"tests": tests, "limit_s": limit_s}, self._process.stdin)
+        order = {"tests": tests, "limit_s": limit_s, "test_limit_s": test_limit_s}
+        json.dump(order, self._process.stdin)
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -111,7 +116,7 @@ class Tree:
         shutil.rmtree(self.top)
 
 
-def _tests(tests):
+def _tests(tests, test_limit_s):
     """Run tests in this process, which is a fork, and end it with the exit code."""
     import hypothesis
     import pytest
@@ -127,7 +132,7 @@ def _tests(tests):
         parent=hypothesis.settings.get_profile("ci"),
         phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
     )
-    arguments = ["-x", "-q", "--timeout", str(TEST_TIMEOUT_S), "-p", "no:xdist"]
+    arguments = ["-x", "-q", "--timeout", str(test_limit_s), "-p", "no:xdist"]
     # The preloaded plugins and libraries.
     arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = pytest.main([*arguments, "--hypothesis-profile", "mutants", *tests])
@@ -160,7 +165,7 @@ def serve():
         order = json.loads(line)
         child = os.fork()
         if not child:
-            _tests(order["tests"])
+            _tests(order["tests"], order["test_limit_s"])
         print(json.dumps(_outcome(child, order["limit_s"])), flush=True)
 
 

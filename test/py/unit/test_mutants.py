@@ -2,6 +2,7 @@
 
 import pytest
 
+from mutants import __main__ as command
 from mutants import changes, operators, reach
 
 CODE = '''\
@@ -105,3 +106,11 @@ def test_near_tests_are_those_named_after_a_package():
         "test/py/property/test_config.py",
         "test/py/unit/http/test_pool.py",
     ]
+
+
+def test_a_run_may_take_much_longer_than_measured_but_ends():
+    seconds = {"quick": 0.01, "slow": 4.0, "other": 60.0}
+    whole, single = command.limits(["quick", "slow"], seconds)
+    assert 4 * 4.01 < whole < 60
+    assert 4 * 4.0 < single < whole
+    assert command.limits([], seconds)[0] > 0
