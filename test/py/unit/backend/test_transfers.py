@@ -1,0 +1,260 @@
+"""Transfers of disks: arguments of the program, its status, and its end."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fakes import nodes
+from fakes.processes import FakeRunner
+from ganeti import errors
+from ganeti.backend import transfers
+from ganeti.utils import pidfile
+
+
+@pytest.fixture
+def node(tmp_path):
+    runner = FakeRunner(import_export=FakeRunner.DONE)
+    return dataclasses.replace(nodes.make_node(tmp_path), process=runner)
+
+
+@pytest.fixture
+def instance(node):
+    record = nodes.instance(disks=1, osparams={"motd": "hello"})
+    nodes.make_disks(node, record)
+    return record
+
+
+def options(node, **more):
+    name, pem = nodes.call(node, "x509_cert_create", 60)
+    return {"key_name": name, "ca_pem": pem, **more}
+
+
+def receive(node, instance, where, **more):
+    args = (options(node, **more), instance, "disk0", where)
+    return nodes.call(node, "import_start", *args)
+
+
+def send(node, instance, where, **more):
+    args = (options(node, **more), "192.0.2.7", 4711, instance, "disk0", where)
+    return nodes.call(node, "export_start", *args)
+
+
+def raw(instance):
+    return ["raw", instance["disks_info"]]
+
+
+def arguments(node):
+    """Return the last program's options as a dict, and its other arguments."""
+    [(argv, _options)] = node.process.commands
+    named = dict(arg.split("=", 1) for arg in argv[1:] if "=" in arg)
+    return named, [arg for arg in argv[1:] if "=" not in arg]
+
+
+def test_a_disk_is_received_with_the_key_made_for_it(node, instance):
+    name = receive(node, instance, raw(instance), magic="m1", compress="gzip")
+    directory = f"{node.paths.run_dir}/import-export/{name}"
+    named, others = arguments(node)
+    assert others == [f"{directory}/status", "import", "--ipv4"]
+    for option in ("--key", "--cert", "--ca"):
+        assert os.path.isfile(named.pop(option))
+    disk = instance["disks_info"][0]
+    assert named == {
+        "--pid-file": f"{directory}/pid",
+        "--compress": "gzip",
+        "--connect-timeout": "60",
+        "--connect-retries": "0",
+        "--magic": "m1",
+        "--file": node.paths.at(disk["logical_id"][1]),
+        "--expected-size": str(disk["size"]),
+    }
+    assert os.stat(directory).st_mode & 0o777 == 0o700
+
+
+def test_a_disk_is_sent_to_the_host_and_port_that_the_master_names(node, instance):
+    more = {"ipv6": True, "connect_timeout": 5, "connect_retries": 2}
+    send(node, instance, raw(instance), **more)
+    named, others = arguments(node)
+    assert others[1:] == [
+        "export",
+        "--ipv6",
+        *("--host", "192.0.2.7", "--port", "4711"),
+    ]
+    assert (named["--connect-timeout"], named["--connect-retries"]) == ("5", "2")
+    assert "--magic" not in named
+
+
+def test_the_size_is_that_of_the_record_on_import_and_of_the_device_on_export(
+    node, instance
+):
+    disk = dict(instance["disks_info"][0], size=9)
+    receive(node, instance, ["raw", [disk]])
+    send(node, instance, ["raw", [disk]])
+    sizes = [
+        [arg for arg in argv if arg.startswith("--expected-size")]
+        for argv, _options in node.process.commands
+    ]
+    assert sizes == [["--expected-size=9"], ["--expected-size=4"]]
+
+
+def make_os(node):
+    path = f"{node.paths.os_search_path[0]}/tiny"
+    os.makedirs(path)
+    for script in ("create", "export", "import", "rename"):
+        with open(f"{path}/{script}", "w") as out:
+            out.write("#!/bin/sh\n")
+        os.chmod(f"{path}/{script}", 0o755)
+    for file, text in (("ganeti_api_version", "15\n"), ("variants.list", "default\n")):
+        with open(f"{path}/{file}", "w") as out:
+            out.write(text)
+    return path
+
+
+def test_scripts_get_the_disk_and_secrets_in_the_environment_alone(node, instance):
+    path = make_os(node)
+    where = ["script", [instance["disks_info"][0], 0]]
+    receive(node, instance, where)
+    send(node, instance, where)
+    (first, given), (second, _given) = node.process.commands
+    assert f"--cmd-suffix=cd {path} && exec {path}/import" in first
+    assert f"--cmd-prefix=cd {path} && exec {path}/export" in second
+    assert given["env"]["IMPORT_INDEX"] == "0"
+    assert given["env"]["OSP_MOTD"] == "hello"
+    assert given["env"]["GANETI_ROOTDIR"] == node.paths.root
+    assert given["env"]["GANETI_HOSTNAME"] == node.paths.hostname
+    assert not any("hello" in argument for argument in first)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [["raw", []], ["raw", [{}, 1]], ["script", [{}]], ["file", ["/etc/shadow"]]],
+)
+def test_other_ends_of_a_transfer_are_refused(node, instance, where):
+    with pytest.raises(errors.OpExecError, match=r"found '\w+' with \d arguments"):
+        receive(node, instance, where)
+    assert node.process.commands == []
+
+
+def test_a_component_is_a_name_and_no_path(node, instance):
+    for component in ("../x", "", "a/b", "-x", "a" * 101):
+        args = (options(node), instance, component, raw(instance))
+        with pytest.raises(errors.OpExecError, match="not a valid component name"):
+            nodes.call(node, "import_start", *args)
+
+
+def test_a_program_that_does_not_start_leaves_nothing(node, instance):
+    node.process.answers["import-export"] = (3, "", "no socket\n")
+    with pytest.raises(errors.OpExecError, match=r"disk0: exited with.*3: no socket$"):
+        receive(node, instance, raw(instance))
+    assert os.listdir(f"{node.paths.run_dir}/import-export") == []
+
+
+# Supervision
+def write_status(node, name, **more):
+    path = f"{node.paths.run_dir}/import-export/{name}/status"
+    status = {"exit_status": None, "error_message": "", "mtime": time.time()}
+    with open(path, "w") as out:
+        json.dump(status | more, out)
+
+
+def test_the_status_is_that_of_the_program_while_it_runs(node, instance):
+    name = receive(node, instance, raw(instance))
+    assert nodes.call(node, "impexp_status", [name]) == [None]
+    write_status(node, name, progress_mbytes=3)
+    [status] = nodes.call(node, "impexp_status", [name])
+    assert (status["exit_status"], status["progress_mbytes"]) == (None, 3)
+
+
+def test_a_program_that_died_has_failed_unless_it_has_only_begun(node, instance):
+    name = receive(node, instance, raw(instance))
+    write_status(node, name, mtime=time.time() - transfers._START_S - 5)
+    [status] = nodes.call(node, "impexp_status", [name])
+    assert (status["exit_status"], status["error_message"]) == (
+        1,
+        "the transfer process died",
+    )
+    with pidfile.PidFile(f"{node.paths.run_dir}/import-export/{name}/pid"):
+        [status] = nodes.call(node, "impexp_status", [name])
+        assert status["exit_status"] is None
+    write_status(node, name, mtime=1.0, exit_status=0)
+    [status] = nodes.call(node, "impexp_status", [name])
+    assert status["exit_status"] == 0
+
+
+def test_names_of_transfers_are_no_paths(node):
+    os.makedirs(f"{node.paths.run_dir}/import-export")
+    for name in ("../x", "import-../../x", "import-none"):
+        for call in ("impexp_status", "impexp_abort"):
+            argument = [name] if call == "impexp_status" else name
+            with pytest.raises(errors.OpExecError, match="not found on this node"):
+                nodes.call(node, call, argument)
+    with pytest.raises(errors.OpExecError, match="not found on this node"):
+        nodes.call(node, "impexp_cleanup", "import-../../x")
+    nodes.call(node, "impexp_cleanup", "import-none")
+
+
+PROGRAM = """
+import signal, sys
+from ganeti.utils import pidfile
+if sys.argv[2] == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with pidfile.PidFile(sys.argv[1]):
+    print("ready", flush=True)
+    signal.pause()
+"""
+
+
+@contextlib.contextmanager
+def program(node, name, kind="polite"):
+    """Run a process that holds the transfer's pid file during a block."""
+    path = f"{node.paths.run_dir}/import-export/{name}/pid"
+    words = [sys.executable, "-c", PROGRAM, path, kind]
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=env) as child:
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            yield child
+        finally:
+            child.kill()
+
+
+def test_a_transfer_ends_on_request(node, instance):
+    name = receive(node, instance, raw(instance))
+    with program(node, name) as child:
+        nodes.call(node, "impexp_abort", name)
+        assert child.wait(60) == -signal.SIGTERM
+    assert os.path.isdir(f"{node.paths.run_dir}/import-export/{name}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), [("polite", signal.SIGTERM), ("stubborn", signal.SIGKILL)]
+)
+def test_cleaning_up_ends_the_program_and_removes_its_files(
+    node, instance, kind, number, monkeypatch
+):
+    limit_s = 60.0 if kind == "polite" else 0.1
+    monkeypatch.setattr(transfers, "_END_S", limit_s)
+    name = receive(node, instance, raw(instance))
+    with program(node, name, kind) as child:
+        nodes.call(node, "impexp_cleanup", name)
+        assert child.wait(60) == -number
+    assert not os.path.exists(f"{node.paths.run_dir}/import-export/{name}")
+
+
+def test_a_pid_file_that_nobody_holds_names_no_process_to_end(node, instance):
+    name = receive(node, instance, raw(instance))
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        path = f"{node.paths.run_dir}/import-export/{name}/pid"
+        with open(path, "w") as out:
+            out.write(f"{stranger.pid}\n")
+        try:
+            nodes.call(node, "impexp_cleanup", name)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
