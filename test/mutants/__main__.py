@@ -70,7 +70,7 @@ def within(tests, seconds, budget):
 
 
 #: A run may take this many times as long as its tests took when they were measured, and
-#: some seconds more: a change that makes a program wait for ever has been noticed by then.
+#: some seconds more. A change that ends in an endless wait counts as noticed.
 SLOWER = 5
 START_S = 20
 
