@@ -16,6 +16,7 @@ from ganeti.process import SystemRunner
 from ganeti.utils import arguments
 from ganeti.vcluster import agent, isolation, lifecycle, serial, status
 from ganeti.vcluster import layout as layout_module
+from ganeti.vcluster.interrupts import Interrupts
 from ganeti.vcluster.nodes import NodeControl
 
 _DESCRIPTION: Final = """
@@ -158,6 +159,21 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
+def _interrupts(args: argparse.Namespace) -> Interrupts:
+    interrupts: Interrupts = args.interrupts
+    return interrupts
+
+
+def _timer(args: argparse.Namespace) -> lifecycle.StepTimer:
+    """Return a timer that prints steps; an interrupt ends the command at each."""
+
+    def say(text: str) -> None:
+        _interrupts(args).check()
+        _print(text)
+
+    return lifecycle.StepTimer(say)
+
+
 def _up(args: argparse.Namespace) -> int:
     if args.isolated and os.getuid() != 0:
         raise errors.OpPrereqError("--isolated: needs root", "environment_error")
@@ -177,7 +193,7 @@ def _up(args: argparse.Namespace) -> int:
             bindir=_buildconf.TOOLSDIR,
             prefix=args.nodes_prefix,
         )
-        timer = lifecycle.StepTimer(_print)
+        timer = _timer(args)
         process = SystemRunner()
         try:
             ssh_setup = args.machines_only or _wants_ssh_setup(args)
@@ -186,6 +202,7 @@ def _up(args: argparse.Namespace) -> int:
             )
             if not args.machines_only:
                 _create(args, layout, control, timer)
+            _interrupts(args).check()
         except BaseException:
             with _without_interrupts():
                 lifecycle.down(layout, process, keep=args.keep_failed)
@@ -218,7 +235,8 @@ def _create(
     timer: lifecycle.StepTimer,
 ) -> None:
     # Imported here because it is slow and only this command needs it.
-    from ganeti.vcluster import create
+    with _interrupts(args).deferred():
+        from ganeti.vcluster import create
 
     given = args.hypervisors
     settings = create.Settings(
@@ -241,11 +259,12 @@ def _create(
 
 def _create_inside(args: argparse.Namespace) -> int:
     """Create the cluster, in the first node's namespaces."""
-    from ganeti.vcluster import create
+    with _interrupts(args).deferred():
+        from ganeti.vcluster import create
 
     layout = layout_module.Layout.load(args.directory)
     settings = create.Settings(tuple(args.hypervisors.split(",")), args.ssh_setup)
-    create.create_cluster(layout, SystemRunner(), lifecycle.StepTimer(_print), settings)
+    create.create_cluster(layout, SystemRunner(), _timer(args), settings)
     return 0
 
 
@@ -435,7 +454,8 @@ def main() -> int:
     args.directory = os.path.abspath(args.directory)
     work: Work = args.work
     try:
-        return work(args)
+        with Interrupts() as args.interrupts:
+            return work(args)
     except KeyboardInterrupt:
         print(f"\nvcluster: {args.command}: interrupted", file=sys.stderr)
         return exitcodes.EXIT_FAILURE

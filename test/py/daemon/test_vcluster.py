@@ -379,6 +379,42 @@ def test_an_interrupted_creation_is_one_line_and_leaves_nothing(directory, comma
     )
 
 
+#: Runs a program that interrupts itself when it calls a function of this name, after it
+#: has begun to import the module that creates clusters.
+INTERRUPTED = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+name = sys.argv[2]
+del sys.argv[:3]
+def profile(frame, event, arg):
+    if (
+        event == "call"
+        and frame.f_code.co_name == name
+        and "ganeti.vcluster.create" in sys.modules
+    ):
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+sys.setprofile(profile)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+# The first is a callback of the interpreter after each import, which drops exceptions.
+@pytest.mark.parametrize("function", ["cb", "write_oob_program", "_add_nodes"])
+def test_an_interrupt_at_any_point_ends_a_creation(directory, command, function):
+    program = pathlib.Path(__file__).resolve().parents[3] / "build/bin/vcluster"
+    words = ("-C", directory, "up", "-n", "2", "--hypervisors", "fake")
+    done = subprocess.run(
+        [sys.executable, "-Ic", INTERRUPTED, "", function, program, *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.stderr.strip(), done.returncode) == ("vcluster: up: interrupted", 1)
+    assert "2 machines" in done.stdout
+    assert "nothing to do" in command(directory, "down").stdout
+
+
 def test_an_interrupt_belongs_to_the_command_on_the_node(machines):
     cluster = machines(1)
     script = "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done"

@@ -109,7 +109,7 @@ def test_a_damaged_result_of_a_probe_is_replaced(effects, binary):
 
 
 class Guests:
-    """Emulator in which the probe takes some seconds per accelerator; None: for ever."""
+    """An emulator with a scripted duration of the probe per accelerator, or None."""
 
     def __init__(self, effects, **seconds):
         self._clock = effects.clock

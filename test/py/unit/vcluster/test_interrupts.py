@@ -1,0 +1,79 @@
+"""An interrupt ends a command wherever it arrives."""
+
+import signal
+import weakref
+
+import pytest
+
+from ganeti.vcluster.interrupts import Interrupts
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def usual_handler():
+    # Whoever runs the tests may ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_the_block_at_once():
+    with pytest.raises(KeyboardInterrupt), Interrupts():
+        interrupt()
+        pytest.fail("the block went on")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_the_interpreter_drops_is_noticed_at_the_next_check():
+    class Something:
+        pass
+
+    with Interrupts() as interrupts:
+        something = Something()
+        reference = weakref.ref(something, lambda _reference: interrupt())
+        interrupts.check()
+        del something  # calls the function; the interpreter drops its exception
+        assert reference() is None
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+
+
+def test_a_deferred_interrupt_is_raised_at_the_end():
+    reached = []
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+            interrupt()
+            reached.append("end")
+        assert reached == ["end"]
+    with Interrupts() as interrupts, interrupts.deferred():
+        pass
+
+
+def test_a_failure_of_a_deferred_block_stays_that_failure():
+    with (
+        Interrupts() as interrupts,
+        pytest.raises(ValueError, match="broken"),
+        interrupts.deferred(),
+    ):
+        interrupt()
+        raise ValueError("broken")
+
+
+def test_interrupts_are_not_deferred_after_the_block():
+    with Interrupts() as interrupts:
+        with interrupts.deferred():
+            pass
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+
+
+def test_a_program_that_ignores_interrupts_goes_on_ignoring_them():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        interrupt()
+        interrupts.check()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
