@@ -11,20 +11,21 @@ import contextlib
 import signal
 import types
 from collections.abc import Iterator
+from typing import Self
 
 
 class Interrupts:
     """Handler of SIGINT that raises KeyboardInterrupt and remembers it.
 
     As a context manager it handles the signal during the block; a program that was
-    started with the signal ignored goes on ignoring it. Only the main thread may use it.
+    started with the signal ignored goes on ignoring it. For the main thread only.
     """
 
     def __init__(self) -> None:
         self._is_pending = False
         self._is_deferred = False
 
-    def __enter__(self) -> "Interrupts":
+    def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)
         if self._before is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._on_signal)
@@ -39,7 +40,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if an interrupt has arrived, also if it was dropped."""
+        """Raise KeyboardInterrupt if an interrupt has arrived, even if dropped."""
         if self._is_pending:
             raise KeyboardInterrupt
 
