@@ -43,6 +43,7 @@ class MasterDeps(mcpu.EngineDeps):
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
         planning: threads for plans.
+        cells: encoded configuration cells that answers share.
     """
 
     store: Store
@@ -59,6 +60,7 @@ class MasterDeps(mcpu.EngineDeps):
     planning: Executor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")
     )
+    cells: query.EncodedCells = dataclasses.field(default_factory=query.EncodedCells)
 
     def __post_init__(self) -> None:
         configuration = Config(self.store, self.clock)

@@ -60,7 +60,9 @@ def _legacy(
     is_slow = what == c.QR_EXPORT or _is_slow(what, fields)
     return _ask(
         deps.slow if is_slow else deps.quick,
-        lambda: query.legacy(deps.query_sources(), what, names, fields),
+        lambda: query.legacy(
+            deps.query_sources(), what, names, fields, cells=deps.cells
+        ),
     )
 
 

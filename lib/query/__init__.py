@@ -5,6 +5,7 @@ that it needs. `query` answers; `describe` lists fields; `legacy` is the older f
 Queries change nothing. The protocols of queries do not belong here.
 """
 
+from ganeti.query.encoded import EncodedCells
 from ganeti.query.engine import RESOURCES, Answer, asks_nodes, describe, legacy, query
 from ganeti.query.jobs import job_values, parse_job_id
 from ganeti.query.model import ClusterFacts, Jobs, Sources
@@ -14,6 +15,7 @@ __all__ = [
     "RESOURCES",
     "Answer",
     "ClusterFacts",
+    "EncodedCells",
     "Jobs",
     "Sources",
     "asks_nodes",

@@ -8,7 +8,7 @@ from ganeti import errors, qlang
 from ganeti.constants import ecodes
 from ganeti.constants import query as constants
 from ganeti.objects import lookup
-from ganeti.query import cluster, config, instance, jobs, node, os_diagnose
+from ganeti.query import cluster, config, encoded, instance, jobs, node, os_diagnose
 from ganeti.query.model import (
     UNKNOWN,
     Cell,
@@ -230,6 +230,8 @@ def legacy(
     what: str,
     identifiers: Sequence[Any],
     names: Sequence[str],
+    *,
+    cells: encoded.EncodedCells | None = None,
 ) -> list[list[Any]]:
     """Answer an older call: plain values, null for missing ones.
 
@@ -239,6 +241,8 @@ def legacy(
         identifiers: names, also shortened ones, or uuids; none means all. Unknown
             jobs give a row of nulls, unknown filter rules are left out.
         names: names of fields.
+        cells: encoded cells that may be used for a list of all objects; then
+            neighbouring values of a row may be one ``msgspec.Raw``.
 
     Raises:
         OpPrereqError: wrong_input, a field is unknown; unknown_entity, an object is.
@@ -252,6 +256,8 @@ def legacy(
     context = QueryContext(sources, frozenset(names))
     rows = _legacy_rows(resource, context, identifiers)
     rows = _load(resource, context, rows, names, None)
+    if cells is not None and not identifiers and encoded.pays(resource, names):
+        return cells.answer(resource, context, names, rows)
     getters = _getters(resource, context, names)
     return [[get(row)[1] for get in getters] for row in rows]
 

@@ -55,11 +55,11 @@ def serve_master(path, count):
 
     example = pathlib.Path(__file__).parents[1] / "data/spec/objects.json"
     snapshot = make_snapshot(json.loads(example.read_text())["example_config"], count)
-    sources = Sources(snapshot, nodes_of(snapshot))
+    sources, cells = Sources(snapshot, nodes_of(snapshot)), query.EncodedCells()
 
     def answer(call):
         names, fields, *_lock = call.args
-        call.succeed(query.legacy(sources, "instance", names, fields))
+        call.succeed(query.legacy(sources, "instance", names, fields, cells=cells))
 
     Server(answer, [path], clock=clock.SystemClock()).start()
 
