@@ -13,6 +13,7 @@ from ganeti.bootstrap import (
     initial_config,
     jobs,
     machine_defaults,
+    port_checks,
     service_checks,
 )
 from ganeti.bootstrap.options import Feedback, InitOptions
@@ -56,7 +57,7 @@ def init_cluster(
     options = resolved.options
     first = initial_config.make(options, host, clock.time())
     services = Services(paths, process)
-    for note in (*resolved.notes, *service_checks.warnings(paths, process)):
+    for note in (*resolved.notes, *_notes(paths, process, resolved.options)):
         feedback(note)
     with contextlib.ExitStack() as undo:
         if resolved.new_bridge:
@@ -99,7 +100,7 @@ def plan(
     host, resolved = _prepare(paths, process, options)
     options = resolved.options
     first = initial_config.make(options, host, clock.time())
-    steps = [*resolved.notes, *service_checks.warnings(paths, process)]
+    steps = [*resolved.notes, *_notes(paths, process, options)]
     if resolved.new_bridge:
         steps.append(f"create the bridge {resolved.new_bridge}, without ports")
     if not os.path.lexists(allowed.list_file(paths)):
@@ -136,6 +137,15 @@ def _prepare(
     resolved = machine_defaults.resolve(paths, process, options, address)
     initial_config.check_offered(resolved.options)
     return checks.gather(paths, process, resolved.options), resolved
+
+
+def _notes(paths: Paths, process: Runner, options: InitOptions) -> list[str]:
+    """Return what an administrator has to know about services and packet filters."""
+    notes = service_checks.warnings(paths, process)
+    if not paths.is_virtual:
+        ssh_port = initial_config.filled_ndparams(options)["ssh_port"]
+        notes += port_checks.notes(process, port_checks.of_nodes(ssh_port))
+    return notes
 
 
 def _storage(host: initial_config.MasterHost) -> list[str]:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from ganeti import errors, luxi, process, rpc
 from ganeti.bootstrap import bridge, checks, crypto, port_checks, service_checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
-from ganeti.constants import daemons, ecodes, hvparams, network, versions
+from ganeti.constants import daemons, ecodes, network, versions
 from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
 from ganeti.ssconf import SimpleStore
@@ -120,9 +120,14 @@ def join(
         _set_up_daemon(paths, state, shell, target, request)
         for warning in service_checks.warnings(paths, shell, host=name):
             feedback(warning)
-        master = state.master_node, str(state.nodes[state.master_node]["pip"])
+        master = port_checks.Machine(
+            state.master_node, str(state.nodes[state.master_node]["pip"])
+        )
         for warning in port_checks.warnings(
-            shell, (name, address), master, _ports(port)
+            shell,
+            port_checks.Machine(name, address),
+            master,
+            port_checks.of_nodes(port),
         ):
             feedback(warning)
     feedback(f"Waiting for the node daemon of {name}")
@@ -235,13 +240,6 @@ def _ssh_port(client: luxi.Client, group: str | None, paths: Paths) -> int:
     if len(ports) == 1:
         return ports.pop()
     return SimpleStore(paths).ssh_ports().get(paths.hostname, 22)
-
-
-def _ports(ssh_port: int) -> dict[int, str]:
-    """Return the TCP ports on which nodes reach each other, with their purposes."""
-    node_daemon = daemons.DAEMONS["ganeti-noded"].port or 0
-    migration = int(hvparams.HYPERVISOR["kvm"]["migration_port"].default)
-    return {node_daemon: "node daemon", ssh_port: "SSH", migration: "live migration"}
 
 
 def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Connect:

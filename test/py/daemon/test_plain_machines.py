@@ -102,6 +102,59 @@ def test_a_bridge_that_a_new_node_lacks_is_named_and_made_on_request(plain):
     cluster.check(*IS_BRIDGE, node="node2")
 
 
+#: Rules of a packet filter whose policy is to accept.
+FILTER = """
+table inet filter {{
+  chain input {{
+    type filter hook input priority 0; policy accept;
+    ip saddr {address} tcp dport 1811 reject with {reason}
+    ip saddr {address} tcp dport 8102 drop
+  }}
+}}
+"""
+
+
+def set_filter(cluster, text):
+    script = 'printf "%s" "$0" | nft -f -'
+    cluster.check("sh", "-c", script, f"flush ruleset\n{text}")
+
+
+def test_packet_filters_are_named_with_the_rule_that_mends_them(plain):
+    cluster = plain(2)
+    set_filter(
+        cluster,
+        "table inet filter { chain input { type filter hook input priority 0;"
+        " policy drop; accept; }; }\n",
+    )
+    done = cluster.run("gnt-cluster", "init", "--create-bridge", "cluster.vc.test")
+    assert not done.failed, done.output
+    assert "nftables: inet filter, chain input) drops" in done.output
+    assert "Other nodes need TCP { 1811, 22, 8102 } and UDP 1814" in done.output
+    address = cluster.node("node2").address
+    for reason, seen in (
+        ("icmpx type admin-prohibited", "is rejected by"),
+        ("tcp reset", "is refused by"),
+    ):
+        set_filter(cluster, FILTER.format(address=address, reason=reason))
+        add = ("gnt-node", "add", "--no-ssh-key-check", "--readd")
+        if reason.startswith("icmpx"):
+            add = add[:-1]
+        done = cluster.run(*add, "node2")
+        assert not done.failed, done.output
+        text = f"node2.vc.test {seen} node1.vc.test on TCP port 1811 (node daemon)."
+        assert text in done.output
+        text = "node2.vc.test gets no answer from node1.vc.test on TCP port 8102"
+        assert text in done.output
+        rule = f"inet filter input ip saddr {address} tcp dport 8102 accept"
+        assert rule in done.output
+    # The rules that the warnings name are right.
+    for port in (1811, 8102):
+        rule = f"inet filter input ip saddr {address} tcp dport {port} accept"
+        cluster.check("nft", "insert", "rule", *rule.split())
+    done = cluster.run(*add, "node2")
+    assert "on TCP port" not in done.output, done.output
+
+
 def test_an_init_that_fails_leaves_neither_bridge_nor_list(plain):
     cluster = plain(1)
     # A directory where a file must be: the first certificate cannot be written.

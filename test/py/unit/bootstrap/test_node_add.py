@@ -144,7 +144,8 @@ def test_filtered_ports_are_reported_in_both_directions(site):
     ((node, master, ports),) = site.port_checks
     assert node == (NEW, "192.0.2.9")
     assert master == (MASTER, "127.0.0.1")
-    assert ports == {1811: "node daemon", 22: "SSH", 8102: "live migration"}
+    assert ports.tcp == {1811: "node daemon", 22: "SSH", 8102: "live migration"}
+    assert (ports.udp, ports.listening) == ({1814: "confd"}, {1811})
     assert "Warning: port 8102 is filtered" in site.lines
 
 

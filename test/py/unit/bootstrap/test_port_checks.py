@@ -7,10 +7,11 @@ import pytest
 
 from ganeti import errors
 from ganeti.bootstrap import port_checks
-from ganeti.process import SystemRunner
+from ganeti.bootstrap.port_checks import Machine, Ports
+from ganeti.process import RunResult, SystemRunner
 
 HERE = "127.0.0.1"
-NODE, MASTER = ("node2", HERE), ("node1", HERE)
+NODE, MASTER = Machine("node2", HERE), Machine("node1", HERE)
 
 
 @contextlib.contextmanager
@@ -30,9 +31,10 @@ def silent_port():
         yield port
 
 
-def check(ports, shell=None):
+def check(ports, shell=None, listening=()):
     runner = shell or SystemRunner()
-    return port_checks.warnings(runner, NODE, MASTER, ports, connect_s=0.3)
+    wanted = Ports(ports, {}, listening)
+    return port_checks.warnings(runner, NODE, MASTER, wanted, connect_s=0.3)
 
 
 def test_open_and_refused_ports_need_no_warning():
@@ -48,7 +50,8 @@ def test_silent_ports_are_named_with_both_machines_and_their_purpose():
     assert first.startswith("Warning: node2 gets no answer from node1 on TCP port ")
     assert second.startswith("Warning: node1 gets no answer from node2 on TCP port ")
     for text in (first, second):
-        assert f"port {dropped} (node daemon);" in text
+        assert f"port {dropped} (node daemon). A packet filter" in text
+        assert f"inet filter input ip saddr {HERE} tcp dport {dropped} accept" in text
         assert str(fine) not in text
 
 
@@ -63,9 +66,75 @@ class Broken:
         raise self.error
 
 
-def test_a_node_that_cannot_run_the_check_gets_no_warning():
+def test_a_node_that_cannot_run_the_check_is_named():
     with listener() as port:
-        assert check({port: "SSH"}, Broken(errors.CommandError("no shell"))) == []
+        [line] = check({port: "SSH"}, Broken(errors.CommandError("no shell")))
+    assert line.startswith("Warning: it was not checked whether node2 reaches node1")
+
+
+def test_a_refusal_where_the_master_listens_comes_from_a_filter():
+    with socket.create_server((HERE, 0)) as server:
+        unused = server.getsockname()[1]
+    [line] = check({unused: "node daemon"}, listening={unused})
+    assert line.startswith(f"Warning: node2 is refused by node1 on TCP port {unused}")
+
+
+class Printing:
+    """A machine whose shell prints a text."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def run(self, argv, *, timeout_s=None):
+        assert timeout_s
+        return RunResult(tuple(argv), 0, None, self.text, "")
+
+
+def test_an_answer_that_lacks_a_port_is_none():
+    with listener() as port:
+        [line] = check({port: "SSH"}, Printing("1 open\n2 filtered\n"))
+    assert "it was not checked" in line
+
+
+def test_both_families_get_a_rule_for_all_their_ports():
+    node = Machine("node2", "::1")
+    ports = Ports({1: "node daemon", 2: "SSH"}, {})
+    lines = port_checks.warnings(
+        Printing("1 rejected\n2 rejected\n"), node, MASTER, ports, connect_s=0.3
+    )
+    assert "is rejected by node1 on TCP port 1 (node daemon), 2 (SSH)." in lines[0]
+    assert "input ip6 saddr ::1 tcp dport { 1, 2 } accept" in lines[0]
+
+
+CHAINS = """\
+table inet filter {
+	chain input {
+		type filter hook input priority filter; policy drop;
+	}
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+	}
+}
+table ip nat {
+	chain post {
+		type nat hook postrouting priority srcnat; policy accept;
+	}
+}
+"""
+
+
+def test_a_filter_of_this_machine_that_drops_is_noted():
+    ports = port_checks.of_nodes(2222)
+    [line] = port_checks.notes(Printing(CHAINS), ports)
+    assert "nftables: inet filter, chain input" in line
+    assert "TCP { 1811, 2222, 8102 } and UDP 1814" in line
+    accepting = CHAINS.replace("policy drop", "policy accept")
+    assert port_checks.notes(Printing(accepting), ports) == []
+
+
+def test_a_machine_without_nftables_needs_no_note():
+    ports = port_checks.of_nodes(22)
+    assert port_checks.notes(Broken(errors.CommandError("no nft")), ports) == []
 
 
 def test_a_broken_connection_ends_the_check():
