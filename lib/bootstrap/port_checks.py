@@ -1,8 +1,8 @@
 """Check whether packet filters let the nodes reach each other's ports.
 
-A port on which nobody listens is reachable if the machine refuses the connection. A filter
-that drops packets leaves the caller without an answer; one that rejects them has the caller
-see an unreachable host, or a refusal where a daemon listens.
+A port on which nobody listens is reachable if the machine refuses the connection. A
+filter that drops packets leaves the caller without an answer; one that rejects them has
+the caller see an unreachable host, or a refusal where a daemon listens.
 """
 
 import errno
@@ -117,8 +117,8 @@ def warnings(
 def notes(shell: Shell, ports: Ports) -> list[str]:
     """Return one line for each filter of this machine that drops what nobody permits.
 
-    Filters of nftables with the policy ``drop`` are known; rules at the end of a chain are
-    not looked at. Without ``nft`` there is nothing to return.
+    Filters of nftables with the policy ``drop`` are known; rules at the end of a chain
+    are not looked at. Without ``nft`` there is nothing to return.
 
     Args:
         shell: runs commands on this machine.
