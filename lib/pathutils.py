@@ -131,6 +131,16 @@ class Paths(NamedTuple):
         return f"{self.socket_dir}/ganeti-master"
 
     @property
+    def rapi_socket_dir(self) -> str:
+        """Directory of the remote API's socket, which the daemon's group enters."""
+        return f"{self.run_dir}/socket-rapi"
+
+    @property
+    def rapi_socket(self) -> str:
+        """LUXI socket of the remote API: with its methods and opcodes alone."""
+        return f"{self.rapi_socket_dir}/ganeti-master"
+
+    @property
     def hooks_dir(self) -> str:
         """Hook scripts."""
         return f"{self.conf_dir}/hooks"

@@ -17,7 +17,7 @@ from ganeti.backend import leftovers
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.rpc import wire
-from ganeti.utils import files, hosts_file, netutils, shared_files
+from ganeti.utils import daemon_users, files, hosts_file, netutils, shared_files
 
 #: Files of the state directory that may be uploaded.
 _DATA_FILES: Final = (
@@ -89,7 +89,8 @@ def upload_file_single(
         raise errors.GenericError(
             f"upload of {file_name}: not on the list of files that may be uploaded"
         )
-    owner, group = _owner(uid, gid)
+    reader = daemon_users.reader_group(path, node.paths)
+    owner, group = _owner(uid, gid) if reader is None else (0, reader)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     files.write_file(
         path,

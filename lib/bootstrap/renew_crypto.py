@@ -35,7 +35,7 @@ from ganeti.process import Runner
 from ganeti.quorum import Term
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, client
-from ganeti.utils import authority, files, x509
+from ganeti.utils import authority, daemon_users, files, x509
 
 _log = logging.getLogger(__name__)
 _OWNER: Final = "renew-crypto"
@@ -279,7 +279,10 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
     for name in contents:
         _back_up(paths, paths.data(name))
     for name, data in contents.items():
-        files.write_file(paths.data(name), data, mode=_mode(name))
+        path = paths.data(name)
+        group = daemon_users.reader_group(path, paths)
+        gid = -1 if group is None else group
+        files.write_file(path, data, mode=_mode(name), gid=gid)
     if not options.cluster_certificate:
         return sorted(contents)
     _back_up(paths, paths.client_pem)

@@ -18,6 +18,7 @@ import os
 import resource
 import select
 import socket
+import struct
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
@@ -47,6 +48,8 @@ _CHUNK: Final = 1 << 18
 #: Seconds between checks for idle connections.
 _SWEEP_S: Final = 5.0
 _SOCKET_MODE: Final = 0o660
+#: Form of SO_PEERCRED: process, user, group.
+_CREDENTIALS: Final = struct.Struct("iII")
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 _GONE: Final = select.EPOLLHUP | select.EPOLLERR
@@ -129,13 +132,15 @@ class Connection:
         "deadline",
         "events",
         "fd",
+        "handler",
         "received",
         "sock",
         "unsent",
     )
 
-    def __init__(self, sock: socket.socket, deadline: float) -> None:
+    def __init__(self, sock: socket.socket, deadline: float, handler: Handler) -> None:
         self.sock = sock
+        self.handler = handler
         self.fd = sock.fileno()
         self.received = bytearray()
         self.unsent = memoryview(b"")
@@ -184,6 +189,30 @@ class Limits(NamedTuple):
         return self.connections - self.reserved // 2
 
 
+class Restricted(NamedTuple):
+    """A socket for one user, with requests that are handled apart.
+
+    Attributes:
+        path: of the socket, made with mode 0660.
+        uid: the user; connections of others than this one and root are closed.
+        gid: group of the socket.
+        handler: called with each request, as the handler of a `Server`.
+    """
+
+    path: str
+    uid: int
+    gid: int
+    handler: Handler
+
+
+class _Listener(NamedTuple):
+    """A listening socket, its handler, and the users who may connect, None for all."""
+
+    sock: socket.socket
+    handler: Handler
+    uids: frozenset[int] | None = None
+
+
 class Server:
     """A LUXI server on some sockets, with one thread of its own."""
 
@@ -196,6 +225,7 @@ class Server:
         idle_timeout_s: float = timeouts.LUXI_DEF_RWTO,
         limits: Limits | None = None,
         waiting_methods: Collection[str] = (),
+        restricted: Restricted | None = None,
     ) -> None:
         """Bind the sockets; clients are served from `start` on.
 
@@ -208,17 +238,23 @@ class Server:
             limits: of sizes and numbers; None for the usual ones.
             waiting_methods: methods whose answers wait for events. A client that calls
                 one while too many others wait is disconnected; it may try again later.
+            restricted: a further socket.
         """
         #: Returns a text for clients that submit jobs, mostly empty.
         self.warning: Callable[[], str] = str
-        self._handler = handler
         self._clock = clock
         self._idle_timeout_s = idle_timeout_s
         self._limits = limits or Limits()
         self._waiting_methods = frozenset(waiting_methods)
         #: Descriptors of connections with a call of a waiting method.
         self._waiting: set[int] = set()
+        listeners = [_Listener(_listen(path), handler) for path in paths]
         self._paths = tuple(paths)
+        if restricted is not None:
+            uids = frozenset({0, restricted.uid})
+            sock = _listen(restricted.path, restricted.gid)
+            listeners.append(_Listener(sock, restricted.handler, uids))
+            self._paths += (restricted.path,)
         self._connections: dict[int, Connection] = {}
         self._buffered = 0
         self._todo: collections.deque[Callable[[], None]] = collections.deque()
@@ -229,7 +265,7 @@ class Server:
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_fd, _READ)
-        self._listeners = {sock.fileno(): sock for sock in map(_listen, self._paths)}
+        self._listeners = {each.sock.fileno(): each for each in listeners}
         for fd in self._listeners:
             self._epoll.register(fd, _READ)
         self._thread = threading.Thread(target=self._run, name="luxi", daemon=True)
@@ -334,10 +370,10 @@ class Server:
             _log.debug("luxi: connection %d: %s", connection.fd, err)
             self._close(connection)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: _Listener) -> None:
         for _ in range(_ACCEPT_AT_ONCE):
             try:
-                sock, _address = listener.accept()
+                sock, _address = listener.sock.accept()
             except BlockingIOError:
                 return
             except OSError as err:
@@ -346,8 +382,12 @@ class Server:
                 _log.warning("luxi: cannot accept: %s", err)
                 self._pause_accepting()
                 return
+            if listener.uids is not None and (uid := _peer(sock)) not in listener.uids:
+                _log.warning("luxi: refused a connection of user %d", uid)
+                sock.close()
+                continue
             sock.setblocking(False)
-            connection = Connection(sock, self._new_deadline())
+            connection = Connection(sock, self._new_deadline(), listener.handler)
             self._connections[connection.fd] = connection
             self._epoll.register(connection.fd, _READ)
             if len(self._connections) >= self._limits.connections:
@@ -430,7 +470,7 @@ class Server:
         call = connection.call = Call(self, connection, request)
         self._watch(connection)
         try:
-            self._handler(call)
+            connection.handler(call)
         except errors.GenericError as err:
             call.fail(err)
         except Exception as err:  # noqa: BLE001 - logged
@@ -524,9 +564,9 @@ class Server:
 
     # The end
     def _close_listeners(self) -> None:
-        for sock in self._listeners.values():
-            self._epoll.unregister(sock.fileno())
-            sock.close()
+        for listener in self._listeners.values():
+            self._epoll.unregister(listener.sock.fileno())
+            listener.sock.close()
         self._listeners.clear()
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):
@@ -558,7 +598,14 @@ def connection_limit() -> int:
     return max(2 * RESERVED, min(MAX_CONNECTIONS, soft // 2))
 
 
-def _listen(path: str) -> socket.socket:
+def _peer(sock: socket.socket) -> int:
+    """Return the user who has connected to a socket."""
+    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _pid, uid, _gid = _CREDENTIALS.unpack(data)
+    return int(uid)
+
+
+def _listen(path: str, gid: int = -1) -> socket.socket:
     """Return a listening socket, which gets its name when it is ready."""
     new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
@@ -568,6 +615,7 @@ def _listen(path: str) -> socket.socket:
         sock.setblocking(False)
         with framing.reachable(new) as place:
             sock.bind(place)
+        os.chown(new, -1, gid)
         os.chmod(new, _SOCKET_MODE)
         sock.listen(_BACKLOG)
         os.rename(new, path)

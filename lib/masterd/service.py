@@ -1,10 +1,11 @@
 """The master daemon, built from its dependencies."""
 
+import os
 import threading
 from typing import Final
 
 from ganeti import config
-from ganeti.luxi.server import Call, Limits, Server, connection_limit
+from ganeti.luxi.server import Call, Limits, Restricted, Server, connection_limit
 from ganeti.masterd import (
     balancing,
     callers,
@@ -14,16 +15,19 @@ from ganeti.masterd import (
     interrupted,
     jobs,
     queries,
+    remote,
     settings,
 )
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
 from ganeti.masterd.leftover_disks import LeftoverDisks
 from ganeti.masterd.stalls import Stalls
+from ganeti.utils import daemon_users
 
 #: Seconds that running opcodes have to end when the daemon stops. Most take less; a
 #: longer wait would keep the cluster without a master, see doc/design/job-queue.rst.
 OPCODES_S: Final = 10.0
+_RAPI: Final = "ganeti-rapi"
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (balancing, capacity, copies, jobs, queries, settings)
 
@@ -40,6 +44,7 @@ class Service:
             clock=deps.clock,
             limits=Limits(connections=connection_limit()),
             waiting_methods=jobs.WAITING,
+            restricted=self._remote_socket(),
         )
         self._server.warning = deps.store.exposure
         self._stalls = Stalls(deps.store.stall, deps.clock, self._server.call_later)
@@ -52,8 +57,20 @@ class Service:
         )
         self._is_stopped = threading.Event()
 
+    def _remote_socket(self) -> Restricted:
+        """Return the socket of the remote API; make its directory if it is missing."""
+        paths = self.deps.paths
+        os.makedirs(paths.rapi_socket_dir, mode=0o750, exist_ok=True)
+        user = daemon_users.identity(_RAPI, paths)
+        uid, gid = (user.uid, user.gid) if user else (os.geteuid(), -1)
+        return Restricted(paths.rapi_socket, uid, gid, self._answer_remote)
+
     def _answer(self, call: Call) -> None:
         calls.answer(self.deps, call, self._stalls)
+
+    def _answer_remote(self, call: Call) -> None:
+        remote.check(call)
+        self._answer(call)
 
     def _has_ended(self, job_id: int) -> bool:
         job = self.deps.queue.job(job_id)

@@ -24,7 +24,7 @@ from typing import Final, NoReturn, Protocol
 from ganeti import errors, ssconf
 from ganeti.constants import daemons, exitcodes, versions
 from ganeti.pathutils import Paths
-from ganeti.utils import arguments, files, log, netutils, pidfile
+from ganeti.utils import arguments, daemon_users, log, netutils, pidfile
 
 _log = logging.getLogger(__name__)
 
@@ -271,17 +271,12 @@ def _live(
         report(exitcodes.EXIT_FAILURE, f"cannot log: {err}")
         return exitcodes.EXIT_FAILURE
     control = Control()
-
-    def enter(state: str) -> None:
-        files.write_file(
-            paths.state_file(daemon.name), f"{os.getpid()} {state}\n", mode=0o600
-        )
-
     try:
         os.makedirs(paths.run_dir, mode=0o755, exist_ok=True)
         os.umask(0o077)
+        state = _State(paths.state_file(daemon.name))
         pid_file = pidfile.PidFile(
-            paths.pid_file(daemon.name), lambda: enter(_STARTING)
+            paths.pid_file(daemon.name), lambda: state.enter(_STARTING)
         )
     except (errors.PidFileLockError, OSError) as err:
         return _fail(err, report)
@@ -289,8 +284,9 @@ def _live(
         try:
             _raise_file_limit()
             _watch_signals(control)
+            _become_own_user(daemon, paths)
             service = daemon.start(control)
-            enter(_SERVING)
+            state.enter(_SERVING)
         except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
             return _fail(err, report)
         _log.info("ready, version %s", versions.RELEASE_VERSION)
@@ -298,13 +294,63 @@ def _live(
         code = _serve(control, handler)
         _notify("STOPPING=1")
         with contextlib.suppress(OSError):
-            enter(_STOPPING)
+            state.enter(_STOPPING)
         threading.Thread(
             target=_end_on_request, args=(control,), name="end", daemon=True
         ).start()
         service.stop()
         _log.info("stopped")
     return code
+
+
+class _State:
+    """The state file of this daemon, which is open from the start.
+
+    A daemon with a user of its own could not open it later. Its line is written in
+    place, as ``daemon-util`` does; a reader takes the first line alone.
+    """
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, 0o600)
+
+    def enter(self, state: str) -> None:
+        """Write a state."""
+        line = f"{os.getpid()} {state}\n".encode()
+        os.pwrite(self._fd, line, 0)
+        os.ftruncate(self._fd, len(line))
+
+
+def _become_own_user(daemon: Daemon, paths: Paths) -> None:
+    """Change to the user of this daemon, if it has one on this machine.
+
+    Raises:
+        OSError: the log cannot be given to the user, or the change is not permitted.
+    """
+    wanted = daemon_users.name_of(daemon.name)
+    if wanted is None or paths.is_virtual or os.geteuid() != 0:
+        return
+    user = daemon_users.identity(daemon.name, paths)
+    if user is None:
+        _log.warning(
+            "this machine has no user %s, so the daemon runs as root; the command"
+            " useradd --system --user-group --shell /usr/sbin/nologin %s and a restart"
+            " change that",
+            *(wanted, wanted),
+        )
+        return
+    unreadable = daemon_users.unreadable_program()
+    if unreadable:
+        _log.warning(
+            "user %s may not read %s, which the daemon needs, so it runs as root",
+            *(user.name, unreadable),
+        )
+        return
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.FileHandler):
+            os.chown(handler.baseFilename, user.uid, user.gid)
+    daemon_users.assume(user)
+    _log.info("running as user %s", user.name)
 
 
 def _raise_file_limit() -> None:

@@ -343,7 +343,7 @@ def _remove_sockets(paths: pathutils.Paths) -> None:
 
     A socket that exists while the daemon runs means that the daemon serves.
     """
-    for path in (paths.query_socket, paths.master_socket):
+    for path in (paths.query_socket, paths.master_socket, paths.rapi_socket):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 

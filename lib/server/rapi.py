@@ -156,7 +156,12 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     clock_ = clock.SystemClock()
 
     def connect() -> Client:
-        return Client.of_node(paths, retries=0, connect_timeout_s=_CONNECT_S)
+        return Client.of_node(
+            paths,
+            override=paths.rapi_socket,
+            retries=0,
+            connect_timeout_s=_CONNECT_S,
+        )
 
     connections = pool.Pool(connect, clock_)
     authenticator = authentication.Authenticator(clock_)

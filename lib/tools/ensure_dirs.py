@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ganeti import errors
-from ganeti.constants import exitcodes, versions
+from ganeti.constants import daemons, exitcodes, versions
 from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import arguments, files
+from ganeti.utils import arguments, daemon_users, files
 
 
 class PathMode(NamedTuple):
-    """A path and its mode; the owner is the daemons' user, root.
+    """A path, its mode, and the daemon whose log it is, if any.
 
-    The group is root, or that of the state directory for files that followers without
-    the right to write must read.
+    The owner is root, and of a log the user of its daemon. The group is root, or the
+    one of a daemon that reads the file, see `daemon_users.reader_group`.
     """
 
     path: str
     mode: int
-    is_followed: bool = False
+    logs: str = ""
 
 
 #: Files of the state directory and their modes.
@@ -43,15 +43,15 @@ _DATA_FILES: Final = (
     ("ganeti_pub_keys", 0o600),
     ("rapi/users", 0o640),
     ("watcher.pause", 0o644),
-)
-#: Files that the state directory's group reads, such as the user of confd.
-_FOLLOWED: Final = (
     ("store.db", 0o640),
     ("store.db-wal", 0o640),
     ("store.db-shm", 0o640),
     ("hmac.key", 0o440),
 )
 _SSCONF_MODE: Final = 0o444
+_DAEMONS_BY_LOG: Final = {
+    daemon.log_base: name for name, daemon in daemons.DAEMONS.items() if daemon.log_base
+}
 _LOG_MODE: Final = 0o600
 
 
@@ -65,13 +65,15 @@ def directories(paths: Paths) -> list[PathMode]:
         PathMode(paths.data("rapi"), 0o750),
         PathMode(run, 0o775),
         PathMode(paths.socket_dir, 0o770),
+        PathMode(paths.rapi_socket_dir, 0o750),
         PathMode(paths.lock_dir, 0o700),
         PathMode(f"{run}/bdev-cache", 0o755),
         PathMode(f"{run}/uid-pool", 0o750),
         PathMode(f"{run}/instance-disks", 0o755),
         PathMode(f"{run}/crypto", 0o700),
         PathMode(f"{run}/import-export", 0o755),
-        PathMode(log, 0o770),
+        # Daemons with users of their own open their logs again after a rotation.
+        PathMode(log, 0o771),
         *(PathMode(f"{log}/{name}", 0o750) for name in ("os", "kvm", "xen")),
     ]
 
@@ -80,14 +82,13 @@ def known_files(paths: Paths) -> Iterator[PathMode]:
     """Yield the files of a node with fixed modes."""
     for name, mode in _DATA_FILES:
         yield PathMode(paths.data(name), mode)
-    for name, mode in _FOLLOWED:
-        yield PathMode(paths.data(name), mode, is_followed=True)
     for name in _names(paths.data_dir):
         if name.startswith("ssconf_"):
             yield PathMode(paths.data(name), _SSCONF_MODE)
     for name in _names(paths.log_dir):
         if name.endswith(".log"):
-            yield PathMode(f"{paths.log_dir}/{name}", _LOG_MODE)
+            logs = _DAEMONS_BY_LOG.get(name.removesuffix(".log"), "")
+            yield PathMode(f"{paths.log_dir}/{name}", _LOG_MODE, logs)
 
 
 def _names(directory: str) -> list[str]:
@@ -104,15 +105,29 @@ def run(paths: Paths) -> None:
         GenericError: a path is neither a directory nor a regular file as required.
         OSError: the operation is not permitted.
     """
-    owner = 0 if os.geteuid() == 0 else -1
     for entry in directories(paths):
-        # The state directory's group is the administrator's choice.
-        group = -1 if entry.path == paths.data_dir else owner
-        files.make_dir(entry.path, entry.mode, uid=owner, gid=group)
-    followers = os.stat(paths.data_dir).st_gid
+        files.make_dir(entry.path, entry.mode, uid=_owner(), gid=_group(entry, paths))
     for entry in known_files(paths):
-        group = followers if entry.is_followed else owner
+        owner, group = _owner(), _group(entry, paths)
+        user = daemon_users.identity(entry.logs, paths)
+        if user is not None:
+            owner, group = user.uid, user.gid
         _correct(entry, owner, group)
+
+
+def _owner() -> int:
+    return 0 if os.geteuid() == 0 else -1
+
+
+def _group(entry: PathMode, paths: Paths) -> int:
+    """Return the group of a path, -1 for the one that it has."""
+    if os.geteuid() != 0:
+        return -1
+    if entry.path == paths.data_dir:
+        present = os.stat(paths.data_dir).st_gid if os.path.exists(entry.path) else 0
+        return daemon_users.followers_group(paths, present)
+    reader = daemon_users.reader_group(entry.path, paths)
+    return 0 if reader is None else reader
 
 
 def _correct(entry: PathMode, owner: int, group: int) -> None:
@@ -126,10 +141,10 @@ def _correct(entry: PathMode, owner: int, group: int) -> None:
             raise errors.GenericError(
                 f"{entry.path}: wanted a regular file, found something else"
             )
-        if stat.S_IMODE(info.st_mode) != entry.mode:
-            os.fchmod(fd, entry.mode)
         if owner != -1 and (info.st_uid, info.st_gid) != (owner, group):
             os.fchown(fd, owner, group)
+        if stat.S_IMODE(info.st_mode) != entry.mode:
+            os.fchmod(fd, entry.mode)
     finally:
         os.close(fd)
 

@@ -33,10 +33,16 @@ class PidFile:
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def remove(self) -> None:
-        """Remove the file, then release the lock; may be called twice."""
+        """Remove the file, then release the lock; may be called twice.
+
+        A daemon that has changed its user empties the file instead.
+        """
         if self._fd < 0:
             return
-        os.unlink(self.path)
+        try:
+            os.unlink(self.path)
+        except PermissionError:
+            os.ftruncate(self._fd, 0)
         os.close(self._fd)
         self._fd = -1
 

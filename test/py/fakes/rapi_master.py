@@ -7,6 +7,7 @@ import msgspec
 
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
+from ganeti.constants import remote
 from ganeti.rapi import fields
 
 _TABLES = {
@@ -74,6 +75,10 @@ class RapiMaster(FakeMaster):
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
 
     def call(self, method, args=(), *, timeout_s=None):
+        # The master daemon refuses everything else on the socket of the remote API.
+        assert method in remote.METHODS
+        if method == "SubmitJob":
+            assert {op["OP_ID"] for op in args[0]} <= remote.OPCODES
         return super().call(method, args)
 
     def rows(self, method, args):

@@ -110,7 +110,17 @@ def test_password_files_of_the_configuration_directory_are_accepted(node):
 
 def test_unknown_users_are_refused(node):
     with pytest.raises(errors.GenericError, match="no-such-user"):
-        upload(node, "/var/lib/ganeti/hmac.key", user="no-such-user")
+        upload(node, "/var/lib/ganeti/known_hosts", user="no-such-user")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing owners needs root")
+def test_files_of_daemons_have_the_group_that_reads_them_here(node):
+    # The sender's machine has users that this one lacks.
+    path = "/var/lib/ganeti/hmac.key"
+    os.chown(node.paths.data_dir, 0, 64999)
+    upload(node, path, user="gnt-confd")
+    info = os.stat(node.paths.hmac_key)
+    assert (info.st_uid, info.st_gid) == (0, 64999)
 
 
 def test_what_a_node_sends_another_node_accepts(node, tmp_path):

@@ -5,6 +5,8 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,7 +19,7 @@ from fakes.patience import until
 from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.luxi import Client
-from ganeti.luxi.server import Limits, Server
+from ganeti.luxi.server import Limits, Restricted, Server
 from ganeti.pathutils import Paths
 
 
@@ -538,8 +540,13 @@ def test_a_connection_that_the_daemon_closed_is_stale(server, client, clock):
     assert not client.is_stale()
     assert client.call("Echo", [1]) == [1]
     assert not client.is_stale()
-    clock.ahead += 1000
-    until("the connection is stale", client.is_stale)
+
+    def is_stale():
+        # Again and again: the server begins the period after it has sent the answer.
+        clock.ahead += 1000
+        return client.is_stale()
+
+    until("the connection is stale", is_stale)
 
 
 def test_an_interrupted_call_fails_at_once(server, paths, handler):
@@ -570,3 +577,57 @@ def test_rows_stay_encoded_and_errors_are_errors(server, client):
     assert client.call("Echo", [1], as_rows=True) == [1]
     with pytest.raises(errors.OpPrereqError):
         client.call("Fail", as_rows=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="other users need root")
+def test_a_restricted_socket_is_for_one_user_and_root(paths, tmp_path):
+    inner = Handler()
+    os.chmod(tmp_path, 0o755)
+    where = str(tmp_path / "restricted")
+    server = Server(
+        Handler(),
+        [],
+        clock=SlowClock(),
+        restricted=Restricted(where, USER, USER, inner),
+    )
+    assert stat.S_IMODE(os.stat(where).st_mode) == 0o660
+    assert (os.stat(where).st_uid, os.stat(where).st_gid) == (0, USER)
+    # The credentials are what counts: here anybody may connect.
+    os.chmod(where, 0o666)
+    server.start()
+    try:
+        with Client(where, retries=0) as client:
+            assert client.call("Echo", [1]) == [1]
+        assert as_user(USER, where) == b'{"success":true,"result":[1]}\x03'
+        assert as_user(USER + 1, where) == b""
+    finally:
+        server.stop()
+
+
+#: A user that no process of this machine has.
+USER = 64123
+_ASK = """
+import os, socket, sys
+os.setgroups([])
+os.setresgid(*[int(sys.argv[1])] * 3)
+os.setresuid(*[int(sys.argv[1])] * 3)
+sock.connect(sys.argv[2])
+try:
+    sock.sendall(b'{"method":"Echo","args":[1]}' + bytes([3]))
+    os.write(1, sock.recv(4096))
+except (BrokenPipeError, ConnectionResetError):
+    pass
+"""
+
+
+def as_user(uid, path):
+    """Return the answer that another user gets."""
+    # The directories above may belong to root alone, so the child starts inside.
+    program = "import socket; sock = socket.socket(socket.AF_UNIX)" + _ASK
+    return subprocess.run(
+        [sys.executable, "-c", program, str(uid), os.path.basename(path)],
+        cwd=os.path.dirname(path),
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    ).stdout

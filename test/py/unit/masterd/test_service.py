@@ -296,6 +296,36 @@ def test_malformed_requests_get_a_text(client, method, args):
     assert isinstance(caught.value.args[0], str)
 
 
+def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
+    assert client.call("QueryConfigValues", [["drain_flag"]]) == [False]
+    with master.client(master.paths.rapi_socket) as remote:
+        assert remote.call("QueryClusterInfo")["name"]
+        assert remote.call("QueryJobs", [None, ["id"]]) == []
+        for method, args in [
+            ("SetDrainFlag", [True]),
+            ("QueryConfigValues", [["drain_flag"]]),
+            ("SubmitManyJobs", [[[DELAY]]]),
+            ("SubmitJobToDrainedQueue", [[DELAY]]),
+            ("ArchiveJob", [1]),
+        ]:
+            with pytest.raises(errors.OpPrereqError, match=f"method '{method}'"):
+                remote.call(method, args)
+        destroy = {"OP_ID": "OP_CLUSTER_DESTROY"}
+        tags = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["x"]}
+        for ops in ([destroy], [tags, destroy], [DELAY], [{}], [{"OP_ID": None}]):
+            with pytest.raises(errors.OpPrereqError, match="not available to the remo"):
+                remote.call("SubmitJob", [ops])
+        assert remote.call("SubmitJob", [[tags]]) == 1
+    for ops in (7, [7], [[destroy]]):
+        # What is malformed ends the connection, as on the other sockets.
+        with (
+            master.client(master.paths.rapi_socket) as remote,
+            pytest.raises(errors.RequestError),
+        ):
+            remote.call("SubmitJob", [ops])
+    assert client.call("QueryJobs", [None, ["id"]]) == [[1]]
+
+
 def test_garbage_costs_the_others_nothing(master, client):
     for garbage in (b"\x00\x01\x03", b"{}\x03", b"[[[[\x03", os.urandom(500) + b"\x03"):
         with socket.socket(socket.AF_UNIX) as sock:

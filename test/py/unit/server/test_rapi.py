@@ -314,5 +314,5 @@ def test_a_client_of_this_node_does_not_repeat_calls(paths):
         with served(paths) as port, contextlib.closing(connection(port)) as conn:
             status, value = get(conn, "/2/info")
     assert (status, value["message"]) == (502, "Master daemon is not reachable")
-    assert seen == [(paths.query_socket, 0)]
+    assert seen == [(paths.rapi_socket, 0)]
     assert threading.active_count() < 200
