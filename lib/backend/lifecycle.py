@@ -31,7 +31,8 @@ _HELPER_DAEMON: Final = "ganeti-kvmd"
 def node_demote_from_mc(node: LocalNode) -> None:
     """Remove this node's copies of the configuration, and the secrets of candidates.
 
-    No backup is kept: the copies have private parameters of all instances.
+    No backup is kept: the copies have private parameters of all instances. Changes
+    that only they may have are listed by ``gnt-cluster lost-changes``.
 
     Raises:
         OpPrereqError: this node is the master.
@@ -43,7 +44,7 @@ def node_demote_from_mc(node: LocalNode) -> None:
     if master.is_master_running(node):
         raise errors.OpPrereqError("the master daemon runs on this node", "wrong_state")
     node.replica.close()
-    node.replica.purge()
+    node.replica.purge(0 if node.terms is None else node.terms.seen.number)
     for name in ("config.data", *misc.CANDIDATE_FILES):
         files.remove_file(node.paths.data(name))
     # Copies that upgrades and replaced histories leave beside the store.

@@ -2,14 +2,19 @@
 
 A master that wrote changes which no majority had, or an administrator who accepted
 loss, leaves a copy with changes that the cluster does not have. Before a whole copy
-of the present master replaces it, its file is kept beside the store. The oldest files
-go: `KEPT` remain. Files that a crash left half-written go, too.
+of the present master replaces it, its file is kept beside the store; `KEPT` files
+remain. Of older ones, and of all of a node that is demoted, which must keep no
+configuration, a *summary* remains: what was changed, without the values. Files that a
+crash left half-written go.
 """
 
+import contextlib
 import glob
 import logging
 import os
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from ganeti import errors
 from ganeti.jqueue import records
@@ -17,6 +22,7 @@ from ganeti.store import wire
 from ganeti.store.backend import Group
 from ganeti.store.database import Database
 from ganeti.store.sqlite_file import remove_file, translated
+from ganeti.utils import files as plain_files
 
 _log: Final = logging.getLogger(__name__)
 
@@ -26,9 +32,15 @@ _SUFFIX: Final = ".lost-"
 _MARK: Final = "branch"
 #: Ending of a file that is being written.
 _NEW: Final = ".new"
+#: Beginning and ending of the name of a summary, and how many of them remain.
+_SUMMARY: Final = "lost-changes-"
+_JSON: Final = ".json"
+_SUMMARIES: Final = 20
+#: Most groups and jobs in a summary; older ones are left out.
+_MAX_LISTED: Final = 10_000
 
 
-class LostJob(NamedTuple):
+class LostJob(msgspec.Struct, frozen=True):
     """A job as a lost history has it: id, status and summaries of the opcodes."""
 
     job_id: int
@@ -36,7 +48,15 @@ class LostJob(NamedTuple):
     opcodes: list[str]
 
 
-class Branch(NamedTuple):
+class LostGroup(msgspec.Struct, frozen=True):
+    """A lost group: revision, number of the term, and a line per change."""
+
+    revision: int
+    term: int
+    changes: list[str]
+
+
+class Branch(msgspec.Struct, frozen=True):
     """Changes in a kept file that the copy which replaced it lacks.
 
     Attributes:
@@ -44,12 +64,15 @@ class Branch(NamedTuple):
         groups: lost groups in order.
         is_complete: false if older lost groups were no longer kept in the file.
         jobs: jobs that the lost groups changed, by id.
+        is_compared: false if the node was demoted before its copy was compared with
+            the master's: then the changes may be lost.
     """
 
     path: str
-    groups: list[Group]
+    groups: list[LostGroup]
     is_complete: bool
     jobs: list[LostJob]
+    is_compared: bool = True
 
 
 def keep(db: Database, copy: wire.Copy) -> str:
@@ -72,21 +95,77 @@ def keep(db: Database, copy: wire.Copy) -> str:
         _mark(f"{path}{_NEW}", {copy.digest, *copy.history})
         with translated(path):
             os.rename(f"{path}{_NEW}", path)
-    for old in files(db.path)[:-KEPT]:
-        remove_file(old)
+    for old in _databases(db.path)[:-KEPT]:
+        _condense(old, db.path)
     return path
 
 
-def remove_all(store_path: str) -> None:
-    """Remove the kept files of a store.
+def condense_all(store_path: str) -> None:
+    """Replace the kept files of a store by summaries.
 
     Raises:
         StorageError: the disk failed.
     """
     _remove_unfinished(store_path)
-    for path in files(store_path):
-        _log.info("removing the lost history %s", path)
-        remove_file(path)
+    for path in _databases(store_path):
+        _condense(path, store_path)
+
+
+def note_uncompared(db: Database, newest_term: int) -> None:
+    """Save a summary of what only this copy may have, before it is removed.
+
+    The present master has written to a copy that it has compared with its own. If it
+    has not, the newest groups of the copy may be missing in the cluster: those of the
+    term that wrote last.
+
+    Args:
+        db: the copy.
+        newest_term: number of the newest term that this node knows.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    position = db.position()
+    if not position.revision or position.written >= newest_term:
+        return
+    groups = [group for group in db.log() if group.term == position.written]
+    branch = Branch("", _listed(groups), False, _jobs(groups, db), False)
+    if groups:
+        name = f"{position.written:06}-{position.revision:010}"
+        _save(branch, name, db.path)
+
+
+def _condense(path: str, store_path: str) -> None:
+    """Replace a kept file by its summary; one that cannot be read goes without."""
+    _log.info("replacing the lost history %s by a summary", path)
+    try:
+        branch = read(path)
+    except errors.ConfigurationError as err:
+        _log.warning("the lost history %s cannot be read: %s", path, err)
+    else:
+        with translated(path):
+            since = os.stat(path).st_mtime
+        _save(branch, path.rpartition(_SUFFIX)[2], store_path, since)
+    remove_file(path)
+
+
+def _save(
+    branch: Branch, name: str, store_path: str, since: float | None = None
+) -> None:
+    """Write a summary, as old as the file that it replaces."""
+    listed = Branch(
+        "",
+        branch.groups[-_MAX_LISTED:],
+        branch.is_complete and len(branch.groups) <= _MAX_LISTED,
+        branch.jobs[-_MAX_LISTED:],
+        branch.is_compared,
+    )
+    path = os.path.join(os.path.dirname(store_path), f"{_SUMMARY}{name}{_JSON}")
+    with translated(path):
+        times = None if since is None else (since, since)
+        plain_files.write_file(path, msgspec.json.encode(listed), times=times)
+        for old in _summaries(store_path)[:-_SUMMARIES]:
+            os.unlink(old)
 
 
 def _remove_unfinished(store_path: str) -> None:
@@ -114,26 +193,60 @@ def _mark(path: str, known: set[bytes]) -> None:
 
 
 def files(store_path: str) -> list[str]:
-    """Return the kept files of a store, oldest first."""
+    """Return the kept files of a store and the summaries, the oldest first."""
+    return _by_age([*_databases(store_path), *_summaries(store_path)])
+
+
+def _databases(store_path: str) -> list[str]:
     pattern = f"{glob.escape(store_path)}{_SUFFIX}*[0-9a-f]"
     paths = [path for path in glob.glob(pattern) if not path.endswith(("-wal", "-shm"))]
-    return sorted(paths, key=lambda path: (os.stat(path).st_mtime_ns, path))
+    return _by_age(paths)
+
+
+def _summaries(store_path: str) -> list[str]:
+    directory = glob.escape(os.path.dirname(store_path))
+    return _by_age(glob.glob(os.path.join(directory, f"{_SUMMARY}*{_JSON}")))
+
+
+def _by_age(paths: list[str]) -> list[str]:
+    dated = []
+    for path in paths:
+        # The node daemon may remove one at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            dated.append((os.stat(path).st_mtime_ns, path))
+    return [path for _time, path in sorted(dated)]
 
 
 def read(path: str) -> Branch:
-    """Return what a kept file has and the copy that replaced it lacks.
+    """Return what a kept file, or a summary, has and its cluster lacks.
 
     Raises:
         ConfigurationError: the file is missing or damaged.
         StorageError: the disk failed.
     """
+    if path.endswith(_JSON):
+        return _read_summary(path)
     db = Database(path, create=False)
     try:
         groups = db.log()
         is_complete = db.read("meta", _MARK) == b"complete"
-        return Branch(path, groups, is_complete, _jobs(groups, db))
+        return Branch(path, _listed(groups), is_complete, _jobs(groups, db))
     finally:
         db.close()
+
+
+def _read_summary(path: str) -> Branch:
+    try:
+        branch = msgspec.json.decode(plain_files.read_file(path), type=Branch)
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(f"{path}: there is no such file") from err
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err
+    return msgspec.structs.replace(branch, path=path)
+
+
+def _listed(groups: list[Group]) -> list[LostGroup]:
+    return [LostGroup(group.revision, group.term, _describe(group)) for group in groups]
 
 
 def _jobs(groups: list[Group], lost: Database) -> list[LostJob]:
@@ -159,7 +272,7 @@ def _job(key: str, data: bytes) -> LostJob:
     return LostJob(job.id, job.status.value, [op.summary() for op in job.ops])
 
 
-def describe(group: Group) -> list[str]:
+def _describe(group: Group) -> list[str]:
     """Return one line per record or document that a group changed."""
     return [
         f"{'remove' if data is None else 'set'} {table} {key}".rstrip()

@@ -148,15 +148,32 @@ class Replica:
         finally:
             db.close()
 
-    def purge(self) -> None:
-        """Remove the copy, and lost histories, from a node that is no candidate now."""
+    def purge(self, newest_term: int = 0) -> None:
+        """Remove the copy, and lost histories, from a node that is no candidate now.
+
+        Summaries of lost changes remain, without their values.
+
+        Args:
+            newest_term: number of the newest term that this node knows.
+        """
         with self._lock:
+            self._summarize(newest_term)
             self._close()
             for suffix in _COMPANIONS:
                 for path in (f"{self.path}{suffix}", f"{self._damaged}{suffix}"):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(path)
-            branches.remove_all(self.path)
+
+    def _summarize(self, newest_term: int) -> None:
+        """List what only the files to be removed may have; failures are logged."""
+        try:
+            if os.path.exists(self.path):
+                db = self._open()
+                newest = max(newest_term, db.position().term.number)
+                branches.note_uncompared(db, newest)
+        except errors.GenericError as err:
+            _log.warning("the changes of the removed copy are not listed: %s", err)
+        branches.condense_all(self.path)
 
     def close(self) -> None:
         """Close the file; it is complete then, without its companions."""

@@ -28,11 +28,12 @@ def _document(path: str) -> dict[str, Any]:
     return {
         "path": path,
         "is_complete": branch.is_complete,
+        "is_compared": branch.is_compared,
         "groups": [
             {
                 "revision": group.revision,
                 "term": group.term,
-                "changes": branches.describe(group),
+                "changes": group.changes,
             }
             for group in branch.groups
         ],
@@ -45,7 +46,12 @@ def _document(path: str) -> dict[str, Any]:
 
 def _show(ctx: CommandContext, branch: dict[str, Any]) -> None:
     ctx.out(branch["path"])
-    if not branch["is_complete"]:
+    if not branch["is_compared"]:
+        ctx.out(
+            "  this node was demoted before its copy was compared with the master's:"
+            " the cluster may lack these changes"
+        )
+    elif not branch["is_complete"]:
         ctx.out("  older lost changes are no longer kept")
     for group in branch["groups"]:
         ctx.out(f"  revision {group['revision']}, term {group['term']}:")

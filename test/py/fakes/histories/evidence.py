@@ -54,7 +54,8 @@ def lost(machines):
     collected, jobs = [], set()
     for node in machines.nodes:
         for path in branches.files(machines.paths(node).store_db):
-            collected.append(_copy(path))
+            if not path.endswith(".json"):
+                collected.append(_copy(path))
             jobs |= {job.job_id for job in branches.read(path).jobs}
     return collected, jobs
 

@@ -2,11 +2,12 @@
 
 import glob
 import os
+import stat
 
 import pytest
 
 from fakes import cluster
-from ganeti import store
+from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.store import Document, branches, wire
 from ganeti.store.database import Database
@@ -79,4 +80,38 @@ def test_companions_of_a_removed_file_go_with_it(path):
         write(path, Document("jobs", str(number), b"{}"))
         keep(path)
     assert not os.path.exists(first)
-    assert beside(path) == branches.files(path)
+    kept = branches.files(path)
+    assert [each for each in kept if not each.endswith(".json")] == beside(path)
+    assert os.path.basename(kept[0]).startswith("lost-changes-")
+
+
+def test_of_the_oldest_file_a_summary_remains(path):
+    engine = store.open_master(path, replicate=None, clock=SystemClock())
+    engine.commit([Document("secrets", "of-web1", b"hunter2")])
+    engine.close()
+    keep(path)
+    for number in range(branches.KEPT):
+        write(path, Document("jobs", str(number), b"{}"))
+        keep(path)
+    first = branches.read(branches.files(path)[0])
+    assert [group.changes for group in first.groups] == [["set secrets of-web1"]]
+    assert (first.is_complete, first.is_compared) == (False, True)
+    with open(first.path, "rb") as stream:
+        assert b"hunter2" not in stream.read()
+    assert stat.S_IMODE(os.stat(first.path).st_mode) == 0o600
+
+
+def test_summaries_are_limited_too(path):
+    for number in range(branches.KEPT + 25):
+        write(path, Document("jobs", str(number), b"{}"))
+        keep(path)
+    names = [os.path.basename(each) for each in branches.files(path)]
+    assert sum(name.startswith("lost-changes-") for name in names) == 20
+
+
+def test_a_summary_that_cannot_be_read_is_named(path):
+    broken = os.path.join(os.path.dirname(path), "lost-changes-1.json")
+    touch(broken)
+    assert branches.files(path) == [broken]
+    with pytest.raises(errors.ConfigurationError, match=r"lost-changes-1\.json: "):
+        branches.read(broken)

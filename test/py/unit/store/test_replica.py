@@ -6,7 +6,7 @@ from fakes import cluster
 from fakes.store import MemoryBackend, open_memory
 from ganeti import errors, store
 from ganeti.quorum import Term
-from ganeti.store import Document, database, features
+from ganeti.store import Document, branches, database, features
 from ganeti.store import backend as backend_module
 
 
@@ -131,6 +131,39 @@ def test_purging_removes_lost_histories(copy, groups, tmp_path):
     (tmp_path / "store.db.other").write_bytes(b"not ours")
     copy.purge()
     assert [path.name for path in tmp_path.iterdir()] == ["store.db.other"]
+
+
+@pytest.mark.parametrize(("promised", "known"), [(Term(2, "b"), 0), (None, 2)])
+def test_purging_lists_what_no_later_master_has_compared(
+    copy, groups, tmp_path, promised, known
+):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups))
+    if promised:
+        copy.promise(promised)
+    copy.purge(known)
+    (path,) = branches.files(copy.path)
+    assert [str(each) for each in tmp_path.iterdir()] == [path]
+    branch = branches.read(path)
+    assert not branch.is_compared
+    assert [group.revision for group in branch.groups] == [1, 2, 3]
+    assert "set archive 1" in branch.groups[2].changes
+    assert [job.job_id for job in branch.jobs] == [1]
+
+
+def test_purging_lists_nothing_that_the_present_master_has_written(
+    copy, groups, tmp_path
+):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups))
+    copy.purge(1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_copy_is_purged_all_the_same(copy, groups, tmp_path):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups))
+    copy.close()
+    (tmp_path / "store.db").write_bytes(b"x" * 10_000)
+    copy.purge(2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_another_cluster_left_is_replaced_whatever_its_term(copy, groups):
