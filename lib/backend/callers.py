@@ -14,11 +14,11 @@ from ganeti import errors, rpc, ssconf
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc, ssh
 from ganeti.quorum import term_of
-from ganeti.utils import netutils
+from ganeti.utils import netutils, x509
 
 _LIST: Final = "master_candidates_certs"
 _UUID: Final = re.compile(misc.UUID_REGEX)
-_DIGEST: Final = re.compile("[0-9A-F]{2}(:[0-9A-F]{2}){19}")
+_DIGEST: Final = re.compile(x509.DIGEST_REGEX)
 #: Seconds for the call of the other node.
 _CALL_S: Final = 10.0
 

@@ -26,7 +26,8 @@ def node_crypto_tokens(
     ``get`` returns the digest of the present certificate. ``request`` makes a new key
     and returns a certificate request as PEM. ``install`` takes the certificate that
     the master has issued. ``create`` issues one with the key of the cluster
-    certificate, which nodes have only in clusters of earlier releases.
+    certificate, which nodes have only in clusters of earlier releases. ``use`` takes
+    a certificate that one of both left in a file of its own into use.
 
     Raises:
         ProgrammerError: unknown type, action or option.
@@ -46,6 +47,8 @@ def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> 
         return x509.digest(x509.load_certificate(path))
     if action == ssh.CRYPTO_REQUEST:
         return _request(node)
+    if action == ssh.CRYPTO_USE:
+        return _use(node, str(options.get(ssh.CRYPTO_OPTION_DIGEST)))
     if action not in ("create", ssh.CRYPTO_INSTALL):
         raise errors.ProgrammerError(f"crypto token: unknown action {action!r}")
     if path == node.paths.server_pem:
@@ -102,11 +105,41 @@ def _install(node: LocalNode, path: str, pem: str) -> str:
     return pair.digest
 
 
+def _use(node: LocalNode, digest: str) -> str:
+    """Take the waiting certificate into use, and return its digest; can be repeated.
+
+    The replaced one is kept with the backups.
+
+    Raises:
+        X509CertError: neither the waiting certificate nor the present one is wanted.
+    """
+    path = node.paths.client_pem
+    waiting = path + ssh.CRYPTO_WAITING
+    if os.path.exists(waiting) and _digest_of(waiting) == digest:
+        if os.path.exists(path) and _digest_of(path) != digest:
+            files.backup_file(path, node.paths.backup_dir)
+        files.write_file(path, x509.load(waiting).pem, mode=0o440)
+        files.remove_file(waiting)
+    elif _digest_of(path) != digest:
+        raise errors.X509CertError(
+            f"{waiting}: wanted the certificate {digest}, which is not there"
+        )
+    return digest
+
+
+def _digest_of(path: str) -> str:
+    """Return the digest of a certificate file, empty if it is damaged."""
+    try:
+        return x509.digest(x509.load_certificate(path))
+    except errors.X509CertError:
+        return ""
+
+
 def _certificate_path(node: LocalNode, wanted: str | None) -> str:
     """Return the local path of one of this node's certificate files."""
     own = node.paths.client_pem
     path = own if wanted is None else node.paths.localize(wanted)
-    if path not in (own, f"{own}.tmp", node.paths.server_pem):
+    if path not in (own, own + ssh.CRYPTO_WAITING, node.paths.server_pem):
         raise errors.ProgrammerError(f"{wanted}: not a certificate file of a node")
     return path
 

@@ -51,6 +51,11 @@ class Distribution:
         self._pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     @property
+    def hostname(self) -> str:
+        """The name of this node, the master."""
+        return self._paths.hostname
+
+    @property
     def authorized_path(self) -> str:
         """This node's authorized_keys file."""
         return f"{self._paths.root_ssh_dir}/authorized_keys"
@@ -338,6 +343,9 @@ def node_ssh_keys_renew(
 ) -> None:
     """Give each node a new key pair, the master last, so that it keeps its access.
 
+    It can be repeated after an end at any step: until the old keys are withdrawn, the
+    lists of public keys have the old and the new ones, so none stays authorised.
+
     Args:
         node: this node, the master.
         node_uuids: nodes whose keys are replaced.
@@ -364,7 +372,7 @@ def node_ssh_keys_renew(
         pair = keys.generate(*make, f"root@{node.paths.hostname}")
         keys.save(pair, path + _NEW_SUFFIX)
         renewed[master] = [pair.public.strip()]
-    pubkeys.update(distribution.public_path, "replace_or_add", renewed)
+    pubkeys.update(distribution.public_path, "add", renewed)
     failed += _announce(
         distribution, renewed, master_candidate_uuids, potential_master_candidates
     )
@@ -372,7 +380,7 @@ def node_ssh_keys_renew(
         keys.save(pair, path)
         files.remove_file(path + _NEW_SUFFIX)
         files.remove_file(f"{path}{_NEW_SUFFIX}.pub")
-    failed += _withdraw(distribution, before, renewed)
+    failed += _withdraw(distribution, before, renewed, potential_master_candidates)
     if failed:
         text = "; ".join(f"node {name}: {message}" for name, message in failed)
         raise errors.SshUpdateError(f"SSH keys not renewed on all nodes: {text}")
@@ -426,6 +434,7 @@ def _withdraw(
     distribution: Distribution,
     before: Mapping[str, list[str]],
     renewed: Mapping[str, list[str]],
+    potential: Sequence[str],
 ) -> list[list[str]]:
     """Remove the replaced keys from all nodes."""
     old = {
@@ -433,8 +442,16 @@ def _withdraw(
         for uuid, lines in renewed.items()
     }
     old = {uuid: lines for uuid, lines in old.items() if lines}
-    if not old:
-        return []
-    return distribution.broadcast(
-        {name: _authorized("remove", old) for name in distribution.nodes()}
-    )
+    changes: dict[str, Change] = {}
+    for name in distribution.nodes():
+        change = _authorized("remove", old) if old else {}
+        # The list of this node is last: it names the keys to withdraw if this is cut
+        # short, or if a node does not answer.
+        if name in potential and name != distribution.hostname:
+            change |= _public("replace_or_add", renewed)
+        if change:
+            changes[name] = change
+    failed = distribution.broadcast(changes)
+    if not failed:
+        pubkeys.update(distribution.public_path, "replace_or_add", renewed)
+    return failed

@@ -16,6 +16,7 @@ _PATTERNS: Final = (
     "server-key.pem",
     "client.pem",
     "client.pem.key",
+    "client.pem.tmp",
     "rapi.pem",
     "spice.pem",
     "spice-ca.pem",

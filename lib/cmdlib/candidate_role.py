@@ -7,9 +7,10 @@ configuration) and log in on all nodes (its key is in all authorized_keys).
 from collections.abc import Collection
 
 from ganeti import objects
-from ganeti.cmdlib import ancillary_files
+from ganeti.cmdlib import ancillary_files, callers, node_certificates
 from ganeti.cmdlib.base import Context
 from ganeti.config import candidate_pool
+from ganeti.constants import ssh
 
 
 def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
@@ -76,31 +77,19 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
 # Certificates
 def record_certificate(ctx: Context, node: objects.Node) -> None:
     """Fetch the digest of a node's client certificate and record it."""
-    answer = ctx.rpc.call_one("node_crypto_tokens", node.uuid, [["ssl", "get", {}]])
-    digests = dict(answer.payload or ())
-    if answer.failed or not digests.get("ssl"):
+    digest, problem = node_certificates.fetch_digest(ctx.rpc, node.uuid)
+    if problem:
         ctx.log.warn(
-            f"cannot get the certificate digest of node {node.name}:"
-            f" {answer.fail_msg or 'empty answer'}",
+            f"cannot get the certificate digest of node {node.name}: {problem}",
             hint="run gnt-cluster renew-crypto --new-node-certificates",
         )
         return
-    certs = ctx.snapshot.cluster.candidate_certs
-    if certs.get(node.uuid) == digests["ssl"]:
-        return
-    with ctx.config.edit(ctx.owner) as edit:
-        certs = edit.snapshot.cluster.candidate_certs
-        edit.update_cluster(candidate_certs={**certs, node.uuid: digests["ssl"]})
+    callers.record(ctx, {node.uuid: digest}, drop=[node.uuid + ssh.CRYPTO_NEXT])
 
 
 def forget_certificate(ctx: Context, uuid: str) -> None:
-    """Remove the digest of a node's client certificate."""
-    if uuid not in ctx.snapshot.cluster.candidate_certs:
-        return
-    with ctx.config.edit(ctx.owner) as edit:
-        certs = dict(edit.snapshot.cluster.candidate_certs)
-        certs.pop(uuid, None)
-        edit.update_cluster(candidate_certs=certs)
+    """Remove the digests of a node's client certificates."""
+    callers.record(ctx, {}, drop=[uuid, uuid + ssh.CRYPTO_NEXT])
 
 
 # SSH keys

@@ -4,14 +4,17 @@ The node makes its key, which never leaves it. Of the node's request the master 
 public key alone; the names in the certificate are those of the configuration.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib.base import Context
 from ganeti.constants import ssh as constants
 from ganeti.rpc import Result, Runner
 from ganeti.utils import authority, x509
+
+_DIGEST: Final = re.compile(x509.DIGEST_REGEX)
 
 
 def renew(
@@ -43,7 +46,7 @@ def renew(
     if not authority.is_used(ctx.paths.server_pem):
         request = [["ssl", "create", options]]
         answers = caller.call("node_crypto_tokens", uuids, [request])
-        return _split(nodes, answers)
+        return _digests(*_split(nodes, answers), nodes)
     issuer = authority.load(
         server_pem=ctx.paths.server_pem, key_path=ctx.paths.server_key_pem
     )
@@ -65,7 +68,29 @@ def renew(
 
     answers = caller.call("node_crypto_tokens", sorted(issued), arguments)
     digests, refused = _split([n for n in nodes if n.uuid in issued], answers)
-    return digests, failed | refused
+    return _digests(digests, failed | refused, nodes)
+
+
+def _digests(
+    digests: dict[str, str], failed: dict[str, str], nodes: Sequence[objects.Node]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Move tokens that are no digests to the failures."""
+    names = {node.uuid: node.name for node in nodes}
+    wrong = {u: token for u, token in digests.items() if not _DIGEST.fullmatch(token)}
+    for uuid, token in wrong.items():
+        failed[names[uuid]] = f"wanted the digest of a certificate, found {token!r:.80}"
+    return {u: token for u, token in digests.items() if u not in wrong}, failed
+
+
+def fetch_digest(runner: Runner, uuid: str) -> tuple[str, str]:
+    """Return the digest of the certificate that a node uses, or empty and a problem."""
+    answer = runner.call_one("node_crypto_tokens", uuid, [["ssl", "get", {}]])
+    digest = _token(answer)
+    if answer.failed:
+        return "", str(answer.fail_msg)
+    if not _DIGEST.fullmatch(digest):
+        return "", f"wanted the digest of a certificate, found {digest!r:.80}"
+    return digest, ""
 
 
 def _issue(ctx: Context, issuer: x509.Pair, node: objects.Node, request: str) -> str:

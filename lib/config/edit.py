@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from ganeti import errors, objects
 from ganeti.config import candidate_pool, nic_addresses
 from ganeti.constants import disks as disk_constants
+from ganeti.constants import ssh
 from ganeti.objects import (
     CLUSTER_KEY,
     TABLES,
@@ -193,7 +194,11 @@ class Edit:
         self._remove("nodes", uuid)
         certs = self.snapshot.cluster.candidate_certs
         self._touch_cluster(
-            candidate_certs={key: cert for key, cert in certs.items() if key != uuid}
+            candidate_certs={
+                key: digest
+                for key, digest in certs.items()
+                if key.removesuffix(ssh.CRYPTO_NEXT) != uuid
+            }
         )
 
     def add_group(self, group: NodeGroup) -> NodeGroup:

@@ -35,7 +35,13 @@ CRYPTO_OPTION_CERTIFICATE: Final = "certificate"
 #: makes a key and a request, and takes the certificate that the master has issued.
 CRYPTO_REQUEST: Final = "request"
 CRYPTO_INSTALL: Final = "install"
-#: Suffix of the master's uuid in the list of callers while both its current and its
+#: A node takes the certificate with a given digest, which waits in `CRYPTO_WAITING`,
+#: into use.
+CRYPTO_USE: Final = "use"
+CRYPTO_OPTION_DIGEST: Final = "digest"
+#: Suffix of the file in which the next certificate of a node waits.
+CRYPTO_WAITING: Final = ".tmp"
+#: Suffix of a candidate's uuid in the list of callers while both its current and its
 #: next certificate are valid.
 CRYPTO_NEXT: Final = "-next"
 #: Pseudo node uuid for the first certificate.

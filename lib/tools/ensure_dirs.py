@@ -35,6 +35,7 @@ _DATA_FILES: Final = (
     ("server-key.pem", 0o600),
     ("client.pem", 0o440),
     ("client.pem.key", 0o400),
+    ("client.pem.tmp", 0o440),
     ("rapi.pem", 0o440),
     ("spice.pem", 0o440),
     ("spice-ca.pem", 0o440),

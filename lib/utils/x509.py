@@ -26,6 +26,8 @@ VALIDITY_DAYS: Final = 5 * 365
 #: Clocks of nodes may differ; a new certificate must be valid on all of them.
 _BACKDATE: Final = dt.timedelta(minutes=10)
 _DAY_S: Final = 86400
+#: Form of a certificate's digest, see `digest`.
+DIGEST_REGEX: Final = "[0-9A-F]{2}(:[0-9A-F]{2}){19}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,8 @@ EXAMPLE = json.loads(
     (pathlib.Path(__file__).parents[2] / "data" / "spec" / "objects.json").read_text()
 )["example_config"]
 GROUP = "00000000-0000-4000-8000-0000000000a0"
+#: Of a certificate.
+DIGEST = ":".join(["AB"] * 20)
 
 
 def node_uuid(number):

@@ -273,6 +273,71 @@ def test_the_master_keeps_its_key_if_only_others_are_renewed(three):
     assert old in three.authorized(SECOND)
 
 
+class Ended(BaseException):
+    """The end of the node daemon of the master."""
+
+
+class Steps:
+    """Counts changes of files and calls of the tool; one of them is the last."""
+
+    def __init__(self, monkeypatch):
+        self.count, self.last = 0, None
+        write = files.write_file
+
+        def stepped(*args, **options):
+            self.take()
+            write(*args, **options)
+
+        monkeypatch.setattr(files, "write_file", stepped)
+        monkeypatch.setattr(os, "fsync", lambda _fd: None)
+
+    def take(self):
+        self.count += 1
+        if self.count == self.last:
+            raise Ended
+
+    def end_at(self, number):
+        self.count, self.last = 0, number
+
+
+def test_an_end_at_any_step_can_be_repeated_and_leaves_no_key_authorised(
+    three, monkeypatch
+):
+    steps = Steps(monkeypatch)
+    renew(three)
+    total = steps.count
+    assert total > 15
+    for number in range(1, total + 1):
+        steps.end_at(number)
+        with pytest.raises(Ended):
+            renew(three)
+        steps.end_at(None)
+        for name in NAMES:
+            assert three.line(MASTER) in three.authorized(name), number
+        renew(three)
+        for name in NAMES:
+            assert three.authorized(name) == keys_of(three, MASTER, SECOND), number
+        for name in (MASTER, SECOND):
+            assert three.known(name) == {UUIDS[n]: [three.line(n)] for n in NAMES}
+
+
+def test_a_key_that_a_node_still_authorises_stays_in_the_list(three, monkeypatch):
+    old = three.line(MASTER)
+    withdraw = ssh_keys._withdraw
+
+    def without_third(*args):
+        three.broken[THIRD] = 3
+        return withdraw(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ssh_keys, "_withdraw", without_third)
+        with pytest.raises(errors.SshUpdateError, match=f"node {THIRD}: .*no route"):
+            renew(three)
+    assert old in three.authorized(THIRD)
+    renew(three)
+    assert three.authorized(THIRD) == keys_of(three, MASTER, SECOND)
+
+
 def check(cluster, name=SECOND, candidates=(MASTER, SECOND), potential=NAMES):
     rows = [[UUIDS[n], n, n in candidates, n in potential] for n in NAMES]
     return ssh_verify.check_set_up(cluster.nodes[name], rows)

@@ -258,7 +258,10 @@ def test_a_larger_pool_promotes_nodes():
     engine = engine_with(
         clusters.node(2, master_candidate=False),
         candidate_pool_size=1,
-        script={"node_crypto_tokens": [["ssl", "AA"]], "node_ssh_key_add": []},
+        script={
+            "node_crypto_tokens": [["ssl", clusters.DIGEST]],
+            "node_ssh_key_add": [],
+        },
     )
     modify(engine, candidate_pool_size=2)
     assert engine.snapshot.nodes[clusters.node_uuid(2)].master_candidate

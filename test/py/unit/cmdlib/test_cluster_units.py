@@ -23,11 +23,11 @@ def test_post_init_records_the_masters_certificate_and_runs_hooks_after(tmp_path
     (root / "etc/ganeti/hooks/cluster-init-post.d").mkdir(parents=True)
     engine = Engine(
         clusters.snapshot(nodes=1),
-        {"node_crypto_tokens": [["ssl", "AA:BB"]], "hooks_runner": []},
+        {"node_crypto_tokens": [["ssl", clusters.DIGEST]], "hooks_runner": []},
         root=str(root),
     )
     assert run(engine, "POST_INIT") is True
-    assert engine.snapshot.cluster.candidate_certs == {MASTER: "AA:BB"}
+    assert engine.snapshot.cluster.candidate_certs == {MASTER: clusters.DIGEST}
     ((node, args),) = engine.rpc.called("hooks_runner")
     assert (node, args[:2]) == (MASTER, ("cluster-init", "post"))
     assert args[2]["GANETI_OP_TARGET"] == "cluster1.example.com"
@@ -130,7 +130,7 @@ def test_secrets_of_candidates_go_to_candidates_alone(tmp_path):
         {
             **SUCCESSFUL_ACTS,
             "hooks_runner": [],
-            "node_crypto_tokens": [["ssl", "AA"]],
+            "node_crypto_tokens": [["ssl", clusters.DIGEST]],
             "node_ssh_key_add": [],
         },
         root=str(root),

@@ -56,7 +56,7 @@ def engine(op):
             "node_powercycle": "",
             "store_status": {"revision": 1, "term": 1, "digest": ""},
             "node_verify": {"nodelist": {}},
-            "node_crypto_tokens": [["ssl", "AA"]],
+            "node_crypto_tokens": [["ssl", clusters.DIGEST]],
             "hooks_runner": [],
             "node_ssh_key_add": [],
             "node_ssh_key_remove": [],

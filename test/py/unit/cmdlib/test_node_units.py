@@ -13,7 +13,7 @@ N2 = clusters.node_uuid(2)
 GOOD = {
     "version": 3010000,
     "node_verify": {"nodelist": {}},
-    "node_crypto_tokens": [["ssl", "CC:DD"]],
+    "node_crypto_tokens": [["ssl", clusters.DIGEST]],
     "hooks_runner": [],
     "node_ssh_key_add": [],
     "node_ssh_key_remove": [],
@@ -55,7 +55,7 @@ def test_a_new_node_becomes_a_candidate_with_certificate_and_keys():
     assert new.master_candidate
     assert (new.primary_ip, new.secondary_ip) == ("192.0.2.9", "192.0.2.9")
     assert new.group == clusters.GROUP
-    assert engine.snapshot.cluster.candidate_certs == {new.uuid: "CC:DD"}
+    assert engine.snapshot.cluster.candidate_certs == {new.uuid: clusters.DIGEST}
     ((where, args),) = engine.rpc.called("node_ssh_key_add")
     assert where == MASTER
     assert args == (
@@ -222,7 +222,7 @@ def test_setting_a_role_clears_the_others_and_every_node_learns_of_a_demotion():
     }
     # ... and back: there is room in the pool.
     assert ("master_candidate", True) in modify(engine, drained=False)
-    assert engine.snapshot.cluster.candidate_certs == {N2: "CC:DD"}
+    assert engine.snapshot.cluster.candidate_certs == {N2: clusters.DIGEST}
 
 
 def test_an_offline_node_is_not_called():
