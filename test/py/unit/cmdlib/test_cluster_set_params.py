@@ -65,7 +65,7 @@ STORED = {
         {"tiny": {"pw": "x"}},
     ),
     "os_hvp": (
-        {"tiny": {"kvm": {"acpi": "no"}}},
+        {"tiny": {"kvm": {"acpi": "false"}}},
         "os_hvp",
         {"tiny": {"kvm": {"acpi": False}}},
     ),
@@ -75,7 +75,11 @@ MERGED = {
     "beparams": ({"memory": "1g"}, lambda c: c.beparams["default"]["minmem"], 1024),
     "nicparams": ({"link": "br9"}, lambda c: c.nicparams["default"]["link"], "br9"),
     "ndparams": ({"ssh_port": "2222"}, lambda c: c.ndparams["ssh_port"], 2222),
-    "hvparams": ({"kvm": {"acpi": "no"}}, lambda c: c.hvparams["kvm"]["acpi"], False),
+    "hvparams": (
+        {"kvm": {"acpi": "false"}},
+        lambda c: c.hvparams["kvm"]["acpi"],
+        False,
+    ),
     "diskparams": (
         {"drbd": {"resync-rate": "5"}},
         lambda c: c.diskparams["drbd"]["resync-rate"],
@@ -169,7 +173,7 @@ REFUSED = [
     ({"enabled_hypervisors": []}, "at least one hypervisor"),
     ({"enabled_hypervisors": ["fake"]}, "is used by instances inst1"),
     ({"beparams": {"minmem": 4096}}, "is above the maximum"),
-    ({"beparams": {"auto_balance": 1}}, "auto_balance: wanted true or false"),
+    ({"beparams": {"auto_balance": "1"}}, "auto_balance: wanted true or false"),
     ({"ndparams": {"ssh_port": 99999}}, "ssh_port: wanted a port from 1 to 65535"),
     ({"ipolicy": {"vcpu-ratio": -1}}, "vcpu-ratio: wanted a number from 0"),
     ({"ipolicy": {"spindle-ratio": "nan"}}, "spindle-ratio: wanted a number from 0"),
@@ -205,7 +209,8 @@ def test_a_newly_enabled_hypervisor_gets_its_default_parameters():
 def test_wrong_settings_are_refused_and_change_nothing(options, text):
     engine = engine_with(clusters.instance(1))
     before = engine.snapshot
-    with pytest.raises(errors.OpPrereqError, match=text):
+    refusals = (errors.OpPrereqError, errors.TypeEnforcementError)
+    with pytest.raises(refusals, match=text):
         modify(engine, **options)
     assert engine.snapshot is before
 

@@ -84,7 +84,8 @@ def test_impossible_groups_are_refused(options, text):
     engine = engine_with()
     before = engine.snapshot
     name = options.pop("name", "new")
-    with pytest.raises(errors.OpPrereqError, match=text):
+    refusals = (errors.OpPrereqError, errors.TypeEnforcementError)
+    with pytest.raises(refusals, match=text):
         run(engine, "ADD", name, **options)
     assert engine.snapshot is before
     assert engine.locks.names(Level.NODEGROUP) == set(before.nodegroups)
@@ -117,7 +118,7 @@ def test_changes_are_stored_and_overrides_can_be_removed():
     assert run(
         engine,
         "SET_PARAMS",
-        ndparams={"spindle_count": 2, "exclusive_storage": "yes"},
+        ndparams={"spindle_count": 2, "exclusive_storage": "true"},
         alloc_policy="unallocable",
         ipolicy={"spindle-ratio": 4},
     ) == [

@@ -56,7 +56,8 @@ def only_instance(eng):
 
 def refused(eng, request, text):
     before = eng.snapshot
-    with pytest.raises(errors.OpPrereqError, match=text):
+    refusals = (errors.OpPrereqError, errors.TypeEnforcementError)
+    with pytest.raises(refusals, match=text):
         eng.run(request)
     assert eng.snapshot is before
 

@@ -53,11 +53,21 @@ def test_memory_sets_both_limits():
     assert filled == {"minmem": 1024, "maxmem": 1024}
 
 
-@pytest.mark.parametrize("value", [1, "yes", 0])
-def test_auto_balance_is_true_or_false(value):
-    with pytest.raises(errors.OpPrereqError, match="wanted true or false"):
+@pytest.mark.parametrize("value", ["1", "yes", "0", "no", "on", 2, 0.5, []])
+def test_truth_values_are_true_or_false(value):
+    with pytest.raises(errors.TypeEnforcementError, match="wanted true or false"):
         typed_params.backend({"auto_balance": value})
-    assert typed_params.backend({"auto_balance": "True"}) == {"auto_balance": True}
+    with pytest.raises(errors.TypeEnforcementError, match="acpi: wanted true or false"):
+        typed_params.hypervisor("kvm", {"acpi": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [("True", True), ("FALSE", False), ("", False), (True, True), (0, False)],
+)
+def test_truth_values_in_any_case_and_as_json(value, wanted):
+    assert typed_params.backend({"auto_balance": value}) == {"auto_balance": wanted}
+    assert typed_params.hypervisor("kvm", {"acpi": value}) == {"acpi": wanted}
 
 
 @pytest.mark.parametrize("name", ["0", "12", "-1"])
