@@ -118,19 +118,26 @@ def notes(shell: Shell, ports: Ports) -> list[str]:
     """Return one line for each filter of this machine that drops what nobody permits.
 
     Filters of nftables with the policy ``drop`` are known; rules at the end of a chain
-    are not looked at. Without ``nft`` there is nothing to return.
+    are not looked at. Without ``nft`` there is nothing to return; where it fails, the
+    line says so.
 
     Args:
         shell: runs commands on this machine.
         ports: which the other nodes need.
     """
     try:
-        text = shell.run(("nft", "list", "chains"), timeout_s=_TIMEOUT_S).stdout
+        listed = shell.run(("nft", "list", "chains"), timeout_s=_TIMEOUT_S)
     except errors.CommandError:
         return []
+    if listed.failed:
+        text = (
+            "Note: it was not checked whether the packet filter of this machine drops"
+            f" what no rule permits: 'nft list chains' {listed.reason}. {_HINT}"
+        )
+        return [text]
     tcp, udp = _listed(ports.tcp), _listed(ports.udp)
     lines, table, chain = [], "", ""
-    for line in text.splitlines():
+    for line in listed.stdout.splitlines():
         if match := _TABLE.search(line):
             table = f"{match[1]} {match[2]}"
         elif match := _CHAIN.search(line):

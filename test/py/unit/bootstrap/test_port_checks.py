@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.bootstrap import port_checks
 from ganeti.bootstrap.port_checks import Machine, Ports
@@ -135,6 +136,13 @@ def test_a_filter_of_this_machine_that_drops_is_noted():
 def test_a_machine_without_nftables_needs_no_note():
     ports = port_checks.of_nodes(22)
     assert port_checks.notes(Broken(errors.CommandError("no nft")), ports) == []
+
+
+def test_a_filter_that_could_not_be_read_is_noted():
+    runner = FakeRunner(nft=(1, "", "Operation not permitted"))
+    [line] = port_checks.notes(runner, port_checks.of_nodes(22))
+    assert line.startswith("Note: it was not checked whether the packet filter")
+    assert "'nft list chains' exited with code 1" in line
 
 
 def test_a_broken_connection_ends_the_check():
