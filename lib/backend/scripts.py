@@ -45,7 +45,8 @@ def run_hooks(
     """Run the scripts of one hook in the order of their names.
 
     Returns:
-        For each file its path below the hooks directory, result code and output.
+        For each file its path below the hooks directory, result code, and output
+        without white space at its ends.
 
     Raises:
         HooksFailure: unknown phase, or invalid hook name.
@@ -86,10 +87,11 @@ def _run_part(node: LocalNode, path: str, env: Mapping[str, str]) -> tuple[int, 
         result = node.process.run_trimmed([path], env=env, max_output=_HOOK_OUTPUT)
     except errors.CommandError as err:
         return hooks.HKR_FAIL, str(err)
+    output = result.output.strip()
     if result.failed:
         _log.warning("hook %s %s", path, result.reason)
-        return hooks.HKR_FAIL, result.output
-    return hooks.HKR_SUCCESS, result.output
+        return hooks.HKR_FAIL, output
+    return hooks.HKR_SUCCESS, output
 
 
 @procedure("hooks_runner")

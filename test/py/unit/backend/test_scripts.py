@@ -27,16 +27,18 @@ def program(path, text, mode=0o755):
 def test_hooks_run_in_order_with_their_own_environment(node, monkeypatch):
     monkeypatch.setenv("LEAK", "from the daemon")
     top = f"{node.paths.hooks_dir}/node-add-pre.d"
-    program(f"{top}/20-fail", "echo bad >&2; exit 3")
+    program(f"{top}/20-fail", r"""printf "\nbad\nworse \n\n" >&2; exit 3""")
     program(f"{top}/10-ok", 'echo "$GANETI_OP_CODE$LEAK"')
     program(f"{top}/30.skipped", "echo never")
     program(f"{top}/40-plain", "echo never", mode=0o644)
+    program(f"{top}/50-blank", "echo; exit 1")
     env = {"PATH": "/bin:/usr/bin", "GANETI_OP_CODE": "OP_NODE_ADD"}
     assert nodes.call(node, "hooks_runner", "node-add", "pre", env) == [
-        ("node-add-pre.d/10-ok", 2, "OP_NODE_ADD\n"),
-        ("node-add-pre.d/20-fail", 1, "bad\n"),
+        ("node-add-pre.d/10-ok", 2, "OP_NODE_ADD"),
+        ("node-add-pre.d/20-fail", 1, "bad\nworse"),
         ("node-add-pre.d/30.skipped", 0, ""),
         ("node-add-pre.d/40-plain", 0, ""),
+        ("node-add-pre.d/50-blank", 1, ""),
     ]
     assert nodes.call(node, "hooks_runner", "node-add", "post", env) == []
 
@@ -52,7 +54,7 @@ def test_the_output_of_a_hook_is_bounded(node, code):
     )
     assert len(output) < 70_000
     assert output.startswith("first\ny\n")
-    assert output.endswith("y\nlast\n")
+    assert output.endswith("y\nlast")
     assert "bytes of output left out" in output
 
 
