@@ -47,3 +47,12 @@ def remove(paths: pathutils.Paths, instance: str, count: int) -> None:
         for path in (link, f"{link}.new"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
+
+
+def remove_to(paths: pathutils.Paths, target: str) -> None:
+    """Remove the links to a disk that does not exist any more."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(directory(paths)):
+            with contextlib.suppress(OSError):
+                if entry.is_symlink() and os.readlink(entry.path) == target:
+                    os.unlink(entry.path)

@@ -40,8 +40,10 @@ def blockdev_create(
 
 @procedure("blockdev_remove")
 def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
-    """Destroy a disk; a missing disk is not an error."""
-    _device(node, bdev).remove()
+    """Destroy a disk and the links to it; a missing disk is not an error."""
+    device = _device(node, bdev)
+    device.remove()
+    disk_links.remove_to(node.paths, device.path)
 
 
 @procedure("blockdev_assemble")

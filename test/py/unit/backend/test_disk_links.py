@@ -23,3 +23,12 @@ def test_a_link_follows_its_disk(tmp_path):
     disk_links.make(paths, "web1", 0, "/dev/new")
     assert os.lstat(link).st_ino == before
     assert os.listdir(disk_links.directory(paths)) == ["web1:0"]
+
+
+def test_the_links_to_a_removed_disk_go_and_no_others(tmp_path):
+    paths = pathutils.Paths(str(tmp_path), "n1")
+    disk_links.remove_to(paths, "/dev/a")
+    for index, target in enumerate(("/dev/a", "/dev/b", "/dev/a")):
+        disk_links.make(paths, "web1", index, target)
+    disk_links.remove_to(paths, "/dev/a")
+    assert os.listdir(disk_links.directory(paths)) == ["web1:1"]
