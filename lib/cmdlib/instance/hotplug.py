@@ -154,6 +154,10 @@ class Released:
                 )
             self._done.append(change)
 
+    def assume(self, wanted: Sequence[Change]) -> None:
+        """Take all changes for done: which ones were is not known after a restart."""
+        self._done = [c for c in wanted if c.step.action not in _ADDED]
+
     def undo(self) -> None:
         """Give devices back to the guest; failures are logged as warnings."""
         ctx, instance = self._ctx, self._instance

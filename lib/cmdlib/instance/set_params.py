@@ -4,16 +4,20 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from ganeti import errors, ht, objects, opcodes
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import (
     checks,
     common,
     convert_template,
+    disks,
     hook_env,
     hotplug,
     modify_disks,
     modify_nics,
+    modify_state,
     nic_specs,
 )
 from ganeti.constants import ecodes
@@ -36,6 +40,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     HOOKS_PATH: ClassVar[str | None] = "instance-modify"
     LOCK_NODES: ClassVar[bool] = True
+    #: The change that was interrupted.
+    left: modify_state.Interrupted | None = None
 
     def check_arguments(self) -> None:
         """Check the request alone."""
@@ -80,6 +86,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         self.new_primary = None
         if self.op.pnode:
             self.new_primary = lookup.expand_node(self.ctx.snapshot, self.op.pnode)
+        if self.ctx.resumption is not None:
+            self._take_over(
+                msgspec.convert(self.ctx.resumption, modify_state.Interrupted)
+            )
 
     def nodes_to_lock(self) -> Sequence[str]:
         """Return the instance's nodes and the new primary one."""
@@ -310,7 +320,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def execute(self) -> list[tuple[str, Any]]:
         """Change nodes and record; return the changes."""
-        changes, report = self.changes, self.changes.report
+        self._save()
         released = hotplug.Released(self.ctx, self.instance)
         released.release(self.live)
         try:
@@ -319,6 +329,11 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             if not errors.is_outcome_unknown(err):
                 released.undo()
             raise
+        return self._finish()
+
+    def _finish(self) -> list[tuple[str, Any]]:
+        """Do what follows the commit, which can be repeated; return the changes."""
+        changes, report = self.changes, self.changes.report
         modify_disks.apply_after_commit(self.ctx, self.instance, changes.disk_steps)
         if self.op.disk_template:
             convert_template.execute(
@@ -330,6 +345,73 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             )
         report += hotplug.add(self.ctx, self.instance, self.live)
         return report
+
+    def _save(self) -> None:
+        """Store what the next master daemon needs if this one ends in the change.
+
+        Secrets are not stored with jobs, and a conversion is not continued.
+        """
+        op, changes, instance = self.op, self.changes, self.instance
+        if op.osparams_private or op.disk_template:
+            return
+        if not changes.disk_steps and not self.live:
+            return
+        disk_steps, nic_steps = modify_state.saved(
+            changes.disk_steps, changes.nic_steps
+        )
+        state = modify_state.Interrupted(
+            disks=tuple(disk.uuid for disk in changes.disks),
+            nics=changes.after.nics,
+            before=instance.nics,
+            disk_steps=disk_steps,
+            nic_steps=nic_steps,
+            is_live=bool(self.live),
+            report=tuple(changes.report),
+        )
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    def _take_over(self, left: modify_state.Interrupted) -> None:
+        """Set everything as the checks of the interrupted run had set it."""
+        disk_steps = [saved.step() for saved in left.disk_steps]
+        nic_steps = [saved.step() for saved in left.nic_steps]
+        self.left = left
+        self.changes = _Changes(
+            self.instance, (), disk_steps, nic_steps, list(left.report)
+        )
+        before = self.instance.replace(nics=left.before)
+        devices = hotplug.changes(before, disk_steps, nic_steps)
+        self.live = devices if left.is_live else []
+
+    def resume(self) -> list[tuple[str, Any]]:
+        """Complete a change that was recorded; undo one that was not.
+
+        Raises:
+            OpExecError: it was undone.
+        """
+        instance, ctx = self.instance, self.ctx
+        if self.left is None:
+            raise errors.ProgrammerError("a change without a state was resumed")
+        if self.left.is_recorded(instance):
+            ctx.log.message(
+                "* the master daemon was restarted; the change of devices continues"
+            )
+            return self._finish()
+        ctx.log.message(
+            "* the master daemon was restarted before the change was recorded;"
+            " undoing it"
+        )
+        steps = self.changes.disk_steps
+        added = [step.device for step in steps if step.action == "add"]
+        if added:
+            disks.shutdown(ctx, instance, disks=added, mark=False)
+            disks.remove_all(ctx, instance, added)
+        released = hotplug.Released(ctx, instance)
+        released.assume(self.live)
+        released.undo()
+        raise errors.OpExecError(
+            f"instance {instance.name}: the master daemon was restarted during the"
+            " change; the devices are as before, repeat the command"
+        )
 
     def _prepare_and_commit(self) -> None:
         if self.op.runtime_mem is not None:

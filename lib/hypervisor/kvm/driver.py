@@ -260,27 +260,30 @@ class KvmHypervisor(Hypervisor):
     ) -> None:
         """Add a device to a running guest."""
         guest = self._alive(instance.name)
-        hotplug.check(guest)
-        if isinstance(device, DiskX):
-            path, uri = (*extra, None)[:2]
-            hotplug.add_disk(guest, AttachedDisk(device, path, uri))
-        else:
-            hotplug.add_nic(self._effects, guest, instance, device, seq)
+        with hotplug.turn(guest):
+            hotplug.check(guest)
+            if isinstance(device, DiskX):
+                path, uri = (*extra, None)[:2]
+                hotplug.add_disk(guest, AttachedDisk(device, path, uri))
+            else:
+                hotplug.add_nic(self._effects, guest, instance, device, seq)
 
     def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
         """Remove a device from a running guest."""
         guest = self._alive(instance.name)
-        hotplug.check(guest)
-        if isinstance(device, DiskX):
-            hotplug.remove_disk(guest, device)
-        else:
-            hotplug.remove_nic(self._effects, guest, device)
+        with hotplug.turn(guest):
+            hotplug.check(guest)
+            if isinstance(device, DiskX):
+                hotplug.remove_disk(guest, device)
+            else:
+                hotplug.remove_nic(self._effects, guest, device)
 
     def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
         """Replace a NIC of a running guest."""
         guest = self._alive(instance.name)
-        hotplug.check(guest)
-        hotplug.modify_nic(self._effects, guest, instance, device, seq)
+        with hotplug.turn(guest):
+            hotplug.check(guest)
+            hotplug.modify_nic(self._effects, guest, instance, device, seq)
 
     # Migration
     def migratable(self, instance: InstanceX) -> None:

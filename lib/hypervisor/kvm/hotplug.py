@@ -1,12 +1,17 @@
 """Adding and removing devices of a running guest.
 
 Each step checks afterwards which devices the guest has, and updates the runtime file.
+A step can be repeated: a master daemon that was restarted does so, perhaps while the
+call of the earlier one still runs; `turn` lets one step follow the other.
+
 Specified in the hypervisor document, section 2.4.
 """
 
 import contextlib
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti import errors
@@ -18,6 +23,25 @@ from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 #: Seconds that a guest may take to release a device.
 _UNPLUG_S: Final = 15.0
+
+
+@contextlib.contextmanager
+def turn(guest: Files) -> Iterator[None]:
+    """Let other changes of the guest's devices wait until the end of the block.
+
+    Raises:
+        HypervisorError: the guest does not run.
+    """
+    try:
+        fd = os.open(guest.pid, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise errors.HypervisorError(f"instance {guest.name}: not running") from None
+    try:
+        # The emulator's own lock of the file is of another kind.
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def check(guest: Files) -> None:
@@ -50,16 +74,20 @@ def _has_device(qmp: Qmp, name: str) -> bool:
 
 
 def add_disk(guest: Files, attached: AttachedDisk) -> None:
-    """Add a disk to a running guest.
+    """Add a disk to a running guest that may have it already.
 
     Raises:
-        HotplugError: the guest has the disk already, or did not accept it.
+        HotplugError: the guest has the disk in another form, or did not accept it.
     """
     plan = runtime.load(guest)
     disk, path, uri = attached
-    if plan.find_disk(disk.uuid) is not None:
+    present = plan.find_disk(disk.uuid)
+    if present is not None:
+        if (present.logical_id, present.mode) == (disk.logical_id, disk.mode):
+            return
         raise errors.HotplugError(
-            f"instance {guest.name}: disk {disk.uuid} is already attached"
+            f"instance {guest.name}: disk {disk.uuid} is already attached in another"
+            " form"
         )
     kind = plan.hvparams.get("disk_type") or "paravirtual"
     place = _places(plan).for_disk(disk, kind)
@@ -149,16 +177,19 @@ def _remove_device(guest: Files, qmp: Qmp, name: str) -> None:
 def add_nic(
     effects: NodeEffects, guest: Files, instance: InstanceX, nic: NicX, index: int
 ) -> None:
-    """Add a NIC to a running guest.
+    """Add a NIC to a running guest that may have it already.
 
     Raises:
-        HotplugError: the guest has the NIC already, or did not accept it.
+        HotplugError: the guest has the NIC in another form, or did not accept it.
         HypervisorError: its tap cannot be created or connected.
     """
     plan = runtime.load(guest)
-    if plan.find_nic(nic.uuid) is not None:
+    present = plan.find_nic(nic.uuid)
+    if present is not None:
+        if (present.mac, present.nicparams) == (nic.mac, nic.nicparams):
+            return
         raise errors.HotplugError(
-            f"instance {guest.name}: NIC {nic.uuid} is already attached"
+            f"instance {guest.name}: NIC {nic.uuid} is already attached in another form"
         )
     kind = plan.hvparams.get("nic_type") or "paravirtual"
     plugged = runtime.plugged_nic(nic, _places(plan).for_nic(nic, kind))

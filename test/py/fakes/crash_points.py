@@ -247,10 +247,14 @@ def wait_for_job(client, job):
 class CrashCluster:
     """Three nodes whose daemons are ended at points."""
 
+    HYPERVISORS = "fake"
+
     def __init__(self, directory):
         self.directory = directory
         self.work = tempfile.mkdtemp(prefix="gcp-", dir="/tmp")
-        self._command("up", "-n", "3", "--hypervisors", "fake", "--no-ssh-setup")
+        self._command(
+            "up", "-n", "3", "--hypervisors", self.HYPERVISORS, "--no-ssh-setup"
+        )
         self.layout = lay.Layout.load(directory)
         self.control = NodeControl(self.layout, SystemRunner())
         for node in self.layout.nodes:

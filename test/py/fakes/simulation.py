@@ -14,6 +14,7 @@ class Simulation:
         self.directories = set()
         self.guests = {}  # instance name -> nodes where its emulator is
         self.leaving = {}  # instance name -> (source, target)
+        self.devices = {}  # uuid of a device of a guest -> its MAC address or path
         self.waiting = {}  # instance name -> node with an emulator that waits for it
 
     def script(self):
@@ -98,10 +99,28 @@ class Simulation:
         ]
 
     def do_instance_start(self, node, args):
-        self.guests.setdefault(args[0]["name"], set()).add(node)
+        record = args[0]
+        self.guests.setdefault(record["name"], set()).add(node)
+        for disk in record["disks_info"]:
+            self.devices[disk["uuid"]] = disk["logical_id"][1]
+        self.devices.update({nic["uuid"]: nic["mac"] for nic in record["nics"]})
 
     def do_instance_shutdown(self, node, args):
-        self.runs_on(args[0]["name"]).discard(node)
+        record = args[0]
+        self.runs_on(record["name"]).discard(node)
+        for device in (*record["disks_info"], *record["nics"]):
+            self.devices.pop(device["uuid"], None)
+
+    def do_hotplug_device(self, _node, args):
+        _instance, action, kind, device = args[:4]
+        path = device["logical_id"][1] if kind == "disk" else device["mac"]
+        if action == "hotremove":
+            self.devices.pop(device["uuid"], None)
+            return None
+        if kind == "disk" and path not in self.files:
+            return failure(f"{path}: does not exist")
+        self.devices[device["uuid"]] = path
+        return None
 
     def do_accept_instance(self, node, args):
         name = args[0]["name"]

@@ -337,6 +337,80 @@ def test_disks_that_were_being_made_are_removed_after_a_restart(case):
     assert swept
 
 
+ADD_NIC, ADD_BOTH = (
+    modify(nics=[["add", -1, {"mac": "aa:00:00:12:34:56"}]]),
+    modify(
+        disks=[["add", -1, {"size": 1024}]],
+        nics=[["add", -1, {"mac": "aa:00:00:12:34:56"}]],
+    ),
+)
+#: name: (steps before, the change).
+DEVICES = {
+    "add-disk": ([create("file")], modify(disks=[["add", -1, {"size": 1024}]])),
+    "add-disk-cold": (
+        [create("file", start=False)],
+        modify(disks=[["add", 0, {"size": 1024}]]),
+    ),
+    "add-nic": ([create("file")], ADD_NIC),
+    "add-both": ([create("file")], ADD_BOTH),
+    "remove-disk": ([create("file")], modify(disks=[["remove", 0, {}]])),
+    "change-nic": (
+        [create("file"), ADD_NIC],
+        modify(
+            nics=[["modify", 0, {"mac": "aa:00:00:65:43:21"}]],
+            disks=[["add", -1, {"size": 1024}]],
+        ),
+    ),
+}
+
+
+def devices_of(snapshot, simulation):
+    """Return the devices that the record has, if the guest runs."""
+    (record,) = snapshot.instances.values()
+    if not simulation.runs_on(NAME):
+        return {}
+    paths = {uuid: snapshot.disks[uuid].logical_id[1] for uuid in record.disks}
+    return paths | {nic.uuid: nic.mac for nic in record.nics}
+
+
+def macs_and_disks(snapshot):
+    (record,) = snapshot.instances.values()
+    return len(record.disks), [nic.mac for nic in record.nics]
+
+
+@pytest.mark.parametrize("wipes", [False, True])
+@pytest.mark.parametrize("again", [None, 1, 2, 3])
+@pytest.mark.parametrize("case", DEVICES)
+def test_a_change_of_devices_is_completed_or_undone(case, again, wipes):
+    before, request = DEVICES[case]
+    ends, outcomes, cut, is_cut = [], set(), 0, True
+    while is_cut:
+        cut += 1
+        start, simulation = prepared(before, prealloc_wipe_disks=wipes)
+        master, is_cut = run_until_cut(start, simulation, request, cut, None)
+        resumption = master.engine.callbacks.resumption
+        for number in ((again, None) if again else (None,)) if is_cut else ():
+            if resumption is None:
+                break
+            with contextlib.suppress(errors.OpExecError):
+                master, _ = run_until_cut(
+                    master.snapshot, simulation, request, number, resumption
+                )
+        assert restarted(master).sweep()
+        snapshot = master.snapshot
+        assert config.verify(snapshot) == []
+        assert simulation.devices == devices_of(snapshot, simulation), cut
+        assert set(simulation.files) == recorded_paths(snapshot), cut
+        outcomes.add(str(macs_and_disks(snapshot)))
+        ends = [macs_and_disks(start), macs_and_disks(snapshot)]
+        # The command succeeds when it is repeated.
+        if snapshot.instances == start.instances:
+            done, _ = run_until_cut(snapshot, simulation, request, None, None)
+            assert macs_and_disks(done.snapshot) != ends[0]
+    # As before, or as wanted, and nothing in between.
+    assert outcomes == {str(end) for end in ends}
+
+
 def present(master):
     documents = master.engine.store.documents.items()
     return [place for place, data in documents if data is not None]

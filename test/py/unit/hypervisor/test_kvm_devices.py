@@ -7,12 +7,15 @@ of daemons.
 
 import dataclasses
 import os
+import pathlib
 import tempfile
+import threading
 
 import msgspec
 import pytest
 
 from fakes import guests, nodes
+from fakes.patience import until
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.hypervisor import NodeEffects
@@ -187,6 +190,7 @@ def guest(monkeypatch):
         effects = NodeEffects(Paths(root, "n1"), runner, nodes.CountedClock())
         of_guest = files.Files(effects.paths, "web1")
         of_guest.make_directories()
+        pathlib.Path(of_guest.pid).write_text("1\n")
         script = f"{effects.paths.conf_dir}/kvm-vif-bridge"
         os.makedirs(effects.paths.conf_dir)
         with open(script, "w") as out:
@@ -243,9 +247,36 @@ def test_an_added_disk_is_the_guests_and_survives_its_next_start(guest):
 
 def test_a_disk_is_not_added_twice(guest):
     add_disk(guest)
-    with pytest.raises(errors.HotplugError, match="already attached"):
-        add_disk(guest)
+    before = list(guest.emulator.executed)
+    add_disk(guest)
+    assert guest.emulator.executed == before
     assert len(guest.plan.disks) == 1
+    for changes in ({"mode": "ro"}, {"logical_id": ("loop", "/other")}):
+        other = disk(1).replace(**changes)
+        with pytest.raises(errors.HotplugError, match="attached in another form"):
+            guest.driver.hot_add(guest.record, other, [path_of(guest, 1), None], 1)
+
+
+def test_one_change_of_devices_follows_the_other(guest):
+    path = path_of(guest, 1)
+    with hotplug.turn(guest.files):
+        first = threading.Thread(
+            target=guest.driver.hot_add, args=(guest.record, disk(1), [path, None], 1)
+        )
+        first.start()
+        inode = f":{os.stat(guest.files.pid).st_ino} "
+        until("the call waits", lambda: _is_waited_for(inode))
+        assert guest.emulator.executed == []
+    first.join()
+    assert len(guest.plan.disks) == 1
+    os.unlink(guest.files.pid)
+    with pytest.raises(errors.HypervisorError, match="web1: not running"):
+        add_disk(guest)
+
+
+def _is_waited_for(inode):
+    with open("/proc/locks", encoding="ascii") as locks:
+        return any("->" in line and inode in line for line in locks)
 
 
 @pytest.mark.parametrize("how", ["refuses", "loses"])
@@ -329,8 +360,12 @@ def test_an_added_nic_is_connected_and_recorded(guest):
     for key in ("3", nic(1).uuid):
         assert taps.read_name(guest.files, key) == "gnt7"
     assert [item.uuid for item in guest.plan.nics] == [nic(1).uuid]
-    with pytest.raises(errors.HotplugError, match="already attached"):
-        add_nic(guest, 1)
+    before = list(guest.emulator.executed)
+    add_nic(guest, 1, index=3)
+    assert guest.emulator.executed == before
+    for args in ((1, "bridged", "br1"), (1, "routed")):
+        with pytest.raises(errors.HotplugError, match="attached in another form"):
+            add_nic(guest, *args)
 
 
 def test_a_nic_that_cannot_be_connected_is_not_added(guest):
