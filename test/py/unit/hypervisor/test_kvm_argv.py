@@ -267,6 +267,13 @@ def test_scsi_and_ide_places():
     places = devices.DeviceSlots((), 12)
     actual = [places.for_disk(disk(i), "scsi") for i in range(2)]
     assert [info["scsi-id"] for info in actual] == [0, 1]
+    # QEMU has no disk at another channel or LUN of these controllers.
+    assert {(info["bus"], info["channel"], info["lun"]) for info in actual} == {
+        ("scsi.0", 0, 0)
+    }
+    after = devices.DeviceSlots([{"scsi-id": 0}, {"unit": 0}], 12)
+    assert after.for_disk(disk(), "scsi-hd")["scsi-id"] == 1
+    assert after.for_disk(disk(), "ide")["unit"] == 1
     actual = [places.for_disk(disk(i), "ide") for i in range(3)]
     assert [(info["bus"], info["unit"]) for info in actual] == [
         ("ide.0", 0),

@@ -26,6 +26,7 @@ from ganeti.hypervisor.kvm import (
     files,
     hotplug,
     launch,
+    migrate,
     runtime,
     taps,
 )
@@ -130,6 +131,10 @@ class Emulator:
 
     def cont(self):
         self.status = "running"
+
+    def migrate_set_capabilities(self, capabilities):
+        rows = {row["capability"]: row["state"] for row in capabilities}
+        self.capabilities = rows
 
     def set_action(self, shutdown):
         assert shutdown == "poweroff"
@@ -566,6 +571,73 @@ def test_a_start_that_fails_leaves_no_process(guest, executed):
     with pytest.raises(errors.HypervisorError, match="refused"):
         run(guest)
     assert guest.ended == ["web1"]
+
+
+def remains(guest):
+    """Return the files of a guest, without the directories of all guests."""
+    return sorted(
+        os.path.relpath(os.path.join(top, name), guest.files.root)
+        for top, _dirs, names in os.walk(guest.files.root)
+        for name in names
+    )
+
+
+def start(guest):
+    hvparams = guest.record.hvparams | {"machine_version": "pc"}
+    guest.driver.start(guest.record.replace(hvparams=hvparams), [], paused=False)
+
+
+def test_a_start_removes_what_the_last_one_left(guest, executed, monkeypatch):
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
+    for kind in ("qmp", "serial", "shutdown"):
+        pathlib.Path(guest.files.control(kind)).touch()
+    taps.write_names(guest.files, {4: ("old", taps.Tap("gnt9", ()))})
+    start(guest)
+    assert remains(guest) == ["conf/web1.runtime"]
+    assert [start[0] for start in executed] == [guest.plan]
+    assert guest.emulator.executed == ["balloon", "cont"]
+
+
+def test_a_start_that_fails_leaves_no_files(guest, executed, monkeypatch):
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
+    guest.emulator.refuses = "cont"
+    with pytest.raises(errors.HypervisorError, match="refused"):
+        start(guest)
+    assert (remains(guest), guest.ended) == ([], ["web1"])
+
+
+def accept(guest, **caps):
+    params = guest.plan.hvparams | {"migration_port": 18102} | caps
+    plan = guest.plan.replace(hvparams=params)
+    migrate.accept(guest.effects, guest.files, guest.record, plan, "192.0.2.1")
+
+
+def test_an_emulator_waits_for_a_guest_with_the_capabilities(
+    guest, executed, monkeypatch
+):
+    monkeypatch.setattr(migrate, "Qmp", guest.emulator)
+    pathlib.Path(guest.files.control("shutdown")).touch()
+    accept(guest, migration_caps="postcopy-ram:xbzrle")
+    [(plan, how)] = executed
+    assert how == launch.Launch(incoming="tcp:192.0.2.1:18102")
+    assert plan == guest.plan
+    assert guest.emulator.capabilities == {"postcopy-ram": True, "xbzrle": True}
+    assert remains(guest) == ["conf/web1.runtime"]
+    assert guest.ended == []
+    guest.emulator.executed.clear()
+    accept(guest, migration_caps="")
+    assert guest.emulator.executed == []
+
+
+def test_an_emulator_that_cannot_wait_is_ended_and_leaves_nothing(
+    guest, executed, monkeypatch
+):
+    monkeypatch.setattr(migrate, "Qmp", guest.emulator)
+    guest.emulator.refuses = "migrate-set-capabilities"
+    with pytest.raises(errors.HypervisorError, match="refused"):
+        accept(guest, migration_caps="xbzrle")
+    assert guest.ended == ["web1"]
+    assert remains(guest) == []
 
 
 def test_a_nic_that_cannot_be_connected_ends_the_start(guest, executed):
