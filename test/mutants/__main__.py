@@ -171,18 +171,20 @@ def main(arguments):
             trees.Tree(TOP, f"{folder}/{number}") for number in range(options.workers)
         ]
         try:
-            reached = measured(copies[0], names if options.near else None)
+            near = names if options.near else None
+            reached = measured(copies[0], options.workers, near)
             return run(samples, copies, reached, options)
         finally:
             for tree in copies:
                 tree.close()
 
 
-def measured(tree, near=None):
+def measured(tree, workers, near=None):
     """Return which tests execute which line, measured again where files changed.
 
     Args:
         tree: copy of the tree to measure in.
+        workers: number of test processes.
         near: packages whose own test modules alone count; all test modules if None.
     """
     now = reach.digests(TOP)
@@ -193,7 +195,7 @@ def measured(tree, near=None):
         first = sorted({name.split("/")[0] for name in near})
         path = STORED / f"reach-{'-'.join(first)[:100]}.json"
     reached = reach.Reach.load(path)
-    modules = reached.update(tree, now)
+    modules = reached.update(tree, now, workers)
     if modules:
         print(f"measured {len(modules)} test modules", file=sys.stderr)
         reached.save(path)

@@ -106,8 +106,8 @@ class Reach:
     def _differs(self, path, now):
         return self.digests.get(path) != now.get(path)
 
-    def update(self, tree, now):
-        """Run the test modules that changed in a copy of the tree."""
+    def update(self, tree, now, workers):
+        """Run the test modules that changed in a copy of the tree, some at a time."""
         modules = sorted(self.stale_modules(now))
         changed = {path for path in self.digests | now if self._differs(path, now)}
         gone = set(modules) | {path for path in changed if path not in now}
@@ -121,13 +121,21 @@ class Reach:
                 lines[number] = [test for test in tests if test in self.seconds]
         self.digests = now
         if modules:
-            self._measure(tree, modules)
+            self._measure(tree, modules, workers)
         return modules
 
-    def _measure(self, tree, modules):
+    def _measure(self, tree, modules, workers):
         data = tree.top / "build" / "coverage"
         report = tree.top / "build" / "tests.xml"
-        command = [sys.executable, "-m", "pytest", "-n", "2", "--timeout", "300"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n",
+            str(workers),
+            "--timeout",
+            "300",
+        ]
         command += ["--hypothesis-profile", "ci", f"--junitxml={report}"]
         command += ["--cov=lib", "--cov-context=test", "--cov-report=", *modules]
         subprocess.run(
