@@ -150,7 +150,9 @@ def _placement(
                 instance.name in names,
                 "EINSTANCEWRONGNODE",
                 instance.name,
-                f"instance should not run on node {snapshot.nodes[uuid].name}",
+                f"instance should not run on node {snapshot.nodes[uuid].name}; if a"
+                " migration was interrupted, run gnt-instance migrate --cleanup"
+                f" {instance.name}",
             )
 
 

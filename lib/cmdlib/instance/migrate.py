@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, rpc
 from ganeti.cmdlib import progress
 from ganeti.cmdlib.instance import common, failover, relocation
 from ganeti.constants import ecodes
@@ -247,7 +247,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         )
         accepted = call("accept_instance", self.target, wire, info, address)
         if accepted.failed:
-            self._abort(wire, info, at_source=False)
+            self._abort_after(accepted, wire, info, at_source=False)
             raise self._failed(accepted.describe(f"{what} failed"))
         self.ctx.log.message(
             f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
@@ -256,7 +256,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self._reached(Phase.BEGIN)
         begun = call("instance_migrate", self.source, name, wire, address, self.is_live)
         if begun.failed:
-            self._abort(wire, info, at_source=True)
+            self._abort_after(begun, wire, info, at_source=True)
             raise self._failed(begun.describe(f"{what} failed"))
         self._reached(Phase.TRANSFER)
         self._wait(wire, info, what)
@@ -280,7 +280,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             )
             status = result.payload or {}
             if result.failed or status.get("status") in ("failed", "cancelled"):
-                self._abort(wire, info, at_source=True)
+                self._abort_after(result, wire, info, at_source=True)
                 raise self._failed(f"{what} failed: {_reason(result, status)}")
             if status.get("status") == "completed":
                 ctx.log.message("* memory transfer complete")
@@ -299,19 +299,34 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
 
     def _finish(self, wire: dict[str, Any], info: Any, what: str) -> None:
         ctx = self.ctx
-        ctx.rpc.call_one(
+        left = ctx.rpc.call_one(
             "instance_finalize_migration_src", self.source, wire, True, self.is_live
-        ).unwrap(what)
+        )
+        if left.failed:
+            raise self._failed(left.describe(what))
         # The guest now runs at the target, so the new primary node is recorded first.
         self.commit_primary(self.target)
-        ctx.rpc.call_one(
+        arrived = ctx.rpc.call_one(
             "instance_finalize_migration_dst", self.target, self.encode(), info, True
-        ).unwrap(what)
+        )
+        if arrived.failed:
+            raise self._failed(arrived.describe(what))
         for disk in ctx.snapshot.instance_disks(self.instance):
             disk_wire = encode.disk(ctx.snapshot, disk, self.instance)
             result = ctx.rpc.call_one("blockdev_shutdown", self.source, disk_wire)
             common.warn_failed(ctx, result, f"{what}: cannot free {disk.iv_name}")
         ctx.log.message("* done")
+
+    def _abort_after(
+        self, result: rpc.Result, wire: dict[str, Any], info: Any, *, at_source: bool
+    ) -> None:
+        """Abort after a call, unless the node refused it as another master took over.
+
+        That one goes on with the migration. The other node may not know it yet, and
+        would end the emulator that waits for the guest.
+        """
+        if not result.deposed:
+            self._abort(wire, info, at_source=at_source)
 
     def _abort(self, wire: dict[str, Any], info: Any, *, at_source: bool) -> None:
         what = f"instance {self.instance.name}: cannot abort the migration"

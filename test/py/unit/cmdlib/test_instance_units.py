@@ -9,6 +9,7 @@ from fakes import clusters
 from fakes.engine import Engine, creation
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
+from ganeti.rpc import Result
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
@@ -282,6 +283,50 @@ def test_a_failed_migration_has_its_reason_and_the_place_of_the_guest(
         eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2"))
     assert text in str(caught.value)
     assert "ended" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "silent", "running", "recorded", "place"),
+    [
+        (
+            "src",
+            "node1",
+            "node2",
+            NODE1,
+            "runs on node node2.example.com and node node1.example.com does not report",
+        ),
+        ("dst", None, "node2", NODE2, "the guest runs on node node2.example.com"),
+    ],
+)
+def test_a_migration_that_is_not_finished_names_the_command_that_finishes_it(
+    step, silent, running, recorded, place
+):
+    def listed(node, *_args):
+        name = eng.snapshot.nodes[node].name.partition(".")[0]
+        if name == silent:
+            return failure("no answer")
+        return ["inst1.example.com"] if name == running else []
+
+    answers = {f"instance_finalize_migration_{step}": failure("no answer")}
+    eng = engine(instance_info=INFO, instance_list=listed, **answers)
+    with pytest.raises(errors.OpExecError) as caught:
+        eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2"))
+    assert place in str(caught.value)
+    assert "gnt-instance migrate --cleanup inst1.example.com" in str(caught.value)
+    assert only_instance(eng).primary_node == recorded
+
+
+@pytest.mark.parametrize(
+    "call", ["accept_instance", "instance_migrate", "instance_get_migration_status"]
+)
+def test_a_deposed_master_leaves_a_migration_to_the_new_one(call):
+    refusal = Result(call, "n", fail_msg="term 1 is over", deposed=True)
+    eng = engine(instance_info=INFO, **{call: refusal})
+    with pytest.raises(errors.OpExecError, match="term 1 is over"):
+        eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2"))
+    for name in ("migration_dst", "migration_src"):
+        assert not eng.rpc.called(f"instance_finalize_{name}")
+    assert not eng.rpc.called("blockdev_shutdown")
 
 
 def test_migration_needs_a_running_instance_or_permission_to_fail_over():

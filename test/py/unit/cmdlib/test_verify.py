@@ -330,8 +330,8 @@ WRONG = [
         {"instancelist": ["inst1.example.com"]},
         (
             "ERROR:EINSTANCEWRONGNODE:instance:inst1.example.com:instance should not"
-            " run"
-            " on node node2.example.com"
+            " run on node node2.example.com; if a migration was interrupted, run"
+            " gnt-instance migrate --cleanup inst1.example.com"
         ),
     ),
     (
