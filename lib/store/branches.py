@@ -18,7 +18,7 @@ import msgspec
 
 from ganeti import errors
 from ganeti.jqueue import records
-from ganeti.store import wire
+from ganeti.store import pools, wire
 from ganeti.store.backend import Group
 from ganeti.store.database import Database
 from ganeti.store.sqlite_file import remove_file, translated
@@ -274,7 +274,11 @@ def _job(key: str, data: bytes) -> LostJob:
 
 def _describe(group: Group) -> list[str]:
     """Return one line per record or document that a group changed."""
-    return [
-        f"{'remove' if data is None else 'set'} {table} {key}".rstrip()
-        for table, key, data in wire.rows_of(group)
-    ]
+    acts: dict[tuple[str, str], str] = {}
+    for table, key, data in wire.rows_of(group):
+        act = "remove" if data is None else "set"
+        if table == pools.TABLE and (network := pools.owner(key)) != key:
+            acts.setdefault((table, network), "set")
+        else:
+            acts[table, key] = act
+    return [f"{act} {table} {key}".rstrip() for (table, key), act in acts.items()]

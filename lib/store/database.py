@@ -13,10 +13,10 @@ import pathlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti import errors
-from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
+from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
 from ganeti.quorum import Term, Voters, refusal
 from ganeti.store import features, schema, voters, wire
 from ganeti.store.backend import (
@@ -26,7 +26,6 @@ from ganeti.store.backend import (
     Row,
     chain,
 )
-from ganeti.store.base import Change
 from ganeti.store.sqlite_file import make_file, remove_file, state_of, translated
 from ganeti.utils import files
 
@@ -315,29 +314,23 @@ class Database:
     def _records(
         self, position: Position, tables: Iterable[str] = tuple(TABLES)
     ) -> Snapshot:
-        updates = [
-            change
-            for table in tables
-            for row in self._db.execute(f"SELECT key, data FROM {table}")
-            if isinstance(change := self._decode(table, *row), Update)
-        ]
+        try:
+            updates = [
+                update
+                for table in tables
+                for update in wire.to_updates(table, self._rows_of(table))
+            ]
+        except errors.ConfigurationError as err:
+            raise errors.ConfigurationError(f"{self.path}: damaged: {err}") from err
         return Snapshot().apply(
             updates, revision=position.revision, term=position.term.number
         )
 
-    def _decode(self, table: str, key: Any, data: Any) -> Change:
-        """Return a row as a change; raises ConfigurationError that says which."""
-        if not isinstance(key, str) or not isinstance(data, bytes | str):
-            raise errors.ConfigurationError(
-                f"{self.path}: damaged: {table}: a row without key or data"
-            )
-        try:
-            raw = data.encode() if isinstance(data, str) else data
-            return wire.to_change(table, key, raw)
-        except errors.ConfigurationError as err:
-            raise errors.ConfigurationError(
-                f"{self.path}: damaged: {table} {key}: {err}"
-            ) from err
+    def _rows_of(self, table: str) -> Iterator[tuple[str, bytes]]:
+        for key, data in self._db.execute(f"SELECT key, data FROM {table}"):
+            if not isinstance(key, str) or not isinstance(data, bytes | str):
+                raise errors.ConfigurationError("a row without key or data")
+            yield key, data.encode() if isinstance(data, str) else data
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one row."""

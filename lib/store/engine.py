@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ganeti import errors
-from ganeti.objects import Snapshot, Update
+from ganeti.objects import Network, Snapshot, Update
 from ganeti.quorum import Term, Voters
-from ganeti.store import features, wire
+from ganeti.store import features, pools, wire
 from ganeti.store import voters as voters_module
 from ganeti.store.backend import (
     ARCHIVE_TABLE,
@@ -162,6 +162,14 @@ class _Recent(NamedTuple):
     base: int
     size: int
     change_set: ChangeSet
+
+
+def _pool_size(change: Change) -> int:
+    """Return the bytes of an address pool, of which the payload may have a part."""
+    record = change[2]
+    if not isinstance(record, Network):
+        return 0
+    return len(record.reservations or "") + len(record.ext_reservations or "")
 
 
 class _Batch:
@@ -547,8 +555,15 @@ class Engine:
             for feature in features.KNOWN - self._used
             if self._copies is None or self._copies.all_know(feature)
         }
-        rows = wire.rows(changes, self._used | wanted)
+        before = wire.Stored(self._durable, self._used)
+        rows = wire.rows(changes, self._used | wanted, before)
         begun = set()
+        if features.POOL_ROWS in wanted and any(map(pools.is_in_rows, rows)):
+            begun.add(features.POOL_ROWS)
+            # From here on all large networks have this form.
+            rows = wire.rows(
+                [*self._large_networks(), *changes], self._used | wanted, before
+            )
         if features.COMPRESSED_NETWORKS in wanted and any(
             map(wire.is_compressed, rows)
         ):
@@ -564,6 +579,12 @@ class Engine:
         document = features.encode(used)
         changes.append(document)
         return [*rows, document], used
+
+    def _large_networks(self) -> list[Update]:
+        networks = self._durable.networks.items()
+        return [
+            Update(pools.TABLE, *item) for item in networks if pools.is_large(item[1])
+        ]
 
     def _is_durable(self, group: Group) -> bool:
         """Return whether a group of an unknown outcome is durable.
@@ -665,7 +686,8 @@ class Engine:
         with self._news:
             self._durable = staged
             change_set = ChangeSet(group.revision, group.term, changes)
-            self._remember(_Recent(group.base, len(group.payload), change_set))
+            size = len(group.payload) + sum(map(_pool_size, changes))
+            self._remember(_Recent(group.base, size, change_set))
             self._news.notify_all()
 
     def _remember(self, item: "_Recent") -> None:

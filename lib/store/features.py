@@ -24,8 +24,10 @@ STATUS_KEY: Final = "features"
 COMPRESSED_NETWORKS: Final = "compressed-networks"
 #: Logs of archived jobs are rows of the archive, see `ganeti.jqueue.documents`.
 ARCHIVED_LOGS: Final = "archived-logs"
+#: Address pools of large networks are rows of their own, see `ganeti.store.pools`.
+POOL_ROWS: Final = "pool-rows"
 #: All features that this release knows.
-KNOWN: Final = frozenset({COMPRESSED_NETWORKS, ARCHIVED_LOGS})
+KNOWN: Final = frozenset({COMPRESSED_NETWORKS, ARCHIVED_LOGS, POOL_ROWS})
 
 Features = frozenset[str]
 

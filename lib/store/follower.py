@@ -110,7 +110,7 @@ class Follower:
             return News([], True)
         change_sets = []
         for group in groups:
-            changes = wire.to_changes(wire.rows_of(group))
+            changes = wire.to_changes(wire.rows_of(group), self._snapshot)
             self._snapshot = self._snapshot.apply(
                 (change for change in changes if isinstance(change, Update)),
                 revision=group.revision,

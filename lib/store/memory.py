@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from ganeti import errors
-from ganeti.objects import TABLES, Snapshot, Update
+from ganeti.objects import TABLES, Snapshot
 from ganeti.quorum import Term, Voters, next_number
 from ganeti.store import features, voters, wire
 from ganeti.store.backend import (
@@ -43,10 +43,9 @@ class MemoryBackend:
         with self._lock:
             self._term = choose(self._term)
             updates = [
-                change
+                update
                 for table in TABLES
-                for key, data in self._rows[table].items()
-                if isinstance(change := wire.to_change(table, key, data), Update)
+                for update in wire.to_updates(table, self._rows[table].items())
             ]
             snapshot = Snapshot().apply(
                 updates, revision=self._revision, term=self._term.number

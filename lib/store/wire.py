@@ -1,20 +1,21 @@
 """Change-sets and whole copies as bytes: for the change log and for candidates.
 
-Records are JSON inside MessagePack, those of large networks compressed. On the way to a
-node the bytes are base64 text, because node calls are JSON.
+Records are JSON inside MessagePack; the address pools of large networks are rows of
+their own, see `ganeti.store.pools`. On the way to a node the bytes are base64 text,
+because node calls are JSON.
 """
 
 import base64
 import re
 import zlib
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from ganeti import errors, objects
-from ganeti.objects import TABLES, Update
-from ganeti.store import features
+from ganeti.objects import TABLES, Network, Snapshot, Update
+from ganeti.store import features, pools
 from ganeti.store.backend import ARCHIVE_TABLE, ARCHIVED, ArchivePage, Group, Row
 from ganeti.store.base import Change, Document
 
@@ -83,24 +84,59 @@ _copy_decoder: Final = msgspec.msgpack.Decoder(Copy)
 _batch_decoder: Final = msgspec.msgpack.Decoder(Batch)
 
 
+class Stored(NamedTuple):
+    """The state that changes build on.
+
+    Attributes:
+        snapshot: the records that are stored.
+        used: features of their stored form.
+    """
+
+    snapshot: Snapshot = Snapshot()
+    used: Collection[str] = ()
+
+
+NOTHING_STORED: Final = Stored()
+
+
 def rows(
-    changes: Iterable[Change], used: Collection[str] = features.KNOWN
+    changes: Iterable[Change],
+    used: Collection[str] = features.KNOWN,
+    before: Stored = NOTHING_STORED,
 ) -> list[Row]:
     """Return table, key and stored form of each change; the last of a key wins.
 
     Args:
         changes: the changes.
         used: features of the stored form that may be used.
+        before: the state that they build on.
     """
-    newest: dict[tuple[str, str], bytes | None] = {}
-    for change in changes:
-        table, key, value = change
-        newest[table, key] = (
-            _pack_record(table, objects.encode(value), used)
-            if isinstance(value, objects.Record)
-            else value
-        )
-    return [(table, key, data) for (table, key), data in newest.items()]
+    newest: dict[tuple[str, str], objects.Record | bytes | None] = {}
+    for table, key, value in changes:
+        newest[table, key] = value
+    changed: list[Row] = []
+    for (table, key), value in newest.items():
+        if table == pools.TABLE:
+            changed += _network_rows(key, cast("Network | None", value), used, before)
+        elif isinstance(value, objects.Record):
+            changed.append((table, key, objects.encode(value)))
+        else:
+            changed.append((table, key, value))
+    return changed
+
+
+def _network_rows(
+    key: str, network: Network | None, used: Collection[str], before: Stored
+) -> list[Row]:
+    old = before.snapshot.networks.get(key)
+    may_split = features.POOL_ROWS in used
+    was_in_rows = features.POOL_ROWS in before.used and pools.is_large(old)
+    if network is not None and not (may_split and pools.is_large(network)):
+        changed = list(pools.rows(key, old, None, was_in_rows=was_in_rows))
+        # Its own row is replaced, not removed.
+        data = _pack_record(pools.TABLE, objects.encode(network), used)
+        return [(pools.TABLE, key, data), *changed[1:]]
+    return list(pools.rows(key, old, network, was_in_rows=was_in_rows))
 
 
 def encode_rows(changed: Sequence[Row]) -> bytes:
@@ -130,16 +166,69 @@ def is_table(name: str) -> bool:
     return is_ours and _TABLE.fullmatch(name) is not None
 
 
-def to_changes(changed: Iterable[Row]) -> list[Change]:
+def to_changes(changed: Iterable[Row], before: Snapshot | None = None) -> list[Change]:
     """Return rows as updates and documents.
+
+    Args:
+        changed: the rows of a group.
+        before: the records that the group changes, None if they are not known.
 
     Raises:
         ConfigurationError: a record cannot be read.
+        StorageError: a record has changed in part, and it is not known before.
     """
-    return [to_change(*row) for row in changed]
+    changes: list[Change] = []
+    networks: list[tuple[str, bytes | None]] = []
+    for table, key, data in changed:
+        if table == pools.TABLE:
+            networks.append((key, data))
+        else:
+            changes.append(_to_change(table, key, data))
+    if not networks:
+        return changes
+    for key, change in pools.split(networks).items():
+        if change.is_partial and before is None:
+            raise errors.StorageError(
+                f"networks {key}: changed in part, and not known before that"
+            )
+        old = before.networks.get(key) if before else None
+        changes.append(_to_network(key, change, old))
+    return changes
 
 
-def to_change(table: str, key: str, data: bytes | None) -> Change:
+def to_updates(table: str, stored: Iterable[tuple[str, bytes]]) -> list[Update]:
+    """Return all rows of a table of records.
+
+    Raises:
+        ConfigurationError: a record cannot be read; the text begins with its table
+            and key.
+    """
+    updates = []
+    key = ""
+    try:
+        if table == pools.TABLE:
+            for key, change in pools.split(stored).items():
+                updates.append(_to_network(key, change, None))
+        else:
+            cls = TABLES[table]
+            for key, data in stored:
+                record = objects.decode(cls, _unpack_record(data))
+                updates.append(Update(table, key, record))
+    except errors.ConfigurationError as err:
+        raise errors.ConfigurationError(f"{table} {key}: {err}") from err
+    return updates
+
+
+def _to_network(key: str, change: pools.Change, old: Network | None) -> Update:
+    if change.is_partial:
+        return Update(pools.TABLE, key, pools.merge(change, old))
+    if change.head is None:
+        return Update(pools.TABLE, key, None)
+    network = objects.decode(Network, _unpack_record(change.head))
+    return Update(pools.TABLE, key, network)
+
+
+def _to_change(table: str, key: str, data: bytes | None) -> Change:
     """Return one row as an update or a document. Raises ConfigurationError."""
     cls = TABLES.get(table)
     if cls is None:
@@ -164,8 +253,7 @@ def is_archived_log(row: Row) -> bool:
 def _pack_record(table: str, data: bytes, used: Collection[str]) -> bytes:
     """Return the stored form of a record; that of a large network is compressed.
 
-    The address pool of a /16 network is 131 kB of zeros and ones, which each change of
-    one address would write to the change log and send to all candidates.
+    That is for candidates whose release does not know pools in rows of their own.
     """
     is_large = table == "networks" and len(data) >= _LARGE
     is_large = is_large and features.COMPRESSED_NETWORKS in used

@@ -7,6 +7,7 @@ test/bench/store.py``.
 import argparse
 import contextlib
 import os
+import random
 import shutil
 import signal
 import sys
@@ -16,8 +17,10 @@ import time
 
 from fakes import cluster
 from fakes.vnode import VirtualNode
-from ganeti import config, errors, rpc, store
+from ganeti import config, errors, objects, rpc, store
 from ganeti.clock import SystemClock
+from ganeti.config.address_pool import AddressPool
+from ganeti.store import features, wire
 
 
 class Answer:
@@ -150,15 +153,83 @@ def bench_tag(folder, instances, rounds=200):
     )
 
 
+def bench_pool(folder, rounds=300):
+    """Take and release one address of a half-full /16 network repeatedly."""
+    sent = [0]
+    dice = random.Random(1)
+    half = "".join(dice.choice("01") for _ in range(1 << 16))
+    network = objects.Network(
+        name="lan",
+        network="10.0.0.0/16",
+        uuid="net",
+        serial_no=1,
+        reservations=half,
+        ext_reservations="1" + "0" * 65534 + "1",
+    )
+    db = open_store(folder, 1, sent)
+    db.commit(
+        [*cluster.big(20, 10, candidates=2), objects.Update("networks", "net", network)]
+    )
+    conf = config.Config(db, SystemClock())
+    uuid = cluster.make_id("instance", 5)
+    nics = db.snapshot().instances[uuid].nics
+    times, cpu, before = [], 0.0, 0
+    for number in range(2 * rounds):
+        if number == 20:
+            cpu, before = time.process_time(), sent[0]
+        start = time.perf_counter()
+        ip = conf.generate_ip("bench", "net") if number % 2 == 0 else None
+        new = nics[0].replace(network="net" if ip else None, ip=ip)
+        with conf.edit("bench") as edit:
+            edit.update(edit.snapshot.instances[uuid].replace(nics=(new, *nics[1:])))
+        conf.release("bench")
+        times.append(time.perf_counter() - start)
+    cpu, count = time.process_time() - cpu, 2 * rounds - 20
+    sent_bytes = (sent[0] - before) / count
+    kept = db._backend.changes_since(0, None)
+    db.close()
+    bench_change(network, count)
+    print(
+        f"one address of a /16: p50 {sorted(times[20:])[count // 2] * 1e6:6.0f} us,"
+        f" CPU with one copy {cpu / count * 1e6:6.0f} us,"
+        f" {sent_bytes:6.0f} bytes to the copy, log"
+        f" {len(kept[-1].payload)} bytes"
+    )
+
+
+def bench_change(network, rounds):
+    """Choose and mark one address, and encode the change-set."""
+    snapshot = objects.Snapshot().apply([objects.Update("networks", "net", network)])
+    cpu, size = time.process_time(), 0
+    for _number in range(rounds):
+        old = snapshot.networks["net"]
+        pool = AddressPool(old)
+        pool.use(pool.generate())
+        update = objects.Update("networks", "net", pool.result())
+        before = wire.Stored(snapshot, features.KNOWN)
+        rows = wire.rows([update], features.KNOWN, before)
+        snapshot = snapshot.apply([update])
+        size += len(wire.encode_rows(rows))
+    cpu = time.process_time() - cpu
+    print(
+        f"one address of a /16, to bytes: CPU {cpu / rounds * 1e6:6.0f} us,"
+        f" {size / rounds:6.0f} bytes"
+    )
+
+
 def main():
     parser = argparse.ArgumentParser("test/bench/run store", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--dir", default=None, help="directory of the databases")
+    parser.add_argument("--pool", action="store_true", help="address pools alone")
     options = parser.parse_args()
     sys.setswitchinterval(0.0005)  # as the master daemon does
     top = tempfile.mkdtemp(prefix="store-bench-", dir=options.dir)
     document = b'{"id": 1, "ops": ["%s"]}' % (b"x" * 900)
     try:
+        bench_pool(f"{top}/pool")
+        if options.pool:
+            return
         for copies in (0, 2):
             for workers in (1, 25, 100):
                 db = open_store(f"{top}/jobs-{copies}-{workers}", copies, [0])

@@ -20,7 +20,7 @@ import msgspec
 
 from ganeti import clock as clock_module
 from ganeti import errors
-from ganeti.objects import TABLES, Snapshot, Update
+from ganeti.objects import TABLES, Snapshot
 from ganeti.quorum import Term, Voters, next_number, refusal
 from ganeti.store import features, voters, wire
 from ganeti.store.backend import (
@@ -161,10 +161,9 @@ class EtcdBackend:
     def _load(self) -> State:
         mark = self._guards.mark
         updates = [
-            change
+            update
             for table in TABLES
-            for key, data in self.scan(table, "")
-            if isinstance(change := wire.to_change(table, key, data), Update)
+            for update in wire.to_updates(table, self.scan(table, ""))
         ]
         snapshot = Snapshot().apply(
             updates, revision=mark.revision, term=self._term.number

@@ -11,13 +11,14 @@ from fakes import cluster
 from fakes.candidates import Candidates
 from fakes.patience import until
 from fakes.store import open_memory
-from ganeti import config, errors, store
+from ganeti import config, errors, objects, store
 from ganeti.clock import SystemClock
 from ganeti.store import Document, database
 
 NODES = (0, 1, 2)
 EVENTS = st.one_of(
     st.tuples(st.just("commit"), st.integers(0, 3)),
+    st.tuples(st.just("address"), st.integers(0, 4095)),
     st.tuples(
         st.sampled_from(["down", "lose", "heal", "purge", "failover"]),
         st.sampled_from(NODES),
@@ -33,6 +34,7 @@ class Simulation:
         self.folder = folder
         self.candidates = Candidates(folder, NODES)
         self.expected = {}
+        self.addresses = "0" * 4096
         self.count = 0
         self.open(0)
         self.db.commit(cluster.big(3, 1))
@@ -50,12 +52,14 @@ class Simulation:
         )
 
     def run(self, event, number):
-        node = self.candidates.node(number)
+        node = self.candidates.node(number % len(NODES))
         if event == "commit":
             self.count += 1
             data = f"{self.count}".encode()
             self.db.commit([Document("jobs", str(number), data)])
             self.expected[str(number)] = data
+        elif event == "address":
+            self.mark(number)
         elif event == "down":
             self.candidates.down.add(node)
         elif event == "lose":
@@ -71,6 +75,20 @@ class Simulation:
             self.candidates.down.discard(node)
             self.candidates.losing.discard(node)
 
+    def mark(self, index):
+        """Change one address of a large network."""
+        text = self.addresses
+        bit = "1" if text[index] == "0" else "0"
+        self.addresses = text[:index] + bit + text[index + 1 :]
+        network = objects.Network(
+            name="lan",
+            network="10.0.0.0/20",
+            uuid="net",
+            serial_no=1,
+            reservations=self.addresses,
+        )
+        self.db.commit([objects.Update("networks", "net", network)])
+
     def fail_over(self, number):
         """Make another node the master, as an administrator could at any time."""
         is_current = self.position(number) == self.position(self.master)
@@ -80,6 +98,8 @@ class Simulation:
         self.open(number)
         if not is_current:
             self.expected = dict(self.db.scan("jobs"))
+            network = self.db.snapshot().networks.get("net")
+            self.addresses = network.reservations if network else "0" * 4096
 
     def position(self, number):
         with contextlib.suppress(errors.ConfigurationError):
@@ -87,10 +107,16 @@ class Simulation:
             actual = database.Database(path, create=False)
             try:
                 jobs = dict(actual.scan_some("jobs", None, ""))
-                return actual.position(), jobs, dict(actual.load()[0].nodes)
+                records = actual.load()[0]
+                tables = dict(records.nodes), dict(records.networks)
+                return actual.position(), jobs, tables
             finally:
                 actual.close()
         return None
+
+    def has_addresses(self):
+        network = self.db.snapshot().networks.get("net")
+        return self.addresses == (network.reservations if network else "0" * 4096)
 
     def is_converged(self):
         first, *others = [self.position(number) for number in NODES]
@@ -114,6 +140,7 @@ def test_copies_converge_after_any_faults(events):
         simulation.run("commit", 0)  # a purged copy is noticed by the next change
         until(f"copies after {events}", simulation.is_converged)
         assert dict(simulation.db.scan("jobs")) == simulation.expected
+        assert simulation.has_addresses()
     finally:
         simulation.close()
         shutil.rmtree(folder)

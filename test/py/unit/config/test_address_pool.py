@@ -42,6 +42,27 @@ def test_a_damaged_array_is_refused_each_time():
             AddressPool(damaged)
 
 
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 200])
+def test_many_changes_at_once_are_in_the_text(count):
+    network = AddressPool.fresh(NETWORK.replace(network="192.0.2.0/24")).result()
+    pool = AddressPool(network)
+    for number in range(1, count + 1):
+        pool.use(f"192.0.2.{number}")
+    pool.release("192.0.2.1")
+    result = pool.result()
+    assert result.reservations == "00" + "1" * (count - 1) + "0" * (255 - count)
+    again = AddressPool(result)
+    assert again.used() == [f"192.0.2.{n}" for n in range(2, count + 1)]
+    assert again.generate() == "192.0.2.1"
+
+
+def test_a_text_with_separators_is_read_as_one_without():
+    pool = AddressPool(NETWORK.replace(reservations="0000 0000_0000 0010"))
+    assert pool.used() == ["192.0.2.14"]
+    pool.use("192.0.2.1")
+    assert pool.result().reservations == "0100000000000010"
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_results_equal_a_plain_model(seed):
     rng, network = random.Random(seed), AddressPool.fresh(NETWORK).result()

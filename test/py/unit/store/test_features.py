@@ -19,14 +19,16 @@ LARGE = Network(
 )
 
 
-def use_old_software(simulation, number):
-    """Let a candidate's answers name no features, as those of earlier releases do."""
+def use_old_software(simulation, number, known=""):
+    """Let a candidate's answers name some features, or none as the first release does."""
     copy = simulation[number]
 
     def without(method):
         def call(*args):
             answer = dict(method(*args))
             answer.pop(features.STATUS_KEY, None)
+            if known:
+                answer[features.STATUS_KEY] = known
             return answer
 
         return call
@@ -48,7 +50,8 @@ def stored(tmp_path, name="store.db"):
     """Return the stored form of the network, and the features in use."""
     db = Database(str(tmp_path / name), create=False)
     try:
-        return db._db.execute("SELECT data FROM networks").fetchone()[0], db.features()
+        select = "SELECT data FROM networks WHERE key = 'net'"
+        return db._db.execute(select).fetchone()[0], db.features()
     finally:
         db.close()
 
@@ -60,8 +63,23 @@ def test_a_feature_that_all_candidates_know_is_used_and_recorded(opener, tmp_pat
     add_large(db)
     until("the copies", lambda: all_current(db))
     data, used = stored(tmp_path)
+    assert used == {features.POOL_ROWS}
+    assert len(data) < 1000
+    assert stored(tmp_path, "copy1.db") == (data, used)
+
+
+def test_a_feature_that_one_candidate_lacks_is_not_used_but_another_is(
+    opener, simulation, tmp_path
+):
+    use_old_software(simulation, 1, features.COMPRESSED_NETWORKS)
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    until("the copies", lambda: all_current(db))
+    add_large(db)
+    until("the copies", lambda: all_current(db))
+    data, used = stored(tmp_path)
     assert used == {features.COMPRESSED_NETWORKS}
-    assert len(data) < 2000
+    assert data.startswith(b"x")
     assert stored(tmp_path, "copy1.db") == (data, used)
 
 
