@@ -170,6 +170,10 @@ class Backend(Protocol):
     def archive(self) -> Archive:
         """The archived jobs."""
 
+    @property
+    def place(self) -> str:
+        """Name of the place for messages: until PLACE can be written."""
+
     def open(self, choose: Callable[[Term], Term]) -> State:
         """Load everything and begin a new term, in one transaction.
 

@@ -131,5 +131,8 @@ class Store(Protocol):
     def check_term(self) -> None:
         """Find out soon whether another master took over; returns at once."""
 
+    def require_leading(self) -> None:
+        """Raise TermError if this master is deposed and must not act."""
+
     def close(self) -> None:
         """Finish what was asked for and close the files."""

@@ -45,7 +45,7 @@ RECENT_BYTES: Final = 4 * 1024 * 1024
 
 #: Seconds between two attempts to write to a disk that failed.
 RETRY_S: Final = 1.0
-_REFUSED: Final = "changes are refused until the disk of the master can be written: {}"
+_REFUSED: Final = "changes are refused until {} can be written: {}"
 
 
 class Copies(Protocol):
@@ -294,8 +294,12 @@ class Engine:
     def exposure(self) -> str:
         """Return why changes are refused or may be lost; empty if they are not."""
         if self._disk_failure:
-            return _REFUSED.format(self._disk_failure)
+            return self._refusal
         return "" if self._copies is None else self._copies.exposure()
+
+    @property
+    def _refusal(self) -> str:
+        return _REFUSED.format(self._backend.place, self._disk_failure)
 
     def stall(self) -> str:
         """Return why the commit under way waits without limit; empty if none does."""
@@ -311,6 +315,15 @@ class Engine:
             self._copies.check_now()
         if self.is_over():
             self.depose(errors.TermError(f"term {self._term} is over"))
+
+    def require_leading(self) -> None:
+        """Refuse to act for a master that is deposed.
+
+        Raises:
+            TermError: another master has taken over, or may.
+        """
+        if self._deposed is not None:
+            raise errors.TermError(*self._deposed.args)
 
     def is_over(self) -> bool:
         """Return whether this node's own copy has promised another term."""
@@ -403,7 +416,7 @@ class Engine:
         if self._copies is not None and self._copies.refuses:
             raise errors.StorageError(f"store: {self._copies.exposure()}")
         if self._disk_failure:
-            raise errors.StorageError(f"store: {_REFUSED.format(self._disk_failure)}")
+            raise errors.StorageError(f"store: {self._refusal}")
 
     def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
         self._check_size(request)
@@ -478,7 +491,7 @@ class Engine:
                 self._disk_failure = str(err)
             else:
                 self._disk_failure = ""
-                _log.warning("the disk of the master can be written again")
+                _log.warning("%s can be written again", self._backend.place)
 
     def _commit(self, requests: list[_Request], staged: Snapshot) -> None:
         changes = [change for request in requests for change in request.changes]
@@ -619,7 +632,7 @@ class Engine:
 
         Raises:
             StorageError: it was not written.
-            CommitUnknownError: the store was closed before that.
+            CommitUnknownError: closed before that, or this master is deposed.
             TermError: another master has written.
         """
         while True:
@@ -632,12 +645,17 @@ class Engine:
                 raise errors.StorageError(f"store: not written: {reason}")
             self._disk_failure = reason
             with self._lock:
-                self._work.wait_for(lambda: self._is_closing, RETRY_S)
-                if self._is_closing:
+                self._work.wait_for(lambda: self._is_ending, RETRY_S)
+                if self._is_ending:
+                    why = "closed" if self._deposed is None else str(self._deposed)
                     raise errors.CommitUnknownError(
-                        f"store: closed; revision {group.revision} may be durable or"
+                        f"store: {why}; revision {group.revision} may be durable or"
                         f" not: {reason}"
                     )
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._is_closing or self._deposed is not None
 
     def _write_here(self, group: Group) -> None:
         """Write a group to this node's disk.
@@ -702,6 +720,7 @@ class Engine:
             if self._deposed is not None:
                 return
             self._deposed = error
+            self._work.notify_all()
         _log.critical("this master is deposed: %s", error)
         if self._on_deposed is not None:
             self._on_deposed()

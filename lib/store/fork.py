@@ -99,6 +99,9 @@ class Fork:
         """Return nothing: a fork waits for nobody."""
         return ""
 
+    def require_leading(self) -> None:
+        """Do nothing: a fork calls no nodes that act."""
+
     def check_term(self) -> None:
         """Do nothing: a fork writes nothing."""
 

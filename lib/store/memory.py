@@ -27,6 +27,7 @@ class MemoryBackend:
     """
 
     limits = Limits(2 * 1024 * 1024, 128 * 1024 * 1024, 64 * 1024 * 1024)
+    place = "the disk of the master"
 
     def __init__(self) -> None:
         self.failure: errors.GenericError | None = None

@@ -32,6 +32,7 @@ class SqliteBackend:
     """
 
     limits = _LIMITS
+    place = "the disk of the master"
 
     def __init__(self, path: str) -> None:
         """Open the file, make it if it is missing.

@@ -8,19 +8,24 @@ is in ``doc/design/store-etcd.rst``.
 """
 
 from ganeti.store.etcd.address import Servers, TlsFiles, parse
-from ganeti.store.etcd.backend import EtcdBackend, open_etcd
+from ganeti.store.etcd.backend import Claim, EtcdBackend, open_etcd
 from ganeti.store.etcd.candidacy import Candidacy
 from ganeti.store.etcd.gateway import Gateway
 from ganeti.store.etcd.mirror import Mirror
 from ganeti.store.etcd.moving import to_etcd, to_file
+from ganeti.store.etcd.servers import Member, check, members
 
 __all__ = [
     "Candidacy",
+    "Claim",
     "EtcdBackend",
     "Gateway",
+    "Member",
     "Mirror",
     "Servers",
     "TlsFiles",
+    "check",
+    "members",
     "open_etcd",
     "parse",
     "to_etcd",

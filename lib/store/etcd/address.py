@@ -1,4 +1,7 @@
-"""The address of a store in etcd: ``etcd://HOST:PORT,HOST:PORT/PREFIX``."""
+"""The address of a store in etcd: ``etcd://HOST:PORT,HOST:PORT/PREFIX?OPTIONS``.
+
+Options name the files for TLS: ``ca``, ``cert`` and ``key``.
+"""
 
 import dataclasses
 import re
@@ -17,6 +20,9 @@ _SERVER: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?)"
     r"(:(?P<port>[0-9]{1,5}))?"
 )
+_FORM: Final = "etcd://HOST:PORT,HOST:PORT/PREFIX?ca=FILE&cert=FILE&key=FILE"
+#: Option -> attribute of `TlsFiles`.
+_TLS_OPTIONS: Final = {"ca": "authority", "cert": "certificate", "key": "key"}
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -61,8 +67,8 @@ def parse(text: str, tls: TlsFiles | None = None) -> Servers:
     """Return the servers that an address names.
 
     Args:
-        text: ``etcd://HOST[:PORT],...[/PREFIX]``.
-        tls: files for TLS; None for plain HTTP.
+        text: ``etcd://HOST[:PORT],...[/PREFIX][?OPTION=VALUE&...]``.
+        tls: files for TLS if no option names any; None for plain HTTP.
 
     Raises:
         ConfigurationError: the text is no such address.
@@ -72,7 +78,10 @@ def parse(text: str, tls: TlsFiles | None = None) -> Servers:
     """
     if not text.startswith(SCHEME):
         raise _refusal(text, f"it does not begin with {SCHEME}")
-    names, slash, prefix = text.removeprefix(SCHEME).partition("/")
+    place, mark, options = text.removeprefix(SCHEME).partition("?")
+    if mark:
+        tls = _tls_files(text, options)
+    names, slash, prefix = place.partition("/")
     if slash and not _PREFIX.fullmatch(prefix):
         raise _refusal(text, "after the slash, wanted letters, digits, '.', '_', '-'")
     hosts = tuple(_host(text, name) for name in names.split(","))
@@ -81,6 +90,25 @@ def parse(text: str, tls: TlsFiles | None = None) -> Servers:
     if len(set(hosts)) < len(hosts):
         raise _refusal(text, "it names a server twice")
     return Servers(hosts, prefix or DEFAULT_PREFIX, tls)
+
+
+def _tls_files(text: str, options: str) -> TlsFiles:
+    """Return the files that the options name."""
+    values: dict[str, str] = {}
+    for option in options.split("&"):
+        name, _equals, value = option.partition("=")
+        if name not in _TLS_OPTIONS or not value.startswith("/"):
+            raise _refusal(
+                text, f"{option!r} is no option; wanted ca, cert or key with a path"
+            )
+        if _TLS_OPTIONS[name] in values:
+            raise _refusal(text, f"the option {name} is given twice")
+        values[_TLS_OPTIONS[name]] = value
+    if "authority" not in values:
+        raise _refusal(text, "servers with TLS need the option ca")
+    if "key" in values and "certificate" not in values:
+        raise _refusal(text, "the option key needs the option cert")
+    return TlsFiles(**values)
 
 
 def _host(text: str, name: str) -> str:
@@ -95,6 +123,5 @@ def _host(text: str, name: str) -> str:
 
 def _refusal(text: str, reason: str) -> errors.ConfigurationError:
     return errors.ConfigurationError(
-        f"address of the store {text[:200]!r}: {reason}; wanted"
-        f" {SCHEME}HOST:PORT,HOST:PORT/PREFIX"
+        f"address of the store {text[:200]!r}: {reason}; wanted {_FORM}"
     )

@@ -14,7 +14,7 @@ reads the rows before that adds the staged ones.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -59,10 +59,34 @@ _LIMITS: Final = Limits(
 )
 
 
+class Claim(NamedTuple):
+    """How a leadership begins and ends.
+
+    Attributes:
+        is_forced: take it from a master that has the lease: the administrator, or the
+            new master itself, wants that.
+        needs_vacancy: refuse even while a master of the same node has the lease.
+        gives_back: end the lease when the store is closed. Otherwise the same node may
+            begin again before another one can.
+    """
+
+    is_forced: bool = False
+    needs_vacancy: bool = False
+    gives_back: bool = True
+
+
+_USUAL: Final = Claim()
+
+
+def _owner(term: Term | None) -> str:
+    return "nobody" if term is None else term.owner
+
+
 class EtcdBackend:
     """The live state, the archive and the change log of a store in etcd."""
 
     limits = _LIMITS
+    place = "a majority of the etcd servers"
 
     def __init__(
         self,
@@ -71,6 +95,7 @@ class EtcdBackend:
         clock: clock_module.Clock,
         on_lost: Callable[[], None] = lambda: None,
         ttl_s: int = TTL_S,
+        claim: Claim = _USUAL,
     ) -> None:
         """Remember the servers; `open` connects.
 
@@ -79,11 +104,15 @@ class EtcdBackend:
             clock: measures the lease.
             on_lost: called once, from any thread, when the lease is over.
             ttl_s: seconds of the lease.
+            claim: how the leadership begins and ends.
         """
+        self._claim = claim
         self._gateway = Gateway(servers)
         self._reader = Reader(self._gateway)
         self._keys = self._reader.keys
-        self._lease = LeaseKeeper(self._gateway, clock, on_lost, ttl_s)
+        self._lease = LeaseKeeper(
+            self._gateway, clock, on_lost, ttl_s, self._is_leading
+        )
         self._guards = Guards(Mark())
         self._term = Term()
         #: Rows of the last group that are not in their places yet. Replaced as a whole.
@@ -138,8 +167,11 @@ class EtcdBackend:
         if reason is None and term.number == seen.promised.number:
             reason = f"term {term} has been used"
         # A master that was killed may start again before its lease ends.
-        if reason is None and leading is not None and leading.owner != term.owner:
-            reason = f"{leading.owner} is master, and its lease has not ended"
+        is_other = leading is not None and (
+            leading.owner != term.owner or self._claim.needs_vacancy
+        )
+        if reason is None and is_other and not self._claim.is_forced:
+            reason = f"{_owner(leading)} is master, and its lease has not ended"
         if reason is not None:
             raise errors.TermError(f"{self._gateway.servers}: {reason}")
 
@@ -180,9 +212,18 @@ class EtcdBackend:
     def _features(self) -> features.Features:
         return features.decode(self.read("meta", features.KEY))
 
+    def _is_leading(self) -> bool:
+        """Return false if a master of another node has begun."""
+        if self._term == Term():
+            return True
+        try:
+            return self._reader.look().promised.owner == self._term.owner
+        except (errors.GenericError, CompactedError):
+            return True  # not known; the lease ends if that lasts
+
     def close(self) -> None:
         """Give up the leadership."""
-        self._lease.stop()
+        self._lease.stop(gives_back=self._claim.gives_back)
         self._gateway.close()
 
     def promised(self) -> Term:
@@ -420,6 +461,7 @@ def open_etcd(
     seen_term: int = 0,
     on_deposed: Callable[[], None] | None = None,
     ttl_s: int = TTL_S,
+    claim: Claim = _USUAL,
 ) -> Engine:
     """Open the store for writing, with a new term, as its only master.
 
@@ -431,6 +473,7 @@ def open_etcd(
         on_deposed: called once, from any thread, when the lease is over or another
             master has taken over.
         ttl_s: seconds after which the lease of a silent master ends.
+        claim: how the leadership begins and ends.
 
     Raises:
         ConfigurationError: what is stored is damaged, or of another version.
@@ -448,7 +491,7 @@ def open_etcd(
 
     is_lost = threading.Event()
     made: list[Engine] = []
-    backend = EtcdBackend(servers, clock=clock, on_lost=lost, ttl_s=ttl_s)
+    backend = EtcdBackend(servers, clock=clock, on_lost=lost, ttl_s=ttl_s, claim=claim)
     try:
         made.append(Engine(backend, choose=choose, on_deposed=on_deposed))
     except BaseException:

@@ -34,6 +34,7 @@ class LeaseKeeper:
         clock: clock_module.Clock,
         on_lost: Callable[[], None],
         ttl_s: int = TTL_S,
+        is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
         """Prepare a lease.
 
@@ -42,11 +43,14 @@ class LeaseKeeper:
             clock: measures the time that is left.
             on_lost: called once, from the keeper's thread, when the lease is over.
             ttl_s: seconds that the lease lasts without prolongation.
+            is_leading: asked after each prolongation; false if another master has taken
+                the leadership, which ends it as well.
         """
         self._gateway = gateway
         self._clock = clock
         self._on_lost = on_lost
         self._ttl_s = ttl_s
+        self._is_leading = is_leading
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._until = 0.0
@@ -78,13 +82,20 @@ class LeaseKeeper:
         self._thread.start()
         return self.number
 
-    def stop(self) -> None:
-        """Give the lease back, so that another candidate need not wait for its end."""
+    def stop(self, *, gives_back: bool = True) -> None:
+        """Prolong the lease no more.
+
+        Args:
+            gives_back: end it at once, so that another candidate need not wait.
+        """
         if self._stop.is_set() or self._thread is None:
             return
         self._stop.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
+        if not gives_back:
+            self._until = 0.0
+            return
         try:
             self._gateway.call(
                 "lease/revoke",
@@ -110,7 +121,7 @@ class LeaseKeeper:
             except (errors.StorageError, OutcomeUnknownError) as err:
                 _log.warning("the lease was not prolonged: %s", err)
             else:
-                is_over = kept.result.TTL <= 0
+                is_over = kept.result.TTL <= 0 or not self._is_leading()
                 self._until = asked + self._ttl_s if not is_over else self._until
             if is_over or self._clock.monotonic() >= self._until:
                 self._until = 0.0

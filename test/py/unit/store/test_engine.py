@@ -206,3 +206,21 @@ def test_a_first_group_that_changes_the_set_again_comes_after_a_settled_one(back
     assert voters.decode(stored[voters.KEY]) == Voters(
         wanted.now - {ids[2]}, wanted.now
     )
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_deposed_master_answers_whoever_waits_for_an_unknown_outcome():
+    backend = Vague()
+    db = open_memory(backend)
+    backend.happens, backend.silent = False, 1_000_000
+    ended = []
+    db.commit_soon([Document("jobs", "1", b"one")], lambda *args: ended.append(args))
+    until("the outcome is unknown", lambda: "no answer" in db.exposure())
+    db.require_leading()
+    db.depose(errors.TermError("the lease is over"))
+    until("the caller has an answer", lambda: ended)
+    assert isinstance(ended[0][1], errors.CommitUnknownError)
+    assert "the lease is over; revision 1 may be durable or not" in str(ended[0][1])
+    with pytest.raises(errors.TermError, match="the lease is over"):
+        db.require_leading()
+    db.close()

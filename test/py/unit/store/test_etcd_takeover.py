@@ -14,7 +14,14 @@ from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.quorum import Term
 from ganeti.store import Document
-from ganeti.store.etcd import Candidacy, Gateway, messages, open_etcd, parse
+from ganeti.store.etcd import (
+    Candidacy,
+    Claim,
+    Gateway,
+    messages,
+    open_etcd,
+    parse,
+)
 
 CLOCK = SystemClock()
 #: Seconds of the lease in most tests; the servers of the tests grant no shorter one.
@@ -181,3 +188,45 @@ def test_without_servers_a_candidate_waits(caplog):
     thread.join(patience.PATIENCE_S)
     assert ended == [False]
     candidacy.close()
+
+
+def claimed(servers, node, **claim):
+    return open_etcd(servers, clock=CLOCK, node=node, ttl_s=TTL_S, claim=Claim(**claim))
+
+
+def test_an_administrator_takes_the_leadership_from_a_living_master(servers):
+    deposed = threading.Event()
+    old = open_etcd(servers, clock=CLOCK, node="old", on_deposed=deposed.set, ttl_s=4)
+    old.commit([Document("jobs", "1", b"{}")])
+    with pytest.raises(errors.TermError, match="old is master"):
+        begin(servers, "new")()
+    new = claimed(servers, "new", is_forced=True)
+    # It finds out without a write of its own.
+    assert deposed.wait(patience.PATIENCE_S)
+    with pytest.raises(errors.TermError):
+        old.require_leading()
+    with pytest.raises(errors.TermError):
+        old.commit([Document("jobs", "2", b"{}")])
+    new.require_leading()
+    assert [key for key, _data in new.scan("jobs")] == ["1"]
+    old.close()
+    new.commit([Document("jobs", "3", b"{}")])
+    new.close()
+
+
+def test_a_candidacy_that_needs_a_vacancy_spares_its_own_master(servers):
+    own = begin(servers, "node1")()
+    with pytest.raises(errors.TermError, match="node1 is master"):
+        claimed(servers, "node1", needs_vacancy=True)
+    own.commit([Document("jobs", "1", b"{}")])
+    own.close()
+
+
+def test_a_lease_that_is_not_given_back_is_taken_by_the_same_node_alone(servers):
+    claimed(servers, "node1", gives_back=False).close()
+    with pytest.raises(errors.TermError, match="node1 is master"):
+        begin(servers, "node2")()
+    again = begin(servers, "node1")()
+    again.commit([Document("jobs", "1", b"{}")])
+    again.close()
+    begin(servers, "node2")().close()
