@@ -22,9 +22,15 @@ POWERCYCLE_DELAY_S: Final = 5.0
 #: Directories of the state directory that end with the node's membership.
 _STATE_DIRS: Final = ("queue", "rapi")
 #: Daemons that do not run on a node without a cluster.
-_OTHER_DAEMONS: Final = ("ganeti-confd", "ganeti-mond", "ganeti-kvmd")
-#: The only daemon that the master may start and stop by name.
-_HELPER_DAEMON: Final = "ganeti-kvmd"
+_OTHER_DAEMONS: Final = (
+    "ganeti-standby",
+    "ganeti-confd",
+    "ganeti-mond",
+    "ganeti-kvmd",
+)
+_STANDBY: Final = "ganeti-standby"
+#: The only daemons that the master may start and stop by name.
+_HELPER_DAEMONS: Final = ("ganeti-kvmd", _STANDBY)
 
 
 @procedure("node_demote_from_mc")
@@ -43,6 +49,8 @@ def node_demote_from_mc(node: LocalNode) -> None:
         )
     if master.is_master_running(node):
         raise errors.OpPrereqError("the master daemon runs on this node", "wrong_state")
+    # It writes the copy of a store in etcd.
+    _stop_other(node, _STANDBY)
     node.replica.close()
     node.replica.purge(0 if node.terms is None else node.terms.seen.number)
     for name in ("config.data", *misc.CANDIDATE_FILES):
@@ -128,9 +136,10 @@ def node_ensure_daemon(node: LocalNode, daemon: str, run: bool) -> bool:
     Raises:
         OpPrereqError: the master may not control this daemon.
     """
-    if daemon != _HELPER_DAEMON:
+    if daemon not in _HELPER_DAEMONS:
         raise errors.OpPrereqError(
-            f"daemon {daemon}: only {_HELPER_DAEMON} is controlled by the master",
+            f"daemon {daemon}: only {' and '.join(_HELPER_DAEMONS)} are controlled by"
+            " the master",
             "wrong_input",
         )
     try:

@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.backend.master import is_master_running
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.quorum import Term, term_of
+from ganeti.store import choice
 from ganeti.utils import memory
 
 #: A term on the wire: its number and owner; the number alone from earlier releases.
@@ -18,6 +19,7 @@ def store_promise(node: LocalNode, term: WireTerm) -> dict[str, Any]:
 
     From now on, calls and change-sets of earlier masters are refused here.
     """
+    choice.require_file(node.paths, "store_promise")
     asked = _term(term)
     if node.terms is not None:
         node.terms.admit(asked)
@@ -32,12 +34,14 @@ def store_apply(
     node: LocalNode, term: WireTerm, base: int, data: str
 ) -> dict[str, Any]:
     """Take over change-sets that follow the copy's revision."""
+    choice.require_file(node.paths, "store_apply")
     return node.replica.apply(_term(term), base, data)
 
 
 @procedure("store_install")
 def store_install(node: LocalNode, term: WireTerm, data: str) -> dict[str, Any]:
     """Replace the copy."""
+    choice.require_file(node.paths, "store_install")
     try:
         return node.replica.install(_term(term), data)
     finally:

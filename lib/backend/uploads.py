@@ -24,12 +24,9 @@ _DATA_FILES: Final = (
     "config.data",
     "known_hosts",
     "hmac.key",
-    "cluster-domain-secret",
-    "server-key.pem",
+    *misc.CANDIDATE_FILES,
     "spice.pem",
     "spice-ca.pem",
-    "rapi.pem",
-    "rapi/users",
 )
 #: Files of the configuration directory that may be uploaded.
 _CONF_FILES: Final = (

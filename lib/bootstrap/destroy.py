@@ -8,6 +8,8 @@ from ganeti.constants import daemons
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssconf import SimpleStore
+from ganeti.store import choice
+from ganeti.store.etcd.removal import remove_store
 
 
 def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> None:
@@ -19,7 +21,15 @@ def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> No
         OpExecError: the master daemons do not stop.
     """
     services = Services(paths, process)
+    servers = choice.read(paths)
+    if servers is not None:
+        services.stop("ganeti-standby")
     services.stop_master()
+    if servers is not None:
+        try:
+            remove_store(servers)
+        except errors.StorageError as err:
+            feedback(f"Warning: {err}")
     _leave(paths, feedback)
     try:
         services.stop_all()
@@ -32,6 +42,7 @@ def steps(paths: Paths) -> list[str]:
     """Return the steps of `finalize_destroy` as text, in order."""
     return [
         "stop the master daemons",
+        *(["remove the store from etcd"] if choice.is_etcd(paths) else []),
         "let the node daemon remove keys, certificates and ssconf files of the cluster",
         "stop all daemons",
         (

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from ganeti import config, errors, luxi, rpc, store
-from ganeti.bootstrap import elections
+from ganeti.bootstrap import elections, etcd_failover
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.bootstrap.waiting import wait_until
@@ -26,8 +26,9 @@ from ganeti.process import Runner
 from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.ssconf import SimpleStore
-from ganeti.store import Document
+from ganeti.store import Document, choice
 from ganeti.store.election import Survey
+from ganeti.store.etcd import Claim, Servers
 from ganeti.store.numbers import LAST_JOB
 from ganeti.utils import netutils
 
@@ -122,6 +123,11 @@ def fail_over(
             not start.
     """
     plan = _plan(paths)
+    servers = choice.read(paths)
+    if servers is not None:
+        return _fail_over_in_etcd(
+            plan, paths, process, clock, servers=servers, feedback=feedback
+        )
     silent = _check_nodes(plan, paths, options, feedback)
     with elections.asking(paths) as ask:
         elector = elections.elector(paths, plan.own.uuid, ask, silent)
@@ -152,6 +158,8 @@ def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[
         OpPrereqError: a check failed.
     """
     failover = _plan(paths)
+    if choice.is_etcd(paths):
+        return _steps_in_etcd(failover)
     silent = _check_nodes(failover, paths, options, feedback)
     with elections.asking(paths) as ask:
         elector = elections.elector(paths, failover.own.uuid, ask, silent)
@@ -171,6 +179,57 @@ def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[
         f"wait until {address} does not answer",
         f"start the master daemons on {own}, which activates {address}",
     ]
+
+
+def _steps_in_etcd(plan: _Plan) -> list[str]:
+    old, own = plan.old_name, plan.own.name
+    address = plan.snapshot.cluster.master_ip
+    return [
+        f"take the leadership in etcd from {old}, which ends its master daemon",
+        f"record {own} as the master in the configuration, under the new term",
+        "if the job queue is drained, let it accept jobs again",
+        "write the ssconf files of all online nodes",
+        (
+            f"if {old} answers, deactivate the address {address} there and stop its"
+            " master daemons"
+        ),
+        f"wait until {address} does not answer",
+        f"start the master daemons on {own}, which activates {address}",
+    ]
+
+
+def _fail_over_in_etcd(
+    plan: _Plan,
+    paths: Paths,
+    process: Runner,
+    clock: Clock,
+    *,
+    servers: Servers,
+    feedback: Feedback,
+) -> bool:
+    """Do the steps of `_steps_in_etcd`; see `fail_over`."""
+    feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
+    claim = Claim(is_forced=True)
+    try:
+        with etcd_failover.lead(paths, clock, servers, plan.own, claim) as (opened, _):
+            if opened.read("meta", "drain") is not None:
+                feedback("The job queue was drained; it accepts jobs again")
+                opened.commit([Document("meta", "drain", None)])
+            plan = dataclasses.replace(plan, snapshot=opened.snapshot())
+            runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
+            try:
+                _write_ssconf(plan.snapshot, runner, plan.silent, feedback)
+                _stop_old(plan, runner, feedback)
+                is_clean = _wait_for_old_address(plan, clock, feedback)
+            finally:
+                runner.close()
+            feedback("Starting the master daemons on this node")
+            Services(paths, process).start_master()
+            return _wait_for_master(plan, paths, clock, feedback) and is_clean
+    except (errors.StorageError, errors.TermError) as err:
+        raise errors.OpExecError(
+            f"{err}. This command can be repeated, on this node or another one"
+        ) from err
 
 
 # Checks

@@ -10,6 +10,7 @@ from ganeti.bootstrap import (
     checks,
     cluster_files,
     crypto,
+    etcd_place,
     initial_config,
     jobs,
     machine_defaults,
@@ -57,6 +58,7 @@ def init_cluster(
     options = resolved.options
     first = initial_config.make(options, host, clock.time())
     services = Services(paths, process)
+    place = etcd_place.find(options.store)
     for note in (*resolved.notes, *_notes(paths, process, resolved.options)):
         feedback(note)
     with contextlib.ExitStack() as undo:
@@ -75,6 +77,10 @@ def init_cluster(
         cluster = first.cluster.replace(candidate_certs={first.node.uuid: digest})
         feedback("Writing the first configuration")
         snapshot = _write_configuration(paths, clock, first, cluster)
+        if place is not None:
+            feedback(f"Moving the configuration to {place.servers}")
+            undo.callback(_remove_store, place, feedback)
+            place.fill(paths, first.node.uuid)
         ssconf.write(paths, config.ssconf_values(snapshot))
         undo.callback(_stop_quietly, services, feedback)
         feedback("Starting the node daemon")
@@ -85,6 +91,8 @@ def init_cluster(
         feedback("Starting the master daemon")
         services.start_master()
         services.start("ganeti-confd")
+        if place is not None:
+            services.start("ganeti-standby")
         jobs.run(paths, [opcodes.ClusterPostInit()], feedback)
         undo.pop_all()
 
@@ -110,6 +118,7 @@ def plan(
         f"create the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
         f"write certificates and keys in {paths.data_dir}",
     ]
+    place = etcd_place.find(options.store)
     if options.modify_ssh_setup:
         kind, bits = initial_config.ssh_key(options)
         steps.append(f"generate and authorize SSH keys of root ({kind}, {bits} bits)")
@@ -120,10 +129,13 @@ def plan(
             f" {', '.join(first.cluster.enabled_hypervisors)}, disk templates"
             f" {', '.join(first.cluster.enabled_disk_templates)}"
         ),
+        *([] if place is None else [f"move the configuration to {place.servers}"]),
         "start ganeti-noded",
     ]
     if options.modify_etc_hosts:
         steps.append(f"add {host.hostname} to the hosts file")
+    if place is not None:
+        steps.append("start ganeti-standby, which takes over when no master leads")
     steps += ["start ganeti-masterd", "submit OP_CLUSTER_POST_INIT, which runs hooks"]
     return steps
 
@@ -239,6 +251,13 @@ def _add_to_hosts(paths: Paths, host: initial_config.MasterHost) -> None:
     finally:
         runner.close()
     answer.unwrap("cannot add this node to the hosts file")
+
+
+def _remove_store(place: etcd_place.Place, feedback: Feedback) -> None:
+    try:
+        place.remove()
+    except errors.GenericError as err:
+        feedback(f"Warning: {err}")
 
 
 def _stop_quietly(services: Services, feedback: Feedback) -> None:

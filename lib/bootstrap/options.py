@@ -12,7 +12,8 @@ Feedback = Callable[[str], None]
 class InitOptions:
     """Properties of a new cluster, as given to ``gnt-cluster init``.
 
-    None selects the built-in default. Values of parameter dicts may be text; they are
+    None selects the built-in default. ``store`` is the address of a store in etcd, None
+    for a file on each master candidate. Values of parameter dicts may be text; they are
     checked and converted to the types of the parameters. ``ipolicy`` has the keys of
     an instance policy.
     """
@@ -58,6 +59,7 @@ class InitOptions:
     zeroing_image: str = ""
     compression_tools: tuple[str, ...] | None = None
     enabled_user_shutdown: bool = False
+    store: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ganeti import config, errors, rpc, ssconf, store
-from ganeti.bootstrap import crypto, elections
+from ganeti import config, errors, ssconf, store
+from ganeti.bootstrap import crypto, store_access
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -32,7 +32,6 @@ from ganeti.constants import ssconf as constants
 from ganeti.objects import CLUSTER_KEY, Snapshot, Update
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
-from ganeti.quorum import Term
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, client
 from ganeti.utils import authority, daemon_users, files, x509
@@ -134,11 +133,12 @@ def renew(
                 "interrupted while all daemons are stopped"
                 f" ({str(err) or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
-        failed |= _start_nodes(services, paths, remotes, feedback)
-        if options.cluster_certificate:
-            feedback("Recording the certificate of the master")
-            _record_master(paths, clock)
-        _start_master(services, paths, feedback)
+        with _holding(paths, clock) as held:
+            failed |= _start_nodes(services, paths, remotes, feedback)
+            if options.cluster_certificate:
+                feedback("Recording the certificate of the master")
+                _record_master(paths, clock, held)
+            _start_master(services, paths, feedback)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
@@ -325,7 +325,25 @@ def _with_caller(snapshot: Snapshot, digest: str) -> Snapshot:
     return snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
 
 
-def _record_master(paths: Paths, clock: Clock) -> None:
+@contextlib.contextmanager
+def _holding(paths: Paths, clock: Clock) -> Iterator[store.Engine | None]:
+    """Keep the leadership of a store in etcd while daemons of candidates start.
+
+    Raises:
+        OpExecError: it cannot be had.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            master = _read_configuration(paths).cluster.master_node
+            held = stack.enter_context(store_access.holding(paths, clock, master))
+        except errors.GenericError as err:
+            raise errors.OpExecError(
+                f"all daemons are stopped: {err}. {_REPEAT_HINT}"
+            ) from err
+        yield held
+
+
+def _record_master(paths: Paths, clock: Clock, held: store.Engine | None) -> None:
     """Record this node's new certificate as the only one that may call nodes.
 
     The node daemons accept it already, from their ssconf files. The master daemon must
@@ -337,10 +355,12 @@ def _record_master(paths: Paths, clock: Clock) -> None:
     try:
         digest = x509.digest(x509.load_certificate(paths.client_pem))
         master = _read_configuration(paths).cluster.master_node
-        with elections.asking(paths) as ask:
-            elector = elections.elector(paths, master, ask, frozenset())
-            term, _survey = elector.elect(is_takeover=False)
-        _commit_caller(paths, clock, term, digest)
+        with contextlib.ExitStack() as stack:
+            engine = held or stack.enter_context(
+                store_access.opened(paths, clock, master)
+            )
+            with config.Config(engine, clock).edit(_OWNER) as edit:
+                edit.update_cluster(candidate_certs={master: digest})
     except (errors.GenericError, KeyboardInterrupt) as err:
         raise errors.OpExecError(
             "the node daemons run with the new files, but the master daemon is not"
@@ -348,26 +368,6 @@ def _record_master(paths: Paths, clock: Clock) -> None:
             f" majority of the master candidates: {str(err) or type(err).__name__}."
             f" When the candidates run, {_REPEAT_HINT}"
         ) from err
-
-
-def _commit_caller(paths: Paths, clock: Clock, term: Term, digest: str) -> None:
-    late = rpc.LateRunner()
-    engine = store.open_master(
-        paths.store_db,
-        replicate=late,
-        clock=clock,
-        node=term.owner,
-        term=term,
-        settings=store.CommitSettings(is_patient=False),
-    )
-    runner = rpc.NetworkRunner(engine.latest, paths, engine.term)
-    try:
-        late.set(runner)
-        with config.Config(engine, clock).edit(_OWNER) as edit:
-            edit.update_cluster(candidate_certs={term.owner: digest})
-    finally:
-        engine.close()
-        runner.close()
 
 
 def _copy(

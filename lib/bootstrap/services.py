@@ -24,6 +24,10 @@ class Services:
         """Start a daemon; return when it is ready."""
         self._run("start", daemon, *arguments)
 
+    def stop(self, daemon: str) -> None:
+        """Stop a daemon."""
+        self._run("stop", daemon)
+
     def start_master(self, *arguments: str) -> None:
         """Start the daemons of the master role.
 

@@ -228,4 +228,24 @@ def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, 
         # One daemon serves both sockets, whatever the known texts call it.
         start = f"{_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd"
         text += f"\nThe daemon is ganeti-masterd on this node; start it: {start}"
+        text += _store_trouble(paths)
     return text, exitcodes.EXIT_FAILURE
+
+
+def _store_trouble(paths: Paths) -> str:
+    """Return why no master can begin, if the store is in etcd and cannot be used."""
+    # Rarely needed, and slow to load.
+    from ganeti.store import choice, etcd
+
+    try:
+        servers = choice.read(paths)
+        if servers is None:
+            return ""
+        etcd.check(servers)
+    except errors.GenericError as err:
+        return (
+            f"\nThe store cannot be used, so no master can begin: {err}\nNothing is"
+            " changed until a majority of its servers answers; then a candidate takes"
+            " over by itself."
+        )
+    return ""

@@ -13,6 +13,7 @@ from ganeti import objects, pathutils
 from ganeti.cmdlib.base import Context
 from ganeti.constants import misc
 from ganeti.rpc import wire
+from ganeti.store import choice
 from ganeti.utils import shared_files
 
 
@@ -53,6 +54,8 @@ def file_sets(snapshot: objects.Snapshot, paths: pathutils.Paths) -> FileSets:
         paths.data("rapi/users"),
         # Missing in clusters of earlier releases: server.pem has the key there.
         paths.server_key_pem,
+        # The store may be in a file, or in etcd without certificates.
+        *(paths.data(name) for name in choice.FILES),
         shared_files.list_path(paths),
     ]
     if cluster.modify_etc_hosts:
@@ -96,6 +99,7 @@ def password_files(snapshot: objects.Snapshot) -> list[str]:
     return sorted({values[_VNC_FILE] for values in given if values.get(_VNC_FILE)})
 
 
+_STANDBY: Final = "ganeti-standby"
 _VNC_FILE: Final = "vnc_password_file"
 
 
@@ -164,6 +168,7 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
         for path in paths:
             if nodes and os.path.isfile(path):
                 _upload(ctx, path, nodes)
+    _start_standbys(ctx, candidates)
 
 
 def send_secrets(ctx: Context, uuid: str) -> None:
@@ -171,6 +176,23 @@ def send_secrets(ctx: Context, uuid: str) -> None:
     for path in file_sets(ctx.snapshot, ctx.paths).candidates:
         if os.path.exists(path):
             _upload(ctx, path, [uuid])
+    _start_standbys(ctx, [uuid])
+
+
+def _start_standbys(ctx: Context, candidates: Sequence[str]) -> None:
+    """Start the daemon of candidates that follows a store in etcd."""
+    if not candidates or not choice.is_etcd(ctx.paths):
+        return
+    answers = ctx.rpc.call("node_ensure_daemon", candidates, (_STANDBY, True))
+    for answer in answers.values():
+        if answer.offline or (not answer.failed and answer.payload):
+            continue
+        text = f"cannot start {_STANDBY}"
+        ctx.log.warn(
+            answer.describe(text)
+            if answer.failed
+            else f"node {answer.node}: {text}; see daemon-util.log there"
+        )
 
 
 def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ DAEMONS: Final[dict[str, Daemon]] = {
     "ganeti-luxid": Daemon(None, None, True, "luxi-daemon"),
     "ganeti-kvmd": Daemon(None, None, False, "kvm-daemon"),
     "ganeti-masterd": Daemon(None, None, False, "master-daemon"),
+    "ganeti-standby": Daemon(None, None, False, "standby-daemon"),
     "ganeti-watcher": Daemon(None, None, False, None),
     "ganeti-cleaner": Daemon(None, None, False, None),
     "ganeti-maintd": Daemon("tcp", 1816, True, "maintenance-daemon"),

@@ -55,4 +55,8 @@ CANDIDATE_FILES: Final = (
     "rapi.pem",
     "rapi/users",
     "server-key.pem",
+    # A store in etcd, see `ganeti.store.choice`: the address last.
+    "etcd-ca.pem",
+    "etcd-client.pem",
+    "store-engine",
 )

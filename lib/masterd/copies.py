@@ -2,19 +2,27 @@
 
 from typing import Any
 
-from ganeti.masterd.calls import method
+from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
+from ganeti.store import choice
 
 
 @method("QueryCopies")
-def query_copies(deps: MasterDeps) -> dict[str, Any]:
+def query_copies(deps: MasterDeps) -> dict[str, Any] | Later:
     """Return how the master acknowledges changes, and which candidates have them.
 
     Keys: ``policy``, ``revision`` (of the master), ``term``, ``warning`` (empty while
     a majority has the newest changes), ``copies``: a list by name of ``name``,
     ``is_current``, ``revision`` (-1 if none is known), ``lag`` (in revisions) and
-    ``trouble``.
+    ``trouble``; and ``store``: ``file``, or the address of a store in etcd. Its servers
+    have the copies that count; the list shows the files that follow them.
     """
+    if choice.is_etcd(deps.paths):
+        return Later(deps.slow.submit(_describe, deps))
+    return _describe(deps)
+
+
+def _describe(deps: MasterDeps) -> dict[str, Any]:
     snapshot = deps.config.snapshot()
     copies = [
         {
@@ -24,7 +32,7 @@ def query_copies(deps: MasterDeps) -> dict[str, Any]:
             "lag": max(0, snapshot.revision - max(copy.revision, 0)),
             "trouble": copy.trouble,
         }
-        for uuid, copy in deps.store.copies().items()
+        for uuid, copy in deps.copies().items()
         if uuid in snapshot.nodes
     ]
     return {
@@ -32,5 +40,6 @@ def query_copies(deps: MasterDeps) -> dict[str, Any]:
         "revision": snapshot.revision,
         "term": str(deps.store.term),
         "warning": deps.store.exposure(),
+        "store": choice.describe(deps.paths),
         "copies": sorted(copies, key=lambda row: str(row["name"])),
     }

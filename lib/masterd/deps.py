@@ -6,7 +6,7 @@ unit as `ganeti.cmdlib.base.Context`.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, cast
 
@@ -14,9 +14,9 @@ from ganeti import errors, jqueue, locking, mcpu, query
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
-from ganeti.masterd import cluster_facts
+from ganeti.masterd import cluster_facts, followers
 from ganeti.masterd.deposed import WatchedRunner
-from ganeti.store import Store
+from ganeti.store import CopyState, Store, choice
 
 #: Threads for queries of the configuration. These take milliseconds of processor time,
 #: so more threads would not help.
@@ -66,7 +66,9 @@ class MasterDeps(mcpu.EngineDeps):
         configuration = Config(self.store, self.clock)
         members = mcpu.members(configuration.snapshot())
         made = {
-            "rpc": WatchedRunner(self.rpc, self.store.check_term),
+            "rpc": WatchedRunner(
+                self.rpc, self.store.check_term, self.store.require_leading
+            ),
             "config": configuration,
             "locks": locking.LockManager(self.clock, members),
             "query_sources": functools.partial(_query_sources, self),
@@ -92,6 +94,12 @@ class MasterDeps(mcpu.EngineDeps):
         """The maker of plans."""
         return mcpu.Planner(self, UNITS)
 
+    def copies(self) -> Mapping[str, CopyState]:
+        """Return the state of the other candidates' copies by node uuid."""
+        if choice.is_etcd(self.paths):
+            return followers.ask(self.rpc, self.config.snapshot())
+        return self.store.copies()
+
     def _on_failure(self, err: BaseException) -> None:
         if isinstance(err, errors.TermError):
             self.on_deposed()
@@ -105,6 +113,6 @@ def _query_sources(deps: MasterDeps) -> query.Sources:
         jobs=cluster_facts.QueueJobs(deps.queue),
         locks=lambda: cluster_facts.locks(deps.queue, deps.locks),
         cluster_facts=lambda: cluster_facts.read(deps.queue, deps.paths, deps.clock),
-        copies=deps.store.copies,
+        copies=deps.copies,
         paths=deps.paths,
     )

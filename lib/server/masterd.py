@@ -23,7 +23,8 @@ from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
 from ganeti.masterd import startup
 from ganeti.objects import Snapshot
 from ganeti.rpc import voting
-from ganeti.server import common
+from ganeti.server import common, etcd_master
+from ganeti.store import choice
 from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ _SWITCH_S: Final = 0.0005
 _STOP_S: Final = 20.0
 #: Longest time that a deposed master spends on the removal of the cluster's address.
 _DROP_S: Final = 2.0
+#: Time for answers on their way to clients.
+_FAREWELL_S: Final = 0.2
 #: Pause until numbers that could not be left out are tried again.
 _RETRY_NUMBERS_S: Final = 1.0
 _WARNING: Final = """\
@@ -113,6 +116,9 @@ def _check(
         common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
         startup.check_own_files(paths)
         snapshot = _read_configuration(paths)
+        if choice.read(paths) is not None:
+            # The servers decide who is master, and have the newest configuration.
+            return
         startup.check_configuration(snapshot, paths)
         if not options.no_voting:
             silent |= _vote(snapshot, paths, time)
@@ -255,6 +261,29 @@ def _open_store(
     return opened, runner
 
 
+def _leaving(
+    paths: pathutils.Paths, time: clock.Clock, control: common.Control
+) -> Callable[[], None]:
+    """Return the function that ends a deposed master."""
+
+    def on_deposed() -> None:
+        _log.critical("another master has taken over; ending")
+        threading.Thread(target=leave, name="leave", daemon=True).start()
+
+    def leave() -> None:
+        try:
+            if choice.is_etcd(paths):
+                # From here on nothing is written and no node is called; clients may
+                # still read the reason. ganeti-standby removes the cluster's address.
+                _pause(time, _FAREWELL_S)
+            else:
+                _drop_address(_read_configuration(paths), paths)
+        finally:
+            control.ask_end(exitcodes.EXIT_NOTMASTER)
+
+    return on_deposed
+
+
 def _start(
     options: argparse.Namespace,
     paths: pathutils.Paths,
@@ -263,25 +292,19 @@ def _start(
     control: common.Control,
 ) -> common.Service:
     """Win a term, open the effect interfaces and begin to serve."""
-
-    def on_deposed() -> None:
-        _log.critical("another master has taken over; ending")
-        threading.Thread(target=leave, name="leave", daemon=True).start()
-
-    def leave() -> None:
-        try:
-            _drop_address(_read_configuration(paths), paths)
-        finally:
-            control.ask_end(exitcodes.EXIT_NOTMASTER)
-
+    on_deposed = _leaving(paths, time, control)
     _remove_sockets(paths)
     higher = config.HigherNumbers()
     try:
-        mute = frozenset(silent)
-        elected = _elect(options, paths, time, mute)
-        opened, runner = _open_store(
-            paths, time, elected, silent=mute, higher=higher, on_deposed=on_deposed
-        )
+        servers = choice.read(paths)
+        if servers is not None:
+            opened, runner = etcd_master.open_store(paths, time, servers, on_deposed)
+        else:
+            mute = frozenset(silent)
+            elected = _elect(options, paths, time, mute)
+            opened, runner = _open_store(
+                paths, time, elected, silent=mute, higher=higher, on_deposed=on_deposed
+            )
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
     _log.info("revision %d, term %s", opened.snapshot().revision, opened.term)

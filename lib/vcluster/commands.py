@@ -95,6 +95,12 @@ def _add_life(add: Add) -> None:
             help="comma list; default kvm,fake where QEMU is installed, else fake",
         )
         parser.add_argument(
+            "--store",
+            choices=("file", "etcd"),
+            default="file",
+            help="where the cluster keeps its state; etcd starts three servers",
+        )
+        parser.add_argument(
             "--ssh-setup",
             action=argparse.BooleanOptionalAction,
             help="let the cluster manage SSH keys, default for up to 5 nodes",
@@ -135,6 +141,9 @@ def _add_nodes(add: Add) -> None:
     oob = add("oob", "out-of-band helper: COMMAND NODE, as a cluster calls it", _oob)
     oob.add_argument("action", choices=sorted(_OOB))
     oob.add_argument("node")
+    member = add("etcd", "act on a server of etcd: start, kill, pause, resume", _etcd)
+    member.add_argument("action", choices=("start", "kill", "pause", "resume"))
+    member.add_argument("member", type=int, choices=(1, 2, 3))
     part = add("partition", "cut two lists of nodes off from each other", _partition)
     part.add_argument("left", help="comma list")
     part.add_argument("right", help="comma list")
@@ -200,6 +209,8 @@ def _up(args: argparse.Namespace) -> int:
             control = lifecycle.make_machines(
                 layout, process, timer, same_keys=not ssh_setup
             )
+            if args.store == "etcd":
+                _start_etcd(layout, timer)
             if not args.machines_only:
                 _create(args, layout, control, timer)
             _interrupts(args).check()
@@ -208,6 +219,37 @@ def _up(args: argparse.Namespace) -> int:
                 lifecycle.down(layout, process, keep=args.keep_failed)
             raise
         _print(f"up after {timer.total_s:.1f} s in {args.directory}")
+    return 0
+
+
+def _start_etcd(layout: layout_module.Layout, timer: lifecycle.StepTimer) -> None:
+    from ganeti.vcluster import etcd
+
+    etcd.start_all(layout)
+    timer.step(f"{etcd.COUNT} servers of etcd: {etcd.servers(layout)}")
+
+
+def _store(args: argparse.Namespace, layout: layout_module.Layout) -> str | None:
+    """Return the address of the store of the new cluster; None for files."""
+    if args.store != "etcd":
+        return None
+    from ganeti.vcluster import etcd
+
+    return str(etcd.servers(layout))
+
+
+def _etcd(args: argparse.Namespace) -> int:
+    from ganeti.vcluster import etcd
+
+    layout, _control = _load(args)
+    number = args.member - 1
+    if args.action == "start":
+        etcd.start(layout, number)
+    elif args.action == "kill":
+        etcd.kill(layout, number)
+    else:
+        what = signal.SIGSTOP if args.action == "pause" else signal.SIGCONT
+        etcd.signal_member(layout, number, what)
     return 0
 
 
@@ -242,6 +284,7 @@ def _create(
     settings = create.Settings(
         hypervisors=tuple(given.split(",")) if given else create.hypervisors(),
         ssh_setup=_wants_ssh_setup(args),
+        store=_store(args, layout),
     )
     if not layout.isolated:
         create.create_cluster(layout, SystemRunner(), timer, settings)
@@ -249,6 +292,7 @@ def _create(
     # The first node's daemons run in its namespaces: create the cluster there.
     options = ["--hypervisors", ",".join(settings.hypervisors)]
     options += ["--ssh-setup" if settings.ssh_setup else "--no-ssh-setup"]
+    options += ["--store", args.store]
     program = [os.path.join(layout.bindir, "vcluster"), "-C", layout.directory]
     code = control.call(layout.master_node, [*program, _CREATE_CLUSTER, *options], {})
     if code != 0:
@@ -263,7 +307,9 @@ def _create_inside(args: argparse.Namespace) -> int:
         from ganeti.vcluster import create
 
     layout = layout_module.Layout.load(args.directory)
-    settings = create.Settings(tuple(args.hypervisors.split(",")), args.ssh_setup)
+    settings = create.Settings(
+        tuple(args.hypervisors.split(",")), args.ssh_setup, _store(args, layout)
+    )
     create.create_cluster(layout, SystemRunner(), _timer(args), settings)
     return 0
 

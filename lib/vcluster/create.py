@@ -29,10 +29,12 @@ class Settings:
     Attributes:
         hypervisors: enabled hypervisors, the default first.
         ssh_setup: whether the cluster manages SSH keys.
+        store: address of a store in etcd, None for files.
     """
 
     hypervisors: tuple[str, ...]
     ssh_setup: bool
+    store: str | None = None
 
 
 def hypervisors() -> tuple[str, ...]:
@@ -58,6 +60,7 @@ def init_options(
         master_netdev=layout_module.GUEST_BRIDGE if layout.isolated else "lo",
         modify_etc_hosts=False,
         modify_ssh_setup=settings.ssh_setup,
+        store=settings.store,
     )
 
 

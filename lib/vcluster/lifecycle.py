@@ -217,6 +217,10 @@ def _authorize_master(layout: layout_module.Layout) -> None:
     node_directories.authorize(layout, keys.load(path).public)
 
 
+def _has_etcd(layout: layout_module.Layout) -> bool:
+    return os.path.isdir(os.path.join(layout.directory, "etcd"))
+
+
 def down(layout: layout_module.Layout, process: Runner, *, keep: bool = False) -> int:
     """Kill all processes of the nodes; return their number.
 
@@ -227,6 +231,10 @@ def down(layout: layout_module.Layout, process: Runner, *, keep: bool = False) -
     """
     agent.stop(layout)
     control = NodeControl(layout, process)
+    if _has_etcd(layout):
+        from ganeti.vcluster import etcd
+
+        etcd.stop_all(layout)
     counts = in_parallel(control.kill, layout.nodes)
     if layout.isolated:
         _network().down(layout)

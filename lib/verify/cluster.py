@@ -1,6 +1,6 @@
 """Checks of the configuration as a whole."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import objects
@@ -55,6 +55,30 @@ def _advice(path: str) -> str:
     """Return the advice how to replace a certificate, empty for an unknown file."""
     option = _RENEWAL_OPTIONS.get(path.rpartition("/")[2])
     return f"; run gnt-cluster renew-crypto {option}" if option else ""
+
+
+def store_servers(report: Report, members: Sequence[tuple[str, str]]) -> None:
+    """Check the servers of a store in etcd.
+
+    Args:
+        report: collects the findings.
+        members: address of each server, and why it cannot be used, empty if it can.
+    """
+    lost = sum(bool(problem) for _host, problem in members)
+    left = (len(members) - 1) // 2 - lost
+    if left > 0:
+        rest = f"{left} more may fail"
+    elif left == 0:
+        rest = "if one more fails, the master ends"
+    else:
+        rest = "no majority is left"
+    for host, problem in members:
+        report.error_if(
+            problem,
+            "ECLUSTERFILECHECK",
+            None,
+            f"server {host} of the store in etcd cannot be used ({rest}): {problem}",
+        )
 
 
 #: (what, hypervisor, filled parameters)

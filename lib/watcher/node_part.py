@@ -8,6 +8,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.constants import hooks
+from ganeti.store import choice
 from ganeti.utils.control_chars import escape
 from ganeti.watcher import daemons, stray_address
 from ganeti.watcher.effects import Watch
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 #: Daemons of every node, in their start order. A daemon that is not installed is
 #: skipped; ganeti-kvmd ends by itself where no instance needs it.
 _DAEMONS: Final = ("ganeti-noded", "ganeti-confd", "ganeti-mond", "ganeti-kvmd")
+#: Only where the store is in etcd.
+_STANDBY: Final = "ganeti-standby"
 _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
 #: Seconds for one hook script; a script that hangs must not stop the watcher.
 _HOOK_S: Final = 600.0
@@ -34,6 +37,8 @@ def run(watch: Watch, environ: Mapping[str, str]) -> None:
     """
     for daemon in _DAEMONS:
         daemons.ensure(watch, daemon)
+    if choice.is_etcd(watch.paths):
+        daemons.ensure(watch, _STANDBY)
     stray_address.remove(watch)
     run_hooks(watch, environ)
     maintain(watch)

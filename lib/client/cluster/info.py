@@ -143,6 +143,7 @@ def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:
     }
     return info_tree.Pairs(
         [
+            ("store", copies["store"]),
             ("commit policy", copies["policy"]),
             ("master term", copies["term"]),
             ("revision of the master", copies["revision"]),

@@ -34,6 +34,7 @@ _SAME: Final = (
     "enabled_user_shutdown",
     "ssh_key_bits",
     "ssh_key_type",
+    "store",
 )
 
 

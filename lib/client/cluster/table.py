@@ -6,6 +6,11 @@ from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
 from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
+from ganeti.client.cluster.store_table import (
+    BACKUP_STORE,
+    MIGRATE_STORE,
+    RESTORE_STORE,
+)
 from ganeti.constants.commit import COMMIT_POLICIES
 
 COMMANDS: Final = (
@@ -25,6 +30,7 @@ COMMANDS: Final = (
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
+    BACKUP_STORE,
     BALANCE,
     Command(
         "capacity",
@@ -210,6 +216,14 @@ COMMANDS: Final = (
             o.COMPRESSION_TOOLS,
             o.USER_SHUTDOWN,
             Option(
+                ("--store",),
+                "where the configuration and the jobs are:"
+                " etcd://HOST:PORT,HOST:PORT/PREFIX; default a file on each master"
+                " candidate",
+                dest="store",
+                kind="string",
+            ),
+            Option(
                 ("--ssh-key-bits",),
                 "length of the SSH key",
                 dest="ssh_key_bits",
@@ -319,6 +333,7 @@ COMMANDS: Final = (
         run="client.cluster.version:ping",
         exits=((0, "answered"), (1, "any error")),
     ),
+    MIGRATE_STORE,
     Command(
         "modify",
         "change cluster parameters",
@@ -481,6 +496,7 @@ COMMANDS: Final = (
         run="client.cluster.repair_disk_sizes:run",
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
     ),
+    RESTORE_STORE,
     Command(
         "search-tags",
         "search tags of all objects by regular expression (unanchored)",

@@ -9,6 +9,7 @@ from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.locking import Level
+from ganeti.store import choice, etcd
 from ganeti.utils import x509
 from ganeti.verify import Report, cluster
 
@@ -40,6 +41,12 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         )
         output.step("Verifying all nodes belong to an existing group")
         cluster.dangling(report, snapshot)
+        servers = choice.read(self.ctx.paths)
+        if servers is not None:
+            output.step("Verifying the servers of the store in etcd")
+            cluster.store_servers(
+                report, [(each.host, each.problem) for each in etcd.members(servers)]
+            )
         output.flush()
         return report.is_clean
 

@@ -14,6 +14,7 @@ from ganeti.constants import hooks, nodeverify
 from ganeti.locking import Level
 from ganeti.objects import params
 from ganeti.rpc import encode
+from ganeti.store import choice
 from ganeti.utils import netutils
 from ganeti.verify import (
     Report,
@@ -267,7 +268,9 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         )
         verify_ssconf.judge(self.ctx, self.report, answers)
         self._judge_replicas(snapshot, online, answers)
-        if snapshot.nodes[snapshot.cluster.master_node].group == self.group:
+        # In etcd the servers have the copies that count.
+        has_master = snapshot.nodes[snapshot.cluster.master_node].group == self.group
+        if has_master and not choice.is_etcd(paths):
             self._judge_majority(snapshot)
 
     def _master_files(self, snapshot: objects.Snapshot) -> Any:

@@ -31,7 +31,9 @@ SEVERAL = {
 #: Commands without ``--json``: they print nothing that a program would parse, or the
 #: output of other programs, or a command line.
 WITHOUT_JSON = {
-    "gnt-cluster": {"command", "copyfile", "master-ping", "show-ispecs-cmd"},
+    "gnt-cluster": {
+        *("backup-store", "command", "copyfile", "master-ping", "show-ispecs-cmd"),
+    },
     "gnt-group": {"show-ispecs-cmd"},
     "gnt-instance": {"console"},
     "gnt-job": {

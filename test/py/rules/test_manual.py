@@ -12,7 +12,7 @@ import pytest
 from ganeti.cli import manual, manual_parameters, parser, usage
 from ganeti.cli.model import COMMON_OPTIONS
 from ganeti.constants import hvparams, param_effects, params
-from ganeti.server import masterd, noded, rapi
+from ganeti.server import masterd, noded, rapi, standby
 from ganeti.watcher import main as watcher
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -236,6 +236,7 @@ def _spellings(text):
         ("ganeti-noded", noded.build_parser()),
         ("ganeti-masterd", masterd.build_parser()),
         ("ganeti-rapi", rapi.build_parser()),
+        ("ganeti-standby", standby.build_parser()),
         ("ganeti-watcher", watcher.build_parser()),
     ],
 )

@@ -258,6 +258,7 @@ WITHOUT = {
     },
     "runs any command on nodes": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
+        "gnt-cluster backup-store",
         "gnt-cluster capacity",
         "gnt-cluster getmaster",
         "gnt-cluster info",

@@ -1,13 +1,21 @@
 """The answer about copies on master candidates: each key, and copies of gone nodes."""
 
+import concurrent.futures
+import pathlib
 import types
 
 import pytest
 
 from fakes import clusters
+from fakes.rpc import FakeRunner, failure
+from ganeti.masterd import followers
 from ganeti.masterd.copies import query_copies
+from ganeti.pathutils import Paths
 from ganeti.quorum import Term
-from ganeti.store import CopyState
+from ganeti.store import CopyState, choice
+from ganeti.store.etcd import parse
+
+NOWHERE = Paths(root="/nowhere/n1", hostname="n1")
 
 
 @pytest.fixture
@@ -15,12 +23,16 @@ def snapshot():
     return clusters.snapshot(nodes=3).at(revision=40, term=7)
 
 
-def ask(snapshot, copies, exposure=""):
-    store = types.SimpleNamespace(
-        copies=lambda: copies, exposure=lambda: exposure, term=Term(7, "owner")
-    )
+def deps_of(snapshot, copies, exposure="", paths=NOWHERE):
+    store = types.SimpleNamespace(exposure=lambda: exposure, term=Term(7, "owner"))
     config = types.SimpleNamespace(snapshot=lambda: snapshot)
-    return query_copies(types.SimpleNamespace(store=store, config=config))
+    return types.SimpleNamespace(
+        store=store, config=config, paths=paths, copies=lambda: copies
+    )
+
+
+def ask(snapshot, copies, exposure=""):
+    return query_copies(deps_of(snapshot, copies, exposure))
 
 
 def row(node, revision, lag, trouble=""):
@@ -49,6 +61,7 @@ def test_copies_are_listed_by_name_with_their_lag(snapshot):
         "revision": 40,
         "term": str(Term(7, "owner")),
         "warning": "no majority",
+        "store": "file",
         "copies": [row(first, 40, 0), row(second, 37, 3), row(third, -1, 40, "silent")],
     }
 
@@ -61,3 +74,30 @@ def test_a_copy_that_is_ahead_for_a_moment_has_no_lag(snapshot):
 
 def test_a_node_that_was_removed_is_left_out(snapshot):
     assert ask(snapshot, {"gone": CopyState(False, 1)})["copies"] == []
+
+
+def test_a_store_in_etcd_has_an_address_and_files_that_follow(snapshot, tmp_path):
+    paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
+    pathlib.Path(paths.data_dir).mkdir(parents=True)
+    choice.write(paths, choice.prepare(parse("etcd://a,b:1/mine")))
+    deps = deps_of(snapshot, {}, paths=paths)
+    with concurrent.futures.ThreadPoolExecutor(1) as deps.slow:
+        answer = query_copies(deps).future.result()
+    assert answer["store"] == "etcd://a:2379,b:1/mine"
+
+
+def test_candidates_are_asked_how_far_they_follow(snapshot):
+    first, second = (
+        uuid for uuid in sorted(snapshot.nodes) if uuid != snapshot.cluster.master_node
+    )
+    answers = {first: {"revision": 40}, second: {"revision": 38}}
+    nodes = FakeRunner(
+        lambda: snapshot, {"store_status": lambda node, *_args: answers[node]}
+    )
+    states = followers.ask(nodes, snapshot)
+    assert states[first] == CopyState(True, 40)
+    assert states[second][:2] == (False, 38)
+    answers[first] = {"revision": "many"}
+    assert followers.ask(nodes, snapshot)[first][:2] == (False, -1)
+    nodes = FakeRunner(lambda: snapshot, {"store_status": failure("silent")})
+    assert followers.ask(nodes, snapshot)[first] == CopyState(False, -1, "silent")

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import ipaddress
+import pathlib
 import threading
 
 import pytest
@@ -14,8 +15,9 @@ from fakes import cluster, patience
 from fakes.etcd_servers import EtcdServers
 from ganeti import errors
 from ganeti.clock import SystemClock
+from ganeti.pathutils import Paths
 from ganeti.quorum import Term
-from ganeti.store import Document, features, wire
+from ganeti.store import Document, choice, features, wire
 from ganeti.store.backend import OutcomeUnknownError
 from ganeti.store.etcd import (
     EtcdBackend,
@@ -511,6 +513,19 @@ def test_a_client_certificate_is_used(secure):
     servers, files, _stranger = secure
     tls = TlsFiles(*map(str, files))
     db = open_etcd(servers.servers(tls=tls), clock=SystemClock(), node="node1")
+    assert db.commit([document()]) == 1
+    db.close()
+
+
+def test_certificates_of_a_recorded_address_are_used(secure, tmp_path):
+    servers, (authority, certificate, key), _stranger = secure
+    paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
+    pathlib.Path(paths.data_dir).mkdir(parents=True)
+    address = f"{servers.servers()}?ca={authority}&cert={certificate}&key={key}"
+    choice.write(paths, choice.prepare(parse(address)))
+    recorded = choice.read(paths)
+    assert str(certificate) not in str(recorded.tls)
+    db = open_etcd(recorded, clock=SystemClock(), node="node1")
     assert db.commit([document()]) == 1
     db.close()
 

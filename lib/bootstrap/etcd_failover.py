@@ -1,0 +1,120 @@
+"""The master role moves to this node, with the store in etcd.
+
+The servers of etcd say who is master: by the lease of the leadership. `lead` takes it,
+and records this node as the master in the same store; nothing of an earlier master can
+be written after that. So no vote of nodes and no survey of copies is needed.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from ganeti import config, errors, rpc, ssconf, store
+from ganeti.bootstrap.services import Services
+from ganeti.clock import Clock
+from ganeti.cmdlib import master_ip
+from ganeti.constants import ecodes
+from ganeti.objects import Node, Snapshot
+from ganeti.pathutils import Paths
+from ganeti.process import Runner
+from ganeti.store.etcd import Claim, Servers, open_etcd
+
+_log = logging.getLogger(__name__)
+
+_OWNER: Final = "master-failover"
+#: Seconds for the old master to remove the address of the cluster; it may be dead.
+_OLD_S: Final = 5.0
+
+
+@contextlib.contextmanager
+def lead(
+    paths: Paths, clock: Clock, servers: Servers, own: Node, claim: Claim
+) -> Iterator[tuple[store.Engine, Node | None]]:
+    """Take the leadership, and record this node as the master.
+
+    The leadership lasts until the end of the block. A master daemon that is started in
+    the block takes it over.
+
+    Args:
+        paths: of this node.
+        clock: measures the lease.
+        servers: of the store.
+        own: this node.
+        claim: whether another master is replaced.
+
+    Yields:
+        The store, and the master before; None if that was this node.
+
+    Raises:
+        TermError: another node is master.
+        StorageError: no majority of the servers answers.
+        OpPrereqError: this node is not a master candidate; nothing was changed.
+    """
+    opened = open_etcd(servers, clock=clock, node=own.uuid, claim=claim)
+    try:
+        snapshot = opened.snapshot()
+        present = snapshot.nodes.get(own.uuid)
+        if present is None or not present.master_candidate or present.offline:
+            raise errors.OpPrereqError(
+                f"{own.name} is not a master candidate", ecodes.ECODE_STATE
+            )
+        old = snapshot.nodes.get(snapshot.cluster.master_node)
+        if old is None or old.uuid != own.uuid:
+            with config.Config(opened, clock).edit(_OWNER) as edit:
+                edit.update_cluster(master_node=own.uuid)
+        ssconf.write(paths, config.ssconf_values(opened.snapshot()))
+        yield opened, None if old is None or old.uuid == own.uuid else old
+    finally:
+        opened.close()
+
+
+def take_over(
+    paths: Paths, process: Runner, clock: Clock, servers: Servers, own: Node
+) -> None:
+    """Become master without an administrator, since no node leads.
+
+    Raises:
+        TermError: another candidate was faster.
+        StorageError: no majority of the servers answers.
+        OpPrereqError: this node is not a master candidate.
+        OpExecError: the master daemons do not start; the leadership was given up.
+    """
+    claim = Claim(needs_vacancy=True)
+    with lead(paths, clock, servers, own, claim) as (opened, old):
+        _log.warning(
+            "no node leads: taking over, old master: %s",
+            own.name if old is None else old.name,
+        )
+        dropping = None
+        if old is not None:
+            dropping = threading.Thread(
+                target=_drop_address, args=(paths, opened, old), daemon=True
+            )
+            dropping.start()
+        Services(paths, process).start_master()
+        if dropping is not None:
+            dropping.join()
+    _log.warning("%s is the master now", own.name)
+
+
+def _drop_address(paths: Paths, opened: store.Engine, old: Node) -> None:
+    """Have the old master remove the address of the cluster, if it answers."""
+    snapshot: Snapshot = opened.snapshot()
+    cluster = snapshot.cluster
+    runner = rpc.NetworkRunner(lambda: snapshot, paths, opened.term)
+    try:
+        answer = runner.call_one(
+            "node_deactivate_master_ip",
+            old.uuid,
+            master_ip.parameters(cluster),
+            cluster.use_external_mip_script,
+            timeout_s=_OLD_S,
+        )
+    finally:
+        runner.close()
+    if answer.failed:
+        _log.warning(
+            "%s", answer.describe("the old master did not remove the cluster's address")
+        )

@@ -1,0 +1,69 @@
+"""The store, opened for writing by a command while no master daemon runs."""
+
+import contextlib
+from collections.abc import Iterator
+
+from ganeti import rpc, store
+from ganeti.bootstrap import elections
+from ganeti.clock import Clock
+from ganeti.pathutils import Paths
+from ganeti.store import choice
+from ganeti.store.etcd import Claim, open_etcd
+
+
+@contextlib.contextmanager
+def holding(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine | None]:
+    """Keep other candidates from taking over in a block, if the store is in etcd.
+
+    Yields None for files, with which nobody takes over by itself. Raises as `opened`.
+    """
+    if not choice.is_etcd(paths):
+        yield None
+        return
+    with opened(paths, clock, node) as engine:
+        yield engine
+
+
+@contextlib.contextmanager
+def opened(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine]:
+    """Win a term for this node, and yield the store.
+
+    With files, a majority of the master candidates must answer. In etcd, the leadership
+    is taken from whoever has it, and kept until the end of the block.
+
+    Args:
+        paths: of this node.
+        clock: paces retries.
+        node: uuid of this node.
+
+    Raises:
+        StorageError: no majority.
+        TermError: another node became master.
+    """
+    servers = choice.read(paths)
+    if servers is not None:
+        engine = open_etcd(servers, clock=clock, node=node, claim=Claim(is_forced=True))
+        try:
+            yield engine
+        finally:
+            engine.close()
+        return
+    with elections.asking(paths) as ask:
+        elector = elections.elector(paths, node, ask, frozenset())
+        term, _survey = elector.elect(is_takeover=False)
+    late = rpc.LateRunner()
+    engine = store.open_master(
+        paths.store_db,
+        replicate=late,
+        clock=clock,
+        node=node,
+        term=term,
+        settings=store.CommitSettings(is_patient=False),
+    )
+    runner = rpc.NetworkRunner(engine.latest, paths, engine.term)
+    try:
+        late.set(runner)
+        yield engine
+    finally:
+        engine.close()
+        runner.close()

@@ -1,0 +1,308 @@
+"""Backup of the store while the master runs, and its restoration.
+
+A backup is one file in the form of the store of a node, whichever engine the cluster
+uses. A restoration is a commit on top of the present store, under a new term, so the
+commit rule or etcd makes it durable, and revisions, serials and job ids never go back.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ganeti import config, errors, store
+from ganeti.bootstrap import store_access
+from ganeti.bootstrap.options import Feedback
+from ganeti.bootstrap.services import Services
+from ganeti.clock import Clock
+from ganeti.config.config import HEADER_KEY, Header
+from ganeti.constants import ecodes
+from ganeti.jqueue import records
+from ganeti.objects import CLUSTER_KEY, TABLES, Cluster, Snapshot, Update
+from ganeti.pathutils import Paths
+from ganeti.process import Runner
+from ganeti.store import Change, Document, choice
+from ganeti.store.database import Database
+from ganeti.store.etcd import Mirror
+from ganeti.store.numbers import LAST_JOB
+from ganeti.utils import files
+
+#: Bytes of documents in one commit.
+_BATCH_BYTES: Final = 256 * 1024
+#: Serials and job ids that are left out if the present store is empty: it was lost, and
+#: may have used them.
+_SKIPPED_JOBS: Final = 10_000
+
+
+class BackedUp(NamedTuple):
+    """The content of a backup."""
+
+    revision: int
+    snapshot: Snapshot
+
+
+def back_up(paths: Paths, path: str, clock: Clock) -> BackedUp:
+    """Write a backup of everything that was acknowledged, while the master runs.
+
+    Args:
+        paths: of the master.
+        path: new file; it is complete when it appears.
+        clock: paces requests.
+
+    Returns:
+        What it has.
+
+    Raises:
+        OpPrereqError: the file exists, or cannot be written.
+        StorageError: the disk failed, or no majority of the servers answers.
+        ConfigurationError: the store is damaged.
+    """
+    if os.path.lexists(path):
+        raise errors.OpPrereqError(f"{path}: exists already", ecodes.ECODE_EXISTS)
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory or "."):
+        raise errors.OpPrereqError(
+            f"{directory}: no such directory", ecodes.ECODE_INVAL
+        )
+    new = f"{path}.new"
+    servers = choice.read(paths)
+    try:
+        if servers is None:
+            db = Database(paths.store_db, create=False, read_only=True)
+            try:
+                db.save_as(new)
+            finally:
+                db.close()
+        else:
+            # The servers have what was acknowledged; the file of this node follows.
+            mirror = Mirror(servers, new, clock)
+            try:
+                mirror.catch_up()
+            finally:
+                mirror.close()
+        os.chmod(new, 0o600)
+        done = read(new)
+        os.rename(new, path)
+        files.sync_dir(directory or ".")
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            files.remove_file(f"{new}{suffix}")
+    return done
+
+
+def read(path: str) -> BackedUp:
+    """Read the configuration of a backup.
+
+    Raises:
+        OpPrereqError: the file is no complete backup of this release or an earlier one.
+    """
+    try:
+        follower = store.Follower(path)
+        try:
+            snapshot = follower.snapshot()
+        finally:
+            follower.close()
+    except errors.GenericError as err:
+        raise errors.OpPrereqError(
+            f"{path}: no backup of a store: {err}", ecodes.ECODE_INVAL
+        ) from err
+    if not snapshot.revision or CLUSTER_KEY not in snapshot.table("cluster"):
+        raise errors.OpPrereqError(
+            f"{path}: no backup of a store: it has no cluster", ecodes.ECODE_INVAL
+        )
+    return BackedUp(snapshot.revision, snapshot)
+
+
+def restore(
+    paths: Paths, process: Runner, clock: Clock, path: str, *, feedback: Feedback
+) -> None:
+    """Make the configuration that of a backup, and add its finished jobs.
+
+    Jobs of the present store stay. Jobs that had not finished when the backup was made
+    are left out, unless the present store has them: they would be done again.
+
+    Raises:
+        OpPrereqError: no usable backup of this cluster; nothing was changed.
+        OpExecError: the store could not be written; the master daemons are stopped.
+    """
+    done = read(path)
+    uuid = check(paths, done.snapshot)
+    services = Services(paths, process)
+    feedback("Stopping the master daemons")
+    services.stop_master()
+    _put_first(paths, path, feedback)
+    source = Database(path, create=False, read_only=True)
+    try:
+        feedback(f"Restoring revision {done.revision}")
+        with store_access.opened(paths, clock, uuid) as engine:
+            _write(engine, source, done.snapshot, uuid, feedback)
+            # While this has the leadership, no other candidate takes over.
+            feedback("Starting the master daemons")
+            if choice.is_etcd(paths):
+                services.start_master()
+        if not choice.is_etcd(paths):
+            services.start_master()
+    except (errors.StorageError, errors.TermError, errors.CommitUnknownError) as err:
+        raise errors.OpExecError(
+            f"the store was not restored completely: {err}. This can be repeated"
+        ) from err
+    finally:
+        source.close()
+
+
+def steps(path: str, done: BackedUp) -> list[str]:
+    """Return the steps of `restore` as text, in order."""
+    names = done.snapshot
+    return [
+        "stop the master daemons",
+        (
+            f"replace the configuration by that of {path}: revision {done.revision},"
+            f" {len(names.nodes)} nodes, {len(names.instances)} instances"
+        ),
+        "add the finished jobs of the backup that the store lacks",
+        "start the master daemons, which write the ssconf files of all nodes",
+    ]
+
+
+def check(paths: Paths, backup: Snapshot) -> str:
+    """Return the uuid of this node, which must be able to be master with a backup.
+
+    Raises:
+        OpPrereqError: the backup is of another cluster, or this node is no candidate.
+    """
+    uuid = backup.uuid_of("nodes", paths.hostname)
+    if uuid is None or not backup.nodes[uuid].master_candidate:
+        raise errors.OpPrereqError(
+            f"{paths.hostname} is not a master candidate in the backup",
+            ecodes.ECODE_STATE,
+        )
+    try:
+        follower = store.Follower(paths.store_db)
+    except errors.GenericError:
+        return uuid  # lost or damaged, which is why it is restored
+    try:
+        present = follower.snapshot().table("cluster").get(CLUSTER_KEY)
+    finally:
+        follower.close()
+    if present is not None and present.uuid != backup.cluster.uuid:
+        raise errors.OpPrereqError(
+            f"wanted a backup of cluster {present.uuid}, found one of cluster"
+            f" {backup.cluster.uuid}",
+            ecodes.ECODE_STATE,
+        )
+    return uuid
+
+
+def _put_first(paths: Paths, path: str, feedback: Feedback) -> None:
+    """Give a node whose file is lost the backup as its file."""
+    if choice.is_etcd(paths) or os.path.exists(paths.store_db):
+        return
+    feedback(f"{paths.store_db} is missing; beginning with the backup")
+    source = Database(path, create=False, read_only=True)
+    try:
+        source.save_as(paths.store_db)
+    finally:
+        source.close()
+
+
+def _write(
+    engine: store.Engine,
+    source: Database,
+    backup: Snapshot,
+    uuid: str,
+    feedback: Feedback,
+) -> None:
+    present = engine.snapshot()
+    changes: list[Change] = list(_records(present, backup, uuid))
+    engine.commit([*changes, *_numbers(engine, source, present)])
+    skipped: list[int] = []
+    batch, size = list[Document](), 0
+    for group in _jobs(engine, source, skipped):
+        batch += group
+        size += sum(len(document.data or b"") for document in group)
+        if size >= _BATCH_BYTES:
+            engine.commit(batch)
+            batch, size = [], 0
+    if batch:
+        engine.commit(batch)
+    if skipped:
+        feedback(
+            "Not restored, since they had not finished when the backup was made: jobs"
+            f" {', '.join(map(str, sorted(skipped)))}"
+        )
+
+
+def _records(present: Snapshot, backup: Snapshot, uuid: str) -> Iterator[Update]:
+    """Yield the changes that make the present records those of a backup."""
+    for table in TABLES:
+        old, new = present.table(table), backup.table(table)
+        for key in old:
+            if key not in new:
+                yield Update(table, key, None)
+        for key, record in new.items():
+            wanted = record
+            if table == "cluster":
+                wanted = _cluster(old.get(key), backup.cluster, uuid)
+            if old.get(key) != wanted:
+                yield Update(table, key, wanted)
+
+
+def _cluster(old: Any, cluster: Cluster, uuid: str) -> Cluster:
+    """Return the cluster of a backup with this master and the present certificates."""
+    known = old.candidate_certs if isinstance(old, Cluster) else {}
+    return cluster.replace(
+        master_node=uuid,
+        candidate_certs={**cluster.candidate_certs, **known},
+        serial_no=max(cluster.serial_no, getattr(old, "serial_no", 0)) + 1,
+    )
+
+
+def _numbers(
+    engine: store.Engine, source: Database, present: Snapshot
+) -> list[Document]:
+    """Return the documents with serial and job id, higher than any known ones."""
+    headers = [
+        Header.decode(read("meta", HEADER_KEY)) for read in (engine.read, source.read)
+    ]
+    jobs = [int(read("meta", LAST_JOB) or b"0") for read in (engine.read, source.read)]
+    serial, last = max(each.serial_no for each in headers) + 1, max(jobs)
+    if not present.revision:
+        serial += config.accepted_loss.SKIPPED_SERIALS
+        last += _SKIPPED_JOBS
+    header = msgspec.structs.replace(headers[1], serial_no=serial)
+    return [
+        Document("meta", HEADER_KEY, msgspec.json.encode(header)),
+        Document("meta", LAST_JOB, b"%d" % last),
+    ]
+
+
+def _jobs(
+    engine: store.Engine, source: Database, skipped: list[int]
+) -> Iterator[list[Document]]:
+    """Yield the rows of each job that the store lacks; note those that are left out."""
+    known = {key for key, _data in engine.scan("jobs")}
+    known |= {key for key, _data in engine.scan("archive") if "/" not in key}
+    for key, data in _scan(source, "archive"):
+        if key.partition("/")[0] not in known:
+            yield [Document("archive", key, data)]
+    logs: dict[str, list[Document]] = {}
+    for key, data in _scan(source, "joblogs"):
+        logs.setdefault(key.partition("/")[0], []).append(
+            Document("joblogs", key, data)
+        )
+    for key, data in _scan(source, "jobs"):
+        if key in known:
+            continue
+        job = records.decode_job(data)
+        if job.is_final:
+            yield [Document("jobs", key, data), *logs.get(key, ())]
+        else:
+            skipped.append(job.id)
+
+
+def _scan(source: Database, table: str) -> Iterator[tuple[str, bytes]]:
+    after: str | None = None
+    while rows := source.scan_some(table, after, ""):
+        yield from rows
+        after = rows[-1][0]

@@ -1,0 +1,164 @@
+"""Backup and restoration of a store in a file: what comes back, and what does not."""
+
+import contextlib
+import os
+import stat
+
+import pytest
+
+from fakes import clusters
+from ganeti import errors, store
+from ganeti.bootstrap import store_access, store_backup
+from ganeti.clock import SystemClock
+from ganeti.jqueue import records
+from ganeti.jqueue.state import Status
+from ganeti.objects import CLUSTER_KEY, TABLES, Update
+from ganeti.pathutils import Paths
+from ganeti.store import Document
+
+CLOCK = SystemClock()
+
+
+def job(number, status):
+    op = records.JobOp(input=b'{"OP_ID": "OP_TEST_DELAY"}', status=status)
+    return Document(
+        "jobs", str(number), records.encode_job(records.Job(id=number, ops=(op,)))
+    )
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    actual = Site(tmp_path)
+
+    @contextlib.contextmanager
+    def opened(_paths, _clock, node):
+        engine = actual.open(node)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    monkeypatch.setattr(store_access, "opened", opened)
+    monkeypatch.setattr(store_backup, "Services", lambda *_args: actual)
+    return actual
+
+
+class Site:
+    """The master of a cluster of three; in place of its daemons, notes."""
+
+    def __init__(self, folder):
+        self.done, self.lines = [], []
+        snapshot = clusters.snapshot(nodes=3)
+        self.own = snapshot.cluster.master_node
+        name = snapshot.nodes[self.own].name
+        self.paths = Paths(root=str(folder / name), hostname=name)
+        self.file = str(folder / "backup")
+        os.makedirs(self.paths.data_dir)
+        self.commit(
+            *(
+                Update(table, key, record)
+                for table in TABLES
+                for key, record in snapshot.table(table).items()
+            ),
+            Document("meta", "serial", b"7"),
+            job(6, Status.SUCCESS),
+            job(7, Status.QUEUED),
+            Document("archive", "5", b"{}"),
+        )
+
+    def open(self, node=""):
+        return store.open_master(
+            self.paths.store_db, replicate=None, clock=CLOCK, node=node or self.own
+        )
+
+    def commit(self, *changes):
+        engine = self.open()
+        engine.commit(changes)
+        engine.close()
+
+    def start_master(self):
+        self.done.append("start")
+
+    def stop_master(self):
+        self.done.append("stop")
+
+    def back_up(self):
+        return store_backup.back_up(self.paths, self.file, CLOCK)
+
+    def restore(self):
+        store_backup.restore(
+            self.paths, None, CLOCK, self.file, feedback=self.lines.append
+        )
+
+    def read(self, table):
+        engine = self.open()
+        try:
+            return dict(engine.scan(table)), engine.snapshot()
+        finally:
+            engine.close()
+
+
+def test_a_backup_is_a_file_for_root_with_everything(site):
+    engine = site.open()  # it is made while the master runs
+    done = site.back_up()
+    engine.close()
+    assert done.revision == engine.snapshot().revision
+    assert len(done.snapshot.nodes) == 3
+    assert stat.S_IMODE(os.stat(site.file).st_mode) == 0o600
+    assert not [
+        name for name in os.listdir(os.path.dirname(site.file)) if ".new" in name
+    ]
+    with pytest.raises(errors.OpPrereqError, match="exists already"):
+        site.back_up()
+
+
+def test_the_configuration_comes_back_and_numbers_do_not(site):
+    site.back_up()
+    before = site.read("jobs")[1]
+    lost = next(key for key in before.nodes if key != site.own)
+    renamed = before.cluster.replace(cluster_name="other", serial_no=90)
+    site.commit(
+        Update("nodes", lost, None),
+        Update("cluster", CLUSTER_KEY, renamed),
+        Document("meta", "serial", b"11"),
+        Document("jobs", "6", None),
+        Document("jobs", "7", None),
+        Document("archive", "5", None),
+        job(11, Status.SUCCESS),
+    )
+    late = site.read("jobs")[1]
+    site.restore()
+    jobs, after = site.read("jobs")
+    assert after.nodes == before.nodes
+    assert after.cluster.cluster_name == before.cluster.cluster_name
+    assert after.cluster.serial_no > late.cluster.serial_no
+    assert after.revision > late.revision
+    # Queued when the backup was made: it would be done again.
+    assert set(jobs) == {"6", "11"}
+    assert set(site.read("archive")[0]) == {"5"}
+    assert site.read("meta")[0]["serial"] == b"11"
+    assert site.done == ["stop", "start"]
+    assert [line for line in site.lines if line.endswith("jobs 7")]
+
+
+def test_a_lost_store_is_replaced_by_the_backup(site):
+    site.back_up()
+    before = site.read("jobs")[1]
+    os.unlink(site.paths.store_db)
+    site.restore()
+    assert site.read("jobs")[1].nodes == before.nodes
+
+
+def test_what_is_no_backup_of_this_cluster_is_refused(site):
+    site.back_up()
+    present = site.read("jobs")[1].cluster
+    site.commit(Update("cluster", CLUSTER_KEY, present.replace(uuid="another")))
+    with pytest.raises(
+        errors.OpPrereqError, match="wanted a backup of cluster another"
+    ):
+        site.restore()
+    with open(site.file, "r+b") as stream:
+        stream.truncate(5000)
+    with pytest.raises(errors.OpPrereqError, match="no backup of a store"):
+        site.restore()
+    assert not site.done
