@@ -19,7 +19,7 @@ import simplejson
 from ganeti import config, errors, pathutils, store
 from ganeti.clock import Clock, SystemClock
 from ganeti.ssconf import SimpleStore
-from ganeti.store import Change
+from ganeti.store import Change, choice
 from ganeti.tools import common, old_config, old_jobs
 from ganeti.utils import files, pidfile
 
@@ -96,6 +96,12 @@ def _work(options: argparse.Namespace) -> None:
     for daemon in _WRITERS:
         if pidfile.is_locked(paths.pid_file(daemon)):
             raise errors.GenericError(f"{daemon} is running; stop all daemons first")
+    if choice.is_etcd(paths):
+        # The file only follows, and nothing follows from it.
+        raise errors.GenericError(
+            f"the store is {choice.describe(paths)}; move it to files first, with"
+            " 'gnt-cluster migrate-store --to file'"
+        )
     if not (options.force or options.dry_run) and not _is_confirmed():
         raise errors.GenericError("nothing was changed")
     places = UpgradePaths.of(paths, options.path)

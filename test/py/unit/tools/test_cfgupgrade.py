@@ -9,6 +9,8 @@ import pytest
 from fakes import cluster
 from ganeti import clock, errors, ssconf, store
 from ganeti.pathutils import Paths
+from ganeti.store import choice
+from ganeti.store.etcd import parse
 from ganeti.tools import cfgupgrade
 from ganeti.utils import pidfile
 
@@ -112,6 +114,15 @@ def test_it_refuses_while_the_master_daemon_runs(
     with pidfile.PidFile(paths.pid_file("ganeti-masterd")):
         assert run(monkeypatch, "-f") == 1
     assert "ganeti-masterd is running" in capsys.readouterr().err
+
+
+def test_it_refuses_while_the_store_is_in_etcd(paths, config_data, monkeypatch, capsys):
+    choice.write(paths, choice.prepare(parse("etcd://a/mine")))
+    for words in ((), ("--export",), ("--downgrade",)):
+        assert run(monkeypatch, "-f", *words) == 1
+        assert "the store is etcd://a:2379/mine; move" in capsys.readouterr().err
+    choice.write_file_engine(paths)
+    assert run(monkeypatch, "-f") == 0
 
 
 def test_an_inconsistent_configuration_needs_a_flag(
