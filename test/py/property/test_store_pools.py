@@ -12,7 +12,7 @@ from ganeti.store import features, pools, wire
 
 SIZES = (None, 0, 16, 600, 1024, 1025, 4096)
 KEYS = ("a", "b")
-#: What a change does with one array: nothing, some addresses, all of it, another size.
+#: A change of one array: nothing, some addresses, all of it, another size.
 ARRAYS = st.one_of(
     st.none(),
     st.tuples(st.just("toggle"), st.lists(st.integers(0, 4095), max_size=4)),

@@ -317,7 +317,7 @@ def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
                 remote.call("SubmitJob", [ops])
         assert remote.call("SubmitJob", [[tags]]) == 1
     for ops in (7, [7], [[destroy]]):
-        # What is malformed ends the connection, as on the other sockets.
+        # Malformed data ends the connection, as on the other sockets.
         with (
             master.client(master.paths.rapi_socket) as remote,
             pytest.raises(errors.RequestError),
