@@ -279,7 +279,7 @@ class Core:
         """Store a job with its new log entries."""
         documents = [
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job)),
-            *self._new_logs_locked(entry),
+            *self.new_logs_locked(entry),
         ]
         self.commit_locked(documents, self._tracked(entry, on_done or _ignore))
 
@@ -288,7 +288,7 @@ class Core:
 
         ``on_done`` is called when these and all earlier ones are on disk.
         """
-        documents = self._new_logs_locked(entry)
+        documents = self.new_logs_locked(entry)
         self.commit_locked(documents, self._tracked(entry, on_done or _ignore))
 
     def _tracked(self, entry: Entry, on_done: OnDone) -> OnDone:
@@ -300,17 +300,23 @@ class Core:
 
         def done(error: BaseException | None) -> None:
             with self.lock:
-                if error is None:
-                    entry.stored = max(entry.stored, serial)
-                else:
-                    # Commits of this job that are under way repeat some, which is
-                    # harmless.
-                    entry.unsaved = entry.log_serial - entry.stored
+                self.note_logs_locked(entry, serial, is_stored=error is None)
             on_done(error)
 
         return done
 
-    def _new_logs_locked(self, entry: Entry) -> list[Document]:
+    @staticmethod
+    def note_logs_locked(entry: Entry, serial: int, *, is_stored: bool) -> None:
+        """Note whether the log entries of a job up to a number are on disk."""
+        if is_stored:
+            entry.stored = max(entry.stored, serial)
+        else:
+            # Commits of this job that are under way repeat some, which is harmless.
+            entry.unsaved = entry.log_serial - entry.stored
+
+    @staticmethod
+    def new_logs_locked(entry: Entry) -> list[Document]:
+        """Return the log entries that no commit contains yet, for one."""
         count, entry.unsaved = entry.unsaved, 0
         if not count:
             return []

@@ -5,11 +5,13 @@ The queue calls an `Executor` in a worker thread; the executor reports back thro
 has no behaviour.
 """
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ganeti.jqueue.documents import Document
 from ganeti.opcodes import Opcode
 
 
@@ -31,6 +33,19 @@ class LockTimeout(Exception):
 
 class Canceled(Exception):
     """The job was canceled before execution; nothing was done, no locks are held."""
+
+
+@dataclasses.dataclass
+class CarriedLog:
+    """Log entries of a job that a commit of its opcode takes along.
+
+    Attributes:
+        documents: to be committed; none if the entries are on their way already.
+        is_stored: set by the caller when they are durable.
+    """
+
+    documents: Sequence[Document] = ()
+    is_stored: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +120,13 @@ class Callbacks(Protocol):
 
         Never returns in a resumable opcode whose daemon is stopping: the next daemon
         continues the opcode, so this one must not act any more.
+        """
+
+    def carry_log(self) -> contextlib.AbstractContextManager[CarriedLog]:
+        """Give the log entries that are not on disk to a commit of the caller.
+
+        So an opcode that logs what it changes needs one commit, not two. Entries that
+        are not marked as stored at the end of the context are saved as usual.
         """
 
     def save_resumption(self, value: Any) -> None:

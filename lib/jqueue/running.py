@@ -1,9 +1,10 @@
 """Execution of a job by a worker: one opcode after another, through the executor."""
 
+import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti import clock, errors, opcodes
@@ -11,7 +12,7 @@ from ganeti.jqueue import attempts, depends, records, transitions
 from ganeti.jqueue import core as core_module
 from ganeti.jqueue.core import Core
 from ganeti.jqueue.entry import Entry, Place, to_json_form
-from ganeti.jqueue.executor import Canceled, Executor, LockTimeout
+from ganeti.jqueue.executor import Canceled, CarriedLog, Executor, LockTimeout
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.state import Status
 
@@ -129,6 +130,25 @@ class OpCallbacks:
             stored.wait(core.clock, _SAVE_LIMIT_S)
         except errors.JobQueueError as err:
             _log.warning("job %s: goes on without its log on disk: %s", self.owner, err)
+
+    @contextlib.contextmanager
+    def carry_log(self) -> Iterator[CarriedLog]:
+        """Give the log entries that are not on disk to a commit of the caller."""
+        core, entry = self._core, self._entry
+        with core.lock:
+            serial, carried = entry.log_serial, CarriedLog()
+            # While others are on their way, these could become durable before them.
+            if entry.unsaved and entry.stored + entry.unsaved == serial:
+                carried.documents = core.new_logs_locked(entry)
+        try:
+            yield carried
+        finally:
+            if carried.documents:
+                with core.lock:
+                    core.note_logs_locked(entry, serial, is_stored=carried.is_stored)
+                    if entry.unsaved:
+                        # An earlier timer may have come while the entries were away.
+                        core.timers.after(core_module.SAVE_LOG_S, self._save_logs)
 
     def save_resumption(self, value: Any) -> None:
         """Store what a restarted daemon needs to continue the opcode."""

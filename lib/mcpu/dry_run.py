@@ -4,6 +4,7 @@ One `Recorder` gets everything in the order in which it would happen. The rows o
 `ganeti.rpc.table` define which calls act, their answers, and the arguments shown.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +13,7 @@ import msgspec
 
 from ganeti import clock, errors, objects, rpc
 from ganeti.constants import jobqueue
+from ganeti.jqueue.executor import CarriedLog
 from ganeti.locking import Level, LockManager, Request
 from ganeti.mcpu import dry_run_policy
 from ganeti.mcpu.dry_run_policy import Args
@@ -99,6 +101,10 @@ class Callbacks:
 
     def save_log(self) -> None:
         """Do nothing: a plan stores nothing."""
+
+    def carry_log(self) -> contextlib.AbstractContextManager[CarriedLog]:
+        """Give nothing: a plan stores nothing."""
+        return contextlib.nullcontext(CarriedLog())
 
     def save_resumption(self, value: Any) -> None:
         """Do nothing: a plan stores nothing."""

@@ -22,6 +22,7 @@ from ganeti import (
     hooksmaster,
     objects,
     opcodes,
+    store,
 )
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
@@ -51,10 +52,14 @@ class EngineDeps(base.UnitDeps):
 
 
 class _WatchedConfig:
-    """A configuration that records whether an operation changed it."""
+    """A configuration that records whether an operation changed it.
 
-    def __init__(self, inner: config.Config) -> None:
+    Changes take the log entries along that are not on disk yet.
+    """
+
+    def __init__(self, inner: config.Config, callbacks: Callbacks) -> None:
         self._inner = inner
+        self._callbacks = callbacks
         self.was_written = False
 
     def __getattr__(self, name: str) -> Any:
@@ -65,8 +70,11 @@ class _WatchedConfig:
 
     @contextlib.contextmanager
     def edit(self, owner: str) -> Iterator[config.Edit]:
-        with self._inner.edit(owner) as change:
-            yield change
+        with self._callbacks.carry_log() as carried:
+            also = [store.Document(*document) for document in carried.documents]
+            with self._inner.edit(owner, also=also) as change:
+                yield change
+            carried.is_stored = change.is_changed
         self.was_written |= change.is_changed
 
 
@@ -135,7 +143,7 @@ class _Run:
         self._op = op
         self._callbacks = callbacks
         self._held = held
-        self._config = _WatchedConfig(deps.config)
+        self._config = _WatchedConfig(deps.config, callbacks)
         self._log = JobLog(callbacks)
         self._rpc = log_saving_runner.LogSavingRunner(
             SharingRunner(deps.rpc, deps.answers, deps.clock), callbacks.save_log

@@ -71,9 +71,15 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
                 " reinstall it"
             )
             common.set_instance(self.ctx, self.uuid, creation="")
+        # With the mark of the disks, where these are assembled next: one commit.
+        is_next = not (self.primary_offline or self.info)
         if not self.op.no_remember:
             common.set_instance(
-                self.ctx, self.uuid, admin_state="up", admin_state_source="admin"
+                self.ctx,
+                self.uuid,
+                admin_state="up",
+                admin_state_source="admin",
+                **({"disks_active": True} if is_next else {}),
             )
         if self.primary_offline:
             return

@@ -1,6 +1,9 @@
 """The queue's side of one opcode."""
 
-from ganeti.jqueue.executor import Canceled
+import contextlib
+
+from ganeti.jqueue.documents import Document
+from ganeti.jqueue.executor import Canceled, CarriedLog
 
 
 class FakeCallbacks:
@@ -34,6 +37,15 @@ class FakeCallbacks:
 
     def save_log(self):
         self.saved = len(self.entries)
+
+    @contextlib.contextmanager
+    def carry_log(self):
+        count = len(self.entries)
+        lines = [Document("joblogs", f"1/{n}", b"") for n in range(self.saved, count)]
+        carried = CarriedLog(lines)
+        yield carried
+        if carried.is_stored:
+            self.saved = count
 
     def save_resumption(self, value):
         self.resumption = value

@@ -160,6 +160,23 @@ def test_start_marks_up_and_sends_overrides_for_this_start_only():
     assert only_instance(eng).beparams == {}
 
 
+@pytest.mark.parametrize(
+    ("info", "changes"), [({}, {"disks_active": True}), (INFO, {})]
+)
+def test_a_start_is_one_change(info, changes):
+    eng = Engine(
+        small(0, extra=[clusters.instance(1, admin_state="down", disks_active=False)]),
+        script(instance_info=info),
+    )
+    before, serial = only_instance(eng), eng.config.header().serial_no
+    eng.run(op("OP_INSTANCE_STARTUP"))
+    after = only_instance(eng)
+    assert eng.config.header().serial_no == serial + 1
+    assert after == before.replace(
+        admin_state="up", serial_no=before.serial_no + 1, mtime=after.mtime, **changes
+    )
+
+
 def test_start_refuses_an_offline_instance_and_an_offline_node():
     gone = small(0, extra=[clusters.instance(1, admin_state="offline")])
     refused(Engine(gone, script()), op("OP_INSTANCE_STARTUP"), "is marked offline")

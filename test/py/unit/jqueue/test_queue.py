@@ -1,5 +1,6 @@
 """The queue over a store in memory."""
 
+import contextlib
 import os
 import threading
 import time
@@ -84,6 +85,62 @@ def test_the_log_is_on_disk_when_the_executor_asks_for_it(live, monkeypatch):
     live.queue.submit([dummy("acting")])
     assert live.final(1).status == "success"
     assert seen == [["one"], ["one", "two", "three"]]
+
+
+def test_a_commit_of_the_opcode_takes_the_log_along(live, monkeypatch):
+    monkeypatch.setattr(core, "SAVE_LOG_S", 1000.0)
+    seen = []
+
+    def run(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        callbacks.log("message", "one")
+        with callbacks.carry_log() as carried:
+            live.store.commit(carried.documents)
+            carried.is_stored = True
+        before = live.store.snapshot().revision
+        callbacks.save_log()
+        seen.append((stored_logs(live), live.store.snapshot().revision - before))
+        callbacks.log("message", "two")
+        with callbacks.carry_log() as carried:
+            seen.append(len(carried.documents))
+        with contextlib.suppress(ZeroDivisionError), callbacks.carry_log() as carried:
+            seen.append(len(carried.documents))
+            raise ZeroDivisionError
+        callbacks.save_log()
+        seen.append(stored_logs(live))
+        with callbacks.carry_log() as carried:
+            seen.append(carried.documents)
+
+    live.executor.script["acting"] = run
+    live.queue.submit([dummy("acting")])
+    assert live.final(1).status == "success"
+    assert seen == [(["one"], 0), 1, 1, ["one", "two"], ()]
+
+
+def test_log_lines_that_no_commit_took_are_stored_within_a_second(live):
+    gate, ended = Gate(), []
+
+    def run(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        callbacks.log("message", "one")
+        with callbacks.carry_log() as carried:
+            assert carried.documents
+            # The timer of the line comes first, and finds nothing to save.
+            passed = threading.Event()
+            live.queue._core.timers.after(core.SAVE_LOG_S, passed.set)
+            assert passed.wait(WAIT_S)
+        try:
+            gate.stop()
+        finally:
+            ended.append(True)
+
+    live.executor.script["acting"] = run
+    live.queue.submit([dummy("acting")])
+    gate.wait()
+    until(lambda: stored_logs(live) == ["one"])
+    assert not ended
+    gate.open()
+    live.final(1)
 
 
 # Submitting and running

@@ -43,6 +43,40 @@ def connect(sock, path):
         sock.connect(place)
 
 
+def test_a_change_of_an_opcode_has_its_log_lines(tmp_path):
+    acts = {"hypervisor_validate_params": None, "hooks_runner": []}
+    start = clusters.snapshot(
+        nodes=1, enabled_hypervisors=["fake"], enabled_disk_templates=["diskless"]
+    )
+    create = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "mode": "create",
+        "instance_name": "new.example.com",
+        "disk_template": "diskless",
+        "disks": [],
+        "nics": [],
+        "pnode": "node1.example.com",
+        "no_install": True,
+        "start": False,
+        "ignore_ipolicy": True,
+    }
+    made = Master(tmp_path / "node1.example.com", start, acts).start()
+    try:
+        news = made.store.follow(made.store.snapshot().revision)
+        with made.client() as client:
+            job_id = client.call("SubmitJob", [[create]])
+            assert job_status(client, job_id) == "success"
+        changed = next(
+            change_set.changes
+            for change_set in news
+            if any(change[0] == "instances" for change in change_set.changes)
+        )
+        lines = [change[2] for change in changed if change[0] == "joblogs"]
+        assert any(b"adding instance new.example.com" in line for line in lines)
+    finally:
+        made.stop()
+
+
 def test_job_from_submission_to_archive(client):
     job_id = client.call("SubmitJob", [[DELAY]])
     assert job_status(client, job_id) == "success"

@@ -29,6 +29,22 @@ def write_cluster(self):
         edit.update(edit.snapshot.cluster.replace(candidate_pool_size=3))
 
 
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_change_takes_the_log_along(is_changed):
+    saved = []
+
+    def execute(self):
+        self.ctx.log.info("before the change")
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            if is_changed:
+                edit.update(edit.snapshot.cluster.replace(candidate_pool_size=3))
+        saved.append(engine.callbacks.saved)
+
+    engine = Engine(clusters.snapshot(), units=unit(execute=execute))
+    engine.run(DELAY)
+    assert saved == [int(is_changed)]
+
+
 HOOKED = {
     "HOOKS_PATH": "node-modify",
     "HOOKS_TYPE": "NODE",
