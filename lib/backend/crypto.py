@@ -14,6 +14,8 @@ from ganeti.utils import authority, files, x509
 _SSL: Final = "ssl"
 #: Longest validity of a transfer's certificate, in seconds.
 MAX_VALIDITY_S: Final = 7 * 86400
+#: Longest list of authorities, in characters; one certificate has about 1,200.
+_MAX_AUTHORITIES: Final = 16384
 _TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
 
 
@@ -27,7 +29,8 @@ def node_crypto_tokens(
     and returns a certificate request as PEM. ``install`` takes the certificate that
     the master has issued. ``create`` issues one with the key of the cluster
     certificate, which nodes have only in clusters of earlier releases. ``use`` takes
-    a certificate that one of both left in a file of its own into use.
+    a certificate that one of both left in a file of its own into use. ``trust``
+    replaces the authorities that this node trusts.
 
     Raises:
         ProgrammerError: unknown type, action or option.
@@ -47,6 +50,8 @@ def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> 
         return x509.digest(x509.load_certificate(path))
     if action == ssh.CRYPTO_REQUEST:
         return _request(node)
+    if action == ssh.CRYPTO_TRUST:
+        return _trust(node, str(options.get(ssh.CRYPTO_OPTION_AUTHORITIES)))
     if action == ssh.CRYPTO_USE:
         return _use(node, str(options.get(ssh.CRYPTO_OPTION_DIGEST)))
     if action not in ("create", ssh.CRYPTO_INSTALL):
@@ -95,8 +100,8 @@ def _install(node: LocalNode, path: str, pem: str) -> str:
         raise errors.X509CertError(
             "issued certificate: is not of the key that this node requested it for"
         )
-    issuer = x509.load_certificate(node.paths.server_pem)
-    if not x509.is_issued_by(pair.certificate, issuer):
+    trusted = authority.trusted(node.paths.server_pem)
+    if not any(x509.is_issued_by(pair.certificate, issuer) for issuer in trusted):
         raise errors.X509CertError(
             f"issued certificate: is not signed by {node.paths.server_pem}"
         )
@@ -124,6 +129,48 @@ def _use(node: LocalNode, digest: str) -> str:
         raise errors.X509CertError(
             f"{waiting}: wanted the certificate {digest}, which is not there"
         )
+    return digest
+
+
+def _trust(node: LocalNode, pem: str) -> str:
+    """Replace the trusted authorities, the issuing one first; return its digest.
+
+    The present certificate of this node stays valid, and one of the present authorities
+    is among the new ones, so the node never trusts strangers alone.
+
+    Raises:
+        X509CertError: the authorities cannot replace the present ones.
+    """
+    where = node.paths.server_pem
+    if len(pem) > _MAX_AUTHORITIES:
+        raise errors.X509CertError(
+            f"{where}: wanted at most {_MAX_AUTHORITIES} characters, found {len(pem)}"
+        )
+    given = x509.parse_certificates(pem.encode(), "given authorities")
+    if not all(map(authority.is_one, given)) or not authority.is_used(where):
+        raise errors.X509CertError(
+            f"{where}: wanted certificates of authorities, in a cluster that has one"
+        )
+    present = authority.trusted(where)
+    if not {x509.digest(each) for each in present} & {x509.digest(e) for e in given}:
+        raise errors.X509CertError(
+            f"{where}: none of the given authorities is trusted here; run gnt-node add"
+            f" --readd for node {node.paths.hostname}"
+        )
+    own = x509.load_certificate(node.paths.client_pem)
+    if not any(x509.is_issued_by(own, issuer) for issuer in given):
+        raise errors.X509CertError(
+            f"{node.paths.client_pem}: was issued by none of the given authorities"
+        )
+    digest = x509.digest(given[0])
+    # Before: the term counts while any of the trusted authorities is the one in its
+    # file, and the new first one is trusted already or not yet the first one.
+    if node.terms is not None and given[0] in present:
+        node.terms.move_to(digest)
+    data = b"".join(map(x509.certificate_pem, given))
+    if data != files.read_file(where):
+        files.backup_file(where, node.paths.backup_dir)
+        files.write_file(where, data, mode=0o440)
     return digest
 
 

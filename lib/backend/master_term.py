@@ -3,11 +3,13 @@
 A master that was deposed still acts for its own term; this node refuses its calls. The
 term is kept in a file, so it survives restarts and the loss of the store's copy. It
 counts for one cluster certificate only: a node that joins another cluster begins at
-zero. Which terms are admitted is `ganeti.quorum`.
+zero. A new authority of the same cluster takes it over. Which terms are admitted is
+`ganeti.quorum`.
 """
 
 import logging
 import threading
+from collections.abc import Collection
 
 from ganeti import errors, serializer
 from ganeti.quorum import Term, is_credible, refusal, term_of
@@ -19,12 +21,13 @@ _log = logging.getLogger(__name__)
 class TermGuard:
     """Remembers the newest term; thread-safe."""
 
-    def __init__(self, path: str, cluster: str) -> None:
+    def __init__(self, path: str, cluster: str, *others: str) -> None:
         """Read the highest term from its file.
 
         Args:
             path: file with the term.
             cluster: digest of the cluster certificate.
+            others: digests of further authorities of the same cluster.
 
         Raises:
             ConfigurationError: the file is damaged.
@@ -32,7 +35,7 @@ class TermGuard:
         self._path = path
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._seen = _read(path, cluster)
+        self._seen = _read(path, (cluster, *others))
 
     @property
     def seen(self) -> Term:
@@ -66,6 +69,14 @@ class TermGuard:
                 self._seen = term
                 self._save(term)
 
+    def move_to(self, cluster: str) -> None:
+        """Keep the term for another certificate of the same cluster."""
+        with self._lock:
+            if cluster != self._cluster:
+                self._cluster = cluster
+                if self._seen != Term():
+                    self._save(self._seen)
+
     def _save(self, term: Term) -> None:
         data = serializer.dump(
             {"cluster": self._cluster, "term": term.number, "owner": term.owner}
@@ -77,11 +88,11 @@ class TermGuard:
             _log.exception("cannot save the master term")
 
 
-def _read(path: str, cluster: str) -> Term:
+def _read(path: str, clusters: Collection[str]) -> Term:
     """Return the stored term; files of earlier releases have its number alone."""
     try:
         data = serializer.load(files.read_file(path))
-        if data["cluster"] != cluster:
+        if data["cluster"] not in clusters:
             return Term()
         return term_of([data["term"], data.get("owner", "")])
     except FileNotFoundError:

@@ -34,6 +34,9 @@ class Terms(Protocol):
     def check(self, term: Term) -> None:
         """Admit a term and remember it. Raises TermError."""
 
+    def move_to(self, cluster: str) -> None:
+        """Keep the term for another certificate of the same cluster."""
+
 
 class RunningCalls(Protocol):
     """The calls in progress, see `ganeti.backend.running_calls.RunningCalls`."""

@@ -102,6 +102,8 @@ def join(
     open_shell = connect or _ssh_connect(paths, request, state)
     target = NewNode(name, address, port, is_member=False)
     shell = open_shell(target)
+    if request.readd:
+        _forget_authority(paths, shell, target)
     if state.modify_ssh_setup:
         feedback(f"Preparing SSH on node {name}")
         with contextlib.closing(shell):
@@ -327,6 +329,19 @@ def _prepare(
         "debug": request.debug,
     }
     _run_tool(paths, shell, target, "prepare-node-join", message)
+
+
+def _forget_authority(paths: Paths, shell: Shell, target: NewNode) -> None:
+    """Remove the authority of a node that is added again; it may be a former one.
+
+    The operator has named the node, and the login has authenticated it.
+    """
+    path = account.path_on(paths, target.name, paths.server_pem)
+    result = shell.run(["rm", "-f", path], timeout_s=TOOL_TIMEOUT_S)
+    if result.failed:
+        raise errors.OpExecError(
+            f"node {target.name}: {path} cannot be removed: {result.output.strip()}"
+        )
 
 
 def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:

@@ -9,6 +9,9 @@ OP_CLUSTER_RENEW_CRYPTO instead. The exception is the master's client certificat
 replaced together with the cluster certificate, because nodes would refuse the calls of
 the master otherwise.
 
+A cluster certificate is replaced here only if `needs_restart`; otherwise a job does it
+while everything works, see `ganeti.cmdlib.authority_renewal`.
+
 A new cluster certificate is that of a new authority. Each node gets a certificate that
 it has issued, or the master would not accept the node. The master makes the keys of
 these certificates; OP_CLUSTER_RENEW_CRYPTO, which follows, has each node replace its
@@ -140,6 +143,24 @@ def renew(
                 _record_master(paths, clock, held)
             _start_master(services, paths, feedback)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
+
+
+def needs_restart(paths: Paths) -> bool:
+    """Return whether a new cluster certificate can only be made with daemons stopped.
+
+    That is so when all nodes share one certificate, as in clusters of earlier releases,
+    and when the present ones cannot be used, because they have ended for example: a job
+    of the master daemon would reach no node.
+    """
+    try:
+        if not authority.is_used(paths.server_pem):
+            return True
+        crypto.load_authority(paths)
+        used = [x509.load(paths.client_pem).certificate]
+        used += authority.trusted(paths.server_pem)[:1]
+    except errors.X509CertError:
+        return True
+    return min(map(x509.seconds_left, used)) <= 0
 
 
 def steps(paths: Paths, options: RenewOptions) -> list[str]:

@@ -39,6 +39,10 @@ CRYPTO_INSTALL: Final = "install"
 #: into use.
 CRYPTO_USE: Final = "use"
 CRYPTO_OPTION_DIGEST: Final = "digest"
+#: A node trusts other authorities from now on: those of `CRYPTO_OPTION_AUTHORITIES`,
+#: as PEM.
+CRYPTO_TRUST: Final = "trust"
+CRYPTO_OPTION_AUTHORITIES: Final = "authorities"
 #: Suffix of the file in which the next certificate of a node waits.
 CRYPTO_WAITING: Final = ".tmp"
 #: Suffix of a candidate's uuid in the list of callers while both its current and its

@@ -12,7 +12,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cheroot.makefile import MakeFile
@@ -45,16 +45,19 @@ class PeerGuard:
     """
 
     def __init__(
-        self, server_digest: str, list_path: str, read: Callable[[], Mapping[str, str]]
+        self,
+        server_digest: str,
+        list_path: str,
+        read: Callable[[], Mapping[str, str]],
     ) -> None:
         """Prepare the rule.
 
         Args:
-            server_digest: digest of the cluster certificate.
+            server_digest: digest of the cluster certificate, see also `trust`.
             list_path: file of the list, watched for changes.
             read: returns node uuid -> digest, empty without a list.
         """
-        self._server_digest = server_digest
+        self._trusted = frozenset({server_digest})
         self._list_path = list_path
         self._read = read
         self._lock = threading.Lock()
@@ -62,11 +65,15 @@ class PeerGuard:
         self._digests: dict[str, str] = {}
         self._is_damaged = False
 
+    def trust(self, digests: Iterable[str]) -> None:
+        """Replace the digests of the cluster certificate and of its authorities."""
+        self._trusted = frozenset(digests)
+
     def allows(self, digest: str) -> bool:
         """Return whether the holder of a certificate may call."""
         listed = self._listed()
         if not listed and not self._is_damaged:
-            return digest == self._server_digest
+            return digest in self._trusted
         return digest in listed
 
     def holder(self, digest: str) -> str:
@@ -78,7 +85,7 @@ class PeerGuard:
 
     def allows_issuer(self, digest: str) -> bool:
         """Return whether a certificate may be the issuer of a caller's."""
-        return digest == self._server_digest
+        return digest in self._trusted
 
     def _listed(self) -> dict[str, str]:
         """Return node uuid by digest."""

@@ -80,6 +80,10 @@ class ClusterRenewCrypto(
     node_certificates: Annotated[bool, Doc("replace the node client certificates")] = (
         False
     )
+    cluster_certificate: Annotated[
+        bool,
+        Doc("replace the authority of the cluster and all node certificates"),
+    ] = False
     renew_ssh_keys: Annotated[bool, Doc("replace SSH keys on every node")] = False
     ssh_key_bits: Annotated[
         ht.PosInt | None, Doc("key length; null keeps the current one")

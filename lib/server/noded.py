@@ -23,6 +23,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
@@ -323,9 +324,9 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     """
     backend.load()
     guard, context = _tls(options, paths)
-    digest = "" if options.no_ssl else _digest(options, paths)
+    digests = [""] if options.no_ssl else _digests(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
-    term_guard = master_term.TermGuard(paths.data(TERM_FILE), digest)
+    term_guard = master_term.TermGuard(paths.data(TERM_FILE), *digests)
     calls = running_calls.RunningCalls(runner.end_children)
     node = backend.LocalNode(
         paths=paths,
@@ -396,9 +397,10 @@ def _load_late_modules() -> None:
         importlib.import_module(name)
 
 
-def _digest(options: argparse.Namespace, paths: Paths) -> str:
-    path = _issuer(options, paths)
-    return certificates.digest(certificates.load_certificate(path))
+def _digests(options: argparse.Namespace, paths: Paths) -> list[str]:
+    """Return the digests of the authorities, the issuing one first."""
+    trusted = authority.trusted(_issuer(options, paths))
+    return list(map(certificates.digest, trusted))
 
 
 def _issuer(options: argparse.Namespace, paths: Paths) -> str:
@@ -415,17 +417,18 @@ def _tls(
         return None, None
     store = ssconf.SimpleStore(paths)
     guard = tls.PeerGuard(
-        _digest(options, paths),
+        _digests(options, paths)[0],
         store.path("master_candidates_certs"),
         store.master_candidates_certs,
     )
     certificate, key = _own_files(options, paths)
     issuer = _issuer(options, paths)
-    context = contexts.ReloadedContext(
-        lambda: tls.server_context(certificate, key, guard=guard, authority=issuer),
-        (certificate, key),
-    )
-    return guard, context
+
+    def make() -> SSL.Context:
+        guard.trust(_digests(options, paths))
+        return tls.server_context(certificate, key, guard=guard, authority=issuer)
+
+    return guard, contexts.ReloadedContext(make, (certificate, key, issuer))
 
 
 def main() -> int:

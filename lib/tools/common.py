@@ -199,8 +199,8 @@ def _check_certificate(paths: pathutils.Paths, message: Mapping[str, Any]) -> No
         raise errors.X509CertError("input: node_daemon_certificate", str(err)) from err
     if not os.path.exists(paths.server_pem):
         return
-    present = x509.load_certificate(paths.server_pem)
-    if x509.digest(present) != x509.digest(given):
+    present = x509.load_certificates(paths.server_pem)
+    if x509.digest(given) not in map(x509.digest, present):
         raise errors.OpPrereqError(
             f"node {paths.hostname}: {paths.server_pem} is the certificate of another"
             " cluster; run node-cleanup there if the node left that cluster",

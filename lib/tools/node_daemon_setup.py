@@ -95,13 +95,13 @@ def _certificates(message: Mapping[str, Any], pem: bytes) -> tuple[bytes, bytes]
         name = message[ssh_constants.NDS_NODE_NAME]
         own = x509.create_signed(pair, name, serial=int(time.time()))
         return pair.pem, own.pem
-    certificate = x509.parse_certificate(pem, "input: node_daemon_certificate")
+    trusted = x509.parse_certificates(pem, "input: node_daemon_certificate")
     own = x509.parse(given.encode(), "input: node_certificate")
-    if not x509.is_issued_by(own.certificate, certificate):
+    if not x509.is_issued_by(own.certificate, trusted[0]):
         raise errors.X509CertError(
             "input: node_certificate: is not signed by node_daemon_certificate"
         )
-    return x509.certificate_pem(certificate), own.pem
+    return b"".join(map(x509.certificate_pem, trusted)), own.pem
 
 
 def _prepare_storage(paths: Paths, values: Mapping[str, str]) -> None:

@@ -11,10 +11,15 @@ these names: of a request, only the public key is used.
 
 Clusters of earlier releases have one certificate with its key on all nodes. `is_one`
 distinguishes both kinds.
+
+While the authority is renewed, ``server.pem`` has two certificates: nodes trust both,
+and the first one issues. ``server-key.pem`` has both keys then, the new one first.
 """
 
 import datetime as dt
 import os
+import re
+from collections.abc import Sequence
 from typing import Final
 
 from cryptography import x509 as library
@@ -30,6 +35,9 @@ KEY_MODE: Final = 0o600
 _CERTIFICATE_MODE: Final = 0o440
 #: Largest request that is parsed, in bytes; one of a P-256 key has about 450.
 _MAX_REQUEST: Final = 8192
+_KEY: Final = re.compile(
+    b"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \\1-----\n?", re.DOTALL
+)
 
 
 def create() -> x509.Pair:
@@ -91,6 +99,59 @@ def write(authority: x509.Pair, *, server_pem: str, key_path: str) -> None:
     files.write_file(server_pem, authority.certificate_pem, mode=_CERTIFICATE_MODE)
 
 
+def trusted(server_pem: str) -> list[library.Certificate]:
+    """Return the authorities that a node trusts, the issuing one first.
+
+    In clusters of earlier releases it is the certificate of the cluster.
+
+    Raises:
+        X509CertError: the file is missing or damaged.
+    """
+    return x509.load_certificates(server_pem)
+
+
+def keys_of(pem: bytes, where: str) -> list[x509.PrivateKey]:
+    """Return the keys of a key file, in order. Raises X509CertError."""
+    blocks = [match.group() for match in _KEY.finditer(pem)]
+    return [x509.parse_key(text, where) for text in blocks]
+
+
+def load_all(*, server_pem: str, key_path: str) -> list[x509.Pair]:
+    """Return the authorities whose keys a candidate has, in the order of the keys.
+
+    The first one is the newest. Keys without a certificate are left out.
+
+    Raises:
+        X509CertError: a file is missing or damaged.
+    """
+    certificates = trusted(server_pem)
+    return [
+        x509.Pair(key, certificate)
+        for key in keys_of(_read_keys(key_path), key_path)
+        for certificate in certificates
+        if certificate.public_key() == key.public_key()
+    ]
+
+
+def keys_pem(pairs: Sequence[x509.Pair]) -> bytes:
+    """Return the content of the key file for authorities, the newest first."""
+    return b"".join(pair.key_pem for pair in pairs)
+
+
+def certificates_pem(pairs: Sequence[x509.Pair]) -> bytes:
+    """Return the content of ``server.pem`` for authorities, the issuing one first."""
+    return b"".join(pair.certificate_pem for pair in pairs)
+
+
+def _read_keys(key_path: str) -> bytes:
+    try:
+        return files.read_file(key_path)
+    except OSError as err:
+        raise errors.X509CertError(
+            f"{key_path}: {err.strerror}; copy this file from another master candidate"
+        ) from err
+
+
 def load(*, server_pem: str, key_path: str) -> x509.Pair:
     """Return the authority of this cluster, on a master candidate.
 
@@ -98,19 +159,14 @@ def load(*, server_pem: str, key_path: str) -> x509.Pair:
         X509CertError: a file is missing or damaged, or they do not belong together.
     """
     certificate = x509.load_certificate(server_pem)
-    try:
-        data = files.read_file(key_path)
-    except OSError as err:
-        raise errors.X509CertError(
-            f"{key_path}: {err.strerror}; copy this file from another master candidate"
-        ) from err
-    pair = x509.parse(data + x509.certificate_pem(certificate), key_path)
-    if pair.key.public_key() != certificate.public_key():
-        raise errors.X509CertError(
-            f"{key_path}: is not the key of {server_pem}; copy this file from another"
-            " master candidate"
-        )
-    return pair
+    keys = keys_of(_read_keys(key_path), key_path)
+    for key in keys:
+        if key.public_key() == certificate.public_key():
+            return x509.Pair(key, certificate)
+    problem = f"is not the key of {server_pem}" if keys else "has no key"
+    raise errors.X509CertError(
+        f"{key_path}: {problem}; copy this file from another master candidate"
+    )
 
 
 def new_request(name: str) -> tuple[bytes, bytes]:

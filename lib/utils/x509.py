@@ -30,11 +30,14 @@ _DAY_S: Final = 86400
 DIGEST_REGEX: Final = "[0-9A-F]{2}(:[0-9A-F]{2}){19}"
 
 
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
 @dataclasses.dataclass(frozen=True)
 class Pair:
     """A private key and its certificate."""
 
-    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+    key: PrivateKey
     certificate: x509.Certificate
 
     @property
@@ -152,6 +155,17 @@ def builder(
     )
 
 
+def parse_key(pem: bytes, where: str) -> PrivateKey:
+    """Return the key of a PEM text. Raises X509CertError."""
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError) as err:
+        raise errors.X509CertError(f"{where}: no key: {err}") from err
+    if not isinstance(key, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+        raise errors.X509CertError(f"{where}: wanted an RSA or EC key")
+    return key
+
+
 def parse(pem: bytes, where: str) -> Pair:
     """Return the key and certificate of a PEM text.
 
@@ -203,9 +217,17 @@ def load_certificates(path: str) -> list[x509.Certificate]:
         X509CertError: the file is unreadable or damaged.
     """
     try:
-        return x509.load_pem_x509_certificates(files.read_file(path))
-    except (OSError, ValueError) as err:
+        return parse_certificates(files.read_file(path), path)
+    except OSError as err:
         raise errors.X509CertError(f"{path}: no certificate: {err}") from err
+
+
+def parse_certificates(pem: bytes, where: str) -> list[x509.Certificate]:
+    """Return all certificates of a PEM text, at least one. Raises X509CertError."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as err:
+        raise errors.X509CertError(f"{where}: no certificate: {err}") from err
 
 
 def parse_certificate(pem: bytes, where: str) -> x509.Certificate:

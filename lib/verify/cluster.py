@@ -51,6 +51,25 @@ def certificates(report: Report, checked: Iterable[Certificate]) -> None:
         )
 
 
+def unfinished_renewal(report: Report, path: str, authorities: int) -> None:
+    """Warn of a renewal of the cluster's authority that was cut short.
+
+    Args:
+        report: collects the findings.
+        path: file of the trusted authorities on the master.
+        authorities: their number.
+    """
+    report.error_if(
+        authorities > 1,
+        "ECLUSTERCERT",
+        None,
+        f"certificate {path}: the renewal of the authority was cut short, and nodes"
+        f" trust {authorities} authorities; run gnt-cluster renew-crypto"
+        " --new-cluster-certificate, which finishes it",
+        warn_only=True,
+    )
+
+
 def _advice(path: str) -> str:
     """Return the advice how to replace a certificate, empty for an unknown file."""
     option = _RENEWAL_OPTIONS.get(path.rpartition("/")[2])

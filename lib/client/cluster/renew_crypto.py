@@ -14,6 +14,7 @@ _QUESTION: Final = (
     "This requires all daemons on all nodes to be restarted and may take some time."
     " Continue?"
 )
+_ONLINE_QUESTION: Final = "All daemons and jobs go on during this. Continue?"
 _NOTICE: Final = (
     "Updating certificates and keys. The daemons of all nodes are stopped until the"
     " end; after an interruption, run the same command again."
@@ -47,7 +48,8 @@ def run(ctx: CommandContext) -> int:
     local.check_is_master(ctx.paths)
     _check(opts)
     contents = _contents(opts)
-    has_files = bool(contents) or opts.new_cluster_cert
+    restarts = _restarts(ctx)
+    has_files = bool(contents) or restarts
     has_job = opts.new_cluster_cert or opts.new_node_cert or opts.new_ssh_keys
     if not has_files and not has_job:
         raise errors.OpPrereqError(
@@ -56,12 +58,13 @@ def run(ctx: CommandContext) -> int:
             ecodes.ECODE_INVAL,
         )
     if plans.wanted(ctx):
-        return plans.show(ctx, [], before=_plan(ctx, contents, has_files, has_job))
-    if not opts.force and not prompts.confirm(ctx, _QUESTION):
+        return plans.show(ctx, [], before=_plan(ctx, contents, restarts, has_job))
+    question = _QUESTION if has_files else _ONLINE_QUESTION
+    if not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
-    troubles = _replace_files(ctx, contents) if has_files else []
+    troubles = _replace_files(ctx, contents, restarts) if has_files else []
     if has_job:
-        jobs.run(ctx, jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(opts)))
+        jobs.run(ctx, jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(opts, restarts)))
     for line in troubles:
         ctx.err(f"Warning: {line}")
     if troubles:
@@ -77,32 +80,44 @@ def run(ctx: CommandContext) -> int:
 def _plan(
     ctx: CommandContext,
     contents: dict[str, bytes],
-    has_files: bool,
+    restarts: bool,
     has_job: bool,
 ) -> list[str]:
     from ganeti.bootstrap import renew_crypto
 
-    steps = renew_crypto.steps(ctx.paths, _options(ctx, contents)) if has_files else []
+    steps = []
+    if contents or restarts:
+        options = _options(ctx, contents, restarts)
+        steps = renew_crypto.steps(ctx.paths, options)
     if has_job:
-        operation = jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(ctx.opts))
+        parameters = _parameters(ctx.opts, restarts)
+        operation = jobs.op("OP_CLUSTER_RENEW_CRYPTO", **parameters)
         steps.append(plans.job(operation))
     return steps
 
 
 def _options(
-    ctx: CommandContext, contents: dict[str, bytes]
+    ctx: CommandContext, contents: dict[str, bytes], restarts: bool
 ) -> "renew_crypto.RenewOptions":
     from ganeti.bootstrap import renew_crypto
 
     return renew_crypto.RenewOptions(
-        cluster_certificate=bool(ctx.opts.new_cluster_cert),
+        cluster_certificate=restarts,
         contents=contents,
         check_host_keys=bool(ctx.opts.ssh_key_check),
     )
 
 
-def _parameters(opts: Any) -> dict[str, Any]:
+def _restarts(ctx: CommandContext) -> bool:
+    """Return whether a new cluster certificate needs a restart of all daemons."""
+    from ganeti.bootstrap import renew_crypto
+
+    return bool(ctx.opts.new_cluster_cert) and renew_crypto.needs_restart(ctx.paths)
+
+
+def _parameters(opts: Any, restarts: bool) -> dict[str, Any]:
     return {
+        "cluster_certificate": bool(opts.new_cluster_cert) and not restarts,
         "node_certificates": bool(opts.new_cluster_cert or opts.new_node_cert),
         "renew_ssh_keys": bool(opts.new_ssh_keys),
         "ssh_key_type": opts.ssh_key_type,
@@ -162,7 +177,9 @@ def _contents(opts: Any) -> dict[str, bytes]:
     return contents
 
 
-def _replace_files(ctx: CommandContext, contents: dict[str, bytes]) -> list[str]:
+def _replace_files(
+    ctx: CommandContext, contents: dict[str, bytes], restarts: bool
+) -> list[str]:
     from ganeti import clock, process
     from ganeti.bootstrap import renew_crypto
 
@@ -171,6 +188,6 @@ def _replace_files(ctx: CommandContext, contents: dict[str, bytes]) -> list[str]
         ctx.paths,
         process.SystemRunner(),
         clock.SystemClock(),
-        _options(ctx, contents),
+        _options(ctx, contents, restarts),
         feedback=ctx.out,
     )

@@ -3,11 +3,12 @@
 from typing import Final
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib import candidate_role, certificate_renewal
+from ganeti.cmdlib import authority_renewal, candidate_role, certificate_renewal
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.constants import ecodes
 from ganeti.locking import Level
 from ganeti.ssh import keys
+from ganeti.utils import authority
 
 _AGAIN: Final = "run gnt-cluster renew-crypto --new-node-certificates again"
 
@@ -30,8 +31,17 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         self.locks.names[Level.NODE] = ALL
 
     def check_prereq(self) -> None:
-        """Check that the requested SSH keys can be created."""
+        """Check that the cluster has an authority, and the type of SSH keys."""
         cluster = self.ctx.snapshot.cluster
+        if self.op.cluster_certificate and not authority.is_used(
+            self.ctx.paths.server_pem
+        ):
+            raise self.prereq(
+                f"cluster {cluster.cluster_name}: all nodes share one certificate; run"
+                " gnt-cluster renew-crypto --new-cluster-certificate on the master,"
+                " which restarts the daemons",
+                ecodes.ECODE_STATE,
+            )
         if not self.op.renew_ssh_keys:
             return
         if not cluster.modify_ssh_setup:
@@ -47,7 +57,9 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
 
     def execute(self) -> None:
         """Renew certificates, then SSH keys."""
-        if self.op.node_certificates:
+        if self.op.cluster_certificate:
+            authority_renewal.renew(self.ctx, self.ctx.log.message)
+        elif self.op.node_certificates:
             self._renew_certificates()
         if self.op.renew_ssh_keys:
             self._renew_ssh_keys()

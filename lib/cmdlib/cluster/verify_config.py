@@ -35,6 +35,8 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         report.errors("ECLUSTERCFG", None, config.verify(snapshot))
         output.step("Verifying cluster certificate files")
         cluster.certificates(report, self._certificates())
+        server_pem = self.ctx.paths.server_pem
+        cluster.unfinished_renewal(report, server_pem, _count(server_pem))
         output.step("Verifying hypervisor parameters")
         cluster.hypervisor_parameters(
             report, cluster.hypervisor_sources(snapshot), _syntax_problem
@@ -67,6 +69,14 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
                 yield cluster.Certificate(path, None, str(err.args[-1]))
             else:
                 yield cluster.Certificate(path, left)
+
+
+def _count(path: str) -> int:
+    """Return the number of certificates in a file, 0 if it cannot be read."""
+    try:
+        return len(x509.load_certificates(path))
+    except errors.X509CertError:
+        return 0
 
 
 def _syntax_problem(name: str, values: Any) -> str | None:

@@ -6,6 +6,7 @@ Steps are counted, so that a test can end the master or a node at each of them.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 
@@ -17,7 +18,13 @@ from fakes.engine import Engine
 from fakes.rpc import FakeRunner, failure
 from fakes.store import FakeStore
 from ganeti import backend, config, ssconf
+from ganeti.backend.master_term import TermGuard
+from ganeti.quorum import Term
 from ganeti.utils import authority, files, x509
+
+#: Procedures that are those of real nodes; others succeed.
+_REAL = ("node_crypto_tokens", "write_ssconf_files", "upload_file")
+TERM = Term(7, clusters.node_uuid(1))
 
 
 class Ended(BaseException):
@@ -77,7 +84,7 @@ class Runner(FakeRunner):
         problem = self.site.refusal(uuid)
         if problem:
             return failure(problem, refused=True)
-        if procedure not in ("node_crypto_tokens", "write_ssconf_files"):
+        if procedure not in _REAL:
             return [] if procedure == "hooks_runner" else None
         try:
             return backend.call(self.site.nodes[uuid], procedure, list(args))
@@ -108,6 +115,10 @@ class Site:
         self.engine.config = config.Config(self.engine.store, self.engine.clock)
         self.engine.rpc = Runner(self)
         self._make_certificates()
+        for uuid, node in self.nodes.items():
+            guard = self.term_guard(uuid)
+            guard.check(TERM)
+            self.nodes[uuid] = dataclasses.replace(node, terms=guard)
         self._count_files(monkeypatch)
 
     def _make_certificates(self):
@@ -128,6 +139,11 @@ class Site:
             edit.update_cluster(candidate_certs=digests)
         for node in self.nodes.values():
             ssconf.write(node.paths, self.listed())
+
+    def term_guard(self, uuid):
+        """Return the guard of a node whose daemon was just started."""
+        digests = map(x509.digest, self.trusted(uuid))
+        return TermGuard(self.nodes[uuid].paths.data("term"), *digests)
 
     def listed(self):
         """Return the ssconf file of the callers as the configuration has it."""
@@ -151,6 +167,13 @@ class Site:
         """Run the opcode."""
         given = parameters or {"node_certificates": True}
         return self.engine.run({"OP_ID": "OP_CLUSTER_RENEW_CRYPTO", **given})
+
+    def become_master(self, uuid):
+        """Go on with another candidate as master."""
+        with self.engine.config.edit("test") as edit:
+            edit.update_cluster(master_node=uuid)
+        self.master = uuid
+        self.engine.root = self.nodes[uuid].paths.root
 
     def certificate(self, uuid):
         """Return the certificate that a node presents."""
@@ -191,9 +214,15 @@ class Site:
             ssconf.write(node.paths, self.listed())
 
     def assert_reachable(self):
-        """Every candidate could call every node, now or as master."""
+        """Every candidate could call every node, now or as master.
+
+        A node whose daemon is started now knows its master term.
+        """
         self.distribute()
-        for uuid in self.nodes:
+        for uuid, node in self.nodes.items():
+            guard = self.term_guard(uuid)
+            assert guard.seen == TERM, uuid
+            self.nodes[uuid] = dataclasses.replace(node, terms=guard)
             for caller in self.candidates():
                 assert not self.refusal(uuid, caller), (uuid, caller)
 

@@ -9,6 +9,17 @@ from ganeti.backend import master_term
 from ganeti.quorum import MAX_JUMP, Term
 
 
+def test_a_new_authority_of_the_cluster_takes_the_term_over(tmp_path):
+    path = str(tmp_path / "term")
+    guard = master_term.TermGuard(path, "AA")
+    guard.check(Term(3))
+    assert master_term.TermGuard(path, "BB", "AA").seen == Term(3)
+    guard.move_to("BB")
+    assert guard.seen == Term(3)
+    assert master_term.TermGuard(path, "BB").seen == Term(3)
+    assert master_term.TermGuard(path, "AA").seen == Term()
+
+
 def test_lower_terms_are_refused_and_higher_ones_remembered(tmp_path):
     guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
     guard.check(Term(3))

@@ -83,6 +83,7 @@ class Site:
         self.master = Master()
         self.ran, self.targets, self.shells, self.lines = [], [], [], []
         self.programs = {
+            "rm": (0, ""),
             "prepare-node-join": (0, ""),
             "node-daemon-setup": (0, ""),
             "cat": (0, self.key),
@@ -225,6 +226,19 @@ def test_requests_that_contradict_the_configuration(site, name, readd, text):
 def test_a_node_that_is_added_again_keeps_its_secondary_address(site):
     joined = site.join("n2.example.com", readd=True, secondary_ip="203.0.113.7")
     assert joined.secondary_ip == "198.51.100.2"
+
+
+def test_a_node_that_is_added_again_forgets_a_former_authority(site):
+    site.join("n2.example.com", readd=True)
+    name, argv, *_rest = site.ran[0]
+    assert (name, argv[1]) == ("rm", "-f")
+    assert argv[2].endswith("/n2.example.com/var/lib/ganeti/server.pem")
+    site.programs["rm"] = (1, "read-only")
+    with pytest.raises(errors.OpExecError, match=r"n2.*server\.pem cannot be removed"):
+        site.join("n2.example.com", readd=True)
+    site.ran.clear()
+    site.join(NEW)
+    assert "rm" not in [row[0] for row in site.ran]
 
 
 @pytest.mark.parametrize(

@@ -379,3 +379,23 @@ def test_a_secret_of_the_administrator_ends_with_one_newline(tmp_path):
         renew_crypto.read_secret(path)
     with pytest.raises(errors.OpPrereqError, match=r"cannot read .*gone"):
         renew_crypto.read_secret(f"{path}/../gone")
+
+
+def test_daemons_are_stopped_only_if_the_present_certificates_are_of_no_use(site):
+    assert not renew_crypto.needs_restart(site.paths)
+    issuer = crypto.load_authority(site.paths)
+    pair = authority.issue_with_key(
+        issuer, name=MASTER, uuid=site.copies.node(0), serial=1, validity_s=-1
+    )
+    files.write_file(site.paths.client_pem, pair.pem, mode=0o440)
+    assert renew_crypto.needs_restart(site.paths)
+    crypto.write_node_certificate(site.paths, site.copies.node(0), 1000.0)
+    assert not renew_crypto.needs_restart(site.paths)
+    os.unlink(site.paths.server_key_pem)
+    assert renew_crypto.needs_restart(site.paths)
+
+
+def test_daemons_are_stopped_if_all_nodes_share_one_certificate(site):
+    shared = x509.create_self_signed()
+    files.write_file(site.paths.server_pem, shared.pem, mode=0o440)
+    assert renew_crypto.needs_restart(site.paths)

@@ -40,5 +40,15 @@ def test_an_expired_certificate_is_reported_with_the_command() -> None:
     )
 
 
+def test_a_renewal_that_was_cut_short_is_reported_with_the_command() -> None:
+    report = Report()
+    cluster.unfinished_renewal(report, "/var/lib/ganeti/server.pem", 1)
+    assert not report.take()
+    cluster.unfinished_renewal(report, "/var/lib/ganeti/server.pem", 2)
+    (finding,) = report.take()
+    assert "was cut short" in finding.text
+    assert "run gnt-cluster renew-crypto --new-cluster-certificate" in finding.text
+
+
 def test_a_certificate_with_time_left_is_not_reported() -> None:
     assert not _lines("/var/lib/ganeti/server.pem", 31 * _DAY_S)
