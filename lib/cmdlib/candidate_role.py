@@ -49,6 +49,22 @@ def admit(ctx: Context, node: objects.Node) -> None:
         add_ssh_key(ctx, node, to_authorized=True)
 
 
+def admit_again(ctx: Context, node: objects.Node) -> bool:
+    """Repeat `admit` for a candidate that may not answer; return whether it did.
+
+    The record of its certificate is the last step, and only made for a node that is a
+    candidate still. While it is missing, the master daemon repeats all steps.
+    """
+    digest, problem = node_certificates.fetch_digest(ctx.rpc, node.uuid)
+    if problem:
+        return False
+    ancillary_files.send_secrets(ctx, node.uuid)
+    if ctx.snapshot.cluster.modify_ssh_setup:
+        add_ssh_key(ctx, node, to_authorized=True)
+    callers.record(ctx, {node.uuid: digest})
+    return True
+
+
 def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
     """Grant or withdraw the rights of a changed role; failures are warnings.
 
@@ -81,7 +97,7 @@ def record_certificate(ctx: Context, node: objects.Node) -> None:
     if problem:
         ctx.log.warn(
             f"cannot get the certificate digest of node {node.name}: {problem}",
-            hint="run gnt-cluster renew-crypto --new-node-certificates",
+            hint="the master daemon tries again until the node answers",
         )
         return
     callers.record(ctx, {node.uuid: digest}, drop=[node.uuid + ssh.CRYPTO_NEXT])

@@ -18,6 +18,7 @@ from ganeti.masterd import (
     remote,
     settings,
 )
+from ganeti.masterd.candidate_rights import CandidateRights
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
 from ganeti.masterd.leftover_disks import LeftoverDisks
@@ -55,6 +56,7 @@ class Service:
             deps.clock,
             has_ended=self._has_ended,
         )
+        self._rights = CandidateRights(deps)
         self._is_stopped = threading.Event()
 
     def _remote_socket(self) -> Restricted:
@@ -81,6 +83,7 @@ class Service:
         self.deps.queue.start()
         self._distributor.start()
         self._leftovers.start()
+        self._rights.start()
         self._server.start()
 
     def stop(self, opcodes_s: float = OPCODES_S) -> bool:
@@ -98,6 +101,7 @@ class Service:
         self._is_stopped.set()
         self._server.stop_accepting()
         self._leftovers.stop()
+        self._rights.stop()
         have_ended = self.deps.queue.stop(opcodes_s)
         self._server.stop()
         self.deps.quick.shutdown(wait=True, cancel_futures=True)

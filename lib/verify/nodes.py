@@ -231,8 +231,8 @@ def digests(
                 "ECLUSTERCLIENTCERT",
                 None,
                 f"node {node.name} is a master candidate, but the digest of its client"
-                " certificate is not recorded; run gnt-cluster renew-crypto"
-                " --new-node-certificates",
+                " certificate is not recorded; the master daemon tries again, and"
+                " gnt-cluster renew-crypto --new-node-certificates does so at once",
             )
 
 

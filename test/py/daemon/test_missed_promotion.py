@@ -64,3 +64,20 @@ def test_a_node_that_accepts_nobody_is_added_again(cluster):
         "gnt-node", "add", "--readd", "--no-ssh-key-check", name, node="node3"
     )
     cluster.wait_until_clean("node3")
+
+
+@pytest.mark.timeout(600)
+def test_a_candidate_that_was_away_gets_its_rights_when_it_returns(cluster):
+    name, uuid = cluster.node("node4").name, uuid_of(cluster, "node4")
+    cluster.check("gnt-cluster", "modify", "-C", "3")
+    cluster.check("daemon-util", "stop", "ganeti-noded", node="node4")
+    result = cluster.run("gnt-node", "modify", "-C", "yes", "--force", name)
+    assert not result.failed, result.output
+    assert "the master daemon tries again" in result.output
+    assert uuid not in listed(cluster, "node1")
+    assert not cluster.file("/var/lib/ganeti/server-key.pem", "node4").exists()
+    cluster.check("daemon-util", "start", "ganeti-noded", node="node4")
+    for node in ("node1", "node2", "node3", "node4"):
+        until(f"{node} lists node4", lambda node=node: uuid in listed(cluster, node))
+    assert cluster.file("/var/lib/ganeti/server-key.pem", "node4").exists()
+    cluster.wait_until_clean()

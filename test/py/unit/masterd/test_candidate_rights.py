@@ -1,0 +1,103 @@
+"""A candidate that was away at its promotion gets its rights when it answers."""
+
+import threading
+
+import pytest
+
+from fakes import clusters
+from fakes.clocks import FakeClock
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti.locking import Level, LockManager, Request
+from ganeti.locking.manager import BGL
+from ganeti.masterd.candidate_rights import CandidateRights, unrecorded
+
+MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)
+TOKEN = [["ssl", clusters.DIGEST]]
+
+
+class Site:
+    """Two candidates; the certificate of the second one is not recorded."""
+
+    def __init__(self, root, **changes):
+        data = root / "var/lib/ganeti"
+        data.mkdir(parents=True)
+        (data / "server-key.pem").write_text("secret")
+        self.engine = Engine(
+            clusters.snapshot(nodes=2, candidate_certs={MASTER: "AA"}, **changes),
+            {
+                "node_crypto_tokens": TOKEN,
+                "upload_file": None,
+                "node_ssh_key_add": [],
+            },
+            root=str(root),
+        )
+        self.engine.locks = LockManager(FakeClock(), {Level.NODE: [MASTER, AWAY]})
+        self.rights = CandidateRights(self.engine.deps())
+
+    @property
+    def certs(self):
+        return self.engine.snapshot.cluster.candidate_certs
+
+    def called(self):
+        return [(name, node) for name, node, _args in self.engine.rpc.calls]
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path, modify_ssh_setup=True)
+
+
+def test_a_candidate_that_answers_gets_all_that_it_missed(site):
+    site.rights.sweep()
+    assert site.called() == [
+        ("node_crypto_tokens", AWAY),
+        ("upload_file", AWAY),
+        ("node_ssh_key_add", MASTER),
+    ]
+    assert site.certs == {MASTER: "AA", AWAY: clusters.DIGEST}
+    site.engine.rpc.calls.clear()
+    site.rights.sweep()
+    assert site.called() == []
+
+
+def test_one_that_is_still_away_is_asked_again(site):
+    site.engine.rpc.script["node_crypto_tokens"] = failure("no route")
+    site.rights.sweep()
+    assert AWAY not in site.certs
+    site.engine.rpc.script["node_crypto_tokens"] = TOKEN
+    site.rights.sweep()
+    assert AWAY in site.certs
+
+
+def test_a_token_that_is_no_digest_is_not_recorded(site):
+    site.engine.rpc.script["node_crypto_tokens"] = [["ssl", "x\ny=z"]]
+    site.rights.sweep()
+    assert AWAY not in site.certs
+
+
+def test_a_node_that_a_job_has_is_left_to_it(site):
+    locks = site.engine.locks
+    locks.acquire(Request(Level.CLUSTER, [BGL], shared=True))
+    locks.acquire(Request(Level.NODE, [AWAY]))
+    thread = threading.Thread(target=site.rights.sweep)
+    thread.start()
+    thread.join()
+    assert site.called() == []
+    locks.release_all()
+
+
+def test_nodes_without_the_role_and_offline_ones_are_left_alone(tmp_path):
+    extra = [
+        clusters.node(2, master_candidate=False),
+        clusters.node(3, offline=True),
+    ]
+    start = clusters.snapshot(nodes=1, extra=extra, candidate_certs={MASTER: "AA"})
+    assert unrecorded(start) == []
+
+
+def test_ssh_is_left_alone_where_the_cluster_does_not_manage_it(tmp_path):
+    site = Site(tmp_path, modify_ssh_setup=False)
+    site.rights.sweep()
+    assert ("node_ssh_key_add", MASTER) not in site.called()
+    assert AWAY in site.certs
