@@ -173,11 +173,27 @@ def _verifier(guard: PeerGuard) -> Callable[..., bool]:
             count,
             digest,
             depth,
-            f"error {error}" if not ok else "not the certificate of a master candidate",
+            "not the certificate of a master candidate" if ok else _reason(error),
         )
         return False
 
     return verify
+
+
+def _reason(error: int) -> str:
+    """Return why OpenSSL refuses a certificate, and who can change it."""
+    text = _REASONS.get(error, f"error {error} of OpenSSL")
+    return f"{text}; run gnt-cluster verify on the master"
+
+
+#: Numbers of X509_V_ERR_*, see verify(1) of OpenSSL.
+_REASONS: Final = {
+    **dict.fromkeys(
+        (7, 18, 19, 20, 21), "not issued by an authority that this node trusts"
+    ),
+    9: "it is not yet valid: compare the clocks of both machines",
+    10: "it has expired",
+}
 
 
 class TlsSocket:

@@ -241,6 +241,12 @@ class Transfer:
         credentials = self.request.credentials
         if credentials is None:
             return ""
+        if "alert" in error and "expired" in error:
+            return (
+                f"; the server there refuses {credentials.certificate} of this node,"
+                " which has expired: run gnt-cluster renew-crypto"
+                " --new-cluster-certificate on the master, which needs no calls then"
+            )
         if "alert" in error:
             which = f"the server there refuses {credentials.certificate} of this node"
         elif error.startswith(_UNTRUSTED):
@@ -261,6 +267,11 @@ class Transfer:
 
 
 def _describe_stranger(identity: str, reason: str) -> str:
+    what = f"the certificate of node {identity} cannot be accepted ({reason})"
+    if "expired" in reason:
+        return f"{what}: run gnt-node add --readd for it, which needs no call"
+    if "not yet valid" in reason:
+        return f"{what}: compare the clocks of the node and of this machine"
     return (
         f"the machine at this address does not have the certificate of node {identity}"
         f" ({reason}): it is another machine, or the certificate was not renewed with"
