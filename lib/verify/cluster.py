@@ -70,6 +70,19 @@ def unfinished_renewal(report: Report, path: str, authorities: int) -> None:
     )
 
 
+def shared_certificate(report: Report, path: str, *, is_shared: bool) -> None:
+    """Warn of a certificate whose key all nodes have, as in earlier releases."""
+    report.error_if(
+        is_shared,
+        "ECLUSTERCERT",
+        None,
+        f"certificate {path} and its key are the same on all nodes, so each node can"
+        " answer for another; with this release on all nodes, run gnt-cluster"
+        " renew-crypto --new-cluster-certificate",
+        warn_only=True,
+    )
+
+
 def _advice(path: str) -> str:
     """Return the advice how to replace a certificate, empty for an unknown file."""
     option = _RENEWAL_OPTIONS.get(path.rpartition("/")[2])

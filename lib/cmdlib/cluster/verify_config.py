@@ -10,7 +10,7 @@ from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.locking import Level
 from ganeti.store import choice, etcd
-from ganeti.utils import x509
+from ganeti.utils import authority, x509
 from ganeti.verify import Report, cluster
 
 
@@ -37,6 +37,7 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         cluster.certificates(report, self._certificates())
         server_pem = self.ctx.paths.server_pem
         cluster.unfinished_renewal(report, server_pem, _count(server_pem))
+        cluster.shared_certificate(report, server_pem, is_shared=_is_shared(server_pem))
         output.step("Verifying hypervisor parameters")
         cluster.hypervisor_parameters(
             report, cluster.hypervisor_sources(snapshot), _syntax_problem
@@ -69,6 +70,14 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
                 yield cluster.Certificate(path, None, str(err.args[-1]))
             else:
                 yield cluster.Certificate(path, left)
+
+
+def _is_shared(path: str) -> bool:
+    """Return whether a readable file has a certificate that servers present."""
+    try:
+        return not authority.is_one(x509.load_certificate(path))
+    except errors.X509CertError:
+        return False
 
 
 def _count(path: str) -> int:

@@ -156,3 +156,17 @@ def test_a_node_refuses_authorities_that_would_cut_it_off(site):
     assert "was issued by none" in problem
     trust(site, present)
     assert authorities(site) == before
+
+
+def test_verification_advises_a_cluster_whose_nodes_share_one_certificate(site):
+    def lines():
+        site.engine.run({"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"})
+        return [
+            row for row in map(str, site.engine.callbacks.entries) if "same on" in row
+        ]
+
+    assert lines() == []
+    shared = x509.create_self_signed()
+    files.write_file(site.nodes[MASTER].paths.server_pem, shared.pem, mode=0o440)
+    (line,) = lines()
+    assert "WARNING" in line

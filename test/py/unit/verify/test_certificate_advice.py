@@ -50,5 +50,15 @@ def test_a_renewal_that_was_cut_short_is_reported_with_the_command() -> None:
     assert "run gnt-cluster renew-crypto --new-cluster-certificate" in finding.text
 
 
+def test_a_certificate_that_all_nodes_share_is_reported_with_the_command() -> None:
+    report = Report()
+    cluster.shared_certificate(report, "/var/lib/ganeti/server.pem", is_shared=False)
+    assert not report.take()
+    cluster.shared_certificate(report, "/var/lib/ganeti/server.pem", is_shared=True)
+    (finding,) = report.take()
+    assert "the same on all nodes" in finding.text
+    assert finding.text.endswith("renew-crypto --new-cluster-certificate")
+
+
 def test_a_certificate_with_time_left_is_not_reported() -> None:
     assert not _lines("/var/lib/ganeti/server.pem", 31 * _DAY_S)
