@@ -36,6 +36,8 @@ LONGEST = (
     "test_crash_points.py",
     "test_failovers_under_load.py",
     "test_hypervisors.py",
+    "test_cut_devices.py",
+    "test_failover_migrating.py",
     "test_install_page.py",
     "test_vcluster.py",
     "test_renew_crypto.py",

@@ -1,0 +1,144 @@
+"""The master role moves while a guest of real QEMU moves: it runs once, where recorded."""
+
+import contextlib
+import shutil
+
+import pytest
+
+from fakes.patience import job_end, until
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+
+pytestmark = [
+    pytest.mark.daemon,
+    pytest.mark.skipif(
+        not shutil.which("qemu-system-x86_64"), reason="needs an emulator"
+    ),
+]
+
+GUEST = "web1.vc.test"
+NODES = ("node1", "node2", "node3")
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    made = cluster_of(3, "kvm,fake")
+    made.check("gnt-cluster", "modify", "-H", "kvm:migration_bandwidth=1")
+    made.check(
+        *("gnt-instance", "add", "-H", "kvm", "-t", "sharedfile", "-s", "32M"),
+        *("-B", "memory=96M", "-o", "tiny+default", "--no-nics", "-n", "node2", GUEST),
+    )
+    made.wait_until_clean()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def at_home(cluster):
+    """Begin with the master on node1 and the guest on node2; all daemons run."""
+    yield
+    for name in NODES:
+        cluster.command("start", name)
+    if "node1" not in cluster.check("gnt-cluster", "getmaster"):
+        cluster.check("gnt-cluster", "master-failover", node="node1")
+    move(cluster, "node2")
+
+
+def move(cluster, node):
+    """Migrate the guest to a node, fast."""
+    [place] = states(cluster)
+    if place != node:
+        fast = ("gnt-cluster", "modify", "-H", "kvm:migration_bandwidth=256")
+        cluster.check(*fast)
+        cluster.check("gnt-instance", "migrate", "-f", "-n", node, GUEST)
+        cluster.check(*fast[:-1], "kvm:migration_bandwidth=1")
+
+
+def qmp(cluster, node):
+    return Qmp(Files(cluster.paths(node), GUEST).control("qmp"), GUEST)
+
+
+def states(cluster):
+    """Return {node: state of the emulator that it runs}."""
+    actual = {}
+    for name in NODES:
+        if Files(cluster.paths(name), GUEST).alive_pid() is not None:
+            with qmp(cluster, name) as session:
+                actual[name] = session.execute("query-status")["status"]
+    return actual
+
+
+def begin(cluster, source="node2"):
+    """Begin a migration to node3; return its job when memory is being sent."""
+    op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": GUEST, "reason": []}
+    with contextlib.closing(cluster.luxi()) as client:
+        op |= {"target_node": "node3.vc.test", "mode": "live"}
+        job = client.call("SubmitJob", [[op]])
+
+    def is_sent():
+        with qmp(cluster, source) as session:
+            return session.execute("query-migrate").get("status") == "active"
+
+    until("the transfer begins", is_sent)
+    return job
+
+
+def speed_up(cluster, source="node2"):
+    with qmp(cluster, source) as session:
+        values = {"max-bandwidth": 256 * MIB, "downtime-limit": 500}
+        session.execute("migrate-set-parameters", values)
+
+
+def is_sent(cluster):
+    with qmp(cluster, "node2") as session:
+        return session.execute("query-migrate").get("status") == "completed"
+
+
+def fail_over(cluster, node):
+    done = cluster.run("gnt-cluster", "master-failover", node=node)
+    assert not done.failed, done.output
+
+
+def field(cluster, names, node):
+    words = ("gnt-instance", "list", "--no-headers", "-o", names, GUEST)
+    return cluster.check(*words, node=node).split()
+
+
+def kill_node(cluster):
+    """End all daemons of the master; its guests would die with a real machine."""
+    cluster.command("kill", "node1")
+
+
+def leave(_cluster):
+    """Leave the old master as it is: it hands the role over."""
+
+
+@pytest.mark.parametrize("end", [leave, kill_node])
+@pytest.mark.parametrize("new", ["node2", "node3"])
+def test_the_new_master_goes_on_with_the_migration(cluster, end, new):
+    job = begin(cluster)
+    end(cluster)
+    fail_over(cluster, new)
+    log = cluster.check("gnt-job", "info", str(job), node=new)
+    assert states(cluster).keys() == {"node2", "node3"}, log
+    speed_up(cluster)
+    with contextlib.closing(cluster.luxi(new)) as client:
+        status, log = job_end(client, job)
+    assert status == "success", log
+    assert states(cluster) == {"node3": "running"}
+    assert field(cluster, "pnode,status", new) == ["node3.vc.test", "running"]
+
+
+def test_a_migration_that_ends_while_there_is_no_master_is_finished(cluster):
+    job = begin(cluster)
+    kill_node(cluster)
+    speed_up(cluster)
+    until("all is sent", lambda: is_sent(cluster))
+    until("the guest goes on", lambda: states(cluster).get("node3") == "running")
+    assert states(cluster)["node2"] != "running"
+    fail_over(cluster, "node3")
+    with contextlib.closing(cluster.luxi("node3")) as client:
+        status, log = job_end(client, job)
+    assert status == "success", log
+    assert states(cluster) == {"node3": "running"}
+    assert field(cluster, "pnode,status", "node3") == ["node3.vc.test", "running"]
