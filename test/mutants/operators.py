@@ -7,6 +7,8 @@ a program: a call or a guard that is missing, an option that is not passed, a wr
 import copy
 
 from cosmic_ray import plugins
+from cosmic_ray.exceptions import CosmicRayTestingException
+from cosmic_ray.operators import exception_replacer
 from cosmic_ray.operators.operator import Example, Operator
 from parso.python import tree
 
@@ -145,6 +147,35 @@ class ReplaceText(Operator):
         return (Example("a = 'b'", "a = 'bX'"), Example('a = b""', 'a = b"X"'))
 
 
+class ReplaceException(exception_replacer.ExceptionReplacer):
+    """Catch another exception; unlike the inherited method, also in place of ``a.B``."""
+
+    def mutate(self, node, index):
+        name = self._name_nodes(node)[index]
+        other = CosmicRayTestingException.__name__
+        if isinstance(name, tree.PythonNode):
+            place = name.parent.children.index(name)
+            prefix = name.get_first_leaf().prefix
+            name.parent.children[place] = tree.Name(other, name.start_pos, prefix)
+            return node
+        return super().mutate(node, index)
+
+    @classmethod
+    def examples(cls):
+        other = CosmicRayTestingException.__name__
+        return (
+            Example(
+                "try: f()\nexcept (a.B, OSError): pass",
+                f"try: f()\nexcept ({other}, OSError): pass",
+            ),
+            Example(
+                "try: f()\nexcept (OSError, a.B): pass",
+                f"try: f()\nexcept (OSError, {other}): pass",
+                occurrence=1,
+            ),
+        )
+
+
 OWN = (RemoveStatement, RemoveArgument, ReplaceText)
 
 
@@ -153,4 +184,5 @@ def all_operators():
     names = [f"ReplaceComparisonOperator_{pair}" for pair in COMPARISONS]
     names += [f"ReplaceBinaryOperator_{pair}" for pair in ARITHMETIC]
     actual = {name: plugins.get_operator(f"core/{name}")() for name in names + SINGLE}
+    actual["ExceptionReplacer"] = ReplaceException()
     return actual | {operator.__name__: operator() for operator in OWN}

@@ -30,6 +30,15 @@ def applied(code):
     return actual
 
 
+def test_other_exceptions_are_caught_in_place_of_dotted_ones():
+    operator = operators.all_operators()["ExceptionReplacer"]
+    for example in operator.examples():
+        code = changes.mutate_code(
+            example.pre_mutation_code, operator, example.occurrence
+        )
+        assert code == example.post_mutation_code
+
+
 @pytest.mark.parametrize("operator", operators.OWN)
 def test_each_operator_does_what_its_examples_show(operator):
     for example in operator.examples():
