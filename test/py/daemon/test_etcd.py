@@ -235,3 +235,31 @@ def test_the_store_moves_to_files_and_back(cluster, tmp_path):
     cluster.wait_until_clean(other)
     with cluster.luxi(other) as client:
         assert {job_status(client, number) for number in acknowledged} == {"success"}
+
+
+def test_candidates_go_on_over_files_when_etcd_is_lost_for_good(cluster):
+    master = master_of(cluster)
+    address = address_of(cluster, master)
+    add_tag(cluster, master, "followed")
+    for name in NAMES:
+        until(f"the file of {name} follows", lambda name=name: _has_tag(cluster, name))
+    for number in ("1", "2", "3"):
+        cluster.command("etcd", "kill", number)
+    pid_file = cluster.paths(master).pid_file("ganeti-masterd")
+    until("the master ends", lambda: not pidfile.is_locked(pid_file))
+    for name in NAMES:
+        cluster.check("daemon-util", "stop", "ganeti-standby", node=name)
+        cluster.file("/var/lib/ganeti/store-engine", name).unlink()
+    cluster.check("daemon-util", "start-master", node=master)
+    assert "followed" in tags(cluster, master)
+    cluster.wait_until_clean(master)
+    # Later, with servers again: what they still have is another history.
+    for number in ("1", "2", "3"):
+        cluster.command("etcd", "start", number)
+    migrate = ("gnt-cluster", "migrate-store", "--to")
+    refused = cluster.run(*migrate, address, node=master)
+    assert refused.failed
+    assert "wanted no store, found revision" in refused.stderr
+    assert "followed" in tags(cluster, master)
+    cluster.check(*migrate, f"{address}2", node=master)
+    cluster.wait_until_clean(master)
