@@ -17,7 +17,7 @@ _WIDTH: Final = 79
 _MARK: Final = re.compile(r"^\.\. parameters:: (.+)$", re.MULTILINE)
 #: Types in the tables -> types in the pages.
 _TYPES: Final = {
-    "bool": "yes or no",
+    "bool": "true or false",
     "float": "number",
     "int": "whole number",
     "maybe-string": "text or none",
@@ -140,7 +140,7 @@ def _default(value: Any) -> str:
     if value is None or value == "":
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return "true" if value else "false"
     return str(value)
 
 

@@ -17,6 +17,7 @@ def test_all_parameters_are_explained_without_a_master() -> None:
         "vcpus (whole number, default 1)\n    Number of virtual CPUs. Takes effect at"
         " the next start of the instance by\n    Ganeti; not hot-pluggable.\n"
     ) in done.out
+    assert "acpi (true or false, default true)\n" in done.out
     assert "Parameters: hypervisor kvm (-H kvm:NAME=VALUE,...)\n" in done.out
     assert max(map(len, done.out.splitlines())) < 200
 
@@ -26,7 +27,7 @@ def test_all_parameters_are_explained_without_a_master() -> None:
     [("serial_consol", "did you mean serial_console"), ("zzz", "is similar")],
 )
 def test_an_unknown_parameter_gets_the_nearest_and_the_list(name, nearest) -> None:
-    with pytest.raises(errors.OpPrereqError) as caught:
+    with pytest.raises(errors.TypeEnforcementError) as caught:
         typed_params.hypervisor("kvm", {name: "x"})
     text = caught.value.args[0]
     assert text.startswith(f"hypervisor kvm: parameter {name}: unknown; ")
