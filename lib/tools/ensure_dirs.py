@@ -47,11 +47,11 @@ _DATA_FILES: Final = (
     ("store-engine", 0o600),
     ("etcd-ca.pem", 0o600),
     ("etcd-client.pem", 0o600),
-    ("store.db", 0o640),
-    ("store.db-wal", 0o640),
-    ("store.db-shm", 0o640),
     ("hmac.key", 0o440),
 )
+#: The store and its companions, which the group of confd reads.
+_STORE_FILES: Final = ("store.db", "store.db-wal", "store.db-shm")
+_STORE_MODE: Final = 0o640
 _SSCONF_MODE: Final = 0o444
 _DAEMONS_BY_LOG: Final = {
     daemon.log_base: name for name, daemon in daemons.DAEMONS.items() if daemon.log_base
@@ -86,6 +86,8 @@ def known_files(paths: Paths) -> Iterator[PathMode]:
     """Yield the files of a node with fixed modes."""
     for name, mode in _DATA_FILES:
         yield PathMode(paths.data(name), mode)
+    for name in _STORE_FILES:
+        yield PathMode(paths.data(name), _STORE_MODE)
     for name in _names(paths.data_dir):
         if name.startswith("ssconf_"):
             yield PathMode(paths.data(name), _SSCONF_MODE)

@@ -22,7 +22,10 @@ ACCEPTED = {
     ("store.branches", "glob.escape"): _OWN_FILE,
     ("store.branches", "glob.glob"): _OWN_FILE,
     ("store.branches", "os.path.exists"): _OWN_FILE,
+    ("store.branches", "os.path.join"): _OWN_FILE,
     ("store.branches", "os.rename"): _OWN_FILE,
+    ("store.branches", "os.stat"): _OWN_FILE,
+    ("store.branches", "os.unlink"): _OWN_FILE,
     ("store.election", "Term"): "next_number bounds the numbers of the candidates",
 }
 

@@ -223,6 +223,7 @@ def test_modes_of_files_are_those_that_daemons_correct():
     for name, mode in ensure_dirs._DATA_FILES:
         if name not in foreign:
             assert int(rows[name], 8) == mode, name
+    assert int(rows["store.db"], 8) == ensure_dirs._STORE_MODE
     assert int(rows["ssconf_*"], 8) == ensure_dirs._SSCONF_MODE
     assert int(rows["/var/log/ganeti/*.log"], 8) == ensure_dirs._LOG_MODE
 
