@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from fakes.patience import job_end, until
+from ganeti import errors
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 
@@ -67,6 +68,13 @@ def states(cluster):
             with qmp(cluster, name) as session:
                 actual[name] = session.execute("query-status")["status"]
     return actual
+
+
+def goes_on(cluster):
+    """Return whether the guest runs at node3; the emulator may refuse a session."""
+    with contextlib.suppress(errors.HypervisorError):
+        return states(cluster).get("node3") == "running"
+    return False
 
 
 def begin(cluster, source="node2"):
@@ -135,7 +143,7 @@ def test_a_migration_that_ends_while_there_is_no_master_is_finished(cluster):
     kill_node(cluster)
     speed_up(cluster)
     until("all is sent", lambda: is_sent(cluster))
-    until("the guest goes on", lambda: states(cluster).get("node3") == "running")
+    until("the guest goes on", lambda: goes_on(cluster))
     assert states(cluster)["node2"] != "running"
     fail_over(cluster, "node3")
     with contextlib.closing(cluster.luxi("node3")) as client:
@@ -152,7 +160,7 @@ def test_a_silent_source_is_named_with_the_command_that_ends_the_migration(clust
     for daemon in ("ganeti-masterd", "ganeti-noded"):
         cluster.command("kill", "node1", daemon)
     speed_up(cluster, "node1")
-    until("the guest goes on", lambda: states(cluster).get("node3") == "running")
+    until("the guest goes on", lambda: goes_on(cluster))
     fail_over(cluster, "node3")
     with contextlib.closing(cluster.luxi("node3")) as client:
         status, _log = job_end(client, job)
