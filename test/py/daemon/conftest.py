@@ -56,14 +56,26 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items):
-    """Begin with the longest files; the order within a file stays."""
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also tests marked long")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave long tests out; begin with the longest files, each in its order."""
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_terminal_summary(terminalreporter, config):
     """Print the figures that tests recorded: how much of a random test was played."""
+    if not config.getoption("--long"):
+        terminalreporter.write_line(
+            "tests marked long were left out: test/run daemon -- --long runs them, too"
+        )
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in report.user_properties:
             if name == "figures":

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 #: Points of each of the four cases.
-POINTS = 6
+POINTS = 4
 
 
 @pytest.mark.timeout(900)

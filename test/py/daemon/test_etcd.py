@@ -152,6 +152,7 @@ def test_one_server_may_fail_and_two_may_not(cluster):
     cluster.wait_until_clean(again)
 
 
+@pytest.mark.long
 def test_a_demoted_node_follows_no_more_and_a_promoted_one_does(cluster):
     master = master_of(cluster)
     other = next(name for name in NAMES if name != master)
@@ -167,6 +168,7 @@ def test_a_demoted_node_follows_no_more_and_a_promoted_one_does(cluster):
     cluster.wait_until_clean(master)
 
 
+@pytest.mark.long
 def test_a_used_prefix_is_refused(cluster, machines):
     other = machines(1)
     path = cluster.file("/var/lib/ganeti/store-engine", master_of(cluster))
@@ -237,6 +239,7 @@ def test_the_store_moves_to_files_and_back(cluster, tmp_path):
         assert {job_status(client, number) for number in acknowledged} == {"success"}
 
 
+@pytest.mark.long
 def test_candidates_go_on_over_files_when_etcd_is_lost_for_good(cluster):
     master = master_of(cluster)
     address = address_of(cluster, master)

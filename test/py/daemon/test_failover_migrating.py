@@ -123,7 +123,9 @@ def leave(_cluster):
 
 
 @pytest.mark.parametrize("end", [leave, kill_node])
-@pytest.mark.parametrize("new", ["node2", "node3"])
+@pytest.mark.parametrize(
+    "new", [pytest.param("node2", marks=pytest.mark.long), "node3"]
+)
 def test_the_new_master_goes_on_with_the_migration(cluster, end, new):
     job = begin(cluster)
     end(cluster)
@@ -138,6 +140,7 @@ def test_the_new_master_goes_on_with_the_migration(cluster, end, new):
     assert field(cluster, "pnode,status", new) == ["node3.vc.test", "running"]
 
 
+@pytest.mark.long
 def test_a_migration_that_ends_while_there_is_no_master_is_finished(cluster):
     job = begin(cluster)
     kill_node(cluster)

@@ -68,10 +68,9 @@ def test_a_node_that_accepts_nobody_is_added_again(cluster):
 
 @pytest.mark.timeout(600)
 def test_a_candidate_that_was_away_gets_its_rights_when_it_returns(cluster):
-    name, uuid = cluster.node("node4").name, uuid_of(cluster, "node4")
-    cluster.check("gnt-cluster", "modify", "-C", "3")
+    uuid = uuid_of(cluster, "node4")
     cluster.check("daemon-util", "stop", "ganeti-noded", node="node4")
-    result = cluster.run("gnt-node", "modify", "-C", "yes", "--force", name)
+    result = cluster.run("gnt-cluster", "modify", "-C", "4")
     assert not result.failed, result.output
     assert "the master daemon tries again" in result.output
     assert uuid not in listed(cluster, "node1")

@@ -360,6 +360,32 @@ def test_clients_of_3_0_do_and_print_what_ours_do(cluster, name) -> None:
     assert our_jobs == their_jobs
 
 
+WRONG_TYPES = (
+    ("-H", "nonsense=3"),
+    ("-B", "vcpus=two"),
+    ("-B", "maxmem=1x"),
+    ("-B", "auto_balance=yes"),
+    ("-B", "always_failover=1"),
+)
+
+
+def test_wrong_parameters_are_refused_like_release_3_0(cluster) -> None:
+    """Its texts name neither the object nor what is wanted; code and kind are its."""
+    cluster.check(*ADD, "--no-start", "--no-install", "-n", "node1", WEB1)
+    try:
+        for option, value in WRONG_TYPES:
+            argv = ("gnt-instance", "modify", option, value, WEB1)
+            ours, known = cluster.run(*argv), peer(cluster, *argv)
+            assert (ours.code, ours.stdout) == (known.code, known.stdout), value
+            kinds = [done.stderr.partition(":")[0] for done in (ours, known)]
+            assert kinds == ["Parameter Error"] * 2, ours.output + known.output
+            name, _, text = value.partition("=")
+            words = f" {name}: unknown;" if name == "nonsense" else f"found {text!r}"
+            assert words in ours.stderr
+    finally:
+        cluster.check("gnt-instance", "remove", "-f", WEB1)
+
+
 def test_clients_of_3_0_follow_jobs(cluster) -> None:
     delay = ("gnt-debug", "delay", "--submit")
     reported = [peer(cluster, *delay, *words).output for words in (("0.5",), ("600",))]
@@ -387,29 +413,3 @@ def test_clients_of_3_0_follow_jobs(cluster) -> None:
             ours.stderr,
         ), words
     cluster.check("gnt-job", "cancel", "--kill", "--yes-do-it", second)
-
-
-WRONG_TYPES = (
-    ("-H", "nonsense=3"),
-    ("-B", "vcpus=two"),
-    ("-B", "maxmem=1x"),
-    ("-B", "auto_balance=yes"),
-    ("-B", "always_failover=1"),
-)
-
-
-def test_wrong_parameters_are_refused_like_release_3_0(cluster) -> None:
-    """Its texts name neither the object nor what is wanted; code and kind are its."""
-    cluster.check(*ADD, "--no-start", "--no-install", "-n", "node1", WEB1)
-    try:
-        for option, value in WRONG_TYPES:
-            argv = ("gnt-instance", "modify", option, value, WEB1)
-            ours, known = cluster.run(*argv), peer(cluster, *argv)
-            assert (ours.code, ours.stdout) == (known.code, known.stdout), value
-            kinds = [done.stderr.partition(":")[0] for done in (ours, known)]
-            assert kinds == ["Parameter Error"] * 2, ours.output + known.output
-            name, _, text = value.partition("=")
-            words = f" {name}: unknown;" if name == "nonsense" else f"found {text!r}"
-            assert words in ours.stderr
-    finally:
-        cluster.check("gnt-instance", "remove", "-f", WEB1)

@@ -1,6 +1,6 @@
-"""Masters and servers of etcd fail under load, again and again; counts what goes wrong.
+"""Failures of masters and of servers of etcd under load, and the losses they cause.
 
-Nobody tells another candidate to take over. ``etcd`` in the arguments is a function of
+No operator makes another candidate the master. ``etcd`` in the arguments is a function of
 an action (start, kill, pause, resume) and the number of a server.
 """
 
@@ -13,9 +13,9 @@ from fakes.failovers import JOB, Load, is_running, missing
 from fakes.patience import until
 from ganeti import errors, luxi
 
-#: What happens to the master: its machine dies, its daemon dies, its machine freezes.
+#: Faults of the master: its machine dies, its daemon dies, its machine freezes.
 FAULTS = ("machine killed", "daemon killed", "machine frozen")
-#: What happens to one of three servers at the same moment.
+#: Faults of one of three servers at the same moment.
 SERVERS = ("", "kill", "pause")
 #: Seconds between two jobs of one client.
 _PAUSE_S = 0.2

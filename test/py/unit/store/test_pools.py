@@ -185,10 +185,10 @@ def test_lost_changes_name_the_network_once(db, tmp_path):
     put(db, changed)
     group = log_of(tmp_path / "store.db")[-1]
     assert len(wire.rows_of(group)) > 5
-    assert branches.describe(group) == ["set networks net"]
+    assert branches._describe(group) == ["set networks net"]
     db.commit([Update("networks", "net", None)])
     group = log_of(tmp_path / "store.db")[-1]
-    assert branches.describe(group) == ["remove networks net"]
+    assert branches._describe(group) == ["remove networks net"]
 
 
 @pytest.mark.parametrize(
