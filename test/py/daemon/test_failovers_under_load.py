@@ -13,5 +13,5 @@ pytestmark = pytest.mark.daemon
 def test_failovers_of_a_live_busy_master(cluster_of):
     cluster = cluster_of(3)
     cluster.wait_until_clean()
-    figures = failovers.run(cluster, ("node1", "node2", "node3"), 5)
+    figures = failovers.run(cluster, ("node1", "node2", "node3"), 3)
     assert figures.is_good, f"{figures}\n{figures.refused}"
