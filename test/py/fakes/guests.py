@@ -32,7 +32,7 @@ def kvm_params(boot: str | None = None, **more: Any) -> dict[str, Any]:
     actual |= {"kvm_flag": "disabled", "kernel_path": "", "vhost_net": False}
     if boot:
         actual |= {"kernel_path": f"{boot}/vmlinuz", "initrd_path": f"{boot}/initrd"}
-        actual |= {"kernel_args": "quiet"}
+        actual |= {"kernel_args": "quiet no_timer_check"}
     return actual | more
 
 
