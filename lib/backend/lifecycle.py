@@ -52,7 +52,7 @@ def node_demote_from_mc(node: LocalNode) -> None:
     # It writes the copy of a store in etcd.
     _stop_other(node, _STANDBY)
     node.replica.close()
-    node.replica.purge(0 if node.terms is None else node.terms.seen.number)
+    node.replica.purge(node.newest_term)
     for name in ("config.data", *misc.CANDIDATE_FILES):
         files.remove_file(node.paths.data(name))
     # Copies that upgrades and replaced histories leave beside the store.

@@ -75,6 +75,11 @@ class LocalNode:
         return Replica(self.paths.store_db)
 
     @property
+    def newest_term(self) -> int:
+        """The number of the newest master term that this node has seen, 0 for none."""
+        return 0 if self.terms is None else self.terms.seen.number
+
+    @property
     def ssconf(self) -> SimpleStore:
         """The ssconf files of this node."""
         return SimpleStore(self.paths)

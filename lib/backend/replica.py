@@ -95,4 +95,4 @@ def store_purge(node: LocalNode) -> None:
         raise errors.OpPrereqError(
             "the store is in use: the master daemon runs on this node", "wrong_state"
         )
-    node.replica.purge(0 if node.terms is None else node.terms.seen.number)
+    node.replica.purge(node.newest_term)

@@ -164,28 +164,25 @@ def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[
     with elections.asking(paths) as ask:
         elector = elections.elector(paths, failover.own.uuid, ask, silent)
         _check_copies(elector.survey(), options, feedback)
-    old, own = failover.old_name, failover.own.name
-    address = failover.snapshot.cluster.master_ip
     return [
         "get the promise of a new term from a majority of the master candidates",
         "adopt their newest copy of the configuration and the jobs",
-        f"record {own} as the master in the configuration, under the new term",
-        "if the job queue is drained, let it accept jobs again",
-        "write the ssconf files of all online nodes",
-        (
-            f"if {old} answers, deactivate the address {address} there and stop its"
-            " master daemons"
-        ),
-        f"wait until {address} does not answer",
-        f"start the master daemons on {own}, which activates {address}",
+        *_common_steps(failover),
     ]
 
 
 def _steps_in_etcd(plan: _Plan) -> list[str]:
+    old = plan.old_name
+    return [
+        f"take the leadership in etcd from {old}, which ends its master daemon",
+        *_common_steps(plan),
+    ]
+
+
+def _common_steps(plan: _Plan) -> list[str]:
     old, own = plan.old_name, plan.own.name
     address = plan.snapshot.cluster.master_ip
     return [
-        f"take the leadership in etcd from {old}, which ends its master daemon",
         f"record {own} as the master in the configuration, under the new term",
         "if the job queue is drained, let it accept jobs again",
         "write the ssconf files of all online nodes",
@@ -236,14 +233,12 @@ def _fail_over_in_etcd(
 def _plan(paths: Paths) -> _Plan:
     """Read this node's copy of the configuration and find the two nodes."""
     try:
-        follower = store.Follower(paths.store_db)
+        snapshot = store.read_snapshot(paths.store_db)
     except errors.GenericError as err:
         raise errors.OpPrereqError(
             f"the copy of the configuration on this node cannot be used: {err}",
             ecodes.ECODE_STATE,
         ) from err
-    snapshot = follower.snapshot()
-    follower.close()
     uuid = snapshot.uuid_of("nodes", paths.hostname)
     if uuid is None:
         raise errors.OpPrereqError(

@@ -307,7 +307,7 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
     if not options.cluster_certificate:
         return sorted(contents)
     _back_up(paths, paths.client_pem)
-    snapshot = _read_configuration(paths)
+    snapshot = store.read_snapshot(paths.store_db)
     digest = crypto.write_node_certificate(
         paths, snapshot.cluster.master_node, clock.time()
     )
@@ -325,14 +325,6 @@ def _mode(name: str) -> int:
 def _back_up(paths: Paths, path: str) -> None:
     if os.path.exists(path):
         _log.info("%s: saved as %s", path, files.backup_file(path, paths.backup_dir))
-
-
-def _read_configuration(paths: Paths) -> Snapshot:
-    follower = store.Follower(paths.store_db)
-    try:
-        return follower.snapshot()
-    finally:
-        follower.close()
 
 
 def _with_caller(snapshot: Snapshot, digest: str) -> Snapshot:
@@ -355,7 +347,7 @@ def _holding(paths: Paths, clock: Clock) -> Iterator[store.Engine | None]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            master = _read_configuration(paths).cluster.master_node
+            master = store.read_snapshot(paths.store_db).cluster.master_node
             held = stack.enter_context(store_access.holding(paths, clock, master))
         except errors.GenericError as err:
             raise errors.OpExecError(
@@ -375,7 +367,7 @@ def _record_master(paths: Paths, clock: Clock, held: store.Engine | None) -> Non
     """
     try:
         digest = x509.digest(x509.load_certificate(paths.client_pem))
-        master = _read_configuration(paths).cluster.master_node
+        master = store.read_snapshot(paths.store_db).cluster.master_node
         with contextlib.ExitStack() as stack:
             engine = held or stack.enter_context(
                 store_access.opened(paths, clock, master)
@@ -430,7 +422,10 @@ def _send_certificates(
         Node name -> error text.
     """
     issuer = crypto.load_authority(paths)
-    uuids = {node.name: node.uuid for node in _read_configuration(paths).nodes.values()}
+    uuids = {
+        node.name: node.uuid
+        for node in store.read_snapshot(paths.store_db).nodes.values()
+    }
     refused = {}
     for remote in remotes:
         if remote.name in failed or remote.name not in uuids:

@@ -11,18 +11,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import config, errors, store
+from ganeti import errors, store
 from ganeti.bootstrap import store_access
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
+from ganeti.config import accepted_loss
 from ganeti.config.config import HEADER_KEY, Header
 from ganeti.constants import ecodes
 from ganeti.jqueue import records
 from ganeti.objects import CLUSTER_KEY, TABLES, Cluster, Snapshot, Update
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
-from ganeti.store import Change, Document, choice
+from ganeti.store import Change, Document, choice, sqlite_file
 from ganeti.store.database import Database
 from ganeti.store.etcd import Mirror
 from ganeti.store.numbers import LAST_JOB
@@ -30,9 +31,6 @@ from ganeti.utils import files
 
 #: Bytes of documents in one commit.
 _BATCH_BYTES: Final = 256 * 1024
-#: Serials and job ids that are left out if the present store is empty: it was lost, and
-#: may have used them.
-_SKIPPED_JOBS: Final = 10_000
 
 
 class BackedUp(NamedTuple):
@@ -86,8 +84,7 @@ def back_up(paths: Paths, path: str, clock: Clock) -> BackedUp:
         os.rename(new, path)
         files.sync_dir(directory or ".")
     finally:
-        for suffix in ("", "-wal", "-shm"):
-            files.remove_file(f"{new}{suffix}")
+        sqlite_file.remove_file(new)
     return done
 
 
@@ -98,11 +95,7 @@ def read(path: str) -> BackedUp:
         OpPrereqError: the file is no complete backup of this release or an earlier one.
     """
     try:
-        follower = store.Follower(path)
-        try:
-            snapshot = follower.snapshot()
-        finally:
-            follower.close()
+        snapshot = store.read_snapshot(path)
     except errors.GenericError as err:
         raise errors.OpPrereqError(
             f"{path}: no backup of a store: {err}", ecodes.ECODE_INVAL
@@ -178,13 +171,10 @@ def check(paths: Paths, backup: Snapshot) -> str:
             ecodes.ECODE_STATE,
         )
     try:
-        follower = store.Follower(paths.store_db)
+        snapshot = store.read_snapshot(paths.store_db)
     except errors.GenericError:
         return uuid  # lost or damaged, which is why it is restored
-    try:
-        present = follower.snapshot().table("cluster").get(CLUSTER_KEY)
-    finally:
-        follower.close()
+    present = snapshot.table("cluster").get(CLUSTER_KEY)
     if present is not None and present.uuid != backup.cluster.uuid:
         raise errors.OpPrereqError(
             f"wanted a backup of cluster {present.uuid}, found one of cluster"
@@ -268,8 +258,9 @@ def _numbers(
     jobs = [int(read("meta", LAST_JOB) or b"0") for read in (engine.read, source.read)]
     serial, last = max(each.serial_no for each in headers) + 1, max(jobs)
     if not present.revision:
-        serial += config.accepted_loss.SKIPPED_SERIALS
-        last += _SKIPPED_JOBS
+        # The present store was lost, and may have used some numbers.
+        serial += accepted_loss.SKIPPED_SERIALS
+        last += accepted_loss.SKIPPED_JOBS
     header = msgspec.structs.replace(headers[1], serial_no=serial)
     return [
         Document("meta", HEADER_KEY, msgspec.json.encode(header)),

@@ -65,7 +65,7 @@ class Move:
                 f" {'file' if self._from else 'the address of a store in etcd'}",
                 ecodes.ECODE_INVAL,
             )
-        self._snapshot = _snapshot(paths)
+        self._snapshot = store.read_snapshot(paths.store_db)
         self._own = _own(self._snapshot, paths)
         self._others = [
             node
@@ -202,14 +202,6 @@ class Move:
         for uuid in failed:
             self._feedback(f"Warning: {answers[uuid].describe(problem)}. {_REPEAT}")
         return failed
-
-
-def _snapshot(paths: Paths) -> Snapshot:
-    follower = store.Follower(paths.store_db)
-    try:
-        return follower.snapshot()
-    finally:
-        follower.close()
 
 
 def _own(snapshot: Snapshot, paths: Paths) -> Node:

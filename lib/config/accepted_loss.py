@@ -17,13 +17,13 @@ from ganeti.store import Document, Store
 from ganeti.store.numbers import LAST_JOB
 
 SKIPPED_SERIALS: Final = 1_000_000
-_SKIPPED_JOBS: Final = 10_000
+SKIPPED_JOBS: Final = 10_000
 
 
 def job_ids(store: Store) -> Document:
     """Return the document that leaves out job ids."""
     last = int(store.read("meta", LAST_JOB) or b"0")
-    return Document("meta", LAST_JOB, b"%d" % (last + _SKIPPED_JOBS))
+    return Document("meta", LAST_JOB, b"%d" % (last + SKIPPED_JOBS))
 
 
 def serials(store: Store) -> Document:

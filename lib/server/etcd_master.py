@@ -31,12 +31,9 @@ def open_store(
         StorageError: no majority of the servers answers.
         ConfigurationError: the store is damaged, or was moved to a file.
     """
-    follower = store.Follower(paths.store_db)
-    try:
-        nodes = follower.snapshot().nodes
-        own = follower.snapshot().uuid_of("nodes", paths.hostname)
-    finally:
-        follower.close()
+    snapshot = store.read_snapshot(paths.store_db)
+    nodes = snapshot.nodes
+    own = snapshot.uuid_of("nodes", paths.hostname)
     if own is None:
         raise startup.NotMaster(
             startup.Refusal.FAILED,

@@ -86,15 +86,6 @@ def _confirm(options: argparse.Namespace) -> None:
         raise common.StartError("not confirmed")
 
 
-def _read_configuration(paths: pathutils.Paths) -> Snapshot:
-    """Return the configuration on disk."""
-    follower = store.Follower(paths.store_db)
-    try:
-        return follower.snapshot()
-    finally:
-        follower.close()
-
-
 def _check(
     options: argparse.Namespace,
     paths: pathutils.Paths,
@@ -115,7 +106,7 @@ def _check(
     try:
         common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
         startup.check_own_files(paths)
-        snapshot = _read_configuration(paths)
+        snapshot = store.read_snapshot(paths.store_db)
         if choice.read(paths) is not None:
             # The servers decide who is master, and have the newest configuration.
             return
@@ -159,7 +150,7 @@ def _elect(
     Raises:
         StartError: no majority promised it, or this node's copy has lost changes.
     """
-    snapshot = _read_configuration(paths)
+    snapshot = store.read_snapshot(paths.store_db)
     with elections.asking(paths) as ask:
         return startup.elect(
             lambda skip: elections.elector(
@@ -277,7 +268,7 @@ def _leaving(
                 # still read the reason. ganeti-standby removes the cluster's address.
                 _pause(time, _FAREWELL_S)
             else:
-                _drop_address(_read_configuration(paths), paths)
+                _drop_address(store.read_snapshot(paths.store_db), paths)
         finally:
             control.ask_end(exitcodes.EXIT_NOTMASTER)
 

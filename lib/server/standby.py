@@ -23,7 +23,7 @@ from ganeti.constants import exitcodes
 from ganeti.objects import Snapshot
 from ganeti.quorum import Term
 from ganeti.server import common
-from ganeti.store import choice
+from ganeti.store import choice, sqlite_file
 from ganeti.store.etcd import Candidacy, Gateway, Mirror, Servers
 from ganeti.store.etcd.reader import Reader
 from ganeti.utils import netutils, pidfile
@@ -136,14 +136,10 @@ class Standby:
     def _snapshot(self) -> Snapshot | None:
         """Return the configuration in the file of this node, if it has one."""
         try:
-            follower = store.Follower(self._paths.store_db)
+            return store.read_snapshot(self._paths.store_db)
         except errors.GenericError as err:
             _log.warning("no configuration yet: %s", err)
             return None
-        try:
-            return follower.snapshot()
-        finally:
-            follower.close()
 
     # Rest of the master role
     def _tidy(self) -> None:
@@ -213,9 +209,7 @@ def open_mirror(servers: Servers, path: str, time: clock.Clock) -> Mirror:
         return Mirror(servers, path, time)
     except errors.ConfigurationError as err:
         _log.error("the copy of the store is replaced: %s", err)
-    for suffix in ("", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(f"{path}{suffix}", f"{path}.damaged{suffix}")
+    sqlite_file.set_aside(path, f"{path}.damaged")
     return Mirror(servers, path, time)
 
 
@@ -253,15 +247,8 @@ def main() -> int:
             paths, servers, clock.SystemClock(), process.SystemRunner()
         ).start(control)
 
-    daemon = common.Daemon(
-        name=NAME, check=lambda: _check_only(options, paths), start=start
-    )
+    def check_only() -> None:
+        check(options, paths)
+
+    daemon = common.Daemon(name=NAME, check=check_only, start=start)
     return common.run(daemon, options, paths)
-
-
-def _check_only(options: argparse.Namespace, paths: pathutils.Paths) -> None:
-    check(options, paths)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

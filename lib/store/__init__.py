@@ -15,7 +15,7 @@ from ganeti.store.base import (
     Store,
 )
 from ganeti.store.engine import Engine
-from ganeti.store.follower import Follower
+from ganeti.store.follower import Follower, read_snapshot
 from ganeti.store.fork import Fork
 from ganeti.store.peers import CommitSettings
 from ganeti.store.replica import Replica
@@ -36,4 +36,5 @@ __all__ = [
     "Replica",
     "Store",
     "open_master",
+    "read_snapshot",
 ]

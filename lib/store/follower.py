@@ -42,6 +42,20 @@ _ATTEMPTS: Final = 20
 _NOTHING = News([], False)
 
 
+def read_snapshot(path: str) -> Snapshot:
+    """Return the configuration in a file as it is now.
+
+    Raises:
+        ConfigurationError: there is none yet, or it is damaged.
+        StorageError: the disk failed.
+    """
+    follower = Follower(path)
+    try:
+        return follower.snapshot()
+    finally:
+        follower.close()
+
+
 class Follower:
     """Follows the file at a path, which may come, go and be replaced."""
 

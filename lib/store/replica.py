@@ -14,14 +14,11 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.quorum import Term, is_credible
-from ganeti.store import branches, features, numbers, wire
+from ganeti.store import branches, features, numbers, sqlite_file, wire
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.database import SCAN_ROWS, Database
 
 _log = logging.getLogger(__name__)
-
-#: Endings of the files that belong to one database.
-_COMPANIONS: Final = ("", "-wal", "-shm")
 
 
 class Replica:
@@ -159,10 +156,8 @@ class Replica:
         with self._lock:
             self._summarize(newest_term)
             self._close()
-            for suffix in _COMPANIONS:
-                for path in (f"{self.path}{suffix}", f"{self._damaged}{suffix}"):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(path)
+            for path in (self.path, self._damaged):
+                sqlite_file.remove_file(path)
 
     def _summarize(self, newest_term: int) -> None:
         """List what only the files to be removed may have; failures are logged."""
@@ -227,11 +222,7 @@ class Replica:
 
     def _set_aside(self) -> None:
         self._close()
-        for suffix in _COMPANIONS:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self._damaged}{suffix}")
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(f"{self.path}{suffix}", f"{self._damaged}{suffix}")
+        sqlite_file.set_aside(self.path, self._damaged)
 
 
 _EMPTY: Final = {

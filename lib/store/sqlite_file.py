@@ -70,6 +70,19 @@ def remove_file(path: str) -> None:
             os.unlink(f"{path}{suffix}")
 
 
+def set_aside(path: str, aside: str) -> None:
+    """Give a file and its companions another name, in place of what has that name.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    remove_file(aside)
+    # The companions go last: without them, the newest commits of the file are lost.
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{path}{suffix}", f"{aside}{suffix}")
+
+
 def state_of(path: str) -> tuple[int, ...] | None:
     """Return what changes when a file is written or replaced, None if it is gone."""
     try:

@@ -19,7 +19,7 @@ import simplejson
 from ganeti import config, errors, pathutils, store
 from ganeti.clock import Clock, SystemClock
 from ganeti.ssconf import SimpleStore
-from ganeti.store import Change, choice
+from ganeti.store import Change, choice, sqlite_file
 from ganeti.tools import common, old_config, old_jobs
 from ganeti.utils import files, pidfile
 
@@ -188,8 +188,7 @@ def make_store(
     Raises:
         StorageError: the store cannot be written.
     """
-    for suffix in ("", *_COMPANIONS):
-        files.remove_file(path + suffix)
+    sqlite_file.remove_file(path)
     new_store = store.open_master(
         path, replicate=None, clock=clock, seen_term=seen_term
     )

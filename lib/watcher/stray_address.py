@@ -88,11 +88,8 @@ def _has_own_script(watch: Watch) -> bool:
     from ganeti import store
 
     try:
-        follower = store.Follower(watch.paths.store_db)
+        snapshot = store.read_snapshot(watch.paths.store_db)
     except errors.GenericError as err:
         _log.debug("use of an own set-up script: %s", err)
         return False
-    try:
-        return bool(follower.snapshot().cluster.use_external_mip_script)
-    finally:
-        follower.close()
+    return bool(snapshot.cluster.use_external_mip_script)

@@ -19,6 +19,7 @@ from ganeti.constants import ecodes
 from ganeti.hypervisor.kvm import files as kvm_files
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
+from ganeti.store import sqlite_file
 from ganeti.tools import common
 from ganeti.tools.takeover import kept, runtimes, services
 from ganeti.utils import files
@@ -180,8 +181,7 @@ def _restore(paths: Paths, process: Runner, _daemon_util: str) -> list[str]:
         text = files.read_file(f"{state_dir(paths)}/units.json")
         services.remove_units(process, msgspec.json.decode(text, type=list[str]))
     restored = runtimes.restore_all(paths, f"{state_dir(paths)}/runtime")
-    for suffix in ("", "-wal", "-shm"):
-        files.remove_file(paths.store_db + suffix)
+    sqlite_file.remove_file(paths.store_db)
     kept.restore(paths, f"{state_dir(paths)}/owners.json")
     return restored
 
