@@ -23,7 +23,7 @@ from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
 from ganeti.masterd import startup
 from ganeti.objects import Snapshot
 from ganeti.rpc import voting
-from ganeti.server import common, etcd_master
+from ganeti.server import common, etcd_master, minority
 from ganeti.store import choice
 from ganeti.utils import netutils
 
@@ -220,6 +220,10 @@ def _open_store(
             and made[0].snapshot().cluster.commit_policy == COMMIT_POLICY_AVAILABILITY
         )
 
+    def note_branch(node: str) -> None:
+        if made:
+            minority.note(made[0], paths, node)
+
     opened = store.open_master(
         paths.store_db,
         replicate=late,
@@ -231,6 +235,7 @@ def _open_store(
             accept_loss=elected.is_forced,
             on_deposed=on_deposed,
             on_higher=higher.note,
+            on_refusal=note_branch,
             silent=silent,
         ),
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.objects import Snapshot
 from ganeti.quorum import Copy, Election, Term, majority, next_number, term_of
-from ganeti.store import branches, wire
+from ganeti.store import branches, known_branches, wire
 from ganeti.store.backend import ArchivePage, Group
 from ganeti.store.database import Database
 from ganeti.store.peers import Answer, is_term_refusal
@@ -172,7 +172,8 @@ class Elector:
         contacts, voters = db.contacts(), db.voters()
         answers = self._question(contacts, voters.everyone, "store_status", ())
         cluster = db.cluster()
-        copies = {uuid: _copy(answer, cluster) for uuid, answer in answers.items()}
+        found = {uuid: _copy(answer, cluster) for uuid, answer in answers.items()}
+        copies = known_branches.without_known(db.read, found)
         copies[self._node] = own = _own_copy(db)
         last = db.last_master() or contacts.cluster.master_node
         election = Election(self._node, voters, copies)
@@ -198,7 +199,8 @@ class Elector:
             asked |= todo
             cluster = db.cluster()
             answers = self._question(contacts, todo, "store_promise", (term,))
-            copies |= {uuid: _copy(item, cluster) for uuid, item in answers.items()}
+            found = {uuid: _copy(item, cluster) for uuid, item in answers.items()}
+            copies |= known_branches.without_known(db.read, found)
             copies[self._node] = _own_copy(db)
             election = Election(self._node, voters, copies, is_restart)
             newest = election.newest

@@ -75,6 +75,8 @@ class CommitSettings:
         on_higher: called from any thread, before a copy with another history is
             replaced, with the numbers to leave out since that copy may have shown them.
             Returns at once.
+        on_refusal: called with the uuid of a candidate that refuses this master's term,
+            while a majority follows this master. Other candidates do not wait for it.
         silent: uuids of candidates that have just not answered. The first commit does
             not wait until they are heard: that would take a second time limit.
     """
@@ -84,6 +86,7 @@ class CommitSettings:
     is_patient: bool = True
     on_deposed: Callable[[], None] = lambda: None
     on_higher: Callable[[numbers.Numbers], None] = lambda _numbers: None
+    on_refusal: Callable[[str], None] = lambda _node: None
     silent: frozenset[str] = frozenset()
 
 
@@ -94,6 +97,10 @@ class _State(enum.Enum):
     STOPPED = enum.auto()
 
 
+#: Advice for a candidate that follows a master which a minority elected.
+_HIGHER_TERM: Final = (
+    "a restart of ganeti-masterd takes a higher term, see ganeti-watcher(8)"
+)
 _RECEIVING: Final = (_State.CATCHING_UP, _State.CURRENT)
 
 
@@ -287,10 +294,7 @@ class Peers:
     def status(self) -> dict[str, CopyState]:
         """Return the state of each candidate's copy by node uuid."""
         with self._lock:
-            return {
-                uuid: CopyState(not (why := _shortcoming(peer)), peer.acked, why)
-                for uuid, peer in self._peers.items()
-            }
+            return {uuid: _state_of(peer) for uuid, peer in self._peers.items()}
 
     def exposure(self) -> str:
         """Return a warning about changes that too few copies hold; empty if none."""
@@ -401,7 +405,7 @@ class Peers:
 
         One candidate's answer deposes nobody: see `ganeti.quorum.Voters.is_deposed`.
         """
-        pause = self._note_failure(peer, str(error))
+        pause = self._note_failure(peer, f"{error}; {_HIGHER_TERM}")
         with self._lock:
             peer.is_refusing = True
             refusing = {uuid for uuid, p in self._peers.items() if p.is_refusing}
@@ -417,6 +421,8 @@ class Peers:
                         other.wake.set()
         if is_deposed and self._on_deposed is not None:
             self._on_deposed(error)
+        if not is_deposed:
+            self._settings.on_refusal(peer.node)
         return pause
 
     # The thread of one candidate
@@ -601,6 +607,11 @@ class Peers:
                 f"{procedure}: wanted a mapping, found {answer.payload!r}"
             )
         return answer.payload
+
+
+def _state_of(peer: Peer) -> CopyState:
+    trouble = _shortcoming(peer)
+    return CopyState(not trouble, peer.acked, trouble, peer.is_refusing)
 
 
 def _shortcoming(peer: Peer) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from ganeti import errors, luxi
 from ganeti.constants import exitcodes
-from ganeti.watcher import daemons, rapi_probe
+from ganeti.watcher import daemons, master_term, rapi_probe
 from ganeti.watcher.effects import Settings, Watch
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,10 @@ def run(watch: Watch) -> int:
             _check_rapi(watch)
         confirm_master(watch, client)
         _archive(watch, client)
+        is_restarted = master_term.renew(watch, client)
+    if is_restarted:
+        with watch.connect() as client:
+            confirm_master(watch, client)
     return _run_children(watch, sorted(watch.ssconf.nodegroups()))
 
 

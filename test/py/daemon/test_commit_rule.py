@@ -225,6 +225,31 @@ def test_numbers_of_a_master_that_a_majority_replaced_are_left_out(cluster):
     assert all(new > old for new, old in zip(after, shown, strict=True)), after
 
 
+def test_the_watcher_makes_a_refused_master_take_a_higher_term(cluster):
+    words = ("--accept-loss", "--no-voting", "--yes-do-it")
+    with frozen(cluster, "node1", "node3"):
+        cluster.run(
+            "gnt-cluster", "master-failover", *words, node="node2", timeout_s=200
+        )
+        cluster.command("kill", "node2", "ganeti-masterd")
+    # A majority never heard of the term that node2 took.
+    until(
+        "refusal", lambda: any(row["is_refusing"] for row in copies(cluster)["copies"])
+    )
+    before = copies(cluster)["term"]
+    # It is done when no job runs.
+    until(
+        "idle",
+        lambda: (
+            not cluster.check("gnt-job", "list", "--running", "--no-headers", "-oid")
+        ),
+    )
+    cluster.check("ganeti-watcher", "--no-wait-children")
+    wait_for_copies(cluster, "node1")
+    assert int(copies(cluster)["term"].split(":")[0]) > int(before.split(":")[0])
+    cluster.check("ganeti-watcher", "--wait-children")
+
+
 def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):
     before = numbers(cluster, "node1")
     for name in ("node1", "node2", "node3"):

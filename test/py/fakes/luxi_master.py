@@ -66,6 +66,7 @@ class FakeMaster:
         objects: resource -> list of field -> value; ``(status, None)`` for no value.
         values: what QueryConfigValues knows.
         cluster: the answer to QueryClusterInfo.
+        copies: of the master candidates, as QueryCopies answers.
         results: OP_ID -> result of such an opcode, an exception, or a callable of it.
         messages: OP_ID -> texts that the job says, or (kind, payload).
         jobs: id -> opcodes, as submitted.
@@ -77,6 +78,7 @@ class FakeMaster:
         self.objects = {}
         self.values = {}
         self.cluster = None
+        self.copies = []
         self.results = {}
         self.messages = {}
         self.jobs = {}
@@ -173,6 +175,9 @@ class FakeMaster:
             if name not in self.values:
                 raise Unanswered(f"QueryConfigValues {name}")
         return [self.values[name] for name in names]
+
+    def _QueryCopies(self):
+        return {"copies": self.copies}
 
     def _QueryClusterInfo(self):
         if self.cluster is None:

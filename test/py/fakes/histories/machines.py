@@ -317,6 +317,7 @@ class Machines:
                     self._choose_master()
             if has_lost and self._follow_advice(advised):
                 return False
+            self._renew_term()
             return self._are_current()
 
         until("one master, and all copies to be current", is_at_rest)
@@ -339,6 +340,16 @@ class Machines:
                 master, ["gnt-node", "add", "--readd", "--no-ssh-key-check", name]
             )
         return bool(names)
+
+    def _renew_term(self):
+        """Have the watcher act, as cron would, if a candidate refuses the master."""
+        [master, *others] = self.serving() or [None]
+        if master is None or others:
+            return
+        with contextlib.suppress(errors.GenericError), self.client(master) as client:
+            copies = client.call("QueryCopies")["copies"]
+            if any(copy["is_refusing"] for copy in copies):
+                self.control.run(master, ["ganeti-watcher", "--no-wait-children"])
 
     def masters(self):
         return [node for node in self.nodes if self.is_running(node)]

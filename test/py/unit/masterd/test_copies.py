@@ -42,6 +42,7 @@ def row(node, revision, lag, trouble=""):
         "revision": revision,
         "lag": lag,
         "trouble": trouble,
+        "is_refusing": trouble == "refused",
     }
 
 
@@ -50,7 +51,7 @@ def test_copies_are_listed_by_name_with_their_lag(snapshot):
     answer = ask(
         snapshot,
         {
-            third.uuid: CopyState(False, -1, "silent"),
+            third.uuid: CopyState(False, -1, "refused", is_refusing=True),
             second.uuid: CopyState(False, 37),
             first.uuid: CopyState(True, 40),
         },
@@ -62,7 +63,11 @@ def test_copies_are_listed_by_name_with_their_lag(snapshot):
         "term": str(Term(7, "owner")),
         "warning": "no majority",
         "store": "file",
-        "copies": [row(first, 40, 0), row(second, 37, 3), row(third, -1, 40, "silent")],
+        "copies": [
+            row(first, 40, 0),
+            row(second, 37, 3),
+            row(third, -1, 40, "refused"),
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.quorum import Term
-from ganeti.store import Document, branches, database, peers
+from ganeti.store import Document, branches, database, known_branches, peers
 from ganeti.store.election import Elector
 
 NODES = (0, 1, 2)
@@ -171,6 +171,58 @@ def test_a_master_that_was_set_back_does_not_start(simulation, master, tmp_path)
     with pytest.raises(errors.StorageError, match=r"3 change-sets ahead.*failover on"):
         elector(simulation, 0).elect(is_takeover=False)
     assert [simulation[n].status() for n in (1, 2)] == before
+
+
+def forced(simulation, number):
+    """Have a node write in a term that nobody else hears of."""
+    simulation[number].close()
+    rival = store.open_master(
+        simulation[number].path,
+        replicate=None,
+        clock=SystemClock(),
+        node=simulation.node(number),
+    )
+    for key in ("a", "b", "c"):
+        rival.commit([job(key)])
+    rival.close()
+    return rival.term
+
+
+def noting(simulation, made):
+    def note(node):
+        number = next(each for each in NODES if simulation.node(each) == node)
+        status, term = simulation[number].status(), made[0].term.number
+        if digest := known_branches.newer(status, status["cluster"], term):
+            made[0].commit_soon([known_branches.document(node, digest)])
+
+    return note
+
+
+def test_a_copy_of_a_forced_master_that_was_noted_stops_no_restart(simulation):
+    made = []
+    settings = peers.CommitSettings(on_refusal=noting(simulation, made))
+    made.append(open_master(simulation, 0, settings=settings))
+    made[0].commit(cluster.big(3, 1))
+    until("copies", lambda: is_current(simulation, made[0]))
+    rival, node = forced(simulation, 2), simulation.node(2)
+    made[0].check_term()
+    digest = simulation[2].status()["digest"]
+    until("note", lambda: known_branches.is_known(made[0].read, node, digest))
+    until("copy", lambda: is_current(simulation, made[0], (0, 1)))
+    made[0].close()
+    # It makes no majority together with this node.
+    simulation.down.add(simulation.node(1))
+    with pytest.raises(errors.StorageError, match="1 of 3 master candidates"):
+        elector(simulation, 0).elect(is_takeover=False)
+    simulation.down.clear()
+    term, survey = elector(simulation, 0).elect(is_takeover=False)
+    assert term.number > rival.number
+    assert survey.election.silent == [node]
+    # It counts again once it has changed, for it may have got what a majority has.
+    again = forced(simulation, 2)
+    with pytest.raises(errors.StorageError, match="not a continuation of this node's"):
+        elector(simulation, 0).elect(is_takeover=False)
+    assert again.number > rival.number
 
 
 def test_what_was_under_way_when_the_master_died_is_taken(simulation, master, tmp_path):

@@ -344,7 +344,9 @@ def test_one_candidate_deposes_no_master(simulation, opener, monkeypatch, tmp_pa
     for number in (1, 2):
         until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
     simulation[2].promise(Term(db.term.number + 7, "other"))
-    until("refusal", lambda: "is over" in db.copies()[simulation.node(2)].trouble)
+    until("refusal", lambda: db.copies()[simulation.node(2)].is_refusing)
+    assert "is over" in db.copies()[simulation.node(2)].trouble
+    assert not db.copies()[simulation.node(1)].is_refusing
     db.check_term()
     for number in range(5):
         db.commit([job(str(number))])

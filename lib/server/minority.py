@@ -1,0 +1,45 @@
+"""Notes the copies of candidates that follow a master which a minority elected."""
+
+import logging
+from typing import Final
+
+from ganeti import errors
+from ganeti.bootstrap import elections
+from ganeti.pathutils import Paths
+from ganeti.store import Engine, known_branches
+
+_log: Final = logging.getLogger(__name__)
+
+
+def note(opened: Engine, paths: Paths, node: str) -> None:
+    """Note the copy of a candidate that refuses this master, if it is a newer one.
+
+    Returns without waiting for the note to be written; failures are logged. See
+    `ganeti.store.known_branches`.
+
+    Args:
+        opened: the store; a majority follows its term.
+        paths: of this node.
+        node: uuid of the candidate.
+    """
+    snapshot = opened.snapshot()
+    if node not in snapshot.nodes:
+        return
+    try:
+        # A call with this master's term would be refused.
+        with elections.asking(paths) as ask:
+            answer = ask(snapshot, [node], "store_status", ())[node]
+        if answer.fail_msg is not None:
+            raise errors.StorageError(answer.fail_msg)
+        digest = known_branches.newer(
+            answer.payload, snapshot.cluster.uuid, opened.term.number
+        )
+        if digest and not known_branches.is_known(opened.read, node, digest):
+            opened.commit_soon([known_branches.document(node, digest)])
+            _log.warning(
+                "the copy of the configuration on %s is of a master that a minority"
+                " elected; it will not count",
+                snapshot.nodes[node].name,
+            )
+    except errors.GenericError as err:
+        _log.info("the copy of %s was not noted: %s", snapshot.nodes[node].name, err)
