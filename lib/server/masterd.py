@@ -148,9 +148,12 @@ def _elect(
     """Win a term for this node.
 
     Raises:
+        NotMaster: the configuration names another node by now.
         StartError: no majority promised it, or this node's copy has lost changes.
     """
     snapshot = store.read_snapshot(paths.store_db)
+    # The copy may have been brought up to date by a new master since the first look.
+    startup.check_configuration(snapshot, paths)
     with elections.asking(paths) as ask:
         return startup.elect(
             lambda skip: elections.elector(

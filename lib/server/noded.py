@@ -29,7 +29,7 @@ from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
 from ganeti.http import contexts, lanes, server, tls
 from ganeti.pathutils import Paths, from_environ
-from ganeti.quorum import Term, parse_term
+from ganeti.quorum import Term, parse_term, term_of
 from ganeti.rpc import table, wire
 from ganeti.server import common, memlock
 from ganeti.utils import authority, netutils
@@ -49,6 +49,8 @@ _LATE_MODULES: Final = (
 TERM_FILE: Final = "term"
 #: Lanes beside the ordinary one. Their calls take milliseconds unless something hangs,
 #: so few threads suffice, and nobody should wait for long.
+#: Procedures whose first argument is the term that the copy promises.
+_PROMISING: Final = frozenset(("store_promise", "store_apply", "store_install"))
 _LANES: Final = (
     lanes.Lane(table.LANE_POWER, threads=1, waiting=4, patience_s=5.0),
     lanes.Lane(table.LANE_URGENT, threads=6, waiting=64, patience_s=5.0),
@@ -115,6 +117,7 @@ class App:
         try:
             name, term = self._check(environ)
             args = _read_arguments(environ)
+            self._check_promised(environ, name, args)
             lane = _lane(environ, name)
             _check_caller(environ, name)
             with self._calls.running(str(environ.get(_CALL_KEY, ""))):
@@ -146,13 +149,30 @@ class App:
             term = parse_term(str(text))
         except ValueError as err:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(err)) from err
+        self._check_owner(environ, term)
+        self._check_term(term)
+        return name, term
+
+    def _check_owner(self, environ: dict[str, Any], term: Term) -> None:
+        """Refuse a term that is not that of the caller's certificate."""
+        peer = environ.get(tls.PEER_KEY)
         holder = self._guard.holder(peer) if self._guard is not None and peer else ""
         if term.owner and holder and term.owner != holder:
             raise HttpError(
                 HTTPStatus.FORBIDDEN, f"term {term} is not the caller's, {holder}"
             )
-        self._check_term(term)
-        return name, term
+
+    def _check_promised(
+        self, environ: dict[str, Any], name: str, args: list[Any]
+    ) -> None:
+        """Check the owner of the term that a copy is asked to promise."""
+        if name not in _PROMISING or not args:
+            return
+        try:
+            term = term_of(args[0])
+        except ValueError as err:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(err)) from err
+        self._check_owner(environ, term)
 
     def _check_term(self, term: Term) -> None:
         try:

@@ -172,8 +172,8 @@ class Elector:
         contacts, voters = db.contacts(), db.voters()
         answers = self._question(contacts, voters.everyone, "store_status", ())
         cluster = db.cluster()
-        found = {uuid: _copy(answer, cluster) for uuid, answer in answers.items()}
-        copies = known_branches.without_known(db.read, found)
+        heard = {uuid: _copy(answer, cluster) for uuid, answer in answers.items()}
+        copies = known_branches.without_known(db.read, heard)
         copies[self._node] = own = _own_copy(db)
         last = db.last_master() or contacts.cluster.master_node
         election = Election(self._node, voters, copies)
@@ -199,8 +199,8 @@ class Elector:
             asked |= todo
             cluster = db.cluster()
             answers = self._question(contacts, todo, "store_promise", (term,))
-            found = {uuid: _copy(item, cluster) for uuid, item in answers.items()}
-            copies |= known_branches.without_known(db.read, found)
+            heard = {uuid: _copy(item, cluster) for uuid, item in answers.items()}
+            copies |= known_branches.without_known(db.read, heard)
             copies[self._node] = _own_copy(db)
             election = Election(self._node, voters, copies, is_restart)
             newest = election.newest

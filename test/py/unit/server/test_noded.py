@@ -199,6 +199,23 @@ def test_a_term_is_its_owners_alone(app):
     assert ask(app, HTTP_X_GANETI_TERM="3:good-node")[0] == 200
 
 
+@pytest.mark.parametrize("name", ["store_promise", "store_apply", "store_install"])
+def test_a_promise_is_asked_for_by_its_owner_alone(app, offer, name):
+    promised = []
+    offer(name, lambda _node, *args: promised.append(args), *[object] * 3)
+    status, answer = ask(
+        app, f"/{name}", json.dumps([[4, "another-node"], 0, ""]).encode()
+    )
+    assert status == 403
+    assert "term 4:another-node is not the caller's, good-node" in answer["message"]
+    assert ask(app, f"/{name}", b'[["4", 5], 0, ""]')[0] == 400
+    assert not promised
+    assert ask(app, f"/{name}", b'[[4, "good-node"], 0, ""]')[0] == 200
+    # Earlier releases do not say whose it is.
+    assert ask(app, f"/{name}", b'[5, 0, ""]')[0] == 200
+    assert len(promised) == 2
+
+
 class LateBody:
     """A body during whose arrival something happens."""
 
