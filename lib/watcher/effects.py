@@ -23,7 +23,7 @@ class Settings:
         wait_children: wait until the work on all groups has ended.
         verify_disks: check the disks of the groups.
         strict: the check of disks waits for all locks.
-        rapi_ip: address at which RAPI is probed.
+        rapi_ip: address at which RAPI is probed; None for the one that it is bound to.
     """
 
     debug: bool = False
@@ -32,7 +32,7 @@ class Settings:
     wait_children: bool = True
     verify_disks: bool = True
     strict: bool = True
-    rapi_ip: str = "127.0.0.1"
+    rapi_ip: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,9 +80,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--no-strict", action="store_true", help="check only disks with free locks")
     add(
         "--rapi-ip",
-        default="127.0.0.1",
         metavar="IP",
-        help="address at which ganeti-rapi listens (default: 127.0.0.1)",
+        help="address at which ganeti-rapi is asked whether it works (default: the one"
+        " at which its process listens)",
     )
     add("-g", "--node-group", metavar="UUID", help="work on this node group only")
     return parser

@@ -8,13 +8,16 @@ from typing import Final
 
 from ganeti import errors, luxi
 from ganeti.constants import exitcodes
-from ganeti.watcher import daemons, master_term, rapi_probe
+from ganeti.utils import pidfile
+from ganeti.watcher import daemons, listening, master_term, rapi_probe
 from ganeti.watcher.effects import Settings, Watch
 
 _log = logging.getLogger(__name__)
 #: Daemons of the master beside the master daemon; those not installed are skipped.
 _DAEMONS: Final = ("ganeti-rapi", "ganeti-maintd")
 _MASTER: Final = "ganeti-masterd"
+#: Where RAPI is expected if it has no socket that listens.
+_LOOPBACK: Final = "127.0.0.1"
 #: Seconds that the master may spend on archiving jobs; the next run continues.
 _ARCHIVE_S: Final = 60.0
 #: Seconds between the starts of two children, to spread the load.
@@ -107,8 +110,7 @@ def confirm_master(watch: Watch, client: luxi.Client) -> None:
 
 def _check_rapi(watch: Watch) -> None:
     """Restart RAPI once if it does not answer."""
-    address = watch.settings.rapi_ip
-    problem = rapi_probe.problem(address)
+    problem = _rapi_problem(watch)
     if problem is None:
         return
     _log.warning("ganeti-rapi: %s; restarting it", problem)
@@ -117,13 +119,21 @@ def _check_rapi(watch: Watch) -> None:
     except errors.OpExecError as err:
         _log.error("%s", err)
         return
-    problem = rapi_probe.problem(address)
+    problem = _rapi_problem(watch)
     if problem is not None:
-        _log.warning(
-            "ganeti-rapi: %s, also after a restart; if it listens on another address,"
-            " pass that to the watcher with --rapi-ip",
-            problem,
-        )
+        _log.warning("ganeti-rapi: %s, also after a restart; see its log", problem)
+
+
+def _rapi_problem(watch: Watch) -> str | None:
+    """Return why RAPI does not answer where it was bound to, or the option says."""
+    if watch.settings.rapi_ip is not None:
+        return rapi_probe.problem(watch.settings.rapi_ip)
+    pid = pidfile.read_pid(watch.paths.pid_file("ganeti-rapi"))
+    places = listening.addresses(pid) if pid is not None else []
+    if not places:
+        return rapi_probe.problem(_LOOPBACK)
+    problems = [rapi_probe.problem(address, port) for address, port in places]
+    return None if None in problems else problems[0]
 
 
 def _archive(watch: Watch, client: luxi.Client) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import http
-from typing import Final
+from typing import Any, Final
 
 from ganeti.constants.daemons import DAEMONS
 from ganeti.utils import netutils
@@ -15,7 +15,7 @@ _ALIVE: Final = frozenset((http.HTTPStatus.OK, http.HTTPStatus.UNAUTHORIZED))
 
 
 def problem(address: str, port: int | None = None) -> str | None:
-    """Return why RAPI counts as dead, None if it answers.
+    """Return why RAPI counts as dead, None if it answers, with TLS or without.
 
     The certificate is not verified: the request has no secret, and a wrong certificate
     is not mended by a restart.
@@ -27,19 +27,27 @@ def problem(address: str, port: int | None = None) -> str | None:
     import http.client
     import ssl
 
+    number = port or netutils.service_port(_NAME, DAEMONS[_NAME].port or 0)
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    number = port or netutils.service_port(_NAME, DAEMONS[_NAME].port or 0)
-    connection = http.client.HTTPSConnection(
+    with_tls = http.client.HTTPSConnection(
         address, number, timeout=_TIMEOUT_S, context=context
     )
-    with contextlib.closing(connection):
+    without = http.client.HTTPConnection(address, number, timeout=_TIMEOUT_S)
+    try:
         try:
-            connection.request("GET", "/version")
-            status = connection.getresponse().status
-        except (OSError, http.client.HTTPException) as err:
-            return f"no answer at {address} port {number}: {err}"
+            status = _status(with_tls)
+        except ssl.SSLError:
+            status = _status(without)
+    except (OSError, http.client.HTTPException) as err:
+        return f"no answer at {address} port {number}: {err}"
     if status in _ALIVE:
         return None
     return f"{address} port {number} answers the version request with status {status}"
+
+
+def _status(connection: Any) -> int:
+    with contextlib.closing(connection):
+        connection.request("GET", "/version")
+        return int(connection.getresponse().status)

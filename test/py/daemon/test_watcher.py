@@ -121,6 +121,13 @@ def test_a_dead_daemon_is_started(cluster, daemon):
     assert all_running(cluster)
 
 
+def test_a_remote_api_that_is_bound_to_one_address_is_left_alone(cluster):
+    pid_file = cluster.file("/var/run/ganeti/ganeti-rapi.pid")
+    before = pid_file.read_text()
+    assert "ganeti-rapi" not in watch(cluster, "--no-verify-disks")
+    assert pid_file.read_text() == before
+
+
 def test_other_nodes_than_the_master_do_their_own_part_only(cluster):
     crash(cluster, "node2")
     cluster.command("kill", "node2", "noded")

@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import socket
 
 import pytest
 
@@ -228,7 +229,7 @@ def test_rapi_is_restarted_once_if_it_does_not_answer(node, children, monkeypatc
     main.guarded(node.watch(rapi_ip="192.0.2.1"), None)
     assert asked == ["192.0.2.1"]
     assert "daemon-util stop ganeti-rapi" not in node.runner.lines
-    monkeypatch.setattr(master_part.rapi_probe, "problem", lambda _ip: "it is silent")
+    monkeypatch.setattr(master_part.rapi_probe, "problem", lambda *_at: "it is silent")
     assert main.guarded(node.watch(), None) == 0
     assert node.runner.lines[-3:] == [
         "daemon-util check ganeti-rapi",
@@ -236,6 +237,31 @@ def test_rapi_is_restarted_once_if_it_does_not_answer(node, children, monkeypatc
         "daemon-util start ganeti-rapi",
     ]
     assert "also after a restart" in log.text
+
+
+@pytest.mark.parametrize("address", ["127.0.0.7", "0.0.0.0", "::", "::1"])
+def test_rapi_is_asked_where_its_process_listens(node, children, monkeypatch, address):
+    asked = []
+
+    def problem(*place):
+        asked.append(place)
+
+    monkeypatch.setattr(master_part.rapi_probe, "problem", problem)
+    node.installed.add("ganeti-rapi")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    if ":" in address and not os.path.exists("/proc/net/if_inet6"):
+        pytest.skip("no IPv6 on this machine")
+    with socket.create_server((address, 0), family=family) as server:
+        port = server.getsockname()[1]
+        pathlib.Path(node.paths.pid_file("ganeti-rapi")).write_text(f"{os.getpid()}\n")
+        main.guarded(node.watch(), None)
+    known = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    assert asked == [(known.get(address, address), port)]
+    asked.clear()
+    pathlib.Path(node.paths.pid_file("ganeti-rapi")).write_text("")
+    main.guarded(node.watch(), None)
+    assert asked == [("127.0.0.1",)]
+    assert "daemon-util stop ganeti-rapi" not in node.runner.lines
 
 
 # Options

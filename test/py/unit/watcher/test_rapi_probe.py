@@ -15,13 +15,14 @@ def serve(tmp_path):
     x509.write_cluster_certificate(pem)
     made = []
 
-    def start(status):
+    def start(status, *, tls=True):
         def app(environ, answer):
             assert environ["PATH_INFO"] == "/version"
             answer(status, [("Content-Length", "1")])
             return [b"2"]
 
-        http = server.Server(("127.0.0.1", 0), app, context=tls_context(pem), threads=2)
+        context = tls_context(pem) if tls else None
+        http = server.Server(("127.0.0.1", 0), app, context=context, threads=2)
         made.append(http)
         return http.start_serving()
 
@@ -42,6 +43,10 @@ def tls_context(pem):
 @pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized"])
 def test_an_answer_and_the_demand_for_a_password_are_signs_of_life(serve, status):
     assert rapi_probe.problem("127.0.0.1", serve(status)) is None
+
+
+def test_a_daemon_without_tls_is_alive(serve):
+    assert rapi_probe.problem("127.0.0.1", serve("200 OK", tls=False)) is None
 
 
 def test_an_error_is_a_problem(serve):
