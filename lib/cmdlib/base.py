@@ -180,6 +180,8 @@ class Context(UnitDeps):
         save_resumption: stores, before a step and after it, what a restarted master
             needs in order to continue the opcode with `LogicalUnit.resume`; returns
             when this is durable. None ends the part that can be continued.
+        pause: waits for a number of seconds; raises, from the queue, when a client asks
+            to kill the job. For waits after which nothing has to be undone.
     """
 
     log: Feedback
@@ -187,6 +189,7 @@ class Context(UnitDeps):
     owner: str
     resumption: Any
     save_resumption: Callable[[Any], None]
+    pause: Callable[[float], None]
 
     @property
     def snapshot(self) -> objects.Snapshot:

@@ -31,6 +31,7 @@ from ganeti.locking import Level, LockManager
 from ganeti.mcpu import log_saving_runner
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
+from ganeti.mcpu.pauses import Pauses
 from ganeti.mcpu.shared_answers import SharedAnswers, SharingRunner
 from ganeti.ssh import known_hosts
 
@@ -113,8 +114,14 @@ class Processor:
         locks, worker = self._deps.locks, threading.current_thread()
         locks.resume()
         callbacks.on_interrupt(lambda: locks.interrupt(worker))
-        callbacks.on_kill(lambda: self._deps.abort_call(worker))
-        run = _Run(self._deps, unit_class, op, callbacks, held)
+        pauses = Pauses(self._deps.clock, callbacks)
+
+        def on_kill() -> None:
+            pauses.end()
+            self._deps.abort_call(worker)
+
+        callbacks.on_kill(on_kill)
+        run = _Run(self._deps, unit_class, op, callbacks, held, pause=pauses.wait)
         try:
             return run.run()
         except (errors.GenericError, LockTimeout, Canceled):
@@ -138,6 +145,8 @@ class _Run:
         op: opcodes.Opcode,
         callbacks: Callbacks,
         held: HeldLocks,
+        *,
+        pause: Callable[[float], None],
     ) -> None:
         self._deps = deps
         self._op = op
@@ -161,6 +170,7 @@ class _Run:
                 owner=callbacks.owner,
                 resumption=callbacks.resumption,
                 save_resumption=callbacks.save_resumption,
+                pause=pause,
             ),
         )
         self._operation = hooksmaster.Operation(

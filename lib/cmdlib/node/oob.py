@@ -1,6 +1,5 @@
 """OP_OOB_COMMAND: control nodes through their out-of-band helper."""
 
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -68,7 +67,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         rows = []
         for number, uuid in enumerate(self.nodes):
             if number and self.op.command == constants.OOB_POWER_ON:
-                self.ctx.clock.wait(threading.Event(), self.op.power_delay)
+                self.ctx.pause(self.op.power_delay)
             rows.append(self._one(uuid))
         return rows
 

@@ -1,6 +1,5 @@
 """OP_TEST_DELAY: sleep, on the master and on nodes."""
 
-import threading
 from collections.abc import Sequence
 
 from ganeti import errors, opcodes
@@ -65,7 +64,7 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
                     self.ctx.log.entry(jobqueue.ELOG_DELAY_TEST, [sleeper.path])
                     sleeper.wait(duration)
             else:
-                self.ctx.clock.wait(threading.Event(), duration)
+                self.ctx.pause(duration)
         if not self.nodes:
             return
         # The time limit of the procedure does not depend on the duration.

@@ -58,6 +58,13 @@ def test_a_job_that_waits_for_locks_is_canceled_at_once(vcluster, client):
     end(client, holder)
 
 
+def test_a_killed_job_that_only_waits_ends_at_once(vcluster, client):
+    job = client.call("SubmitJob", [[delay(600)]])
+    job_status(client, job, ("running",))
+    vcluster.check("gnt-job", "cancel", "--kill", "--yes-do-it", str(job))
+    assert job_status(client, job) == "error"
+
+
 def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client):
     running = client.call("SubmitJob", [[delay(600, locks=True), delay(0.001)]])
     job_status(client, running, ("running",))

@@ -6,10 +6,12 @@ import threading
 import pytest
 
 from fakes import clusters
+from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
 from ganeti import errors
+from ganeti.jqueue.executor import Canceled
 from ganeti.locking import Level
 
 
@@ -42,6 +44,24 @@ def test_a_delay_fails_when_a_node_does():
     engine = Engine(script={"test_delay": failure("asleep")})
     with pytest.raises(errors.OpExecError, match="asleep"):
         engine.run(delay(on_nodes=["node1"]))
+
+
+def test_a_delay_on_the_master_ends_when_its_job_is_killed():
+    engine = Engine()
+    began = engine.clock.now
+
+    class Killer(FakeClock):
+        """A client asks to kill the job during the first wait."""
+
+        def wait(self, event, timeout_s):
+            engine.callbacks.is_canceled = True
+            engine.callbacks.kill()
+            return super().wait(event, timeout_s)
+
+    engine.clock = Killer()
+    with pytest.raises(Canceled):
+        engine.run(delay(600.0))
+    assert engine.clock.now == began
 
 
 @pytest.mark.parametrize(

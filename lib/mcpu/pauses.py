@@ -1,0 +1,28 @@
+"""A pause in an operation, which ends when a client asks to kill the job."""
+
+import threading
+
+from ganeti.clock import Clock
+from ganeti.jqueue.executor import Callbacks
+
+
+class Pauses:
+    """The pauses of one opcode."""
+
+    def __init__(self, clock: Clock, callbacks: Callbacks) -> None:
+        self._clock = clock
+        self._callbacks = callbacks
+        self._is_killed = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            Canceled: a client asked to kill the job before the time ran out.
+        """
+        if self._clock.wait(self._is_killed, seconds):
+            self._callbacks.check_canceled()
+
+    def end(self) -> None:
+        """End the present pause and all later ones; for other threads."""
+        self._is_killed.set()
