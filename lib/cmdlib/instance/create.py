@@ -461,6 +461,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         result = self.ctx.rpc.call_one(
             "instance_os_add", self.primary, wire, False, self.op.debug_level or 0
         )
+        if result.failed:
+            # Raises if a client had the script killed; the mark stays then.
+            self.ctx.pause(0.0)
         # A script that failed has ended; one whose answer was lost may still run.
         if not (result.is_lost if result.failed else self._starts):
             self._change(creation="")

@@ -107,14 +107,31 @@ def test_a_creation_whose_master_died_is_seen_as_unfinished(vcluster, slow_os):
     vcluster.command("kill", "node1", "ganeti-masterd")
     (slow_os / "go").touch()
     vcluster.command("start", "node1", "ganeti-masterd")
-    assert field(vcluster, "status", "slow.vc.test") == "ERROR_down"
-    shown = vcluster.check("gnt-instance", "info", "slow.vc.test")
+    is_unfinished(vcluster, "slow.vc.test")
+
+
+def test_a_creation_that_is_killed_in_its_os_script_ends_unfinished(vcluster, slow_os):
+    add = ("gnt-instance", "add", "-H", "fake", "-t", "file", "-s", "8m", "--no-nics")
+    shown = vcluster.run(
+        *add, "-n", "node1", "-o", "slow", "--submit", "--print-jobid", "slow.vc.test"
+    )
+    job = shown.output.split()[0]
+    until("the script runs", (slow_os / "begun").exists)
+    vcluster.check("gnt-job", "cancel", "--kill", "--yes-do-it", job)
+    assert "killed on request" in vcluster.run("gnt-job", "watch", job).output
+    is_unfinished(vcluster, "slow.vc.test")
+
+
+def is_unfinished(vcluster, name):
+    """Check what shows that a creation did not end, and remove the instance."""
+    assert field(vcluster, "status", name) == "ERROR_down"
+    shown = vcluster.check("gnt-instance", "info", name)
     assert "\n  Creation: not finished, reinstall or remove the instance\n" in shown
     checked = vcluster.run("gnt-cluster", "verify")
-    assert "instance slow.vc.test: its creation did not finish" in checked.output
+    assert f"instance {name}: its creation did not finish" in checked.output
     assert checked.failed
-    vcluster.check("gnt-instance", "remove", "-f", "slow.vc.test")
-    assert "slow.vc.test" not in vcluster.run("gnt-cluster", "verify").output
+    vcluster.check("gnt-instance", "remove", "-f", name)
+    assert name not in vcluster.run("gnt-cluster", "verify").output
 
 
 def test_file_disks_are_created_grown_and_removed(vcluster):

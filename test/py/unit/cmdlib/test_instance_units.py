@@ -7,8 +7,10 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine, creation
+from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
+from ganeti.jqueue.executor import Canceled
 from ganeti.rpc import Result
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -84,6 +86,27 @@ def test_create_makes_disks_installs_starts_and_records():
         "instance_start",
     ]
     assert [name for name in order if name in steps] == steps
+
+
+def test_a_creation_whose_script_was_killed_on_request_is_marked():
+    eng = engine(instances=0, instance_os_add=lambda *_: kill())
+    callbacks = FakeCallbacks()
+
+    def kill():
+        callbacks.is_canceled = True
+        callbacks.kill()
+        return failure("the script was ended by signal 9")
+
+    with pytest.raises(Canceled):
+        eng.run(creation(), callbacks=callbacks)
+    assert only_instance(eng).creation == "interrupted"
+
+
+def test_a_creation_whose_script_failed_leaves_a_stopped_instance():
+    eng = engine(instances=0, instance_os_add=failure("exit code 1"))
+    with pytest.raises(errors.OpExecError, match="exit code 1"):
+        eng.run(creation())
+    assert only_instance(eng).creation == ""
 
 
 def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
