@@ -351,7 +351,14 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def execute(self) -> list[str]:
         """Create, install, start."""
         instance, made = self.plan.instance, self.plan.disks
-        disks.create_on_nodes_and_wipe(self.ctx, instance, made, save=self._save)
+        log, snapshot = self.ctx.log, self.ctx.snapshot
+        if made:
+            log.message("* creating instance disks...")
+        disks.create_all(self.ctx, instance, made)
+        if snapshot.cluster.prealloc_wipe_disks:
+            if made:
+                log.message("* wiping instance disks...")
+            disks.wipe_new(self.ctx, instance, made, save=self._save)
         return self._record_and_install()
 
     def resume(self) -> list[str]:
@@ -426,6 +433,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def _commit(self) -> None:
         self.ctx.log.message(f"adding instance {self.name} to cluster config")
+        if self.plan.disks:
+            self.ctx.log.message("adding disks to cluster config")
         with self.ctx.config.edit(self.ctx.owner) as edit:
             instance = self.plan.instance
             if instance.hypervisor in ("kvm", "xen-hvm"):

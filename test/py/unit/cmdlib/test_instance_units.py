@@ -88,6 +88,26 @@ def test_create_makes_disks_installs_starts_and_records():
     assert [name for name in order if name in steps] == steps
 
 
+@pytest.mark.parametrize("wipes", [False, True])
+def test_the_log_of_a_creation_has_the_lines_that_scripts_know(wipes):
+    start = small(0, prealloc_wipe_disks=wipes)
+    eng = Engine(start, script(blockdev_wipe=None))
+    eng.run(creation())
+    wiping = ["* wiping instance disks..."] if wipes else []
+    known = [
+        "* creating instance disks...",
+        *wiping,
+        "adding instance web1.example.com to cluster config",
+        "adding disks to cluster config",
+        "* running the instance OS create scripts...",
+        "* starting instance...",
+    ]
+    lines = eng.callbacks.text().splitlines()
+    assert [line for line in lines if line in known] == known
+    eng.run(creation(disk_template="diskless", disks=[], instance_name="web2"))
+    assert "disks" not in eng.callbacks.text()
+
+
 def test_a_creation_whose_script_was_killed_on_request_is_marked():
     eng = engine(instances=0, instance_os_add=lambda *_: kill())
     callbacks = FakeCallbacks()
