@@ -82,8 +82,17 @@ def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 4)
 
 
+def _busybox() -> bytes:
+    try:
+        return pathlib.Path(BUSYBOX).read_bytes()
+    except FileNotFoundError as err:
+        raise SystemExit(
+            f"{BUSYBOX} is missing on this node; it is in the package busybox-static"
+        ) from err
+
+
 def initrd(version: str) -> bytes:
-    """Return the initial RAM disk for a kernel version."""
+    """Return the initial RAM disk for a kernel version; end if busybox is missing."""
     modules = module_files(version)
     listing = "\n".join(_module_name(path.name) for path in modules) + "\n"
     members: list[tuple[str, int, bytes, int]] = [
@@ -91,7 +100,7 @@ def initrd(version: str) -> bytes:
         ("etc/acpi", _DIRECTORY, b"", 0),
         ("etc/acpi/PWRF", _DIRECTORY, b"", 0),
         ("dev/console", stat.S_IFCHR | 0o600, b"", 5 << 8 | 1),
-        ("bin/busybox", _PROGRAM, pathlib.Path(BUSYBOX).read_bytes(), 0),
+        ("bin/busybox", _PROGRAM, _busybox(), 0),
         ("init", _PROGRAM, (HERE / "guest/init").read_bytes(), 0),
         ("bin/tiny-login", _PROGRAM, (HERE / "guest/tiny-login").read_bytes(), 0),
         ("etc/acpi/PWRF/00000080", _PROGRAM, (HERE / "guest/power").read_bytes(), 0),

@@ -116,8 +116,13 @@ def rewrite_settings(path: str, name: str) -> None:
 
 
 def run(argv: list[str], text: str | None = None) -> None:
-    """Run a program; end with its code if it fails."""
-    result = subprocess.run(argv, input=text, text=True, check=False)
+    """Run a program of e2fsprogs; end with a message if it fails or is missing."""
+    try:
+        result = subprocess.run(argv, input=text, text=True, check=False)
+    except FileNotFoundError as err:
+        raise SystemExit(
+            f"{argv[0]} is missing on this node; it is in the package e2fsprogs"
+        ) from err
     if result.returncode:
         print(f"{argv[0]} exited with code {result.returncode}", file=sys.stderr)
         raise SystemExit(1)

@@ -14,6 +14,7 @@ sys.path.insert(0, str(TINY))
 
 import guest  # noqa: E402
 import layout  # noqa: E402
+import tiny  # noqa: E402
 
 MIB = 1024 * 1024
 
@@ -104,3 +105,15 @@ def test_verification_of_parameters():
     assert wrong.returncode == 1
     assert "wanted 1 to 3600 seconds, found 'soon'" in wrong.stderr
     assert verify("colours").returncode == 1
+
+
+def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(4 * MIB))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"mke2fs is missing.* package e2fsprogs"):
+        tiny.make_filesystem(str(disk), 0, "data1")
+    monkeypatch.setattr(guest, "BUSYBOX", str(tmp_path / "busybox"))
+    monkeypatch.setattr(guest, "module_files", lambda _version: [])
+    with pytest.raises(SystemExit, match=r"missing.* package busybox-static"):
+        guest.initrd("6.1")
