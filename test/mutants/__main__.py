@@ -9,6 +9,7 @@ which line, which takes some minutes.
 import argparse
 import concurrent.futures
 import dataclasses
+import math
 import pathlib
 import queue
 import sys
@@ -18,6 +19,8 @@ from mutants import changes, reach, trees
 
 TOP = pathlib.Path(__file__).parents[2]
 STORED = TOP / "build" / "mutants"
+#: As a package: the whole library, so that larger packages get more of the sample.
+WHOLE = "all"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +40,8 @@ def parse_arguments(arguments):
         "packages",
         nargs="*",
         metavar="PACKAGE",
-        help="below lib, for example http or hypervisor/kvm; all by default",
+        help="below lib, for example http or hypervisor/kvm; each one by default;"
+        " 'all' draws one sample from the whole library",
     )
     parser.add_argument("--sample", type=int, default=40, help="mutants per package")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample")
@@ -139,15 +143,32 @@ def show(result):
     print(f"    + {after}")
 
 
+def interval(noticed, tried):
+    """Return the bounds of the share of all mutants with a confidence of 95 %.
+
+    Wilson's interval, which also fits shares near 0 and 1.
+    """
+    if not tried:
+        return 0.0, 1.0
+    z = 1.96
+    share = noticed / tried
+    middle = share + z * z / (2 * tried)
+    half = z * math.sqrt(share * (1 - share) / tried + z * z / (4 * tried * tried))
+    scale = 1 + z * z / tried
+    return (middle - half) / scale, (middle + half) / scale
+
+
 def summary(name, results, positions):
     """Print the share of one package and return it."""
     noticed = sum(result.outcome != trees.UNNOTICED for result in results)
     slow = sum(result.outcome == trees.TIMED_OUT for result in results)
     share = noticed / len(results) if results else 1.0
     timed_out = f", {slow} by running out of time" if slow else ""
+    low, high = interval(noticed, len(results))
     print(
         f"{name}: {noticed} of {len(results)} noticed, {share:.0%}"
-        f" (of {positions} positions{timed_out})",
+        f" (of {positions} positions{timed_out}); with 95 % confidence"
+        f" {low:.0%} to {high:.0%}",
         flush=True,
     )
     return share
@@ -157,9 +178,15 @@ def main(arguments):
     """Run the command."""
     options = parse_arguments(arguments)
     names = [name.strip("/") for name in options.packages] or changes.packages(TOP)
+    if WHOLE in names and (len(names) > 1 or options.near):
+        problem = "'all' is the whole library; it goes with no package and no --near"
+        print(f"test/run mutants: {problem}", file=sys.stderr)
+        return 2
     try:
         samples = {
-            name: changes.sample(TOP, name, options.sample, options.seed)
+            name: changes.sample(
+                TOP, "" if name == WHOLE else name, options.sample, options.seed
+            )
             for name in names
         }
     except LookupError as err:
@@ -195,10 +222,10 @@ def measured(tree, workers, near=None):
         first = sorted({name.split("/")[0] for name in near})
         path = STORED / f"reach-{'-'.join(first)[:100]}.json"
     reached = reach.Reach.load(path)
-    modules = reached.update(tree, now, workers)
+    modules = reached.update(tree, now, workers, lambda: reached.save(path))
+    reached.save(path)
     if modules:
         print(f"measured {len(modules)} test modules", file=sys.stderr)
-        reached.save(path)
     return reached
 
 

@@ -212,7 +212,9 @@ class Syntax:
         end = node.end_lineno
         if isinstance(body, list):
             first = body[0]
-            end = max(node.lineno, getattr(first, "lineno", first) - 1)
+            # A case of a match statement has no line of its own, but its pattern has.
+            first = getattr(first, "pattern", first)
+            end = max(node.lineno, first.lineno - 1)
         return range(node.lineno, end + 1)
 
     def is_hidden(self, position):
@@ -261,6 +263,10 @@ def changes_of(path, code):
 def files_of(top, package):
     """Return the files of a package or module of lib, relative to the tree.
 
+    Args:
+        top: folder of the tree.
+        package: below lib, for example ``hypervisor/kvm``; empty for all of lib.
+
     Raises:
         LookupError: there is no such package.
     """
@@ -271,7 +277,9 @@ def files_of(top, package):
     actual = sorted(base.rglob("*.py")) if base.is_dir() else []
     if not actual:
         raise LookupError(f"lib has no package {package}")
-    return [str(path.relative_to(top)) for path in actual]
+    return [
+        str(path.relative_to(top)) for path in actual if path.name != "_buildconf.py"
+    ]
 
 
 def packages(top):

@@ -14,6 +14,8 @@ from xml.etree import ElementTree as ET
 import coverage
 
 TESTS = ("test/py/unit", "test/py/property")
+#: Test modules that are measured by one run of pytest; the result is kept after each.
+PIECE = 40
 
 
 def digests(top):
@@ -106,8 +108,15 @@ class Reach:
     def _differs(self, path, now):
         return self.digests.get(path) != now.get(path)
 
-    def update(self, tree, now, workers):
-        """Run the test modules that changed in a copy of the tree, some at a time."""
+    def update(self, tree, now, workers, save=lambda: None):
+        """Run the test modules that changed in a copy of the tree, and return them.
+
+        Args:
+            tree: copy to run them in.
+            now: digests by path, see `digests`.
+            workers: number of test processes.
+            save: called after each piece; an update that is ended early goes on there.
+        """
         modules = sorted(self.stale_modules(now))
         changed = {path for path in self.digests | now if self._differs(path, now)}
         gone = set(modules) | {path for path in changed if path not in now}
@@ -119,9 +128,13 @@ class Reach:
         for lines in self._lines.values():
             for number, tests in lines.items():
                 lines[number] = [test for test in tests if test in self.seconds]
-        self.digests = now
-        if modules:
-            self._measure(tree, modules, workers)
+        # A module without a digest is stale.
+        self.digests = {path: now[path] for path in now if path not in modules}
+        for first in range(0, len(modules), PIECE):
+            piece = modules[first : first + PIECE]
+            self._measure(tree, piece, workers)
+            self.digests |= {path: now[path] for path in piece}
+            save()
         return modules
 
     def _measure(self, tree, modules, workers):

@@ -79,6 +79,75 @@ def test_a_sample_depends_on_the_seed_alone(tmp_path):
         changes.sample(tmp_path, "b", 5, 1)
 
 
+MATCH = """\
+def act(value):
+    match value:
+        case 1 | 2:
+            send(value)
+        case _:
+            raise ValueError
+"""
+
+
+def test_a_statement_with_cases_ends_before_the_first_of_them():
+    lines = {mutant.line: mutant.lines for mutant in flat("lib/a.py", MATCH)}
+    assert lines[4] == (4,)
+    assert lines[6] == (6,)
+    assert changes.Syntax(MATCH).statement_lines(2) == (2,)
+
+
+def flat(path, code):
+    return [mutant for same in changes.changes_of(path, code) for mutant in same]
+
+
+def test_one_sample_of_the_whole_library_has_files_of_all_packages(tmp_path):
+    for path in ("a.py", "b/c.py", "b/d/e.py", "_buildconf.py"):
+        file = tmp_path / "lib" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(CODE)
+    positions, mutants = changes.sample(tmp_path, "", 10**6, 1)
+    assert positions == len(mutants)
+    assert {mutant.path for mutant in mutants} == {
+        "lib/a.py",
+        "lib/b/c.py",
+        "lib/b/d/e.py",
+    }
+
+
+@pytest.mark.parametrize("arguments", [["all", "http"], ["all", "--near"]])
+def test_the_whole_library_goes_with_nothing_else(arguments, capsys):
+    assert command.main(arguments) == 2
+    assert "'all' is the whole library" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("noticed", "tried", "low", "high"),
+    [(0, 0, 0.0, 1.0), (10, 10, 0.72, 1.0), (0, 10, 0.0, 0.28), (120, 150, 0.73, 0.86)],
+)
+def test_a_share_has_an_interval(noticed, tried, low, high):
+    assert command.interval(noticed, tried) == pytest.approx((low, high), abs=0.005)
+
+
+def test_a_measurement_that_is_ended_early_goes_on_where_it_was(tmp_path, monkeypatch):
+    now = {f"test/py/unit/test_{name}.py": "1" for name in "abc"}
+    now |= {"lib/a.py": "1"}
+    monkeypatch.setattr(reach, "PIECE", 2)
+    known, pieces = reach.Reach(), []
+
+    def measure(_tree, modules, _workers):
+        if len(pieces) == 1:
+            raise KeyboardInterrupt
+        pieces.append(modules)
+
+    monkeypatch.setattr(known, "_measure", measure)
+    stored = tmp_path / "reach.json"
+    with pytest.raises(KeyboardInterrupt):
+        known.update(None, now, 1, lambda: known.save(stored))
+    again = reach.Reach.load(stored)
+    assert pieces == [["test/py/unit/test_a.py", "test/py/unit/test_b.py"]]
+    assert again.stale_modules(now) == {"test/py/unit/test_c.py"}
+
+
 def test_tests_of_changed_files_are_measured_again():
     known = reach.Reach(
         {

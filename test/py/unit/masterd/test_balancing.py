@@ -52,12 +52,18 @@ def test_a_request_that_no_allocator_takes_is_refused(allocator, moves, answer) 
         make(*arguments)
 
 
-def ask(result, max_moves):
-    """Return the plan that an allocator's result becomes."""
+def ask(result, max_moves, *, explain=True, seen=None, snapshot=None, **wanted):
+    """Return the plan that an allocator's result becomes; ``seen`` gets its input."""
     answer = {"success": True, "info": "done", "result": result}
-    snapshot = clusters.snapshot(instances=1)
+    snapshot = snapshot or clusters.snapshot(instances=1)
+
+    def run(_node, args):
+        if seen is not None:
+            seen.append((args[0], json.loads(args[1])["request"]))
+        return json.dumps(answer)
+
     script = {
-        "iallocator_runner": json.dumps(answer),
+        "iallocator_runner": run,
         "node_info": ["boot", [], [{"memory_free": 1}]],
         "all_instances_info": {},
     }
@@ -70,7 +76,7 @@ def ask(result, max_moves):
         ),
     )
     request = balancing.BalanceRequest(
-        allocator="mine", max_moves=max_moves, explain=True
+        allocator="mine", max_moves=max_moves, explain=explain, **wanted
     )
     balancing.plan_balance(master, request)
     ((group,),) = (plan["groups"] for plan in plans)
@@ -95,3 +101,63 @@ def test_the_plan_of_an_allocator_becomes_moves_one_after_the_other() -> None:
 
 def test_a_plan_may_have_no_moves() -> None:
     assert ask([[], [], []], max_moves=0)["moves"] == []
+
+
+def test_an_allocator_is_asked_for_what_the_client_wants() -> None:
+    seen = []
+    group = ask([[], [], []], 7, seen=seen, group="default", evacuate=True, search=True)
+    ((name, request),) = seen
+    assert name == "mine"
+    wanted = {
+        "type": "balance",
+        "max_moves": 7,
+        "group_name": "default",
+        "evacuate": True,
+        "disk_moves": True,
+        "search": True,
+    }
+    assert request.items() >= wanted.items()
+    assert group["name"] == "default"
+    ask([[], [], []], 7, seen=seen, disk_moves=False)
+    assert (seen[1][1]["disk_moves"], seen[1][1]["evacuate"]) == (False, False)
+
+
+def test_a_move_of_several_opcodes_names_the_instance_of_the_first() -> None:
+    job = [
+        {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "inst1.example.com"},
+        {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": "inst2.example.com"},
+    ]
+    both = clusters.snapshot(instances=2)
+    group = ask([[], [], [job]], 1, explain=False, snapshot=both)
+    (move,) = group["moves"]
+    assert move["instance"] == "inst1.example.com"
+    assert move["how"] == "OP_INSTANCE_MIGRATE OP_INSTANCE_FAILOVER"
+    assert [op["OP_ID"] for op in move["opcodes"]] == move["how"].split()
+    assert "stopped" not in group
+
+
+def test_a_mirrored_instance_comes_from_both_of_its_nodes() -> None:
+    disk = clusters.drbd_disk("d1", 1, 3)
+    instance = clusters.instance(1, disks=[disk.uuid])
+    snapshot = clusters.snapshot(extra=[disk, instance])
+    job = [{"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": instance.name}]
+    moved = [instance.name, "default", ["node3.example.com", "node1.example.com"]]
+    (move,) = ask([[moved], [], [job]], 1, snapshot=snapshot)["moves"]
+    assert move["from"] == ["node1.example.com", "node3.example.com"]
+    assert move["to"] == ["node3.example.com", "node1.example.com"]
+
+
+def test_a_request_without_wishes_plans_as_hbal_does() -> None:
+    from ganeti.htools.balance.greedy import BalanceGoal
+    from ganeti.htools.rules.move_constraints import MoveOptions
+
+    request, options, goal = balancing.BalanceRequest(), MoveOptions(), BalanceGoal()
+    for name in ("disk_moves", "instance_moves", "restricted", "evacuate"):
+        assert getattr(request, name) is getattr(options, name), name
+    assert request.ignore_soft_errors is options.force
+    assert (request.min_gain, request.min_gain_limit) == (
+        goal.min_gain,
+        goal.min_gain_limit,
+    )
+    assert request.search is goal.pairs
+    assert (request.group, request.allocator, request.explain) == (None, None, False)

@@ -60,3 +60,19 @@ def test_nodes_that_refuse_the_master_are_not_asked(snapshot):
     answers = {THIRD: None}
     seen = asked(snapshot, answers, refused=(SECOND, FOURTH))
     assert [node for node, _args in seen] == [THIRD, THIRD]
+
+
+def test_offline_nodes_are_not_asked_and_the_command_is_named(snapshot, caplog):
+    changes = [
+        Update("nodes", uuid, snapshot.nodes[uuid].replace(offline=True))
+        for uuid in (SECOND, THIRD)
+    ]
+    assert asked(snapshot.apply(changes), {}) == []
+    assert "node4.example.com refuses the certificate" in caplog.text
+    assert "no other node is online" in caplog.text
+
+
+def test_one_node_that_passes_the_list_on_is_enough(snapshot, caplog):
+    answers = {SECOND: None, THIRD: None}
+    assert [node for node, _args in asked(snapshot, answers)] == [SECOND]
+    assert "readd" not in caplog.text

@@ -8,9 +8,11 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.rpc import failure
+from ganeti import errors
 from ganeti.locking import Level, LockManager, Request
 from ganeti.locking.manager import BGL
-from ganeti.masterd.candidate_rights import CandidateRights, unrecorded
+from ganeti.masterd.candidate_rights import PERIOD_S, CandidateRights, unrecorded
+from ganeti.objects import Update
 
 MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)
 TOKEN = [["ssl", clusters.DIGEST]]
@@ -85,6 +87,82 @@ def test_a_node_that_a_job_has_is_left_to_it(site):
     thread.join()
     assert site.called() == []
     locks.release_all()
+
+
+def test_the_node_is_locked_while_it_gets_its_rights(site):
+    seen = []
+
+    def answer(_node, _args):
+        seen.append({row.name: row.mode for row in site.engine.locks.lock_info()})
+        return TOKEN
+
+    site.engine.rpc.script["node_crypto_tokens"] = answer
+    site.rights.sweep()
+    assert seen == [{f"cluster/{BGL}": "shared", f"node/{AWAY}": "exclusive"}]
+    assert site.engine.locks.lock_info() == []
+
+
+def test_a_failed_admission_leaves_no_lock(site):
+    def refuse(_node, _args):
+        raise errors.StorageError("disk full")
+
+    site.engine.rpc.script["node_crypto_tokens"] = refuse
+    with pytest.raises(errors.StorageError):
+        site.rights.sweep()
+    assert site.engine.locks.lock_info() == []
+
+
+def test_after_a_stop_nobody_is_admitted(site):
+    site.rights.stop()
+    site.rights.sweep()
+    assert site.called() == []
+    assert AWAY not in site.certs
+
+
+class Pauses(FakeClock):
+    """Calls a function at the beginning of each pause, which takes no time."""
+
+    def __init__(self, *acts):
+        super().__init__()
+        self.acts, self.pauses, self.is_over = list(acts), [], threading.Event()
+
+    def wait(self, event, timeout_s):
+        self.pauses.append(timeout_s)
+        if not self.acts:
+            self.is_over.set()
+            return True
+        self.acts.pop(0)()
+        return event.is_set()
+
+
+@pytest.mark.parametrize("error", [errors.StorageError("full"), KeyError("bug")])
+def test_the_thread_goes_on_after_an_error_and_ends_with_the_master(site, error, caplog):
+    def fail(_node, _args):
+        raise error
+
+    def script(answer):
+        site.engine.rpc.script["node_crypto_tokens"] = answer
+
+    clock = site.engine.clock = Pauses(lambda: script(fail), lambda: script(TOKEN))
+    rights = CandidateRights(site.engine.deps())
+    rights.start()
+    assert clock.is_over.wait(60)
+    assert clock.pauses == [PERIOD_S] * 3
+    assert AWAY in site.certs
+    assert str(error) in caplog.text
+
+
+def test_a_node_that_lost_its_role_meanwhile_gets_nothing(site):
+    class Locks(LockManager):
+        def acquire(self, request, *args, **kwargs):
+            held = super().acquire(request, *args, **kwargs)
+            node = site.engine.snapshot.nodes[AWAY].replace(master_candidate=False)
+            site.engine.store.commit([Update("nodes", AWAY, node)])
+            return held
+
+    site.engine.locks = Locks(FakeClock(), {Level.NODE: [MASTER, AWAY]})
+    CandidateRights(site.engine.deps()).sweep()
+    assert site.called() == []
 
 
 def test_nodes_without_the_role_and_offline_ones_are_left_alone(tmp_path):

@@ -1,9 +1,14 @@
 """The master's request to an allocator about the instances that still fit."""
 
+import json
+import types
+
 import pytest
 
 from fakes import clusters
+from fakes.rpc import FakeRunner
 from ganeti import errors
+from ganeti.iallocator import builtin
 from ganeti.masterd import capacity
 
 SNAPSHOT = clusters.snapshot()
@@ -65,3 +70,65 @@ def test_invalid_requests_are_refused(wanted, text) -> None:
     with pytest.raises(errors.OpPrereqError) as caught:
         asked(**wanted)
     assert text in str(caught.value)
+
+
+def test_one_group_brings_its_own_policy_and_several_that_of_the_cluster() -> None:
+    (group,) = SNAPSHOT.nodegroups.values()
+    own = {**POLICY["std"], "memory-size": POLICY["std"]["memory-size"] + 64}
+    second = clusters.group(name="b", uuid=clusters.node_uuid(77))
+    group = group.replace(ipolicy={"std": own})
+    snapshot = clusters.changed(SNAPSHOT, group, second)
+
+    def memory(*groups):
+        request = capacity.CapacityRequest(groups=groups, limit=5)
+        made = capacity.build_request(snapshot, request)
+        assert made.limit == 5
+        return [size["memory"] for size in made.sizes]
+
+    assert memory(group.name) == [own["memory-size"]]
+    assert memory(group.name, "b") == memory() == [POLICY["std"]["memory-size"]]
+
+
+def test_zero_instances_and_disks_may_be_asked_for() -> None:
+    actual = asked(disk_template="file", disk=0, limit=0)
+    assert ([size["disk"] for size in actual.sizes], actual.limit) == ([0], 0)
+    for name in ("memory", "vcpus"):
+        assert asked(**{name: 1}).sizes[0][name] == 1
+
+
+def test_a_request_without_wishes_counts_one_size_with_the_built_in_allocator() -> None:
+    submitted = []
+    deps = types.SimpleNamespace(
+        config=types.SimpleNamespace(snapshot=lambda: SNAPSHOT),
+        slow=types.SimpleNamespace(submit=lambda *args: submitted.append(args)),
+    )
+    capacity.query_capacity(deps, capacity.CapacityRequest())
+    capacity.query_capacity(deps, capacity.CapacityRequest(allocator="mine"))
+    assert [names for _ask, _deps, names, _question in submitted] == [
+        [builtin.NAME],
+        ["mine"],
+    ]
+    question = submitted[0][-1]
+    assert not question.tiered
+    assert question.spindle_use == POLICY["std"]["spindle-use"]
+
+
+def test_the_answer_repeats_the_question() -> None:
+    result = {"count": 0, "instances": []}
+    answer = {"success": True, "info": "", "result": result}
+    script = {
+        "iallocator_runner": json.dumps(answer),
+        "node_info": ["boot", [], [{"memory_free": 1}]],
+        "all_instances_info": {},
+    }
+    deps = types.SimpleNamespace(
+        config=types.SimpleNamespace(snapshot=lambda: SNAPSHOT),
+        rpc=FakeRunner(lambda: SNAPSHOT, script),
+    )
+    actual = capacity._ask(deps, ["mine"], asked(disk_template="file", tiered=True))
+    assert actual.items() >= result.items()
+    assert (actual["disk_template"], actual["tiered"]) == ("file", True)
+    assert actual["groups"] is None
+    assert all(
+        set(size) == {"memory", "disk", "vcpus", "spindles"} for size in actual["sizes"]
+    )

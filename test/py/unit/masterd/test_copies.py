@@ -106,3 +106,19 @@ def test_candidates_are_asked_how_far_they_follow(snapshot):
     assert followers.ask(nodes, snapshot)[first][:2] == (False, -1)
     nodes = FakeRunner(lambda: snapshot, {"store_status": failure("silent")})
     assert followers.ask(nodes, snapshot)[first] == CopyState(False, -1, "silent")
+
+
+def test_only_other_candidates_that_are_online_are_asked(snapshot):
+    first, second = (
+        node
+        for uuid, node in sorted(snapshot.nodes.items())
+        if uuid != snapshot.cluster.master_node
+    )
+    snapshot = clusters.changed(snapshot, first.replace(offline=True))
+    nodes = FakeRunner(lambda: snapshot, {"store_status": {"revision": 10**6}})
+    assert followers.ask(nodes, snapshot) == {second.uuid: CopyState(True, 10**6)}
+    # A query waits for the answers.
+    assert nodes.limits["store_status"] == {3.0}
+    snapshot = clusters.changed(snapshot, second.replace(master_candidate=False))
+    assert followers.ask(nodes, snapshot) == {}
+    assert len(nodes.calls) == 1

@@ -9,7 +9,7 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.master import fill
 from fakes.rpc import FakeRunner, failure
-from ganeti import store
+from ganeti import errors, objects, store
 from ganeti.clock import SystemClock
 from ganeti.constants import versions
 from ganeti.masterd import distributor
@@ -299,3 +299,176 @@ def test_pauses_after_failures_double_and_start_again_for_further_nodes(opened):
     assert made._next_wait(first, {"a"}, {"a"}) == 2 * first
     assert made._next_wait(8 * first, {"a", "b"}, {"a"}) == longest
     assert made._next_wait(4 * first, {"a"}, {"a", "b"}) == first
+
+
+class Forgetful:
+    """A store that has dropped the changes that its first follower asks for."""
+
+    def __init__(self, inner):
+        self.inner, self.asked = inner, []
+
+    def snapshot(self):
+        return self.inner.snapshot()
+
+    def follow(self, revision):
+        self.asked.append(revision)
+        if len(self.asked) == 1:
+            tag(self.inner, "missed")
+            raise errors.StorageError("no such change")
+        return self.inner.follow(revision)
+
+
+def test_after_missed_changes_all_is_looked_at_again(opened):
+    nodes, woken = Nodes(opened.snapshot), queue.SimpleQueue()
+    forgetful = Forgetful(opened)
+    made = Distributor(
+        forgetful,
+        nodes,
+        values_of,
+        wake_queue=lambda: woken.put("woken"),
+        on_refusal=lambda _refused: None,
+        clock=SystemClock(),
+        retry_s=60,
+    )
+    made.start()
+    try:
+        assert woken.get(timeout=60) == "woken"
+        while first_files(nodes).get("cluster_tags") != "missed":
+            pass
+        # It follows again, from what it has seen.
+        tag(opened, "next")
+        assert first_files(nodes) == {"cluster_tags": "next"}
+    finally:
+        opened.close()
+        made.stop()
+    assert forgetful.asked[1] > forgetful.asked[0]
+
+
+def test_a_node_that_failed_once_gets_all_files(opened):
+    second, left = clusters.node_uuid(2), []
+    nodes = Nodes(
+        opened.snapshot,
+        {
+            "write_ssconf_files": lambda node, _args: (
+                left.pop() if node == second and left else None
+            )
+        },
+    )
+    made = started(opened, nodes, retry_s=0.01)
+    try:
+        first_files(nodes)
+        left.append(failure())
+        tag(opened, "x")
+        written = []
+        while len(written) < 2:
+            arrived, files = nodes.arrived.get(timeout=60), nodes.files.get(timeout=60)
+            if arrived[0] == "write_ssconf_files":
+                written.append((arrived[1], set(files)))
+        # Nobody knows which of them a node that failed has written.
+        assert written == [
+            (ALL, {"cluster_tags"}),
+            ({second}, {"cluster_tags", "instance_list"}),
+        ]
+    finally:
+        opened.close()
+        made.stop()
+
+
+def set_node(opened, number, **changes):
+    record = opened.snapshot().nodes[clusters.node_uuid(number)].replace(**changes)
+    opened.commit([Update("nodes", record.uuid, record)])
+
+
+def test_a_node_gets_its_files_when_it_is_online_again(opened):
+    set_node(opened, 3, offline=True)
+    third = clusters.node_uuid(3)
+    nodes = Nodes(opened.snapshot)
+    made = started(opened, nodes, retry_s=60)
+    try:
+        assert nodes.arrived.get(timeout=60)[1] == ALL - {third}
+        nodes.files.get(timeout=60)
+        set_node(opened, 3, offline=False)
+        assert nodes.arrived.get(timeout=60)[1] == {third}
+        assert nodes.files.get(timeout=60).keys() == {"cluster_tags", "instance_list"}
+    finally:
+        opened.close()
+        made.stop()
+
+
+def idle(opened, nodes):
+    return Distributor(
+        opened,
+        nodes,
+        values_of,
+        wake_queue=lambda: None,
+        on_refusal=lambda _refused: None,
+        clock=SystemClock(),
+    )
+
+
+def test_only_other_candidates_that_are_online_are_pinged(opened):
+    nodes = Nodes(opened.snapshot)
+    made = idle(opened, nodes)
+    set_node(opened, 2, master_candidate=False)
+    made._ping(opened.snapshot())
+    assert [node for node, _args in nodes.called("version")] == [clusters.node_uuid(3)]
+    # A frozen candidate must not hold up the files of the others for long.
+    assert nodes.limits["version"] == {10.0}
+    set_node(opened, 3, offline=True)
+    made._ping(opened.snapshot())
+    assert len(nodes.called("version")) == 1
+
+
+class Broken(Nodes):
+    """Nodes whose first calls of each procedure raise."""
+
+    def __init__(self, source):
+        super().__init__(source)
+        self.raised = set()
+
+    def call(self, procedure, nodes, args=(), *, timeout_s=None):
+        if procedure not in self.raised:
+            self.raised.add(procedure)
+            raise errors.TermError("deposed")
+        return super().call(procedure, nodes, args, timeout_s=timeout_s)
+
+
+def test_calls_that_raise_are_repeated(opened):
+    nodes = Broken(opened.snapshot)
+    made = started(opened, nodes, retry_s=0.01)
+    try:
+        assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
+        assert nodes.arrived.get(timeout=60)[0] == "version"
+        assert nodes.raised == {"write_ssconf_files", "version"}
+    finally:
+        opened.close()
+        made.stop()
+
+
+@pytest.mark.parametrize(
+    ("changes", "for_files"),
+    [
+        ({"highest_used_port": 11500, "tcpudp_port_pool": (11400,)}, Files.NONE),
+        ({"mtime": 5.0, "serial_no": 9}, Files.NONE),
+        ({"mtime": 5.0, "tags": ("a",)}, Files.ANY),
+    ],
+)
+def test_ports_and_serials_alone_are_in_no_file(changes, for_files):
+    change = Update("cluster", "", BEFORE.cluster.replace(**changes))
+    assert affected(BEFORE, [change]) is for_files
+
+
+def test_the_most_urgent_change_of_several_counts():
+    renamed = Update("instances", FIRST.uuid, FIRST.replace(name="new"))
+    tagged = Update("cluster", "", BEFORE.cluster.replace(tags=("a",)))
+    other = Update("instances", FIRST.uuid, FIRST.replace(tags=("a",)))
+    assert affected(BEFORE, [renamed, tagged]) is Files.ANY
+    assert affected(BEFORE, [tagged, renamed]) is Files.ANY
+    assert affected(BEFORE, [renamed, other]) is Files.INSTANCES
+    assert wakes_queue(BEFORE, [other, Update("filters", "f", rule())])
+
+
+def test_the_first_record_of_a_cluster_wakes_the_queue():
+    first = Update("cluster", "", BEFORE.cluster)
+    assert wakes_queue(objects.Snapshot(), [first])
+    assert not wakes_queue(BEFORE, [first])

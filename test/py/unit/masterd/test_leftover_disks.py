@@ -9,7 +9,7 @@ from fakes.clocks import FakeClock
 from fakes.patience import until
 from fakes.rpc import FakeRunner, failure
 from fakes.store import FakeStore
-from ganeti import config
+from ganeti import config, errors
 from ganeti.config.disk_notes import DiskNote, MadeDisk
 from ganeti.masterd import leftover_disks
 from ganeti.objects import Disk, Update
@@ -142,3 +142,60 @@ def test_after_a_stop_no_removal_begins():
     site.leftover.stop()
     assert not site.leftover.sweep()
     assert site.rpc.calls == []
+
+
+def test_of_two_disks_the_one_with_a_record_stays():
+    site = Site()
+    note = DiskNote("web1", (MadeDisk(disk(0), (N1,)), MadeDisk(disk(1), (N2,))), ())
+    site.config.disk_notes.add("7/1", note)
+    site.config.disk_notes.leave("7/1")
+    site.store.commit([Update("disks", "d0", disk(0))])
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N2]
+
+
+@pytest.mark.parametrize("kind", ["file", "sharedfile"])
+def test_a_directory_with_a_disk_of_an_instance_stays(kind):
+    site = Site()
+    record = disk(5).replace(dev_type=kind)
+    site.store.commit([Update("disks", record.uuid, record)])
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N1, N2]
+    assert site.rpc.called("file_storage_dir_remove") == []
+
+
+def test_a_disk_that_one_node_keeps_is_asked_for_on_the_other_all_the_same():
+    site = Site()
+    site.rpc.script["blockdev_remove"] = lambda node, _args: (
+        failure("busy") if node == N1 else None
+    )
+    assert not site.leftover.sweep()
+    assert site.removed_on() == [N1, N2]
+    site.rpc.script["blockdev_remove"] = None
+    assert site.leftover.sweep()
+    assert site.notes() == []
+
+
+def test_a_directory_of_a_removed_node_is_gone():
+    site = Site()
+    note = DiskNote("web1", (), (("/srv/other", GONE), (DIRECTORY, N1)))
+    site.config.disk_notes.add("7/1", note)
+    site.config.disk_notes.leave("7/1")
+    assert site.leftover.sweep()
+    assert {node for node, _ in site.rpc.called("file_storage_dir_remove")} == {N1}
+    assert site.notes() == []
+
+
+@pytest.mark.parametrize("error", [errors.StorageError("full"), KeyError("bug")])
+def test_the_thread_goes_on_after_an_error(error, caplog):
+    site = Site(pauses=2)
+    acts = [error]
+
+    def remove(_node, _args):
+        if acts:
+            raise acts.pop()
+
+    site.rpc.script["blockdev_remove"] = remove
+    assert site.run() == [1.0, None]
+    assert site.notes() == []
+    assert str(error) in caplog.text

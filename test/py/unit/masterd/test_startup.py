@@ -6,6 +6,7 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
+from ganeti import errors
 from ganeti.masterd import startup
 from ganeti.masterd.startup import Refusal
 from ganeti.pathutils import Paths
@@ -121,11 +122,44 @@ def test_own_files(paths, tmp_path):
     assert caught.value.why is Refusal.NODE_SETUP
 
 
+def test_a_node_that_does_not_know_its_own_address_is_not_master(paths, tmp_path):
+    strange = Paths(root=paths.root, hostname="node1.invalid")
+    (tmp_path / ME / "var/lib/ganeti/ssconf_master_node").write_text("node1.invalid\n")
+    (tmp_path / ME / "etc/hosts").write_text("")
+    with pytest.raises(startup.NotMaster, match=r"node1\.invalid does not resolve"):
+        startup.check_own_files(strange)
+
+
 def test_configuration_must_name_this_node(paths):
     startup.check_configuration(clusters.snapshot(), paths)
     other = clusters.snapshot(master_node=clusters.node_uuid(2))
     with pytest.raises(startup.NotMaster) as caught:
         startup.check_configuration(other, paths)
+    assert caught.value.why is Refusal.FAILED
+
+
+def test_a_master_without_a_record_is_named_by_its_uuid(paths):
+    gone = clusters.snapshot(master_node=clusters.node_uuid(9))
+    with pytest.raises(startup.NotMaster, match=clusters.node_uuid(9)):
+        startup.check_configuration(gone, paths)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.StorageError("this copy lacks 3 changes"), errors.TermError("late")],
+)
+def test_a_copy_that_lost_changes_ends_the_election_at_once(error):
+    def fail():
+        raise error
+
+    elector = SimpleNamespace(survey=fail)
+    with pytest.raises(startup.NotMaster, match=str(error)) as caught:
+        startup.elect(
+            lambda _silent: elector,
+            frozenset(),
+            accept_loss=False,
+            pause=lambda _s: pytest.fail("repeated"),
+        )
     assert caught.value.why is Refusal.FAILED
 
 
