@@ -147,7 +147,7 @@ def test_a_mirrored_instance_comes_from_both_of_its_nodes() -> None:
     assert move["to"] == ["node3.example.com", "node1.example.com"]
 
 
-def test_a_request_without_wishes_plans_as_hbal_does() -> None:
+def test_a_request_without_options_plans_as_hbal_does() -> None:
     from ganeti.htools.balance.greedy import BalanceGoal
     from ganeti.htools.rules.move_constraints import MoveOptions
 

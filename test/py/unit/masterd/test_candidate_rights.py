@@ -136,7 +136,9 @@ class Pauses(FakeClock):
 
 
 @pytest.mark.parametrize("error", [errors.StorageError("full"), KeyError("bug")])
-def test_the_thread_goes_on_after_an_error_and_ends_with_the_master(site, error, caplog):
+def test_the_thread_goes_on_after_an_error_and_ends_with_the_master(
+    site, error, caplog
+):
     def fail(_node, _args):
         raise error
 

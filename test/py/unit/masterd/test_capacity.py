@@ -96,7 +96,9 @@ def test_zero_instances_and_disks_may_be_asked_for() -> None:
         assert asked(**{name: 1}).sizes[0][name] == 1
 
 
-def test_a_request_without_wishes_counts_one_size_with_the_built_in_allocator() -> None:
+def test_a_request_without_options_counts_one_size_with_the_built_in_allocator() -> (
+    None
+):
     submitted = []
     deps = types.SimpleNamespace(
         config=types.SimpleNamespace(snapshot=lambda: SNAPSHOT),
