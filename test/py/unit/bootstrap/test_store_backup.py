@@ -32,6 +32,8 @@ def site(tmp_path, monkeypatch):
 
     @contextlib.contextmanager
     def opened(_paths, _clock, node):
+        # Never beside a running master.
+        assert actual.done == ["stop"]
         engine = actual.open(node)
         try:
             yield engine
@@ -47,7 +49,7 @@ class Site:
     """The master of a cluster of three; in place of its daemons, notes."""
 
     def __init__(self, folder):
-        self.done, self.lines = [], []
+        self.done, self.lines, self.cannot_stop = [], [], False
         snapshot = clusters.snapshot(nodes=3)
         self.own = snapshot.cluster.master_node
         name = snapshot.nodes[self.own].name
@@ -80,6 +82,8 @@ class Site:
         self.done.append("start")
 
     def stop_master(self):
+        if self.cannot_stop:
+            raise errors.OpExecError("the master daemon does not end")
         self.done.append("stop")
 
     def back_up(self):
@@ -162,3 +166,94 @@ def test_what_is_no_backup_of_this_cluster_is_refused(site):
     with pytest.raises(errors.OpPrereqError, match="no backup of a store"):
         site.restore()
     assert not site.done
+
+
+def test_a_backup_needs_a_directory_and_leaves_nothing_where_it_fails(site):
+    site.file = f"{site.file}.d/backup"
+    with pytest.raises(errors.OpPrereqError, match="no such directory"):
+        site.back_up()
+    os.unlink(site.paths.store_db)
+    site.file = os.path.dirname(site.file).removesuffix(".d")
+    with pytest.raises(errors.GenericError):
+        site.back_up()
+    folder = os.path.dirname(site.file)
+    assert not [name for name in os.listdir(folder) if name.startswith("backup")]
+
+
+def test_a_backup_of_an_empty_store_is_refused(site):
+    engine = site.open()
+    engine.commit([Update("cluster", CLUSTER_KEY, None)])
+    engine.close()
+    with pytest.raises(errors.OpPrereqError, match="it has no cluster"):
+        site.back_up()
+    assert not os.path.exists(site.file)
+
+
+def test_nothing_is_written_beside_a_master_that_does_not_end(site):
+    site.back_up()
+    before = site.read("jobs")[1]
+    site.commit(Update("nodes", clusters.node_uuid(3), None))
+    changed = site.read("jobs")[1]
+    site.cannot_stop = True
+    with pytest.raises(errors.OpExecError, match="does not end"):
+        site.restore()
+    assert site.read("jobs")[1].nodes == changed.nodes != before.nodes
+
+
+def test_a_node_that_the_backup_does_not_know_as_candidate_restores_nothing(site):
+    own = site.read("jobs")[1].nodes[site.own]
+    site.commit(Update("nodes", site.own, own.replace(master_candidate=False)))
+    site.back_up()
+    site.commit(Update("nodes", site.own, own))
+    with pytest.raises(errors.OpPrereqError, match=own.name):
+        site.restore()
+    assert site.done == []
+
+
+def test_certificates_that_were_renewed_since_stay(site):
+    cluster = site.read("jobs")[1].cluster
+    old = {clusters.node_uuid(1): "OLD", clusters.node_uuid(2): "GONE"}
+    site.commit(Update("cluster", CLUSTER_KEY, cluster.replace(candidate_certs=old)))
+    site.back_up()
+    new = {clusters.node_uuid(1): "NEW"}
+    site.commit(Update("cluster", CLUSTER_KEY, cluster.replace(candidate_certs=new)))
+    site.restore()
+    assert site.read("jobs")[1].cluster.candidate_certs == {**old, **new}
+
+
+def test_logs_come_with_their_jobs_and_archived_jobs_stay_archived(site):
+    site.commit(
+        Document("joblogs", "6/0", b"[1]"),
+        Document("joblogs", "7/0", b"[2]"),
+        job(8, Status.ERROR),
+    )
+    site.back_up()
+    site.commit(
+        Document("jobs", "6", None),
+        Document("joblogs", "6/0", None),
+        Document("joblogs", "7/0", None),
+        Document("jobs", "7", None),
+        Document("jobs", "8", None),
+        Document("archive", "8", b"{}"),
+    )
+    site.restore()
+    assert set(site.read("jobs")[0]) == {"6"}
+    assert site.read("joblogs")[0] == {"6/0": b"[1]"}
+    assert set(site.read("archive")[0]) == {"5", "8"}
+
+
+def test_a_failed_restoration_starts_no_master_and_can_be_repeated(site, monkeypatch):
+    site.back_up()
+    site.commit(Update("nodes", clusters.node_uuid(3), None))
+
+    def fail(*_args):
+        raise errors.StorageError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_backup, "_write", fail)
+        with pytest.raises(errors.OpExecError, match=r"disk full\. This can be repeat"):
+            site.restore()
+    assert site.done == ["stop"]
+    site.done.clear()
+    site.restore()
+    assert clusters.node_uuid(3) in site.read("jobs")[1].nodes

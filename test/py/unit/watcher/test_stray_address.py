@@ -1,9 +1,16 @@
 """The address of the cluster on a node that is not the master."""
 
 import logging
+import os
 
 import pytest
 
+from fakes import clusters
+from ganeti import errors
+from ganeti.clock import SystemClock
+from ganeti.objects import Update
+from ganeti.rpc import Result
+from ganeti.store import open_master
 from ganeti.watcher import stray_address
 
 ADDRESS = "192.0.2.10"
@@ -49,3 +56,65 @@ def test_the_master_keeps_it(node, dropped):
 @pytest.mark.parametrize("address", ["127.0.0.1", ADDRESS, "nonsense"])
 def test_addresses_of_other_machines_and_loopback_do_not_count(address):
     assert stray_address.has_address(address) is False
+
+
+@pytest.mark.parametrize("form", ["answer", "error"])
+def test_an_address_that_stays_is_an_error_in_the_log(
+    node, dropped, monkeypatch, caplog, form
+):
+    def drop(_watch, _address):
+        if form == "error":
+            raise errors.StorageError("no route")
+        return "no route"
+
+    monkeypatch.setattr(stray_address, "_drop", drop)
+    masterd(node, runs=False)
+    stray_address.remove(node.watch())
+    assert f"address {ADDRESS} of the cluster: not removed: no route" in caplog.text
+
+
+def test_a_node_that_does_not_know_the_master_keeps_it(node, dropped):
+    masterd(node, runs=False)
+    os.unlink(node.paths.data("ssconf_master_node"))
+    stray_address.remove(node.watch())
+    assert dropped == []
+
+
+@pytest.mark.parametrize("is_external", [False, True, None])
+def test_the_node_daemon_gets_the_parameters_of_the_cluster(
+    node, monkeypatch, is_external
+):
+    from ganeti.bootstrap import cluster_address
+
+    asked = []
+
+    def drop(_paths, own, parameters, *, is_external):
+        asked.append((own, parameters, is_external))
+        return Result("node_deactivate_master_ip", "n")
+
+    monkeypatch.setattr(cluster_address, "drop", drop)
+    name = node.paths.hostname
+    node.ssconf(
+        master_netmask="28",
+        master_netdev="eth1",
+        primary_ip_family="2",
+        node_primary_ips=f"{name} 192.0.2.7",
+    )
+    if is_external is not None:
+        cluster = clusters.cluster(use_external_mip_script=is_external)
+        db = open_master(
+            node.paths.store_db, replicate=None, clock=SystemClock(), node="x"
+        )
+        db.commit([Update("cluster", "", cluster)])
+        db.close()
+    assert stray_address._drop(node.watch(), ADDRESS) is None
+    wanted = {
+        "uuid": name,
+        "ip": ADDRESS,
+        "netmask": 28,
+        "netdev": "eth1",
+        "ip_family": 2,
+    }
+    ((own, parameters, used),) = asked
+    assert (own, used) == ("192.0.2.7", bool(is_external))
+    assert {**parameters, "netmask": int(parameters["netmask"])} == wanted
