@@ -124,12 +124,13 @@ def restore(
     services = Services(paths, process)
     feedback("Stopping the master daemons")
     services.stop_master()
-    _put_first(paths, path, feedback)
+    is_lost = _put_first(paths, path, feedback)
     source = Database(path, create=False, read_only=True)
     try:
         feedback(f"Restoring revision {done.revision}")
         with store_access.opened(paths, clock, uuid) as engine:
-            _write(engine, source, done.snapshot, uuid, feedback)
+            _write(engine, source, done, uuid, feedback, is_lost=is_lost)
+            files.remove_file(_note(paths))
             # While this has the leadership, no other candidate takes over.
             feedback("Starting the master daemons")
             if choice.is_etcd(paths):
@@ -184,28 +185,46 @@ def check(paths: Paths, backup: Snapshot) -> str:
     return uuid
 
 
-def _put_first(paths: Paths, path: str, feedback: Feedback) -> None:
-    """Give a node whose file is lost the backup as its file."""
-    if choice.is_etcd(paths) or os.path.exists(paths.store_db):
-        return
-    feedback(f"{paths.store_db} is missing; beginning with the backup")
-    source = Database(path, create=False, read_only=True)
-    try:
-        source.save_as(paths.store_db)
-    finally:
-        source.close()
+def _note(paths: Paths) -> str:
+    """Return the file that says, until the restoration is complete, what was lost."""
+    return f"{paths.store_db}.restoring"
+
+
+def _put_first(paths: Paths, path: str, feedback: Feedback) -> bool:
+    """Give a node without its file the backup; return whether the file was lost.
+
+    That is noted in a file, so that a repetition knows it, too: the present jobs are
+    those of the backup then, and the unfinished ones must not be done again.
+    """
+    if choice.is_etcd(paths):
+        return False
+    if not os.path.exists(paths.store_db):
+        feedback(f"{paths.store_db} is missing; beginning with the backup")
+        files.write_file(_note(paths), b"", mode=0o600)
+        source = Database(path, create=False, read_only=True)
+        try:
+            source.save_as(paths.store_db)
+        finally:
+            source.close()
+    return os.path.exists(_note(paths))
 
 
 def _write(
     engine: store.Engine,
     source: Database,
-    backup: Snapshot,
+    done: BackedUp,
     uuid: str,
     feedback: Feedback,
+    *,
+    is_lost: bool,
 ) -> None:
     present = engine.snapshot()
-    changes: list[Change] = list(_records(present, backup, uuid))
-    engine.commit([*changes, *_numbers(engine, source, present)])
+    changes: list[Change] = list(_records(present, done.snapshot, uuid))
+    # A new store in etcd has no revision.
+    is_lost = is_lost or not present.revision
+    if is_lost:
+        changes += _unfinished(engine)
+    engine.commit([*changes, *_numbers(engine, source, is_lost=is_lost)])
     skipped: list[int] = []
     batch, size = list[Document](), 0
     for group in _jobs(engine, source, skipped):
@@ -248,8 +267,17 @@ def _cluster(old: Any, cluster: Cluster, uuid: str) -> Cluster:
     )
 
 
+def _unfinished(engine: store.Engine) -> Iterator[Document]:
+    """Yield the changes that remove the unfinished jobs of a store, and their logs."""
+    for key, data in engine.scan("jobs"):
+        if not records.decode_job(data).is_final:
+            yield Document("jobs", key, None)
+            for log_key, _line in engine.scan("joblogs", f"{key}/"):
+                yield Document("joblogs", log_key, None)
+
+
 def _numbers(
-    engine: store.Engine, source: Database, present: Snapshot
+    engine: store.Engine, source: Database, *, is_lost: bool
 ) -> list[Document]:
     """Return the documents with serial and job id, higher than any known ones."""
     headers = [
@@ -257,8 +285,8 @@ def _numbers(
     ]
     jobs = [int(read("meta", LAST_JOB) or b"0") for read in (engine.read, source.read)]
     serial, last = max(each.serial_no for each in headers) + 1, max(jobs)
-    if not present.revision:
-        # The present store was lost, and may have used some numbers.
+    if is_lost:
+        # It may have used some numbers.
         serial += accepted_loss.SKIPPED_SERIALS
         last += accepted_loss.SKIPPED_JOBS
     header = msgspec.structs.replace(headers[1], serial_no=serial)

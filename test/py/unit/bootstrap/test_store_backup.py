@@ -221,6 +221,51 @@ def test_certificates_that_were_renewed_since_stay(site):
     assert site.read("jobs")[1].cluster.candidate_certs == {**old, **new}
 
 
+def lose(site):
+    """Back up a store with a log of an unfinished job, use more numbers, lose it."""
+    site.commit(Document("joblogs", "7/0", b"[2]"), Document("joblogs", "6/0", b"[1]"))
+    site.back_up()
+    os.unlink(site.paths.store_db)
+
+
+def check_lost(site):
+    jobs, _snapshot = site.read("jobs")
+    assert set(jobs) == {"6"}
+    assert set(site.read("joblogs")[0]) == {"6/0"}
+    assert int(site.read("meta")[0]["serial"]) >= 10_007
+    assert [line for line in site.lines if line.endswith("jobs 7")]
+    assert os.listdir(site.paths.data_dir) == ["store.db"]
+
+
+def test_a_lost_store_may_have_done_jobs_and_used_later_numbers(site):
+    lose(site)
+    site.restore()
+    check_lost(site)
+    assert site.done == ["stop", "start"]
+
+
+def test_a_repeated_restoration_knows_that_the_store_was_lost(site, monkeypatch):
+    lose(site)
+
+    def fail(*_args, **_options):
+        raise errors.StorageError("no majority")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_backup, "_write", fail)
+        with pytest.raises(errors.OpExecError, match="This can be repeated"):
+            site.restore()
+    site.done.clear()
+    site.restore()
+    check_lost(site)
+
+
+def test_jobs_of_a_store_that_is_there_stay(site):
+    site.back_up()
+    site.restore()
+    assert set(site.read("jobs")[0]) == {"6", "7"}
+    assert int(site.read("meta")[0]["serial"]) == 7
+
+
 def test_logs_come_with_their_jobs_and_archived_jobs_stay_archived(site):
     site.commit(
         Document("joblogs", "6/0", b"[1]"),
@@ -246,7 +291,7 @@ def test_a_failed_restoration_starts_no_master_and_can_be_repeated(site, monkeyp
     site.back_up()
     site.commit(Update("nodes", clusters.node_uuid(3), None))
 
-    def fail(*_args):
+    def fail(*_args, **_options):
         raise errors.StorageError("disk full")
 
     with monkeypatch.context() as patched:
