@@ -150,6 +150,23 @@ def test_purging_lists_what_no_later_master_has_compared(
     assert [job.job_id for job in branch.jobs] == [1]
 
 
+def test_purging_lists_only_the_changes_of_the_last_master(copy, tmp_path):
+    """That master compared the copy with its own, so the changes before are known."""
+    backend = MemoryBackend()
+    for number in (1, 2):
+        db = open_memory(backend)
+        db.commit([Document("jobs", str(number), b"{}")])
+        db.close()
+    groups = backend.changes_since(0, None)
+    assert [group.term for group in groups] == [1, 2]
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups[:1]))
+    copy.apply(Term(2), 1, store.wire.encode_batch(groups[1:]))
+    copy.purge(3)
+    (path,) = branches.files(copy.path)
+    (group,) = branches.read(path).groups
+    assert (group.revision, list(group.changes)) == (2, ["set jobs 2"])
+
+
 def test_purging_lists_nothing_that_the_present_master_has_written(
     copy, groups, tmp_path
 ):
