@@ -3,7 +3,8 @@
 import pytest
 
 from fakes import clusters
-from fakes.rpc import FakeRunner
+from fakes.master import Master
+from fakes.rpc import FakeRunner, failure
 from ganeti import errors
 from ganeti.masterd.deposed import WatchedRunner
 from ganeti.store import memory
@@ -21,3 +22,36 @@ def test_nodes_are_called_until_the_master_is_deposed():
         runner.call_one("version", uuid)
     assert len(inner.calls) == 1
     db.close()
+
+
+def test_a_node_that_refuses_the_term_is_reported_whoever_asked_it():
+    snapshot = clusters.snapshot(nodes=3)
+    second = clusters.node_uuid(2)
+    refused = failure("term 1 is over", deposed=True)
+    inner = FakeRunner(
+        lambda: snapshot,
+        {"version": lambda node, _args: refused if node == second else 1},
+    )
+    reports = []
+    runner = WatchedRunner(inner, lambda: reports.append("refused"))
+    assert runner.call("version", list(snapshot.nodes), timeout_s=7.0)[second].deposed
+    assert reports == ["refused"]
+    assert inner.limits["version"] == {7.0}
+    runner.call_one("version", clusters.node_uuid(1))
+    inner.script["version"] = failure("busy")
+    runner.call_one("version", second)
+    assert reports == ["refused"]
+
+
+def test_a_deposed_master_daemon_calls_no_node(tmp_path):
+    master = Master(tmp_path / "node1.example.com").start()
+    try:
+        deps = master.service.deps
+        master.script["version"] = master.rpc.script["version"] = 1
+        assert deps.rpc.call_one("version", clusters.node_uuid(2)).payload == 1
+        master.store.depose(errors.TermError("the lease is over"))
+        for runner in (deps.rpc, deps.query_sources().rpc):
+            with pytest.raises(errors.TermError, match="the lease is over"):
+                runner.call_one("version", clusters.node_uuid(2))
+    finally:
+        master.stop()
