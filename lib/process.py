@@ -8,8 +8,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import IO, Protocol
 
 from ganeti import errors
 
@@ -63,6 +64,23 @@ class RunResult:
         return self.stdout + self.stderr
 
 
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of commands that run in parallel.
+
+    Attributes:
+        timeout_s: of each command, from its start.
+        max_output: bytes that each may print to one of its outputs.
+        at_once: most commands that run at the same time.
+        pause_s: between the starts of two commands.
+    """
+
+    timeout_s: float
+    max_output: int
+    at_once: int = 1
+    pause_s: float = 0.0
+
+
 class Runner(Protocol):
     """The interface to run children on this machine."""
 
@@ -89,6 +107,15 @@ class Runner(Protocol):
     ) -> RunResult:
         """Run a command that is not trusted to end well."""
 
+    def run_many(
+        self,
+        commands: Sequence[Sequence[str]],
+        *,
+        limits: "Limits",
+        env: Mapping[str, str] | None = None,
+    ) -> "list[RunResult | errors.CommandError]":
+        """Run commands in parallel that are not trusted to end well."""
+
     def run_trimmed(
         self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
     ) -> RunResult:
@@ -113,11 +140,11 @@ class SystemRunner:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._children: dict[threading.Thread, subprocess.Popen[bytes]] = {}
+        self._children: dict[threading.Thread, list[subprocess.Popen[bytes]]] = {}
         self._ending: set[threading.Thread] = set()
 
     def end_children(self, thread: threading.Thread, end: bool) -> None:
-        """Kill the session of the child that a thread waits for, and later ones.
+        """Kill the sessions of the children that a thread waits for, and later ones.
 
         Args:
             thread: has called one of the other methods, or will.
@@ -128,23 +155,25 @@ class SystemRunner:
                 self._ending.discard(thread)
                 return
             self._ending.add(thread)
-            child = self._children.get(thread)
-            if child is not None and child.returncode is None:
-                _kill_session(child)
+            for child in self._children.get(thread, ()):
+                if child.returncode is None:
+                    _kill_session(child)
 
     @contextlib.contextmanager
     def _waiting(self, child: "subprocess.Popen[bytes]") -> Iterator[None]:
         """Make a child known to `end_children` while this thread waits for it."""
         me = threading.current_thread()
         with self._lock:
-            self._children[me] = child
+            self._children.setdefault(me, []).append(child)
             if me in self._ending:
                 _kill_session(child)
         try:
             yield
         finally:
             with self._lock:
-                del self._children[me]
+                self._children[me].remove(child)
+                if not self._children[me]:
+                    del self._children[me]
 
     def run(
         self,
@@ -213,9 +242,32 @@ class SystemRunner:
         Raises:
             CommandError: the program cannot be started.
         """
-        child = _start_piped(argv, _SAFE_ENV if env is None else env)
-        with self._waiting(child):
-            return _collect_bounded(child, tuple(argv), timeout_s, max_output)
+        limits = Limits(timeout_s, max_output)
+        (result,) = self.run_many([argv], limits=limits, env=env)
+        if isinstance(result, errors.CommandError):
+            raise result
+        return result
+
+    def run_many(
+        self,
+        commands: Sequence[Sequence[str]],
+        *,
+        limits: Limits,
+        env: Mapping[str, str] | None = None,
+    ) -> "list[RunResult | errors.CommandError]":
+        """Run commands in parallel that are not trusted to end well.
+
+        Args:
+            commands: program and arguments each.
+            limits: a command that exceeds them is killed with its whole session. The
+                remaining descendants of each are killed when it ends.
+            env: the whole environment; None means only a safe ``PATH`` and ``LC_ALL``.
+
+        Returns:
+            A result per command, in their order, or why it cannot be started.
+        """
+        full_env = _SAFE_ENV if env is None else env
+        return _Crowd(self._waiting, commands, limits, full_env).run()
 
     def run_trimmed(
         self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
@@ -345,66 +397,126 @@ def _result(
     )
 
 
-def _collect_bounded(
-    child: "subprocess.Popen[bytes]",
-    argv: tuple[str, ...],
-    timeout_s: float,
-    max_output: int,
-) -> RunResult:
-    """Read output until the child ends, even if others hold the outputs open."""
-    deadline = time.monotonic() + timeout_s
-    outputs = [stream for stream in (child.stdout, child.stderr) if stream]
-    printed = {stream: bytearray() for stream in outputs}
-    done = os.pidfd_open(child.pid)
-    try:
-        with selectors.DefaultSelector() as ready:
-            ready.register(done, selectors.EVENT_READ)
-            for stream in outputs:
-                os.set_blocking(stream.fileno(), False)
-                ready.register(stream, selectors.EVENT_READ)
-            ended = _read(ready, done, printed, deadline, max_output)
-    finally:
-        os.close(done)
+class _Bounded:
+    """A running command with limits; its outputs are read as they come."""
+
+    def __init__(
+        self, index: int, argv: tuple[str, ...], env: Mapping[str, str], limits: Limits
+    ) -> None:
+        self.index = index
+        self.argv = argv
+        self.child = _start_piped(argv, env)
+        self.deadline = time.monotonic() + limits.timeout_s
+        self._max_output = limits.max_output
+        self._outputs = [s for s in (self.child.stdout, self.child.stderr) if s]
+        self._printed = {stream: bytearray() for stream in self._outputs}
+        self._open = set(self._outputs)
+        self.done = os.pidfd_open(self.child.pid)
+
+    def register(self, ready: selectors.BaseSelector) -> None:
+        """Wait for outputs and the end."""
+        ready.register(self.done, selectors.EVENT_READ, (self, None))
+        for stream in self._outputs:
+            os.set_blocking(stream.fileno(), False)
+            ready.register(stream, selectors.EVENT_READ, (self, stream))
+
+    def take(self, ready: selectors.BaseSelector, stream: IO[bytes]) -> bool:
+        """Read an output; return whether it is too long."""
+        data = os.read(stream.fileno(), min(self._max_output + 1, _READ_BYTES))
+        self._printed[stream] += data
+        if not data:
+            ready.unregister(stream)
+            self._open.discard(stream)
+        return len(self._printed[stream]) > self._max_output
+
+    def finish(self, ready: selectors.BaseSelector, ended: _Ended) -> RunResult:
+        """Kill the remains of the session; return the result."""
         # The process group is the child's own; its members may have ended already.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        code = child.wait()
-        for stream in outputs:
+        _kill_session(self.child)
+        code = self.child.wait()
+        ready.unregister(self.done)
+        os.close(self.done)
+        for stream in self._outputs:
+            if stream in self._open:
+                ready.unregister(stream)
             stream.close()
-    stdout, stderr = (bytes(printed[stream][:max_output]) for stream in outputs)
-    return _result(argv, code, stdout, stderr, ended)
+        stdout, stderr = (
+            bytes(self._printed[stream][: self._max_output]) for stream in self._outputs
+        )
+        return _result(self.argv, code, stdout, stderr, ended)
 
 
-def _read(
-    ready: selectors.BaseSelector,
-    done: int,
-    printed: "dict[IO[bytes], bytearray]",
-    deadline: float,
-    max_output: int,
-) -> _Ended:
-    """Read until the child ended, its time limit passed, or it printed too much."""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return _Ended(timed_out=True)
-        events = ready.select(left)
+class _Crowd:
+    """Commands that run in parallel; see `SystemRunner.run_many`."""
+
+    def __init__(
+        self,
+        waiting: "Callable[[subprocess.Popen[bytes]], AbstractContextManager[None]]",
+        commands: Sequence[Sequence[str]],
+        limits: Limits,
+        env: Mapping[str, str],
+    ) -> None:
+        self._waiting = waiting
+        self._limits = limits
+        self._env = env
+        self._left = list(enumerate(map(tuple, commands)))[::-1]
+        self._results: dict[int, RunResult | errors.CommandError] = {}
+        self._running: dict[_Bounded, contextlib.ExitStack] = {}
+        self._next_start = 0.0
+
+    def run(self) -> "list[RunResult | errors.CommandError]":
+        """Start all, wait for all; end all if this is interrupted."""
+        with selectors.DefaultSelector() as ready:
+            try:
+                while self._left or self._running:
+                    self._start_some(ready)
+                    if self._left or self._running:
+                        self._wait(ready)
+            finally:
+                for running in list(self._running):
+                    self._end(ready, running, _Ended())
+        return [self._results[index] for index in sorted(self._results)]
+
+    def _may_start(self) -> bool:
+        return bool(self._left) and len(self._running) < self._limits.at_once
+
+    def _start_some(self, ready: selectors.BaseSelector) -> None:
+        while self._may_start() and time.monotonic() >= self._next_start:
+            index, argv = self._left.pop()
+            self._next_start = time.monotonic() + self._limits.pause_s
+            try:
+                running = _Bounded(index, argv, self._env, self._limits)
+            except errors.CommandError as err:
+                self._results[index] = err
+                continue
+            stack = self._running[running] = contextlib.ExitStack()
+            stack.enter_context(self._waiting(running.child))
+            running.register(ready)
+
+    def _wait(self, ready: selectors.BaseSelector) -> None:
+        """Wait for the next event, and handle what happened."""
+        times = [running.deadline for running in self._running]
+        if self._may_start():
+            times.append(self._next_start)
+        events = ready.select(max(0.0, min(times) - time.monotonic()))
+        printed, ended = set(), set()
         for key, _mask in events:
-            if key.fd != done:
-                _take(ready, key, printed, max_output)
-        if any(len(text) > max_output for text in printed.values()):
-            return _Ended(too_long=True)
+            running, stream = key.data
+            if stream is None:
+                ended.add(running)
+            elif running in self._running:
+                printed.add(running)
+                if running.take(ready, stream):
+                    self._end(ready, running, _Ended(too_long=True))
         # Read all output that was written before the end, then report the end.
-        if len(events) == 1 and events[0][0].fd == done:
-            return _Ended()
+        for running in (ended - printed) & self._running.keys():
+            self._end(ready, running, _Ended())
+        now = time.monotonic()
+        for running in [r for r in self._running if r.deadline <= now]:
+            self._end(ready, running, _Ended(timed_out=True))
 
-
-def _take(
-    ready: selectors.BaseSelector,
-    key: selectors.SelectorKey,
-    printed: "dict[IO[bytes], bytearray]",
-    max_output: int,
-) -> None:
-    data = os.read(key.fd, min(max_output + 1, _READ_BYTES))
-    printed[cast("IO[bytes]", key.fileobj)] += data
-    if not data:
-        ready.unregister(key.fileobj)
+    def _end(
+        self, ready: selectors.BaseSelector, running: _Bounded, ended: _Ended
+    ) -> None:
+        with self._running.pop(running):
+            self._results[running.index] = running.finish(ready, ended)

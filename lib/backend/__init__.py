@@ -21,6 +21,7 @@ _MODULES = (
     "master",
     "migration",
     "node_info",
+    "oob",
     "os_scripts",
     "replica",
     "running_calls",

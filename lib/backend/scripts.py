@@ -1,4 +1,4 @@
-"""Procedures that run administrators' scripts: hooks, allocators, OOB, commands.
+"""Procedures that run administrators' scripts: hooks, allocators, commands.
 
 Every script gets an environment of its own; the daemon's environment is not passed on.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ganeti import errors, serializer
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import hooks, oob
+from ganeti.constants import hooks
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
@@ -162,48 +162,6 @@ def _other_than_program(path: str) -> str:
     if os.path.isfile(path):
         return "not executable"
     return "a broken link" if os.path.islink(path) else "not a regular file"
-
-
-@procedure("run_oob")
-def run_oob(
-    node: LocalNode, oob_program: str, command: str, remote_node: str, timeout: float
-) -> Any:
-    """Run an out-of-band helper and return the JSON value it printed, or None.
-
-    Raises:
-        OpExecError: the helper failed, exceeded its time limit, or printed no JSON.
-    """
-    if command not in oob.OOB_COMMANDS:
-        raise errors.OpExecError(f"unknown OOB command {command!r}")
-    if not os.path.isabs(oob_program):
-        raise errors.OpExecError(f"{oob_program}: wanted an absolute path")
-    result = node.process.run(
-        [oob_program, command, remote_node],
-        env=_helper_environment(node),
-        timeout_s=timeout,
-    )
-    if result.timed_out:
-        raise errors.OpExecError(
-            "OOB program execution timeout exceeded, OOB program execution aborted"
-        )
-    if result.failed:
-        text = result.output.strip() or result.reason
-        raise errors.OpExecError(f"OOB program execution failed ({text})")
-    if not result.stdout.strip():
-        return None
-    try:
-        return serializer.load(result.stdout)
-    except errors.ParseError as err:
-        raise errors.OpExecError(f"{oob_program} {command}: {err}") from err
-
-
-def _helper_environment(node: LocalNode) -> dict[str, str]:
-    """Return a clean environment; a virtual node's has the variables of its cluster."""
-    env = {"PATH": hooks.HOOKS_PATH, "LC_ALL": "C"}
-    if node.paths.is_virtual:
-        env["GANETI_ROOTDIR"] = node.paths.root
-        env["GANETI_HOSTNAME"] = node.paths.hostname
-    return env
 
 
 @procedure("restricted_command")

@@ -17,7 +17,7 @@ from ganeti.constants import versions
 from ganeti.rpc import node_port
 from ganeti.storage import allowed
 from ganeti.storage import files as disk_files
-from ganeti.utils import files, netutils, x509
+from ganeti.utils import files, netutils, trusted_files, x509
 
 _log = logging.getLogger(__name__)
 
@@ -117,19 +117,15 @@ def _is_executable(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _oob_paths(_node: LocalNode, paths: list[str | None]) -> list[str | None]:
+def _oob_paths(node: LocalNode, paths: list[str | None]) -> list[str | None]:
     """Return the problem of each program, or null."""
-    return [None if path is None else _oob_problem(path) for path in paths]
+    return [None if path is None else _oob_problem(node, path) for path in paths]
 
 
-def _oob_problem(path: str) -> str | None:
-    if not os.path.exists(path):
-        return f"OOB program {path} does not exist"
-    if not os.path.isfile(path):
-        return f"OOB program {path} is not a regular file"
-    if not os.stat(path).st_mode & 0o100:
-        return f"OOB program {path} is not executable for its owner"
-    return None
+def _oob_problem(node: LocalNode, path: str) -> str | None:
+    is_virtual = node.paths.is_virtual
+    problem = trusted_files.program_problem(path, is_virtual=is_virtual)
+    return f"OOB program {problem}" if problem else None
 
 
 def _instancelist(node: LocalNode, hypervisors: list[str]) -> list[str]:

@@ -19,3 +19,9 @@ OOB_STATUSES: Final = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
 OOB_TIMEOUT: Final = 60
 #: Seconds.
 OOB_POWER_DELAY: Final = 2.0
+#: Value of the node parameter ``oob_program``: no helper, whatever could be inherited.
+OOB_OPT_OUT: Final = "!"
+#: Longest name of a health item, in characters.
+OOB_ITEM_CHARS: Final = 200
+#: Tag of nodes that ``gnt-cluster epo`` switches off, until ``epo --on`` is done.
+OOB_EPO_TAG: Final = "ganeti:epo"

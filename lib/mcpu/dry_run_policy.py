@@ -74,5 +74,6 @@ ANSWERS: Final[Mapping[str, Callable[[Args], Any]]] = {
     "snapshot_volume": _snapshot_volume,
     "new_tokens": _new_tokens,
     "success_per_disk": lambda args: [[True, None] for _disk in args[0]],
+    "success_per_helper": lambda args: [[True, None] for _helper in args[0]],
     "null_per_file": lambda args: [None for _pair in args[0]],
 }

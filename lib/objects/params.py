@@ -9,6 +9,7 @@ from typing import Any
 
 from ganeti.constants import params
 from ganeti.constants.hvparams import HYPERVISOR
+from ganeti.constants.oob import OOB_OPT_OUT
 from ganeti.objects.cluster import Cluster
 from ganeti.objects.group import NodeGroup
 from ganeti.objects.instance import Instance, Nic
@@ -97,6 +98,24 @@ def fill_ndparams(snapshot: Snapshot, node: Node) -> Params:
         **group_ndparams(snapshot, snapshot.nodegroups[node.group]),
         **node.ndparams,
     }
+
+
+def oob_program(snapshot: Snapshot, node: Node) -> str:
+    """Return the path of the out-of-band helper of a node, empty if it has none.
+
+    The value ``!`` opts a node, or a group, out of what it would inherit.
+    """
+    program = str(fill_ndparams(snapshot, node)["oob_program"])
+    return "" if program == OOB_OPT_OUT else program
+
+
+def is_silent(snapshot: Snapshot, node: Node) -> bool:
+    """Return whether the cluster does not communicate with a node.
+
+    It is marked offline, or recorded as switched off; the record counts only if the
+    node has an out-of-band helper.
+    """
+    return node.offline or (not node.powered and bool(oob_program(snapshot, node)))
 
 
 def fill_diskparams(snapshot: Snapshot, group_uuid: str, template: str) -> Params:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from ganeti.constants import disks, params
 from ganeti.constants import query as constants
 from ganeti.constants.hvparams import HYPERVISOR
+from ganeti.constants.oob import OOB_OPT_OUT
 from ganeti.objects import Node
 from ganeti.objects import params as object_params
 from ganeti.query.model import (
@@ -281,7 +282,10 @@ def _bind_role(context: QueryContext) -> Getter:
 
 def _bind_powered(context: QueryContext) -> Getter:
     filled = filled_ndparams(context)
-    return lambda node: normal(node.powered) if filled(node)["oob_program"] else UNAVAIL
+    none = ("", OOB_OPT_OUT)
+    return lambda node: (
+        UNAVAIL if filled(node)["oob_program"] in none else normal(node.powered)
+    )
 
 
 def _bind_ndparams(context: QueryContext) -> Getter:

@@ -21,7 +21,7 @@ import msgspec
 from ganeti import errors
 from ganeti.constants import daemons
 from ganeti.http import client
-from ganeti.objects import Snapshot
+from ganeti.objects import Snapshot, params
 from ganeti.pathutils import Paths
 from ganeti.quorum import Term
 from ganeti.rpc import table, wire
@@ -320,10 +320,12 @@ class NetworkRunner(_Runner):
         self._port = node_port() if port is None else port
 
     def _target(self, node: str) -> Target | None:
-        record = self._snapshot_source().nodes.get(node)
+        snapshot = self._snapshot_source()
+        record = snapshot.nodes.get(node)
         if record is None:
             return None
-        return Target(node, record.name, record.primary_ip, self._port, record.offline)
+        is_silent = params.is_silent(snapshot, record)
+        return Target(node, record.name, record.primary_ip, self._port, is_silent)
 
 
 class StaticRunner(_Runner):

@@ -41,6 +41,7 @@ def judge(
     if node.vm_capable:
         _hypervisors(report, node, answer)
         _storage_paths(report, node, answer)
+    if node.master_candidate:
         _out_of_band(report, node, answer)
     return True
 
@@ -284,6 +285,42 @@ def _storage_paths(
 def _out_of_band(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
     for problem in answer.get(nodeverify.NV_OOB_PATHS) or ():
         report.error_if(problem, "ENODEOOBPATH", node.name, str(problem))
+
+
+def power(
+    report: Report,
+    node: objects.Node,
+    *,
+    powered: bool | None,
+    problem: str,
+) -> None:
+    """Check the recorded power state of a node against the real one.
+
+    Args:
+        report: collects the findings.
+        node: has an out-of-band helper.
+        powered: the answer of the helper, None if it does not know.
+        problem: of the helper, empty if it answered; a warning, since the state may
+            be as recorded.
+    """
+    report.error_if(
+        problem,
+        "ENODEOOBPATH",
+        node.name,
+        f"power state cannot be determined: {problem}",
+        warn_only=True,
+    )
+    report.error_if(
+        powered is not None and powered != node.powered,
+        "ENODEOOBPATH",
+        node.name,
+        f"recorded power state ({_ON[node.powered]}) does not match actual power state"
+        f" ({_ON[not node.powered]})",
+    )
+
+
+#: Words for a recorded power state.
+_ON: Final = {True: "on", False: "off"}
 
 
 def volume_groups(

@@ -1,7 +1,7 @@
 """OP_CLUSTER_VERIFY_GROUP: check the nodes and instances of one group."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ganeti import hooksmaster, objects, opcodes
 from ganeti.cmdlib import ancillary_files
@@ -10,7 +10,9 @@ from ganeti.cmdlib.cluster import verify_request, verify_ssconf
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.cmdlib.group.locks import GroupLocks
 from ganeti.cmdlib.instance import checks as instance_checks
+from ganeti.cmdlib.node import oob
 from ganeti.constants import hooks, nodeverify
+from ganeti.constants import oob as constants
 from ganeti.locking import Level
 from ganeti.objects import params
 from ganeti.rpc import encode
@@ -27,6 +29,8 @@ from ganeti.verify import (
 )
 
 Answers = Mapping[str, Mapping[str, Any]]
+#: Seconds for the answer of an out-of-band helper; a dead controller gives none.
+_POWER_STATUS_S: Final = 10
 
 
 class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
@@ -111,7 +115,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
     def _judge_all(
         self, snapshot: objects.Snapshot, members: Sequence[objects.Node]
     ) -> None:
-        online = [node for node in members if not node.offline]
+        online = [node for node in members if not params.is_silent(snapshot, node)]
         inside = self._instances(snapshot, members)
         self.output.step(f"Gathering data ({len(online)} nodes)")
         self.output.step(f"Gathering information about nodes ({len(online)} nodes)")
@@ -122,6 +126,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self._judge_files(snapshot, online, answers)
         self.output.step("Verifying node status")
         self._judge_nodes(snapshot, members, answers, expected)
+        self._judge_power(snapshot, members)
         observed = instances.Observations(
             _running(answers),
             disks,
@@ -340,7 +345,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
     ) -> None:
         master = snapshot.cluster.master_node
         for node in members:
-            if node.offline:
+            if params.is_silent(snapshot, node):
                 if self.op.verbose:
                     self.output.step(f"Skipping offline node {node.name}")
                 continue
@@ -364,6 +369,22 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             if node.vm_capable and node.uuid in answers
         }
         nodes.operating_systems(self.report, hosts, answers)
+
+    def _judge_power(
+        self, snapshot: objects.Snapshot, members: Sequence[objects.Node]
+    ) -> None:
+        """Compare the recorded power state of nodes with the real one."""
+        able = [n.uuid for n in members if params.oob_program(snapshot, n)]
+        if not able:
+            return
+        command = constants.OOB_POWER_STATUS
+        actual = oob.run_helpers(self.ctx, able, command, _POWER_STATUS_S)
+        for uuid, (payload, problem) in actual.items():
+            powered = (
+                None if problem else payload.get(constants.OOB_POWER_STATUS_POWERED)
+            )
+            node = snapshot.nodes[uuid]
+            nodes.power(self.report, node, powered=powered, problem=problem)
 
     def _judge_address(self, snapshot: objects.Snapshot, answers: Answers) -> None:
         cluster = snapshot.cluster

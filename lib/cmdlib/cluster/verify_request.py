@@ -58,7 +58,7 @@ def checks(
         ],
         nodeverify.NV_BRIDGES: _bridges(snapshot, instances),
     }
-    asked.update(_where_configured(snapshot, members, paths))
+    asked.update(_where_configured(snapshot, paths))
     if clutter:
         asked[nodeverify.NV_SSH_CLUTTER] = True
     return asked
@@ -128,9 +128,7 @@ def _bridges(
 
 
 def _where_configured(
-    snapshot: objects.Snapshot,
-    members: Sequence[objects.Node],
-    paths: pathutils.Paths,
+    snapshot: objects.Snapshot, paths: pathutils.Paths
 ) -> dict[str, Any]:
     record = snapshot.cluster
     asked: dict[str, Any] = {}
@@ -142,8 +140,9 @@ def _where_configured(
     if record.use_external_mip_script:
         script = f"{paths.conf_dir}/scripts/master-ip-setup"
         asked[nodeverify.NV_USERSCRIPTS] = [paths.virtualize(script)]
-    helpers = {params.fill_ndparams(snapshot, node)["oob_program"] for node in members}
-    if programs := sorted(program for program in helpers if program not in ("", "!")):
+    # Each candidate can become the master, which runs the helpers of all nodes.
+    helpers = {params.oob_program(snapshot, node) for node in snapshot.nodes.values()}
+    if programs := sorted(helpers - {""}):
         asked[nodeverify.NV_OOB_PATHS] = programs
     enabled = record.enabled_disk_templates
     if {"file", "sharedfile"} & set(enabled):

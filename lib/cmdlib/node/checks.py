@@ -97,5 +97,4 @@ def reachable_secondary(ctx: Context, node: objects.Node) -> None:
 
 def supports_oob(snapshot: objects.Snapshot, node: objects.Node) -> bool:
     """Return whether a node has an out-of-band helper; ``!`` disables it."""
-    program = object_params.fill_ndparams(snapshot, node)["oob_program"]
-    return bool(program) and program != "!"
+    return bool(object_params.oob_program(snapshot, node))

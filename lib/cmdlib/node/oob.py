@@ -1,10 +1,12 @@
 """OP_OOB_COMMAND: control nodes through their out-of-band helper."""
 
-from collections.abc import Mapping
+import logging
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import ALL, LogicalUnit
+from ganeti import objects, opcodes
+from ganeti.cmdlib.base import ALL, Context, LogicalUnit
 from ganeti.cmdlib.node import checks
 from ganeti.constants import ecodes
 from ganeti.constants import oob as constants
@@ -16,11 +18,42 @@ from ganeti.objects import lookup, params
 _DEADLY: Final = (constants.OOB_POWER_OFF, constants.OOB_POWER_CYCLE)
 #: command -> power state that is recorded afterwards
 _RECORDED: Final = {constants.OOB_POWER_ON: True, constants.OOB_POWER_OFF: False}
+_BAD_HEALTH: Final = (constants.OOB_STATUS_WARNING, constants.OOB_STATUS_CRITICAL)
+#: Characters of an invalid value that a message shows.
+_SHOWN_CHARS: Final = 200
 Row = list[tuple[int, Any]]
+_log = logging.getLogger(__name__)
+
+#: Machines that one node call switches off or resets; their new state is recorded when
+#: it ends, so that a crash of the master forgets few.
+_SWITCHED: Final = 32
+#: The same for machines that are switched on, one after the other.
+_SWITCHED_ON: Final = 8
+#: Helpers that the node daemon runs at the same time, see ``backend.oob``.
+_AT_ONCE: Final = 128
+#: Seconds that a node call may take beside its helpers.
+_CALL_S: Final = 60.0
+#: Longest time limit of a helper, and longest pause between two, in seconds.
+_MAX_S: Final = 3600
 
 
 class OobCommand(LogicalUnit[opcodes.OobCommand]):
-    """Unit that runs the helper on the master, for one node after the other."""
+    """Unit that runs the helpers on the master, for many nodes in parallel.
+
+    Machines are switched on one after the other, with a pause between their starts.
+    """
+
+    def check_arguments(self) -> None:
+        """Check the times."""
+        if not 1 <= self.op.timeout <= _MAX_S:
+            raise self.prereq(
+                f"timeout: wanted 1 to {_MAX_S} seconds, found {self.op.timeout}"
+            )
+        delay = self.op.power_delay
+        if not (math.isfinite(delay) and 0 <= delay <= _MAX_S):
+            raise self.prereq(
+                f"power_delay: wanted 0 to {_MAX_S} seconds, found {delay}"
+            )
 
     def expand_names(self) -> None:
         """Lock the nodes."""
@@ -56,67 +89,160 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
     def _by_hand(self, master: str) -> str:
         snapshot = self.ctx.snapshot
         node = snapshot.nodes[master]
-        program = params.fill_ndparams(snapshot, node)["oob_program"]
+        program = params.oob_program(snapshot, node)
         hint = ""
-        if checks.supports_oob(snapshot, node):
+        if program:
             hint = f"; run it by hand: {program} {self.op.command} {node.name}"
         return f"node {node.name}: is the master, {self.op.command} is refused{hint}"
 
     def execute(self) -> list[Row]:
         """Return name and result per node."""
-        rows = []
-        for number, uuid in enumerate(self.nodes):
-            if number and self.op.command == constants.OOB_POWER_ON:
-                self.ctx.pause(self.op.power_delay)
-            rows.append(self._one(uuid))
-        return rows
-
-    def _one(self, uuid: str) -> Row:
         snapshot = self.ctx.snapshot
-        node = snapshot.nodes[uuid]
-        row: Row = [(statuses.RS_NORMAL, node.name)]
-        if not checks.supports_oob(snapshot, node):
-            return [*row, (statuses.RS_UNAVAIL, None)]
-        answer = self.ctx.rpc.call_one(
-            "run_oob",
-            snapshot.cluster.master_node,
-            params.fill_ndparams(snapshot, node)["oob_program"],
-            self.op.command,
-            node.name,
-            self.op.timeout,
-        )
-        problem = answer.fail_msg or payload_problem(self.op.command, answer.payload)
-        if problem:
-            self.ctx.log.warn(
-                f"Out-of-band RPC failed on node '{node.name}': {problem}"
-            )
-            return [*row, (statuses.RS_NODATA, None)]
-        self._note(uuid, answer.payload)
-        return [*row, (statuses.RS_NORMAL, answer.payload)]
+        able = [
+            u for u in self.nodes if checks.supports_oob(snapshot, snapshot.nodes[u])
+        ]
+        answers: dict[str, tuple[int, Any]] = {}
+        for index, wave in enumerate(self._waves(able)):
+            if index and self._pause_s:
+                self.ctx.pause(self._pause_s)
+            answers.update(self._switch(wave))
+        return [
+            [
+                (statuses.RS_NORMAL, snapshot.nodes[uuid].name),
+                answers.get(uuid, (statuses.RS_UNAVAIL, None)),
+            ]
+            for uuid in self.nodes
+        ]
 
-    def _note(self, uuid: str, payload: Any) -> None:
-        node = self.ctx.snapshot.nodes[uuid]
-        command = self.op.command
-        if command in _RECORDED and node.powered != _RECORDED[command]:
-            with self.ctx.config.edit(self.ctx.owner) as edit:
-                fresh = edit.snapshot.nodes[uuid]
-                edit.update(fresh.replace(powered=_RECORDED[command]))
-        elif command == constants.OOB_POWER_STATUS:
-            is_powered = payload.get(constants.OOB_POWER_STATUS_POWERED)
-            if is_powered is not None and is_powered != node.powered:
-                self.ctx.log.warn(
-                    f"Recorded power state ({node.powered}) of node '{node.name}' does"
-                    f" not match actual power state ({is_powered})"
-                )
-        elif command == constants.OOB_HEALTH:
+    @property
+    def _pause_s(self) -> float:
+        is_on = self.op.command == constants.OOB_POWER_ON
+        return self.op.power_delay if is_on else 0.0
+
+    def _waves(self, able: Sequence[str]) -> list[Sequence[str]]:
+        """Return the nodes of each node call, in order."""
+        if self.op.command in (constants.OOB_POWER_STATUS, constants.OOB_HEALTH):
+            return [able] if able else []
+        size = _SWITCHED_ON if self._pause_s else _SWITCHED
+        return [able[at : at + size] for at in range(0, len(able), size)]
+
+    def _switch(self, wave: Sequence[str]) -> dict[str, tuple[int, Any]]:
+        """Run the helpers of some nodes; record what became of each."""
+        results = run_helpers(
+            self.ctx, wave, self.op.command, self.op.timeout, self._pause_s
+        )
+        answers: dict[str, tuple[int, Any]] = {}
+        done = []
+        for uuid, (payload, problem) in results.items():
+            name = self.ctx.snapshot.nodes[uuid].name
+            answers[uuid] = (statuses.RS_NORMAL, payload)
+            if problem:
+                self.ctx.log.warn(f"Out-of-band RPC failed on node '{name}': {problem}")
+                answers[uuid] = (statuses.RS_NODATA, None)
+            else:
+                done.append(uuid)
+        if self.op.command in _RECORDED:
+            self._record(done)
+        for uuid in done:
+            self._report(self.ctx.snapshot.nodes[uuid], answers[uuid][1])
+        return answers
+
+    def _record(self, done: Sequence[str]) -> None:
+        """Store and log the new power state of nodes, in one commit."""
+        is_on = _RECORDED[self.op.command]
+        nodes = self.ctx.snapshot.nodes
+        changed = [uuid for uuid in done if nodes[uuid].powered != is_on]
+        if not changed:
+            return
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            new = [
+                edit.update(edit.snapshot.nodes[uuid].replace(powered=is_on))
+                for uuid in changed
+            ]
+        for node in new:
+            log_power_change(self.ctx, node)
+
+    def _report(self, node: objects.Node, payload: Any) -> None:
+        """Log a power state that differs from the record, and bad health."""
+        if self.op.command == constants.OOB_POWER_STATUS:
+            if difference := power_difference(node, payload):
+                self.ctx.log.warn(difference)
+        elif self.op.command == constants.OOB_HEALTH:
             for item, status in payload:
-                if status in (
-                    constants.OOB_STATUS_WARNING,
-                    constants.OOB_STATUS_CRITICAL,
-                ):
-                    self.ctx.log.warn(
-                        f"Item '{item}' on node '{node.name}' has status '{status}'"
-                    )
+                if status in _BAD_HEALTH:
+                    text = f"Item '{item}' on node '{node.name}' has status '{status}'"
+                    self.ctx.log.warn(text)
+                    _log.warning("%s: %s", self.ctx.owner, text)
+
+
+def run_helpers(
+    ctx: Context,
+    nodes: Sequence[str],
+    command: str,
+    timeout_s: float,
+    pause_s: float = 0.0,
+) -> dict[str, tuple[Any, str]]:
+    """Run the helpers of nodes on the master, in parallel.
+
+    Args:
+        ctx: of the unit.
+        nodes: uuids of nodes that have a helper.
+        command: see ``constants.oob``.
+        timeout_s: of each helper.
+        pause_s: between the starts of two helpers.
+
+    Returns:
+        node uuid -> (valid output, empty) or (None, problem), in the given order.
+    """
+    snapshot = ctx.snapshot
+    records = [snapshot.nodes[uuid] for uuid in nodes]
+    rounds = math.ceil(len(nodes) / _AT_ONCE)
+    answer = ctx.rpc.call(
+        "run_oob_many",
+        [snapshot.cluster.master_node],
+        (
+            [[params.oob_program(snapshot, node), node.name] for node in records],
+            command,
+            timeout_s,
+            pause_s,
+        ),
+        timeout_s=_CALL_S + rounds * timeout_s + len(nodes) * pause_s,
+    )[snapshot.cluster.master_node]
+    problem = answer.fail_msg
+    if not problem and len(answer.payload) != len(nodes):
+        problem = f"wanted {len(nodes)} results, found {len(answer.payload)}"
+    if problem:
+        return dict.fromkeys(nodes, (None, problem))
+    return {
+        uuid: _checked(command, succeeded, value)
+        for uuid, (succeeded, value) in zip(nodes, answer.payload, strict=True)
+    }
+
+
+def _checked(command: str, succeeded: bool, value: Any) -> tuple[Any, str]:
+    if not succeeded:
+        return None, str(value)
+    problem = payload_problem(command, value)
+    return (None, problem) if problem else (value, "")
+
+
+def power_difference(node: objects.Node, payload: Mapping[str, Any]) -> str | None:
+    """Return how an answer of power-status differs from the record, None if not."""
+    is_powered = payload.get(constants.OOB_POWER_STATUS_POWERED)
+    if is_powered is None or is_powered == node.powered:
+        return None
+    return (
+        f"Recorded power state ({node.powered}) of node '{node.name}' does not match"
+        f" actual power state ({is_powered})"
+    )
+
+
+def log_power_change(ctx: Context, node: objects.Node) -> None:
+    """Log a new recorded power state, in the job and in the log of the daemon."""
+    state = "on" if node.powered else "off"
+    text = f"Node '{node.name}' is now recorded as powered {state}"
+    ctx.log.info(text)
+    _log.info("%s: %s", ctx.owner, text)
 
 
 def payload_problem(command: str, payload: Any) -> str | None:
@@ -124,18 +250,36 @@ def payload_problem(command: str, payload: Any) -> str | None:
     if command == constants.OOB_HEALTH:
         return _health_problem(payload)
     if command == constants.OOB_POWER_STATUS:
-        if isinstance(payload, Mapping):
-            return None
-        return f"expected an object for {command}, found {payload!r}"
-    return None if payload is None else f"unexpected output of {command}: {payload!r}"
+        return _status_problem(payload)
+    if payload is None:
+        return None
+    return f"unexpected output of {command}: {_short(payload)}"
+
+
+def _short(value: Any) -> str:
+    """Return a value for a message: it came from a program and can be huge."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+
+
+def _status_problem(payload: Any) -> str | None:
+    if not isinstance(payload, Mapping):
+        return f"expected an object for power-status, found {_short(payload)}"
+    powered = payload.get(constants.OOB_POWER_STATUS_POWERED)
+    if powered is not None and not isinstance(powered, bool):
+        return f"expected true or false as 'powered', found {_short(powered)}"
+    return None
 
 
 def _health_problem(payload: Any) -> str | None:
     if not isinstance(payload, (list, tuple)):
-        return f"expected a list of health items, found {payload!r}"
+        return f"expected a list of health items, found {_short(payload)}"
     for row in payload:
         if not (isinstance(row, (list, tuple)) and len(row) == len(("item", "status"))):
-            return f"expected [item, status], found {row!r}"
-        if row[1] not in constants.OOB_STATUSES:
-            return f"health item {row[0]!r} has the invalid status {row[1]!r}"
+            return f"expected [item, status], found {_short(row)}"
+        item, status = row
+        if not (isinstance(item, str) and 0 < len(item) <= constants.OOB_ITEM_CHARS):
+            return f"invalid name of a health item: {_short(item)}"
+        if status not in constants.OOB_STATUSES:
+            return f"health item {item!r} has the invalid status {_short(status)}"
     return None

@@ -71,7 +71,7 @@ def plan(
     """
     _check_master(snapshot, node, request)
     _check_capabilities(snapshot, node, request)
-    _check_power(node, request, has_oob=has_oob)
+    _check_power(snapshot, node, request, has_oob=has_oob)
     notes = [
         f"Ignoring request to unset flag {name}, already unset"
         for name in _ROLES
@@ -135,7 +135,20 @@ def _check_capabilities(
         )
 
 
-def _check_power(node: objects.Node, request: RoleRequest, *, has_oob: bool) -> None:
+def _check_power(
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    request: RoleRequest,
+    *,
+    has_oob: bool,
+) -> None:
+    is_master = node.uuid == snapshot.cluster.master_node
+    if request.powered is False and is_master:
+        raise _refuse(
+            node,
+            "is the master, so it cannot be recorded as powered off",
+            ecodes.ECODE_INVAL,
+        )
     if request.powered is not None and not has_oob:
         raise _refuse(
             node,
@@ -146,12 +159,6 @@ def _check_power(node: objects.Node, request: RoleRequest, *, has_oob: bool) -> 
     if has_oob and node.offline and request.offline is False and not powered:
         raise _refuse(
             node, "must be powered on before it goes online", ecodes.ECODE_STATE
-        )
-    if request.powered is False and not (node.offline or request.offline):
-        raise _refuse(
-            node,
-            "is online, so it cannot be recorded as powered off",
-            ecodes.ECODE_STATE,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from ganeti import objects, opcodes
 from ganeti.cmdlib import candidate_role, state_params, typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.node import checks, role
+from ganeti.cmdlib.node import checks, oob, role
 from ganeti.cmdlib.node.address import check_secondary
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
@@ -170,6 +170,8 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         for line in self.plan.notes:
             self.ctx.log.info(line)
         new = self._store()
+        if new.powered != self.node.powered:
+            oob.log_power_change(self.ctx, new)
         if self.plan.is_demoted and not new.offline:
             answer = self.ctx.rpc.call_one("node_demote_from_mc", self.uuid)
             if answer.failed:

@@ -301,6 +301,17 @@ ROWS: Final = (
         shown=("command", "remote_node", "timeout"),
     ),
     Procedure(
+        "run_oob_many",
+        ("helpers", "command", "timeout", "pause"),
+        "[[true, parsed JSON output or null] or [false, error] per helper]",
+        "normal",
+        runs_programs=True,
+        reads_if="is_oob_question",
+        answer_from="success_per_helper",
+        shown=("helpers", "command", "timeout", "pause"),
+        max_answer=MANY,
+    ),
+    Procedure(
         "set_watcher_pause",
         ("until",),
         "null",

@@ -82,6 +82,7 @@ SHAPES: Final[dict[str, Any]] = {
     "node_volumes": list[Facts],
     "os_diagnose": list[tuple[str, Scalar, bool, Scalar, _Items, _Items, _Items, bool]],
     "os_validate": bool,
+    "run_oob_many": list[tuple[bool, Any]],
     "storage_list": list[list[Scalar]],
     "store_apply": Facts,
     "store_install": Facts,

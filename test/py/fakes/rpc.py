@@ -4,6 +4,7 @@ import dataclasses
 
 import msgspec
 
+from ganeti.objects import params
 from ganeti.rpc import PROCEDURES, Result, Runner, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 from ganeti.rpc.table import SHAPES
@@ -81,9 +82,11 @@ class FakeRunner(Runner):
         row = PROCEDURES[procedure]
         args = args(node) if callable(args) else args
         args = tuple(wire.resolve(value, node) for value in args)
-        record = self._snapshot().nodes.get(node)
+        snapshot = self._snapshot()
+        record = snapshot.nodes.get(node)
         name = record.name if record else node
-        if record is not None and record.offline and not row.accept_offline:
+        is_silent = record is not None and params.is_silent(snapshot, record)
+        if is_silent and not row.accept_offline:
             return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
         self.calls.append((procedure, node, args))
         assert row.private or not any(map(has_private, args)), procedure

@@ -1,4 +1,4 @@
-"""Hooks, allocators, OOB programs and restricted commands, as real programs."""
+"""Hooks, allocators and restricted commands, as real programs."""
 
 import dataclasses
 import os
@@ -62,43 +62,6 @@ def test_the_output_of_a_hook_is_bounded(node, code):
 def test_wrong_hooks_are_refused(node, args):
     with pytest.raises(errors.HooksFailure):
         nodes.call(node, "hooks_runner", *args, {})
-
-
-def oob(node, text, command="power-status", timeout=60):
-    path = f"{node.paths.root}/oob"
-    program(path, text)
-    return nodes.call(node, "run_oob", path, command, "n2.tst", timeout)
-
-
-def test_oob_programs_answer_json_or_nothing(node):
-    assert oob(node, """echo '{"powered": true}'""") == {"powered": True}
-    assert oob(node, "true", "power-on") is None
-    assert oob(node, """echo "[[\\"$1 $2\\", \\"OK\\"]]" """, "health") == [
-        ["health n2.tst", "OK"]
-    ]
-
-
-def test_oob_programs_of_virtual_nodes_know_their_cluster(node):
-    answer = oob(node, 'echo "\\"$GANETI_ROOTDIR $GANETI_HOSTNAME\\""')
-    assert answer == f"{node.paths.root} {node.paths.hostname}"
-
-
-@pytest.mark.parametrize(
-    ("text", "timeout", "message"),
-    [
-        ("echo broken >&2; exit 1", 60, r"execution failed \(broken\)"),
-        ("sleep 60", 0.2, "timeout exceeded"),
-        ("echo nonsense", 60, "not JSON"),
-    ],
-)
-def test_oob_failures(node, text, timeout, message):
-    with pytest.raises(errors.OpExecError, match=message):
-        oob(node, text, timeout=timeout)
-
-
-def test_unknown_oob_commands_are_refused(node):
-    with pytest.raises(errors.OpExecError, match="explode"):
-        oob(node, "true", "explode")
 
 
 class OwnPlugins(Paths):

@@ -603,3 +603,90 @@ def test_an_instance_whose_creation_did_not_finish_is_an_error():
         "  - ERROR: instance inst1.example.com: its creation did not finish; install it"
         " again with gnt-instance reinstall, or remove it" in findings(engine)
     )
+
+
+# Out of band
+def with_helpers(answers, *, changes=None, **node2):
+    """Verify a group whose second node is offline and switched off, as recorded."""
+    ndparams = {**clusters.EXAMPLE["cluster"]["ndparams"], "oob_program": "/sbin/oob"}
+    flags = {"offline": True, "master_candidate": False, "powered": False} | node2
+    start = clusters.snapshot(
+        nodes=1,
+        instances=1,
+        candidate_certs={MASTER: "DIGEST-1"},
+        beparams={"default": {}},
+        ipolicy=POLICY,
+        ndparams=ndparams,
+        extra=[clusters.node(2, **flags)],
+    )
+    engine = engine_with(
+        {MASTER: {"oob-paths": [None], **(changes or {})}}, start, run_oob_many=answers
+    )
+    run(engine, error_codes=True)
+    return engine
+
+
+def oob_findings(engine):
+    return [line for line in findings(engine) if "ENODEOOBPATH" in line]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ([True, {"powered": False}], []),
+        ([True, {}], []),
+        (
+            [True, {"powered": True}],
+            [
+                (
+                    "  - ERROR:ENODEOOBPATH:node:node2.example.com:recorded power state"
+                    " (off) does not match actual power state (on)"
+                )
+            ],
+        ),
+        (
+            [False, "OOB program execution failed (dead)"],
+            [
+                (
+                    "  - WARNING:ENODEOOBPATH:node:node2.example.com:power state cannot"
+                    " be determined: OOB program execution failed (dead)"
+                )
+            ],
+        ),
+    ],
+)
+def test_the_recorded_power_state_is_compared_with_the_real_one(answer, expected):
+    engine = with_helpers([[True, {"powered": True}], answer])
+    assert oob_findings(engine) == expected
+    ((_, args),) = engine.rpc.called("run_oob_many")
+    helpers = [["/sbin/oob", f"node{n}.example.com"] for n in (1, 2)]
+    assert args == (helpers, "power-status", 10, 0.0)
+
+
+def test_nodes_that_opted_out_are_not_asked_for_their_power():
+    engine = with_helpers(
+        [[True, {"powered": True}]], ndparams={"oob_program": "!"}, offline=True
+    )
+    ((_, args),) = engine.rpc.called("run_oob_many")
+    assert args[0] == [["/sbin/oob", "node1.example.com"]]
+
+
+def test_a_node_that_is_recorded_as_off_is_not_asked():
+    engine = with_helpers(
+        [[True, {"powered": True}], [True, {"powered": False}]], offline=False
+    )
+    assert {node for node, _ in engine.rpc.called("node_verify")} == {MASTER}
+
+
+def test_helpers_of_all_nodes_must_be_usable_on_each_candidate():
+    problem = "OOB program /opt/other does not exist"
+    engine = with_helpers(
+        [[True, {"powered": True}], [True, {"powered": False}]],
+        changes={"oob-paths": [problem, None]},
+        ndparams={"oob_program": "/opt/other"},
+    )
+    asked = engine.rpc.called("node_verify")[0][1][0]
+    assert asked["oob-paths"] == ["/opt/other", "/sbin/oob"]
+    assert oob_findings(engine) == [
+        f"  - ERROR:ENODEOOBPATH:node:node1.example.com:{problem}"
+    ]

@@ -1,4 +1,4 @@
-"""Disks of groups, storage lists, restricted commands, out-of-band commands."""
+"""Disks of groups, storage lists, restricted commands."""
 
 import pytest
 
@@ -9,7 +9,6 @@ from ganeti import errors, objects
 from ganeti.locking import Level
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
-OOB = {**clusters.EXAMPLE["cluster"]["ndparams"], "oob_program": "/bin/oob"}
 
 
 def disk(uuid="d1", size=1024):
@@ -216,83 +215,3 @@ def test_repair_commands_run_on_one_node_exclusively():
     )
     assert engine.rpc.called("repair_command") == [(N2, ("fix", "{}"))]
     assert engine.locks.modes() == {Level.NODE: (frozenset([N2]), False)}
-
-
-# Out of band
-def oob(engine, command, *names, **options):
-    return engine.run(
-        {
-            "OP_ID": "OP_OOB_COMMAND",
-            "command": command,
-            "node_names": list(names),
-            **options,
-        }
-    )
-
-
-def oob_engine(answer=None, **node2):
-    return Engine(
-        clusters.snapshot(
-            nodes=1,
-            ndparams=OOB,
-            extra=[
-                clusters.node(2, **node2),
-                clusters.node(3, ndparams={"oob_program": "!"}),
-            ],
-        ),
-        {"run_oob": answer},
-    )
-
-
-def test_power_commands_run_on_the_master_and_are_recorded():
-    engine = oob_engine(offline=True, master_candidate=False)
-    assert oob(engine, "power-off", "node2") == [[(0, "node2.example.com"), (0, None)]]
-    assert engine.rpc.called("run_oob") == [
-        (N1, ("/bin/oob", "power-off", "node2.example.com", 60))
-    ]
-    assert not engine.snapshot.nodes[N2].powered
-    oob(engine, "power-on", "node2")
-    assert engine.snapshot.nodes[N2].powered
-
-
-def test_nodes_without_a_helper_are_unavailable_and_failures_have_no_data():
-    engine = oob_engine(failure("timeout"))
-    assert oob(engine, "power-status") == [
-        [(0, "node1.example.com"), (2, None)],
-        [(0, "node2.example.com"), (2, None)],
-        [(0, "node3.example.com"), (3, None)],
-    ]
-    assert "timeout" in engine.callbacks.text()
-
-
-def test_the_master_and_online_nodes_are_not_switched_off():
-    engine = oob_engine()
-    with pytest.raises(errors.OpPrereqError, match=r"by hand: /bin/oob power-off"):
-        oob(engine, "power-off", "node1")
-    with pytest.raises(errors.OpPrereqError, match="must be marked offline"):
-        oob(engine, "power-off", "node2")
-    rows = oob(engine, "power-cycle")
-    assert [row[0][1] for row in rows] == ["node2.example.com", "node3.example.com"]
-
-
-@pytest.mark.parametrize(
-    ("command", "payload"),
-    [
-        ("power-on", {"x": 1}),
-        ("power-status", []),
-        ("health", [["fan", "SAD"]]),
-        ("health", [["fan"]]),
-        ("health", "text"),
-    ],
-)
-def test_output_of_the_wrong_form_counts_as_no_data(command, payload):
-    assert oob(oob_engine(payload), command, "node2")[0][1] == (2, None)
-
-
-def test_what_is_not_well_is_warned_about():
-    engine = oob_engine([["fan", "CRITICAL"], ["psu", "OK"]])
-    oob(engine, "health", "node2")
-    assert "Item 'fan' on node 'node2.example.com'" in engine.callbacks.text()
-    engine = oob_engine({"powered": False})
-    oob(engine, "power-status", "node2")
-    assert "does not match actual power state" in engine.callbacks.text()

@@ -1,0 +1,96 @@
+"""Programs that nobody but root can replace: the owners and modes of a whole path."""
+
+import os
+import stat
+from collections.abc import Collection
+from typing import Final
+
+#: Most symbolic links in one path, as the kernel allows (path_resolution(7)).
+_MAX_LINKS: Final = 40
+
+
+class _Path:
+    """Walks a path as the kernel does, and checks each directory that it enters."""
+
+    def __init__(self, owners: Collection[int], *, sticky_is_safe: bool) -> None:
+        self._owners = owners
+        self._sticky_is_safe = sticky_is_safe
+
+    def problem(self, path: str) -> str | None:
+        if not os.path.isabs(path):
+            return f"{path}: wanted an absolute path"
+        here, parts, links = "/", _parts(path), 0
+        if problem := self._directory(here):
+            return problem
+        while parts:
+            name = parts.pop(0)
+            if name == "..":
+                here = os.path.dirname(here)
+                continue
+            below = os.path.join(here, name)
+            info = os.lstat(below)
+            if stat.S_ISLNK(info.st_mode):
+                links += 1
+                if links > _MAX_LINKS:
+                    return f"{path}: too many symbolic links"
+                target = os.readlink(below)
+                here = "/" if os.path.isabs(target) else here
+                parts[:0] = _parts(target)
+                continue
+            problem = self._directory(below) if parts else self._program(below, info)
+            if problem:
+                return problem
+            here = below
+        return None
+
+    def _program(self, path: str, info: os.stat_result) -> str | None:
+        if not stat.S_ISREG(info.st_mode):
+            return f"{path} is not a regular file"
+        if not info.st_mode & stat.S_IXUSR:
+            return f"{path} is not executable for its owner"
+        return self._owned(path, info)
+
+    def _directory(self, path: str) -> str | None:
+        info = os.lstat(path)
+        if not stat.S_ISDIR(info.st_mode):
+            return f"{path} is not a directory"
+        # Nobody can rename or remove the files of others in a sticky directory.
+        if self._sticky_is_safe and info.st_mode & stat.S_ISVTX:
+            return None
+        return self._owned(path, info)
+
+    def _owned(self, path: str, info: os.stat_result) -> str | None:
+        if info.st_uid not in self._owners:
+            return f"{path} belongs to user {info.st_uid}, wanted root"
+        writers = stat.S_IWGRP | stat.S_IWOTH
+        if self._sticky_is_safe and info.st_gid == os.getegid():
+            writers = stat.S_IWOTH
+        if info.st_mode & writers:
+            mode = stat.S_IMODE(info.st_mode)
+            return f"{path} can be written by others than its owner (mode {mode:04o})"
+        return None
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def program_problem(path: str, *, is_virtual: bool) -> str | None:
+    """Return why a program must not be run as root, None if it may be.
+
+    The program and each directory on the way to it, also through symbolic links, must
+    belong to root, and nobody else may write there. Then nobody else can replace it
+    between this check and its start.
+
+    Args:
+        path: of the program.
+        is_virtual: the node is one of a virtual cluster: the user of this process
+            counts as root, and directories such as /tmp are allowed.
+    """
+    owners = {0, os.geteuid()} if is_virtual else {0}
+    try:
+        return _Path(owners, sticky_is_safe=is_virtual).problem(path)
+    except FileNotFoundError:
+        return f"{path} does not exist"
+    except OSError as err:
+        return f"{path}: {err.strerror}"

@@ -1,0 +1,317 @@
+"""OP_OOB_COMMAND, the recorded power state, and where the helper is inherited from."""
+
+import math
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors, rpc
+from ganeti.cmdlib.node import oob as unit
+from ganeti.objects import params
+
+N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
+NAMES = {n: f"node{n}.example.com" for n in range(1, 60)}
+OOB = {**clusters.EXAMPLE["cluster"]["ndparams"], "oob_program": "/bin/oob"}
+
+
+def run(engine, command, *names, **options):
+    return engine.run(
+        {
+            "OP_ID": "OP_OOB_COMMAND",
+            "command": command,
+            "node_names": list(names),
+            **options,
+        }
+    )
+
+
+def answers(value):
+    """Return a node call that gives each helper the same answer."""
+    if isinstance(value, rpc.Result):
+        return value
+    return lambda _, args: [[True, value] for _helper in args[0]]
+
+
+def engine_of(answer=None, **node2):
+    return Engine(
+        clusters.snapshot(
+            nodes=1,
+            ndparams=OOB,
+            extra=[
+                clusters.node(2, **node2),
+                clusters.node(3, ndparams={"oob_program": "!"}),
+            ],
+        ),
+        {
+            "run_oob_many": answer if callable(answer) else answers(answer),
+            "hooks_runner": [],
+        },
+    )
+
+
+def many(count, answer=None, **flags):
+    """Return an engine with a master and further nodes that are marked offline."""
+    flags = {"offline": True, "master_candidate": False} | flags
+    others = [clusters.node(n, **flags) for n in range(2, count + 2)]
+    return Engine(
+        clusters.snapshot(nodes=1, ndparams=OOB, extra=others),
+        {"run_oob_many": answer if callable(answer) else answers(answer)},
+    )
+
+
+def calls(engine):
+    """Return names, and pause, of each node call."""
+    return [
+        ([name for _, name in args[0]], args[3])
+        for _, args in engine.rpc.called("run_oob_many")
+    ]
+
+
+#: Command, recorded state before, state after: the table of the design.
+STATES = [
+    ("power-off", False, False),
+    ("power-cycle", False, False),
+    ("power-on", False, True),
+    ("power-off", True, False),
+    ("power-cycle", True, True),
+    ("power-on", True, True),
+    ("power-status", True, True),
+    ("power-status", False, False),
+]
+
+
+@pytest.mark.parametrize(("command", "before", "after"), STATES)
+def test_the_recorded_state_follows_the_command(command, before, after):
+    answer = {"powered": before} if command == "power-status" else None
+    engine = engine_of(answer, offline=True, master_candidate=False, powered=before)
+    rows = run(engine, command, "node2")
+    assert rows == [[(0, NAMES[2]), (0, answer)]]
+    assert engine.rpc.called("run_oob_many") == [
+        (N1, ([["/bin/oob", NAMES[2]]], command, 60, 2.0 * (command == "power-on")))
+    ]
+    assert engine.snapshot.nodes[N2].powered is after
+    logged = f"Node '{NAMES[2]}' is now recorded as powered" in engine.callbacks.text()
+    assert logged == (before != after)
+
+
+@pytest.mark.parametrize(("command", "before", "_after"), STATES)
+def test_a_failed_command_changes_no_record(command, before, _after):
+    engine = engine_of(
+        lambda _, args: [[False, "OOB program execution failed (no route)"]],
+        offline=True,
+        master_candidate=False,
+        powered=before,
+    )
+    assert run(engine, command, "node2") == [[(0, NAMES[2]), (2, None)]]
+    assert engine.snapshot.nodes[N2].powered is before
+    assert (
+        f"Out-of-band RPC failed on node '{NAMES[2]}': OOB program execution failed"
+        " (no route)" in engine.callbacks.text()
+    )
+
+
+def test_nodes_without_a_helper_are_unavailable_and_failures_have_no_data():
+    engine = engine_of(failure("timeout"))
+    assert run(engine, "power-status") == [
+        [(0, NAMES[1]), (2, None)],
+        [(0, NAMES[2]), (2, None)],
+        [(0, NAMES[3]), (3, None)],
+    ]
+    assert "timeout" in engine.callbacks.text()
+
+
+def test_no_helper_at_all_is_no_node_call():
+    engine = Engine(clusters.snapshot(nodes=2))
+    assert [row[1] for row in run(engine, "health")] == [(3, None)] * 2
+
+
+def test_the_master_and_online_nodes_are_not_switched_off():
+    engine = engine_of()
+    with pytest.raises(errors.OpPrereqError, match=r"by hand: /bin/oob power-off"):
+        run(engine, "power-off", "node1")
+    with pytest.raises(errors.OpPrereqError, match=r"by hand: /bin/oob power-cycle"):
+        run(engine, "power-cycle", "node1")
+    with pytest.raises(errors.OpPrereqError, match="must be marked offline"):
+        run(engine, "power-off", "node2")
+    rows = run(engine, "power-cycle")
+    assert [row[0][1] for row in rows] == [NAMES[2], NAMES[3]]
+    rows = run(engine, "power-off", ignore_status=True)
+    assert [row[0][1] for row in rows] == [NAMES[2], NAMES[3]]
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        ("power-on", {"x": 1}),
+        ("power-off", ""),
+        ("power-status", []),
+        ("power-status", None),
+        ("power-status", {"powered": "yes"}),
+        ("power-status", {"powered": 1}),
+        ("health", [["fan", "SAD"]]),
+        ("health", [["fan", ["OK"]]]),
+        ("health", [["fan"]]),
+        ("health", [[7, "OK"]]),
+        ("health", [["", "OK"]]),
+        ("health", [["x" * 201, "OK"]]),
+        ("health", "text"),
+        ("health", None),
+        ("health", {"fan": "OK"}),
+    ],
+)
+def test_output_of_the_wrong_form_counts_as_no_data(command, payload):
+    engine = engine_of(payload, offline=True, master_candidate=False)
+    assert run(engine, command, "node2")[0][1] == (2, None)
+    assert engine.snapshot.nodes[N2].powered
+
+
+def test_a_message_about_wrong_output_is_short():
+    engine = engine_of(["x" * 60_000])
+    run(engine, "health", "node2")
+    assert "expected [item, status]" in engine.callbacks.text()
+    assert len(engine.callbacks.text()) < 1000
+
+
+def test_the_power_state_may_be_unknown():
+    engine = engine_of({"reason": "no answer"})
+    assert run(engine, "power-status", "node2")[0][1] == (0, {"reason": "no answer"})
+    assert "does not match" not in engine.callbacks.text()
+
+
+def test_bad_health_and_a_wrong_record_are_warned_about():
+    engine = engine_of([["fan", "CRITICAL"], ["psu", "OK"], ["bay", "WARNING"]])
+    run(engine, "health", "node2")
+    text = engine.callbacks.text()
+    assert f"Item 'fan' on node '{NAMES[2]}' has status 'CRITICAL'" in text
+    assert f"Item 'bay' on node '{NAMES[2]}' has status 'WARNING'" in text
+    assert "psu" not in text
+    engine = engine_of({"powered": False})
+    run(engine, "power-status", "node2")
+    assert "does not match actual power state" in engine.callbacks.text()
+
+
+def test_questions_go_to_all_nodes_at_once():
+    engine = many(50, {"powered": True})
+    run(engine, "power-status", timeout=10)
+    assert calls(engine) == [([NAMES[n] for n in range(1, 52)], 0.0)]
+    assert engine.rpc.limits["run_oob_many"] == {60 + 10}
+
+
+def test_machines_are_switched_off_together_and_recorded_in_parts():
+    def crash_in_the_second_call(_, args):
+        if args[0][0][1] != NAMES[2]:
+            raise KeyboardInterrupt
+        return [[True, None] for _helper in args[0]]
+
+    engine = many(40, crash_in_the_second_call)
+    with pytest.raises(KeyboardInterrupt):
+        run(engine, "power-off")
+    assert [len(names) for names, _ in calls(engine)] == [32, 8]
+    off = [n for n in engine.snapshot.nodes.values() if not n.powered]
+    assert sorted(n.name for n in off) == sorted(NAMES[n] for n in range(2, 34))
+
+
+def test_machines_are_switched_on_with_a_pause_between_two():
+    engine = many(10, powered=False)
+    before = engine.clock.monotonic()
+    run(engine, "power-on", *[NAMES[n] for n in range(2, 12)], power_delay=1.5)
+    assert [(len(names), pause) for names, pause in calls(engine)] == [
+        (8, 1.5),
+        (2, 1.5),
+    ]
+    assert engine.clock.monotonic() - before == 1.5
+    run(engine, "power-on", *[NAMES[n] for n in range(2, 12)], power_delay=0)
+    assert [(len(names), pause) for names, pause in calls(engine)] == [(10, 0.0)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": 3601},
+        {"power_delay": -0.1},
+        {"power_delay": math.inf},
+        {"power_delay": math.nan},
+    ],
+)
+def test_impossible_times_are_refused(options):
+    with pytest.raises(errors.OpPrereqError, match="wanted"):
+        run(engine_of(), "power-status", **options)
+
+
+# Inheritance
+@pytest.mark.parametrize(
+    ("cluster", "group", "node", "expected"),
+    [
+        ("", None, None, ""),
+        ("/c", None, None, "/c"),
+        ("/c", "/g", None, "/g"),
+        ("/c", "/g", "/n", "/n"),
+        ("/c", "/g", "!", ""),
+        ("/c", "!", None, ""),
+        ("/c", "!", "/n", "/n"),
+        ("!", None, None, ""),
+        ("/c", "/g", "", ""),
+    ],
+)
+def test_the_helper_is_inherited(cluster, group, node, expected):
+    ours = {} if node is None else {"oob_program": node}
+    theirs = {} if group is None else {"oob_program": group}
+    snapshot = clusters.snapshot(
+        nodes=1,
+        ndparams={**OOB, "oob_program": cluster},
+        extra=[
+            clusters.group("rack", "g-9", ndparams=theirs),
+            clusters.node(2, group="g-9", ndparams=ours),
+        ],
+    )
+    assert params.oob_program(snapshot, snapshot.nodes[N2]) == expected
+
+
+# The record
+def modify(engine, name, **options):
+    return engine.run({"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, **options})
+
+
+def test_the_record_is_changed_by_hand_where_there_is_a_helper():
+    engine = engine_of()
+    modify(engine, "node2", powered=False)
+    assert not engine.snapshot.nodes[N2].powered
+    assert "is now recorded as powered off" in engine.callbacks.text()
+    modify(engine, "node2", powered=True)
+    assert engine.snapshot.nodes[N2].powered
+    with pytest.raises(errors.OpPrereqError, match="no out-of-band helper"):
+        modify(engine, "node3", powered=False)
+    with pytest.raises(errors.OpPrereqError, match="is the master"):
+        modify(engine, "node1", powered=False)
+
+
+def test_a_node_that_is_off_does_not_go_online():
+    off = {"offline": True, "powered": False, "master_candidate": False}
+    engine = engine_of(**off, master_capable=False)
+    with pytest.raises(errors.OpPrereqError, match="must be powered on before"):
+        modify(engine, "node2", offline=False)
+    modify(engine, "node2", offline=False, powered=True)
+    assert not engine.snapshot.nodes[N2].offline
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({}, False),
+        ({"offline": True, "master_candidate": False}, True),
+        ({"powered": False}, True),
+        ({"powered": False, "ndparams": {"oob_program": "!"}}, False),
+    ],
+)
+def test_nobody_talks_to_a_node_that_is_off(flags, expected):
+    snapshot = engine_of(**flags).snapshot
+    assert params.is_silent(snapshot, snapshot.nodes[N2]) is expected
+
+
+def test_problems_of_valid_output_are_none():
+    assert unit.payload_problem("power-off", None) is None
+    assert unit.payload_problem("health", []) is None
