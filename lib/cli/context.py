@@ -32,6 +32,13 @@ class Master(Protocol):
         """Return the result of one method."""
 
 
+def tcp_ping(address: str, port: int, timeout_s: float) -> bool:
+    """Return whether a program accepts connections at an address."""
+    from ganeti.utils import netutils
+
+    return netutils.tcp_ping(address, port, timeout_s=timeout_s, live_port_needed=True)
+
+
 class ClientEffects(NamedTuple):
     """Effects of a command; tests pass their own."""
 
@@ -42,6 +49,9 @@ class ClientEffects(NamedTuple):
     stdin: TextIO
     open_terminal: Callable[[], TextIO | None]
     now: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    tcp_ping: Callable[[str, int, float], bool] = tcp_ping
 
 
 def connect(paths: pathutils.Paths, *, override: str = "") -> Master:

@@ -464,6 +464,13 @@ PLAN: Final = Option(
 PLAN_JSON: Final = Option(
     ("--json",), "with --plan or --explain: print a JSON document", dest="json"
 )
+POWER_DELAY: Final = Option(
+    ("--power-delay",),
+    "seconds between two power-on commands",
+    dest="power_delay",
+    kind="float",
+    default=2.0,
+)
 PREALLOC_WIPE_DISKS: Final = Option(
     ("--prealloc-wipe-disks",),
     "wipe new disk space before use",

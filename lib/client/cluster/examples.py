@@ -42,6 +42,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "empty all offline and drained nodes",
         ),
     ),
+    "epo": (
+        Example("gnt-cluster epo --all", "stop everything but the master"),
+        Example("gnt-cluster epo --groups rack1", "only the nodes of one group"),
+        Example("gnt-cluster epo --on --all", "bring everything back"),
+    ),
     "info": (
         Example("gnt-cluster info", "all settings"),
         Example("gnt-cluster info --json", "all settings as JSON"),

@@ -137,6 +137,40 @@ COMMANDS: Final = (
         exits=((1, "missing confirmation or failure"),),
     ),
     Command(
+        "epo",
+        "emergency power off of nodes, groups or all; with --on the way back",
+        arguments=(Argument("unknown", name="node", minimum=0, maximum=None),),
+        options=(
+            Option(("--all",), "all nodes, and all instances", dest="show_all"),
+            o.FORCE,
+            Option(("--groups",), "the arguments are node groups", dest="groups"),
+            o.OOB_TIMEOUT,
+            Option(
+                ("--on",),
+                "switch on, wait for the nodes, and start the instances",
+                dest="on",
+            ),
+            o.POWER_DELAY,
+            o.SHUTDOWN_TIMEOUT,
+            *o.PLANNED,
+        ),
+        run="client.cluster.epo:run",
+        opcodes=(
+            "OP_INSTANCE_SHUTDOWN",
+            "OP_INSTANCE_STARTUP",
+            "OP_NODE_SET_PARAMS",
+            "OP_OOB_COMMAND",
+            "OP_TAGS_DEL",
+            "OP_TAGS_SET",
+        ),
+        exits=(
+            (
+                1,
+                "wrong options, the master is named, declined, or something failed",
+            ),
+        ),
+    ),
+    Command(
         "getmaster",
         "print the master node name",
         options=(o.JSON,),

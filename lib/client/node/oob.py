@@ -4,9 +4,11 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs, listing, prompts, submission, table
+from ganeti.cli import options as o
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 from ganeti.constants import query as q
+from ganeti.utils import nicesort
 
 _COMMANDS: Final = {
     "on": "power-on",
@@ -14,66 +16,188 @@ _COMMANDS: Final = {
     "cycle": "power-cycle",
     "status": "power-status",
 }
-_NEED_NODES: Final = ("off", "cycle")
+#: Actions that interrupt what runs on a machine.
+_STOPPING: Final = ("off", "cycle")
+#: Seconds for a power status unless ``--oob-timeout`` is given: an answer takes one or
+#: two, and one dead controller must not hold up the list of all machines.
+_STATUS_S: Final = 10
+_FIELDS: Final = ("name", "master", "powered", "pinst_list", "ndp/oob_program")
+#: Status of instances that a loss of power interrupts.
+_RUNNING: Final = ("running", "ERROR_up", "ERROR_wrongnode")
 
 
 def power(ctx: CommandContext) -> int:
     """Switch the power of nodes, or show its state."""
-    opts = ctx.opts
-    verb, *nodes = ctx.args
+    verb, *names = ctx.args
     if verb not in _COMMANDS:
         raise errors.OpPrereqError(
             f"power: wanted {', '.join(_COMMANDS)}, found {verb!r}", ecodes.ECODE_INVAL
         )
-    if verb in _NEED_NODES:
-        if not nodes:
-            raise errors.OpPrereqError(
-                f"power {verb}: please name the nodes", ecodes.ECODE_INVAL
-            )
-        if not opts.force and not prompts.confirm_operation(
-            ctx, nodes, kind="nodes", operation=f"power {verb}"
-        ):
-            return exitcodes.EXIT_FAILURE
-    ops = []
-    if verb == "off" and not opts.ignore_status:
-        ops = [
-            jobs.op(
-                "OP_NODE_SET_PARAMS",
-                node_name=node,
-                offline=True,
-                auto_promote=opts.auto_promote,
-            )
-            for node in nodes
-        ]
-    ops.append(
-        jobs.op(
-            "OP_OOB_COMMAND",
-            node_names=nodes,
-            command=_COMMANDS[verb],
-            ignore_status=opts.ignore_status,
-            timeout=opts.oob_timeout,
-            power_delay=opts.power_delay,
-        )
-    )
+    if verb == "status":
+        return _status(ctx, names)
+    nodes = _named(ctx, verb, names) if names else _everybody(ctx, verb)
+    if not nodes or not _is_confirmed(ctx, verb, nodes, all_nodes=not names):
+        return exitcodes.EXIT_FAILURE
+    ops = _switching_ops(ctx, verb, [node["name"] for node in nodes])
     job = submission.run_job(ctx, [jobs.with_generic(ctx, op) for op in ops])
-    if not job.is_done:
-        return job.code
-    return _show(ctx, job.result, _power_lines if verb == "status" else _invoked)
+    return _show(ctx, job.result, _invoked) if job.is_done else job.code
+
+
+def _status(ctx: CommandContext, names: list[str]) -> int:
+    """Show the power state of nodes; without names, of all that have a helper."""
+    names = names or [node["name"] for node in _capable(ctx)]
+    if not names:
+        return _nobody(ctx)
+    timeout = ctx.opts.oob_timeout
+    operation = jobs.op(
+        "OP_OOB_COMMAND",
+        node_names=names,
+        command=_COMMANDS["status"],
+        timeout=_STATUS_S if timeout == o.OOB_TIMEOUT.default else timeout,
+    )
+    job = submission.run(ctx, operation)
+    return _show(ctx, job.result, _power_lines) if job.is_done else job.code
 
 
 def health(ctx: CommandContext) -> int:
     """Show the health reports of the nodes' hardware."""
+    names = ctx.args or [node["name"] for node in _capable(ctx)]
+    if not names:
+        return _nobody(ctx)
     operation = jobs.op(
         "OP_OOB_COMMAND",
-        node_names=ctx.args,
+        node_names=names,
         command="health",
         timeout=ctx.opts.oob_timeout,
     )
     return _show(ctx, jobs.run(ctx, operation), _health_lines)
 
 
+# Nodes
+def _capable(ctx: CommandContext) -> list[dict[str, Any]]:
+    """Return the nodes that have a helper, sorted by name."""
+    rows = listing.query_objects(ctx, "node", list(_FIELDS))
+    by_name = {row["name"]: row for row in rows if row["powered"] is not None}
+    return [by_name[name] for name in nicesort.nice_names(by_name)]
+
+
+def _nobody(ctx: CommandContext) -> int:
+    ctx.err("No node supports OOB commands: the node parameter oob_program is not set")
+    return _show(ctx, [], _invoked)
+
+
+def _everybody(ctx: CommandContext, verb: str) -> list[dict[str, Any]]:
+    """Return the nodes that a command without names is for.
+
+    Raises:
+        OpPrereqError: all machines would be stopped without a question.
+    """
+    if verb in _STOPPING and ctx.opts.force:
+        raise errors.OpPrereqError(
+            f"power {verb}: please name the nodes, or leave out --force",
+            ecodes.ECODE_INVAL,
+        )
+    nodes = _capable(ctx)
+    if verb in _STOPPING:
+        nodes = [node for node in nodes if not node["master"]]
+    if not nodes:
+        ctx.err(f"No node supports OOB commands, so there is none to power {verb}")
+    return nodes
+
+
+def _named(ctx: CommandContext, verb: str, names: list[str]) -> list[dict[str, Any]]:
+    """Return the nodes of these names, each once.
+
+    Raises:
+        OpPrereqError: a node is unknown, has no helper, or is the master and would be
+            stopped; then nothing is done with any.
+    """
+    rows = listing.named(ctx, "node", list(_FIELDS), names)
+    nodes = list({row["name"]: row for row in rows}.values())
+    for node in nodes:
+        name = node["name"]
+        if verb in _STOPPING and node["master"]:
+            hint = "; do a master-failover first"
+            if node["powered"] is not None:
+                by_hand = f"{node['ndp/oob_program']} {_COMMANDS[verb]} {name}"
+                hint += f", or run it by hand: {by_hand}"
+            raise errors.OpPrereqError(
+                f"node {name}: is the master, power-{verb} is refused{hint}",
+                ecodes.ECODE_INVAL,
+            )
+        if node["powered"] is None:
+            raise errors.OpPrereqError(_unsupported(name), ecodes.ECODE_STATE)
+    return nodes
+
+
+def _unsupported(name: str) -> str:
+    return f"Node {name} does not support OOB commands"
+
+
+# Questions
+def _is_confirmed(
+    ctx: CommandContext, verb: str, nodes: list[dict[str, Any]], *, all_nodes: bool
+) -> bool:
+    """Ask before all machines are switched, and before instances are interrupted."""
+    if ctx.opts.force or ctx.option("plan"):
+        return True
+    names = [node["name"] for node in nodes]
+    if all_nodes:
+        listed = ", ".join(names)
+        question = f"Do you really want to power {verb} the following nodes: {listed}?"
+        if not prompts.confirm(ctx, question):
+            return False
+    elif verb in _STOPPING and not prompts.confirm_operation(
+        ctx, names, kind="nodes", operation=f"power {verb}"
+    ):
+        return False
+    running = _running(ctx, nodes) if verb in _STOPPING else []
+    return not running or prompts.confirm(
+        ctx,
+        f"WARNING: these instances are running there and lose their power:"
+        f" {', '.join(running)}. Do you want to power {verb} the nodes all the same?",
+    )
+
+
+def _running(ctx: CommandContext, nodes: list[dict[str, Any]]) -> list[str]:
+    """Return the instances that run on nodes."""
+    names = [name for node in nodes for name in node["pinst_list"] or ()]
+    if not names:
+        return []
+    rows = listing.named(ctx, "instance", ["name", "status"], names)
+    return [row["name"] for row in rows if row["status"] in _RUNNING]
+
+
+# Jobs and output
+def _switching_ops(ctx: CommandContext, verb: str, names: list[str]) -> list[jobs.Op]:
+    opts = ctx.opts
+    ops = []
+    if verb == "off" and not opts.ignore_status:
+        ops = [
+            jobs.op(
+                "OP_NODE_SET_PARAMS",
+                node_name=name,
+                offline=True,
+                auto_promote=opts.auto_promote,
+            )
+            for name in names
+        ]
+    command = jobs.op(
+        "OP_OOB_COMMAND",
+        node_names=names,
+        command=_COMMANDS[verb],
+        ignore_status=opts.ignore_status,
+        timeout=opts.oob_timeout,
+        power_delay=opts.power_delay,
+    )
+    return [*ops, command]
+
+
 def _power_lines(data: Any) -> list[str]:
-    return ["powered" if data["powered"] else "unpowered"]
+    powered = data.get("powered")
+    if powered is None:
+        return ["unknown"]
+    return ["powered" if powered else "unpowered"]
 
 
 def _invoked(_: Any) -> list[str]:
@@ -86,9 +210,9 @@ def _health_lines(data: Any) -> list[str]:
 
 def _status_json(data: Any, status: int) -> Any:
     """Return the JSON form: ``powered`` as a boolean, or the state per component."""
-    if status != q.RS_NORMAL:
+    if status != q.RS_NORMAL or data is None:
         return None
-    return dict(data) if isinstance(data, list) else data
+    return dict(data) if isinstance(data, list) else {"powered": data.get("powered")}
 
 
 def _show(ctx: CommandContext, result: list[Any], lines_of: Any) -> int:
@@ -99,11 +223,13 @@ def _show(ctx: CommandContext, result: list[Any], lines_of: Any) -> int:
         objects.append({"node": node, "status": _status_json(data, status)})
         if status != q.RS_NORMAL:
             failed = True
+            if status == q.RS_UNAVAIL:
+                ctx.err(_unsupported(node))
             verbose, _ = q.RSS_DESCRIPTION[status]
             objects[-1]["_status"] = {"status": verbose.strip("()")}
             lines = [verbose]
         else:
-            lines = lines_of(data)
+            lines = lines_of(data) or [""]
         names += [node] + [""] * (len(lines) - 1)
         texts += lines
     if ctx.opts.json:

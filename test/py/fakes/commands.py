@@ -40,13 +40,21 @@ def program(name):
 
 
 def run(
-    line, master=None, *, environ=None, answers=None, stdin="", tty=False, now=None
+    line,
+    master=None,
+    *,
+    environ=None,
+    answers=None,
+    stdin="",
+    tty=False,
+    now=None,
+    **effects,
 ):
     """Run ``gnt-x command ...`` (a list of words, or text to split)."""
     words = line.split() if isinstance(line, str) else line
     terminal = None if answers is None else Terminal(answers)
     out, err = io.StringIO(), Tty() if tty else io.StringIO()
-    effects = ClientEffects(
+    all_effects = ClientEffects(
         environ=environ or {},
         connect=lambda _: master,
         stdout=out,
@@ -54,7 +62,8 @@ def run(
         stdin=io.StringIO(stdin),
         open_terminal=lambda: terminal,
         now=now or (lambda: 1_700_000_000.0),
+        **effects,
     )
-    code = app.main(program(words[0]), words[1:], effects=effects)
+    code = app.main(program(words[0]), words[1:], effects=all_effects)
     asked = terminal.getvalue() if terminal else ""
     return Result(code, out.getvalue(), err.getvalue(), asked)

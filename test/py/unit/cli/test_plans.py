@@ -191,7 +191,14 @@ def test_a_planned_command_ends_with_the_code_of_its_plan(line, fails):
     master.values["cluster_name"] = "kites.example.com"
     master.objects["instance"] = [{"name": "web1", "uuid": "u1"}]
     master.objects["node"] = [
-        {"name": "node1", "pinst_list": ["web1"], "sinst_list": ["web1"], "role": "R"}
+        {
+            "name": "node1",
+            "pinst_list": ["web1"],
+            "sinst_list": ["web1"],
+            "role": "R",
+            "powered": True,
+            "master": False,
+        }
     ]
     result = commands.run(line, master)
     assert (result.code, result.err) == (int(fails), "")

@@ -1,0 +1,305 @@
+"""``epo``: emergency power off of nodes, groups or all, and the way back.
+
+Everything that a run does is recorded in the configuration step by step, so a run after
+a crash goes on with the rest. The decisions are in `ganeti.client.cluster.epo_plan`.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import error_text, jobs, listing, prompts, submission
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor, JobOutcome
+from ganeti.client.cluster import epo_plan
+from ganeti.client.cluster.epo_plan import Plan, Row
+from ganeti.constants import ecodes, exitcodes, oob
+from ganeti.constants import query as q
+from ganeti.utils import nicesort
+
+#: Seconds that nodes may take from power on to the first answer of their node daemon.
+_BOOT_S: Final = 15 * 60
+#: Seconds between two rounds of attempts, at first and at most.
+_FIRST_PAUSE_S: Final = 1.0
+_PAUSE_S: Final = 30.0
+#: Seconds for one attempt to connect to a node daemon.
+_PING_S: Final = 1.0
+#: Attempts at the same time.
+_PINGS_AT_ONCE: Final = 32
+#: Seconds of the watcher's pause, so that it does not start what is being stopped.
+_WATCHER_PAUSE_S: Final = 3600
+
+
+def run(ctx: CommandContext) -> int:
+    """Switch nodes off, or bring them back."""
+    nodes = _nodes(ctx)
+    if not ctx.opts.on:
+        _refuse_master(ctx, nodes)
+    plan = epo_plan.on(nodes) if ctx.opts.on else epo_plan.off(nodes)
+    for note in plan.notes:
+        ctx.out(note)
+    names = [node["name"] for node in nodes]
+    if not ctx.opts.force and not prompts.confirm_operation(
+        ctx, names, kind="nodes", operation="epo"
+    ):
+        return exitcodes.EXIT_FAILURE
+    return _on(ctx, plan) if ctx.opts.on else _off(ctx, plan)
+
+
+# Arguments
+def _nodes(ctx: CommandContext) -> list[Row]:
+    """Return the nodes that the command names, each once, in the order of names.
+
+    Raises:
+        OpPrereqError: the arguments do not fit the options, or a name is unknown.
+    """
+    opts, names = ctx.opts, list(ctx.args)
+    problem = ""
+    if opts.groups and opts.show_all:
+        problem = "--groups and --all exclude each other"
+    elif opts.show_all and names:
+        problem = "--all takes no names"
+    elif not opts.show_all and not names:
+        problem = "please name nodes, or groups with --groups, or give --all"
+    if problem:
+        raise errors.OpPrereqError(f"epo: {problem}", ecodes.ECODE_INVAL)
+    if opts.groups:
+        groups = listing.named(ctx, "group", ["name", "node_list"], names)
+        names = [name for group in groups for name in group["node_list"]]
+        if not names:
+            return []
+    rows = listing.named(ctx, "node", list(epo_plan.NODE_FIELDS), names)
+    by_name = {row["name"]: row for row in rows}
+    return [by_name[name] for name in nicesort.nice_names(by_name)]
+
+
+def _refuse_master(ctx: CommandContext, nodes: Iterable[Row]) -> None:
+    masters = [node["name"] for node in nodes if node["master"]]
+    if masters and not ctx.opts.show_all:
+        raise errors.OpPrereqError(
+            f"epo: node {masters[0]} is the master, which cannot be powered off; do a"
+            " master-failover to another node first, or use --all",
+            ecodes.ECODE_INVAL,
+        )
+
+
+# Off
+def _off(ctx: CommandContext, plan: Plan) -> int:
+    opts = ctx.opts
+    names = epo_plan.to_stop(_instances(ctx, plan))
+    stops = {name: epo_plan.stop_job(name, opts.shutdown_timeout) for name in names}
+    marks = [(node["name"], epo_plan.mark_job(node)) for node in plan.mark]
+    power = _power(ctx, plan, oob.OOB_POWER_OFF)
+    planned = [*stops.values(), *(ops for _, ops in marks), *power]
+    if (code := _planned(ctx, planned)) is not None:
+        return code
+    before = _pause_watcher(ctx) if planned else None
+    if stops and not _run_instances(ctx, stops, "shutdown"):
+        ctx.err("Nothing was powered off. Solve the problem and run the command again.")
+        return exitcodes.EXIT_FAILURE
+    code = _mark(ctx, plan, dict(marks))
+    code |= _run_power(ctx, power)
+    if plan.master:
+        ctx.out(
+            f"The master {plan.master} cannot power itself off: halt it by hand when"
+            " all other nodes are off"
+        )
+    elif planned and code == exitcodes.EXIT_SUCCESS:
+        ctx.call("SetWatcherPause", before)
+    return code
+
+
+def _mark(ctx: CommandContext, plan: Plan, ops: dict[str, list[jobs.Op]]) -> int:
+    """Mark nodes offline; candidates last, so that none of them is promoted."""
+    failed = []
+    for is_candidate in (False, True):
+        all_jobs = JobExecutor(ctx)
+        for node in plan.mark:
+            if bool(node["master_candidate"]) == is_candidate:
+                all_jobs.add(node["name"], *ops[node["name"]])
+        failed += [item for item in all_jobs.finish() if not item.success]
+    for outcome in failed:
+        ctx.err(f"Node {outcome.label} could not be marked offline: {outcome.result}")
+    return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+
+
+def _pause_watcher(ctx: CommandContext) -> float | None:
+    """Keep the watcher from starting instances; return the end of its present pause."""
+    before: float | None = ctx.call("QueryConfigValues", ["watcher_pause"])[0]
+    until = math.floor(ctx.effects.now()) + _WATCHER_PAUSE_S
+    if before is None or before < until:
+        ctx.call("SetWatcherPause", until)
+        ctx.out(f"The watcher is paused until {time.ctime(until)}.")
+    return before
+
+
+# On
+def _on(ctx: CommandContext, plan: Plan) -> int:
+    start = epo_plan.to_start(_instances(ctx, plan))
+    power = _power(ctx, plan, oob.OOB_POWER_ON)
+    planned = [
+        *power,
+        *(epo_plan.restore_job(node) for node in plan.restore),
+        *(epo_plan.start_job(item["name"]) for item in start),
+    ]
+    if (code := _planned(ctx, planned)) is not None:
+        return code
+    code = _run_power(ctx, power)
+    return code | _Return(ctx, plan, start).run()
+
+
+class _Return:
+    """Waits for nodes, and starts each instance as soon as all its nodes answer."""
+
+    def __init__(self, ctx: CommandContext, plan: Plan, start: list[Row]) -> None:
+        self._ctx = ctx
+        self._missing = {str(node["name"]): node for node in plan.wait}
+        self._restore = {str(node["name"]) for node in plan.restore}
+        self._start = start
+        self._failed = False
+        self._count = len(start)
+
+    def run(self) -> int:
+        """Wait at most 15 minutes; return the exit code."""
+        ctx = self._ctx
+        if self._missing:
+            ctx.out("Waiting until all nodes are available again")
+        end = ctx.effects.monotonic() + _BOOT_S
+        pause_s = _FIRST_PAUSE_S
+        self._round()
+        while self._missing and ctx.effects.monotonic() < end:
+            ctx.effects.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S)
+            self._round()
+        return self._report()
+
+    def _round(self) -> None:
+        """Take back the nodes that answer, and start what can be started."""
+        came = _answering(self._ctx, list(self._missing.values()))
+        all_jobs = JobExecutor(self._ctx)
+        for node in came:
+            if node["name"] in self._restore:
+                all_jobs.add(node["name"], *epo_plan.restore_job(node))
+        failed = {item.label for item in all_jobs.finish() if not item.success}
+        for node in came:
+            # A node daemon that has just begun may refuse; the next round tries again.
+            if node["name"] not in failed:
+                self._ctx.out(f"Node {node['name']} became available")
+                del self._missing[node["name"]]
+        ready = epo_plan.ready(self._start, self._missing)
+        self._start = [item for item in self._start if item not in ready]
+        names = [item["name"] for item in ready]
+        if names and not _run_instances(
+            self._ctx, {name: epo_plan.start_job(name) for name in names}, "startup"
+        ):
+            self._failed = True
+
+    def _report(self) -> int:
+        ctx = self._ctx
+        if self._missing:
+            ctx.err(
+                "These nodes are not available again, please investigate:"
+                f" {', '.join(self._missing)}"
+            )
+        if self._start:
+            names = ", ".join(item["name"] for item in self._start)
+            ctx.err(f"These instances were not started: {names}")
+        if self._missing or self._failed:
+            return exitcodes.EXIT_FAILURE
+        if self._count:
+            ctx.out("All instances have been started successfully")
+        return exitcodes.EXIT_SUCCESS
+
+
+def _answering(ctx: CommandContext, nodes: Sequence[Row]) -> list[Row]:
+    """Return the nodes whose node daemon accepts connections."""
+    from concurrent import futures
+
+    from ganeti.rpc import node_port
+
+    port = node_port()
+
+    def answers(node: Row) -> bool:
+        return ctx.effects.tcp_ping(node["pip"], port, _PING_S)
+
+    with futures.ThreadPoolExecutor(_PINGS_AT_ONCE) as pool:
+        came = list(pool.map(answers, nodes))
+    return [node for node, is_there in zip(nodes, came, strict=True) if is_there]
+
+
+# Both ways
+def _instances(ctx: CommandContext, plan: Plan) -> list[Row]:
+    """Return the instances of the plan's nodes."""
+    names = epo_plan.instance_names(plan.instances_of)
+    if not names:
+        return []
+    rows = listing.named(ctx, "instance", list(epo_plan.INSTANCE_FIELDS), names)
+    return list(rows)
+
+
+def _planned(ctx: CommandContext, job_list: list[list[jobs.Op]]) -> int | None:
+    """Print the plan with ``--plan``; return the exit code, None without it."""
+    full = [[jobs.with_generic(ctx, op) for op in ops] for ops in job_list]
+    if full or not ctx.option("plan"):
+        return submission.planned(ctx, full)
+    from ganeti.cli import plans
+
+    return plans.show(ctx, full)
+
+
+def _run_instances(
+    ctx: CommandContext, job_of: dict[str, list[jobs.Op]], operation: str
+) -> bool:
+    """Run one job per instance; return whether all succeeded."""
+    all_jobs = JobExecutor(ctx)
+    for name, ops in job_of.items():
+        ctx.out(f"Submit {operation} of instance {name}")
+        all_jobs.add(name, *ops)
+    outcomes: list[JobOutcome] = all_jobs.finish()
+    failed = [item for item in outcomes if not item.success]
+    doing, done = {"shutdown": ("stopping", "stopped")}.get(
+        operation, ("starting", "started")
+    )
+    if failed:
+        ctx.err(f"There were errors while {doing} instances:")
+        ctx.err(f"{len(failed)} error(s) out of {len(outcomes)} instance(s)")
+    elif operation == "shutdown":
+        ctx.out(f"All instances have been {done} successfully")
+    return not failed
+
+
+def _power(ctx: CommandContext, plan: Plan, command: str) -> list[list[jobs.Op]]:
+    """Return the job that switches nodes, none if there is nothing to switch."""
+    if not plan.switch:
+        return []
+    opts = ctx.opts
+    return [
+        epo_plan.power_job(
+            plan.switch,
+            command,
+            timeout_s=opts.oob_timeout,
+            delay_s=opts.power_delay,
+        )
+    ]
+
+
+def _run_power(ctx: CommandContext, power: list[list[jobs.Op]]) -> int:
+    """Switch nodes; print a line per node that failed."""
+    if not power:
+        return exitcodes.EXIT_SUCCESS
+    (ops,) = power
+    verb = ops[0]["command"].replace("-", " ")
+    try:
+        result: list[Any] = jobs.run(ctx, ops[0])
+    except errors.LuxiError:
+        raise
+    except errors.GenericError as err:
+        text, _ = error_text.describe(err)
+        ctx.err(f"The job to {verb} the nodes failed: {text}")
+        return exitcodes.EXIT_FAILURE
+    failed = [node for (_, node), (status, _) in result if status != q.RS_NORMAL]
+    for node in failed:
+        ctx.err(f"Node {node}: could not {verb}, see the job's messages")
+    return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
