@@ -30,6 +30,11 @@ _PING_S: Final = 1.0
 _PINGS_AT_ONCE: Final = 32
 #: Seconds of the watcher's pause, so that it does not start what is being stopped.
 _WATCHER_PAUSE_S: Final = 3600
+#: Starts the master daemon while no other node can vote; only its own copy counts then,
+#: because all other nodes are offline.
+_START: Final = (
+    "daemon-util start ganeti-masterd --no-voting --yes-do-it --require-majority"
+)
 
 
 def run(ctx: CommandContext) -> int:
@@ -104,7 +109,8 @@ def _off(ctx: CommandContext, plan: Plan) -> int:
     if plan.master:
         ctx.out(
             f"The master {plan.master} cannot power itself off: halt it by hand when"
-            " all other nodes are off"
+            " all other nodes are off. Later, when it has booted, start its daemon with"
+            f" '{_START}', and run 'gnt-cluster epo --on --all'."
         )
     elif planned and code == exitcodes.EXIT_SUCCESS:
         ctx.call("SetWatcherPause", before)

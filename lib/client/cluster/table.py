@@ -138,7 +138,7 @@ COMMANDS: Final = (
     ),
     Command(
         "epo",
-        "emergency power off of nodes, groups or all; with --on the way back",
+        "emergency power off (or --on: recovery) of nodes, groups or all",
         arguments=(Argument("unknown", name="node", minimum=0, maximum=None),),
         options=(
             Option(("--all",), "all nodes, and all instances", dest="show_all"),

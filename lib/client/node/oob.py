@@ -20,7 +20,7 @@ _COMMANDS: Final = {
 _STOPPING: Final = ("off", "cycle")
 #: Seconds for a power status unless ``--oob-timeout`` is given: an answer takes one or
 #: two, and one dead controller must not hold up the list of all machines.
-_STATUS_S: Final = 10
+_STATUS_S: Final = 9
 _FIELDS: Final = ("name", "master", "powered", "pinst_list", "ndp/oob_program")
 #: Status of instances that a loss of power interrupts.
 _RUNNING: Final = ("running", "ERROR_up", "ERROR_wrongnode")
