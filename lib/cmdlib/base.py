@@ -220,7 +220,8 @@ class LogicalUnit(Generic[O]):
     def can_plan(cls, op: opcodes.Opcode) -> bool:
         """Return whether all effects of the opcode go through the context.
 
-        Only then can a dry run list them, see `ganeti.mcpu.planning`.
+        Only then can a dry run list them, see `ganeti.mcpu.planning`; and only then can
+        the opcode begin before its start is on disk: its commits and calls follow that.
         """
         del op
         return True

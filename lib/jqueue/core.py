@@ -116,7 +116,7 @@ class Core:
         self.is_stopping = False
         self._outbox: list[Callable[[], None]] = []
         #: Commits that the holder of `_sending` passes to the store.
-        self._commits: collections.deque[tuple[Sequence[Document], _Done]] = (
+        self._commits: collections.deque[tuple[Sequence[Document], _Done, bool]] = (
             collections.deque()
         )
         self._sending = threading.Lock()
@@ -241,8 +241,13 @@ class Core:
         self.cancel_locked(entry)
 
     # Storing
-    def commit_locked(self, documents: Sequence[Document], on_done: OnDone) -> None:
-        """Request a commit; ``on_done`` is called without the lock."""
+    def commit_locked(
+        self, documents: Sequence[Document], on_done: OnDone, *, can_wait: bool = False
+    ) -> None:
+        """Request a commit; ``on_done`` is called without the lock.
+
+        One that can wait does so for others, see `ganeti.store.Store.commit_soon`.
+        """
 
         def done(_revision: int, error: BaseException | None) -> None:
             if error is not None:
@@ -250,7 +255,7 @@ class Core:
             on_done(error)
 
         # Only queued here: the store may call ``done`` at once, which takes the lock.
-        self._commits.append((documents, done))
+        self._commits.append((documents, done, can_wait))
 
     def _send(self) -> None:
         """Pass commits to the store in order, unless another thread is doing so."""
@@ -261,9 +266,9 @@ class Core:
         while self._commits and self._sending.acquire(blocking=False):
             try:
                 while self._commits:
-                    documents, done = self._commits.popleft()
+                    documents, done, can_wait = self._commits.popleft()
                     try:
-                        self.store.commit_soon(documents, done)
+                        self.store.commit_soon(documents, done, can_wait=can_wait)
                     except errors.GenericError as err:
                         done(0, err)
             finally:
@@ -275,13 +280,19 @@ class Core:
         if self.settings.on_failure is not None:
             self.settings.on_failure(error)
 
-    def save_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
-        """Store a job with its new log entries."""
-        documents = [
-            Document(JOBS, str(entry.job.id), records.encode_job(entry.job)),
-            *self.new_logs_locked(entry),
-        ]
-        self.commit_locked(documents, self._tracked(entry, on_done or _ignore))
+    def save_locked(
+        self, entry: Entry, on_done: OnDone | None = None, *, can_wait: bool = False
+    ) -> None:
+        """Store a job with its new log entries.
+
+        If that can wait, log entries are left to their timer, or to the next commit.
+        """
+        documents = [Document(JOBS, str(entry.job.id), records.encode_job(entry.job))]
+        done = on_done or _ignore
+        if not can_wait:
+            documents += self.new_logs_locked(entry)
+            done = self._tracked(entry, done)
+        self.commit_locked(documents, done, can_wait=can_wait)
 
     def save_logs_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
         """Store the new log entries of a job.

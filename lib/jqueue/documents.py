@@ -44,6 +44,8 @@ class Documents(Protocol):
         self,
         changes: Sequence[Document],
         done: Callable[[int, BaseException | None], None] | None = None,
+        *,
+        can_wait: bool = False,
     ) -> None:
         """Request a commit; ``done`` is called from another thread."""
 

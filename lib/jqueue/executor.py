@@ -86,7 +86,8 @@ class Callbacks(Protocol):
 
         Args:
             durable: return only when this is on disk, so an opcode never runs twice
-                after a crash. Units without outside effects may pass false.
+                after a crash. With false, it is on disk before the next act on a node,
+                see `save_log`, and at the latest with the next commit of the opcode.
         """
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
@@ -116,7 +117,11 @@ class Callbacks(Protocol):
         """Return when all log entries so far are on disk; called before acts on nodes.
 
         A disk that fails or a majority that is missing is logged and prevents no act:
-        an opcode must be able to clean up.
+        an opcode must be able to clean up. Nothing may act before the start of the
+        opcode is on disk, too, so this waits for that without limit.
+
+        Raises:
+            JobQueueError: the start of the opcode could not be stored.
 
         Never returns in a resumable opcode whose daemon is stopping: the next daemon
         continues the opcode, so this one must not act any more.

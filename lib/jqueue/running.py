@@ -48,6 +48,8 @@ class OpCallbacks:
         #: A resumed opcode is running from the beginning, but without its locks.
         self._is_started = False
         self._was_killed = False
+        #: The commit of the opcode's start.
+        self._start = _CommitWait()
         self.resumption = entry.job.ops[index].resumption_value()
 
     def check_canceled(self) -> None:
@@ -64,7 +66,6 @@ class OpCallbacks:
         core, entry = self._core, self._entry
         if self._is_started:
             return
-        stored = _CommitWait() if durable else None
         with core.transaction():
             self.check_canceled()
             core.resuming.discard(entry.job.id)
@@ -72,14 +73,14 @@ class OpCallbacks:
             if job.ops[self._index].status is not Status.RUNNING:
                 job = transitions.execute(job, self._index, core.now())
             core.show_locked(entry, job)
-            core.save_locked(entry, stored.finish if stored else None)
+            core.save_locked(entry, self._start.finish, can_wait=not durable)
             core.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
             entry.must_hurry = entry.was_tried = False
             core.rest_until_unblocked_locked(entry, set())
             self._is_started = True
-        if stored is not None:
-            stored.wait()
+        if durable:
+            self._start.wait()
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
         """Register a callback that ends a wait for locks early."""
@@ -121,11 +122,16 @@ class OpCallbacks:
         core, entry = self._core, self._entry
         self._leave_to_next_daemon()
         with core.lock:
-            if entry.stored == entry.log_serial:
-                return
+            is_stored = entry.stored == entry.log_serial
+        if is_stored and (self._start.has_ended or not self._is_started):
+            self._start.check()
+            return
         stored = _CommitWait()
         with core.transaction():
+            # Even without log entries it takes the start of the opcode along.
             core.save_logs_locked(entry, stored.finish)
+        if self._is_started:
+            self._start.wait()
         try:
             stored.wait(core.clock, _SAVE_LIMIT_S)
         except errors.JobQueueError as err:
@@ -135,6 +141,8 @@ class OpCallbacks:
     def carry_log(self) -> Iterator[CarriedLog]:
         """Give the log entries that are not on disk to a commit of the caller."""
         core, entry = self._core, self._entry
+        # The caller's commit follows that of the start, and fails with it.
+        self._start.check()
         with core.lock:
             serial, carried = entry.log_serial, CarriedLog()
             # While others are on their way, these could become durable before them.
@@ -204,6 +212,15 @@ class _CommitWait:
             self._event.wait()
         elif not clk.wait(self._event, limit_s):
             raise errors.JobQueueError(f"the store has not answered in {limit_s:g} s")
+        self.check()
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the commit has ended."""
+        return self._event.is_set()
+
+    def check(self) -> None:
+        """Raise JobQueueError if the commit has failed."""
         if self._error is not None:
             raise errors.JobQueueError(
                 f"the state of the job cannot be stored: {self._error}"
@@ -346,7 +363,8 @@ class Runner:
                 return False
             entry.attempt = 0
             core.show_locked(entry, job)
-            core.save_locked(entry)
+            # The start of the next opcode follows, or its wait for locks.
+            core.save_locked(entry, can_wait=True)
             return True
 
     def _failed(self, attempt: _OpAttempt, error: Exception) -> bool:

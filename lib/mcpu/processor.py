@@ -211,7 +211,7 @@ class _Run:
         # locks. Only an opcode that is still in state waiting can have one.
         may_retry = bool(unit.locks.opportunistic) and self._held.timeout_s is not None
         if not may_retry:
-            self._callbacks.started(durable=not unit.READS_ONLY)
+            self._callbacks.started(durable=self._must_wait)
         try:
             unit.check_prereq()
         except errors.OpPrereqError as err:
@@ -219,11 +219,21 @@ class _Run:
                 raise LockTimeout(str(err.args[0])) from err
             raise
         if may_retry:
-            self._callbacks.started(durable=not unit.READS_ONLY)
+            self._callbacks.started(durable=self._must_wait)
         post_nodes = self._pre_hooks()
         if self._op.dry_run:
             return unit.dry_run_result()
         return self._carry_out(unit.execute, post_nodes)
+
+    @property
+    def _must_wait(self) -> bool:
+        """Return whether the start must be on disk before the unit goes on.
+
+        Not if all its effects are commits, which follow that of the start, and calls
+        of nodes, which wait for it themselves.
+        """
+        unit = self._unit
+        return not (unit.READS_ONLY or unit.can_plan(self._op))
 
     def _resumed(self) -> Any:
         """Continue after a restart of the master; checks and pre hooks are done."""

@@ -96,10 +96,18 @@ class Store(Protocol):
         no look at the present state. Same errors as `writing`.
         """
 
-    def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
+    def commit_soon(
+        self,
+        changes: Sequence[Change],
+        done: Done | None = None,
+        *,
+        can_wait: bool = False,
+    ) -> None:
         """Ask for a commit and return at once; ``done`` is called when it is durable.
 
-        Commits become durable in the order in which they were asked for.
+        Commits become durable in the order in which they were asked for. One that can
+        wait does so for at most a second, unless another one, be it an empty one, takes
+        it along.
 
         Raises:
             StorageError: the store is closed; ``done`` is not called.

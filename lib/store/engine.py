@@ -45,6 +45,8 @@ RECENT_BYTES: Final = 4 * 1024 * 1024
 
 #: Seconds between two attempts to write to a disk that failed.
 RETRY_S: Final = 1.0
+#: Seconds for which changes that can wait do so, for others to take them along.
+LINGER_S: Final = 1.0
 _REFUSED: Final = "changes are refused until {} can be written: {}"
 
 
@@ -231,6 +233,10 @@ class Engine:
         self._floor = 0
         self._queue: list[_Request] = []
         self._is_idle = False
+        #: Idle, but for changes that can wait.
+        self._is_lingering = False
+        #: Somebody waits for a change in the queue.
+        self._must_hurry = False
         self._is_closing = False
         self._deposed: errors.TermError | None = None
         #: Why the last group could not be written here, until a write succeeds.
@@ -392,21 +398,27 @@ class Engine:
         self._submit(request)
         return request.wait()
 
-    def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
+    def commit_soon(
+        self,
+        changes: Sequence[Change],
+        done: Done | None = None,
+        *,
+        can_wait: bool = False,
+    ) -> None:
         """Ask for a commit and return at once."""
-        self._submit(_Request(changes, done))
+        self._submit(_Request(changes, done), can_wait=can_wait)
 
     def leave_out(self, revision: int) -> None:
         """Give each later change a higher revision than this one."""
         with self._lock:
             self._floor = max(self._floor, revision)
 
-    def _submit(self, request: _Request) -> None:
+    def _submit(self, request: _Request, *, can_wait: bool = False) -> None:
         records = [item for item in request.changes if isinstance(item, Update)]
         with self._lock:
             self._check_open_locked()
             staged = self._staged.apply(records) if records else self._staged
-            self._stage_locked(request, staged)
+            self._stage_locked(request, staged, can_wait=can_wait)
 
     def _check_open_locked(self) -> None:
         if self._deposed is not None:
@@ -418,13 +430,16 @@ class Engine:
         if self._disk_failure:
             raise errors.StorageError(f"store: {self._refusal}")
 
-    def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
+    def _stage_locked(
+        self, request: _Request, staged: Snapshot, *, can_wait: bool = False
+    ) -> None:
         self._check_size(request)
         if request.changes:
             self._revision = max(self._revision, self._floor) + 1
         self._staged = request.staged = staged.at(self._revision, staged.term)
         self._queue.append(request)
-        if self._is_idle:
+        self._must_hurry |= not can_wait
+        if self._is_idle and not (can_wait and self._is_lingering):
             self._is_idle = False
             self._work.notify()
 
@@ -467,6 +482,8 @@ class Engine:
                     return []
                 self._is_idle = True
                 self._work.wait()
+            if not self._must_hurry:
+                self._linger_locked()
             queue = self._queue
             count, size = 1, queue[0].size
             limit = 1 if self._is_unsettled else len(queue)
@@ -476,7 +493,14 @@ class Engine:
                 size += queue[count].size
                 count += 1
             self._queue = queue[count:]
+            self._must_hurry = bool(self._queue)
             return queue[:count]
+
+    def _linger_locked(self) -> None:
+        """Let changes that can wait do so, until others take them along."""
+        self._is_idle = self._is_lingering = True
+        self._work.wait_for(lambda: self._must_hurry or self._is_ending, LINGER_S)
+        self._is_idle = self._is_lingering = False
 
     def _probe(self) -> None:
         """Wait until the disk can be written again, if a group could not be."""

@@ -70,8 +70,15 @@ class Fork:
         self._take(batch.changes, batch.snapshot)
         return self._snapshot.revision
 
-    def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
+    def commit_soon(
+        self,
+        changes: Sequence[Change],
+        done: Done | None = None,
+        *,
+        can_wait: bool = False,
+    ) -> None:
         """Take changes over and call ``done`` at once."""
+        del can_wait
         revision = self.commit(changes)
         if done is not None:
             done(revision, None)

@@ -16,6 +16,7 @@ class FakeCallbacks:
         self.saved = 0
         self.submitted = []
         self.is_started = False
+        self.is_start_durable = None
         self.is_canceled = False
 
     def check_canceled(self):
@@ -25,6 +26,7 @@ class FakeCallbacks:
     def started(self, *, durable=True):
         self.check_canceled()
         self.is_started = True
+        self.is_start_durable = durable
 
     def on_interrupt(self, call):
         self.interrupt = call

@@ -41,7 +41,7 @@ class FakeStore:
         self._take(changes, after)
         return self._snapshot.revision
 
-    def commit_soon(self, changes, done=None):
+    def commit_soon(self, changes, done=None, *, can_wait=False):
         revision = self.commit(changes)
         if done:
             done(revision, None)
@@ -112,7 +112,7 @@ class StepStore:
             )
         )
 
-    def commit_soon(self, changes, done=None):
+    def commit_soon(self, changes, done=None, *, can_wait=False):
         self._todo.put((list(changes), done))
 
     def mark(self, what):

@@ -13,6 +13,7 @@ from ganeti import errors, jqueue, objects, opcodes
 from ganeti.jqueue import Canceled, LockTimeout, archiving, core, records
 from ganeti.jqueue.documents import Document
 from ganeti.jqueue.entry import Place
+from ganeti.store import engine
 
 
 @pytest.fixture
@@ -85,6 +86,76 @@ def test_the_log_is_on_disk_when_the_executor_asks_for_it(live, monkeypatch):
     live.queue.submit([dummy("acting")])
     assert live.final(1).status == "success"
     assert seen == [["one"], ["one", "two", "three"]]
+
+
+def stored_status(live, job_id=1):
+    return records.decode_job(live.store.read("jobs", str(job_id))).status
+
+
+def test_the_start_is_on_disk_before_an_act_at_the_latest(live, monkeypatch):
+    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    seen = []
+
+    def run(op, callbacks, _timeout, _priority):
+        callbacks.started(durable=False)
+        seen.append((live.status(1), stored_status(live)))
+        callbacks.save_log()  # before an act on a node
+        seen.append((live.status(1), stored_status(live)))
+
+    live.executor.script["acting"] = run
+    live.queue.submit([dummy("acting")])
+    assert live.final(1).status == "success"
+    assert seen == [("running", "queued"), ("running", "running")]
+
+
+def test_no_opcode_acts_whose_start_could_not_be_stored(live, monkeypatch):
+    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    acts = []
+
+    def run(op, callbacks, _timeout, _priority):
+        callbacks.started(durable=False)
+        live.backend.failure = errors.StorageError("full")
+        for _attempt in range(2):
+            with pytest.raises(errors.JobQueueError, match="cannot be stored: full"):
+                callbacks.save_log()
+        with pytest.raises(errors.JobQueueError), callbacks.carry_log():
+            acts.append("commit")
+        live.backend.failure = None
+        until(lambda: not live.store.exposure())
+        callbacks.save_log()
+        acts.append("act")
+
+    live.executor.script["acting"] = run
+    live.queue.submit([dummy("acting")])
+    job = live.final(1)
+    assert (job.status, acts) == ("error", [])
+    assert b"the state of the job cannot be stored: full" in bytes(job.ops[0].result)
+
+
+def test_the_end_of_an_opcode_waits_for_the_start_of_the_next_one(live, monkeypatch):
+    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    monkeypatch.setattr(core, "SAVE_LOG_S", 1000.0)
+    seen = []
+
+    def first(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        callbacks.log("message", "one")
+
+    def second(op, callbacks, _timeout, _priority):
+        callbacks.started(durable=False)
+        before = live.store.snapshot().revision
+        with callbacks.carry_log() as carried:
+            seen.append([records.decode_log(row.data) for row in carried.documents])
+            live.store.commit(carried.documents)
+            carried.is_stored = True
+        groups = live.backend.changes_since(before, None)
+        seen.append((len(groups), stored_status(live)))
+
+    live.executor.script |= {"first": first, "second": second}
+    live.queue.submit([dummy("first"), dummy("second")])
+    assert live.final(1).status == "success"
+    ((index, line),), rest = seen
+    assert (index, line.payload, rest) == (0, "one", (1, "running"))
 
 
 def test_a_commit_of_the_opcode_takes_the_log_along(live, monkeypatch):

@@ -94,6 +94,15 @@ def test_phases_run_in_order_and_everything_is_given_back():
     assert engine.callbacks.is_started
 
 
+@pytest.mark.parametrize("can_plan", [True, False])
+def test_only_effects_outside_of_the_context_wait_for_the_start(can_plan):
+    plans = classmethod(lambda _cls, _op: can_plan)
+    chosen = unit(can_plan=plans, execute=noop)
+    engine = Engine(clusters.snapshot(instances=1), units=chosen)
+    engine.run(DELAY)
+    assert engine.callbacks.is_start_durable is not can_plan
+
+
 def test_locks_that_are_busy_end_the_attempt_with_nothing_held():
     def expand(self):
         self.locks.names[Level.NODE] = [clusters.node_uuid(1)]

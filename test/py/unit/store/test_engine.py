@@ -224,3 +224,58 @@ def test_a_deposed_master_answers_whoever_waits_for_an_unknown_outcome():
     with pytest.raises(errors.TermError, match="the lease is over"):
         db.require_leading()
     db.close()
+
+
+def waiting_start(db, monkeypatch):
+    """Request a commit that can wait, here without limit; return its results."""
+    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    answers = []
+    db.commit_soon(
+        [Document("jobs", "1", b"one")],
+        lambda *args: answers.append(args),
+        can_wait=True,
+    )
+    return answers
+
+
+def test_a_commit_that_can_wait_goes_with_the_next_one(db, backend, monkeypatch):
+    answers = waiting_start(db, monkeypatch)
+    db.commit_soon([Document("jobs", "2", b"two")], can_wait=True)
+    assert backend.changes_since(0, None) == []
+    assert db.commit([Document("jobs", "1", b"newer")]) == 3
+    (group,) = backend.changes_since(0, None)
+    assert answers == [(1, None)]
+    assert (db.read("jobs", "1"), db.read("jobs", "2")) == (b"newer", b"two")
+    assert wire.rows_of(group) == [("jobs", "1", b"newer"), ("jobs", "2", b"two")]
+
+
+def test_an_empty_commit_takes_one_along_that_can_wait(db, backend, monkeypatch):
+    answers = waiting_start(db, monkeypatch)
+    db.commit([])
+    assert answers == [(1, None)]
+    assert db.read("jobs", "1") == b"one"
+
+
+def test_closing_does_not_leave_out_what_can_wait(backend, monkeypatch):
+    db = open_memory(backend)
+    answers = waiting_start(db, monkeypatch)
+    db.close()
+    assert answers == [(1, None)]
+    assert backend.read("jobs", "1") == b"one"
+
+
+def test_a_commit_that_can_wait_does_so_for_a_limited_time(db, monkeypatch):
+    monkeypatch.setattr(engine, "LINGER_S", 0.01)
+    db.commit_soon([Document("jobs", "1", b"one")], can_wait=True)
+    until("the commit", lambda: db.read("jobs", "1") == b"one")
+    assert db.commit([Document("jobs", "2", b"two")]) == 2
+
+
+def test_what_can_wait_fails_with_the_commit_that_takes_it_along(
+    db, backend, monkeypatch
+):
+    answers = waiting_start(db, monkeypatch)
+    backend.failure = errors.StorageError("disk full")
+    with pytest.raises(errors.StorageError, match="disk full"):
+        db.commit([Document("jobs", "2", b"two")])
+    assert [str(error) for _revision, error in answers] == ["disk full"]
