@@ -5,6 +5,10 @@ it has, or is being sent, every revision. A failure makes it *stale*: it is then
 for a promise of the master's term, and *catches up* by the change-sets that it lacks,
 or by a whole copy when its history is another. When a commit is acknowledged is
 decided by `ganeti.quorum`.
+
+In a large set, a group goes at once only to as many candidates as a majority needs, the
+fastest ones. The others get it a moment later, together with those that follow: else
+most of the master's work were calls that nobody waits for.
 """
 
 import collections
@@ -39,6 +43,14 @@ WARN_EVERY_S: Final = 60.0
 IDLE_CHECK_S: Final = 5.0
 #: Seconds after which the master's disk should have what a candidate has.
 _DISK_S: Final = 0.01
+#: Candidates from which on some get groups late. In smaller sets, one lost copy would
+#: leave no spare one for that time.
+LATE_FROM: Final = 5
+#: Seconds until all candidates are sent a group. A candidate that is frozen delays one
+#: commit by this time: after that it is busy, and others are asked.
+LATE_S: Final = 0.1
+#: Weight of one answer in the time that a candidate is expected to take.
+_WEIGHT: Final = 0.2
 #: Payload bytes of one call to a candidate that catches up.
 CATCH_UP_BYTES: Final = 1024 * 1024
 
@@ -115,6 +127,12 @@ class Peer:
         self.acked = -1
         self.queue: collections.deque[Group] = collections.deque()
         self.wake = threading.Event()
+        #: The queue is to be sent now.
+        self.is_due = False
+        #: A call is under way.
+        self.is_busy = False
+        #: Seconds that a call is expected to take.
+        self.answer_s = 0.0
         self.failures = 0
         #: Where its archive ends, empty if it is complete.
         self.archive = ""
@@ -162,6 +180,8 @@ class Peers:
         #: It is in a candidate's queue, or was.
         self._is_sent = False
         self._closing = threading.Event()
+        #: A candidate's queue is not due.
+        self._has_late = threading.Event()
         self._awaited: Group | None = None
         self._is_overdue = False
         self._warned_at: float | None = None
@@ -180,6 +200,7 @@ class Peers:
         self._term = term
         self._revision = snapshot.revision
         self._on_deposed = on_deposed
+        threading.Thread(target=self._send_late, name="store-late", daemon=True).start()
         self.refresh(snapshot, voters)
 
     def refresh(self, snapshot: Snapshot, voters: Voters) -> None:
@@ -220,8 +241,44 @@ class Peers:
             for peer in self._peers.values():
                 if peer.state in _RECEIVING:
                     peer.queue.append(group)
-                    peer.wake.set()
                     self._is_sent = True
+            for peer in self._prompt_locked():
+                peer.is_due = True
+                peer.wake.set()
+            if any(p.queue and not p.is_due for p in self._peers.values()):
+                self._has_late.set()
+
+    def _prompt_locked(self) -> list[Peer]:
+        """Return the candidates that get a group at once."""
+        peers = list(self._peers.values())
+        if len(self._voters.everyone) < LATE_FROM:
+            return peers
+        prompt = [peer for peer in peers if peer.state is not _State.CURRENT]
+        having = {self._node}
+        for peer in sorted(peers, key=lambda peer: (peer.is_busy, peer.answer_s)):
+            if peer.state is not _State.CURRENT:
+                continue
+            if self._voters.has_majority(having):
+                break
+            prompt.append(peer)
+            having.add(peer.node)
+        return prompt
+
+    def _send_late(self) -> None:
+        """Send what is late; the body of a thread."""
+        while not self._closing.is_set():
+            self._has_late.wait()
+            self._clock.wait(self._closing, LATE_S)
+            with self._lock:
+                self._has_late.clear()
+                self._hurry_locked()
+
+    def _hurry_locked(self) -> None:
+        """Send what is in the queues now."""
+        for peer in self._peers.values():
+            if peer.queue and not peer.is_due:
+                peer.is_due = True
+                peer.wake.set()
 
     def disown(self) -> bool:
         """Take back the group that was sent last: it did not become durable here.
@@ -242,6 +299,7 @@ class Peers:
     def begin_close(self) -> None:
         """Stop waiting for a majority that is missing."""
         self._closing.set()
+        self._has_late.set()
 
     def wait(self, group: Group) -> None:
         """Block until a group may be acknowledged, see `ganeti.quorum`.
@@ -338,6 +396,7 @@ class Peers:
 
     def close(self) -> None:
         """Stop sending; calls under way end by themselves."""
+        self.begin_close()
         with self._lock:
             self._stop_locked()
             self._peers = {}
@@ -398,6 +457,8 @@ class Peers:
         peer.trouble = why
         peer.queue.clear()
         peer.wake.set()
+        # The others must make up for it.
+        self._hurry_locked()
         self._settle_locked()
 
     def _take_refusal(self, peer: Peer, error: errors.TermError) -> float:
@@ -429,11 +490,14 @@ class Peers:
     def _run(self, peer: Peer) -> None:
         while True:
             with self._lock:
-                state, groups = peer.state, list(peer.queue)
+                state, groups = peer.state, []
                 must_check, peer.must_check = peer.must_check, False
                 if state is _State.STOPPED:
                     return
-                peer.queue.clear()
+                if peer.is_due or state is _State.STALE:
+                    groups = list(peer.queue)
+                    peer.queue.clear()
+                peer.is_due, peer.is_busy = False, bool(groups)
                 peer.wake.clear()
             pause = None
             try:
@@ -484,7 +548,10 @@ class Peers:
         return pause
 
     def _push(self, peer: Peer, groups: Sequence[Group]) -> None:
+        began = self._clock.monotonic()
         self._apply(peer, groups[0].base, self._encode(groups))
+        taken_s = self._clock.monotonic() - began
+        peer.answer_s += _WEIGHT * (taken_s - peer.answer_s)
         self._note_ack(peer, groups[-1].revision)
 
     def _apply(self, peer: Peer, base: int, data: str) -> None:
@@ -535,6 +602,7 @@ class Peers:
             peer.state, peer.is_tried = _State.CURRENT, True
             while peer.queue and peer.queue[0].revision <= revision:
                 peer.queue.popleft()
+            peer.is_due = True
         self._note_ack(peer, revision)
         _log.info("master candidate %s has revision %d", peer.name, revision)
 

@@ -576,3 +576,68 @@ def test_a_higher_copy_stays_where_nobody_leaves_out_its_numbers(
     )
     until("the reason", lambda: "higher numbers" in str(again.copies()))
     assert simulation[2].status()["last_job"] == 77
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """A master with eight other candidates; what is late stays so."""
+    simulation = Candidates(tmp_path, range(1, 9))
+    db = store.open_master(
+        str(tmp_path / "store.db"),
+        replicate=simulation.replicate,
+        clock=SystemClock(),
+    )
+    db.commit(cluster.big(9, 2, candidates=9))
+    until("all", lambda: sum(copy.is_current for copy in db.copies().values()) == 8)
+    until("the end", lambda: same_revisions(db, simulation))
+    monkeypatch.setattr(peers, "LATE_S", 1000.0)
+    simulation.calls.clear()
+    yield db, simulation
+    db.close()
+    simulation.close()
+
+
+def same_revisions(db, simulation):
+    wanted = db.snapshot().revision
+    return all(c.status()["revision"] == wanted for c in simulation.copies.values())
+
+
+def having(db, simulation):
+    wanted = db.snapshot().revision
+    return [n for n, c in simulation.copies.items() if c.status()["revision"] == wanted]
+
+
+def test_a_large_set_gets_a_group_at_once_up_to_a_majority(many):
+    db, simulation = many
+    for number in range(10):
+        db.commit([job(str(number))])
+        assert len(having(db, simulation)) >= 4
+    applied = [call for call in simulation.calls if call[1] == "store_apply"]
+    assert len(applied) <= 10 * 4
+    assert all(copy.is_current for copy in db.copies().values())
+
+
+def test_what_is_late_is_sent_soon_in_one_call(many, monkeypatch, tmp_path):
+    db, simulation = many
+    for number in range(10):
+        db.commit([job(str(number))])
+    monkeypatch.setattr(peers, "LATE_S", 0.01)
+    # The wait that has begun is the long one: a candidate that fails ends it.
+    simulation.losing |= set(having(db, simulation)[:1])
+    db.commit([job("10")])
+    until("the others", lambda: same_revisions(db, simulation))
+    simulation.losing.clear()
+    for number in range(1, 9):
+        until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
+
+
+def test_frozen_candidates_do_not_stop_a_large_set(many, monkeypatch):
+    db, simulation = many
+    monkeypatch.setattr(peers, "LATE_S", 0.01)
+    for number in (1, 3, 5, 7):
+        simulation.hang(number)
+    for number in range(20):
+        db.commit([job(str(number))])
+    for number in (1, 3, 5, 7):
+        simulation.release(number)
+    until("the frozen ones", lambda: same_revisions(db, simulation))
