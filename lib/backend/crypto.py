@@ -7,6 +7,7 @@ import shutil
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.backend import host_keys
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import ssh
 from ganeti.utils import authority, files, x509
@@ -16,6 +17,11 @@ _SSL: Final = "ssl"
 MAX_VALIDITY_S: Final = 7 * 86400
 #: Longest list of authorities, in characters; one certificate has about 1,200.
 _MAX_AUTHORITIES: Final = 16384
+_HOST_KEYS: Final = {
+    ssh.CRYPTO_GET: host_keys.present,
+    ssh.CRYPTO_MAKE: host_keys.make,
+    ssh.CRYPTO_USE: host_keys.use,
+}
 _TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
 
 
@@ -30,7 +36,8 @@ def node_crypto_tokens(
     the master has issued. ``create`` issues one with the key of the cluster
     certificate, which nodes have only in clusters of earlier releases. ``use`` takes
     a certificate that one of both left in a file of its own into use. ``trust``
-    replaces the authorities that this node trusts.
+    replaces the authorities that this node trusts. SSH host keys have actions of their
+    own, see `ganeti.backend.host_keys`.
 
     Raises:
         ProgrammerError: unknown type, action or option.
@@ -43,6 +50,8 @@ def node_crypto_tokens(
 
 
 def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> str:
+    if kind == ssh.CRYPTO_TYPE_SSH_HOST and action in _HOST_KEYS:
+        return "\n".join(_HOST_KEYS[action](node))
     if kind != _SSL:
         raise errors.ProgrammerError(f"crypto token: unknown type {kind!r}")
     path = _certificate_path(node, options.get(ssh.CRYPTO_OPTION_CERT_FILE))

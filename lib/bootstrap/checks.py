@@ -15,7 +15,7 @@ from ganeti.constants import daemons, disks, ecodes, hvparams, network
 from ganeti.iallocator import builtin, defaults
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
-from ganeti.ssh import keys
+from ganeti.ssh import host_keys
 from ganeti.utils import netutils
 
 #: Seconds to wait for an answer from the cluster's address, which must be unused.
@@ -60,7 +60,7 @@ def gather(
         master_ip=master_ip,
         netmask=_netmask(options, family),
         family=int(family),
-        host_key=_host_key(paths, options),
+        host_keys=_host_keys(paths, options),
         default_iallocator=_iallocator(paths, options),
         has_default_kernel=os.path.isfile(_DEFAULT_KERNEL),
         **storage,
@@ -295,15 +295,20 @@ def _check_netdev(options: InitOptions) -> None:
         )
 
 
-def _host_key(paths: Paths, options: InitOptions) -> str:
-    """Return the machine's public host key line.
+def _host_keys(paths: Paths, options: InitOptions) -> tuple[str, ...]:
+    """Return the machine's public SSH host keys.
 
-    Without a key, the line is empty if the cluster does not manage SSH.
+    Raises:
+        OpPrereqError: there is none, and the cluster manages SSH; or one is damaged.
     """
-    path = keys.host_key_path(paths.sshd_dir, "rsa")
-    if not options.modify_ssh_setup and not os.path.exists(f"{path}.pub"):
-        return ""
-    return keys.load(path).public
+    present = host_keys.own(paths.sshd_dir)
+    if not present and options.modify_ssh_setup:
+        raise errors.OpPrereqError(
+            f"SSH host keys: none in {paths.sshd_dir}; install an SSH server, run"
+            " ssh-keygen -A, or use --no-ssh-init",
+            ecodes.ECODE_ENVIRON,
+        )
+    return present
 
 
 def _iallocator(paths: Paths, options: InitOptions) -> str:

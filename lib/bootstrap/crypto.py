@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from ganeti.objects import Cluster, Node
 from ganeti.pathutils import Paths
-from ganeti.ssh import authorized_keys, keys, known_hosts, pubkeys
+from ganeti.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
 from ganeti.utils import authority, files, x509
 
 RAPI_PEM: Final = "rapi.pem"
@@ -87,7 +88,15 @@ def set_up_ssh(paths: Paths, *, uuid: str, kind: str, bits: int) -> None:
     )
 
 
-def write_known_hosts(paths: Paths, cluster_name: str, host_key: str) -> None:
-    """Write the cluster's known_hosts file; without a host key, an empty one."""
-    lines = [host_key] if host_key else []
-    known_hosts.write(paths.data(KNOWN_HOSTS), cluster_name, lines)
+def write_known_hosts(paths: Paths, cluster: Cluster, node: Node) -> None:
+    """Write the known_hosts file of a new cluster.
+
+    If the cluster does not manage SSH keys, all nodes are expected to have the RSA host
+    key of the first one.
+    """
+    known_hosts.write(
+        paths.data(KNOWN_HOSTS),
+        cluster.cluster_name,
+        host_keys.shared(cluster, [node]),
+        {node.name: node.ssh_host_keys},
+    )

@@ -21,7 +21,7 @@ from ganeti.constants import (
 )
 from ganeti.constants import hvparams as hvparam_constants
 from ganeti.objects import Cluster, Node, NodeGroup
-from ganeti.ssh import keys
+from ganeti.ssh import host_keys, keys
 
 #: One below the first port that is allocated.
 FIRST_PORT_MARK: Final = 10999
@@ -46,7 +46,7 @@ class MasterHost:
         master_ip: address of that name.
         netmask: prefix length of the master address.
         family: address family number.
-        host_key: public RSA host key line, empty if there is none.
+        host_keys: public SSH host keys, ``type base64``.
         file_storage_dir: empty if file disks are not used.
         shared_file_storage_dir: empty if shared file disks are not used.
         gluster_storage_dir: empty if Gluster disks are not used.
@@ -61,7 +61,7 @@ class MasterHost:
     master_ip: str
     netmask: int
     family: int
-    host_key: str = ""
+    host_keys: tuple[str, ...] = ()
     file_storage_dir: str = ""
     shared_file_storage_dir: str = ""
     gluster_storage_dir: str = ""
@@ -300,6 +300,7 @@ def make(options: InitOptions, host: MasterHost, now: float) -> FirstRecords:
         vm_capable=True,
         ndparams={},
         powered=True,
+        ssh_host_keys=host.host_keys if options.modify_ssh_setup else (),
         **_identity(now),
     )
     cluster = Cluster(
@@ -320,7 +321,7 @@ def _naming(options: InitOptions, host: MasterHost) -> dict[str, Any]:
     bridge = network.DEFAULT_BRIDGE
     return {
         "cluster_name": host.cluster_name,
-        "rsahostkeypub": keys.body(host.host_key) if host.host_key else "",
+        "rsahostkeypub": host_keys.rsa_body(host.host_keys),
         "highest_used_port": FIRST_PORT_MARK,
         "tcpudp_port_pool": (),
         "mac_prefix": mac_prefix(options),

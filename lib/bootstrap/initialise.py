@@ -70,7 +70,7 @@ def init_cluster(
         feedback("Writing certificates and keys")
         crypto.write_cluster_files(paths)
         digest = crypto.write_node_certificate(paths, first.node.uuid, clock.time())
-        crypto.write_known_hosts(paths, host.cluster_name, host.host_key)
+        crypto.write_known_hosts(paths, first.cluster, first.node)
         if options.modify_ssh_setup:
             kind, bits = initial_config.ssh_key(options)
             crypto.set_up_ssh(paths, uuid=first.node.uuid, kind=kind, bits=bits)

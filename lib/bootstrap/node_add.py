@@ -17,22 +17,25 @@ from ganeti.constants import daemons, ecodes, network, versions
 from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
 from ganeti.ssconf import SimpleStore
-from ganeti.ssh import account, keys, pubkeys
+from ganeti.ssh import account, host_keys, keys, pubkeys
 from ganeti.ssh import client as ssh_client
 from ganeti.utils import authority, files, netutils, x509
 
-#: Seconds to wait until sshd and the node daemon answer.
+#: Seconds to wait until the node daemon answers.
 ANSWER_TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 0.05
 #: Seconds without output after which a tool counts as stuck.
 TOOL_TIMEOUT_S: Final = 120.0
 #: Seconds for which the first certificate of a new node is valid.
 _JOIN_VALIDITY_S: Final = 86400
-_HOST_KEY_TYPES: Final = ("rsa", "ecdsa")
 
 
 class Shell(process.Shell, Protocol):
     """A connection that runs programs on the new node."""
+
+    @property
+    def host_key(self) -> str:
+        """The key that its SSH server has proved to have, as ``type base64``."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -42,13 +45,13 @@ class Shell(process.Shell, Protocol):
 class NewNode:
     """Name, address and SSH port of the new node.
 
-    ``is_member``: the node already has the cluster's SSH host keys.
+    ``host_keys``: the keys of its SSH server, when its identity is certain.
     """
 
     name: str
     address: str
     port: int
-    is_member: bool
+    host_keys: tuple[str, ...] = ()
 
 
 Connect = Callable[[NewNode], Shell]
@@ -100,15 +103,16 @@ def join(
         _check_wanted_bridge(state, request)
         port = request.ssh_port or _ssh_port(client, request.group, paths)
     open_shell = connect or _ssh_connect(paths, request, state)
-    target = NewNode(name, address, port, is_member=False)
+    target = NewNode(name, address, port)
     shell = open_shell(target)
     if request.readd:
         _forget_authority(paths, shell, target)
     if state.modify_ssh_setup:
         feedback(f"Preparing SSH on node {name}")
         with contextlib.closing(shell):
+            target = _with_host_keys(paths, shell, target)
             _prepare(paths, state, shell, target, request)
-        shell = _reconnect(open_shell, target)
+        shell = open_shell(target)
     with contextlib.closing(shell):
         if state.modify_ssh_setup:
             _read_back_key(paths, state, shell, name)
@@ -134,7 +138,8 @@ def join(
             feedback(warning)
     feedback(f"Waiting for the node daemon of {name}")
     _wait_for_node_daemon(paths, target)
-    return Joined(name, address, secondary_ip)
+    recorded = target.host_keys if state.modify_ssh_setup else None
+    return Joined(name, address, secondary_ip, recorded)
 
 
 def plan(paths: Paths, request: JoinRequest) -> list[str]:
@@ -154,10 +159,8 @@ def plan(paths: Paths, request: JoinRequest) -> list[str]:
     steps = [f"log in to {name} ({address}, port {port}) as root over SSH"]
     if state.modify_ssh_setup:
         steps += [
-            (
-                "install the cluster's SSH host keys and the public keys of the master"
-                f" candidates on {name}"
-            ),
+            f"read the public SSH host keys of {name}, which OP_NODE_ADD records",
+            f"install the public keys of the master candidates on {name}",
             f"generate an SSH key of root on {name}, and record it on the master",
             "log in again with the cluster's keys",
         ]
@@ -262,7 +265,11 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
         return ssh_client.Client(
             target.name,
             target.port,
-            member if target.is_member else unknown_host,
+            (
+                dataclasses.replace(member, pinned=target.host_keys)
+                if target.host_keys
+                else unknown_host
+            ),
             address=target.address,
             environment=account.node_environment(paths, target.name),
         )
@@ -270,17 +277,25 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
     return connect
 
 
-def _reconnect(connect: Connect, target: NewNode) -> Shell:
-    """Connect with the cluster's keys; repeat while sshd reloads them."""
-    deadline = time.monotonic() + ANSWER_TIMEOUT_S
-    member = dataclasses.replace(target, is_member=True)
-    while True:
-        try:
-            return connect(member)
-        except errors.SshError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_RETRY_S)
+def _with_host_keys(paths: Paths, shell: Shell, target: NewNode) -> NewNode:
+    """Add the keys of a machine's SSH server, which the login has authenticated.
+
+    The key that the server has proved to have is one of them. If the usual files do not
+    have it, the server uses other ones, and is known by this key alone.
+
+    Raises:
+        OpPrereqError: a file has something else than one key.
+    """
+    proved = host_keys.one(shell.host_key, keys.kind_of(shell.host_key))
+    in_files = []
+    for kind in keys.ALGORITHMS:
+        path = f"{keys.host_key_path(paths.sshd_dir, kind)}.pub"
+        argv = ["cat", account.path_on(paths, target.name, path)]
+        result = shell.run(argv, timeout_s=TOOL_TIMEOUT_S)
+        if not result.failed:
+            in_files.append(host_keys.one(result.stdout, kind))
+    lines = host_keys.checked(in_files if proved in in_files else [proved])
+    return dataclasses.replace(target, host_keys=lines)
 
 
 def _run_tool(
@@ -320,7 +335,6 @@ def _prepare(
     message = {
         constants.SSHS_CLUSTER_NAME: state.cluster_name,
         constants.SSHS_NODE_DAEMON_CERTIFICATE: pem,
-        constants.SSHS_SSH_HOST_KEY: _host_keys(paths),
         constants.SSHS_SSH_AUTHORIZED_KEYS: {
             uuid: lines for uuid, lines in known.items() if uuid in candidates
         },
@@ -342,17 +356,6 @@ def _forget_authority(paths: Paths, shell: Shell, target: NewNode) -> None:
         raise errors.OpExecError(
             f"node {target.name}: {path} cannot be removed: {result.output.strip()}"
         )
-
-
-def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
-    """Return (type, private key, public key) of the host keys that all nodes share."""
-    host_keys = []
-    for kind in _HOST_KEY_TYPES:
-        path = keys.host_key_path(paths.sshd_dir, kind)
-        if os.path.exists(path):
-            pair = keys.load(path)
-            host_keys.append((kind, pair.private, pair.public))
-    return host_keys
 
 
 def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:

@@ -99,8 +99,11 @@ class Joined:
         name: its full name.
         primary_ip: its address.
         secondary_ip: address for the opcode, None for the primary address.
+        ssh_host_keys: its public SSH host keys, for the opcode; None if the cluster
+            does not manage SSH keys.
     """
 
     name: str
     primary_ip: str
     secondary_ip: str | None
+    ssh_host_keys: tuple[str, ...] | None = None

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from ganeti import objects, pathutils
+from ganeti.cmdlib import host_keys
 from ganeti.cmdlib.base import Context
 from ganeti.constants import misc
 from ganeti.rpc import wire
@@ -126,17 +127,6 @@ def _unreadable(listed: Sequence[str]) -> list[str]:
 _HYPERVISOR_FILES: Final = {"kvm": ("kvm-vif-bridge", "vnc-cluster-password")}
 
 
-def write_known_hosts(ctx: Context) -> None:
-    """Write the master's known_hosts for the current cluster name, if it has one."""
-    path = ctx.paths.data("known_hosts")
-    if not os.path.exists(path):
-        return
-    cluster = ctx.snapshot.cluster
-    host_keys = {"ssh-rsa": cluster.rsahostkeypub, "ssh-dss": cluster.dsahostkeypub}
-    lines = [f"{kind} {body}" for kind, body in host_keys.items() if body]
-    ctx.write_known_hosts(path, cluster.cluster_name, lines)
-
-
 def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
     """Send the master's copies to online nodes; failures are warnings.
 
@@ -152,6 +142,8 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
         and not node.offline
         and (only is None or uuid in only)
     ]
+    if host_keys.are_recorded(snapshot):
+        host_keys.write(ctx)
     if not targets:
         return
     sets = file_sets(snapshot, ctx.paths)

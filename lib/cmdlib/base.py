@@ -128,8 +128,8 @@ class UnitDeps:
         address_answers: address -> whether a machine has it: something accepts or
             refuses connections there. A dry run sends nothing and assumes that no
             machine has it.
-        write_known_hosts: (path, cluster name, lines ``type key``) writes the file
-            with the cluster's host keys.
+        write_known_hosts: (path, content) writes the file with the nodes' SSH host
+            keys.
         cluster_cache: configuration data that earlier allocations have read.
     """
 
@@ -142,7 +142,7 @@ class UnitDeps:
     address_answers: Callable[[str], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
-    write_known_hosts: Callable[[str, str, Sequence[str]], None]
+    write_known_hosts: Callable[[str, str], None]
     cluster_cache: iallocator.ClusterCache = dataclasses.field(
         default_factory=iallocator.ClusterCache
     )

@@ -39,6 +39,11 @@ CRYPTO_INSTALL: Final = "install"
 #: into use.
 CRYPTO_USE: Final = "use"
 CRYPTO_OPTION_DIGEST: Final = "digest"
+#: Further type: public SSH host keys of a node, one in each line. A node reports its
+#: present keys, makes new ones that wait, or takes these into use.
+CRYPTO_TYPE_SSH_HOST: Final = "ssh_host"
+CRYPTO_GET: Final = "get"
+CRYPTO_MAKE: Final = "make"
 #: A node trusts other authorities from now on: those of `CRYPTO_OPTION_AUTHORITIES`,
 #: as PEM.
 CRYPTO_TRUST: Final = "trust"

@@ -203,7 +203,7 @@ class DryRun:
                 deps.query_sources(), snapshot=self.snapshot, rpc=self.runner
             )
 
-        def write_known_hosts(path: str, _name: str, _lines: Sequence[str]) -> None:
+        def write_known_hosts(path: str, _text: str) -> None:
             self._recorder.steps.append(Step("file", text=path))
 
         return base.view(

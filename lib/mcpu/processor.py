@@ -45,7 +45,7 @@ class EngineDeps(base.UnitDeps):
     """The dependencies of the engine: those of logical units, and the locks."""
 
     locks: LockManager
-    write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
+    write_known_hosts: Callable[[str, str], None] = known_hosts.write_text
     #: Ends the node call that a thread waits for.
     abort_call: Callable[[threading.Thread], None] = lambda _thread: None
     #: Facts about nodes that jobs share.

@@ -9,7 +9,7 @@ class Node(Record, frozen=True, kw_only=True):
     """One machine of the cluster."""
 
     SPARSE: ClassVar[frozenset[str]] = frozenset(
-        ("hv_state_static", "disk_state_static")
+        ("hv_state_static", "disk_state_static", "ssh_host_keys")
     )
 
     #: DNS name.
@@ -35,6 +35,9 @@ class Node(Record, frozen=True, kw_only=True):
     serial_no: int
     hv_state_static: dict[str, Any] = {}
     disk_state_static: dict[str, Any] = {}
+    #: Public keys of its SSH server, ``type base64``; not in Ganeti, where nodes share
+    #: those of the first master. Empty if they are not recorded.
+    ssh_host_keys: tuple[str, ...] = ()
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

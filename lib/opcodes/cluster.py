@@ -88,6 +88,9 @@ class ClusterRenewCrypto(
     ssh_key_bits: Annotated[
         ht.PosInt | None, Doc("key length; null keeps the current one")
     ] = None
+    ssh_host_keys: Annotated[
+        bool, Doc("replace the SSH host keys of every node; not in Ganeti")
+    ] = False
     ssh_key_type: Annotated[
         ht.SshKeyType | None, Doc("key type; null keeps the current one")
     ] = None

@@ -34,6 +34,10 @@ class NodeAdd(Opcode, tag="OP_NODE_ADD", frozen=True, kw_only=True):
     secondary_ip: Annotated[
         ht.NonEmptyStr | None, Doc("secondary (replication) IP")
     ] = None
+    ssh_host_keys: Annotated[
+        list[ht.NonEmptyStr] | None,
+        Doc("public SSH host keys; null keeps the recorded ones; not in Ganeti"),
+    ] = None
     vm_capable: Annotated[bool | None, Doc("may the node host instances")] = None
 
 

@@ -25,7 +25,7 @@ import paramiko.auth_strategy as auth
 
 from ganeti import errors, pathutils
 from ganeti.process import RunResult
-from ganeti.ssh import keys
+from ganeti.ssh import keys, known_hosts
 from ganeti.ssh.account import login_user
 from ganeti.utils import files
 
@@ -36,6 +36,8 @@ CONNECT_ATTEMPTS: Final = 5
 CONNECT_PAUSE_S: Final = 0.3
 #: Largest number of bytes that are read from a command's output at once.
 _CHUNK: Final = 65536
+#: Longest output of a command, and longest error output, in bytes.
+MAX_OUTPUT: Final = 64 * 1024 * 1024
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
 AskHostKey = Callable[[str, str, str], bool]
 #: Asks the user for the password of "user@host"; None gives up.
@@ -79,7 +81,8 @@ class Identity:
         user: account on the server.
         key_files: private keys to try; missing ones are skipped.
         known_hosts: the cluster's host key file, empty for none.
-        alias: name in that file that is valid for every node.
+        alias: name in that file for hosts whose own names it does not have.
+        pinned: the only accepted host keys, instead of those in that file.
         ask_host_key: decides about unknown host keys; None refuses them.
         check_host_key: false accepts any host key (``--no-ssh-key-check``).
         ask_password: called when no key is accepted.
@@ -92,6 +95,7 @@ class Identity:
     key_files: tuple[str, ...]
     known_hosts: str = ""
     alias: str = ""
+    pinned: tuple[str, ...] = ()
     ask_host_key: AskHostKey | None = None
     check_host_key: bool = True
     ask_password: AskPassword | None = None
@@ -118,15 +122,96 @@ def _present(identity: Identity) -> list[str]:
 
 def fingerprint(key: paramiko.PKey) -> str:
     """Return a host key's fingerprint as ssh prints it."""
-    digest = hashlib.sha256(key.asbytes()).digest()
+    return _digest(key.asbytes())
+
+
+def _digest(blob: bytes) -> str:
+    digest = hashlib.sha256(blob).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
-    """Policy that asks about unknown host keys, or refuses them."""
+class _Trust:
+    """The host keys that are accepted of one host."""
 
     def __init__(self, host: str, identity: Identity) -> None:
-        self._host = host
+        self.host = host
+        self.alias = identity.alias or host
+        self._recorded = (
+            known_hosts.read(identity.known_hosts) if identity.known_hosts else []
+        )
+        own = [key for names, key in self._recorded if host in names]
+        # Keys of other hosts are valid under the alias as well.
+        shared = [key for names, key in self._recorded if names == (self.alias,)]
+        #: Whether the host has keys of its own.
+        self.has_own = bool(identity.pinned or own)
+        self.keys = tuple(identity.pinned or own or shared)
+
+    def owners(self, key: str) -> list[str]:
+        """Return the other hosts that have a key as their own."""
+        own = {self.host, self.alias}
+        return sorted(
+            name
+            for names, recorded in self._recorded
+            if recorded == key
+            for name in names
+            if name not in own
+        )
+
+    def is_known(self, key: str) -> bool:
+        """Return whether a machine that joins needs no question about its key."""
+        return key in self.keys and (self.has_own or not self.owners(key))
+
+    def refusal(self, key: paramiko.PKey) -> errors.SshError:
+        """Return the error about a key that is not accepted."""
+        line = key_line(key)
+        if not self.has_own:
+            if self.keys:
+                return _changed(self.host, key)
+            return errors.SshError(
+                f"{self.host}: host key {key.get_name()} {fingerprint(key)} is not"
+                f" known for {self.alias}"
+            )
+        owner = "".join(f", which is that of {name}" for name in self.owners(line)[:1])
+        return errors.SshError(
+            f"{self.host}: wanted one of its recorded SSH host keys"
+            f" ({', '.join(map(_described, self.keys))}), found {key.get_name()}"
+            f" {fingerprint(key)}{owner}: another machine answers at its address, or"
+            " the node has new keys; if it was installed again, run gnt-node add"
+            f" --readd {self.host}"
+        )
+
+    def transport(self, sock: Any, /, **options: Any) -> paramiko.Transport:
+        """Return a connection that asks the server for a key of a known type."""
+        made = paramiko.Transport(sock, **options)
+        kinds = {line.split()[0] for line in self.keys}
+        offered = made.get_security_options()
+        offered.key_types = sorted(
+            offered.key_types, key=lambda name: _key_type(name) not in kinds
+        )
+        return made
+
+
+def _key_type(algorithm: str) -> str:
+    """Return the type of the key that makes signatures of an algorithm."""
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def key_line(key: paramiko.PKey) -> str:
+    """Return a public key in the form ``type base64``."""
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def _described(line: str) -> str:
+    """Return type and fingerprint of a key in the form ``type base64``."""
+    kind, body = line.split()
+    return f"{kind} {_digest(base64.b64decode(body))}"
+
+
+class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
+    """Policy that decides about all host keys; it may ask about unknown ones."""
+
+    def __init__(self, trust: _Trust, identity: Identity) -> None:
+        self._trust = trust
         self._identity = identity
 
     def missing_host_key(
@@ -134,27 +219,29 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     ) -> None:
         """Raise SshError unless the key is accepted."""
         del client, hostname
-        identity = self._identity
-        if not identity.check_host_key or self._is_known(key):
+        identity, trust = self._identity, self._trust
+        if not identity.check_host_key:
             return
         ask = identity.ask_host_key
         if ask is None:
-            raise errors.SshError(
-                f"{self._host}: host key {key.get_name()} {fingerprint(key)} is not"
-                f" known for {identity.alias or self._host}"
-            )
-        if not ask(self._host, key.get_name(), fingerprint(key)):
-            raise errors.SshError(f"{self._host}: its host key was not accepted")
+            if key_line(key) not in trust.keys:
+                raise trust.refusal(key)
+            return
+        if trust.is_known(key_line(key)) or self._is_personal(key):
+            return
+        if not ask(trust.host, key.get_name(), fingerprint(key)):
+            raise errors.SshError(f"{trust.host}: its host key was not accepted")
 
-    def _is_known(self, key: paramiko.PKey) -> bool:
-        known = _load_host_keys((self._identity.known_hosts,))
-        if known.check(self._identity.alias, key):
-            return True
-        personal = _load_host_keys(self._identity.personal_hosts)
-        entry = personal.lookup(self._host)
+    def _is_personal(self, key: paramiko.PKey) -> bool:
+        """Return whether the user knows the host by this key.
+
+        A node that is added again may have new keys, which the user decides about.
+        """
+        host = self._trust.host
+        entry = _load_host_keys(self._identity.personal_hosts).lookup(host)
         recorded = entry.get(key.get_name()) if entry is not None else None
         if recorded is not None and recorded != key:
-            raise _changed(self._host, key)
+            raise _changed(host, key)
         return recorded is not None
 
 
@@ -248,19 +335,19 @@ class Client:
             raise errors.SshError(
                 f"{where}: cannot be reached: {err.strerror or err}"
             ) from err
-        if identity.known_hosts and identity.ask_host_key is None:
-            self._pin(identity)
-        self._client.set_missing_host_key_policy(_HostKeyPolicy(self.host, identity))
+        trust = _Trust(self.host, identity)
+        self._client.set_missing_host_key_policy(_HostKeyPolicy(trust, identity))
         attempts = _Attempts(identity, f"{identity.user}@{where}")
         try:
             self._client.connect(
-                identity.alias or self.host,
+                self.host,
                 username=identity.user,
                 sock=sock,
                 timeout=CONNECT_TIMEOUT_S,
                 banner_timeout=CONNECT_TIMEOUT_S,
                 auth_timeout=CONNECT_TIMEOUT_S,
                 auth_strategy=attempts,
+                transport_factory=trust.transport,
             )
         except paramiko.AuthenticationException as err:
             asked = attempts.asked_password
@@ -269,8 +356,6 @@ class Client:
                 f"{', nor the password' if asked else ''}, tried"
                 f" {', '.join(_present(identity)) or 'none'}"
             ) from err
-        except paramiko.BadHostKeyException as err:
-            raise _changed(self.host, err.key) from err
         except (paramiko.SSHException, OSError, EOFError) as err:
             if time.monotonic() - began >= CONNECT_TIMEOUT_S:
                 raise errors.SshError(
@@ -282,15 +367,19 @@ class Client:
                 raise _NoBannerError(text) from err
             raise errors.SshError(text) from err
 
-    def _pin(self, identity: Identity) -> None:
-        if identity.check_host_key and os.path.exists(identity.known_hosts):
-            self._client.load_host_keys(identity.known_hosts)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    @property
+    def host_key(self) -> str:
+        """The key that the server has proved to have, as ``type base64``."""
+        transport = self._client.get_transport()
+        if transport is None:
+            raise errors.SshError(f"{self.host}: the connection is closed")
+        return key_line(transport.get_remote_server_key())
 
     def close(self) -> None:
         """End the connection."""
@@ -312,7 +401,7 @@ class Client:
                 the result is a timeout.
 
         Raises:
-            SshError: the connection broke.
+            SshError: the connection broke, or the output is too long.
         """
         command = shlex.join([*self._prefix(), *argv])
         try:
@@ -381,22 +470,30 @@ def _converse(
     errors_read: list[bytes] = []
 
     def read_stderr() -> None:
-        while data := _receive(channel.recv_stderr):
+        left = MAX_OUTPUT
+        while left >= 0 and (data := _receive(channel.recv_stderr)):
             errors_read.append(data)
+            left -= len(data)
+        if left < 0:
+            channel.close()
 
     reader = threading.Thread(target=read_stderr, daemon=True)
     reader.start()
     if stdin is not None:
         channel.sendall(stdin.encode() if isinstance(stdin, str) else stdin)
     channel.shutdown_write()
-    stdout, timed_out = [], False
+    stdout, timed_out, left = [], False, MAX_OUTPUT
     try:
-        while data := channel.recv(_CHUNK):
+        while left >= 0 and (data := channel.recv(_CHUNK)):
             stdout.append(data)
+            left -= len(data)
     except TimeoutError:
         timed_out = True
+    if timed_out or left < 0:
         channel.close()
     reader.join()
+    if left < 0 or sum(map(len, errors_read)) > MAX_OUTPUT:
+        raise OSError(f"the output is longer than {MAX_OUTPUT} bytes")
     code = None if timed_out else channel.recv_exit_status()
     channel.close()
     return RunResult(
@@ -414,3 +511,43 @@ def _receive(read: Callable[[int], bytes]) -> bytes:
         return read(_CHUNK)
     except TimeoutError:
         return b""
+
+
+def presented_keys(host: str, address: str, port: int) -> tuple[str, ...]:
+    """Return the host keys that a server presents, at most one of each type.
+
+    Args:
+        host: name, for messages.
+        address: address to connect to.
+        port: TCP port.
+
+    Raises:
+        SshError: the server cannot be reached, or presents none.
+    """
+    presented = []
+    problem = "no host key of a known type"
+    for names in keys.ALGORITHMS.values():
+        try:
+            presented.append(key_line(_presented(address, port, names)))
+        except paramiko.SSHException as err:
+            problem = str(err)
+        except (OSError, EOFError) as err:
+            problem = f"cannot be reached: {err}"
+    if not presented:
+        raise errors.SshError(f"{host} ({address} port {port}): {problem}")
+    return tuple(presented)
+
+
+def _presented(address: str, port: int, names: Sequence[str]) -> paramiko.PKey:
+    sock = socket.create_connection((address, port), CONNECT_TIMEOUT_S)
+    transport = paramiko.Transport(sock)
+    try:
+        offered = transport.get_security_options()
+        offered.key_types = [
+            name for name in offered.key_types if _key_type(name) in names
+        ]
+        transport.banner_timeout = CONNECT_TIMEOUT_S
+        transport.start_client(timeout=CONNECT_TIMEOUT_S)
+        return transport.get_remote_server_key()
+    finally:
+        transport.close()

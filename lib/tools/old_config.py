@@ -169,6 +169,16 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
         lost.append(f"cluster: commit_policy = {cluster.commit_policy}")
         cluster = cluster.replace(commit_policy=COMMIT_POLICY_MAJORITY)
         snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
+    known = [node for node in snapshot.nodes.values() if node.ssh_host_keys]
+    expected = f"ssh-rsa {cluster.rsahostkeypub}"
+    lost += [
+        f"node {node.name}: SSH host keys of its own"
+        for node in known
+        if expected not in node.ssh_host_keys
+    ]
+    snapshot = snapshot.apply(
+        Update("nodes", node.uuid, node.replace(ssh_host_keys=())) for node in known
+    )
     lost += [
         f"instance {instance.name}: its creation was interrupted"
         for instance in snapshot.instances.values()

@@ -196,11 +196,16 @@ def _add_nodes(
     paths = layout.paths(layout.master_node)
 
     def add(node: layout_module.Node) -> int:
+        host_keys = None
         if settings.ssh_setup or layout.isolated:
-            _join(layout, node)
+            host_keys = _join(layout, node).ssh_host_keys
         else:
             _set_up_daemon(layout, process, node)
-        op = opcodes.NodeAdd(node_name=node.name, node_setup=settings.ssh_setup)
+        op = opcodes.NodeAdd(
+            node_name=node.name,
+            node_setup=settings.ssh_setup,
+            ssh_host_keys=None if host_keys is None else list(host_keys),
+        )
         with luxi.Client.of_node(paths) as client:
             return int(client.call("SubmitJob", [[opcodes.encode(op)]]))
 
@@ -210,13 +215,13 @@ def _add_nodes(
             jobs.wait(client, number, lambda _text: None)
 
 
-def _join(layout: layout_module.Layout, node: layout_module.Node) -> None:
+def _join(layout: layout_module.Layout, node: layout_module.Node) -> options.Joined:
     """Prepare a node over SSH, as ``gnt-node add`` does."""
     request = options.JoinRequest(
         name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
     )
     paths = layout.paths(layout.master_node)
-    node_add.join(paths, request, feedback=lambda _text: None)
+    return node_add.join(paths, request, feedback=lambda _text: None)
 
 
 def _set_up_daemon(

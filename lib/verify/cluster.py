@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import objects
 from ganeti.objects import params
+from ganeti.utils import messages
 from ganeti.verify.report import Report
 
 _DAY_S: Final = 86400
@@ -81,6 +82,41 @@ def shared_certificate(report: Report, path: str, *, is_shared: bool) -> None:
         " renew-crypto --new-cluster-certificate",
         warn_only=True,
     )
+
+
+def shared_host_keys(report: Report, snapshot: objects.Snapshot) -> None:
+    """Warn of nodes with the same SSH host keys, as in clusters of earlier releases."""
+    nodes = sorted(snapshot.nodes.values(), key=lambda node: node.name)
+    if len(nodes) < 2 or not snapshot.cluster.modify_ssh_setup:
+        return
+    owners: dict[str, list[str]] = {}
+    for node in nodes:
+        for key in node.ssh_host_keys:
+            owners.setdefault(key, []).append(node.name)
+    shared = {tuple(names) for names in owners.values() if len(names) > 1}
+    for names in sorted(shared):
+        report.error_if(
+            True,
+            "ECLUSTERCFG",
+            None,
+            f"nodes {messages.some(names)} share SSH host keys{_MIMICRY}",
+            warn_only=True,
+        )
+    unknown = [node.name for node in nodes if not node.ssh_host_keys]
+    report.error_if(
+        unknown,
+        "ECLUSTERCFG",
+        None,
+        f"no SSH host keys of their own are recorded for nodes {messages.some(unknown)}"
+        f", which are known by those of the cluster{_MIMICRY}",
+        warn_only=True,
+    )
+
+
+_MIMICRY: Final = (
+    ", so each can answer for another; with this release on all nodes, run gnt-cluster"
+    " renew-crypto --new-ssh-host-keys"
+)
 
 
 def _advice(path: str) -> str:

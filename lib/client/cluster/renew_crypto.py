@@ -50,7 +50,14 @@ def run(ctx: CommandContext) -> int:
     contents = _contents(opts)
     restarts = _restarts(ctx)
     has_files = bool(contents) or restarts
-    has_job = opts.new_cluster_cert or opts.new_node_cert or opts.new_ssh_keys
+    has_job = any(
+        (
+            opts.new_cluster_cert,
+            opts.new_node_cert,
+            opts.new_ssh_keys,
+            opts.new_ssh_host_keys,
+        )
+    )
     if not has_files and not has_job:
         raise errors.OpPrereqError(
             "nothing to renew: name at least one certificate, key or secret; see"
@@ -120,6 +127,8 @@ def _parameters(opts: Any, restarts: bool) -> dict[str, Any]:
         "cluster_certificate": bool(opts.new_cluster_cert) and not restarts,
         "node_certificates": bool(opts.new_cluster_cert or opts.new_node_cert),
         "renew_ssh_keys": bool(opts.new_ssh_keys),
+        # Servers of earlier releases do not know it.
+        **({"ssh_host_keys": True} if opts.new_ssh_host_keys else {}),
         "ssh_key_type": opts.ssh_key_type,
         "ssh_key_bits": opts.ssh_key_bits,
         "verbose": bool(opts.verbose),

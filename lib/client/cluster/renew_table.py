@@ -70,6 +70,12 @@ RENEW_CRYPTO: Final = Command(
             default=False,
         ),
         Option(
+            ("--new-ssh-host-keys",),
+            "give each node new SSH host keys of its own",
+            dest="new_ssh_host_keys",
+            default=False,
+        ),
+        Option(
             ("--no-ssh-key-check",),
             "do not verify the SSH host keys of nodes",
             dest="ssh_key_check",

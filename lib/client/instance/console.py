@@ -9,8 +9,9 @@ from ganeti import errors
 from ganeti.cli import listing, local
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
+from ganeti.ssh import known_hosts
 
-_FIELDS: Final = ["console", "oper_state"]
+_FIELDS: Final = ["console", "oper_state", "pnode"]
 _VNC_BASE_PORT: Final = 5900
 #: Address family numbers as ssconf files hold them.
 _AF_INET6: Final = "10"
@@ -28,7 +29,10 @@ def run(ctx: CommandContext) -> int:
         raise errors.OpExecError(
             f"instance {name} is not running, so it has no console"
         )
-    return _SHOW[console["kind"]](ctx, console, cluster_name)
+    hosts = known_hosts.read(ctx.paths.data("known_hosts"))
+    node = row["pnode"]
+    is_recorded = any(node in names for names, _key in hosts)
+    return _SHOW[console["kind"]](ctx, console, node if is_recorded else cluster_name)
 
 
 def _message(ctx: CommandContext, console: dict[str, Any], _: str) -> int:
@@ -54,8 +58,8 @@ def _spice(ctx: CommandContext, console: dict[str, Any], _: str) -> int:
     return exitcodes.EXIT_SUCCESS
 
 
-def _ssh(ctx: CommandContext, console: dict[str, Any], cluster_name: str) -> int:
-    argv = ssh_command(ctx, console, cluster_name)
+def _ssh(ctx: CommandContext, console: dict[str, Any], alias: str) -> int:
+    argv = ssh_command(ctx, console, alias)
     if ctx.opts.show_command:
         ctx.out(shlex.join(argv))
         return exitcodes.EXIT_SUCCESS
@@ -67,10 +71,15 @@ def _ssh(ctx: CommandContext, console: dict[str, Any], cluster_name: str) -> int
     return exitcodes.EXIT_FAILURE
 
 
-def ssh_command(
-    ctx: CommandContext, console: dict[str, Any], cluster_name: str
-) -> list[str]:
-    """Return the ssh command line of a console."""
+def ssh_command(ctx: CommandContext, console: dict[str, Any], alias: str) -> list[str]:
+    """Return the ssh command line of a console.
+
+    Args:
+        ctx: the command.
+        console: the console, as the master describes it.
+        alias: name of the host in known_hosts: the node, or the cluster if the host
+            keys of the node are not recorded.
+    """
     options = {
         "EscapeChar": "none",
         "HashKnownHosts": "no",
@@ -78,7 +87,7 @@ def ssh_command(
         "UserKnownHostsFile": "/dev/null",
         "CheckHostIp": "no",
         "ConnectTimeout": "10",
-        "HostKeyAlias": cluster_name,
+        "HostKeyAlias": alias,
         "Port": str(console.get("port") or 22),
         "BatchMode": "yes",
         "StrictHostKeyChecking": "yes",

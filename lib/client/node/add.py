@@ -8,10 +8,9 @@ from ganeti.constants import exitcodes
 
 _WARNING = """\
 -- WARNING --
-Performing this operation is going to change the ssh daemon keypair
-on the target machine ({node}), to the same as on the other nodes of the
-cluster. Its public key is added to those of the cluster, and all nodes
-can then log in to it as root.
+Performing this operation makes the target machine ({node}) a node of the
+cluster: all master candidates can then log in to it as root. Its public SSH
+host keys are recorded, and nodes know it by them alone.
 """
 
 
@@ -45,11 +44,17 @@ def run(ctx: CommandContext) -> int:
     if opts.node_setup and changes_ssh:
         ctx.err(_WARNING.format(node=name))
     joined = node_add.join(ctx.paths, request, feedback=ctx.err)
-    jobs.run(ctx, _operation(ctx, joined.name, joined.secondary_ip))
+    operation = _operation(ctx, joined.name, joined.secondary_ip, joined.ssh_host_keys)
+    jobs.run(ctx, operation)
     return exitcodes.EXIT_SUCCESS
 
 
-def _operation(ctx: CommandContext, name: str, secondary_ip: str | None) -> jobs.Op:
+def _operation(
+    ctx: CommandContext,
+    name: str,
+    secondary_ip: str | None,
+    host_keys: tuple[str, ...] | None = None,
+) -> jobs.Op:
     opts = ctx.opts
     return jobs.op(
         "OP_NODE_ADD",
@@ -61,5 +66,6 @@ def _operation(ctx: CommandContext, name: str, secondary_ip: str | None) -> jobs
         master_capable=opts.master_capable,
         ndparams=opts.ndparams,
         node_setup=opts.node_setup,
+        ssh_host_keys=None if host_keys is None else list(host_keys),
         **param_options.state_parameters(opts),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib import ancillary_files, master_ip
+from ganeti.cmdlib import ancillary_files, host_keys, master_ip
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import daemons, ecodes, hooks
 
@@ -65,8 +65,8 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
         try:
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.update_cluster(cluster_name=self.name, master_ip=self.address)
-            # Nodes know each other's host keys under the cluster's name.
-            ancillary_files.write_known_hosts(self.ctx)
+            # Scripts know the nodes' host keys under the cluster's name.
+            host_keys.write(self.ctx)
             ancillary_files.redistribute(self.ctx)
         finally:
             answer = master_ip.turn_up(self.ctx)

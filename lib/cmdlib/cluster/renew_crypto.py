@@ -3,7 +3,12 @@
 from typing import Final
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib import authority_renewal, candidate_role, certificate_renewal
+from ganeti.cmdlib import (
+    authority_renewal,
+    candidate_role,
+    certificate_renewal,
+    host_key_renewal,
+)
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.constants import ecodes
 from ganeti.locking import Level
@@ -42,7 +47,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
                 " which restarts the daemons",
                 ecodes.ECODE_STATE,
             )
-        if not self.op.renew_ssh_keys:
+        if not self.op.renew_ssh_keys and not self.op.ssh_host_keys:
             return
         if not cluster.modify_ssh_setup:
             raise self.prereq(
@@ -50,17 +55,21 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
                 " created with --no-ssh-init",
                 ecodes.ECODE_STATE,
             )
+        if not self.op.renew_ssh_keys:
+            return
         self.key_type = self.op.ssh_key_type or cluster.ssh_key_type
         is_same = self.key_type == cluster.ssh_key_type
         kept = cluster.ssh_key_bits if is_same else None
         self.key_bits = keys.check_type(self.key_type, self.op.ssh_key_bits or kept)
 
     def execute(self) -> None:
-        """Renew certificates, then SSH keys."""
+        """Renew certificates, then SSH host keys, then SSH keys of root."""
         if self.op.cluster_certificate:
             authority_renewal.renew(self.ctx, self.ctx.log.message)
         elif self.op.node_certificates:
             self._renew_certificates()
+        if self.op.ssh_host_keys:
+            host_key_renewal.renew(self.ctx, self._say)
         if self.op.renew_ssh_keys:
             self._renew_ssh_keys()
 

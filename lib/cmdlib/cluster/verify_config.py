@@ -38,6 +38,7 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         server_pem = self.ctx.paths.server_pem
         cluster.unfinished_renewal(report, server_pem, _count(server_pem))
         cluster.shared_certificate(report, server_pem, is_shared=_is_shared(server_pem))
+        cluster.shared_host_keys(report, snapshot)
         output.step("Verifying hypervisor parameters")
         cluster.hypervisor_parameters(
             report, cluster.hypervisor_sources(snapshot), _syntax_problem

@@ -10,6 +10,7 @@ from ganeti import errors, objects, opcodes, rpc
 from ganeti.cmdlib import (
     ancillary_files,
     candidate_role,
+    host_keys,
     node_certificates,
     state_params,
 )
@@ -18,6 +19,7 @@ from ganeti.cmdlib.node import checks, ovs
 from ganeti.config import candidate_pool
 from ganeti.constants import ecodes, hooks, nodeverify, versions
 from ganeti.objects import lookup, params
+from ganeti.ssh import host_keys as public_keys
 from ganeti.utils import authority
 
 
@@ -33,6 +35,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         self.ndparams = checks.node_parameters(self.op.ndparams, allow_default=True)
         self.hv_state = state_params.new_hv_state({}, self.op.hv_state)
         self.disk_state = state_params.new_disk_state({}, self.op.disk_state)
+        self.host_keys = public_keys.checked(self.op.ssh_host_keys or ())
         if self.op.readd and self.op.group:
             raise self.prereq(
                 f"node {self.op.node_name}: a re-added node keeps its group, found"
@@ -133,6 +136,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             serial_no=1,
             hv_state_static=self.hv_state,
             disk_state_static=self.disk_state,
+            ssh_host_keys=self.host_keys,
         )
         return node.replace(master_candidate=self._becomes_candidate(node))
 
@@ -172,6 +176,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             ndparams=params_without_defaults({**old.ndparams, **self.ndparams}),
             hv_state_static={**old.hv_state_static, **self.hv_state},
             disk_state_static={**old.disk_state_static, **self.disk_state},
+            ssh_host_keys=self.host_keys or old.ssh_host_keys,
         )
         self._check_instances(node)
         return node.replace(master_candidate=self._becomes_candidate(node))
@@ -235,7 +240,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     def execute(self) -> None:
         """Prepare the node, record it, then update the other nodes."""
         self._add_host_entry()
-        self._check_node_itself()
+        self._check_with_host_keys()
         if self.op.readd and self._may_touch_ssh:
             candidate_role.remove_ssh_key(
                 self.ctx, self.node, from_authorized=True, readd=True
@@ -275,6 +280,25 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 self.name,
                 self.node.primary_ip,
             ).unwrap("cannot update the hosts file on the master")
+
+    def _check_with_host_keys(self) -> None:
+        """Check the node over SSH, whose host keys the master must know before."""
+        snapshot = self.ctx.snapshot
+        for other in host_keys.with_same_keys(list(snapshot.nodes.values()), self.node):
+            self.ctx.log.warn(
+                f"node {self.name} has an SSH host key of node {other.name}, so each"
+                " can answer for the other",
+                hint="run gnt-cluster renew-crypto --new-ssh-host-keys",
+            )
+        if not self.host_keys:
+            self._check_node_itself()
+            return
+        host_keys.write(self.ctx, self.node)
+        try:
+            self._check_node_itself()
+        except BaseException:
+            host_keys.write(self.ctx)
+            raise
 
     def _check_node_itself(self) -> None:
         if not checks.is_single_homed(self.node):
@@ -331,6 +355,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             ancillary_files.redistribute(self.ctx)
         else:
             ancillary_files.redistribute(self.ctx, [self.node.uuid])
+            if host_keys.are_recorded(self.ctx.snapshot):
+                host_keys.announce(self.ctx)
 
 
 def _given(requested: bool | None, old: bool) -> bool:

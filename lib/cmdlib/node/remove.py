@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import opcodes
-from ganeti.cmdlib import ancillary_files, candidate_role, post_hooks
+from ganeti.cmdlib import ancillary_files, candidate_role, host_keys, post_hooks
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import ecodes, hooks
 from ganeti.objects import lookup
@@ -74,8 +74,12 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
             )
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_node(self.uuid)
+        if self.node.ssh_host_keys:
+            host_keys.write(self.ctx)
         if cluster.modify_etc_hosts:
             self.ctx.rpc.call_one(
                 "etc_hosts_modify", cluster.master_node, "remove", self.node.name, None
             ).unwrap("cannot update the hosts file on the master")
             ancillary_files.redistribute(self.ctx)
+        elif self.node.ssh_host_keys:
+            host_keys.announce(self.ctx)

@@ -28,9 +28,10 @@ _SSH_PORT: Final = 22
 _UNREPLACED: Final = ("ganeti-rapi", "ganeti-mond")
 _UNTIL: Final = """\
 The way back, take-over --undo, is possible until the first of these: the cluster
-certificate is renewed (gnt-cluster renew-crypto --new-cluster-certificate), or
-commit_policy is changed. A node that was added must be removed before, and the old
-master must be the master again."""
+certificate is renewed (gnt-cluster renew-crypto --new-cluster-certificate), nodes have
+other SSH host keys than that of the cluster (gnt-cluster renew-crypto
+--new-ssh-host-keys, gnt-node add), or commit_policy is changed. A node that was added
+must be removed before, and the old master must be the master again."""
 _QUESTION: Final = "Continue? [y/N] "
 
 

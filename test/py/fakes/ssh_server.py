@@ -1,5 +1,6 @@
 """An SSH server in this process, with real handshakes and an SFTP server on real files."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -59,9 +60,10 @@ class Account(paramiko.ServerInterface):
         if answer is None:
             return  # it hangs
         code, stdout, stderr = answer
-        channel.sendall(stdout)
-        channel.sendall_stderr(stderr)
-        channel.send_exit_status(code)
+        with contextlib.suppress(OSError):  # the client may hang up
+            channel.sendall(stdout)
+            channel.sendall_stderr(stderr)
+            channel.send_exit_status(code)
         channel.close()
 
 

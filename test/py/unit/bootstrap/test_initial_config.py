@@ -160,7 +160,7 @@ def test_facts_are_found_out(paths):
     assert facts.master_ip == "127.201.0.1"
     assert facts.primary_ip == facts.secondary_ip == "127.201.0.11"
     assert facts.file_storage_dir == "/srv/ganeti/file-storage"
-    assert facts.host_key.startswith("ssh-rsa ")
+    assert [line.split()[0] for line in facts.host_keys] == ["ssh-rsa"]
     assert facts.netmask == 32
     assert facts.has_default_kernel == os.path.isfile(DEFAULT_KERNEL)
 
@@ -204,10 +204,10 @@ def test_lvm_templates_need_a_volume_group(paths, answer, problem):
 def test_a_machine_without_host_key_is_refused_unless_ssh_is_not_ours(paths):
     path = keys.host_key_path(paths.sshd_dir, "rsa")
     pathlib.Path(f"{path}.pub").unlink()
-    with pytest.raises(errors.OpPrereqError, match="ssh_host_rsa_key"):
+    with pytest.raises(errors.OpPrereqError, match="SSH host keys: none in"):
         checks.gather(paths, FakeRunner(), options())
     facts = checks.gather(paths, FakeRunner(), options(modify_ssh_setup=False))
-    assert facts.host_key == ""
+    assert facts.host_keys == ()
 
 
 def test_a_node_of_a_cluster_is_refused_first(paths):

@@ -373,4 +373,4 @@ def test_keys_of_root_are_made_on_request(machine):
     with open(crypto.authorized_keys_path(machine.paths), encoding="utf-8") as stream:
         assert stream.read().startswith("ecdsa-sha2-nistp384 ")
     with open(machine.paths.data("known_hosts"), encoding="utf-8") as stream:
-        assert stream.read().startswith(f"{CLUSTER} ssh-rsa ")
+        assert stream.read().startswith(f"{machine.paths.hostname},{CLUSTER} ssh-rsa ")

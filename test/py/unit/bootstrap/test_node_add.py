@@ -20,6 +20,11 @@ from ganeti.utils import x509
 MASTER, NEW = "n1.example.com", "n9.example.com"
 
 
+def host_key(line):
+    """Return a public key line without its comment."""
+    return " ".join(line.split()[:2])
+
+
 class Master:
     """The answers of the master daemon; a call that is not listed fails the test."""
 
@@ -53,9 +58,20 @@ class Shell:
     def run(self, argv, *, stdin=None, timeout_s=None):
         assert not self.is_closed
         name = os.path.basename(argv[0])
-        self.site.ran.append((name, argv, stdin, timeout_s, self.target.is_member))
+        if name == "cat" and "ssh_host_" in argv[1]:
+            kind = os.path.basename(argv[1]).split("_")[2]
+            text = self.site.host_keys.get(kind)
+            code = 1 if text is None else 0
+            return RunResult(tuple(argv), code, None, text or "", "")
+        self.site.ran.append(
+            (name, argv, stdin, timeout_s, bool(self.target.host_keys))
+        )
         code, text = self.site.programs[name]
         return RunResult(tuple(argv), code, None, text, "")
+
+    @property
+    def host_key(self):
+        return self.site.proved
 
     def close(self):
         self.is_closed = True
@@ -77,8 +93,13 @@ class Site:
         pubkeys.update(
             self.paths.data(crypto.PUBLIC_KEYS), "add", {"u1": [own], "u2": [other]}
         )
-        self.host_key = keys.generate("ecdsa")
-        keys.save(self.host_key, keys.host_key_path(self.paths.sshd_dir, "ecdsa"))
+        own = keys.generate("ecdsa")
+        keys.save(own, keys.host_key_path(self.paths.sshd_dir, "ecdsa"))
+        self.host_keys = {
+            kind: keys.generate(kind, comment="root@stranger").public
+            for kind in ("ed25519", "ecdsa")
+        }
+        self.proved = host_key(self.host_keys["ed25519"])
         self.key = keys.generate("ed25519").public
         self.master = Master()
         self.ran, self.targets, self.shells, self.lines = [], [], [], []
@@ -89,16 +110,12 @@ class Site:
             "cat": (0, self.key),
             "sh": (0, "bridge\n"),
         }
-        self.refused = 0
         self.port_checks = []
         self.script = {"version": versions.PROTOCOL_VERSION}
         self.runner = None
 
     def connect(self, target):
         self.targets.append(target)
-        if target.is_member and self.refused:
-            self.refused -= 1
-            raise errors.SshError("sshd reloads its keys")
         self.shells.append(Shell(self, target))
         return self.shells[-1]
 
@@ -152,14 +169,15 @@ def test_filtered_ports_are_reported_in_both_directions(site):
 
 def test_a_machine_is_prepared_with_the_clusters_files(site):
     joined = site.join(secondary_ip="198.51.100.9")
-    assert joined == node_add.Joined(NEW, "192.0.2.9", "198.51.100.9")
+    read = tuple(host_key(site.host_keys[kind]) for kind in ("ecdsa", "ed25519"))
+    assert joined == node_add.Joined(NEW, "192.0.2.9", "198.51.100.9", read)
     assert [row[0] for row in site.ran] == [
         "prepare-node-join",
         "cat",
         "sh",
         "node-daemon-setup",
     ]
-    # The second login needs the cluster's host keys, which the first step installed.
+    # The second login accepts the host keys that were read over the first one.
     assert [row[4] for row in site.ran] == [False, True, True, True]
     assert all(row[3] for row in site.ran)
     assert all(shell.is_closed for shell in site.shells)
@@ -175,9 +193,7 @@ def test_only_candidates_may_log_in_and_no_private_key_of_the_cluster_is_sent_ea
     assert set(message["authorized_keys"]) == {"u1"}
     assert message["cluster_name"] == "c1.example.com"
     assert "PRIVATE KEY" not in message["node_daemon_certificate"]
-    assert message["ssh_host_key"] == [
-        ["ecdsa", site.host_key.private, site.host_key.public]
-    ]
+    assert "ssh_host_key" not in message
     assert (message["ssh_key_type"], message["ssh_key_bits"]) == ("ed25519", 256)
     assert "debug" not in message
 
@@ -204,7 +220,7 @@ def test_without_managed_ssh_only_the_daemon_is_set_up(site):
     site.master.config[2] = False
     site.join()
     assert [row[0] for row in site.ran] == ["sh", "node-daemon-setup"]
-    assert [target.is_member for target in site.targets] == [False]
+    assert [target.host_keys for target in site.targets] == [()]
 
 
 @pytest.mark.parametrize(
@@ -276,14 +292,31 @@ def test_an_unreadable_public_key_is_an_error(site):
     assert "node-daemon-setup" not in [row[0] for row in site.ran]
 
 
-def test_the_second_login_is_tried_while_sshd_reloads(site, monkeypatch):
-    site.refused = 3
-    site.join()
-    assert [target.is_member for target in site.targets] == [False] + [True] * 4
-    site.refused = 1000
-    monkeypatch.setattr(node_add, "ANSWER_TIMEOUT_S", -1.0)
-    with pytest.raises(errors.SshError, match="reloads"):
-        site.join("n8.example.com")
+def test_only_the_proved_key_counts_if_the_files_are_not_those_of_the_server(site):
+    site.proved = host_key(keys.generate("rsa", 1024).public)
+    assert site.join().ssh_host_keys == (site.proved,)
+    site.host_keys.clear()
+    assert site.join(NEW).ssh_host_keys == (site.proved,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{key}\nattacker ssh-ed25519 AAAA\n",
+        "{key}\r{key}\n",
+        'command="x" {key}\n',
+        "@cert-authority * {key}\n",
+        "{key} " + "x" * 10000,
+        "ssh-ed25519 AAAA\n",
+        "\0",
+        "",
+    ],
+)
+def test_a_machine_cannot_inject_lines_with_its_host_keys(site, text):
+    site.host_keys["ecdsa"] = text.format(key=host_key(site.host_keys["ecdsa"]))
+    with pytest.raises(errors.OpPrereqError, match=r"SSH public key: wanted"):
+        site.join()
+    assert site.ran == []
 
 
 def test_the_new_daemon_must_answer_with_our_version(site, monkeypatch):
@@ -305,7 +338,7 @@ def test_the_new_daemon_must_answer_with_our_version(site, monkeypatch):
 
 def test_a_plan_has_the_steps_and_touches_no_machine(site):
     steps = node_add.plan(site.paths, JoinRequest(name=NEW))
-    assert len(steps) == 6
+    assert len(steps) == 7
     assert f"log in to {NEW} (192.0.2.9, port 22) as root" in steps[0]
     site.master.config[2] = False
     assert len(node_add.plan(site.paths, JoinRequest(name=NEW))) == 3
@@ -327,15 +360,16 @@ def test_host_keys_of_unknown_machines_are_checked_unless_the_caller_objects(
     )
     state = node_add._ask_master(site.master)
     connect = node_add._ssh_connect(site.paths, request, state)
-    for is_member in (False, True):
-        connect(node_add.NewNode(NEW, "192.0.2.9", 22, is_member))
+    for host_keys in ((), ("ssh-ed25519 AAAA",)):
+        connect(node_add.NewNode(NEW, "192.0.2.9", 22, host_keys))
     (name, port, stranger), (_, _, member) = opened
     assert (name, port) == (NEW, 22)
     assert stranger.check_host_key is check
     assert (stranger.ask_host_key, stranger.ask_password) == (ask, str)
     assert "/etc/ssh/ssh_known_hosts" in stranger.personal_hosts
-    # A member has the cluster's host keys: nobody is asked.
+    # The host keys of the machine are certain: nobody is asked.
     assert member.check_host_key
+    assert member.pinned == ("ssh-ed25519 AAAA",)
     assert (member.ask_host_key, member.ask_password) == (None, None)
     assert member.alias == "c1.example.com"
 

@@ -7,6 +7,7 @@ from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 from ganeti.locking import Level
+from ganeti.ssh import keys, known_hosts
 
 MASTER = clusters.node_uuid(1)
 N2 = clusters.node_uuid(2)
@@ -333,3 +334,97 @@ def test_power_cycling_takes_no_locks_and_spares_the_master():
     assert (hypervisor, parameters["kvm_path"]) == ("kvm", "/usr/bin/kvm")
     with pytest.raises(errors.OpPrereqError, match="only be reset with force"):
         engine.run({**op, "node_name": "node1"})
+
+
+# SSH host keys
+def rooted(tmp_path, **options):
+    """Return an engine whose master has a known_hosts file, and the file."""
+    engine = engine_with(**options)
+    engine.root = str(tmp_path / "n1")
+    path = tmp_path / "n1/var/lib/ganeti/known_hosts"
+    path.parent.mkdir(parents=True)
+    path.write_text("cluster1.example.com ssh-rsa AAAA\n")
+    return engine, path
+
+
+def host_key():
+    return " ".join(keys.generate("ed25519").public.split()[:2])
+
+
+def names_by_key(path):
+    return {key: names for names, key in known_hosts.read(str(path))}
+
+
+def test_host_keys_of_a_new_node_are_recorded_and_known_before_its_check(tmp_path):
+    engine, path = rooted(tmp_path)
+    key, seen = host_key(), []
+    expected = ("node9.example.com", "cluster1.example.com")
+
+    def verify(_uuid, _args):
+        seen.append(names_by_key(path).get(key))
+        return {"nodelist": {}}
+
+    engine.rpc.script["node_verify"] = verify
+    add(engine, ssh_host_keys=[f"{key} root@liar\n"])
+    assert seen == [expected]
+    assert node(engine, "node9.example.com").ssh_host_keys == (key,)
+    assert names_by_key(path)[key] == expected
+    sent = {where for where, _args in engine.rpc.called("upload_file")}
+    assert sent == set(engine.snapshot.nodes) - {MASTER}
+    # The other two nodes have no recorded keys: they are known by the shared one.
+    assert ("cluster1.example.com",) in names_by_key(path).values()
+
+
+def test_host_keys_of_a_node_that_fails_its_check_are_forgotten(tmp_path):
+    engine, path = rooted(tmp_path)
+    old = host_key()
+    add(engine, ssh_host_keys=[old])
+    engine.rpc.script["node_verify"] = {"nodelist": {"node9": "refused"}}
+    with pytest.raises(errors.OpExecError, match="refused"):
+        add(engine, readd=True, ssh_host_keys=[host_key()])
+    assert node(engine, "node9.example.com").ssh_host_keys == (old,)
+    own = [key for key, names in names_by_key(path).items() if len(names) > 1]
+    assert own == [old]
+
+
+def test_a_node_that_is_added_again_has_its_new_keys_or_keeps_them(tmp_path):
+    engine, path = rooted(tmp_path)
+    old, new = host_key(), host_key()
+    add(engine, ssh_host_keys=[old])
+    add(engine, readd=True)
+    assert node(engine, "node9.example.com").ssh_host_keys == (old,)
+    add(engine, readd=True, ssh_host_keys=[new])
+    assert node(engine, "node9.example.com").ssh_host_keys == (new,)
+    assert old not in names_by_key(path)
+
+
+def test_a_node_with_the_key_of_another_is_reported(tmp_path):
+    engine, _path = rooted(tmp_path)
+    key = host_key()
+    add(engine, ssh_host_keys=[key])
+    add(engine, "node2", readd=True, ssh_host_keys=[key])
+    text = engine.callbacks.text()
+    assert "node2.example.com has an SSH host key of node node9.example.com" in text
+    assert "--new-ssh-host-keys" in text
+
+
+def test_a_removed_node_is_not_known_any_more(tmp_path):
+    engine, path = rooted(tmp_path)
+    key = host_key()
+    add(engine, ssh_host_keys=[key])
+    engine.rpc.called("upload_file").clear()
+    engine.run({"OP_ID": "OP_NODE_REMOVE", "node_name": "node9.example.com"})
+    assert key not in names_by_key(path)
+    assert engine.rpc.called("upload_file")[-1][0] == N2
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["ssh-ed25519 AAAA"], ["x ssh-ed25519"], ["{key}\n* {key}"], ["{key}"] * 10],
+)
+def test_host_keys_that_are_none_are_refused(tmp_path, lines):
+    engine, path = rooted(tmp_path)
+    key = host_key()
+    with pytest.raises(errors.OpPrereqError, match="SSH"):
+        add(engine, ssh_host_keys=[line.format(key=key) for line in lines])
+    assert path.read_text() == "cluster1.example.com ssh-rsa AAAA\n"

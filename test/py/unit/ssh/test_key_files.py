@@ -5,7 +5,7 @@ import paramiko
 import pytest
 
 from ganeti import errors
-from ganeti.ssh import authorized_keys, keys, known_hosts, pubkeys
+from ganeti.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,72 @@ def test_known_hosts_has_one_alias_for_all_nodes(tmp_path):
     hosts = paramiko.HostKeys(path)
     assert list(hosts) == ["cluster1"]
     assert hosts["cluster1"]["ssh-rsa"].get_base64() == keys.body(pair.public)
+
+
+def test_known_hosts_has_the_keys_of_each_node_under_its_name_and_the_alias(tmp_path):
+    path = str(tmp_path / "known_hosts")
+    one, two = (keys.generate("ed25519").public for _ in range(2))
+    known_hosts.write(path, "cluster1", [one], {"node2": [two], "node1": []})
+    lines = [" ".join(line.split()[:2]) for line in (one, two)]
+    assert known_hosts.read(path) == [
+        (("cluster1",), lines[0]),
+        (("node2", "cluster1"), lines[1]),
+    ]
+    assert known_hosts.read(str(tmp_path / "none")) == []
+    with open(path, "a") as out:
+        out.write(
+            "# text here too\n|1|aa|bb ssh-rsa AAAA\n@revoked * ssh-rsa AAAA\n\nx\n"
+        )
+    assert len(known_hosts.read(path)) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["*", "a,b", "a b", "!a", "a\nb ssh-rsa AAAA", "", "?"]
+)
+def test_no_name_in_known_hosts_can_match_another(name):
+    pair = keys.generate("ed25519")
+    with pytest.raises(errors.ProgrammerError, match="is not a host name"):
+        known_hosts.format_lines("cluster1", [], {name: [pair.public]})
+
+
+def test_host_keys_of_a_node_are_few_and_written_again():
+    lines = [keys.generate("ed25519").public for _ in range(host_keys.MAX_KEYS)]
+    plain = [" ".join(line.split()[:2]) for line in lines]
+    assert host_keys.checked([f"{lines[0].strip()} a b c\n", *lines[1:]]) == tuple(
+        plain
+    )
+    assert host_keys.checked([lines[0], lines[0]]) == (plain[0],)
+    assert host_keys.checked([]) == ()
+    with pytest.raises(errors.OpPrereqError, match="at most 9 of one node, found 10"):
+        host_keys.checked([*lines, lines[0]])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{key}\n{key}",
+        "{key}\x0b{key}",
+        'command="x" {key}',
+        "* {key}",
+        "ssh-ed25519 " + "A" * 20000,
+        "ssh-ed25519 !!!!",
+        "ssh-rsa {body}",
+        "ssh-dss AAAA",
+        "ssh-ed25519",
+        "\n",
+    ],
+)
+def test_a_host_key_of_a_node_is_exactly_one_key(line):
+    key = " ".join(keys.generate("ed25519").public.split()[:2])
+    with pytest.raises(errors.OpPrereqError, match="SSH public key: wanted"):
+        host_keys.checked([line.format(key=key, body=key.split()[1])])
+
+
+def test_keys_of_a_machine_are_those_of_its_files(tmp_path):
+    assert host_keys.own(str(tmp_path)) == ()
+    pair = keys.generate("ecdsa", comment="root@machine")
+    keys.save(pair, keys.host_key_path(str(tmp_path), "ecdsa"))
+    assert host_keys.own(str(tmp_path)) == (" ".join(pair.public.split()[:2]),)
+    (tmp_path / "ssh_host_rsa_key.pub").write_text("ssh-rsa AAAA\n")
+    with pytest.raises(errors.OpPrereqError):
+        host_keys.own(str(tmp_path))

@@ -274,3 +274,95 @@ def test_the_clusters_identity_pins_its_host_keys(tmp_path):
         "/root/.ssh/id_ecdsa",
         "/root/.ssh/id_ed25519",
     )
+
+
+def write_nodes(path, nodes, shared=()):
+    """Write a known_hosts file with keys of nodes."""
+    known_hosts.write(
+        path,
+        CLUSTER,
+        [public_line(key) for key in shared],
+        {name: [public_line(key) for key in some] for name, some in nodes.items()},
+    )
+
+
+def test_a_node_is_known_by_its_own_keys_only(server, own_key, host_key, known):
+    other = paramiko.RSAKey.generate(1024)
+    actual = identity(own_key, known_hosts=known)
+    # Two of one type, as during a renewal, and another one that the server lacks.
+    second = paramiko.PKey.from_path(own_key[0])
+    for mine in ([host_key], [second, host_key], [other, host_key]):
+        write_nodes(known, {"node1": [other], "node2": mine})
+        connect(server, actual).close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_node_with_the_key_of_another_one_is_refused(
+    server, own_key, other_key, host_key, known, account, shared
+):
+    write_nodes(
+        known,
+        {"node1": [host_key], "node2": [other_key[1]]},
+        [host_key] if shared else (),
+    )
+    with pytest.raises(errors.SshError) as error:
+        connect(server, identity(own_key, known_hosts=known))
+    text = str(error.value)
+    assert text.startswith("node2: wanted one of its recorded SSH host keys (ssh-")
+    assert client.fingerprint(other_key[1]) in text
+    assert f"found ssh-ed25519 {client.fingerprint(host_key)}, which is that of" in text
+    assert "that of node1: another machine" in text
+    assert text.endswith("run gnt-node add --readd node2")
+    assert account.logins == []
+
+
+def test_a_node_without_own_keys_is_known_by_the_shared_ones_alone(
+    server, own_key, other_key, host_key, known
+):
+    actual = identity(own_key, known_hosts=known)
+    write_nodes(known, {"node1": [other_key[1]]}, [host_key])
+    connect(server, actual).close()
+    # A node that has the shared key still, but recorded, changes nothing for the rest.
+    write_nodes(known, {"node1": [host_key]}, [host_key])
+    connect(server, actual).close()
+    write_nodes(known, {"node1": [host_key]}, [other_key[1]])
+    with pytest.raises(errors.SshError, match="node2: host key has changed"):
+        connect(server, actual)
+
+
+def test_a_joining_machine_with_the_key_of_a_node_is_asked_about(
+    server, own_key, host_key, known, account
+):
+    asked = []
+    write_nodes(known, {"node1": [host_key]}, [host_key])
+    actual = identity(
+        own_key, known_hosts=known, ask_host_key=lambda *words: asked.append(words)
+    )
+    with pytest.raises(errors.SshError, match="was not accepted"):
+        connect(server, actual)
+    assert len(asked) == 1
+    assert account.logins == []
+    write_nodes(known, {"node2": [host_key]})
+    connect(server, actual).close()
+    assert len(asked) == 1
+
+
+def test_pinned_keys_count_instead_of_the_file(
+    server, own_key, other_key, host_key, known
+):
+    write_nodes(known, {"node2": [host_key]})
+    actual = identity(own_key, known_hosts=known, pinned=(public_line(host_key),))
+    with connect(server, actual) as shell:
+        assert shell.host_key == client.key_line(host_key)
+    actual = identity(own_key, known_hosts=known, pinned=(public_line(other_key[1]),))
+    with pytest.raises(errors.SshError, match="wanted one of its recorded"):
+        connect(server, actual)
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_endless_output_is_refused(shell, account, monkeypatch, is_error):
+    monkeypatch.setattr(client, "MAX_OUTPUT", 1000)
+    text = b"x" * 100_000
+    account.commands["yes"] = (0, b"", text) if is_error else (0, text, b"")
+    with pytest.raises(errors.SshError, match="longer than 1000 bytes"):
+        shell.run(["yes"])
