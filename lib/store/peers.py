@@ -48,7 +48,7 @@ _DISK_S: Final = 0.01
 LATE_FROM: Final = 5
 #: Seconds until all candidates are sent a group. A candidate that is frozen delays one
 #: commit by this time: after that it is busy, and others are asked.
-LATE_S: Final = 0.1
+LATE_S: Final = 0.03
 #: Weight of one answer in the time that a candidate is expected to take.
 _WEIGHT: Final = 0.2
 #: Payload bytes of one call to a candidate that catches up.
