@@ -24,6 +24,7 @@ from ganeti.masterd import startup
 from ganeti.objects import Snapshot
 from ganeti.rpc import voting
 from ganeti.server import common, etcd_master, minority
+from ganeti.ssh import host_keys
 from ganeti.store import choice
 from ganeti.utils import netutils
 
@@ -327,6 +328,7 @@ def _start(
         runner.close()
         raise
     _tune_interpreter()
+    _refresh_known_hosts(paths, opened.snapshot())
     built.start()
     threading.Thread(
         target=_leave_out_numbers,
@@ -341,6 +343,14 @@ def _start(
         daemon=True,
     ).start()
     return _Running(built, runner, opened, time)
+
+
+def _refresh_known_hosts(paths: pathutils.Paths, snapshot: Snapshot) -> None:
+    """Write the nodes' SSH host keys; as a candidate this node may have missed some."""
+    try:
+        host_keys.refresh(paths.data("known_hosts"), snapshot)
+    except OSError as err:
+        _log.warning("known_hosts: cannot be written: %s", err)
 
 
 def _leave_out_numbers(

@@ -81,3 +81,20 @@ def known_hosts_text(snapshot: objects.Snapshot) -> str:
         shared(snapshot.cluster, nodes),
         {node.name: node.ssh_host_keys for node in nodes},
     )
+
+
+def refresh(path: str, snapshot: objects.Snapshot) -> bool:
+    """Write known_hosts if it is not that of the configuration; return whether it was.
+
+    While no node has recorded keys, the file is left as it is.
+    """
+    if not any(node.ssh_host_keys for node in snapshot.nodes.values()):
+        return False
+    text = known_hosts_text(snapshot)
+    try:
+        if files.read_file(path) == text.encode():
+            return False
+    except FileNotFoundError:
+        pass
+    known_hosts.write_text(path, text)
+    return True

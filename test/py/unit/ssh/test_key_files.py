@@ -4,7 +4,9 @@ import stat
 import paramiko
 import pytest
 
+from fakes import clusters
 from ganeti import errors
+from ganeti.objects import Update
 from ganeti.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
 
 
@@ -164,3 +166,18 @@ def test_keys_of_a_machine_are_those_of_its_files(tmp_path):
     (tmp_path / "ssh_host_rsa_key.pub").write_text("ssh-rsa AAAA\n")
     with pytest.raises(errors.OpPrereqError):
         host_keys.own(str(tmp_path))
+
+
+def test_a_new_master_has_the_host_keys_of_the_configuration(tmp_path):
+    path = str(tmp_path / "known_hosts")
+    snapshot = clusters.snapshot(nodes=2)
+    assert not host_keys.refresh(path, snapshot)
+    assert not (tmp_path / "known_hosts").exists()
+    key = " ".join(keys.generate("ed25519").public.split()[:2])
+    node = next(iter(snapshot.nodes.values())).replace(ssh_host_keys=(key,))
+    snapshot = snapshot.apply([Update("nodes", node.uuid, node)])
+    assert host_keys.refresh(path, snapshot)
+    assert ((node.name, snapshot.cluster.cluster_name), key) in known_hosts.read(path)
+    assert not host_keys.refresh(path, snapshot)
+    known_hosts.write(path, "old", [key])
+    assert host_keys.refresh(path, snapshot)
