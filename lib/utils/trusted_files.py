@@ -94,3 +94,5 @@ def program_problem(path: str, *, is_virtual: bool) -> str | None:
         return f"{path} does not exist"
     except OSError as err:
         return f"{path}: {err.strerror}"
+    except ValueError:
+        return f"{path!r}: no path has a zero byte"

@@ -37,6 +37,9 @@ class FakeRunner:
     def run_bounded(self, argv, **options):
         return self.run(argv, **options)
 
+    def run_many(self, commands, **options):
+        return [self.run(argv, **options) for argv in commands]
+
     def run_trimmed(self, argv, **options):
         return self.run(argv, **options)
 

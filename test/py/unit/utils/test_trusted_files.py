@@ -88,6 +88,7 @@ def test_other_things_than_programs_are_refused(program, tmp_path):
     assert "is not a regular file" in problem(program.parent)
     assert "is not a directory" in problem(program / "below")
     assert "wanted an absolute path" in problem("sbin/helper")
+    assert problem("/sbin/a\0b") == r"'/sbin/a\x00b': no path has a zero byte"
     program.chmod(0o644)
     assert "is not executable for its owner" in problem(program)
     fifo = tmp_path / "fifo"
