@@ -1,6 +1,7 @@
 """One object of dependencies, and the views that parts of the master have of it."""
 
 import dataclasses
+import threading
 
 import pytest
 
@@ -63,3 +64,26 @@ def test_a_commit_refused_for_its_term_deposes_the_master(tmp_path):
         assert master.deposed.is_set()
     finally:
         master.stop()
+
+
+def test_a_stop_does_not_wait_for_plans_and_queries_of_nodes(tmp_path):
+    master = Master(tmp_path).start()
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def work():
+        begun.release()
+        may_end.wait(120)
+
+    deps = master.service.deps
+    running = [pool.submit(work) for pool in (deps.planning, deps.slow)]
+    waiting = [deps.planning.submit(work) for _ in range(9)]
+    try:
+        for _ in running:
+            assert begun.acquire(timeout=60)
+        assert master.service.stop()
+        assert not any(future.done() for future in running)
+        assert any(future.cancelled() for future in waiting)
+        # A second signal changes nothing.
+        assert master.service.stop()
+    finally:
+        may_end.set()

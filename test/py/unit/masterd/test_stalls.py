@@ -124,6 +124,14 @@ def test_no_timer_is_left_while_nothing_waits(loop):
     assert loop.timers == []
 
 
+def test_one_timer_serves_all_calls(loop):
+    for _ in range(5):
+        loop.begin()
+    assert len(loop.timers) == 1
+    loop.run(3)
+    assert len(loop.timers) == 1
+
+
 def test_a_client_that_left_is_forgotten(loop):
     call, _ = loop.begin(can_cancel=True)
     call.on_close()

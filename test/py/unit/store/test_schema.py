@@ -133,3 +133,15 @@ def test_a_reader_does_not_change_an_old_file(path):
     with pytest.raises(errors.ConfigurationError, match="the daemon that writes"):
         Database(path, create=False, read_only=True)
     assert columns(path) == before
+
+
+def test_a_database_of_another_program_is_refused_and_gets_no_tables(path):
+    db = sqlite3.connect(path)
+    db.executescript("CREATE TABLE state (id); PRAGMA application_id = 7")
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+    with pytest.raises(errors.ConfigurationError, match="not a store of Ganeti"):
+        Database(path, create=False)
+    db = sqlite3.connect(path)
+    assert [row[0] for row in db.execute("SELECT name FROM sqlite_master")] == ["state"]
+    db.close()
