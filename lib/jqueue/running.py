@@ -363,8 +363,8 @@ class Runner:
                 return False
             entry.attempt = 0
             core.show_locked(entry, job)
-            # The start of the next opcode follows, or its wait for locks.
-            core.save_locked(entry, can_wait=True)
+            # At once: whoever waits for the job sees this end now.
+            core.save_locked(entry)
             return True
 
     def _failed(self, attempt: _OpAttempt, error: Exception) -> bool:
