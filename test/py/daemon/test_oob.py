@@ -1,0 +1,187 @@
+"""Power of virtual machines: ``gnt-cluster epo``, ``gnt-node power`` and verification.
+
+The helper is that of virtual clusters, which ends each process of a node.
+"""
+
+import os
+import pathlib
+import shlex
+import threading
+
+import pytest
+
+from fakes.patience import PATIENCE_S, until
+
+pytestmark = pytest.mark.daemon
+ADD = (
+    *("gnt-instance", "add", "-t", "sharedfile", "-s", "8M", "-B", "memory=64M"),
+    *("-H", "fake", "-o", "tiny+default", "--no-nics", "--no-install"),
+)
+#: Instance -> its node, and whether it should run.
+INSTANCES = {"one": ("node1", True), "two": ("node2", True), "down": ("node3", False)}
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    made = cluster_of(3)
+    for name, (node, runs) in INSTANCES.items():
+        made.check(*ADD, "-n", node, f"{name}.vc.test")
+        if runs:  # without an OS, nothing is started
+            made.check("gnt-instance", "start", f"{name}.vc.test")
+    return made
+
+
+@pytest.fixture
+def helper(cluster):
+    """Return a function that replaces the helper by a script; ``$real`` is it."""
+    real = pathlib.Path(cluster.directory) / "power"
+    path = pathlib.Path(cluster.directory) / "odd-power"
+
+    def use(text):
+        path.write_text(f"#!/bin/sh\nreal={shlex.quote(str(real))}\n{text}\n")
+        path.chmod(0o755)
+        modify(path)
+
+    def modify(program):
+        cluster.check(
+            "gnt-cluster", "modify", f"--node-parameters=oob_program={program}"
+        )
+
+    yield use
+    modify(real)
+
+
+def table(cluster, program, fields, *names):
+    text = cluster.check(
+        program, "list", "--no-headers", "--separator=|", "-o", fields, *names
+    )
+    return [line.split("|") for line in text.splitlines()]
+
+
+def nodes(cluster):
+    return table(cluster, "gnt-node", "name,offline,powered,tags")
+
+
+def states(cluster):
+    return {
+        name.split(".")[0]: status
+        for name, status in table(cluster, "gnt-instance", "name,status")
+    }
+
+
+def are_off(cluster):
+    return all(
+        cluster.control.processes_on(cluster.node(name)) == []
+        for name in ("node2", "node3")
+    )
+
+
+def assert_all_is_off(cluster):
+    assert nodes(cluster) == [
+        ["node1.vc.test", "N", "Y", ""],
+        ["node2.vc.test", "Y", "N", "ganeti:epo"],
+        ["node3.vc.test", "Y", "N", "ganeti:epo"],
+    ]
+    assert are_off(cluster)
+    assert states(cluster)["one"] == "ERROR_down"
+
+
+def assert_all_is_back(cluster):
+    assert nodes(cluster) == [[f"node{n}.vc.test", "N", "Y", ""] for n in (1, 2, 3)]
+    assert states(cluster) == {"one": "running", "two": "running", "down": "ADMIN_down"}
+    cluster.check("gnt-cluster", "watcher", "continue")
+    cluster.wait_until_clean()
+
+
+def test_an_emergency_and_the_way_back_survive_crashes_of_the_master(cluster, helper):
+    """The master daemon is killed while the helper of node3 is at work, both ways."""
+    begun = pathlib.Path(cluster.directory) / "begun"
+    helper(
+        f'case "$1 $2" in "power-o"*" node3"*) if [ ! -e {begun} ]; then'
+        f" : >{begun}; sleep 600; fi ;; esac\n"
+        'exec "$real" "$@"'
+    )
+    for way in ((), ("--on",)):
+        begun.unlink(missing_ok=True)
+        command = ("gnt-cluster", "epo", "-f", "--power-delay=0", *way, "--all")
+        results = []
+
+        def first(command=command, results=results):
+            results.append(cluster.run(*command, timeout_s=PATIENCE_S))
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        until("the helper of node3 has begun", begun.exists)
+        cluster.command("kill", "node1", "ganeti-masterd")
+        thread.join()
+        assert results[0].failed
+        # The other nodes are off: they cannot vote, and are known to be down.
+        options = ("--no-voting", "--yes-do-it", "--require-majority")
+        cluster.check("daemon-util", "start", "ganeti-masterd", *options)
+        again = cluster.run(*command, timeout_s=PATIENCE_S)
+        assert not again.failed, again.output
+        (assert_all_is_back if way else assert_all_is_off)(cluster)
+
+
+def test_power_of_one_node_and_its_record(cluster):
+    off = cluster.run("gnt-node", "power", "-f", "off", "node3")
+    assert (off.code, off.stdout.split()[-2:]) == (0, ["node3.vc.test", "invoked"])
+    assert "'node3.vc.test' is now recorded as powered off" in off.stdout
+    verified = cluster.run("gnt-cluster", "verify").output
+    assert "recorded power state" not in verified
+    cluster.command("power", "on", "node3")
+    verified = cluster.run("gnt-cluster", "verify").output
+    assert "node node3.vc.test: recorded power state (off) does not match" in verified
+    status = cluster.run("gnt-node", "power", "status")
+    assert "does not match actual power state (True)" in status.stdout
+    cluster.check("gnt-node", "modify", "--node-powered=yes", "node3")
+    cluster.check("gnt-node", "modify", "-f", "-O", "no", "node3")
+    cluster.wait_until_clean()
+
+
+def test_dead_controllers_are_named_and_do_not_delay_the_others(cluster, helper):
+    helper('case "$2" in node2*) sleep 600 ;; esac\nexec "$real" "$@"')
+    status = cluster.run("gnt-node", "power", "--oob-timeout=3", "status")
+    assert status.code == 1
+    rows = [line.split() for line in status.stdout.splitlines()[-3:]]
+    assert rows == [
+        ["node1.vc.test", "powered"],
+        ["node2.vc.test", "(nodata)"],
+        ["node3.vc.test", "powered"],
+    ]
+    assert (
+        "node 'node2.vc.test': OOB program execution timeout exceeded, OOB program"
+        " execution aborted" in status.stdout
+    )
+
+
+def test_a_helper_that_others_could_replace_is_not_run(cluster, helper):
+    helper(": >$0.ran")
+    path = pathlib.Path(cluster.directory) / "odd-power"
+    os.chmod(path, 0o757)
+    status = cluster.run("gnt-node", "power", "status", "node2")
+    assert status.code == 1
+    assert "can be written by others than its owner (mode 0757)" in status.stdout
+    assert not pathlib.Path(f"{path}.ran").exists()
+    verified = cluster.run("gnt-cluster", "verify").output
+    assert "OOB program" in verified
+    assert "can be written by others" in verified
+
+
+def test_a_node_that_opted_out_is_left_alone(cluster):
+    cluster.check("gnt-node", "modify", "--node-parameters=oob_program=!", "node3")
+    try:
+        assert "node3" not in cluster.check("gnt-node", "power", "status")
+        assert "node3" not in cluster.check("gnt-node", "health")
+        assert "powered" not in cluster.check("gnt-node", "info", "node3")
+        for words in (("power", "-f", "off"), ("power", "status"), ("health",)):
+            result = cluster.run("gnt-node", *words, "node3")
+            assert result.code == 1
+            assert "Node node3.vc.test does not support OOB commands" in result.stderr
+        assert table(cluster, "gnt-node", "offline", "node3") == [["N"]]
+        refused = cluster.run("gnt-node", "modify", "--node-powered=no", "node3")
+        assert "has no out-of-band helper" in refused.stderr
+    finally:
+        cluster.check(
+            "gnt-node", "modify", "--node-parameters=oob_program=default", "node3"
+        )
