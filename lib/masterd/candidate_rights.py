@@ -77,11 +77,15 @@ class CandidateRights:
             log=_Log(),
             locks=_NoLocks(),
             owner=_OWNER,
+            pause=self._pause,
             resumption=None,
             save_resumption=lambda _state: None,
         )
         if candidate_role.admit_again(ctx, node):
             _log.info("node %s has the rights of a master candidate now", node.name)
+
+    def _pause(self, seconds: float) -> None:
+        self._deps.clock.wait(self._stopping, seconds)
 
 
 def unrecorded(snapshot: objects.Snapshot) -> list[objects.Node]:

@@ -107,8 +107,8 @@ def _open_plain(path: str, flags: int) -> int:
 
 
 def _first_number(err: configparser.Error) -> int:
-    found: Sequence[tuple[int, str]] = getattr(err, "errors", None) or [(0, "")]
-    return found[0][0]
+    places: Sequence[tuple[int, str]] = getattr(err, "errors", None) or [(0, "")]
+    return places[0][0]
 
 
 def settings(

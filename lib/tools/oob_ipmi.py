@@ -123,10 +123,10 @@ class Controller:
     def is_on(self) -> bool:
         """Return whether the machine has power."""
         text = self._ask(_ANSWER_S, "chassis", "power", "status")
-        found = _STATE.fullmatch(text)
-        if found is None:
+        match = _STATE.fullmatch(text)
+        if match is None:
             raise errors.OpExecError(f"{self._name}: unclear power state {text[:80]!r}")
-        return found[1].lower() == "on"
+        return match[1].lower() == "on"
 
     def switch(self, *, on: bool) -> None:
         """Switch the machine, and wait until it has the new state."""

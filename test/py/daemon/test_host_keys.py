@@ -24,13 +24,13 @@ def own_keys(cluster, node):
 
 def recorded(cluster, node="node1"):
     """Return name -> keys of a node's known_hosts."""
-    found = {}
+    by_name = {}
     for names, key in known_hosts.read(
         str(cluster.file("/var/lib/ganeti/known_hosts", node))
     ):
         for name in names:
-            found.setdefault(name, set()).add(key)
-    return found
+            by_name.setdefault(name, set()).add(key)
+    return by_name
 
 
 def name_of(cluster):

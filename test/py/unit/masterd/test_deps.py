@@ -14,6 +14,7 @@ OWN = {
     "log": "log",
     "locks": "held",
     "owner": "7/0",
+    "pause": str,
     "resumption": None,
     "save_resumption": print,
 }

@@ -23,9 +23,9 @@ def lines(*host_keys, **settings):
     )
     report = Report()
     cluster.shared_host_keys(report, snapshot)
-    found = report.take()
+    reported = report.take()
     assert report.is_clean  # warnings
-    return [finding.text for finding in found]
+    return [finding.text for finding in reported]
 
 
 def test_nodes_with_own_keys_are_right():
