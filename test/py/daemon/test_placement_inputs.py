@@ -8,7 +8,7 @@ import pytest
 
 from fakes import placement
 
-pytestmark = [pytest.mark.daemon, pytest.mark.core]
+pytestmark = pytest.mark.daemon
 KITE = pathlib.Path(__file__).parents[2] / "data" / "htools" / "kite.data"
 NODES = {"n1": placement.node(), "n2": placement.node()}
 
