@@ -224,9 +224,8 @@ def _open_store(
             and made[0].snapshot().cluster.commit_policy == COMMIT_POLICY_AVAILABILITY
         )
 
-    def note_branch(node: str) -> None:
-        if made:
-            minority.note(made[0], paths, node)
+    def note_branch(node: str) -> bool:
+        return bool(made) and minority.note(made[0], paths, node)
 
     opened = store.open_master(
         paths.store_db,

@@ -11,20 +11,25 @@ from ganeti.store import Engine, known_branches
 _log: Final = logging.getLogger(__name__)
 
 
-def note(opened: Engine, paths: Paths, node: str) -> None:
+def note(opened: Engine, paths: Paths, node: str) -> bool:
     """Note the copy of a candidate that refuses this master, if it is a newer one.
 
-    Returns without waiting for the note to be written; failures are logged. See
+    Does not wait for the note to be written; failures are logged. See
     `ganeti.store.known_branches`.
 
     Args:
         opened: the store; a majority follows its term.
         paths: of this node.
         node: uuid of the candidate.
+
+    Returns:
+        whether the copy is not newer, or was noted by an earlier call: it stops no
+        start of the master daemon then.
     """
     snapshot = opened.snapshot()
     if node not in snapshot.nodes:
-        return
+        return False
+    name = snapshot.nodes[node].name
     try:
         # A call with this master's term would be refused.
         with elections.asking(paths) as ask:
@@ -34,12 +39,14 @@ def note(opened: Engine, paths: Paths, node: str) -> None:
         digest = known_branches.newer(
             answer.payload, snapshot.cluster.uuid, opened.term.number
         )
-        if digest and not known_branches.is_known(opened.read, node, digest):
-            opened.commit_soon([known_branches.document(node, digest)])
-            _log.warning(
-                "the copy of the configuration on %s is of a master that a minority"
-                " elected; it will not count",
-                snapshot.nodes[node].name,
-            )
+        if not digest or known_branches.is_known(opened.read, node, digest):
+            return True
+        opened.commit_soon([known_branches.document(node, digest)])
+        _log.warning(
+            "the copy of the configuration on %s is of a master that a minority"
+            " elected; it will not count",
+            name,
+        )
     except errors.GenericError as err:
-        _log.info("the copy of %s was not noted: %s", snapshot.nodes[node].name, err)
+        _log.info("the copy of %s was not noted: %s", name, err)
+    return False

@@ -38,7 +38,8 @@ class CopyState(NamedTuple):
         revision: newest one that is known to be there, -1 if none.
         trouble: why it is not current, empty if it is.
         is_refusing: it has promised a term that is not below the master's to another
-            node; a restart of the master daemon takes a higher one.
+            node; a restart of the master daemon takes a higher one, and is not refused
+            for this copy.
     """
 
     is_current: bool

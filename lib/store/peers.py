@@ -89,6 +89,7 @@ class CommitSettings:
             Returns at once.
         on_refusal: called with the uuid of a candidate that refuses this master's term,
             while a majority follows this master. Other candidates do not wait for it.
+            Returns whether the candidate's copy lets the master daemon start again.
         silent: uuids of candidates that have just not answered. The first commit does
             not wait until they are heard: that would take a second time limit.
     """
@@ -98,7 +99,7 @@ class CommitSettings:
     is_patient: bool = True
     on_deposed: Callable[[], None] = lambda: None
     on_higher: Callable[[numbers.Numbers], None] = lambda _numbers: None
-    on_refusal: Callable[[str], None] = lambda _node: None
+    on_refusal: Callable[[str], bool] = lambda _node: True
     silent: frozenset[str] = frozenset()
 
 
@@ -138,6 +139,8 @@ class Peer:
         self.archive = ""
         #: The last answer was that another master has a later term.
         self.is_refusing = False
+        #: Its copy lets the master daemon start again, with a higher term.
+        self.can_restart = False
         self.must_check = False
         #: Features that its release knows, None if it was not heard.
         self.features: features.Features | None = None
@@ -483,7 +486,7 @@ class Peers:
         if is_deposed and self._on_deposed is not None:
             self._on_deposed(error)
         if not is_deposed:
-            self._settings.on_refusal(peer.node)
+            peer.can_restart = self._settings.on_refusal(peer.node)
         return pause
 
     # The thread of one candidate
@@ -679,7 +682,8 @@ class Peers:
 
 def _state_of(peer: Peer) -> CopyState:
     trouble = _shortcoming(peer)
-    return CopyState(not trouble, peer.acked, trouble, peer.is_refusing)
+    is_refusing = peer.is_refusing and peer.can_restart
+    return CopyState(not trouble, peer.acked, trouble, is_refusing)
 
 
 def _shortcoming(peer: Peer) -> str:

@@ -54,8 +54,10 @@ class _Path:
         info = os.lstat(path)
         if not stat.S_ISDIR(info.st_mode):
             return f"{path} is not a directory"
-        # Nobody can rename or remove the files of others in a sticky directory.
-        if self._sticky_is_safe and info.st_mode & stat.S_ISVTX:
+        # Nobody can rename or remove the files of others in a sticky directory, such as
+        # /tmp, unless it is his own.
+        is_own = self._sticky_is_safe or info.st_uid in self._owners
+        if is_own and info.st_mode & stat.S_ISVTX:
             return None
         return self._owned(path, info)
 

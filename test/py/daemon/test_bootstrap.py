@@ -122,8 +122,10 @@ class TestNodes:
             assert set(known[uuid]) <= set(present)
         private = cluster.file("/root/.ssh/id_rsa", "node2").read_text()
         assert private != cluster.file("/root/.ssh/id_rsa").read_text()
-        assert cluster.file("/etc/ssh/ssh_host_rsa_key", "node2").read_text() == (
-            cluster.file("/etc/ssh/ssh_host_rsa_key").read_text()
+        # Each keeps its own host keys.
+        host_key = "/etc/ssh/ssh_host_ed25519_key"
+        assert cluster.file(host_key, "node2").read_text() != (
+            cluster.file(host_key).read_text()
         )
 
         text = refusal(cluster, *ADD, "node2")

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from fakes.patience import job_status
-from ganeti import errors, luxi
+from fakes.patience import job_status, until
+from ganeti import errors, luxi, store
+from ganeti.jqueue import records
 
 pytestmark = pytest.mark.daemon
 
@@ -65,6 +66,14 @@ def test_a_running_job_ends_as_failed_and_the_cluster_goes_on(cluster, connect):
     client = connect()
     job = client.call("SubmitJob", [delay(600.0)])
     assert job_status(client, job, ("running",)) == "running"
+    # Before its start is on disk it has done nothing, and would run again.
+    with contextlib.closing(store.Follower(cluster.paths().store_db)) as follower:
+
+        def is_stored():
+            data = follower.read("jobs", str(job))
+            return data and records.decode_job(data).ops[0].status == "running"
+
+        until("the start on disk", is_stored)
     cluster.command("kill", "node1", "ganeti-masterd")
     cluster.command("start", "node1", "ganeti-masterd")
     again = connect()

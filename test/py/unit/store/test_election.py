@@ -196,6 +196,7 @@ def noting(simulation, made):
         if digest := known_branches.newer(status, status["cluster"], term):
             with contextlib.suppress(errors.GenericError):  # closed by now
                 made[0].commit_soon([known_branches.document(node, digest)])
+        return not digest
 
     return note
 

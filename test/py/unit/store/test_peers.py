@@ -617,16 +617,17 @@ def test_a_large_set_gets_a_group_at_once_up_to_a_majority(many):
     assert all(copy.is_current for copy in db.copies().values())
 
 
-def test_what_is_late_is_sent_soon_in_one_call(many, monkeypatch, tmp_path):
+def test_a_failure_sends_what_is_late(many, tmp_path):
     db, simulation = many
     for number in range(10):
         db.commit([job(str(number))])
-    monkeypatch.setattr(peers, "LATE_S", 0.01)
-    # The wait that has begun is the long one: a candidate that fails ends it.
-    simulation.losing |= set(having(db, simulation)[:1])
-    db.commit([job("10")])
-    until("the others", lambda: same_revisions(db, simulation))
+    simulation.losing |= set(simulation.copies)
+    waiting = threading.Thread(target=db.commit, args=([job("10")],))
+    waiting.start()
+    until("a failure", lambda: not all(c.is_current for c in db.copies().values()))
     simulation.losing.clear()
+    waiting.join()
+    until("the others", lambda: same_revisions(db, simulation))
     for number in range(1, 9):
         until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
 

@@ -66,8 +66,21 @@ def test_a_program_of_root_below_directories_of_root_may_run(program):
     assert problem(f"{program.parent}/../deep/{program.name}") is None
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777, 0o1777])
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_directory_where_nobody_can_replace_the_files_of_root_is_right(
+    program, files, level
+):
+    path = [program, *program.parents][level]
+    files.set(path, mode=0o1777)
+    assert problem(program) is None
+    files.set(path, mode=0o1777, uid=4321)
+    assert problem(program) == f"{path} belongs to user 4321, wanted root"
+
+
+@pytest.mark.parametrize(
+    ("level", "mode"),
+    [(0, 0o1777)] + [(n, mode) for n in (0, 1, 2) for mode in (0o775, 0o757, 0o777)],
+)
 def test_what_others_can_write_is_refused(program, files, mode, level):
     path = [program, *program.parents][level]
     files.set(path, mode=mode)
