@@ -5,7 +5,7 @@ know them; then `use` takes them into use. Each step can be repeated after an en
 """
 
 import os
-import time
+import threading
 from typing import Final
 
 from ganeti import errors
@@ -89,17 +89,17 @@ def use(node: LocalNode) -> tuple[str, ...]:
 def _reloaded(node: LocalNode) -> tuple[str, ...]:
     """Return the presented keys, when they are those in the files."""
     wanted = set(host_keys.own(node.paths.sshd_dir))
-    deadline = time.monotonic() + _RELOAD_S
+    deadline = node.clock.monotonic() + _RELOAD_S
     while True:
         presented = _presented(node)
         if set(presented) <= wanted:
             return presented
-        if time.monotonic() > deadline:
+        if node.clock.monotonic() > deadline:
             raise errors.SshError(
                 f"node {node.paths.hostname}: its SSH server presents other host keys"
                 f" than those in {node.paths.sshd_dir}/ssh_host_*_key; restart it"
             )
-        time.sleep(_PAUSE_S)
+        node.clock.wait(threading.Event(), _PAUSE_S)
 
 
 def _presented(node: LocalNode) -> tuple[str, ...]:

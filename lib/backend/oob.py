@@ -16,8 +16,6 @@ from ganeti.utils import trusted_files
 _MAX_OUTPUT: Final = 64 << 10
 #: Characters of a helper's error output that an error shows.
 _ERROR_CHARS: Final = 1000
-#: Helpers that run at the same time. One takes 10 MiB, and waits most of its time.
-AT_ONCE: Final = 128
 
 
 @procedure("run_oob")
@@ -73,7 +71,7 @@ def run_oob_many(
     results = iter(
         node.process.run_many(
             [(program, command, name) for program, name in trusted],
-            limits=Limits(timeout, _MAX_OUTPUT, AT_ONCE, pause),
+            limits=Limits(timeout, _MAX_OUTPUT, oob.OOB_AT_ONCE, pause),
             env=_environment(node),
         )
     )

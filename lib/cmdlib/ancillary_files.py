@@ -14,6 +14,7 @@ from ganeti.cmdlib import host_keys
 from ganeti.cmdlib.base import Context
 from ganeti.constants import misc
 from ganeti.rpc import wire
+from ganeti.ssh import host_keys as public_keys
 from ganeti.store import choice
 from ganeti.utils import shared_files
 
@@ -142,7 +143,7 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
         and not node.offline
         and (only is None or uuid in only)
     ]
-    if host_keys.are_recorded(snapshot):
+    if public_keys.are_recorded(snapshot):
         host_keys.write(ctx)
     if not targets:
         return

@@ -11,14 +11,8 @@ from ganeti import objects
 from ganeti.cmdlib.base import Context
 from ganeti.rpc import wire
 from ganeti.ssh import host_keys
-from ganeti.utils import files
 
 Failed = dict[str, str]
-
-
-def are_recorded(snapshot: objects.Snapshot) -> bool:
-    """Return whether the keys of any node are recorded."""
-    return any(node.ssh_host_keys for node in snapshot.nodes.values())
 
 
 def write(ctx: Context, *more: objects.Node) -> None:
@@ -32,18 +26,11 @@ def write(ctx: Context, *more: objects.Node) -> None:
         [objects.Update("nodes", node.uuid, node) for node in more]
     )
     path = ctx.paths.data("known_hosts")
-    if not are_recorded(snapshot) and not os.path.exists(path):
+    if not host_keys.are_recorded(snapshot) and not os.path.exists(path):
         return
     text = host_keys.known_hosts_text(snapshot)
-    if _read(path) != text.encode():
+    if host_keys.differs(path, text):
         ctx.write_known_hosts(path, text)
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        return files.read_file(path)
-    except FileNotFoundError:
-        return None
 
 
 def send(ctx: Context) -> Failed:

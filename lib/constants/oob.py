@@ -19,6 +19,8 @@ OOB_STATUSES: Final = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
 OOB_TIMEOUT: Final = 60
 #: Seconds.
 OOB_POWER_DELAY: Final = 2.0
+#: Helpers that run at the same time. One takes 10 MiB, and waits most of its time.
+OOB_AT_ONCE: Final = 128
 #: Value of the node parameter ``oob_program``: no helper, whatever could be inherited.
 OOB_OPT_OUT: Final = "!"
 #: Longest name of a health item, in characters.

@@ -14,9 +14,10 @@ def query_copies(deps: MasterDeps) -> dict[str, Any] | Later:
     Keys: ``policy``, ``revision`` (of the master), ``term``, ``warning`` (empty while
     a majority has the newest changes), ``copies``: a list by name of ``name``,
     ``is_current``, ``revision`` (-1 if none is known), ``lag`` (in revisions),
-    ``trouble`` and ``is_refusing`` (the term of the master); and ``store``: ``file``,
-    or the address of a store in etcd. Its servers have the copies that count; the list
-    shows the files that follow them.
+    ``trouble`` and ``wants_restart`` (it refuses the master's term, and a restart of
+    the master daemon takes one that it accepts); and ``store``: ``file``, or the
+    address of a store in etcd. Its servers have the copies that count; the list shows
+    the files that follow them.
     """
     if choice.is_etcd(deps.paths):
         return Later(deps.slow.submit(_describe, deps))
@@ -32,7 +33,7 @@ def _describe(deps: MasterDeps) -> dict[str, Any]:
             "revision": copy.revision,
             "lag": max(0, snapshot.revision - max(copy.revision, 0)),
             "trouble": copy.trouble,
-            "is_refusing": copy.is_refusing,
+            "wants_restart": copy.wants_restart,
         }
         for uuid, copy in deps.copies().items()
         if uuid in snapshot.nodes

@@ -83,18 +83,26 @@ def known_hosts_text(snapshot: objects.Snapshot) -> str:
     )
 
 
+def are_recorded(snapshot: objects.Snapshot) -> bool:
+    """Return whether the keys of any node are recorded."""
+    return any(node.ssh_host_keys for node in snapshot.nodes.values())
+
+
+def differs(path: str, text: str) -> bool:
+    """Return whether a file of known_hosts is missing or has another content."""
+    try:
+        return files.read_file(path) != text.encode()
+    except FileNotFoundError:
+        return True
+
+
 def refresh(path: str, snapshot: objects.Snapshot) -> bool:
     """Write known_hosts if it is not that of the configuration; return whether it was.
 
     While no node has recorded keys, the file is left as it is.
     """
-    if not any(node.ssh_host_keys for node in snapshot.nodes.values()):
-        return False
     text = known_hosts_text(snapshot)
-    try:
-        if files.read_file(path) == text.encode():
-            return False
-    except FileNotFoundError:
-        pass
+    if not are_recorded(snapshot) or not differs(path, text):
+        return False
     known_hosts.write_text(path, text)
     return True

@@ -37,7 +37,7 @@ class CopyState(NamedTuple):
         is_current: it has, or is being sent, every revision, and has all archived jobs.
         revision: newest one that is known to be there, -1 if none.
         trouble: why it is not current, empty if it is.
-        is_refusing: it has promised a term that is not below the master's to another
+        wants_restart: it has promised a term that is not below the master's to another
             node; a restart of the master daemon takes a higher one, and is not refused
             for this copy.
     """
@@ -45,7 +45,7 @@ class CopyState(NamedTuple):
     is_current: bool
     revision: int
     trouble: str = ""
-    is_refusing: bool = False
+    wants_restart: bool = False
 
 
 class ChangeSet(NamedTuple):

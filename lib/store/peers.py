@@ -682,8 +682,8 @@ class Peers:
 
 def _state_of(peer: Peer) -> CopyState:
     trouble = _shortcoming(peer)
-    is_refusing = peer.is_refusing and peer.can_restart
-    return CopyState(not trouble, peer.acked, trouble, is_refusing)
+    wants_restart = peer.is_refusing and peer.can_restart
+    return CopyState(not trouble, peer.acked, trouble, wants_restart)
 
 
 def _shortcoming(peer: Peer) -> str:

@@ -34,7 +34,7 @@ def renew(watch: Watch, client: luxi.Client) -> bool:
         GenericError: the master daemon does not answer.
     """
     copies = client.call("QueryCopies")["copies"]
-    refusing = sorted(copy["name"] for copy in copies if copy.get("is_refusing"))
+    refusing = sorted(copy["name"] for copy in copies if copy.get("wants_restart"))
     if not refusing:
         return False
     names = ", ".join(refusing)

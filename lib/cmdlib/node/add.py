@@ -355,7 +355,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             ancillary_files.redistribute(self.ctx)
         else:
             ancillary_files.redistribute(self.ctx, [self.node.uuid])
-            if host_keys.are_recorded(self.ctx.snapshot):
+            if public_keys.are_recorded(self.ctx.snapshot):
                 host_keys.announce(self.ctx)
 
 

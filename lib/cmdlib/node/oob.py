@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 _SWITCHED: Final = 32
 #: The same for machines that are switched on, one after the other.
 _SWITCHED_ON: Final = 8
-#: Helpers that the node daemon runs at the same time, see ``backend.oob``.
-_AT_ONCE: Final = 128
 #: Seconds that a node call may take beside its helpers.
 _CALL_S: Final = 60.0
 #: Longest time limit of a helper, and longest pause between two, in seconds.
@@ -196,7 +194,7 @@ def run_helpers(
     """
     snapshot = ctx.snapshot
     records = [snapshot.nodes[uuid] for uuid in nodes]
-    rounds = math.ceil(len(nodes) / _AT_ONCE)
+    rounds = math.ceil(len(nodes) / constants.OOB_AT_ONCE)
     answer = ctx.rpc.call(
         "run_oob_many",
         [snapshot.cluster.master_node],

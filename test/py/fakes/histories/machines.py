@@ -348,7 +348,7 @@ class Machines:
             return
         with contextlib.suppress(errors.GenericError), self.client(master) as client:
             copies = client.call("QueryCopies")["copies"]
-            if any(copy["is_refusing"] for copy in copies):
+            if any(copy["wants_restart"] for copy in copies):
                 self.control.run(master, ["ganeti-watcher", "--no-wait-children"])
 
     def masters(self):

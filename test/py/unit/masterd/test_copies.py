@@ -42,7 +42,7 @@ def row(node, revision, lag, trouble=""):
         "revision": revision,
         "lag": lag,
         "trouble": trouble,
-        "is_refusing": trouble == "refused",
+        "wants_restart": trouble == "refused",
     }
 
 
@@ -51,7 +51,7 @@ def test_copies_are_listed_by_name_with_their_lag(snapshot):
     answer = ask(
         snapshot,
         {
-            third.uuid: CopyState(False, -1, "refused", is_refusing=True),
+            third.uuid: CopyState(False, -1, "refused", wants_restart=True),
             second.uuid: CopyState(False, 37),
             first.uuid: CopyState(True, 40),
         },

@@ -336,6 +336,26 @@ def test_an_idle_master_notices_that_it_was_replaced(
         db.commit([job("1")])
 
 
+def test_a_restart_that_would_be_refused_too_is_not_wanted(
+    simulation, opener, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    asked = threading.Event()
+
+    def on_refusal(_node):
+        asked.set()
+        return False
+
+    db = opener(settings=CommitSettings(on_refusal=on_refusal))
+    db.commit(cluster.big(3, 1))
+    for number in (1, 2):
+        until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
+    simulation[2].promise(Term(db.term.number + 7, "other"))
+    assert asked.wait(60)
+    until("refusal", lambda: "is over" in db.copies()[simulation.node(2)].trouble)
+    assert not db.copies()[simulation.node(2)].wants_restart
+
+
 def test_one_candidate_deposes_no_master(simulation, opener, monkeypatch, tmp_path):
     monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
     reported = threading.Event()
@@ -344,9 +364,9 @@ def test_one_candidate_deposes_no_master(simulation, opener, monkeypatch, tmp_pa
     for number in (1, 2):
         until("the copy", lambda n=number: is_same(db, simulation, tmp_path, n))
     simulation[2].promise(Term(db.term.number + 7, "other"))
-    until("refusal", lambda: db.copies()[simulation.node(2)].is_refusing)
+    until("refusal", lambda: db.copies()[simulation.node(2)].wants_restart)
     assert "is over" in db.copies()[simulation.node(2)].trouble
-    assert not db.copies()[simulation.node(1)].is_refusing
+    assert not db.copies()[simulation.node(1)].wants_restart
     db.check_term()
     for number in range(5):
         db.commit([job(str(number))])

@@ -16,7 +16,7 @@ from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.objects import Network, Update
-from ganeti.store import Document, database, engine
+from ganeti.store import Document, database, engine, sqlite_file
 
 _MAKERS = 4
 
@@ -52,6 +52,16 @@ def test_each_commit_is_synced_and_so_is_the_name_of_a_new_file(path, monkeypatc
     again = database.Database(path, create=False)
     assert again._pragma("synchronous") == 2
     again.close()
+
+
+def test_a_file_set_aside_has_no_companions_of_the_one_before(tmp_path):
+    path, aside = str(tmp_path / "store.db"), str(tmp_path / "aside")
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"aside{suffix}").write_text("before")
+    (tmp_path / "store.db").write_text("new")
+    sqlite_file.set_aside(path, aside)
+    assert [p.name for p in tmp_path.iterdir()] == ["aside"]
+    assert (tmp_path / "aside").read_text() == "new"
 
 
 def test_a_file_of_another_version_is_refused(path):

@@ -20,8 +20,8 @@ def log(caplog):
     return caplog
 
 
-def copy(*, is_refusing):
-    return {"name": "n2", "is_refusing": is_refusing, "trouble": ""}
+def copy(*, wants_restart):
+    return {"name": "n2", "wants_restart": wants_restart, "trouble": ""}
 
 
 def restarts(node):
@@ -29,13 +29,13 @@ def restarts(node):
 
 
 def test_a_master_that_no_candidate_refuses_goes_on(node):
-    node.master.copies = [copy(is_refusing=False), {"name": "of an older release"}]
+    node.master.copies = [copy(wants_restart=False), {"name": "of an older release"}]
     assert main.guarded(node.watch(), None) == 0
     assert restarts(node) == []
 
 
 def test_a_refused_master_is_restarted_once_in_an_hour(node, log):
-    node.master.copies = [copy(is_refusing=True)]
+    node.master.copies = [copy(wants_restart=True)]
     assert main.guarded(node.watch(), None) == 0
     assert restarts(node) == RESTART
     assert "n2 refuses the term" in log.text
@@ -49,7 +49,7 @@ def test_a_refused_master_is_restarted_once_in_an_hour(node, log):
 
 
 def test_a_running_job_is_not_ended_for_it(node, log):
-    node.master.copies = [copy(is_refusing=True)]
+    node.master.copies = [copy(wants_restart=True)]
     node.master.objects["job"] = [{"id": 7}]
     assert main.guarded(node.watch(), None) == 0
     assert restarts(node) == []
@@ -59,7 +59,7 @@ def test_a_running_job_is_not_ended_for_it(node, log):
 
 
 def test_a_clock_that_was_set_back_does_not_stop_the_mend(node):
-    node.master.copies = [copy(is_refusing=True)]
+    node.master.copies = [copy(wants_restart=True)]
     main.guarded(node.watch(), None)
     node.clock.now -= 30 * 86400
     main.guarded(node.watch(), None)
