@@ -65,7 +65,7 @@ def node_leave_cluster(node: LocalNode, modify_ssh_setup: bool) -> LastAnswer:
     """Remove all files of the cluster; the daemon ends after the answer."""
     for name in _OTHER_DAEMONS:
         _stop_other(node, name)
-    node.replica.purge()
+    node.replica.leave()
     _wipe(node)
     if modify_ssh_setup:
         _forget_ssh_keys(node)

@@ -5,12 +5,34 @@ configuration) and log in on all nodes (its key is in all authorized_keys).
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from ganeti import objects
 from ganeti.cmdlib import ancillary_files, callers, node_certificates
 from ganeti.cmdlib.base import Context
 from ganeti.config import candidate_pool
 from ganeti.constants import ssh
+
+#: Seconds to wait for calls that write a copy on a node that is no candidate now.
+_RELEASE_S: Final = 30.0
+
+
+def demote(ctx: Context, uuid: str) -> None:
+    """Remove copies and secrets from a node that is no candidate now.
+
+    The change of its role is committed. Nothing may be sent to it behind the removal,
+    so this waits for calls under way first. Failures are warnings.
+    """
+    if not ctx.config.release_copy(uuid, _RELEASE_S):
+        name = ctx.snapshot.nodes[uuid].name
+        ctx.log.warn(
+            f"node {name}: a call that writes its copy of the configuration has not"
+            f" ended after {_RELEASE_S:.0f} s",
+            hint=f"if {name} keeps a copy, run gnt-node add --readd {name}",
+        )
+    answer = ctx.rpc.call_one("node_demote_from_mc", uuid)
+    if answer.failed:
+        ctx.log.warn(answer.describe("cannot demote the node"))
 
 
 def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:

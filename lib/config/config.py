@@ -113,6 +113,13 @@ class Config:
             self._header = None  # the counted serials are lost; read them again
             raise
 
+    def release_copy(self, node: str, seconds: float) -> bool:
+        """Make the end of a node's candidacy take full effect; return whether it did.
+
+        See `ganeti.store.Store.release_copy`.
+        """
+        return self._store.release_copy(node, seconds)
+
     def leave_out(self, serial: int) -> None:
         """Give the whole configuration a higher serial than this one, if it has none.
 

@@ -134,6 +134,16 @@ class Store(Protocol):
     def copies(self) -> dict[str, CopyState]:
         """Return the state of the other candidates' copies by node uuid."""
 
+    def release_copy(self, node: str, seconds: float) -> bool:
+        """Make the end of a node's candidacy, which is committed, take full effect.
+
+        When it returns true, nothing is sent any more that could make a copy there.
+
+        Args:
+            node: uuid; it is no master candidate now.
+            seconds: to wait for calls that are under way.
+        """
+
     def exposure(self) -> str:
         """Return why changes are refused or may be lost; empty if they are not."""
 

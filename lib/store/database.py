@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
 from ganeti.quorum import Term, Voters, refusal
-from ganeti.store import features, schema, voters, wire
+from ganeti.store import features, numbers, schema, voters, wire
 from ganeti.store.backend import (
     ARCHIVE_START,
     ArchivePage,
@@ -521,6 +521,20 @@ class Database:
                     self._db.execute("ROLLBACK")
                 raise
 
+    def own_numbers(self) -> numbers.Numbers:
+        """Return the numbers of this copy; zeros for damaged documents."""
+        revision = self.position().revision
+        try:
+            return numbers.of(self.read, revision)
+        except ValueError:
+            return numbers.Numbers(revision)
+
+    def replaced(self) -> numbers.Numbers:
+        """Return the highest numbers of the histories that were replaced here."""
+        with translated(self.path):
+            row = self._db.execute("SELECT replaced FROM state").fetchone()
+        return numbers.decode(str(row[0]))
+
     def last_master(self) -> str:
         """Return the node that became master last, or may have; empty if unknown.
 
@@ -631,22 +645,28 @@ class Database:
     def replace(self, copy: wire.Copy, term: Term, *, is_same_cluster: bool) -> None:
         """Replace all records and documents but the archive; empties the change log.
 
-        What is left of another cluster goes altogether, its terms included.
+        What is left of another cluster goes altogether, its terms included. The numbers
+        of a history of this cluster are kept, see `replaced`.
 
         Raises:
             TermError: the file has promised another term.
         """
         with self.transaction():
+            replaced = numbers.Numbers()
             if is_same_cluster:
                 self._promise(term)
+                replaced = numbers.highest(self.own_numbers(), self.replaced())
             old = COPIED if is_same_cluster else _ALL
             for table in (*old, *self._newer_tables(), "changelog"):
                 self._db.execute(f"DELETE FROM {table}")
             self._put(copy.rows)
             self._db.execute(
                 "UPDATE state SET revision = ?, term = ?, owner = ?, digest = ?,"
-                " written = ?, archive = ?",
-                (copy.revision, *term, copy.digest, copy.written_term(), ARCHIVE_START),
+                " written = ?, archive = ?, replaced = ?",
+                (
+                    *(copy.revision, *term, copy.digest, copy.written_term()),
+                    *(ARCHIVE_START, numbers.encode(replaced)),
+                ),
             )
         self._log.clear()
         self._log_bytes = 0

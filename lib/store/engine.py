@@ -106,6 +106,9 @@ class Copies(Protocol):
     def refresh(self, snapshot: Snapshot, voters: Voters) -> None:
         """Take notice of nodes that became candidates or ceased to be."""
 
+    def await_dropped(self, node: str, seconds: float) -> bool:
+        """Wait for calls to a node that is no candidate now; return if all ended."""
+
     def status(self) -> dict[str, CopyState]:
         """Return the state of each candidate's copy by node uuid."""
 
@@ -296,6 +299,15 @@ class Engine:
     def copies(self) -> dict[str, CopyState]:
         """Return the state of the other candidates' copies by node uuid."""
         return {} if self._copies is None else self._copies.status()
+
+    def release_copy(self, node: str, seconds: float) -> bool:
+        """Make the end of a node's candidacy, which is committed, take full effect.
+
+        Until another group follows, the node counts for majorities, and gets groups.
+        """
+        if node in self._voters.everyone:
+            self.commit([Document("meta", "term", str(self._term).encode())])
+        return self._copies is None or self._copies.await_dropped(node, seconds)
 
     def exposure(self) -> str:
         """Return why changes are refused or may be lost; empty if they are not."""

@@ -98,6 +98,10 @@ class Fork:
         """Return the copies of the store below."""
         return self._below.copies()
 
+    def release_copy(self, node: str, seconds: float) -> bool:  # noqa: ARG002
+        """Do nothing: a fork sends nothing."""
+        return True
+
     def exposure(self) -> str:
         """Return the warning of the store below."""
         return self._below.exposure()

@@ -4,7 +4,7 @@ They must never go back. A copy that is replaced because it holds another histor
 have shown higher ones, to confd's clients for example. The master leaves these out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -44,25 +44,66 @@ def of(read: Callable[[str, str], bytes | None], revision: int) -> Numbers:
     return Numbers(revision, decoded.serial_no, int(read("meta", LAST_JOB) or b"0"))
 
 
-def to_status(numbers: Numbers) -> dict[str, int]:
-    """Return numbers as a part of a candidate's answer, which has the revision."""
-    return {"serial": numbers.serial, "last_job": numbers.last_job}
+def highest(one: Numbers, other: Numbers) -> Numbers:
+    """Return the higher one of each number."""
+    return Numbers(*map(max, one, other))
 
 
-def above(own: Numbers, status: Mapping[str, Any]) -> Numbers | None:
+def encode(numbers: Numbers) -> str:
+    """Return numbers as `decode` takes them."""
+    return msgspec.json.encode(tuple(numbers)).decode()
+
+
+def decode(text: str) -> Numbers:
+    """Return the numbers in a text; zeros if it has none, or is damaged."""
+    try:
+        return Numbers(*msgspec.json.decode(text, type=list[int]))
+    except (msgspec.DecodeError, TypeError):
+        return Numbers()
+
+
+def to_status(numbers: Numbers, replaced: Numbers) -> dict[str, Any]:
+    """Return numbers as a part of a candidate's answer, which has the revision.
+
+    Args:
+        numbers: of its copy.
+        replaced: highest ones of histories that its copy has replaced.
+    """
+    return {
+        "serial": numbers.serial,
+        "last_job": numbers.last_job,
+        "replaced": list(replaced),
+    }
+
+
+def above(
+    own: Numbers, status: Mapping[str, Any], *, is_replaced: bool
+) -> Numbers | None:
     """Return the numbers to which the master has to go up, None if its own are as high.
 
     Args:
         own: of the master.
-        status: answer of a candidate; earlier releases have no serial and no job id. A
-            number that cannot be believed is left out.
+        status: answer of a candidate; earlier releases lack all numbers but the
+            revision. A number that cannot be believed is left out.
+        is_replaced: the copy itself is about to be replaced.
     """
-    values = []
-    for name, at_least in own._asdict().items():
-        value = status.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            value = at_least
-        is_credible = at_least < value <= at_least + MAX_JUMP
-        values.append(value if is_credible else at_least)
-    wanted = Numbers(*values)
+    wanted = own
+    if is_replaced:
+        wanted = _credible(own, [status.get(name) for name in Numbers._fields])
+    replaced = status.get("replaced")
+    if isinstance(replaced, list) and len(replaced) == len(own):
+        wanted = highest(wanted, _credible(own, replaced))
     return None if wanted == own else wanted
+
+
+def _credible(own: Numbers, values: Sequence[object]) -> Numbers:
+    return Numbers(
+        *(
+            value
+            if isinstance(value, int)
+            and not isinstance(value, bool)
+            and at_least < value <= at_least + MAX_JUMP
+            else at_least
+            for at_least, value in zip(own, values, strict=True)
+        )
+    )

@@ -142,6 +142,8 @@ class Peer:
         #: Its copy lets the master daemon start again, with a higher term.
         self.can_restart = False
         self.must_check = False
+        #: Set when nothing more is sent.
+        self.has_ended = threading.Event()
         #: Features that its release knows, None if it was not heard.
         self.features: features.Features | None = None
         self.trouble = "not asked yet"
@@ -167,6 +169,8 @@ class Peers:
         self._node = node
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
+        #: No candidates any more; a call may be under way.
+        self._dropped: list[Peer] = []
         self._term = Term()
         self._voters = Voters(frozenset())
         self._ack = Ack.SAFE
@@ -223,6 +227,8 @@ class Peers:
                 peer = self._peers.pop(uuid)
                 peer.state = _State.STOPPED
                 peer.wake.set()
+                self._dropped.append(peer)
+            self._dropped = [p for p in self._dropped if not p.has_ended.is_set()]
             for uuid in wanted.keys() - self._peers.keys():
                 peer = self._peers[uuid] = Peer(uuid, wanted[uuid])
                 peer.is_tried = uuid in self._settings.silent
@@ -232,6 +238,16 @@ class Peers:
                     name=f"store-{peer.name}",
                     daemon=True,
                 ).start()
+
+    def await_dropped(self, node: str, seconds: float) -> bool:
+        """Wait for calls to a node that is no candidate now; return if all ended."""
+        deadline = self._clock.monotonic() + seconds
+        with self._lock:
+            dropped = [peer for peer in self._dropped if peer.node == node]
+        return all(
+            self._clock.wait(peer.has_ended, max(0, deadline - self._clock.monotonic()))
+            for peer in dropped
+        )
 
     def send(self, group: Group) -> None:
         """Send a group to the candidates that are up to date."""
@@ -491,6 +507,12 @@ class Peers:
 
     # The thread of one candidate
     def _run(self, peer: Peer) -> None:
+        try:
+            self._serve(peer)
+        finally:
+            peer.has_ended.set()
+
+    def _serve(self, peer: Peer) -> None:
         while True:
             with self._lock:
                 state, groups = peer.state, []
@@ -632,10 +654,10 @@ class Peers:
         # An empty copy becomes a whole one in one transaction: it must not count for
         # an election while it has a part of what it once acknowledged.
         groups = self._backend.changes_since(revision, digest) if revision else None
+        if status.get("cluster", "") == self._cluster:
+            self._go_above(peer, status, is_replaced=groups is None)
         if groups is None:
             copy = self._backend.dump()
-            if status.get("cluster", "") == self._cluster:
-                self._go_above(peer, status)
             answer = self._call(
                 peer, "store_install", (self._term, wire.encode_copy(copy))
             )
@@ -651,12 +673,14 @@ class Peers:
             groups = groups[count:]
         return revision
 
-    def _go_above(self, peer: Peer, status: Mapping[str, Any]) -> None:
-        """Have the numbers left out that the copy which is about to be replaced has."""
+    def _go_above(
+        self, peer: Peer, status: Mapping[str, Any], *, is_replaced: bool
+    ) -> None:
+        """Have the numbers left out that copies which are replaced have shown."""
         own = numbers.of(self._backend.read, self._revision)
-        if wanted := numbers.above(own, status):
+        if wanted := numbers.above(own, status, is_replaced=is_replaced):
             _log.warning(
-                "the copy of %s is replaced by one with lower numbers: leaving out all"
+                "a copy of %s with higher numbers was replaced, or is: leaving out all"
                 " up to revision %d, serial %d and job %d",
                 peer.name,
                 *wanted,

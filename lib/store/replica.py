@@ -29,6 +29,7 @@ class Replica:
         self.path = path
         self._lock = threading.Lock()
         self._db: Database | None = None
+        self._has_left = False
 
     def promise(self, term: Term) -> dict[str, Any]:
         """Promise a term to its owner and return what `status` returns.
@@ -59,6 +60,9 @@ class Replica:
             StorageError: the disk failed, or the data is damaged.
         """
         groups, extra, page = wire.decode_batch(data)
+        if base and not os.path.exists(self.path):
+            # Perhaps removed with the node's candidacy: not to be made again.
+            return {**_EMPTY, "applied": False}
 
         def write(db: Database) -> dict[str, Any]:
             # In one use of the file: the promise and the data are durable together.
@@ -85,7 +89,8 @@ class Replica:
 
         Raises:
             TermError: the copy has promised another term of the same cluster.
-            StorageError: the disk failed, or the data is damaged.
+            StorageError: the disk failed, the data is damaged, or it is older than what
+                this master has sent since.
         """
         copy = wire.decode_copy(data)
         with self._lock:
@@ -97,9 +102,10 @@ class Replica:
         Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
         (hexadecimal), ``written`` (number of the term that wrote the last group),
         ``cluster``, ``archive``: the cursor of an archive that is not complete, see
-        `ganeti.store.backend.ArchivePage`, ``serial`` and ``last_job``, see
-        `ganeti.store.numbers`, and ``features`` that this release knows, joined by
-        commas, see `ganeti.store.features`. All but the last are zeros and empty for an
+        `ganeti.store.backend.ArchivePage`, ``serial``, ``last_job`` and ``replaced``
+        (numbers of histories that were replaced here), see `ganeti.store.numbers`, and
+        ``features`` that this release knows, joined by commas, see
+        `ganeti.store.features`. All but the last are zeros and empty for an
         empty copy. A damaged file counts as empty, so that the master
         sends a new one.
         """
@@ -145,6 +151,12 @@ class Replica:
         finally:
             db.close()
 
+    def leave(self) -> None:
+        """Remove the copy of a node that leaves the cluster; refuse a new one."""
+        with self._lock:
+            self._has_left = True
+        self.purge()
+
     def purge(self, newest_term: int = 0) -> None:
         """Remove the copy, and lost histories, from a node that is no candidate now.
 
@@ -182,6 +194,8 @@ class Replica:
 
         The new one is empty, so it does not count until the master has sent a copy.
         """
+        if self._has_left:
+            raise errors.StorageError(f"{self.path}: this node has left the cluster")
         try:
             return use(self._open())
         except errors.ConfigurationError as err:
@@ -233,7 +247,7 @@ _EMPTY: Final = {
     "written": 0,
     "cluster": "",
     "archive": "",
-    **numbers.to_status(numbers.Numbers()),
+    **numbers.to_status(numbers.Numbers(), numbers.Numbers()),
     features.STATUS_KEY: features.to_status(),
 }
 
@@ -243,7 +257,7 @@ def _state(db: Database) -> dict[str, Any]:
         current = numbers.of(db.read, db.position().revision)
     except ValueError as err:
         raise errors.ConfigurationError(f"{db.path}: {err}") from err
-    return {**_describe(db), **numbers.to_status(current)}
+    return {**_describe(db), **numbers.to_status(current, db.replaced())}
 
 
 def _promise(db: Database, term: Term) -> dict[str, Any]:
@@ -257,6 +271,12 @@ def _install(db: Database, term: Term, copy: wire.Copy) -> dict[str, Any]:
     is_same = db.cluster() in ("", copy.cluster())
     if is_same:
         position = db.promise(term)
+        if position.written == term.number and copy.revision < position.revision:
+            # A call that was given up, and begins only now.
+            raise errors.StorageError(
+                f"wanted a copy of revision {position.revision} or later, found"
+                f" {copy.revision}"
+            )
         # An equal digest means an equal history: nothing can be lost.
         if position.revision and position.digest != copy.digest:
             kept = branches.keep(db, copy)

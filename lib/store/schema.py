@@ -62,8 +62,18 @@ def _add_terms(db: sqlite3.Connection) -> None:
     )
 
 
+def _add_replaced(db: sqlite3.Connection) -> None:
+    """Add the highest numbers that a replaced history has had here."""
+    known = {row[1] for row in db.execute("PRAGMA table_info(state)")}
+    if "replaced" not in known:
+        db.execute("ALTER TABLE state ADD COLUMN replaced TEXT NOT NULL DEFAULT '[]'")
+
+
 #: In order, without gaps, beginning with version 2.
-STEPS: Final = (Step(2, "owners of terms, end of the archive", _add_terms),)
+STEPS: Final = (
+    Step(2, "owners of terms, end of the archive", _add_terms),
+    Step(3, "numbers of replaced histories", _add_replaced),
+)
 #: The version that this release writes.
 VERSION: Final = 1 + len(STEPS)
 

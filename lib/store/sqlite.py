@@ -7,6 +7,7 @@ from typing import Final
 from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.quorum import Term, next_number
+from ganeti.store import numbers
 from ganeti.store.backend import ArchivePage, ArchiveTables, Group, Limits, Row, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.engine import Engine
@@ -45,6 +46,11 @@ class SqliteBackend:
         self._reader = Database(path, create=False)
         self._reader_lock = threading.Lock()
         self._position = self._writer.position()
+
+    def higher(self) -> numbers.Numbers | None:
+        """Return numbers of histories replaced here, None if they are not higher."""
+        status = {"replaced": list(self._writer.replaced())}
+        return numbers.above(self._writer.own_numbers(), status, is_replaced=False)
 
     def open(self, choose: Callable[[Term], Term]) -> State:
         """Load everything and begin a new term, in one transaction."""
@@ -170,6 +176,8 @@ def open_master(
 
     settings = settings or CommitSettings()
     backend = SqliteBackend(path)
+    if (higher := backend.higher()) is not None:
+        settings.on_higher(higher)
     copies = (
         None
         if replicate is None

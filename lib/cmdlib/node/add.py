@@ -250,9 +250,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         ovs.configure(self.ctx, stored)
         self._distribute_files()
         if not stored.master_candidate and self.op.readd:
-            answer = self.ctx.rpc.call_one("node_demote_from_mc", stored.uuid)
-            if answer.failed:
-                self.ctx.log.warn(answer.describe("cannot demote the re-added node"))
+            candidate_role.demote(self.ctx, stored.uuid)
         if stored.master_candidate:
             candidate_role.record_certificate(self.ctx, stored)
         else:

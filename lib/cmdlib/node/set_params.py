@@ -173,9 +173,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         if new.powered != self.node.powered:
             oob.log_power_change(self.ctx, new)
         if self.plan.is_demoted and not new.offline:
-            answer = self.ctx.rpc.call_one("node_demote_from_mc", self.uuid)
-            if answer.failed:
-                self.ctx.log.warn(answer.describe("cannot demote the node"))
+            candidate_role.demote(self.ctx, self.uuid)
         if self.plan.may_need_others:
             candidate_role.fill_pool(
                 self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()

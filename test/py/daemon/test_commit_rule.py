@@ -234,7 +234,8 @@ def test_the_watcher_makes_a_refused_master_take_a_higher_term(cluster):
         cluster.command("kill", "node2", "ganeti-masterd")
     # A majority never heard of the term that node2 took.
     until(
-        "refusal", lambda: any(row["wants_restart"] for row in copies(cluster)["copies"])
+        "refusal",
+        lambda: any(row["wants_restart"] for row in copies(cluster)["copies"]),
     )
     before = copies(cluster)["term"]
     # It is done when no job runs.

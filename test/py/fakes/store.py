@@ -49,6 +49,9 @@ class FakeStore:
     def may_use(self, _feature):
         return True
 
+    def release_copy(self, _node, _seconds):
+        return True
+
     def read(self, table, key):
         return self.documents.get((table, key))
 

@@ -6,6 +6,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
+from ganeti.config.config import Config
 from ganeti.locking import Level
 from ganeti.ssh import keys, known_hosts
 
@@ -225,6 +226,20 @@ def test_setting_a_role_clears_the_others_and_every_node_learns_of_a_demotion():
     # ... and back: there is room in the pool.
     assert ("master_candidate", True) in modify(engine, drained=False)
     assert engine.snapshot.cluster.candidate_certs == {N2: clusters.DIGEST}
+
+
+def test_calls_to_a_demoted_node_end_before_its_copy_is_removed(monkeypatch):
+    engine, order = engine_with(), []
+
+    def release_copy(_config, uuid, _seconds):
+        order.append((uuid, list(engine.rpc.called("node_demote_from_mc"))))
+        return False
+
+    monkeypatch.setattr(Config, "release_copy", release_copy)
+    modify(engine, drained=True)
+    assert order == [(N2, [])]
+    assert engine.rpc.called("node_demote_from_mc") == [(N2, ())]
+    assert "has not ended after 30 s" in engine.callbacks.text()
 
 
 def test_an_offline_node_is_not_called():

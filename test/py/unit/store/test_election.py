@@ -264,6 +264,36 @@ def test_another_history_is_taken_as_a_whole_and_ours_is_kept(simulation, master
     assert [group.term for group in branch.groups] == [lost.term.number]
 
 
+def test_numbers_of_the_own_history_are_left_out_where_another_one_is_taken(
+    simulation, master
+):
+    simulation[2].close()
+    lost = store.open_master(
+        simulation[2].path, replicate=None, clock=SystemClock(), node=simulation.node(2)
+    )
+    lost.commit([Document("meta", "serial", b"777")])
+    lost.close()
+    master.close()
+    simulation.down.add(simulation.node(2))
+    again = open_master(simulation, 0, seen_term=lost.term.number)
+    again.commit([Document("meta", "serial", b"5")])
+    again.close()
+    simulation.down.clear()
+    # It is refused afterwards: as when its new configuration names another master.
+    term, _survey = elector(simulation, 2).elect(is_takeover=True)
+    noted = []
+    settings = store.CommitSettings(on_higher=noted.append)
+    taken = open_master(simulation, 2, term=term, settings=settings)
+    revision = taken.snapshot().revision
+    assert noted == [(revision, 0, 777)]
+    taken.close()
+    # Another master asks for them, too.
+    other = open_master(simulation, 0, seen_term=term.number, settings=settings)
+    until("copies", lambda: is_current(simulation, other))
+    assert noted[1:] == [(revision, 0, 777)]
+    other.close()
+
+
 def test_the_last_of_two_masters_starts_alone_and_the_other_does_not(simulation):
     db = open_master(simulation, 0)
     db.commit(cluster.big(2, 1, candidates=2))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.store.numbers import MAX_JUMP, Numbers, above, of
+from ganeti.store.numbers import MAX_JUMP, Numbers, above, decode, encode, of
 
 OWN = Numbers(202, 22, 42)
 
@@ -12,19 +12,44 @@ def status(**changes):
 
 
 def test_higher_numbers_of_a_candidate_are_wanted():
-    assert above(OWN, status()) == (1_000_186, 1_000_019, 10_040)
-    assert above(OWN, status(revision=5, serial=22)) == (202, 22, 10_040)
+    assert above(OWN, status(), is_replaced=True) == (1_000_186, 1_000_019, 10_040)
+    assert above(OWN, status(revision=5, serial=22), is_replaced=True) == (
+        202,
+        22,
+        10_040,
+    )
 
 
 def test_lower_numbers_want_nothing():
-    assert above(OWN, {"revision": 202, "serial": 22, "last_job": 42}) is None
+    assert above(OWN, dict(OWN._asdict()), is_replaced=True) is None
     # An earlier release names its revision alone.
-    assert above(OWN, {"revision": 200}) is None
+    assert above(OWN, {"revision": 200}, is_replaced=True) is None
 
 
 @pytest.mark.parametrize("value", [2**63, 42 + MAX_JUMP + 1, "77", True, None, -1, 1.5])
 def test_a_lying_candidate_does_not_use_up_the_numbers(value):
-    assert above(OWN, status(last_job=value)) == (1_000_186, 1_000_019, 42)
+    wanted = (1_000_186, 1_000_019, 42)
+    assert above(OWN, status(last_job=value), is_replaced=True) == wanted
+    replaced = {"replaced": [1_000_186, 1_000_019, value]}
+    assert above(OWN, replaced, is_replaced=False) == wanted
+
+
+def test_numbers_of_a_copy_count_when_it_is_replaced_or_was():
+    assert above(OWN, status(), is_replaced=False) is None
+    replaced = {"replaced": [300, 7, 77]}
+    assert above(OWN, status() | replaced, is_replaced=False) == (300, 22, 77)
+    assert above(OWN, {"revision": 400, **replaced}, is_replaced=True) == (400, 22, 77)
+
+
+@pytest.mark.parametrize("value", [None, "abc", [], [1, 2], [1, 2, 3, 4], {"0": 500}])
+def test_a_malformed_list_of_numbers_is_left_out(value):
+    assert above(OWN, {"replaced": value}, is_replaced=False) is None
+
+
+def test_numbers_are_stored_as_text():
+    assert decode(encode(OWN)) == OWN
+    for text in ("", "[]", "[1, 2, 3, 4]", '["a", 2, 3]'):
+        assert decode(text) == (0, 0, 0)
 
 
 def test_numbers_are_read_from_documents():

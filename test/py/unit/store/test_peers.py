@@ -248,6 +248,27 @@ def test_new_candidates_join_and_old_ones_leave(db, simulation, tmp_path):
     until("the new candidate", lambda: is_same(db, simulation, tmp_path, 2))
 
 
+def test_a_released_node_gets_no_new_copy_from_a_call_under_way(
+    db, simulation, tmp_path
+):
+    until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
+    simulation.hang(2)
+    db.commit([job("1")])
+    node = db.snapshot().nodes[simulation.node(2)]
+    db.commit([Update("nodes", node.uuid, node.replace(master_candidate=False))])
+    # Both majorities have it, and the node counts until another group follows.
+    assert node.uuid in db.copies()
+    assert not db.release_copy(node.uuid, 0.01)
+    assert node.uuid not in db.copies()
+    simulation[2].purge()
+    simulation.release(2)
+    assert db.release_copy(node.uuid, 60)
+    revision = db.snapshot().revision
+    assert db.release_copy(node.uuid, 0)
+    assert db.snapshot().revision == revision
+    assert not (tmp_path / "copy2.db").exists()
+
+
 def test_a_new_candidate_gets_the_archive_bit_by_bit(db, simulation, monkeypatch):
     monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
     simulation[2].purge()
@@ -575,6 +596,15 @@ def test_numbers_of_a_copy_that_is_replaced_are_left_out(
     again.commit([job("9")])
     assert again.snapshot().revision == shown + 1
     until("the repair", lambda: is_same(again, simulation, tmp_path, 2))
+    # A master that dies before it has left them out leaves the rest to the next one.
+    before, own = again.term, again.snapshot().revision
+    again.close()
+    third = opener(
+        seen_term=before.number + 5,
+        settings=CommitSettings(on_higher=noted.append),
+    )
+    until("the copy", lambda: third.copies()[simulation.node(2)].is_current)
+    assert noted[1:] == [(own, 1000019, 10040)]
 
 
 def test_a_higher_copy_stays_where_nobody_leaves_out_its_numbers(

@@ -40,6 +40,7 @@ def test_a_node_without_a_copy_is_at_zero_and_makes_no_file(copy, tmp_path):
         "archive": "",
         "serial": 0,
         "last_job": 0,
+        "replaced": [0, 0, 0],
         "features": features.to_status(),
     }
     assert list(tmp_path.iterdir()) == []
@@ -63,7 +64,47 @@ def test_changes_are_applied_in_order_only(copy, groups):
         "applied": True,
     }
     del answer["applied"]
-    assert copy.status() == answer | {"serial": 0, "last_job": 0}
+    assert copy.status() == answer | {
+        "serial": 0,
+        "last_job": 0,
+        "replaced": [0, 0, 0],
+    }
+
+
+def test_changes_make_no_copy_where_it_was_removed(copy, groups, tmp_path):
+    send = store.wire.encode_batch
+    copy.apply(Term(1), 0, send(groups[:1]))
+    copy.purge()
+    answer = copy.apply(Term(1), 1, send(groups[1:]))
+    assert (answer["applied"], answer["revision"]) == (False, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_that_leaves_takes_no_copy_any_more(copy, groups, tmp_path):
+    copy.apply(Term(1), 0, store.wire.encode_batch(groups[:1]))
+    whole = copy.dump()
+    copy.leave()
+    for call in (
+        lambda: copy.install(Term(1), whole),
+        lambda: copy.promise(Term(2)),
+        lambda: copy.apply(Term(1), 0, store.wire.encode_batch(groups[:1])),
+    ):
+        with pytest.raises(errors.StorageError, match="has left the cluster"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_that_comes_late_replaces_no_newer_one_of_its_master(copy, groups):
+    send = store.wire.encode_batch
+    copy.apply(Term(1), 0, send(groups[:2]))
+    old = copy.dump()
+    copy.apply(Term(1), 2, send(groups[2:]))
+    with pytest.raises(errors.StorageError, match="wanted a copy of revision 3"):
+        copy.install(Term(1), old)
+    assert copy.status()["revision"] == 3
+    # Another master may have to leave out what no majority had.
+    copy.install(Term(2, "other"), old)
+    assert copy.status()["revision"] == 2
 
 
 def test_half_a_batch_is_never_applied(copy, groups):
