@@ -86,7 +86,7 @@ def test_without_a_majority_nothing_is_acknowledged(
         db.commit([job("2")])
     assert not waiting.done()
     assert db.snapshot().revision == before
-    assert "NO MAJORITY" in caplog.text
+    until("the log", lambda: "NO MAJORITY" in caplog.text)
     # One candidate is enough, and nothing was lost in between.
     simulation.down.discard(simulation.node(2))
     assert waiting.result(60) == before + 1
