@@ -15,6 +15,8 @@ LAST_JOB: Final = "serial"
 #: A number this far above the master's own is not believed: one lying node must not use
 #: up all numbers.
 MAX_JUMP: Final = 100_000_000
+#: Begins the names of the numbers of replaced histories in a candidate's answer.
+REPLACED: Final = "replaced_"
 
 
 class Numbers(NamedTuple):
@@ -62,7 +64,7 @@ def decode(text: str) -> Numbers:
         return Numbers()
 
 
-def to_status(numbers: Numbers, replaced: Numbers) -> dict[str, Any]:
+def to_status(numbers: Numbers, replaced: Numbers) -> dict[str, int]:
     """Return numbers as a part of a candidate's answer, which has the revision.
 
     Args:
@@ -72,7 +74,7 @@ def to_status(numbers: Numbers, replaced: Numbers) -> dict[str, Any]:
     return {
         "serial": numbers.serial,
         "last_job": numbers.last_job,
-        "replaced": list(replaced),
+        **{f"{REPLACED}{name}": value for name, value in replaced._asdict().items()},
     }
 
 
@@ -90,9 +92,8 @@ def above(
     wanted = own
     if is_replaced:
         wanted = _credible(own, [status.get(name) for name in Numbers._fields])
-    replaced = status.get("replaced")
-    if isinstance(replaced, list) and len(replaced) == len(own):
-        wanted = highest(wanted, _credible(own, replaced))
+    replaced = [status.get(f"{REPLACED}{name}") for name in Numbers._fields]
+    wanted = highest(wanted, _credible(own, replaced))
     return None if wanted == own else wanted
 
 

@@ -102,12 +102,12 @@ class Replica:
         Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
         (hexadecimal), ``written`` (number of the term that wrote the last group),
         ``cluster``, ``archive``: the cursor of an archive that is not complete, see
-        `ganeti.store.backend.ArchivePage`, ``serial``, ``last_job`` and ``replaced``
-        (numbers of histories that were replaced here), see `ganeti.store.numbers`, and
-        ``features`` that this release knows, joined by commas, see
-        `ganeti.store.features`. All but the last are zeros and empty for an
-        empty copy. A damaged file counts as empty, so that the master
-        sends a new one.
+        `ganeti.store.backend.ArchivePage`, ``serial`` and ``last_job``,
+        ``replaced_revision``, ``replaced_serial`` and ``replaced_last_job`` (of histories
+        that were replaced here), see `ganeti.store.numbers`, and ``features`` that this
+        release knows, joined by commas, see `ganeti.store.features`. All but the last
+        are zeros and empty for an empty copy. A damaged file counts as empty, so that
+        the master sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):

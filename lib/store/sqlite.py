@@ -49,8 +49,9 @@ class SqliteBackend:
 
     def higher(self) -> numbers.Numbers | None:
         """Return numbers of histories replaced here, None if they are not higher."""
-        status = {"replaced": list(self._writer.replaced())}
-        return numbers.above(self._writer.own_numbers(), status, is_replaced=False)
+        own, replaced = self._writer.own_numbers(), self._writer.replaced()
+        status = numbers.to_status(own, replaced)
+        return numbers.above(own, status, is_replaced=False)
 
     def open(self, choose: Callable[[Term], Term]) -> State:
         """Load everything and begin a new term, in one transaction."""

@@ -289,7 +289,7 @@ def test_numbers_of_the_own_history_are_left_out_where_another_one_is_taken(
     taken.close()
     # Another master asks for them, too.
     other = open_master(simulation, 0, seen_term=term.number, settings=settings)
-    until("copies", lambda: is_current(simulation, other))
+    until("the numbers", lambda: noted[1:])
     assert noted[1:] == [(revision, 0, 777)]
     other.close()
 

@@ -40,7 +40,9 @@ def test_a_node_without_a_copy_is_at_zero_and_makes_no_file(copy, tmp_path):
         "archive": "",
         "serial": 0,
         "last_job": 0,
-        "replaced": [0, 0, 0],
+        "replaced_revision": 0,
+        "replaced_serial": 0,
+        "replaced_last_job": 0,
         "features": features.to_status(),
     }
     assert list(tmp_path.iterdir()) == []
@@ -67,7 +69,9 @@ def test_changes_are_applied_in_order_only(copy, groups):
     assert copy.status() == answer | {
         "serial": 0,
         "last_job": 0,
-        "replaced": [0, 0, 0],
+        "replaced_revision": 0,
+        "replaced_serial": 0,
+        "replaced_last_job": 0,
     }
 
 
