@@ -6,6 +6,7 @@ know them; then `use` takes them into use. Each step can be repeated after an en
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from ganeti import errors
@@ -35,7 +36,7 @@ def present(node: LocalNode) -> tuple[str, ...]:
     if in_files and not set(in_files) & set(presented):
         # Files that were replaced without a reload, or keys in other files.
         master.daemon_util(node, "reload-ssh-keys")
-        presented = _presented(node)
+        presented = _when(node, lambda shown: bool(set(in_files) & set(shown)))
     if not set(in_files) & set(presented):
         raise errors.OpPrereqError(
             f"node {node.paths.hostname}: its SSH server does not present the host keys"
@@ -89,16 +90,37 @@ def use(node: LocalNode) -> tuple[str, ...]:
 def _reloaded(node: LocalNode) -> tuple[str, ...]:
     """Return the presented keys, when they are those in the files."""
     wanted = set(host_keys.own(node.paths.sshd_dir))
+    presented = _when(node, lambda shown: set(shown) <= wanted)
+    if not set(presented) <= wanted:
+        raise errors.SshError(
+            f"node {node.paths.hostname}: its SSH server presents other host keys"
+            f" than those in {node.paths.sshd_dir}/ssh_host_*_key; restart it"
+        )
+    return presented
+
+
+def _when(
+    node: LocalNode, is_wanted: Callable[[tuple[str, ...]], bool]
+) -> tuple[str, ...]:
+    """Return the presented keys of a reloaded server, at last those after a time.
+
+    The server may refuse connections for a moment: it gives its socket up and opens it
+    again, and nothing waits for that where systemd does not run.
+
+    Raises:
+        SshError: it does not answer in all that time.
+    """
     deadline = node.clock.monotonic() + _RELOAD_S
     while True:
-        presented = _presented(node)
-        if set(presented) <= wanted:
-            return presented
-        if node.clock.monotonic() > deadline:
-            raise errors.SshError(
-                f"node {node.paths.hostname}: its SSH server presents other host keys"
-                f" than those in {node.paths.sshd_dir}/ssh_host_*_key; restart it"
-            )
+        is_late = node.clock.monotonic() > deadline
+        try:
+            presented = _presented(node)
+        except errors.SshError:
+            if is_late:
+                raise
+        else:
+            if is_late or is_wanted(presented):
+                return presented
         node.clock.wait(threading.Event(), _PAUSE_S)
 
 

@@ -94,9 +94,9 @@ class Sftp(paramiko.SFTPServerInterface):
 class Server:
     """A context manager; ``port`` is where it listens."""
 
-    def __init__(self, host_key, account):
+    def __init__(self, host_key, account, *, port=0):
         self.host_key, self.account = host_key, account
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = socket.create_server(("127.0.0.1", port))
         self.port = self._socket.getsockname()[1]
         self._transports = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
