@@ -232,7 +232,9 @@ class Client:
         if err.errno in {errno.EPERM, errno.EACCES}:
             raise errors.LuxiPermissionError(self.path) from err
         waits = isinstance(err, TimeoutError) or err.errno in _RETRY_CONNECT
-        elsewhere = err.errno == errno.ENOENT and self._is_elsewhere()
+        # A daemon that ended because another node took over leaves its sockets behind.
+        absent = err.errno in {errno.ENOENT, errno.ECONNREFUSED}
+        elsewhere = absent and self._is_elsewhere()
         if not waits or elsewhere or self._timer.monotonic() >= deadline:
             raise errors.NoMasterError(self.path) from err
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fakes.patience import until
 from ganeti import errors
 from ganeti.clock import SystemClock
-from ganeti.luxi import Client
+from ganeti.luxi import Client, framing
 from ganeti.luxi.server import Limits, Restricted, Server
 from ganeti.pathutils import Paths
 
@@ -446,14 +446,24 @@ def test_missing_socket_is_waited_for_then_reported(tmp_path):
     assert timer.slept == [1.0] * 30
 
 
-def test_master_elsewhere_is_reported_at_once(tmp_path):
+@pytest.mark.parametrize("is_left", [False, True])
+def test_master_elsewhere_is_reported_at_once(tmp_path, is_left):
     paths = Paths(root=str(tmp_path), hostname="node1.example.com")
     os.makedirs(paths.data_dir)
     with open(paths.data("ssconf_master_node"), "w") as stream:
         stream.write("node2.example.com\n")
     timer = NoWait()
+    client = Client.of_node(paths, timer=timer)
+    if is_left:
+        # As after a failover: nobody listens at the socket of the former master.
+        os.makedirs(os.path.dirname(client.path))
+        with (
+            framing.reachable(client.path) as path,
+            socket.socket(socket.AF_UNIX) as left,
+        ):
+            left.bind(path)
     with pytest.raises(errors.NoMasterError):
-        Client.of_node(paths, timer=timer).call("Echo")
+        client.call("Echo")
     assert timer.slept == []
 
 
