@@ -6,7 +6,7 @@ Asking and counting votes is `ganeti.rpc.voting`, an election `ganeti.store.elec
 import collections
 import enum
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from ganeti import errors, ssconf
@@ -132,6 +132,7 @@ def vote(
     name: str,
     *,
     pause: Callable[[float], None],
+    refusing: Collection[str] = (),
 ) -> None:
     """Ask the nodes until they have decided.
 
@@ -139,6 +140,7 @@ def vote(
         ask: returns node -> the master that it names.
         name: of this node.
         pause: waits some seconds.
+        refusing: nodes that do not accept the certificate of this node, after ``ask``.
 
     Raises:
         NotMaster: this node lost, or nothing was decided in time.
@@ -152,13 +154,18 @@ def vote(
             f"{result.own} of {result.total} nodes call {name} master, more than half"
             f" are needed; {result.missing} did not answer"
         )
+        if refusing:
+            text += f", {len(refusing)} of them because this node is no candidate there"
         if result.verdict is Verdict.LOST:
             others = collections.Counter(vote for vote in votes.values() if vote)
             raise NotMaster(Refusal.FAILED, f"{text}; votes: {dict(others)}")
         _log.warning("vote %d of %d: %s", attempt, VOTE_TRIES, text)
         if attempt < VOTE_TRIES:
             pause(VOTE_PAUSE_S)
-    raise NotMaster(
-        Refusal.FAILED,
-        f"{text}. If the other nodes are known to be down, use --no-voting",
-    )
+    advice = "If the other nodes are known to be down, use --no-voting"
+    if refusing:
+        advice = (
+            "Another node may be the master: run gnt-cluster getmaster on the other"
+            f" nodes, and gnt-node add --readd {name} on the master"
+        )
+    raise NotMaster(Refusal.FAILED, f"{text}. {advice}")

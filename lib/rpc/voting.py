@@ -57,10 +57,21 @@ def count(votes: Mapping[str, str | None], name: str) -> Count:
 _TIMEOUT_S: Final = 10.0
 
 
-def gather(runner: Runner, nodes: Iterable[str]) -> dict[str, str | None]:
-    """Ask nodes which node is their master; offline ones count as missing."""
+def gather(
+    runner: Runner, nodes: Iterable[str], refusing: set[str] | None = None
+) -> dict[str, str | None]:
+    """Ask nodes which node is their master; offline ones count as missing.
+
+    Args:
+        runner: makes the calls.
+        nodes: UUIDs of the nodes.
+        refusing: gets the nodes that do not accept the certificate of this node.
+    """
     wanted = list(nodes)
     answers = runner.call("master_node_name", wanted, timeout_s=_TIMEOUT_S)
+    if refusing is not None:
+        refusing.clear()
+        refusing.update(node for node in wanted if answers[node].refused)
     return {
         node: None if answers[node].failed else str(answers[node].payload)
         for node in wanted

@@ -127,14 +127,18 @@ def _vote(
     if len(snapshot.nodes) == 1:
         return frozenset()
     last: dict[str, str | None] = {}
+    refusing: set[str] = set()
 
     def ask() -> dict[str, str | None]:
-        last.update(voting.gather(runner, snapshot.nodes))
+        last.update(voting.gather(runner, snapshot.nodes, refusing))
         return last
+
+    def pause(seconds: float) -> None:
+        _pause(time, seconds)
 
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
     try:
-        startup.vote(ask, paths.hostname, pause=lambda seconds: _pause(time, seconds))
+        startup.vote(ask, paths.hostname, pause=pause, refusing=refusing)
     finally:
         runner.close()
     return frozenset(node for node, vote in last.items() if vote is None)

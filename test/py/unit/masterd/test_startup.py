@@ -58,11 +58,14 @@ def test_votes_are_gathered_from_all_nodes():
 
     def answer(node, _args):
         if node == clusters.node_uuid(2):
-            return Result("master_node_name", "node2", fail_msg="down")
+            text = "does not accept this certificate"
+            return Result("master_node_name", "node2", fail_msg=text, refused=True)
         return ME if node == clusters.node_uuid(1) else "node3.example.com"
 
     runner = FakeRunner(lambda: snapshot, {"master_node_name": answer})
-    votes = voting.gather(runner, snapshot.nodes)
+    refusing = {"of an earlier round"}
+    votes = voting.gather(runner, snapshot.nodes, refusing)
+    assert refusing == {clusters.node_uuid(2)}
     assert votes == {
         clusters.node_uuid(1): ME,
         clusters.node_uuid(2): None,
@@ -78,6 +81,20 @@ def test_undecided_vote_is_repeated_and_then_given_up():
         startup.vote(lambda: {"a": ME, "b": None}, ME, pause=pauses.append)
     assert caught.value.why is Refusal.FAILED
     assert pauses == [10.0] * 5
+
+
+def test_a_master_that_others_no_longer_accept_is_not_sent_to_no_voting():
+    with pytest.raises(startup.NotMaster) as caught:
+        startup.vote(
+            lambda: {"a": ME, "b": None, "c": None},
+            ME,
+            pause=lambda _s: None,
+            refusing={"b", "c"},
+        )
+    text = str(caught.value)
+    assert "2 did not answer, 2 of them because this node is no candidate" in text
+    assert f"gnt-node add --readd {ME} on the master" in text
+    assert "--no-voting" not in text
 
 
 def test_vote_that_becomes_decided():
