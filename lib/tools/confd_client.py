@@ -36,6 +36,11 @@ KINDS: Final = {
     "config": confd.CONFD_REQ_CONFIG_QUERY,
     "data-collectors": confd.CONFD_REQ_DATA_COLLECTORS,
 }
+_ERRORS: Final = {
+    confd.CONFD_ERROR_UNKNOWN_ENTRY: "the cluster knows no such object",
+    confd.CONFD_ERROR_INTERNAL: "internal error of the daemon, see its log",
+    confd.CONFD_ERROR_ARGUMENT: "missing or unsuitable key of the query",
+}
 _MASTER_FIELDS: Final = {
     confd.CONFD_REQQ_FIELDS: [
         confd.CONFD_REQFIELD_NAME,
@@ -137,12 +142,18 @@ def _ask_once(client: ConfdClient, options: argparse.Namespace) -> int:
     result = _ask(client, options, KINDS[options.kind], key)
     reply = result.reply
     if reply is None or not result.is_ok:
-        shown = json.dumps(None if reply is None else reply.answer)
-        raise errors.ConfdClientError(f"{options.kind}: error {shown}")
+        raise errors.ConfdClientError(f"{options.kind}: {_error_text(reply)}")
     if result.is_inconsistent:
         print(f"{NAME}: the servers disagree", file=sys.stderr)
     print(json.dumps(reply.answer))
     return exitcodes.EXIT_FAILURE if result.is_inconsistent else exitcodes.EXIT_SUCCESS
+
+
+def _error_text(reply: Any) -> str:
+    """Return the meaning of an error; its number if it has no known one."""
+    answer = None if reply is None else reply.answer
+    known = _ERRORS.get(answer) if type(answer) is int else None
+    return known or f"error {json.dumps(answer)}"
 
 
 def _ask_everything(client: ConfdClient, options: argparse.Namespace) -> int:
