@@ -76,7 +76,8 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             ),
         ]
     )
-    pairs.append(("Allocated network port", data["network_port"]))
+    if data["network_port"] is not None:
+        pairs.append(("Allocated network port", data["network_port"]))
     pairs.append(("Hypervisor", data["hypervisor"]))
     console = _vnc(data)
     if console:
