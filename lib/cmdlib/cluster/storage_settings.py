@@ -3,7 +3,7 @@
 import os.path
 from typing import Any, Final
 
-from ganeti import objects, opcodes
+from ganeti import _buildconf, objects, opcodes
 from ganeti.cmdlib import policy
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import disks, ecodes, ipolicy
@@ -13,6 +13,11 @@ _DIRECTORIES: Final = {
     "file": "file_storage_dir",
     "sharedfile": "shared_file_storage_dir",
     "gluster": "gluster_storage_dir",
+}
+#: template -> directory if it is enabled without one, as at the initialisation
+_DEFAULTS: Final = {
+    "file": _buildconf.FILE_STORAGE_DIR,
+    "sharedfile": _buildconf.SHARED_FILE_STORAGE_DIR,
 }
 
 
@@ -26,6 +31,10 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     out: dict[str, Any] = {}
     if op.enabled_disk_templates is not None:
         out["enabled_disk_templates"] = _templates(op, snapshot)
+        for template, path in _DEFAULTS.items():
+            name = _DIRECTORIES[template]
+            if template in out["enabled_disk_templates"] and not getattr(cluster, name):
+                out[name] = path
     for name in _DIRECTORIES.values():
         value = getattr(op, name)
         if value is not None:

@@ -52,7 +52,10 @@ def policy_problems(
     policy = params.group_ipolicy(snapshot, snapshot.nodegroups[group])
     problems_found = []
     if template not in policy["disk-templates"]:
-        problems_found.append(f"disk template {template} is not allowed")
+        problems_found.append(
+            f"disk template {template} is not allowed, only"
+            f" {', '.join(policy['disk-templates'])} (see --ipolicy-disk-templates)"
+        )
     values = {
         "memory-size": backend["maxmem"],
         "cpu-count": backend["vcpus"],

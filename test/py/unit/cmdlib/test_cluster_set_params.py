@@ -6,7 +6,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors, opcodes
+from ganeti import _buildconf, errors, opcodes
 from ganeti.constants import hvparams
 from ganeti.locking import Level
 
@@ -203,6 +203,26 @@ def test_a_newly_enabled_hypervisor_gets_its_default_parameters():
     assert known == {
         name: row.default for name, row in hvparams.HYPERVISOR["chroot"].items()
     }
+
+
+def test_templates_enabled_without_a_directory_get_that_of_the_initialisation():
+    engine = engine_with(
+        enabled_disk_templates=("diskless",),
+        file_storage_dir="",
+        shared_file_storage_dir="",
+        ipolicy={**POLICY, "disk-templates": ["diskless"]},
+    )
+    modify(engine, enabled_disk_templates=["diskless", "sharedfile"])
+    cluster = engine.snapshot.cluster
+    assert cluster.shared_file_storage_dir == _buildconf.SHARED_FILE_STORAGE_DIR
+    assert cluster.file_storage_dir == ""
+    modify(
+        engine,
+        enabled_disk_templates=["file"],
+        file_storage_dir="/srv/f",
+        ipolicy={"disk-templates": ["file"]},
+    )
+    assert engine.snapshot.cluster.file_storage_dir == "/srv/f"
 
 
 @pytest.mark.parametrize(("options", "text"), REFUSED)

@@ -128,7 +128,8 @@ def test_a_new_secondary_takes_the_policy_of_its_group():
     other = OTHER.replace(ipolicy=policy)
     eng = mirrored(also=[other])
     text = refused(eng, **NEW, remote_node="node9", dry_run=True)
-    assert "policy of node group other: disk template drbd is not allowed" in text
+    assert "policy of node group other: disk template drbd is not allowed, only" in text
+    assert "only file (see --ipolicy-disk-templates)" in text
     eng.run(
         REQUEST
         | NEW
