@@ -1,6 +1,7 @@
 """The installation guide, followed as it is printed, on three machines.
 
-The page is the script: every console block of ``doc/install.rst`` is played in order.
+The page is the script: every console block of ``doc/install.rst`` is played in order,
+and then of ``doc/admin.rst``, the administrator's guide.
 Each command runs or stands in `LEFT_OUT` with the reason. The machines have namespaces of
 their own and the standard paths. Their root is this machine's system below a layer with
 the result of ``make install``; this tree, its environment and all homes are not visible
@@ -27,6 +28,7 @@ pytestmark = [
 ]
 TOP = pathlib.Path(__file__).resolve().parents[3]
 PAGE = TOP / "doc" / "install.rst"
+GUIDE = TOP / "doc" / "admin.rst"
 PROMPT = re.compile(r"(node\d)?# (.*)")
 NODES = {"node1": "192.0.2.11/24", "node2": "192.0.2.12/24", "node3": "192.0.2.13/24"}
 ENVIRONMENT = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
@@ -39,6 +41,35 @@ LEFT_OUT = {
     "make check": "runs in other tests, and takes minutes",
     "systemctl": "nothing but the daemons runs in the machines",
     "gnt-instance startup -H cdrom": "needs an image to install from",
+}
+#: The same for the administrator's guide.
+GUIDE_LEFT_OUT = {
+    "gnt-node power": "needs controllers of machines; test_oob_ipmi.py has some",
+    "gnt-node health": "as above",
+    "gnt-cluster epo": "as above; test_oob.py plays it",
+    "poweroff": "switches the machine off that runs this test",
+    "/usr/lib/ganeti/daemon-util start ganeti-masterd --no-voting": "belongs to epo",
+    "gnt-cluster init --store": "needs servers of etcd; test_etcd.py has some",
+    "gnt-cluster migrate-store": "as above",
+}
+#: Names that the guide uses as examples -> what they are here.
+EXAMPLES = {
+    "cluster.example.com": "cluster1.example.com",
+    " testgroup": " default",
+    "! node7": "! node3",
+    "delete UUID": "delete $(gnt-filter list --no-headers -o uuid)",
+    " 123": " $(gnt-job list --no-headers -o id | tail -n 1)",
+    "0:size=10g": "0:size=1g",
+    "0 5g": "0 1g",
+    "memory=2g,vcpus=2": "memory=256m,vcpus=1",
+    "memory=4g": "memory=384m",
+}
+#: Commands of the guide that fail as they are typed here -> exit code and output.
+REFUSED = {
+    "gnt-job cancel": (1, "is no longer in the queue"),
+    "gnt-job archive": (0, ""),
+    "gnt-instance shutdown --tags env:test": (1, "matches no instances"),
+    "/usr/lib/ganeti/tools/confd-client node-of": (1, "the cluster knows no such"),
 }
 #: Directories that a fresh machine has empty.
 EMPTY = ("/root", "/home", "/tmp", "/var/tmp", "/run")
@@ -174,23 +205,30 @@ def sections():
     actual = {}
     parts = re.split(r"^(\d+)\. .*\n-+\n", PAGE.read_text(), flags=re.MULTILINE)
     for number, text in zip(parts[1::2], parts[2::2], strict=True):
-        commands = actual[int(number)] = []
-        for block in blocks(text):
-            is_open = False
-            for line in block:
-                if is_open:
-                    commands[-1][1] += f"\n{line}"
-                elif match := PROMPT.fullmatch(line):
-                    place, command = match.groups()
-                    commands.append([place, command, []])
-                else:
-                    commands[-1][2].append(line)
-                is_open = (is_open or match is not None) and line.endswith("\\")
+        actual[int(number)] = commands_of(text)
     return actual
 
 
-def is_left_out(command):
-    return any(command.startswith(start) for start in LEFT_OUT)
+def commands_of(text):
+    """Return the commands of all console blocks: place, command, expected lines."""
+    commands = []
+    for block in blocks(text):
+        is_open = False
+        for line in block:
+            match = None
+            if is_open:
+                commands[-1][1] += f"\n{line}"
+            elif match := PROMPT.fullmatch(line):
+                place, command = match.groups()
+                commands.append([place, command, []])
+            else:
+                commands[-1][2].append(line)
+            is_open = (is_open or match is not None) and line.endswith("\\")
+    return commands
+
+
+def is_left_out(command, reasons=LEFT_OUT):
+    return any(command.startswith(start) for start in reasons)
 
 
 @pytest.fixture
@@ -330,6 +368,52 @@ def test_the_page_leads_from_three_machines_to_a_guest(machines):
             if expected and not re.fullmatch(pattern_of(expected), text):
                 pytest.fail(f"{first_difference(expected, text)}\n{shown}")
     check_result(machines["node1"])
+    follow_the_guide(machines)
+
+
+def follow_the_guide(machines):
+    """Type every command of the administrator's guide."""
+    master = machines["node1"]
+    master.check("gnt-instance remove -f web1.example.com")
+    shared = "/srv/ganeti/shared-file-storage"
+    for machine in machines.values():
+        machine.check(
+            f"mkdir {shared}; echo {shared} >> /etc/ganeti/file-storage-paths"
+        )
+    commands = [c[1] for c in commands_of(GUIDE.read_text())]
+    creation = next(c for c in commands if c.startswith("gnt-instance add -t"))
+    ran = 0
+    for command in commands:
+        if is_left_out(command, GUIDE_LEFT_OUT):
+            continue
+        if command.startswith("gnt-instance add-tags"):
+            # The guide has removed the instance by then.
+            master.check(adapted(creation))
+        code, output = typed(master, adapted(command))
+        wanted = next((v for k, v in REFUSED.items() if command.startswith(k)), (0, ""))
+        assert code == wanted[0], f"{command}\n{output}"
+        assert wanted[1] in output, f"{command}\n{output}"
+        assert "Traceback" not in output, f"{command}\n{output}"
+        if command.startswith("gnt-cluster verify"):
+            assert "ERROR" not in output, output
+        ran += 1
+    assert ran > 40
+
+
+def adapted(command):
+    """Return a command of the guide with the names and sizes of this cluster."""
+    for example, name in EXAMPLES.items():
+        command = command.replace(example, name)
+    return command
+
+
+def typed(machine, command):
+    """Run a command; on a terminal where it asks or shows a console."""
+    if "console" in command.split()[:2]:
+        return machine.talk(command, [("login: ", b"\x1d")])
+    if command.startswith(("gnt-instance remove", "gnt-cluster restore-store")):
+        return machine.talk(command, [(r"y/\[n\]/\?: $", b"y\n")])
+    return machine.run(command)
 
 
 def check_result(master):
@@ -346,6 +430,10 @@ def check_result(master):
 
 
 def test_every_command_that_is_left_out_is_on_the_page():
-    commands = [c[1] for part in sections().values() for c in part]
-    for start in LEFT_OUT:
-        assert any(command.startswith(start) for command in commands), start
+    installing = [c[1] for part in sections().values() for c in part]
+    guide = [c[1] for c in commands_of(GUIDE.read_text())]
+    for commands, starts in ((installing, LEFT_OUT), (guide, GUIDE_LEFT_OUT | REFUSED)):
+        for start in starts:
+            assert any(command.startswith(start) for command in commands), start
+    for example in EXAMPLES:
+        assert any(example in command for command in guide), example
