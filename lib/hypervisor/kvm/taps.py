@@ -209,7 +209,19 @@ def _bridge(effects: NodeEffects, env: Mapping[str, str]) -> None:
         tap = socket.if_nametoindex(env["INTERFACE"])
         bridge = socket.if_nametoindex(env["BRIDGE"])
         mtu = ip.get_links(bridge)[0].get_attr("IFLA_MTU")
-        ip.link("set", index=tap, mtu=mtu, state="up", master=bridge)
+        address = tap_address(env["MAC"])
+        ip.link("set", index=tap, address=address, mtu=mtu, state="up", master=bridge)
+
+
+def tap_address(mac: str) -> str:
+    """Return the address of the node's end of a NIC, higher than those of cards.
+
+    A bridge takes the lowest address of its ports. With a random address of a tap, the
+    start or stop of a guest can change that of the node, and other nodes reach neither
+    the node nor the cluster for some seconds. libvirt has the same rule.
+    """
+    first = "fa" if mac.lower().startswith("fe") else "fe"
+    return f"{first}{mac[2:]}"
 
 
 def _route(effects: NodeEffects, env: Mapping[str, str]) -> None:

@@ -15,6 +15,9 @@ from ganeti import errors
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import taps
 
+#: A high address, as many cards have one.
+CARD = "f4:00:00:00:00:01"
+
 
 def ip(*args):
     subprocess.run(["ip", *args], check=True)
@@ -41,8 +44,10 @@ def links():
 def main(directory, boot):
     ip("link", "set", "lo", "up")
     ip("link", "add", "br0", "type", "bridge")
-    # A bridge without an address of its own changes it with its ports.
-    ip("link", "set", "br0", "address", "02:00:00:00:00:fe", "mtu", "1400", "up")
+    # The card of the node: the bridge has its address, the lowest of its ports.
+    ip("link", "add", "card", "address", CARD, "type", "veth", "peer", "name", "wire")
+    ip("link", "set", "card", "mtu", "1400", "master", "br0")
+    ip("link", "set", "br0", "mtu", "1400", "up")
     ip("addr", "add", "192.0.2.254/24", "dev", "br0")
     node, other = (nodes.make_node(directory, name) for name in ("n1", "n2"))
     params = guests.kvm_params(boot, migration_port=18110, migration_bandwidth=1000)
@@ -64,6 +69,9 @@ def started_nics_are_connected(node, record):
     base = "/sys/class/net"
     assert os.path.basename(os.readlink(f"{base}/{names[0]}/master")) == "br0"
     assert read(f"{base}/{names[0]}/mtu") == "1400\n"
+    # Other nodes would lose a node whose address changes with its guests.
+    assert read(f"{base}/br0/address") == f"{CARD}\n"
+    assert read(f"{base}/{names[0]}/address") == "fe:00:00:00:00:01\n"
     shown = subprocess.run(
         ["ip", "route", "get", "192.0.2.2"], capture_output=True, text=True, check=True
     )

@@ -243,13 +243,32 @@ def effects(tmp_path):
 
 
 def env(mode, link, **more):
-    names = {"INTERFACE": "gnt0", "MODE": mode, "LINK": link}
+    mac = "aa:00:00:00:00:01"
+    names = {"INTERFACE": "gnt0", "MODE": mode, "LINK": link, "MAC": mac}
     return names | ({"BRIDGE": link} if mode == "bridged" else {}) | more
+
+
+@pytest.mark.parametrize(
+    ("mac", "wanted"),
+    [
+        ("aa:00:00:01:02:03", "fe:00:00:01:02:03"),
+        ("FE:00:00:01:02:03", "fa:00:00:01:02:03"),
+    ],
+)
+def test_a_tap_has_a_high_address_that_is_not_the_guests(mac, wanted):
+    assert taps.tap_address(mac) == wanted
 
 
 def test_a_bridged_tap_joins_its_bridge_with_the_bridges_mtu(effects, network):
     taps.connect(effects, env("bridged", "br1"))
-    wanted = {"index": 7, "mtu": 9004, "state": "up", "master": 4}
+    address = "fe:00:00:00:00:01"
+    wanted = {
+        "index": 7,
+        "address": address,
+        "mtu": 9004,
+        "state": "up",
+        "master": 4,
+    }
     assert (network.links, network.routes) == ([wanted], [])
     assert effects.process.lines == []
 
