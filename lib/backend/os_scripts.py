@@ -72,10 +72,9 @@ def os_validate(
         cwd=definition.path,
     )
     if result.failed:
-        lines = result.output.splitlines()[-_TAIL_LINES:]
-        raise errors.OpExecError(
-            f"OS {name}: verify script {result.reason}: {' / '.join(lines)}"
-        )
+        lines = [line for line in result.output.splitlines() if line.strip()]
+        output = " / ".join(lines[-_TAIL_LINES:]) or "it wrote nothing"
+        raise errors.OpExecError(f"OS {name}: verify script {result.reason}: {output}")
     return True
 
 
@@ -137,9 +136,13 @@ def _run(
         output_file=log,
     )
     if result.failed:
+        lines = [line for line in tail(log) if line.strip()]
+        output = f"last lines of {log}: {' / '.join(lines)}"
+        if not lines:
+            output = f"it wrote nothing to {log}"
         raise errors.OpExecError(
-            f"instance {instance.name}: OS {script.name} script {result.reason}, last"
-            f" lines of {log}: {' / '.join(tail(log))}"
+            f"instance {instance.name}: OS {script.name} script {result.reason},"
+            f" {output}"
         )
 
 

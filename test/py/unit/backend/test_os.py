@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -145,6 +146,25 @@ def test_failure_shows_the_end_of_the_log(node, directory):
     record = nodes.instance(osparams={"fail": "7"})
     with pytest.raises(errors.OpExecError, match=r"code 7, last lines .*args"):
         nodes.call(node, "instance_os_add", record, False, 0)
+
+
+@pytest.mark.parametrize("output", ["", "\n  \n"])
+def test_a_failure_without_output_says_so(node, directory, output):
+    script = pathlib.Path(directory, "create")
+    script.write_text(f"#!/bin/sh\nprintf '{output}'\nexit 7\n")
+    with pytest.raises(errors.OpExecError) as caught:
+        nodes.call(node, "instance_os_add", nodes.instance(), False, 0)
+    name, _lines = read_log(node, "add")
+    log = f"{node.paths.log_dir}/os/{name}"
+    assert str(caught.value).endswith(
+        f"OS create script exited with code 7, it wrote nothing to {log}"
+    )
+
+
+def test_a_failed_verification_without_output_says_so(node, directory):
+    pathlib.Path(directory, "verify").write_text("#!/bin/sh\nexit 4\n")
+    with pytest.raises(errors.OpExecError, match=r"code 4: it wrote nothing$"):
+        validate(node, "tiny+small", {"motd": "x"})
 
 
 def test_rename_passes_the_old_name(node, directory):
