@@ -1,4 +1,4 @@
-"""``cfgupgrade``: import a cluster of Ganeti 3.x, or export it.
+"""``cfgupgrade``: import a cluster of Ganeti 2.x or 3.x, or export it.
 
 Upgrading reads ``config.data`` and the ended jobs of the old queue and writes them to a
 new store. ``--export`` and ``--downgrade`` write ``config.data`` from the store in the
@@ -19,8 +19,9 @@ import simplejson
 from ganeti import config, errors, pathutils, store
 from ganeti.clock import Clock, SystemClock
 from ganeti.ssconf import SimpleStore
+from ganeti.storage import allowed
 from ganeti.store import Change, choice, sqlite_file
-from ganeti.tools import common, old_config, old_jobs
+from ganeti.tools import common, ganeti2_config, old_config, old_jobs
 from ganeti.utils import files, pidfile
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ NAME: Final = "cfgupgrade"
 #: Version of files for Ganeti 3.0, one minor version below ours.
 OLDER_VERSION: Final = 3000000
 _CONFIG_MODE: Final = 0o640
+_LIST_MODE: Final = 0o644
 #: Files that a writer of the store keeps beside it.
 _COMPANIONS: Final = ("-wal", "-shm")
 _WRITERS: Final = ("ganeti-masterd", "ganeti-wconfd", "ganeti-luxid")
@@ -38,7 +40,7 @@ from now on would be lost. Continue? [y/N] """
 
 def _parse() -> argparse.Namespace:
     parser = common.parser(
-        NAME, "Converts a cluster's configuration from and to Ganeti 3.x."
+        NAME, "Converts a cluster's configuration from Ganeti 2.x and 3.x, or to 3.x."
     )
     parser.add_argument("--dry-run", action="store_true", help="change nothing")
     parser.add_argument("-f", "--force", action="store_true", help="do not ask")
@@ -48,6 +50,7 @@ def _parse() -> argparse.Namespace:
         help="do not require that this node is the master",
     )
     parser.add_argument("--path", help="directory of config.data")
+    parser.add_argument("--confdir", help="directory of file-storage-paths")
     parser.add_argument(
         "--no-verify", action="store_true", help="accept an inconsistent configuration"
     )
@@ -69,16 +72,25 @@ class UpgradePaths:
     queue_dir: str
     store_db: str
     backup_dir: str
+    #: List of the directories that may hold disks; empty: not written.
+    storage_list: str = ""
 
     @classmethod
-    def of(cls, paths: pathutils.Paths, directory: str | None = None) -> "UpgradePaths":
+    def of(
+        cls,
+        paths: pathutils.Paths,
+        directory: str | None = None,
+        conf_dir: str | None = None,
+    ) -> "UpgradePaths":
         """Return the paths of a node, with ``config.data`` in a directory."""
         old = directory or paths.data_dir
+        listed = os.path.basename(allowed.list_file(paths))
         return cls(
             config_data=os.path.join(old, "config.data"),
             queue_dir=os.path.join(old, "queue"),
             store_db=paths.store_db,
             backup_dir=paths.backup_dir,
+            storage_list=os.path.join(conf_dir or paths.conf_dir, listed),
         )
 
 
@@ -104,7 +116,7 @@ def _work(options: argparse.Namespace) -> None:
         )
     if not (options.force or options.dry_run) and not _is_confirmed():
         raise errors.GenericError("nothing was changed")
-    places = UpgradePaths.of(paths, options.path)
+    places = UpgradePaths.of(paths, options.path, options.confdir)
     dry_run, check = options.dry_run, not options.no_verify
     if options.downgrade:
         write_config(places, version=OLDER_VERSION, dry_run=dry_run, check=check)
@@ -163,13 +175,19 @@ def take_config(
             or a job has not ended.
         StorageError: the store cannot be written; the old one is unchanged.
     """
+    old = old_config.load(places.config_data)
+    version = old.get("version") if isinstance(old, dict) else None
+    directories = ganeti2_config.directories(old, version)
     changes = old_config.read(
-        places.config_data, check=check, cluster_name=cluster_name
+        places.config_data, check=check, cluster_name=cluster_name, convert=True
     )
     changes += old_jobs.read(places.queue_dir)
+    if ganeti2_config.is_convertible(version):
+        _log.warning("%s: is of %s", places.config_data, old_config.release(version))
     if dry_run:
         _log.warning("%s can be imported", places.config_data)
         return
+    _list_directories(places.storage_list, directories)
     fresh = f"{places.store_db}.new"
     make_store(fresh, changes, clock, seen_term=_seen_term(places.store_db))
     _back_up(places.store_db, places.backup_dir)
@@ -178,6 +196,17 @@ def take_config(
     os.replace(fresh, places.store_db)
     files.sync_dir(os.path.dirname(places.store_db))
     _back_up(places.config_data, places.backup_dir)
+    for step in ganeti2_config.advice(version):
+        _log.warning("%s", step)
+
+
+def _list_directories(path: str, directories: Sequence[str]) -> None:
+    """Allow the directories of disks, which releases before 2.7 did not list."""
+    if path and directories and not os.path.lexists(path):
+        text = "".join(f"{line}\n" for line in (allowed.LIST_HEADER, *directories))
+        files.make_dir(os.path.dirname(path), 0o755)
+        files.write_file(path, text.encode(), mode=_LIST_MODE)
+        _log.info("%s: written, with %s", path, ", ".join(directories))
 
 
 def make_store(

@@ -1,4 +1,4 @@
-"""``config.data`` of another implementation of Ganeti 3, read and checked.
+"""``config.data`` of another implementation of Ganeti, read and checked.
 
 `read` returns what a new store gets; each kind of bad input has one error. Writing the
 file, and replacing a store, is in `ganeti.tools.cfgupgrade`.
@@ -16,6 +16,7 @@ from ganeti.constants import versions
 from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
 from ganeti.objects import CLUSTER_KEY, Snapshot, Update
 from ganeti.store import Change
+from ganeti.tools import ganeti2_config
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
@@ -28,19 +29,22 @@ _OLD_DISCARD: Final = "default"
 _DISCARD: Final = "ignore"
 
 
-def read(path: str, *, check: bool, cluster_name: str = "") -> list[Change]:
+def read(
+    path: str, *, check: bool, cluster_name: str = "", convert: bool = False
+) -> list[Change]:
     """Return the changes that write a configuration into an empty store.
 
     Args:
         path: the file ``config.data``.
         check: refuse an inconsistent configuration.
         cluster_name: the cluster of this node; empty accepts every cluster.
+        convert: also read files of Ganeti 2.
 
     Raises:
         ConfigurationError: the file is missing, damaged, of another version, of another
             cluster, or inconsistent.
     """
-    changes = parse(_load(path), path, check=check)
+    changes = parse(load(path), path, check=check, convert=convert)
     actual = snapshot_of(changes).cluster.cluster_name
     if cluster_name and actual != cluster_name:
         raise errors.ConfigurationError(
@@ -50,19 +54,25 @@ def read(path: str, *, check: bool, cluster_name: str = "") -> list[Change]:
     return changes
 
 
-def parse(data: Any, path: str, *, check: bool) -> list[Change]:
+def parse(data: Any, path: str, *, check: bool, convert: bool = False) -> list[Change]:
     """Return the changes for the decoded JSON of a file, which is changed in place.
 
     Raises:
         ConfigurationError: see `read`.
     """
+    version = data.get("version") if isinstance(data, dict) else None
+    if convert and ganeti2_config.is_convertible(version):
+        _log.info("%s: converted from %s", path, release(version))
+        ganeti2_config.convert(data)
+        data["version"] = versions.CONFIG_VERSION
     _name_children(data)
     for where in convert_hvparams(data):
         _log.info("%s: disk_discard: %s becomes %s", where, _OLD_DISCARD, _DISCARD)
     try:
         changes = config.import_config(data, accept=config.UPGRADABLE)
     except errors.ConfigVersionMismatch as err:
-        raise errors.ConfigurationError(_other_version(path, err.args[1])) from err
+        text = _other_version(path, err.args[1], convert=convert)
+        raise errors.ConfigurationError(text) from err
     if check:
         verify(path, snapshot_of(changes))
     return changes
@@ -92,7 +102,12 @@ def verify(where: str, snapshot: Snapshot) -> None:
     )
 
 
-def _load(path: str) -> Any:
+def load(path: str) -> Any:
+    """Return the decoded JSON of a file.
+
+    Raises:
+        ConfigurationError: the file is missing or damaged.
+    """
     try:
         return simplejson.loads(files.read_file(path))
     except FileNotFoundError as err:
@@ -143,17 +158,28 @@ def _kvm_parameters(data: Any) -> Iterator[tuple[str, Any]]:
             yield f"instance {key}", inner(instances[key], "hvparams")
 
 
-def _other_version(path: str, version: object) -> str:
-    """Return the error about a file of a release that cannot be imported."""
-    release, hint = "of no known release", ""
+def release(version: object) -> str:
+    """Return the name of the release that writes a version number."""
     if isinstance(version, int) and version >= _MAJOR:
-        release = f"of Ganeti {version // _MAJOR}.{version // _MINOR % 100}"
-        hint = ". Upgrade the cluster to Ganeti 3.0 with its own tools first"
-        if version > versions.CONFIG_VERSION:
-            hint = ". It is newer than this release: install a newer one"
+        return f"Ganeti {version // _MAJOR}.{version // _MINOR % 100}"
+    return "no known release"
+
+
+def _other_version(path: str, version: object, *, convert: bool) -> str:
+    """Return the error about a file of a release that cannot be imported."""
+    known, hint = "3.0 and 3.1", ""
+    if convert:
+        known = "2.0 to 2.16, 3.0 and 3.1"
+    elif ganeti2_config.is_convertible(version):
+        hint = (
+            ". Upgrade the cluster to Ganeti 3.0 with its own tools first, or stop its"
+            " daemons and run cfgupgrade"
+        )
+    if isinstance(version, int) and version > versions.CONFIG_VERSION:
+        hint = ". It is newer than this release: install a newer one"
     return (
-        f"{path}: is {release} (version {version!r}); files of Ganeti 3.0 and 3.1 can"
-        f" be imported{hint}"
+        f"{path}: is of {release(version)} (version {version!r}); files of Ganeti"
+        f" {known} can be imported{hint}"
     )
 
 

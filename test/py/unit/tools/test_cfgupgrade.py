@@ -2,11 +2,12 @@
 
 import io
 import json
+import os
 import sys
 
 import pytest
 
-from fakes import cluster
+from fakes import cluster, ganeti2
 from ganeti import clock, errors, ssconf, store
 from ganeti.pathutils import Paths
 from ganeti.store import choice
@@ -138,14 +139,64 @@ def test_an_inconsistent_configuration_needs_a_flag(
     assert run(monkeypatch, "-f", "--no-verify") == 0
 
 
-def test_a_file_of_another_release_is_named(paths, config_data, monkeypatch, capsys):
-    config_data["version"] = 2160000
+def write_old(paths, minor):
+    """Write a configuration of release 2.minor; return its text."""
+    text = json.dumps(ganeti2.as_of(cluster.example_data(), minor))
     with open(paths.data("config.data"), "w") as stream:
-        json.dump(config_data, stream)
-    assert run(monkeypatch, "-f") == 1
-    text = capsys.readouterr().err
-    assert "is of Ganeti 2.16 (version 2160000)" in text
-    assert "Upgrade the cluster to Ganeti 3.0" in text
+        stream.write(text)
+    return text
+
+
+@pytest.mark.parametrize("minor", [0, 4, 6, 10, 12, 15, 16])
+def test_a_cluster_of_ganeti_2_moves_here(paths, monkeypatch, capsys, caplog, minor):
+    text = write_old(paths, minor)
+    assert run(monkeypatch, "-f", "--dry-run") == 0
+    assert f"is of Ganeti 2.{minor}" in caplog.text
+    caplog.clear()
+    with open(paths.data("config.data")) as stream:
+        assert stream.read() == text
+    assert not os.path.exists(paths.store_db)
+    assert run(monkeypatch, "-f", "-v") == 0
+    assert capsys.readouterr().err.endswith("successfully upgraded to version 3.1.\n")
+    assert f"is of Ganeti 2.{minor}" in caplog.text
+    assert ("--new-node-certificates" in caplog.text) == (minor < 11)
+    assert ("--new-ssh-keys" in caplog.text) == (minor < 16)
+    (kept,) = paths_of(paths.backup_dir)
+    assert kept.read_text() == text
+    follower = store.Follower(paths.store_db)
+    (instance,) = follower.snapshot().instances.values()
+    follower.close()
+    assert instance.name == "web1.example.com"
+    assert run(monkeypatch, "-f", "--downgrade") == 0
+    assert read(paths.data("config.data"))["version"] == 3000000
+
+
+def test_storage_directories_get_a_list_once(paths, monkeypatch, tmp_path):
+    write_old(paths, 6)
+    path = tmp_path / "conf" / "file-storage-paths"
+    confdir = f"--confdir={path.parent}"
+    assert run(monkeypatch, "-f", "--dry-run", confdir) == 0
+    assert not path.exists()
+    assert run(monkeypatch, "-f", confdir) == 0
+    assert path.read_text().splitlines()[1:] == [
+        "/srv/ganeti/file-storage",
+        "/srv/ganeti/shared-file-storage",
+    ]
+    path.write_text("/mine\n")
+    write_old(paths, 6)
+    assert run(monkeypatch, "-f", confdir) == 0
+    assert path.read_text() == "/mine\n"
+
+
+def test_a_file_of_another_release_is_named(paths, config_data, monkeypatch, capsys):
+    for version, name in ((2170000, "Ganeti 2.17"), (7, "no known release")):
+        config_data["version"] = version
+        with open(paths.data("config.data"), "w") as stream:
+            json.dump(config_data, stream)
+        assert run(monkeypatch, "-f") == 1
+        text = capsys.readouterr().err
+        assert f"is of {name} (version {version})" in text
+        assert "files of Ganeti 2.0 to 2.16, 3.0 and 3.1 can be imported" in text
 
 
 def test_parts_of_disks_get_uuids(paths, config_data, monkeypatch):
