@@ -193,11 +193,11 @@ def _log_traceback(ctx: CommandContext, err: Exception) -> None:
 
 
 def _report_unexpected(ctx: CommandContext, err: Exception) -> int:
+    from ganeti.cli import error_text
+
     _log_traceback(ctx, err)
-    ctx.err(
-        f"Unexpected error: {type(err).__name__}: {err}\n"
-        f"Details are in {ctx.paths.log_dir}/commands.log, or shown with --debug."
-    )
+    text = error_text.describe_defect(err, after=ctx.last_method)
+    _complain(ctx, f"{text}\n{error_text.where_logged(ctx.paths)}")
     return exitcodes.EXIT_FAILURE
 
 

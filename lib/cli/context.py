@@ -121,6 +121,7 @@ class CommandContext:
         effects: the client's effects.
         progress_text: the present text on the terminal's last line.
         hints_shown: hints that were printed already.
+        last_method: the last method of the master that was called; empty for none.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class CommandContext:
         self.args: list[str] = []
         self.progress_text = ""
         self.hints_shown: set[str] = set()
+        self.last_method = ""
         self._master: Master | None = None
 
     @functools.cached_property
@@ -145,11 +147,17 @@ class CommandContext:
         """Return the result of a LUXI method.
 
         Raises:
-            GenericError: the master's error, or the master cannot be reached.
+            GenericError: the master's error, the master cannot be reached, or its
+                answer does not have the documented form.
         """
+        from ganeti.luxi import answers
+
         if self._master is None:
             self._master = self.effects.connect(self.paths)
-        return self._master.call(method, list(args))
+        self.last_method = method
+        answer = self._master.call(method, list(args))
+        answers.check(method, args, answer)
+        return answer
 
     def out(self, text: str = "", *, is_styled: bool = False) -> None:
         """Print lines on stdout, with control characters escaped.

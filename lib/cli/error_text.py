@@ -200,6 +200,28 @@ def describe_system_error(err: OSError) -> str:
     return _safe_lines(f"Failure: {subject}{reason}")
 
 
+def describe_defect(err: Exception, *, after: str) -> str:
+    """Return the text for stderr of an error that no part of the command expects.
+
+    Args:
+        err: the error.
+        after: the method of the master daemon that was called last; empty for none.
+    """
+    cause = f"{type(err).__name__}: {err}"
+    if not after:
+        return _safe_lines(f"Failure: internal error, a defect of Ganeti: {cause}")
+    return _safe_lines(
+        f"Failure: the master daemon's answer to {after} cannot be used: {cause}\n"
+        "Commands and daemons may be of different releases: restart the daemons after"
+        " an installation. Otherwise this is a defect of Ganeti."
+    )
+
+
+def where_logged(paths: Paths) -> str:
+    """Return the place of the details of an error that is a defect."""
+    return f"Details are in {paths.log_dir}/commands.log, or shown with --debug."
+
+
 def _safe_lines(text: str) -> str:
     return "\n".join(escape(line) for line in text.split("\n"))
 

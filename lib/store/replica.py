@@ -103,9 +103,9 @@ class Replica:
         (hexadecimal), ``written`` (number of the term that wrote the last group),
         ``cluster``, ``archive``: the cursor of an archive that is not complete, see
         `ganeti.store.backend.ArchivePage`, ``serial`` and ``last_job``,
-        ``replaced_revision``, ``replaced_serial`` and ``replaced_last_job`` (of histories
-        that were replaced here), see `ganeti.store.numbers`, and ``features`` that this
-        release knows, joined by commas, see `ganeti.store.features`. All but the last
+        ``replaced_revision``, ``replaced_serial`` and ``replaced_last_job`` (those of
+        histories that were replaced here), see `ganeti.store.numbers`, and ``features``
+        that this release knows, joined by commas, see `ganeti.store.features`. All but the last
         are zeros and empty for an empty copy. A damaged file counts as empty, so that
         the master sends a new one.
         """

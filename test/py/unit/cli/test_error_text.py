@@ -295,18 +295,6 @@ def test_a_deprecated_option_only_warns():
     assert master.jobs
 
 
-def test_nobody_sees_a_traceback(node):
-    _, environ = node
-    master = FakeMaster()
-    master.cluster = {}  # an answer without what it must have
-    done = commands.run("gnt-cluster version", master, environ=environ)
-    assert done.code == 1
-    assert done.err.startswith("Unexpected error: KeyError: 'software_version'\n")
-    assert "Traceback" not in done.err
-    done = commands.run("gnt-cluster version -d", master, environ=environ)
-    assert "Traceback" in done.err
-
-
 @pytest.mark.parametrize("cls", [errors.OpExecError, errors.ResultValidationError])
 def test_output_of_scripts_does_nothing_to_a_terminal(cls):
     text, _code = error_text.describe(cls("script: \x1b[31mred\x07\nnext\x9b2J"))
