@@ -4,7 +4,8 @@ One thread follows the store and selects the relevant changes; another one write
 the nodes, so a slow node delays neither commits nor the first thread. There is one push
 at a time, of the newest values. A node gets the files that differ from those it has
 acknowledged. Changes of the list of instances, of which a busy cluster has many per
-second, are sent together, at most once per `PACE_S`; all others are sent at once.
+second, are sent together, after pauses that become longer while changes go on, see
+`PAUSES_S`; all others are sent at once.
 Failed nodes are tried again. When there is nothing to write, master candidates are
 pinged every `RETRY_S` seconds, so a suspended master notices that it was replaced.
 """
@@ -28,9 +29,12 @@ RETRY_S: Final = 30.0
 #: Seconds until the first retry, in case a daemon was just restarted; doubled each
 #: time.
 FIRST_RETRY_S: Final = 1.0
-#: Least seconds between two pushes of nothing but `_PACED` files. A push to 60 nodes
-#: takes 20 to 40 ms of processor time, as much as the rest of a creation.
-PACE_S: Final = 1.0
+#: Least seconds between the last push and one of nothing but `_PACED` files, in a run
+#: of changes: the first one of a run is mostly sent at once. A push to 60 nodes takes
+#: 20 to 40 ms of processor time, as much as the rest of a creation.
+PAUSES_S: Final = (1.0, 1.0, 2.0, 4.0, 8.0)
+#: Seconds without a change that end a run of changes.
+QUIET_S: Final = 1.0
 #: Files that no decision about the cluster depends on.
 _PACED: Final = frozenset({"instance_list"})
 _PROCEDURE: Final = "write_ssconf_files"
@@ -97,6 +101,30 @@ def wakes_queue(before: Snapshot, changes: Iterable[Change]) -> bool:
     return False
 
 
+class Pace:
+    """When files in `_PACED` may be pushed; all times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._pushed_at = self._changed_at = float("-inf")
+        #: Pushes of nothing but such files in this run of changes.
+        self._count = 0
+
+    def changed(self, now: float) -> None:
+        """Note a change of such a file."""
+        if now - self._changed_at > QUIET_S:
+            self._count = 0
+        self._changed_at = now
+
+    def due(self) -> float:
+        """Return the time of the next push of nothing but such files."""
+        return self._pushed_at + PAUSES_S[min(self._count, len(PAUSES_S) - 1)]
+
+    def pushed(self, now: float, *, is_paced: bool) -> None:
+        """Note a push, which was of nothing but such files or of any."""
+        self._pushed_at = now
+        self._count += is_paced
+
+
 class _Sent(NamedTuple):
     """The acknowledged files of a node, and its record at that time."""
 
@@ -148,7 +176,7 @@ class Distributor:
         #: None to stop.
         self._news: queue.SimpleQueue[Files | None] = queue.SimpleQueue()
         self._sent: dict[str, _Sent] = {}
-        self._pushed_at = -PACE_S
+        self._pace = Pace()
         self._threads = [
             threading.Thread(target=run, name=name, daemon=True)
             for run, name in (
@@ -203,6 +231,8 @@ class Distributor:
             try:
                 if not (more := self._take_news(wait_s)):
                     return
+                if more is Files.INSTANCES:
+                    self._pace.changed(self._clock.monotonic())
                 news = max(news, more)
             except queue.Empty:
                 if not (news or failed):
@@ -210,10 +240,12 @@ class Distributor:
                     continue
                 if not news:
                     _log.info("ssconf: trying %d nodes again", len(failed))
-            pause_s = self._pushed_at + PACE_S - self._clock.monotonic()
+            now = self._clock.monotonic()
+            pause_s = self._pace.due() - now
             if news is Files.INSTANCES and pause_s > 0:
                 wait_s = pause_s
                 continue
+            self._pace.pushed(now, is_paced=news is Files.INSTANCES)
             news = Files.NONE
             before, failed = failed, self._push()
             wait_s = self._next_wait(wait_s, before, failed)
@@ -286,7 +318,6 @@ class Distributor:
         return [push for push in pushes.values() if push.values]
 
     def _write_to(self, push: _Push) -> set[str]:
-        self._pushed_at = self._clock.monotonic()
         failed = set()
         nodes = {node.uuid: node for node in push.nodes}
         answers = self._rpc.call(_PROCEDURE, list(nodes), [push.values])

@@ -13,7 +13,13 @@ from ganeti import errors, objects, store
 from ganeti.clock import SystemClock
 from ganeti.constants import versions
 from ganeti.masterd import distributor
-from ganeti.masterd.distributor import Distributor, Files, affected, wakes_queue
+from ganeti.masterd.distributor import (
+    Distributor,
+    Files,
+    Pace,
+    affected,
+    wakes_queue,
+)
 from ganeti.objects import FilterRule, Update
 from ganeti.store import Document
 
@@ -184,7 +190,7 @@ def add_instances(opened, numbers):
 
 
 def test_changes_during_a_push_are_sent_as_one(opened, monkeypatch):
-    monkeypatch.setattr(distributor, "PACE_S", 0.0)
+    monkeypatch.setattr(distributor, "PAUSES_S", (0.0,))
     nodes = Blocked(opened.snapshot)
     made = started(opened, nodes, retry_s=60)
     try:
@@ -221,7 +227,7 @@ def test_new_instances_wait_for_the_next_push_and_tags_do_not(opened):
 
 
 def test_new_instances_are_sent_after_the_pause(opened, monkeypatch):
-    monkeypatch.setattr(distributor, "PACE_S", 0.01)
+    monkeypatch.setattr(distributor, "PAUSES_S", (0.01,))
     nodes = Nodes(opened.snapshot)
     made = started(opened, nodes, retry_s=60)
     try:
@@ -231,6 +237,33 @@ def test_new_instances_are_sent_after_the_pause(opened, monkeypatch):
     finally:
         opened.close()
         made.stop()
+
+
+def pushes(changes):
+    """Return the times of the pushes of a list that changes at these times."""
+    pace, times, left = Pace(), [], list(changes)
+    while left:
+        now = left.pop(0)
+        pace.changed(now)
+        while left and left[0] < max(now, pace.due()):
+            now = left.pop(0)
+            pace.changed(now)
+        times.append(max(now, pace.due()))
+        pace.pushed(times[-1], is_paced=True)
+    return times
+
+
+def test_a_long_run_of_new_instances_is_sent_more_and_more_rarely():
+    assert pushes(number / 4 for number in range(121)) == [0, 1, 3, 7, 15, 23, 31]
+
+
+def test_single_new_instances_are_sent_at_once():
+    assert pushes([0, 1.5, 30, 31.5]) == [0, 1.5, 30, 31.5]
+
+
+def test_pauses_are_short_again_after_a_run_of_changes():
+    times = pushes([*(number / 4 for number in range(41)), 20, 20.25])
+    assert times == [0, 1, 3, 7, 15, 20, 21]
 
 
 BEFORE = clusters.snapshot(nodes=2, instances=2)
