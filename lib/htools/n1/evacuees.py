@@ -8,10 +8,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import Instance
+from ganeti.htools.model.cluster import NONE, Instance
 from ganeti.htools.score import components
 from ganeti.htools.state import amounts
 from ganeti.htools.state.columns import ROWS
@@ -59,6 +60,8 @@ class EvacueeKinds:
         self._numbers: dict[EvacueeKind, int] = {}
         #: id of a record -> the record and its number; keeping it keeps the id unique.
         self._known: dict[int, tuple[Instance, int]] = {}
+        #: A record without name and place -> its number: most instances have equals.
+        self._equals: dict[Instance, int] = {}
         self.counts: Flags = np.zeros(len(components.METRICS), bool)
         self.differ: Flags = np.zeros((len(components.METRICS),) * 2, bool)
         self._tables: tuple[Floats, Floats] | None = None
@@ -90,8 +93,11 @@ class EvacueeKinds:
     def _number(self, state: ClusterState, item: Instance) -> int:
         known = self._known.get(id(item))
         if known is None:
-            known = item, self._enter(_kind(state, item))
-            self._known[id(item)] = known
+            bare = msgspec.structs.replace(item, name="", primary=NONE, secondary=NONE)
+            number = self._equals.get(bare)
+            if number is None:
+                number = self._equals[bare] = self._enter(_kind(state, bare))
+            known = self._known[id(item)] = item, number
         return known[1]
 
     def _enter(self, kind: EvacueeKind) -> int:

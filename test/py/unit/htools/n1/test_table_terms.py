@@ -6,6 +6,7 @@ expected and found values.
 
 import itertools
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -258,3 +259,24 @@ def test_a_count_may_read_attributes_that_no_instance_changes(seed, monkeypatch)
             wanted = after - held * (free < limit / 4)
             report.near(where, wanted, float(change[at, column]))
     report.check()
+
+
+def test_instances_that_differ_by_name_and_place_are_examined_once(monkeypatch):
+    this, examined = Case(0), []
+    real = evacuees._kind
+
+    def kind(state, item):
+        examined.append(item)
+        return real(state, item)
+
+    monkeypatch.setattr(evacuees, "_kind", kind)
+    first = this.state.instances[0]
+    changes = [{"name": f"i{n}", "primary": n, "secondary": -1} for n in range(5)]
+    equals = [msgspec.structs.replace(first, **change) for change in changes]
+    other = msgspec.structs.replace(first, memory=first.memory + 1)
+    kinds = evacuees.EvacueeKinds()
+    assert kinds.runs(this.state, [first, *equals, other])[:, 1].tolist() == [6, 1]
+    assert len(examined) == 2
+    for item in this.state.instances:
+        number = kinds._number(this.state, item)
+        assert kinds.listed[number] == real(this.state, item)
