@@ -343,6 +343,7 @@ class Core:
     def admit_locked(self, entry: Entry) -> None:
         """Add a durable job to the queue."""
         self.live[entry.job.id] = entry
+        entry.submitted_at = self.clock.monotonic()
         # A dependency that is not live has ended already: its result is looked up when
         # the job starts.
         targets = depends.targets(entry.job.id, entry.ops)

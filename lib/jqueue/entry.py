@@ -92,6 +92,7 @@ class Entry:
         unsaved: number of the last ``logs`` that no commit contains yet.
         stored: serial of the newest log entry that is on disk.
         place: the place in the queue.
+        submitted_at: monotonic time at which the queue took the job in.
         arrival: order among jobs of the same priority.
         attempt: index in the table of lock timeouts; None is without limit.
         blocked_by: running jobs that hold locks which the job needs.
@@ -134,6 +135,7 @@ class Entry:
         "shown",
         "slots",
         "stored",
+        "submitted_at",
         "unsaved",
         "waits_for",
         "was_tried",
@@ -147,6 +149,7 @@ class Entry:
         self.unsaved = 0
         self.stored = 0
         self.place = Place.READY
+        self.submitted_at = float("inf")
         self.arrival = 0
         self.attempt: int | None = 0
         self.blocked_by: set[int] = set()

@@ -67,11 +67,14 @@ class Callbacks(Protocol):
     Attributes:
         owner: name of the attempt in lock lists and reservations, such as ``812/0``
             (job id, opcode index).
+        submitted_at: monotonic time at which the queue took the job in; infinite if the
+            opcode is of no job.
         resumption: what an earlier run of the opcode passed to `save_resumption` before
             its master daemon ended; None if the opcode begins.
     """
 
     owner: str
+    submitted_at: float
     resumption: Any
 
     def check_canceled(self) -> None:

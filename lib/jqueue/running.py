@@ -41,6 +41,7 @@ class OpCallbacks:
         self, core: Core, submit_many: SubmitMany, entry: Entry, index: int
     ) -> None:
         self.owner = f"{entry.job.id}/{index}"
+        self.submitted_at = entry.submitted_at
         self._core = core
         self._submit_many = submit_many
         self._entry = entry

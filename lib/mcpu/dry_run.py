@@ -79,6 +79,7 @@ class Callbacks:
 
     def __init__(self, owner: str, recorder: Recorder) -> None:
         self.owner = owner
+        self.submitted_at = float("inf")
         self.resumption: Any = None
         self._recorder = recorder
 

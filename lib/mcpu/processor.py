@@ -155,7 +155,8 @@ class _Run:
         self._config = _WatchedConfig(deps.config, callbacks)
         self._log = JobLog(callbacks)
         self._rpc = log_saving_runner.LogSavingRunner(
-            SharingRunner(deps.rpc, deps.answers, deps.clock), callbacks.save_log
+            SharingRunner(deps.rpc, deps.answers, deps.clock, callbacks.submitted_at),
+            callbacks.save_log,
         )
         self._unit = unit_class(
             op,

@@ -1,10 +1,11 @@
 """Facts about nodes that jobs share: reports of their resources and their instances.
 
 An allocation asks all nodes. Many allocations that wait for the same locks would each
-ask all nodes again, although only one of them has changed since. A job that began to
-wait before a node was asked takes the answer of the job that asked, unless a job has
-acted on that node since: then the answer is what the job would hear itself, apart from
-changes that Ganeti did not make.
+ask all nodes again, although only one of them has changed since. A job that was
+submitted before a node was asked takes the answer of the job that asked, unless a job
+has acted on that node since: then the answer is what the job would hear itself, apart
+from changes that Ganeti did not make. A job that is submitted after such a change sees
+it; others do `MAX_AGE_S` after it, at the latest.
 """
 
 import collections
@@ -97,19 +98,22 @@ class SharedAnswers:
 
 
 class SharingRunner(Runner):
-    """The runner of one job, which began to wait when this was made.
+    """The runner of one opcode of a job.
 
     Args:
         inner: calls the nodes.
         shared: the answers, shared by all jobs.
         clock: measures how old answers are.
+        since: monotonic time at which the job was submitted, at most the present time.
     """
 
-    def __init__(self, inner: Runner, shared: SharedAnswers, clock: Clock) -> None:
+    def __init__(
+        self, inner: Runner, shared: SharedAnswers, clock: Clock, since: float
+    ) -> None:
         self._inner = inner
         self._shared = shared
         self._clock = clock
-        self._since = clock.monotonic()
+        self._since = min(since, clock.monotonic())
 
     def call(
         self,

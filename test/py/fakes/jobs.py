@@ -11,6 +11,7 @@ class FakeCallbacks:
 
     def __init__(self, owner="1/0", resumption=None):
         self.owner = owner
+        self.submitted_at = float("inf")
         self.resumption = resumption
         self.entries = []
         self.saved = 0

@@ -37,6 +37,23 @@ def gated(harness, comment, *, start=True):
     return gate
 
 
+def test_each_attempt_knows_when_its_job_was_submitted(live):
+    seen = []
+
+    def run(op, callbacks, _timeout, _priority):
+        seen.append((callbacks.submitted_at, time.monotonic()))
+        if len(seen) == 1:
+            raise LockTimeout
+        callbacks.started()
+
+    live.executor.script["twice"] = run
+    before = time.monotonic()
+    live.queue.submit([dummy("twice")])
+    live.final(1)
+    (first, began), (second, _) = seen
+    assert before <= first == second <= began
+
+
 def stored_logs(live):
     return [
         records.decode_log(data)[1].payload for _, data in live.store.scan("joblogs")

@@ -34,10 +34,10 @@ class Jobs:
         )
         self._shared = SharedAnswers()
 
-    def start(self):
-        """Return the runner of a job that begins to wait now."""
+    def start(self, since=float("inf")):
+        """Return the runner of a job that was submitted at a time, by default now."""
         self.clock.now += 0.1
-        made = SharingRunner(self.nodes, self._shared, self.clock)
+        made = SharingRunner(self.nodes, self._shared, self.clock, since)
         self.clock.now += 0.1
         return made
 
@@ -67,6 +67,20 @@ def test_a_job_that_began_later_asks(jobs):
     jobs.start().call(*ASK)
     jobs.asked()
     jobs.start().call(*ASK)
+    assert jobs.asked() == {ONE, TWO}
+
+
+def test_an_attempt_takes_answers_since_its_job_was_submitted(jobs):
+    submitted = jobs.clock.now
+    jobs.start().call(*ASK)
+    later = jobs.clock.now
+    jobs.asked()
+    jobs.start(submitted).call(*ASK)
+    assert jobs.asked() == set()
+    jobs.start(later).call(*ASK)
+    assert jobs.asked() == {ONE, TWO}
+    jobs.clock.now += shared_answers.MAX_AGE_S
+    jobs.start(submitted).call(*ASK)
     assert jobs.asked() == {ONE, TWO}
 
 
