@@ -1,12 +1,16 @@
-"""Versions of TLS, and handshakes without a certificate, between two ends in memory."""
+"""Versions and ciphers of TLS, and missing certificates: handshakes in memory."""
 
 import contextlib
+import datetime as dt
 
 import pytest
+from cryptography import x509 as library
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from OpenSSL import SSL
 
 from ganeti.http import tls
-from ganeti.utils import x509
+from ganeti.utils import files, x509
 
 #: Permits each old cipher, so that the version alone decides.
 ANY_CIPHER = b"ALL:@SECLEVEL=0"
@@ -27,10 +31,15 @@ def server_context(pem, *, listed):
     return tls.server_context(pem[0], pem[0], guard=guard)
 
 
-def shake_hands(context, *, version=None, certificate=None):
+def shake_hands(context, **options):
     """Return the version that both ends agree on; raises the server's SSL.Error."""
+    return connected(context, **options).get_protocol_version_name()
+
+
+def connected(context, *, version=None, certificate=None, ciphers=ANY_CIPHER):
+    """Return the server's end after a handshake; raises its SSL.Error."""
     client_context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    client_context.set_cipher_list(ANY_CIPHER)
+    client_context.set_cipher_list(ciphers)
     if version is not None:
         client_context.set_min_proto_version(version)
         client_context.set_max_proto_version(version)
@@ -47,7 +56,7 @@ def shake_hands(context, *, version=None, certificate=None):
             with contextlib.suppress(SSL.WantReadError):
                 other.bio_write(end.bio_read(65536))
     server.do_handshake()
-    return server.get_protocol_version_name()
+    return server
 
 
 @pytest.mark.parametrize(
@@ -97,3 +106,92 @@ def test_servers_that_know_no_callers_ask_for_no_certificate(pem):
 def test_files_that_do_not_fit_are_refused(pem):
     with pytest.raises(tls.errors.X509CertError, match="no usable certificate and key"):
         tls.server_context(pem[0], pem[1])
+
+
+@pytest.fixture(scope="module")
+def key_files(tmp_path_factory):
+    """Return the files of certificates by the kind of their key."""
+    folder = tmp_path_factory.mktemp("keys")
+    keys = {
+        "rsa": rsa.generate_private_key(public_exponent=65537, key_size=2048),
+        "ecdsa": ec.generate_private_key(ec.SECP256R1()),
+    }
+    paths = {}
+    for kind, key in keys.items():
+        now, name = dt.datetime.now(dt.UTC), x509.subject_of("n.example.com")
+        certificate = (
+            library.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(7)
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .sign(key, hashes.SHA256())
+        )
+        paths[kind] = str(folder / f"{kind}.pem")
+        files.write_file(paths[kind], x509.Pair(key, certificate).pem)
+    return paths
+
+
+#: Ciphers of TLS 1.2, the key that they need, and whether a server permits them.
+CIPHERS = [
+    ("ECDHE-RSA-AES256-GCM-SHA384", "rsa", True),
+    ("ECDHE-RSA-CHACHA20-POLY1305", "rsa", True),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", "ecdsa", True),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", "ecdsa", True),
+    # Without forward secrecy: static RSA.
+    ("AES256-GCM-SHA384", "rsa", False),
+    ("AES128-GCM-SHA256", "rsa", False),
+    ("AES256-SHA256", "rsa", False),
+    # Not authenticated encryption: CBC.
+    ("ECDHE-RSA-AES256-SHA384", "rsa", False),
+    ("ECDHE-RSA-AES128-SHA", "rsa", False),
+    ("ECDHE-ECDSA-AES256-SHA384", "ecdsa", False),
+    ("ECDHE-ECDSA-AES128-SHA", "ecdsa", False),
+]
+
+
+@pytest.mark.parametrize("who", ["noded", "rapi"])
+@pytest.mark.parametrize(("cipher", "kind", "is_permitted"), CIPHERS)
+def test_ciphers_have_forward_secrecy_and_authentication(
+    pem, key_files, who, cipher, kind, is_permitted
+):
+    guard = tls.PeerGuard(pem[2], pem[0], lambda: {"u1": pem[3]})
+    own = key_files[kind]
+    options = {
+        "version": SSL.TLS1_2_VERSION,
+        "certificate": pem[1],
+        "ciphers": f"{cipher}:@SECLEVEL=0".encode(),
+    }
+
+    def context():
+        if who == "rapi":
+            return tls.server_context(own, own)
+        return tls.server_context(own, own, guard=guard, authority=pem[0])
+
+    if is_permitted:
+        assert connected(context(), **options).get_cipher_name() == cipher
+        return
+    with pytest.raises(SSL.Error, match="no shared cipher"):
+        connected(context(), **options)
+    # It is the server's choice: both ends could.
+    lax = context()
+    lax.set_cipher_list(ANY_CIPHER)
+    assert connected(lax, **options).get_cipher_name() == cipher
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_VERSION, SSL.TLS1_1_VERSION])
+def test_the_remote_api_refuses_old_versions(pem, version):
+    context = tls.server_context(pem[0], pem[0])
+    context.set_cipher_list(ANY_CIPHER)
+    with pytest.raises(SSL.Error, match="unsupported protocol"):
+        shake_hands(context, version=version)
+
+
+@pytest.mark.parametrize("kind", ["of the cluster", "foreign", "none"])
+def test_the_remote_api_ignores_certificates_of_clients(pem, key_files, kind):
+    certificate = {"of the cluster": pem[1], "foreign": key_files["ecdsa"]}.get(kind)
+    context = tls.server_context(pem[0], pem[0])
+    server = connected(context, certificate=certificate)
+    assert server.get_peer_certificate() is None
