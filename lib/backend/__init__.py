@@ -28,6 +28,7 @@ _MODULES = (
     "scripts",
     "ssh_keys",
     "storage_units",
+    "term_resets",
     "transfers",
     "uploads",
     "verify",

@@ -7,15 +7,34 @@ zero. A new authority of the same cluster takes it over. Which terms are admitte
 `ganeti.quorum`.
 """
 
+import dataclasses
 import logging
+import secrets
 import threading
 from collections.abc import Collection
 
 from ganeti import errors, serializer
-from ganeti.quorum import Term, is_credible, refusal, term_of
+from ganeti.quorum import Term, Voters, is_credible, refusal, term_of
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class _Review:
+    """A question to the candidates: does a majority follow the master of a term?
+
+    Attributes:
+        ident: random, so that no earlier word of a candidate counts.
+        term: the term, refused so far.
+        seen: what was seen when the review began.
+        vouchers: candidates that have promised the term, and no later one, since then.
+    """
+
+    ident: str
+    term: Term
+    seen: Term
+    vouchers: set[str] = dataclasses.field(default_factory=set)
 
 
 class TermGuard:
@@ -36,6 +55,7 @@ class TermGuard:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._seen = _read(path, (cluster, *others))
+        self._review: _Review | None = None
 
     @property
     def seen(self) -> Term:
@@ -68,6 +88,57 @@ class TermGuard:
                 _log.info("master term %s -> %s", self._seen, term)
                 self._seen = term
                 self._save(term)
+
+    def open_review(self, term: Term) -> str:
+        """Begin to count the candidates that vouch for a term; return the id of that.
+
+        A later call ends an earlier review, and so does a term that is seen.
+
+        Raises:
+            RpcError: the term is admitted anyway.
+        """
+        with self._lock:
+            if refusal(self._seen, term) is None:
+                raise errors.RpcError(f"master term {term} is not refused here")
+            self._review = _Review(secrets.token_hex(16), term, self._seen)
+            return self._review.ident
+
+    def vouch(self, voucher: str, review: str, candidates: frozenset[str]) -> bool:
+        """Count one candidate's word; a majority of them resets the term.
+
+        This is safe: had a majority promised a later term before the review began, none
+        of these would vouch, and two majorities share a candidate. A later term that is
+        elected in between arrives with the first call of its master.
+
+        Args:
+            voucher: uuid of the candidate.
+            review: from `open_review`.
+            candidates: uuids of all candidates.
+
+        Returns:
+            whether the term counts now.
+
+        Raises:
+            RpcError: there is no such review, or no such candidate.
+        """
+        with self._lock:
+            current = self._review
+            if current is None or current.ident != review or current.seen != self._seen:
+                raise errors.RpcError("the review of the master term is over")
+            if voucher not in candidates:
+                raise errors.RpcError(f"{voucher} is no master candidate known here")
+            current.vouchers.add(voucher)
+            if not Voters(candidates).has_majority(current.vouchers):
+                return False
+            _log.warning(
+                "master term %s -> %s, which a majority of the candidates follows",
+                self._seen,
+                current.term,
+            )
+            self._review = None
+            self._seen = current.term
+            self._save(current.term)
+            return True
 
     def move_to(self, cluster: str) -> None:
         """Keep the term for another certificate of the same cluster."""

@@ -34,6 +34,12 @@ class Terms(Protocol):
     def check(self, term: Term) -> None:
         """Admit a term and remember it. Raises TermError."""
 
+    def open_review(self, term: Term) -> str:
+        """Begin to count candidates that vouch for a term. Raises RpcError."""
+
+    def vouch(self, voucher: str, review: str, candidates: frozenset[str]) -> bool:
+        """Count one; return whether the term counts now. Raises RpcError."""
+
     def move_to(self, cluster: str) -> None:
         """Keep the term for another certificate of the same cluster."""
 

@@ -88,12 +88,15 @@ class Client:
         self,
         requests: Sequence[Request],
         on_start: Callable[[list[Transfer]], None] = lambda _transfers: None,
+        on_answer: Callable[[Response], None] = lambda _response: None,
     ) -> list[Response]:
         """Send requests in parallel; return the answers in the same order.
 
         Args:
             requests: the requests.
             on_start: called with the transfers when all are under way.
+            on_answer: called with each answer when it arrives, from the client's
+                thread, so it must not block.
         """
         answers: list[Response | None] = [None] * len(requests)
         finished: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -102,6 +105,7 @@ class Client:
 
             def done(response: Response, position: int = position) -> None:
                 answers[position] = response
+                on_answer(response)
                 finished.put(None)
 
             transfers_.append(self.start(request, done))

@@ -6,16 +6,17 @@ unit as `ganeti.cmdlib.base.Context`.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from ganeti import errors, jqueue, locking, mcpu, query
+from ganeti import errors, jqueue, locking, mcpu, query, rpc
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
 from ganeti.masterd import cluster_facts, followers
 from ganeti.masterd.deposed import WatchedRunner
+from ganeti.masterd.term_resets import TermResets
 from ganeti.store import CopyState, Store, choice
 
 #: Threads for queries of the configuration. These take milliseconds of processor time,
@@ -65,16 +66,28 @@ class MasterDeps(mcpu.EngineDeps):
     def __post_init__(self) -> None:
         configuration = Config(self.store, self.clock)
         members = mcpu.members(configuration.snapshot())
+        rpc_at = self.rpc_at
         made = {
-            "rpc": WatchedRunner(
-                self.rpc, self.store.check_term, self.store.require_leading
-            ),
+            "rpc": self._watched(self.rpc),
+            "rpc_at": lambda targets: self._watched(rpc_at(targets)),
             "config": configuration,
             "locks": locking.LockManager(self.clock, members),
             "query_sources": functools.partial(_query_sources, self),
         }
         for name, value in made.items():
             object.__setattr__(self, name, value)
+
+    def _watched(self, runner: rpc.Runner) -> rpc.Runner:
+        store = self.store
+
+        def on_refusal(nodes: Sequence[str]) -> None:
+            store.note_refusal()
+            store.check_term()
+            self.term_resets.note(nodes)
+
+        return WatchedRunner(
+            runner, on_refusal, store.require_leading, store.require_confirmed
+        )
 
     @functools.cached_property
     def queue(self) -> jqueue.JobQueue:
@@ -88,6 +101,20 @@ class MasterDeps(mcpu.EngineDeps):
                 hard_limit=MAX_UNFINISHED_JOBS, on_failure=self._on_failure
             ),
         )
+
+    @functools.cached_property
+    def term_resets(self) -> TermResets:
+        """Leads nodes back that refuse the term although a majority follows it."""
+        return TermResets(self.store, self.rpc, self._ask_without_term, self.clock)
+
+    def _ask_without_term(
+        self, target: rpc.Target, procedure: str, args: Sequence[Any]
+    ) -> rpc.Result:
+        runner = rpc.StaticRunner([target], self.paths)
+        try:
+            return runner.call_one(procedure, target.uuid, *args)
+        finally:
+            runner.close()
 
     @functools.cached_property
     def planner(self) -> mcpu.Planner:

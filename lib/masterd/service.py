@@ -84,6 +84,7 @@ class Service:
         self._distributor.start()
         self._leftovers.start()
         self._rights.start()
+        self.deps.term_resets.start()
         self._server.start()
 
     def stop(self, opcodes_s: float = OPCODES_S) -> bool:
@@ -102,6 +103,7 @@ class Service:
         self._server.stop_accepting()
         self._leftovers.stop()
         self._rights.stop()
+        self.deps.term_resets.stop()
         have_ended = self.deps.queue.stop(opcodes_s)
         self._server.stop()
         self.deps.quick.shutdown(wait=True, cancel_futures=True)

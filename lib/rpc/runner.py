@@ -143,6 +143,10 @@ class _Runner(Runner, abc.ABC):
         #: Called with a thread and whether a node that it waits for is frozen, if this
         #: changes; from the client's thread, so it must not block.
         self.on_silence: Callable[[threading.Thread, bool], None] = _ignore_silence
+        #: Called when a node has refused the term, even if other nodes of the call have
+        #: not answered; from the client's thread, so it must not block. Calls about
+        #: copies are left out: their caller asks the other candidates itself.
+        self.on_refusal: Callable[[], None] = _ignore_refusal
         self._authority = _Authority()
         self._ongoing: dict[threading.Thread, _Ongoing] = {}
 
@@ -188,6 +192,7 @@ class _Runner(Runner, abc.ABC):
             shared=self._client,
         )
         runner.on_silence = self.on_silence
+        runner.on_refusal = self.on_refusal
         return runner
 
     @abc.abstractmethod
@@ -264,8 +269,13 @@ class _Runner(Runner, abc.ABC):
         """Send requests; ask busy nodes again until the time limit of the call."""
 
         def send(some: Sequence[client.Request]) -> list[client.Response]:
-            return self._client.perform(some, ongoing.transfers.extend)
+            return self._client.perform(some, ongoing.transfers.extend, on_answer)
 
+        def on_answer(response: client.Response) -> None:
+            if response.status == wire.STATUS_DEPOSED and is_watched:
+                self.on_refusal()
+
+        is_watched = row.lane != table.LANE_STORE
         began = time.monotonic()
         responses = send(requests)
         if row.lane != table.LANE_ORDINARY:
@@ -415,6 +425,10 @@ def _checked(procedure: str, node: str, payload: Any) -> Result:
 
 def _ignore_silence(_thread: threading.Thread, _is_silent: bool) -> None:
     """Ignore that a node is frozen."""
+
+
+def _ignore_refusal() -> None:
+    """Ignore that a node has refused the term."""
 
 
 def _log_abort(response: client.Response) -> None:

@@ -248,6 +248,7 @@ def _open_store(
     )
     made.append(opened)
     runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
+    runner.on_refusal = opened.note_refusal
     late.set(runner)
     try:
         startup.check_configuration(opened.snapshot(), paths)

@@ -47,10 +47,14 @@ _LATE_MODULES: Final = (
     "simplejson",
 )
 TERM_FILE: Final = "term"
+#: Procedures whose first argument is a term that is to be that of the caller.
+_PROMISING: Final = frozenset(
+    ("store_promise", "store_apply", "store_install", "term_review")
+)
+#: The procedure whose first argument is the uuid of the caller.
+_VOUCHING: Final = "term_vouch"
 #: Lanes beside the ordinary one. Their calls take milliseconds unless something hangs,
 #: so few threads suffice, and nobody should wait for long.
-#: Procedures whose first argument is the term that the copy promises.
-_PROMISING: Final = frozenset(("store_promise", "store_apply", "store_install"))
 _LANES: Final = (
     lanes.Lane(table.LANE_POWER, threads=1, waiting=4, patience_s=5.0),
     lanes.Lane(table.LANE_URGENT, threads=6, waiting=64, patience_s=5.0),
@@ -165,7 +169,12 @@ class App:
     def _check_promised(
         self, environ: dict[str, Any], name: str, args: list[Any]
     ) -> None:
-        """Check the owner of the term that a copy is asked to promise."""
+        """Check the term, or the uuid, that a caller names as its own."""
+        if name == _VOUCHING:
+            peer = environ.get(tls.PEER_KEY)
+            holder = self._guard.holder(peer) if self._guard and peer else ""
+            if not holder or args[:1] != [holder]:
+                raise HttpError(HTTPStatus.FORBIDDEN, f"the caller is {holder or '?'}")
         if name not in _PROMISING or not args:
             return
         try:

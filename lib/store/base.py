@@ -156,5 +156,16 @@ class Store(Protocol):
     def require_leading(self) -> None:
         """Raise TermError if this master is deposed and must not act."""
 
+    def note_refusal(self) -> None:
+        """Take notice that a node has refused this master's term; returns at once."""
+
+    def require_confirmed(self) -> None:
+        """Block until a majority has confirmed the term since a node refused it.
+
+        Raises:
+            TermError: this master is deposed and must not act.
+            StorageError: the store was closed before that.
+        """
+
     def close(self) -> None:
         """Finish what was asked for and close the files."""

@@ -32,6 +32,7 @@ from ganeti.store.backend import (
     chain,
 )
 from ganeti.store.base import Change, ChangeSet, CopyState, Document, Done
+from ganeti.store.doubts import Doubts
 from ganeti.store.features import Features
 
 _log = logging.getLogger(__name__)
@@ -208,6 +209,7 @@ class Engine:
         copies: Copies | None = None,
         on_deposed: Callable[[], None] | None = None,
         skipped: int = 0,
+        doubts: Doubts | None = None,
     ) -> None:
         """Open the backend with a new term and start the committer thread.
 
@@ -217,8 +219,10 @@ class Engine:
             copies: on master candidates.
             on_deposed: called once, from any thread, when another master took over.
             skipped: revisions to leave out, since lost groups may have had them.
+            doubts: has the candidates confirm the term after a node's refusal.
         """
         self._backend = backend
+        self._doubts = doubts
         self._on_deposed = on_deposed
         self._copies = copies
         state = backend.open(choose)
@@ -263,6 +267,11 @@ class Engine:
     def term(self) -> Term:
         """The master term that this store was opened with."""
         return self._term
+
+    @property
+    def voters(self) -> Voters:
+        """The candidate set in force."""
+        return self._voters
 
     def latest(self) -> Snapshot:
         """Return the newest snapshot, durable or being made so.
@@ -335,13 +344,24 @@ class Engine:
             self.depose(errors.TermError(f"term {self._term} is over"))
 
     def require_leading(self) -> None:
-        """Refuse to act for a master that is deposed.
-
-        Raises:
-            TermError: another master has taken over, or may.
-        """
+        """Raise TermError if another master has taken over, or may have."""
         if self._deposed is not None:
             raise errors.TermError(*self._deposed.args)
+
+    def note_refusal(self) -> None:
+        """Take notice that a node has refused this master's term; returns at once."""
+        if self._doubts is not None:
+            self._doubts.note()
+
+    def require_confirmed(self) -> None:
+        """Block until a majority has confirmed the term since a node refused it."""
+        self.require_leading()
+        if self._doubts is not None and self._doubts.is_open:
+            try:
+                self._doubts.settle(self)
+            except errors.TermError as err:
+                self.depose(err)
+            self.require_leading()
 
     def is_over(self) -> bool:
         """Return whether this node's own copy has promised another term."""
@@ -511,7 +531,7 @@ class Engine:
     def _linger_locked(self) -> None:
         """Let changes that can wait do so, until others take them along."""
         self._is_idle = self._is_lingering = True
-        self._work.wait_for(lambda: self._must_hurry or self._is_ending, LINGER_S)
+        self._work.wait_for(lambda: self._must_hurry or self.is_ending, LINGER_S)
         self._is_idle = self._is_lingering = False
 
     def _probe(self) -> None:
@@ -681,8 +701,8 @@ class Engine:
                 raise errors.StorageError(f"store: not written: {reason}")
             self._disk_failure = reason
             with self._lock:
-                self._work.wait_for(lambda: self._is_ending, RETRY_S)
-                if self._is_ending:
+                self._work.wait_for(lambda: self.is_ending, RETRY_S)
+                if self.is_ending:
                     why = "closed" if self._deposed is None else str(self._deposed)
                     raise errors.CommitUnknownError(
                         f"store: {why}; revision {group.revision} may be durable or"
@@ -690,7 +710,8 @@ class Engine:
                     )
 
     @property
-    def _is_ending(self) -> bool:
+    def is_ending(self) -> bool:
+        """Whether the store is being closed, or this master is deposed."""
         return self._is_closing or self._deposed is not None
 
     def _write_here(self, group: Group) -> None:

@@ -113,6 +113,12 @@ class Fork:
     def require_leading(self) -> None:
         """Do nothing: a fork calls no nodes that act."""
 
+    def note_refusal(self) -> None:
+        """Do nothing: a fork calls no nodes that act."""
+
+    def require_confirmed(self) -> None:
+        """Do nothing: a fork calls no nodes that act."""
+
     def check_term(self) -> None:
         """Do nothing: a fork writes nothing."""
 

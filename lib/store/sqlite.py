@@ -10,6 +10,7 @@ from ganeti.quorum import Term, next_number
 from ganeti.store import numbers
 from ganeti.store.backend import ArchivePage, ArchiveTables, Group, Limits, Row, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
+from ganeti.store.doubts import Doubts
 from ganeti.store.engine import Engine
 from ganeti.store.peers import CommitSettings, Peers, Replicate
 
@@ -176,6 +177,7 @@ def open_master(
         return Term(next_number(promised.number, [seen_term]), node)
 
     settings = settings or CommitSettings()
+    doubts = _doubts(replicate, clock, settings)
     backend = SqliteBackend(path)
     if (higher := backend.higher()) is not None:
         settings.on_higher(higher)
@@ -197,7 +199,27 @@ def open_master(
             choose=choose,
             on_deposed=settings.on_deposed,
             skipped=SKIPPED if settings.accept_loss else 0,
+            doubts=doubts,
         )
     except BaseException:
         backend.close()
         raise
+
+
+def _doubts(
+    replicate: Replicate | None, clock: clock_module.Clock, settings: CommitSettings
+) -> Doubts | None:
+    """Return what has the candidates confirm the term; it notes their refusals."""
+    if replicate is None:
+        return None
+    doubts = Doubts(
+        replicate, clock, lambda: settings.accept_loss or settings.is_lenient()
+    )
+    on_refusal = settings.on_refusal
+
+    def note(node: str) -> bool:
+        doubts.note()
+        return on_refusal(node)
+
+    settings.on_refusal = note
+    return doubts

@@ -383,6 +383,17 @@ ROWS: Final = (
         reads=True,
     ),
     Procedure(
+        "term_confirm",
+        ("term", "voucher", "review", "target"),
+        "boolean: the target admits the term",
+        "urgent",
+        multi=True,
+    ),
+    Procedure("term_review", ("term",), "text: id of the review", "urgent"),
+    Procedure(
+        "term_vouch", ("voucher", "review"), "boolean: the term is admitted", "urgent"
+    ),
+    Procedure(
         "test_delay",
         ("duration",),
         "null",

@@ -1,6 +1,15 @@
 """Work that goes on beside a test until the end of a block."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+
+
+def start(function):
+    """Run a function in a thread; return the future of its result."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(function)
+    pool.shutdown(wait=False)
+    return future
 
 
 class Background:

@@ -80,3 +80,61 @@ def test_an_absurd_number_is_not_believed(tmp_path):
     with pytest.raises(errors.RpcError, match="far above"):
         guard.check(Term(4 + MAX_JUMP, "a"))
     assert guard.seen == Term(3, "a")
+
+
+CANDIDATES = frozenset(("a", "b", "c"))
+
+
+@pytest.fixture
+def ahead(tmp_path):
+    guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
+    guard.check(Term(9, "c"))
+    return guard
+
+
+def test_a_majority_of_vouchers_resets_the_term_for_good(ahead, tmp_path):
+    review = ahead.open_review(Term(3, "a"))
+    assert not ahead.vouch("a", review, CANDIDATES)
+    assert not ahead.vouch("a", review, CANDIDATES)
+    assert ahead.seen == Term(9, "c")
+    assert ahead.vouch("b", review, CANDIDATES)
+    assert ahead.seen == Term(3, "a")
+    assert master_term.TermGuard(str(tmp_path / "term"), "AA").seen == Term(3, "a")
+    with pytest.raises(errors.RpcError, match="is over"):
+        ahead.vouch("c", review, CANDIDATES)
+
+
+def test_the_same_number_of_another_owner_is_reset_as_well(ahead):
+    review = ahead.open_review(Term(9, "a"))
+    ahead.vouch("a", review, CANDIDATES)
+    assert ahead.vouch("b", review, CANDIDATES)
+    ahead.check(Term(9, "a"))
+
+
+def test_a_term_that_is_seen_meanwhile_ends_the_review(ahead):
+    review = ahead.open_review(Term(3, "a"))
+    ahead.vouch("a", review, CANDIDATES)
+    ahead.check(Term(10, "b"))
+    with pytest.raises(errors.RpcError, match="is over"):
+        ahead.vouch("b", review, CANDIDATES)
+    assert ahead.seen == Term(10, "b")
+
+
+def test_a_word_counts_for_one_review_and_from_a_candidate_only(ahead):
+    first = ahead.open_review(Term(3, "a"))
+    ahead.vouch("a", first, CANDIDATES)
+    second = ahead.open_review(Term(3, "a"))
+    with pytest.raises(errors.RpcError, match="is over"):
+        ahead.vouch("b", first, CANDIDATES)
+    with pytest.raises(errors.RpcError, match="no master candidate"):
+        ahead.vouch("d", second, CANDIDATES)
+    assert not ahead.vouch("b", second, CANDIDATES)
+    assert ahead.seen == Term(9, "c")
+
+
+def test_a_term_that_is_admitted_needs_no_review(ahead):
+    for term in (Term(9, "c"), Term(10, "a")):
+        with pytest.raises(errors.RpcError, match="not refused"):
+            ahead.open_review(term)
+    with pytest.raises(errors.RpcError, match="is over"):
+        ahead.vouch("a", "", CANDIDATES)

@@ -15,7 +15,7 @@ def test_nodes_are_called_until_the_master_is_deposed():
     (uuid,) = snapshot.nodes
     inner = FakeRunner(lambda: snapshot, {"version": 1})
     db = memory.open_memory()
-    runner = WatchedRunner(inner, lambda: None, db.require_leading)
+    runner = WatchedRunner(inner, list, db.require_leading)
     assert runner.call_one("version", uuid).payload == 1
     db.depose(errors.TermError("the lease is over"))
     with pytest.raises(errors.TermError, match="the lease is over"):
@@ -33,14 +33,46 @@ def test_a_node_that_refuses_the_term_is_reported_whoever_asked_it():
         {"version": lambda node, _args: refused if node == second else 1},
     )
     reports = []
-    runner = WatchedRunner(inner, lambda: reports.append("refused"))
+    runner = WatchedRunner(inner, reports.append)
     assert runner.call("version", list(snapshot.nodes), timeout_s=7.0)[second].deposed
-    assert reports == ["refused"]
+    assert reports == [[second]]
     assert inner.limits["version"] == {7.0}
     runner.call_one("version", clusters.node_uuid(1))
     inner.script["version"] = failure("busy")
     runner.call_one("version", second)
-    assert reports == ["refused"]
+    assert reports == [[second]]
+
+
+def test_only_acts_wait_for_the_candidates_after_a_refusal():
+    snapshot = clusters.snapshot(nodes=1)
+    (uuid,) = snapshot.nodes
+    inner = FakeRunner(lambda: snapshot, {"version": 1, "test_delay": None})
+    asked = []
+
+    def require_confirmed():
+        asked.append(len(inner.calls))
+        if len(asked) > 1:
+            raise errors.TermError("term 1 is over")
+
+    runner = WatchedRunner(inner, list, require_confirmed=require_confirmed)
+    runner.call_one("version", uuid)
+    assert asked == []
+    runner.call_one("test_delay", uuid, 1.0)
+    assert asked == [1]
+    with pytest.raises(errors.TermError, match="term 1 is over"):
+        runner.call_one("test_delay", uuid, 1.0)
+    assert len(inner.calls) == 2
+
+
+def test_calls_to_joining_nodes_wait_as_well(tmp_path):
+    master = Master(tmp_path / "node1.example.com").start()
+    try:
+        deps = master.service.deps
+        master.store.depose(errors.TermError("the lease is over"))
+        with pytest.raises(errors.TermError, match="the lease is over"):
+            deps.rpc_at([]).call_one("test_delay", clusters.node_uuid(2), 1.0)
+    finally:
+        master.stop()
 
 
 def test_a_deposed_master_daemon_calls_no_node(tmp_path):

@@ -18,9 +18,12 @@ class Recorder:
         self.answer = answer
         self.requests = []
 
-    def perform(self, requests, _on_start=None):
+    def perform(self, requests, _on_start=None, on_answer=lambda _response: None):
         self.requests += requests
-        return [self.answer(request) for request in requests]
+        answers = [self.answer(request) for request in requests]
+        for answer in answers:
+            on_answer(answer)
+        return answers
 
     def close(self):
         """Nothing to close."""
@@ -159,3 +162,19 @@ def test_other_targets_share_connections_and_term(make):
     assert other.call_one("version", "n9").payload == 7
     other.close()
     assert recorder.requests[0].headers == ("X-Ganeti-Term: 3",)
+
+
+def test_a_refused_term_is_reported_at_once(make):
+    made, _recorder, snapshot = make(
+        lambda _request: client.Response(wire.STATUS_DEPOSED, b"{}")
+    )
+    reports = []
+    made.on_refusal = lambda: reports.append(1)
+    nodes = list(snapshot.nodes)
+    made.call("version", nodes)
+    assert len(reports) == len(nodes)
+    made.at([rpc.Target("x", "x", "192.0.2.1", 1)]).call("version", ["x"])
+    assert len(reports) == len(nodes) + 1
+    # Who asks a copy asks the others as well.
+    made.call("store_status", nodes)
+    assert len(reports) == len(nodes) + 1

@@ -1,0 +1,134 @@
+"""The return of a node to the present master's term, at the word of the candidates.
+
+A master that a minority was forced to elect can leave its term on nodes. If the number
+is not below that of the master that a majority follows, these nodes refuse that one.
+The master candidates lead them back: each one that has promised the master's term
+vouches for it, and the node gives up the higher term when a majority of the candidates
+that it knows has done so. See `ganeti.backend.master_term.TermGuard.open_review`.
+
+A master that was deposed cannot do that: a majority has promised the later term, and
+none of these vouches for the earlier one.
+"""
+
+import re
+from typing import Final
+
+from ganeti import errors, rpc
+from ganeti.backend.registry import LocalNode, Terms, procedure
+from ganeti.constants import misc, ssh
+from ganeti.quorum import Term, term_of
+from ganeti.store import choice
+from ganeti.utils import netutils
+
+_UUID: Final = re.compile(misc.UUID_REGEX)
+_NONCE: Final = re.compile(r"[0-9a-f]{32}")
+#: Seconds for the call of the other node.
+_CALL_S: Final = 10.0
+
+
+@procedure("term_review")
+def term_review(node: LocalNode, term: tuple[int, str]) -> str:
+    """Begin to ask for the word of the candidates; return the id of the review.
+
+    Args:
+        node: this node, which is no master candidate.
+        term: of the caller, refused here so far.
+
+    Raises:
+        RpcError: the term is malformed or admitted, or this node is a candidate, whose
+            copy has promised its term.
+    """
+    choice.require_file(node.paths, "term_review")
+    if node.paths.hostname in node.ssconf.master_candidates():
+        raise errors.RpcError(
+            "this node is a master candidate: it follows a higher term of the master,"
+            " see ganeti-watcher(8)"
+        )
+    return _terms(node).open_review(_term(term))
+
+
+@procedure("term_vouch")
+def term_vouch(node: LocalNode, voucher: str, review: str) -> bool:
+    """Count one candidate's word; return whether the term of the review counts now.
+
+    Args:
+        node: this node.
+        voucher: UUID of the caller; the daemon has compared it with the certificate.
+        review: id of the review.
+
+    Raises:
+        RpcError: no such review, or the caller is no candidate that this node knows.
+    """
+    known = node.ssconf.master_candidates_certs()
+    holders = frozenset(uuid.removesuffix(ssh.CRYPTO_NEXT) for uuid in known)
+    return _terms(node).vouch(voucher, review, holders)
+
+
+@procedure("term_confirm")
+def term_confirm(
+    node: LocalNode,
+    term: tuple[int, str],
+    voucher: str,
+    review: str,
+    target: tuple[str, str, str],
+) -> bool:
+    """Vouch for the master's term to a node that refuses it.
+
+    Args:
+        node: this node, a master candidate.
+        term: of the master.
+        voucher: UUID of this node.
+        review: id of the other node's review.
+        target: UUID, name and primary address of the other node.
+
+    Returns:
+        whether the other node admits the term now.
+
+    Raises:
+        RpcError: an argument is malformed, this node has not promised the term, or the
+            other node did not count its word.
+    """
+    choice.require_file(node.paths, "term_confirm")
+    uuid, name, address = target
+    if not (_UUID.fullmatch(uuid) and netutils.is_address(address)):
+        raise errors.RpcError(f"term_confirm: no node: {uuid} at {address}")
+    if not (_UUID.fullmatch(voucher) and _NONCE.fullmatch(review)):
+        raise errors.RpcError("term_confirm: malformed arguments")
+    asked = _term(term)
+    _require_promise(node, asked)
+    runner = rpc.StaticRunner(
+        [rpc.Target(uuid, name, address, rpc.node_port())], node.paths
+    )
+    try:
+        answer = runner.call_one("term_vouch", uuid, voucher, review, timeout_s=_CALL_S)
+    finally:
+        runner.close()
+    if answer.failed:
+        raise errors.RpcError(answer.describe("the word of this node was not counted"))
+    return answer.payload is True
+
+
+def _require_promise(node: LocalNode, term: Term) -> None:
+    """Raise RpcError unless this node follows the master of a term."""
+    status = node.replica.status()
+    promised = term_of([status["term"], status["owner"]])
+    if not status["revision"] or promised != term or _terms(node).seen != term:
+        raise errors.RpcError(
+            f"the copy of this node has promised term {promised}, not {term}"
+        )
+
+
+def _term(value: tuple[int, str]) -> Term:
+    try:
+        term = term_of(value)
+    except ValueError as err:
+        raise errors.RpcError(str(err)) from err
+    if not (term.number and term.owner):
+        raise errors.RpcError(f"master term {term} has no owner")
+    return term
+
+
+def _terms(node: LocalNode) -> Terms:
+    if node.terms is None:
+        raise errors.RpcError("this node daemon keeps no master term")
+    return node.terms

@@ -1,0 +1,191 @@
+"""Nodes that refuse the term of the master: its acts wait, and they are led back."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+from fakes.patience import job_status, until
+from ganeti import rpc
+from ganeti.quorum import Term
+from ganeti.store.database import Database
+from ganeti.utils import pidfile
+
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    """Three candidates and two other nodes."""
+    made = cluster_of(5)
+    made.check("gnt-cluster", "modify", "-C", "3")
+    for node in ("node4", "node5"):
+        made.check("gnt-node", "modify", "-C", "no", made.node(node).name)
+    made.wait_until_clean()
+    return made
+
+
+def uuid_of(cluster, node):
+    with cluster.luxi() as client:
+        rows = client.call("QueryNodes", [[], ["name", "uuid"], False])
+    return dict(rows)[cluster.node(node).name]
+
+
+def present_term(cluster):
+    return Database(str(cluster.paths("node1").store_db), create=False).position().term
+
+
+def ask(cluster, caller, node, procedure, *args, term=None):
+    """Call a node with the certificate of another one, and any term."""
+    there = cluster.node(node)
+    target = rpc.Target(uuid_of(cluster, node), there.name, there.address, 1811)
+    runner = rpc.StaticRunner([target], cluster.paths(caller), term)
+    with contextlib.closing(runner):
+        return runner.call_one(procedure, target.uuid, *args)
+
+
+def give_term(cluster, node, ahead=5):
+    """Have a node follow a master that nobody elected; return its term."""
+    term = Term(present_term(cluster).number + ahead, uuid_of(cluster, "node2"))
+    assert ask(cluster, "node2", node, "version", term=term).payload
+    return term
+
+
+@contextlib.contextmanager
+def frozen(cluster, *names):
+    pids = [
+        pidfile.read_pid(cluster.paths(name).pid_file("ganeti-noded")) for name in names
+    ]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def term_of_node(cluster, node):
+    return cluster.file("/var/lib/ganeti/term", node).read_text()
+
+
+def master_log(cluster):
+    return cluster.file("/var/log/ganeti/master-daemon.log", "node1").read_text()
+
+
+def test_a_node_with_a_later_term_is_led_back(cluster):
+    before = present_term(cluster)
+    other = give_term(cluster, "node4", 500_000)
+    assert other.owner in term_of_node(cluster, "node4")
+    refused = ask(cluster, "node1", "node4", "version", term=before)
+    assert refused.deposed
+    # Whatever calls it next has it led back.
+    cluster.run("gnt-node", "list", "-o", "name,mfree")
+    until("the term", lambda: before.owner in term_of_node(cluster, "node4"))
+    cluster.wait_until_clean()
+    assert present_term(cluster) == before
+    again = ask(cluster, "node2", "node4", "version", term=Term(1, other.owner))
+    assert again.deposed
+
+
+def test_a_restart_of_the_node_daemon_keeps_the_term_after_that(cluster):
+    give_term(cluster, "node5")
+    cluster.run("gnt-node", "list", "-o", "name,mfree")
+    owner = present_term(cluster).owner
+    until("the term", lambda: owner in term_of_node(cluster, "node5"))
+    cluster.check("daemon-util", "stop", "ganeti-noded", node="node5")
+    cluster.check("daemon-util", "start", "ganeti-noded", node="node5")
+    cluster.wait_until_clean()
+
+
+def test_candidates_vouch_for_the_master_alone(cluster):
+    term = give_term(cluster, "node4", 1)
+    second = uuid_of(cluster, "node2")
+    wanted = Term(term.number - 1, second)
+    review = ask(cluster, "node2", "node4", "term_review", tuple(wanted))
+    assert review.payload, review.fail_msg
+    node4 = cluster.node("node4")
+    place = (uuid_of(cluster, "node4"), node4.name, node4.address)
+    for name in ("node1", "node2", "node3"):
+        uuid = uuid_of(cluster, name)
+        answer = ask(
+            cluster, "node2", name, "term_confirm", wanted, uuid, review.payload, place
+        )
+        assert "has promised term" in answer.fail_msg
+    # Nobody speaks for another node, nor asks in its name.
+    first = uuid_of(cluster, "node1")
+    answer = ask(cluster, "node2", "node4", "term_vouch", first, review.payload)
+    assert f"the caller is {second}" in answer.fail_msg
+    answer = ask(cluster, "node2", "node4", "term_review", (wanted.number, first))
+    assert "is not the caller's" in answer.fail_msg
+    assert second in term_of_node(cluster, "node4")
+    # One word of three is no majority, and counts once.
+    for _ in range(3):
+        answer = ask(cluster, "node2", "node4", "term_vouch", second, review.payload)
+        assert answer.payload is False
+    answer = ask(cluster, "node2", "node3", "term_review", tuple(wanted))
+    assert "master candidate" in answer.fail_msg
+    cluster.run("gnt-node", "list", "-o", "name,mfree")
+    until("the term", lambda: first in term_of_node(cluster, "node4"))
+
+
+HOOK = """#!/bin/sh
+touch {reached}
+while [ ! -e {release} ]; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def held_reboot(cluster, tmp_path):
+    """A reboot of an instance on node5 that waits in its hook for a file."""
+    words = ("-t", "diskless", "-o", "tiny+default", "-H", "fake", "--no-nics")
+    place = cluster.node("node5").name
+    cluster.check("gnt-instance", "add", *words, "--no-install", "-n", place, "held")
+    hook = cluster.file("/etc/ganeti/hooks/instance-reboot-pre.d/hold", "node1")
+    hook.parent.mkdir(parents=True, exist_ok=True)
+    reached, release = tmp_path / "reached", tmp_path / "release"
+    hook.write_text(HOOK.format(reached=reached, release=release))
+    hook.chmod(0o755)
+    reboot = {
+        "OP_ID": "OP_INSTANCE_REBOOT",
+        "instance_name": "held",
+        "reboot_type": "hard",
+    }
+    with cluster.luxi() as client:
+        job = client.call("SubmitJob", [[reboot]])
+    until("the hook runs", reached.exists)
+    yield job, release
+    release.touch()
+    hook.unlink()
+
+
+def test_acts_wait_until_a_majority_confirms_the_term(cluster, held_reboot):
+    """Node4 refuses the term; the job is about to act on node5, which does not."""
+    job, release = held_reboot
+    calls = cluster.file("/var/log/ganeti/node-daemon.log", "node5")
+    cluster.check("daemon-util", "stop", "ganeti-noded", node="node5")
+    address = cluster.node("node5").address
+    cluster.check("ganeti-noded", "-d", "--no-mlock", "-b", address, node="node5")
+
+    def has_acted():
+        # The instance does not run, so it is started.
+        return "call instance_start" in calls.read_text()
+
+    def waiting():
+        return master_log(cluster).count("calls that act on nodes wait")
+
+    give_term(cluster, "node4", 7)
+    with frozen(cluster, "node2", "node3"):
+        before = waiting()
+        cluster.run("gnt-node", "list", "-o", "name,mfree")
+        until("a call waits", lambda: waiting() > before)
+        others = waiting()
+        release.touch()
+        until("the job waits, or acts", lambda: waiting() > others or has_acted())
+        assert not has_acted()
+    with cluster.luxi() as client:
+        until("the job ends", lambda: job_status(client, job) != "running")
+        assert job_status(client, job) == "success"
+    assert has_acted()
+    cluster.wait_until_clean()

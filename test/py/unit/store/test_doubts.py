@@ -1,0 +1,153 @@
+"""After a node's refusal, calls that act wait for a majority of the candidates."""
+
+import pytest
+
+from fakes import cluster
+from fakes.background import start
+from fakes.patience import until
+from ganeti import errors
+from ganeti.quorum import Term
+from ganeti.store import CommitSettings, doubts
+
+
+@pytest.fixture(autouse=True)
+def short_limits(monkeypatch):
+    monkeypatch.setattr(doubts, "ACK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(doubts, "RECHECK_S", 0.01)
+
+
+def ready(opener, candidates=3, **options):
+    db = opener(node=cluster.make_id("node", 0), **options)
+    db.commit(cluster.big(3, 1, candidates=candidates))
+    until("all copies", lambda: all(c.is_current for c in db.copies().values()))
+    return db
+
+
+def asked(simulation):
+    return [node for node, procedure in simulation.calls if procedure == "store_status"]
+
+
+def test_without_a_refusal_nobody_is_asked(opener, simulation):
+    db = ready(opener)
+    del simulation.calls[:]
+    db.require_confirmed()
+    assert asked(simulation) == []
+
+
+def test_a_majority_confirms_the_term_once(opener, simulation):
+    db = ready(opener)
+    db.note_refusal()
+    db.note_refusal()
+    simulation.down.add(simulation.node(2))
+    db.require_confirmed()
+    count = len(asked(simulation))
+    assert count
+    db.require_confirmed()
+    assert len(asked(simulation)) == count
+    db.note_refusal()
+    db.require_confirmed()
+    assert len(asked(simulation)) > count
+
+
+def test_calls_wait_while_no_majority_answers(opener, simulation, caplog):
+    db = ready(opener)
+    simulation.down |= set(simulation.copies)
+    db.note_refusal()
+    waiting = start(db.require_confirmed)
+    until("the warning", lambda: "calls that act on nodes wait" in caplog.text)
+    assert "no majority of the 3 master candidates" in caplog.text
+    assert not waiting.done()
+    simulation.down.discard(simulation.node(1))
+    waiting.result(60)
+    db.require_confirmed()
+
+
+def test_a_later_master_of_a_majority_deposes_this_one(opener, simulation):
+    reported = []
+    db = ready(opener, settings=CommitSettings(on_deposed=lambda: reported.append(1)))
+    for number in (1, 2):
+        simulation[number].promise(Term(db.term.number + 1, "other"))
+    db.note_refusal()
+    with pytest.raises(errors.TermError, match="is over"):
+        db.require_confirmed()
+    with pytest.raises(errors.TermError, match="is over"):
+        db.require_leading()
+    assert reported == [1]
+
+
+def test_the_promise_of_the_own_copy_counts(opener, simulation):
+    db = ready(opener)
+    simulation.down |= set(simulation.copies)
+    db.note_refusal()
+    waiting = start(db.require_confirmed)
+    db._backend._reader.promise(Term(db.term.number + 1, "other"))
+    with pytest.raises(errors.TermError, match="is over"):
+        waiting.result(60)
+
+
+def test_one_refusing_candidate_deposes_nobody(opener, simulation):
+    db = ready(opener)
+    simulation[1].promise(Term(db.term.number + 1, "other"))
+    db.note_refusal()
+    db.require_confirmed()
+    db.require_leading()
+
+
+def test_an_empty_copy_confirms_nothing(opener, simulation):
+    db = ready(opener)
+    simulation.down.add(simulation.node(2))
+    real = simulation[1].status
+
+    def empty():
+        return {**real(), "revision": 0}
+
+    simulation[1].status = empty
+    db.note_refusal()
+    waiting = start(db.require_confirmed)
+    until("rounds", lambda: asked(simulation).count(simulation.node(1)) > 2)
+    assert not waiting.done()
+    simulation[1].status = real
+    waiting.result(60)
+
+
+@pytest.mark.parametrize("answer", [None, 7, {}, {"term": "x"}, {"term": 10**30}])
+def test_odd_answers_confirm_nothing(opener, simulation, answer):
+    db = ready(opener)
+    simulation.down.add(simulation.node(2))
+    real = simulation[1].status
+    simulation[1].status = lambda: (
+        {**answer, "cluster": db.snapshot().cluster.uuid}
+        if isinstance(answer, dict)
+        else answer
+    )
+    db.note_refusal()
+    waiting = start(db.require_confirmed)
+    until("rounds", lambda: asked(simulation).count(simulation.node(1)) > 2)
+    assert not waiting.done()
+    simulation[1].status = real
+    waiting.result(60)
+
+
+def test_a_small_cluster_goes_on_while_the_other_copy_is_silent(opener, simulation):
+    db = ready(opener, candidates=2)
+    simulation.down |= set(simulation.copies)
+    db.note_refusal()
+    db.require_confirmed()
+
+
+def test_one_candidate_is_its_own_majority(opener, simulation):
+    db = ready(opener, candidates=1)
+    db.note_refusal()
+    db.require_confirmed()
+    assert asked(simulation) == []
+
+
+def test_closing_ends_the_wait(opener, simulation, caplog):
+    db = ready(opener)
+    simulation.down |= set(simulation.copies)
+    db.note_refusal()
+    waiting = start(db.require_confirmed)
+    until("the warning", lambda: "calls that act on nodes wait" in caplog.text)
+    db.close()
+    with pytest.raises(errors.StorageError, match="nothing was called"):
+        waiting.result(60)
