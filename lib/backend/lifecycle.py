@@ -55,6 +55,7 @@ def node_demote_from_mc(node: LocalNode) -> None:
     node.replica.purge(node.newest_term)
     for name in ("config.data", *misc.CANDIDATE_FILES):
         files.remove_file(node.paths.data(name))
+        files.remove_unfinished(node.paths.data(name))
     # Copies that upgrades and replaced histories leave beside the store.
     for path in glob.glob(f"{glob.escape(node.paths.store_db)}.*"):
         files.remove_file(path)

@@ -13,7 +13,7 @@ _EXCERPT: Final = 80
 
 
 class _Form(NamedTuple):
-    """What a method answers, in words, and the check of it, given the arguments."""
+    """The documented form of an answer, as text, and its check, given the arguments."""
 
     wanted: str
     check: Callable[[Any, Sequence[Any]], bool]
@@ -29,9 +29,9 @@ def check(method: str, args: Sequence[Any], answer: Any) -> None:
     if form is None or form.check(answer, args):
         return
     text = ascii(answer)
-    found = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
+    excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
     raise errors.ProtocolError(
-        f"{method}: wanted {form.wanted}, found {found}. Commands and daemons may be of"
+        f"{method}: wanted {form.wanted}, found {excerpt}. Commands and daemons may be of"
         " different releases: restart the daemons after an installation"
     )
 

@@ -52,6 +52,9 @@ class Leader(Protocol):
     def is_ending(self) -> bool:
         """Whether the store is being closed, or this master is known to be deposed."""
 
+    def depose(self, error: errors.TermError) -> None:
+        """Refuse all changes from now on."""
+
 
 class _Outcome(enum.Enum):
     CONFIRMED = enum.auto()
@@ -130,6 +133,16 @@ class _Round:
             )
 
 
+class NoDoubts:
+    """For a store without copies, or one whose servers say who leads."""
+
+    def note(self) -> None:
+        """Do nothing."""
+
+    def settle(self, leader: Leader) -> None:
+        """Do nothing."""
+
+
 class Doubts:
     """Counts nodes' refusals; has candidates confirm the term; thread-safe."""
 
@@ -166,8 +179,9 @@ class Doubts:
     def settle(self, leader: Leader) -> None:
         """Block until a majority has confirmed the term, if a node has refused it.
 
+        A majority that follows another master deposes the leader.
+
         Raises:
-            TermError: this master is deposed.
             StorageError: the store was closed before that.
         """
         warned: float | None = None
@@ -182,7 +196,8 @@ class Doubts:
                         self._confirmed = max(self._confirmed, noted)
                     return
             if outcome is _Outcome.DEPOSED:
-                raise errors.TermError(why)
+                leader.depose(errors.TermError(why))
+                return
             now = self._clock.monotonic()
             if warned is None or now - warned >= WARN_EVERY_S:
                 warned = now

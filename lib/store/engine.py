@@ -32,7 +32,7 @@ from ganeti.store.backend import (
     chain,
 )
 from ganeti.store.base import Change, ChangeSet, CopyState, Document, Done
-from ganeti.store.doubts import Doubts
+from ganeti.store.doubts import Doubts, NoDoubts
 from ganeti.store.features import Features
 
 _log = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ class Engine:
             doubts: has the candidates confirm the term after a node's refusal.
         """
         self._backend = backend
-        self._doubts = doubts
+        self._doubts = doubts or NoDoubts()
         self._on_deposed = on_deposed
         self._copies = copies
         state = backend.open(choose)
@@ -350,18 +350,13 @@ class Engine:
 
     def note_refusal(self) -> None:
         """Take notice that a node has refused this master's term; returns at once."""
-        if self._doubts is not None:
-            self._doubts.note()
+        self._doubts.note()
 
     def require_confirmed(self) -> None:
         """Block until a majority has confirmed the term since a node refused it."""
         self.require_leading()
-        if self._doubts is not None and self._doubts.is_open:
-            try:
-                self._doubts.settle(self)
-            except errors.TermError as err:
-                self.depose(err)
-            self.require_leading()
+        self._doubts.settle(self)
+        self.require_leading()
 
     def is_over(self) -> bool:
         """Return whether this node's own copy has promised another term."""
@@ -400,11 +395,7 @@ class Engine:
                 f" start from a snapshot"
             )
         return [
-            ChangeSet(
-                group.revision,
-                group.term,
-                wire.to_changes(wire.rows_of(group)),
-            )
+            ChangeSet(group.revision, group.term, wire.to_changes(wire.rows_of(group)))
             for group in groups
         ]
 

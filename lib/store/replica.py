@@ -105,9 +105,9 @@ class Replica:
         `ganeti.store.backend.ArchivePage`, ``serial`` and ``last_job``,
         ``replaced_revision``, ``replaced_serial`` and ``replaced_last_job`` (those of
         histories that were replaced here), see `ganeti.store.numbers`, and ``features``
-        that this release knows, joined by commas, see `ganeti.store.features`. All but the last
-        are zeros and empty for an empty copy. A damaged file counts as empty, so that
-        the master sends a new one.
+        that this release knows, joined by commas, see `ganeti.store.features`. All but
+        the last are zeros and empty for an empty copy. A damaged file counts as empty,
+        so that the master sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):

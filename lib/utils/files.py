@@ -7,6 +7,7 @@ either the old or the new content, never a part of it.
 import contextlib
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import shutil
@@ -21,6 +22,8 @@ from ganeti import errors
 _LOCK_RETRY_S = 0.02
 #: Number of characters of a file's name that its temporary file's name repeats.
 _NAME_SHARE = 100
+#: End of the name of a file that is being written.
+_UNFINISHED = ".new"
 
 
 def read_file(path: str, *, max_size: int | None = None) -> bytes:
@@ -66,9 +69,9 @@ def write_file(
         OSError: nothing was changed.
     """
     directory, name = os.path.split(path)
-    # The longest names leave no space for the suffix.
-    prefix = f".{name[:_NAME_SHARE]}."
-    fd, temporary = tempfile.mkstemp(prefix=prefix, suffix=".new", dir=directory)
+    fd, temporary = tempfile.mkstemp(
+        prefix=_prefix(name), suffix=_UNFINISHED, dir=directory
+    )
     try:
         with os.fdopen(fd, "wb") as stream:
             stream.write(data.encode() if isinstance(data, str) else data)
@@ -86,6 +89,20 @@ def write_file(
         raise
     if sync_name:
         sync_dir(directory or ".")
+
+
+def _prefix(name: str) -> str:
+    """Return how the name of a file that is being written begins."""
+    # The longest names leave no space for the suffix.
+    return f".{name[:_NAME_SHARE]}."
+
+
+def remove_unfinished(path: str) -> None:
+    """Remove what `write_file` left of a file when its process was killed."""
+    directory, name = os.path.split(path)
+    start = glob.escape(os.path.join(directory, _prefix(name)))
+    for each in glob.glob(f"{start}*{_UNFINISHED}"):
+        remove_file(each)
 
 
 def _put_in_place(temporary: str, path: str) -> None:

@@ -42,15 +42,18 @@ def fill(node, *names):
 def test_a_demoted_node_keeps_no_copy_and_no_secret(node):
     secrets = ("cluster-domain-secret", "rapi.pem", "rapi/users")
     copies = ("config.data", "store.db", "store.db-wal", "store.db.lost-1")
-    fill(node, "server.pem", *copies, *secrets)
+    # Left by daemons that were killed while they wrote.
+    unfinished = (".rapi.pem.x1.new", ".server-key.pem.y2.new", "rapi/.users.z3.new")
+    fill(node, "server.pem", ".server.pem.x.new", *copies, *secrets, *unfinished)
     nodes.call(node, "node_demote_from_mc")
     left = [
         name
         for top, _, names in os.walk(node.paths.root)
         for name in names
         if name.startswith(("config.data", "store.db", "cluster-domain", "rapi", "us"))
+        or name.endswith(".new")
     ]
-    assert left == []
+    assert left == [".server.pem.x.new"]
     assert os.path.exists(node.paths.server_pem)
 
 
