@@ -13,7 +13,7 @@ _EXCERPT: Final = 80
 
 
 class _Form(NamedTuple):
-    """The documented form of an answer, as text, and its check, given the arguments."""
+    """The documented form of an answer, and its check, given the arguments."""
 
     wanted: str
     check: Callable[[Any, Sequence[Any]], bool]
@@ -31,8 +31,8 @@ def check(method: str, args: Sequence[Any], answer: Any) -> None:
     text = ascii(answer)
     excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
     raise errors.ProtocolError(
-        f"{method}: wanted {form.wanted}, found {excerpt}. Commands and daemons may be of"
-        " different releases: restart the daemons after an installation"
+        f"{method}: wanted {form.wanted}, found {excerpt}. Commands and daemons may be"
+        " of different releases: restart the daemons after an installation"
     )
 
 
