@@ -368,11 +368,10 @@ def test_the_page_leads_from_three_machines_to_a_guest(machines):
             if expected and not re.fullmatch(pattern_of(expected), text):
                 pytest.fail(f"{first_difference(expected, text)}\n{shown}")
     check_result(machines["node1"])
-    follow_the_guide(machines)
 
 
-def follow_the_guide(machines):
-    """Type every command of the administrator's guide."""
+@pytest.mark.long
+def test_every_command_of_the_guide_can_be_typed_afterwards(machines):
     master = machines["node1"]
     master.check("gnt-instance remove -f web1.example.com")
     shared = "/srv/ganeti/shared-file-storage"

@@ -142,8 +142,13 @@ def test_acts_wait_until_a_majority_confirms_the_term(cluster):
     cluster.check("gnt-cluster", "add-tags", "late")
     give_term(cluster, "node4", 7)
     with frozen(cluster, "node2", "node3"):
-        cluster.run("gnt-node", "list", "-o", "name,mfree")
-        until("a call waits", lambda: waits(cluster, "term-resets"))
+
+        def is_waiting():
+            # Not more often than every 10 s, which another test may have begun.
+            cluster.run("gnt-node", "list", "-o", "name,mfree")
+            return waits(cluster, "term-resets")
+
+        until("a call waits", is_waiting)
         # The file is sent again and again until the node takes it.
         cluster.check("daemon-util", "start", "ganeti-noded", node="node5")
         until(
