@@ -345,6 +345,10 @@ class Reader:
 
 
 def test_the_page_leads_from_three_machines_to_a_guest(machines):
+    follow_the_page(machines)
+
+
+def follow_the_page(machines):
     for name, machine in machines.items():
         for path in (TOP, (TOP / ".venv").resolve(), "/root"):
             shown = machine.check(f"[ ! -e {path} ] || ls -A {path}")
@@ -372,6 +376,7 @@ def test_the_page_leads_from_three_machines_to_a_guest(machines):
 
 @pytest.mark.long
 def test_every_command_of_the_guide_can_be_typed_afterwards(machines):
+    follow_the_page(machines)
     master = machines["node1"]
     master.check("gnt-instance remove -f web1.example.com")
     shared = "/srv/ganeti/shared-file-storage"
