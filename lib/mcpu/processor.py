@@ -9,7 +9,7 @@ release of locks and reservations. The operations are in `ganeti.cmdlib`;
 import contextlib
 import dataclasses
 import logging
-import os
+import os.path
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -308,13 +308,10 @@ class _Run:
         common = self._env(hook, hooks.HOOKS_PHASE_PRE)
         env = hooksmaster.merge(common, self._pre_env)
         pre, post = self._unit.hooks_nodes()
-        hooksmaster.run_pre(
-            self._rpc,
-            self._operation,
-            self._with_scripts(hook, hooks.HOOKS_PHASE_PRE, pre),
-            env,
-            warn=self._log.warn,
-        )
+        if not self._is_idle(hook, hooks.HOOKS_PHASE_PRE, pre):
+            hooksmaster.run_pre(
+                self._rpc, self._operation, pre, env, warn=self._log.warn
+            )
         return post
 
     def _post_hooks(self, nodes: Sequence[str], result: Any) -> Any:
@@ -324,45 +321,28 @@ class _Run:
             **hooksmaster.post_variables(self._unit.hooks_env()),
         }
         env = hooksmaster.merge(self._env(hook, hooks.HOOKS_PHASE_POST), own)
-        called = self._with_scripts(hook, hooks.HOOKS_PHASE_POST, nodes)
-        if not called:
+        if self._is_idle(hook, hooks.HOOKS_PHASE_POST, nodes):
             return self._unit.after_hooks([], {}, result)
         results, silent = hooksmaster.run(
-            self._rpc, hook, hooks.HOOKS_PHASE_POST, called, env
+            self._rpc, hook, hooks.HOOKS_PHASE_POST, nodes, env
         )
         return self._unit.after_hooks(results, silent, result)
 
     def _config_update_hook(self) -> None:
         hook, phase = hooks.HOOKS_NAME_CFGUPDATE, hooks.HOOKS_PHASE_POST
-        master = self._deps.config.snapshot().cluster.master_node
-        nodes = self._with_scripts(hook, phase, [master])
-        if not nodes:
+        nodes = (self._deps.config.snapshot().cluster.master_node,)
+        if self._is_idle(hook, phase, nodes):
             return
         env = hooksmaster.merge(self._env(hook, phase), self._pre_env)
         hooksmaster.run(self._rpc, hook, phase, nodes, env)
 
-    def _with_scripts(
-        self, hook: str, phase: str, nodes: Sequence[str]
-    ) -> Sequence[str]:
-        """Return the nodes that may have scripts of a hook.
+    def _is_idle(self, hook: str, phase: str, nodes: Sequence[str]) -> bool:
+        """Return whether hooks could run on the master only, and it has no scripts.
 
-        The directory of this node, the master, is looked at here. The scripts of other
-        nodes are unknown, so these nodes are always called.
+        The scripts of other nodes are unknown, so these nodes are always called.
         """
-        master = self._deps.config.snapshot().cluster.master_node
-        if master not in nodes:
-            return nodes
-        if _may_exist(f"{self._deps.paths.hooks_dir}/{hook}-{phase}.d"):
-            return nodes
-        return [node for node in nodes if node != master]
-
-
-def _may_exist(path: str) -> bool:
-    """Return whether a file exists, or this daemon may not look."""
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
+        if not nodes:
+            return True
+        if tuple(nodes) != (self._deps.config.snapshot().cluster.master_node,):
+            return False
+        return not os.path.isdir(f"{self._deps.paths.hooks_dir}/{hook}-{phase}.d")

@@ -93,8 +93,7 @@ def _tree(
             ("Creation time", timestamp(info["ctime"])),
             ("Modification time", timestamp(info["mtime"])),
             ("Master node", info["master"]),
-            # Known as "64bit" here, and as "64bits" in the answer of the master.
-            ("Architecture (this node)", f"{bits.removesuffix('s')} ({machine})"),
+            ("Architecture (this node)", f"{bits} ({machine})"),
             ("Tags", _words(nicesort.nice_names(info["tags"]))),
             ("Default hypervisor", info["default_hypervisor"]),
             ("Enabled hypervisors", _plain(enabled)),

@@ -76,8 +76,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             ),
         ]
     )
-    if data["network_port"] is not None:
-        pairs.append(("Allocated network port", data["network_port"]))
+    pairs.append(("Allocated network port", data["network_port"]))
     pairs.append(("Hypervisor", data["hypervisor"]))
     console = _vnc(data)
     if console:

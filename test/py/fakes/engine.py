@@ -1,7 +1,6 @@
 """A processor over fakes: the whole engine without threads, nodes or files."""
 
 import os
-import pathlib
 
 from fakes.clocks import FakeClock
 from fakes.clusters import snapshot
@@ -77,13 +76,6 @@ class Engine:
         return mcpu.Processor(self.deps(), self.units).execute(
             op, self.callbacks, timeout_s=timeout_s, priority=priority
         )
-
-    def add_hooks(self, root, name):
-        """Give the master a directory of scripts; return the parent directory."""
-        self.root = str(root)
-        hooks_dir = pathlib.Path(self.deps().paths.hooks_dir)
-        (hooks_dir / f"{name}.d").mkdir(parents=True)
-        return hooks_dir
 
     def deps(self):
         """Return the dependencies of a processor."""

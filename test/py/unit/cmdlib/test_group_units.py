@@ -101,9 +101,8 @@ def test_only_an_empty_group_that_is_not_the_last_can_be_removed():
     assert uuid not in engine.locks.names(Level.NODEGROUP)
 
 
-def test_renaming_runs_hooks_on_the_members_with_both_names(tmp_path):
+def test_renaming_runs_hooks_on_the_members_with_both_names():
     engine = engine_with(clusters.node(5, group=RACK))
-    engine.add_hooks(tmp_path, "group-rename-pre")
     assert run(engine, "RENAME", new_name="rack2") == "rack2"
     assert group(engine, "rack2").uuid == RACK
     asked = engine.rpc.called("hooks_runner")

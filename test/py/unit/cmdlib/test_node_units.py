@@ -73,9 +73,10 @@ def test_a_new_node_becomes_a_candidate_with_certificate_and_keys():
     assert engine.locks.big_lock_is_exclusive()
     assert engine.locks.names(Level.NODE) == set(engine.snapshot.nodes)
     hooks = {(n, a[1]) for n, a in engine.rpc.called("hooks_runner")}
-    # The master has no scripts, which it sees itself.
     assert hooks == {
+        (MASTER, "pre"),
         (N2, "pre"),
+        (MASTER, "post"),
         (N2, "post"),
         (new.uuid, "post"),
     }

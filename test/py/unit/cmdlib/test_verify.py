@@ -477,7 +477,7 @@ def test_offline_nodes_are_skipped_and_instances_on_them_are_not_well():
     assert {node for node, _ in engine.rpc.called("node_verify")} == {MASTER}
 
 
-def test_failing_hooks_count_as_errors(tmp_path):
+def test_failing_hooks_count_as_errors():
     engine = engine_with(
         hooks_runner=lambda node, args: (
             [["cluster-verify-post.d/check", 1, "bad\nworse"]]
@@ -485,7 +485,6 @@ def test_failing_hooks_count_as_errors(tmp_path):
             else failure("silent")
         )
     )
-    engine.add_hooks(tmp_path, "cluster-verify-post")
     assert run(engine, error_codes=True) is False
     lines = engine.callbacks.text().splitlines()
     at = lines.index(

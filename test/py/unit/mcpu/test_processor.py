@@ -173,9 +173,8 @@ def test_submitted_jobs_inherit_and_the_result_lists_them():
     assert sent.comment == "Submitted by OP_CLUSTER_VERIFY_DISKS"
 
 
-def test_hooks_get_the_documented_environment_in_both_phases(tmp_path):
+def test_hooks_get_the_documented_environment_in_both_phases():
     engine = Engine(units=unit(**HOOKED), script={"hooks_runner": []})
-    engine.add_hooks(tmp_path, "node-modify-pre")
     engine.run(DELAY)
     pre, post = engine.rpc.called("hooks_runner")[:2], engine.rpc.calls[-1]
     assert [node for node, _ in pre] == [clusters.node_uuid(1), clusters.node_uuid(2)]
@@ -197,26 +196,6 @@ def test_hooks_get_the_documented_environment_in_both_phases(tmp_path):
     hook, phase, env = post[2]
     assert (hook, phase) == ("node-modify", "post")
     assert env["GANETI_OP_TARGET"] == env["GANETI_POST_OP_TARGET"] == "x"
-
-
-def called_for_hooks(engine):
-    """Return (node, phase) of the calls of hooks."""
-    return [(node, args[1]) for node, args in engine.rpc.called("hooks_runner")]
-
-
-def test_the_master_is_called_for_hooks_only_if_it_has_scripts(tmp_path):
-    one, two = clusters.node_uuid(1), clusters.node_uuid(2)
-    both = {**HOOKED, "hooks_nodes": lambda self: ([one, two], [one, two])}
-    engine = Engine(units=unit(**both), script={"hooks_runner": []})
-    engine.run(DELAY)
-    assert called_for_hooks(engine) == [(two, "pre"), (two, "post")]
-    hooks_dir = engine.add_hooks(tmp_path, "node-modify-post")
-    engine.run(DELAY)
-    assert called_for_hooks(engine) == [(two, "pre"), (one, "post"), (two, "post")]
-    # A directory that the daemon cannot look at may have scripts.
-    (hooks_dir / "node-modify-pre.d").symlink_to("node-modify-pre.d")
-    engine.run(DELAY)
-    assert called_for_hooks(engine)[:2] == [(one, "pre"), (two, "pre")]
 
 
 def test_a_failing_pre_hook_aborts_and_names_node_script_and_output():
