@@ -88,7 +88,7 @@ def usage_block(program: Program, command: Command) -> str:
 
 def examples(program: Program, command: Command) -> tuple[Example, ...]:
     """Return the examples of a command, from the program's ``examples`` module."""
-    name = program.name.removeprefix("gnt-")
+    name = program.name.removeprefix("gnt-").replace("-", "_")
     try:
         module = importlib.import_module(f"ganeti.client.{name}.examples")
     except ModuleNotFoundError:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import jsonschema
 import pytest
@@ -23,8 +24,13 @@ ARGUMENTS = {
     "gnt-node-list-tags": ["node1"],
     "gnt-node-power": ["status", "node1"],
 }
-#: Locks that nobody waits for, volumes of machines without LVM, no lost history.
-MAY_BE_EMPTY = ("gnt-debug-locks", "gnt-node-volumes", "gnt-cluster-lost-changes")
+#: Locks that nobody waits for, volumes of machines without LVM, no lost history, no users.
+MAY_BE_EMPTY = (
+    "gnt-debug-locks",
+    "gnt-node-volumes",
+    "gnt-cluster-lost-changes",
+    "gnt-rapi-token-list",
+)
 OPTIONS = {"gnt-node-list-storage": ["-t", "file"]}
 
 
@@ -63,8 +69,7 @@ def busy(vcluster):
 
 
 def split(stem):
-    program, _, command = stem.removeprefix("gnt-").partition("-")
-    return f"gnt-{program}", command
+    return re.fullmatch(r"(gnt-(?:rapi-token|[a-z]+))-(.*)", stem).groups()
 
 
 def document(cluster, stem, *options):

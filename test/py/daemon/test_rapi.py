@@ -104,6 +104,33 @@ def test_roles_reach_their_instances_alone(cluster):
     assert (status, "kvm_path" in value["message"]) == (403, True)
 
 
+def test_a_token_of_the_command_counts_at_once_until_it_is_removed(cluster):
+    # Its rights are for one path, and a copy reaches the other candidate.
+    words = ["add", "--rights", "get:/2/jobs", "--expires", "1h", "ci"]
+    token = cluster.check("gnt-rapi-token", *words).strip()
+    bearer = {"Authorization": f"Bearer {token}"}
+    path = "/2/instances/none/console"
+
+    def status(where):
+        return ask(cluster, "GET", where, bearer)[0]
+
+    until("the token is read", lambda: status("/2/jobs") == 200)
+    assert status(path) == 403
+    copies = [
+        pathlib.Path(cluster.paths(name).data("rapi/users"))
+        for name in ("node1", "node2")
+    ]
+    assert len({copy.read_text() for copy in copies}) == 1
+    assert token not in copies[0].read_text()
+    cluster.check("gnt-rapi-token", "add", "--replace", "--rights", "read", "ci")
+    until("the old token is over", lambda: status("/2/jobs") == 401)
+    cluster.check("gnt-rapi-token", "remove", "ci")
+    assert "ci" not in cluster.check("gnt-rapi-token", "list", "--no-headers")
+    done = cluster.run("gnt-rapi-token", "list", node="node2")
+    assert done.failed
+    assert "please connect to" in done.stderr
+
+
 def test_operations_that_are_not_offered_are_refused(cluster):
     body = {"name": "lan", "network": "192.0.2.0/24"}
     status, value = ask(cluster, "POST", "/2/networks", JACK, body)

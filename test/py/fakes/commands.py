@@ -35,7 +35,8 @@ class Result:
 
 def program(name):
     """Return the table of a program such as ``gnt-job``."""
-    module = importlib.import_module(f"ganeti.client.{name.removeprefix('gnt-')}.table")
+    package = name.removeprefix("gnt-").replace("-", "_")
+    module = importlib.import_module(f"ganeti.client.{package}.table")
     return module.PROGRAM
 
 

@@ -22,7 +22,9 @@ COMMON = {spelling for option in COMMON_OPTIONS for spelling in option.names}
 
 
 def program(name):
-    return importlib.import_module(f"ganeti.client.{name[4:]}.table").PROGRAM
+    return importlib.import_module(
+        f"ganeti.client.{name[4:].replace('-', '_')}.table"
+    ).PROGRAM
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,7 +181,9 @@ def test_a_parameter_without_an_effect_is_refused():
 
 
 def examples(name):
-    module = importlib.import_module(f"ganeti.client.{name[4:]}.examples")
+    module = importlib.import_module(
+        f"ganeti.client.{name[4:].replace('-', '_')}.examples"
+    )
     return module.EXAMPLES
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -30,5 +31,7 @@ def test_schemas_are_valid(path):
     jsonschema.Draft202012Validator.check_schema(schema)
     if path.stem == "plan":
         return
-    program, _, command = path.stem.removeprefix("gnt-").partition("-")
-    assert schema["title"] == f"gnt-{program} {command} --json"
+    program, command = re.fullmatch(
+        r"(gnt-(?:rapi-token|[a-z]+))-(.*)", path.stem
+    ).groups()
+    assert schema["title"] == f"{program} {command} --json"

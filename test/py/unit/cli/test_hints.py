@@ -148,7 +148,9 @@ def quoted_commands():
 @pytest.mark.parametrize("line", quoted_commands())
 def test_commands_in_hints_are_offered_and_parse(line):
     name, word, *rest = shlex.split(line)
-    module = importlib.import_module(f"ganeti.client.{name[4:]}.table")
+    module = importlib.import_module(
+        f"ganeti.client.{name[4:].replace('-', '_')}.table"
+    )
     command = module.PROGRAM.find(word)
     assert command is not None
     parser.check_count(command, parser.parse(command, rest)[1])

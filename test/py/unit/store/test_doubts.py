@@ -151,3 +151,44 @@ def test_closing_ends_the_wait(opener, simulation, caplog):
     db.close()
     with pytest.raises(errors.StorageError, match="nothing was called"):
         waiting.result(60)
+
+
+def test_a_copy_of_another_cluster_confirms_nothing(opener, simulation):
+    db = ready(opener)
+    simulation.down.add(simulation.node(2))
+    real = simulation[1].status
+    simulation[1].status = lambda: {**real(), "cluster": cluster.make_id("cluster", 9)}
+    db.note_refusal()
+    waiting = start(db.require_confirmed)
+    until("rounds", lambda: asked(simulation).count(simulation.node(1)) > 2)
+    assert not waiting.done()
+    simulation[1].status = real
+    waiting.result(60)
+
+
+def test_refusals_of_the_question_itself_depose(opener, simulation):
+    db = ready(opener)
+
+    def refuse():
+        raise errors.TermError("term 1 is over")
+
+    for number in (1, 2):
+        simulation[number].status = refuse
+    db.note_refusal()
+    with pytest.raises(errors.TermError, match="is over"):
+        db.require_confirmed()
+    with pytest.raises(errors.TermError, match="is over"):
+        db.require_leading()
+
+
+@pytest.mark.parametrize(
+    "consent", [{"is_lenient": lambda: True}, {"accept_loss": True}]
+)
+def test_with_consent_calls_go_on_without_a_majority(opener, simulation, consent):
+    settings = CommitSettings()
+    db = ready(opener, settings=settings)
+    for name, value in consent.items():
+        setattr(settings, name, value)
+    simulation.down |= set(simulation.copies)
+    db.note_refusal()
+    db.require_confirmed()

@@ -1,0 +1,79 @@
+"""Command table of ``gnt-rapi-token``."""
+
+from typing import Final
+
+from ganeti.cli import options as o
+from ganeti.cli.model import Argument, Command, Option, Program
+
+_RIGHTS: Final = Option(
+    ("--rights",),
+    "options of the user, with commas between them: read, write, root, RIGHT:PATTERN"
+    " or @ROLE",
+    dest="rights",
+    kind="string",
+)
+_REPLACE: Final = Option(
+    ("--replace",), "replace the user or token of this name", dest="replace"
+)
+_NO_COPIES: Final = Option(
+    ("--no-redist",),
+    "do not copy the file to the other master candidates",
+    dest="no_redist",
+)
+
+COMMANDS: Final = (
+    Command(
+        "add",
+        "create a bearer token and print it once",
+        arguments=(Argument("user", name="name"),),
+        options=(
+            _RIGHTS,
+            Option(
+                ("--expires",),
+                "the token is valid for this long, such as 12h or 90d, or 'never'",
+                dest="expires",
+                kind="string",
+                default="365d",
+            ),
+            _REPLACE,
+            _NO_COPIES,
+        ),
+        run="client.rapi_token.tokens:add",
+        exits=((1, "the name is in use, or a right is unknown"),),
+    ),
+    Command(
+        "list",
+        "list users, tokens and roles",
+        options=(*o.TABLE, o.JSON),
+        run="client.rapi_token.tokens:list_users",
+    ),
+    Command(
+        "password",
+        "create a user with a password, or change the password",
+        arguments=(Argument("user", name="name"),),
+        options=(_RIGHTS, _NO_COPIES),
+        run="client.rapi_token.tokens:set_password",
+        exits=((1, "no password was given, or a right is unknown"),),
+    ),
+    Command(
+        "remove",
+        "remove users and tokens",
+        arguments=(Argument("user", minimum=0, maximum=None, name="name"),),
+        options=(
+            Option(
+                ("--expired",), "remove all tokens that have expired", dest="expired"
+            ),
+            _NO_COPIES,
+        ),
+        run="client.rapi_token.tokens:remove",
+        exits=((1, "a name is unknown"),),
+    ),
+)
+
+PROGRAM: Final = Program(
+    "gnt-rapi-token",
+    "Users and tokens of the remote API",
+    COMMANDS,
+    tag_kind=None,
+    list_defaults="",
+)
