@@ -43,7 +43,7 @@ class ClientEffects(NamedTuple):
     """Effects of a command; tests pass their own."""
 
     environ: Mapping[str, str]
-    connect: Callable[[pathutils.Paths], Master]
+    connect: Callable[[pathutils.Paths, Callable[[str], None]], Master]
     stdout: TextIO
     stderr: TextIO
     stdin: TextIO
@@ -54,11 +54,14 @@ class ClientEffects(NamedTuple):
     tcp_ping: Callable[[str, int, float], bool] = tcp_ping
 
 
-def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
+def connect(
+    paths: pathutils.Paths, on_wait: Callable[[str], None], *, override: str = ""
+) -> Master:
     """Return a client of this node's master daemon, which connects at the first call.
 
     Args:
         paths: of this node.
+        on_wait: called with what the client waits for, if that takes long.
         override: another socket: ``master``, ``query`` or a path.
     """
     from ganeti import luxi
@@ -70,7 +73,8 @@ def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
             sys.stderr.write(f"Warning: {render(text)}\n")
 
     shown: set[str] = set()
-    client: Master = luxi.Client.of_node(paths, override=override, on_warning=warn)
+    client = luxi.Client.of_node(paths, override=override, on_warning=warn)
+    client.on_wait = on_wait
     return client
 
 
@@ -153,11 +157,15 @@ class CommandContext:
         from ganeti.luxi import answers
 
         if self._master is None:
-            self._master = self.effects.connect(self.paths)
+            self._master = self.effects.connect(self.paths, self._note_wait)
         self.last_method = method
         answer = self._master.call(method, list(args))
         answers.check(method, args, answer)
         return answer
+
+    def _note_wait(self, text: str) -> None:
+        if self.shows_progress:
+            self.progress(text)
 
     def out(self, text: str = "", *, is_styled: bool = False) -> None:
         """Print lines on stdout, with control characters escaped.

@@ -248,10 +248,22 @@ def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, 
     )
     if path in (paths.query_socket, paths.master_socket):
         # One daemon serves both sockets, whatever the known texts call it.
-        start = f"{_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd"
-        text += f"\nThe daemon is ganeti-masterd on this node; start it: {start}"
-        text += _store_trouble(paths)
+        text += f"\n{_what_to_start(paths)}{_store_trouble(paths)}"
     return text, exitcodes.EXIT_FAILURE
+
+
+def _what_to_start(paths: Paths) -> str:
+    from ganeti.utils import pidfile
+
+    pid = pidfile.live_pid(paths.pid_file("ganeti-masterd"), "ganeti-masterd")
+    if pid is None:
+        start = f"{_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd"
+        return f"The daemon is ganeti-masterd on this node; start it: {start}"
+    return (
+        f"The daemon is ganeti-masterd on this node and runs as process {pid}, but"
+        " accepts no commands: it starts or stops, or waits for a majority of the"
+        f" master candidates; see {paths.log_dir}/master-daemon.log"
+    )
 
 
 def _store_trouble(paths: Paths) -> str:

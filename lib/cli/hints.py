@@ -33,6 +33,11 @@ class Hint(NamedTuple):
 #: The first match wins, so special cases stand before general ones.
 HINTS: Final = (
     Hint(
+        r"is ganeti-masterd on this node and runs as process",
+        ROOT,
+        "wait and try again; 'gnt-cluster master-ping' succeeds as soon as it answers",
+    ),
+    Hint(
         r"Cannot communicate with the (master|config) daemon",
         ROOT,
         "run '{daemon_util} start ganeti-masterd'; if the daemon ends again, see"

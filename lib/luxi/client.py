@@ -23,6 +23,13 @@ RETRIES: Final = 15
 RETRY_STEP_S: Final = 5.0
 #: Seconds between attempts to connect.
 CONNECT_STEP_S: Final = 1.0
+#: Seconds without a process of the daemon until a new client gives up: more than
+#: systemd and ``daemon-util`` need from the end of a daemon to the next start.
+ABSENT_S: Final = 10.0
+#: Seconds until a client says for what it waits: for a listener, and for an answer.
+NOTE_CONNECT_S: Final = 2.0
+NOTE_ANSWER_S: Final = 5.0
+_DAEMON: Final = "ganeti-masterd"
 _CHUNK: Final = 1 << 18
 #: The method whose answers are tables.
 _QUERY: Final = "Query"
@@ -32,6 +39,8 @@ _LARGE: Final = 1 << 18
 _NOT_REPEATABLE: Final = frozenset(
     {"SubmitJob", "SubmitManyJobs", "SubmitJobToDrainedQueue"}
 )
+#: Methods that wait for jobs as a rule; their callers say so themselves.
+_WAITING: Final = frozenset({"WaitForJobChange", "WaitForJobChanges"})
 _RETRY_CONNECT: Final = frozenset(
     {errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.EWOULDBLOCK}
 )
@@ -47,10 +56,40 @@ class Timer(Protocol):
         """Wait."""
 
 
+def daemon_of_node(paths: Paths) -> int | None:
+    """Return the process id of a node's master daemon.
+
+    Returns:
+        0 if the daemon does not run, None if this node is not the master.
+    """
+    from ganeti.utils import pidfile
+
+    pid = pidfile.live_pid(paths.pid_file(_DAEMON), _DAEMON)
+    if pid is not None:
+        return pid
+    try:
+        with open(paths.data("ssconf_master_node"), encoding="utf-8") as stream:
+            master = stream.read().strip()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return 0
+    own_names = {"", paths.hostname}
+    return 0 if {master, master.split(".")[0]} & own_names else None
+
+
 class Client:
     """One connection to the master daemon; not for use by two threads at once.
 
-    The first call connects; a call after a broken connection connects again.
+    The first call connects; a call after a broken connection connects again. While no
+    process listens, a call tries again until the limit of the constructor; it ends
+    earlier, after `ABSENT_S`, if all that time no process of the daemon exists and the
+    client was not connected before; and at once if this node is not the master.
+
+    Attributes:
+        path: the socket.
+        on_wait: called about once per second of a long wait with a text that names
+            what is waited for.
     """
 
     def __init__(
@@ -60,7 +99,7 @@ class Client:
         connect_timeout_s: float = timeouts.LUXI_DEF_CTMO,
         timeout_s: float = timeouts.LUXI_DEF_RWTO,
         retries: int = RETRIES,
-        is_elsewhere: Callable[[], bool] = lambda: False,
+        find_daemon: Callable[[], int | None] | None = None,
         on_warning: Callable[[str], None] = lambda _text: None,
         timer: Timer = time,
     ) -> None:
@@ -71,8 +110,8 @@ class Client:
             connect_timeout_s: how long to try to connect while no process listens.
             timeout_s: longest silence during the wait for an answer.
             retries: number of retries of a request after a broken connection.
-            is_elsewhere: returns whether another node is known to be the master; called
-                when the socket is missing, to avoid the wait.
+            find_daemon: called while no process listens; see `daemon_of_node`. Without
+                it the daemon is assumed to be starting.
             on_warning: called with the warning that an answer carries.
             timer: the time functions.
         """
@@ -81,8 +120,10 @@ class Client:
         self._connect_timeout_s = connect_timeout_s
         self._timeout_s = timeout_s
         self._retries = retries
-        self._is_elsewhere = is_elsewhere
+        self._find_daemon = find_daemon
         self._timer = timer
+        self.on_wait: Callable[[str], None] = lambda _text: None
+        self._was_connected = False
         self._socket: socket.socket | None = None
 
     @classmethod
@@ -95,13 +136,9 @@ class Client:
             options: further arguments of the class.
         """
 
-        def is_elsewhere() -> bool:
-            try:
-                with open(paths.data("ssconf_master_node"), encoding="utf-8") as stream:
-                    master = stream.read().strip()
-            except OSError:
-                return False
-            return master not in {"", paths.hostname}
+        def find_daemon() -> int | None:
+            # The process behind another socket is not known.
+            return daemon_of_node(paths) if override in named else 0
 
         named = {
             "": paths.query_socket,
@@ -109,7 +146,7 @@ class Client:
             "master": paths.master_socket,
         }
         path = named.get(override, override)
-        return cls(path, is_elsewhere=is_elsewhere, **options)
+        return cls(path, find_daemon=find_daemon, **options)
 
     def call(
         self,
@@ -151,7 +188,7 @@ class Client:
                 sock.settimeout(limit)
                 sock.sendall(request)
                 sent = True
-                data = self._receive(sock)
+                data = self._receive(sock, limit, method)
                 if as_rows and (rows := _rows(data)) is not None:
                     return rows
                 return _result(data, self._on_warning, is_table=method == _QUERY)
@@ -212,7 +249,7 @@ class Client:
     def _connect(self) -> socket.socket:
         if self._socket is not None:
             return self._socket
-        deadline = self._timer.monotonic() + self._connect_timeout_s
+        wait = _Wait(self._timer.monotonic(), self._connect_timeout_s)
         while True:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -221,29 +258,37 @@ class Client:
                     sock.connect(path)
             except OSError as err:
                 sock.close()
-                self._judge(err, deadline)
+                self._judge(err, wait)
                 self._timer.sleep(CONNECT_STEP_S)
                 continue
             self._socket = sock
+            self._was_connected = True
             return sock
 
-    def _judge(self, err: OSError, deadline: float) -> None:
+    def _judge(self, err: OSError, wait: "_Wait") -> None:
         """Raise unless another attempt to connect makes sense."""
         if err.errno in {errno.EPERM, errno.EACCES}:
             raise errors.LuxiPermissionError(self.path) from err
-        waits = isinstance(err, TimeoutError) or err.errno in _RETRY_CONNECT
+        retries = isinstance(err, TimeoutError) or err.errno in _RETRY_CONNECT
         # A daemon that ended because another node took over leaves its sockets behind.
-        absent = err.errno in {errno.ENOENT, errno.ECONNREFUSED}
-        elsewhere = absent and self._is_elsewhere()
-        if not waits or elsewhere or self._timer.monotonic() >= deadline:
+        is_absent = err.errno in {errno.ENOENT, errno.ECONNREFUSED}
+        find = self._find_daemon
+        pid = find() if is_absent and find is not None else -1
+        now = self._timer.monotonic()
+        if pid != 0:
+            wait.seen = now
+        is_gone = not self._was_connected and now - wait.seen >= ABSENT_S
+        if not retries or pid is None or is_gone or now >= wait.start + wait.limit_s:
             raise errors.NoMasterError(self.path) from err
+        if now - wait.start >= NOTE_CONNECT_S:
+            self.on_wait(_note(pid, self.path, now - wait.start))
 
-    def _receive(self, sock: socket.socket) -> bytearray:
+    def _receive(self, sock: socket.socket, limit_s: float, method: str) -> bytearray:
         # Answers can be large, so avoid copies.
         received = bytearray()
         chunk = memoryview(bytearray(_CHUNK))
         while True:
-            count = sock.recv_into(chunk)
+            count = self._receive_part(sock, chunk, limit_s, method)
             if not count:
                 raise errors.ConnectionClosedError("closed by the daemon")
             start = len(received)
@@ -255,6 +300,51 @@ class Client:
                 raise errors.ProtocolError("the daemon sent more than one answer")
             del received[end:]
             return received
+
+    def _receive_part(
+        self, sock: socket.socket, chunk: memoryview, limit_s: float, method: str
+    ) -> int:
+        """Return the number of bytes received into a buffer; note a long silence."""
+        if method in _WAITING or limit_s <= NOTE_ANSWER_S:
+            return sock.recv_into(chunk)
+        waited = 0.0
+        step = NOTE_ANSWER_S
+        while True:
+            sock.settimeout(step)
+            try:
+                return sock.recv_into(chunk)
+            except TimeoutError:
+                waited += step
+                if waited >= limit_s:
+                    raise
+            self.on_wait(f"waiting for {_DAEMON} to answer {method}, {waited:.0f} s")
+            step = min(CONNECT_STEP_S, limit_s - waited)
+
+
+class _Wait:
+    """One wait for a listener.
+
+    Attributes:
+        start: time of the first attempt, as of the timer.
+        limit_s: longest wait.
+        seen: time when the daemon was last seen to run, or could not be looked for.
+    """
+
+    def __init__(self, start: float, limit_s: float) -> None:
+        self.start = start
+        self.limit_s = limit_s
+        self.seen = start
+
+
+def _note(pid: int, path: str, waited_s: float) -> str:
+    """Return what a client waits for; pid 0: no process, negative: not known."""
+    if not pid:
+        what = f"{_DAEMON}, which does not run on this node"
+    elif pid > 0:
+        what = f"{_DAEMON} (process {pid}), which does not listen"
+    else:
+        what = f"a daemon at {path}"
+    return f"waiting for {what}, {waited_s:.0f} s"
 
 
 def _encode(request: dict[str, Any]) -> bytes:

@@ -83,6 +83,26 @@ def read_pid(path: str) -> int | None:
         return None
 
 
+def live_pid(path: str, program: str) -> int | None:
+    """Return the pid in a file if this process runs a program, None otherwise.
+
+    The lock is not tried, since that could keep a daemon from starting. A pid that
+    another program uses now does not count.
+
+    Args:
+        path: of the file.
+        program: its name, as in ``/proc/PID/cmdline``.
+    """
+    pid = read_pid(path)
+    if pid is None or pid <= 0:
+        return None
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            return pid if program.encode() in stream.read() else None
+    except OSError:
+        return None
+
+
 def is_locked(path: str) -> bool:
     """Return whether a live process holds the file's lock."""
     try:

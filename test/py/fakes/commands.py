@@ -57,7 +57,7 @@ def run(
     out, err = io.StringIO(), Tty() if tty else io.StringIO()
     all_effects = ClientEffects(
         environ=environ or {},
-        connect=lambda _: master,
+        connect=lambda *_: master,
         stdout=out,
         stderr=err,
         stdin=io.StringIO(stdin),

@@ -1,16 +1,19 @@
 """Every documented error: what is printed where, and the exit code."""
 
 import errno
+import io
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti import _buildconf, errors
-from ganeti.cli import error_text
+from ganeti.cli import app, error_text
+from ganeti.cli.context import ClientEffects
 
 CASES = [
     (
@@ -193,6 +196,46 @@ def test_nobody_listens(node):
         "The daemon is ganeti-masterd on this node; start it:"
         f" {_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd\n"
     )
+
+
+def test_a_master_daemon_that_does_not_listen_yet(node):
+    root, environ = node
+    (root / "var/lib/ganeti/ssconf_master_node").write_text("n1.tst\n")
+    (root / "var/run/ganeti").mkdir(parents=True)
+    master = FakeMaster()
+    master.down = errors.NoMasterError(f"{root}/var/run/ganeti/socket/ganeti-query")
+    line = [sys.executable, "-c", "input()", "ganeti-masterd"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE) as daemon:
+        (root / "var/run/ganeti/ganeti-masterd.pid").write_text(f"{daemon.pid}\n")
+        done = commands.run("gnt-cluster version", master, environ=environ, tty=True)
+        daemon.kill()
+    assert done.code == 1
+    assert f"runs as process {daemon.pid}, but accepts no commands" in done.err
+    assert f"see {root}/var/log/ganeti/master-daemon.log" in done.err
+    assert "daemon-util start" not in done.err
+
+
+def test_a_long_wait_is_shown_on_a_terminal_alone(node):
+    _, environ = node
+    for tty in (True, False):
+        err = commands.Tty() if tty else io.StringIO()
+
+        def connect(_, on_wait):
+            on_wait("waiting for ganeti-masterd, 2 s")
+            return FakeMaster()
+
+        program = commands.program("gnt-cluster")
+        effects = ClientEffects(
+            environ=environ,
+            connect=connect,
+            stdout=io.StringIO(),
+            stderr=err,
+            stdin=io.StringIO(),
+            open_terminal=lambda: None,
+            now=lambda: 0.0,
+        )
+        app.main(program, ["version"], effects=effects)
+        assert ("\rwaiting for ganeti-masterd, 2 s\r" in err.getvalue()) == tty
 
 
 def test_a_full_disk_is_one_error():

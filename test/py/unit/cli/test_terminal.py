@@ -24,7 +24,7 @@ def ctx(tmp_path):
     root = tmp_path / "n1"
     effects = ClientEffects(
         environ={"GANETI_ROOTDIR": str(root), "GANETI_HOSTNAME": "n1"},
-        connect=lambda paths: None,
+        connect=lambda *_: None,
         stdout=Terminal(),
         stderr=Terminal(),
         stdin=io.StringIO(),

@@ -19,6 +19,7 @@ from fakes.patience import until
 from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.luxi import Client, framing
+from ganeti.luxi import client as luxi_client
 from ganeti.luxi.server import Limits, Restricted, Server
 from ganeti.pathutils import Paths
 
@@ -444,6 +445,112 @@ def test_missing_socket_is_waited_for_then_reported(tmp_path):
     with pytest.raises(errors.NoMasterError):
         Client(str(tmp_path / "none"), timer=timer).call("Echo")
     assert timer.slept == [1.0] * 30
+
+
+def of_node(tmp_path, timer, *, master="node1.example.com"):
+    """Return a client on node1, with ssconf files that name the master."""
+    paths = Paths(root=str(tmp_path), hostname="node1.example.com")
+    os.makedirs(paths.data_dir)
+    os.makedirs(paths.run_dir)
+    if master:
+        with open(paths.data("ssconf_master_node"), "w") as stream:
+            stream.write(f"{master}\n")
+    client = Client.of_node(paths, timer=timer)
+    client.noted = []
+    client.on_wait = client.noted.append
+    return client, paths
+
+
+@contextlib.contextmanager
+def process_of_daemon(paths):
+    """Run a process with the daemon's name and pid file, which never listens."""
+    sleep = [sys.executable, "-c", "input()", "ganeti-masterd"]
+    with subprocess.Popen(sleep, stdin=subprocess.PIPE) as child:
+        with open(paths.pid_file("ganeti-masterd"), "w") as stream:
+            stream.write(f"{child.pid}\n")
+        try:
+            yield child.pid
+        finally:
+            child.kill()
+
+
+def test_without_a_process_of_the_daemon_the_wait_is_short(tmp_path):
+    timer = NoWait()
+    client, paths = of_node(tmp_path, timer)
+    with open(paths.pid_file("ganeti-masterd"), "w") as stream:
+        stream.write(f"{os.getpid()}\n")  # another program has this number now
+    with pytest.raises(errors.NoMasterError):
+        client.call("Echo")
+    assert timer.slept == [1.0] * 10
+    assert client.noted[0] == (
+        "waiting for ganeti-masterd, which does not run on this node, 2 s"
+    )
+    assert len(client.noted) == 8
+
+
+def test_a_daemon_that_starts_is_waited_for(tmp_path):
+    timer = NoWait()
+    client, paths = of_node(tmp_path, timer)
+    with process_of_daemon(paths) as pid, pytest.raises(errors.NoMasterError):
+        client.call("Echo")
+    assert timer.slept == [1.0] * 30
+    assert client.noted[0] == (
+        f"waiting for ganeti-masterd (process {pid}), which does not listen, 2 s"
+    )
+
+
+def test_the_short_wait_begins_when_the_daemon_ends(tmp_path):
+    client, paths = of_node(tmp_path, None)
+    with contextlib.ExitStack() as stack:
+
+        def end_after_eight_steps():
+            if len(timer.slept) == 8:
+                stack.close()
+
+        timer = client._timer = NoWait(end_after_eight_steps)
+        stack.enter_context(process_of_daemon(paths))
+        with pytest.raises(errors.NoMasterError):
+            client.call("Echo")
+    assert timer.slept == [1.0] * 17
+
+
+def test_a_client_whose_daemon_ended_waits_for_the_next_one(tmp_path, clock):
+    timer = NoWait()
+    client, _ = of_node(tmp_path, timer)
+    os.makedirs(os.path.dirname(client.path))
+    server = Server(Handler(), [client.path], clock=clock)
+    server.start()
+    assert client.call("Echo", [1]) == [1]
+    server.stop()
+    with pytest.raises(errors.NoMasterError):
+        client.call("Echo")
+    assert timer.slept == [5.0] + [1.0] * 30
+
+
+@pytest.mark.parametrize("override", ["", "master", "/nowhere/socket"])
+def test_outside_of_a_cluster_nothing_is_waited_for(tmp_path, override):
+    timer = NoWait()
+    client, paths = of_node(tmp_path, timer, master="")
+    client = Client.of_node(paths, timer=timer, override=override)
+    with pytest.raises(errors.NoMasterError):
+        client.call("Echo")
+    # Whatever serves another socket need not belong to this node.
+    assert timer.slept == [1.0] * (10 if override.startswith("/") else 0)
+
+
+def test_a_long_silence_is_noted(server, handler, paths, monkeypatch):
+    monkeypatch.setattr(luxi_client, "NOTE_ANSWER_S", 0.01)
+    monkeypatch.setattr(luxi_client, "CONNECT_STEP_S", 0.01)
+    noted = []
+    with Client(paths[0], timeout_s=0.05, retries=0) as client:
+        client.on_wait = noted.append
+        with pytest.raises(errors.LuxiTimeoutError, match=r"Never.*0\.05 seconds"):
+            client.call("Never")
+        assert len(noted) == 4
+        assert noted[0] == "waiting for ganeti-masterd to answer Never, 0 s"
+        with pytest.raises(errors.LuxiTimeoutError):
+            client.call("WaitForJobChange")
+    assert len(noted) == 4
 
 
 @pytest.mark.parametrize("is_left", [False, True])

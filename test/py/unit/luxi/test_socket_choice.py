@@ -25,5 +25,5 @@ def test_the_environment_may_name_another_socket(monkeypatch, word, wanted):
 
     monkeypatch.setattr(luxi.Client, "__init__", lambda _, path, **kw: remember(path))
     paths = Paths(root="/n1.tst", hostname="n1.tst")
-    context.real_effects().connect(paths)
+    context.real_effects().connect(paths, lambda _: None)
     assert chosen == [wanted]
