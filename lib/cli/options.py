@@ -8,6 +8,13 @@ from typing import Final
 from ganeti.cli.model import Option
 from ganeti.constants import disks
 
+
+def without_effect(option: Option, reason: str) -> Option:
+    """Return an option that a command accepts, and ignores with a warning."""
+    text = f"no effect, {reason}"
+    return option._replace(help=text, warns=text)
+
+
 #: Option of every listing and info command; see `ganeti.cli.listing`.
 JSON: Final = Option(("--json",), "print a JSON document instead of text", dest="json")
 ACTION: Final = Option(

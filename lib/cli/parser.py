@@ -18,6 +18,8 @@ from ganeti.cli.model import COMMON_OPTIONS, Argument, Command, Option
 _NAMES: Final = frozenset(
     ("filter", "group", "host", "instance", "jobid", "network", "node", "os")
 )
+#: Kind of the words of a command line for other machines.
+_COMMAND: Final = "command"
 
 
 class UsageError(Exception):
@@ -166,11 +168,7 @@ def check_count(command: Command, arguments: list[str]) -> None:
         late = [word for word in arguments if _looks_like_option(word)]
         problem = f"expects {problem}"
     else:
-        late = [
-            word
-            for word, kind in zip(arguments, _kinds(command.arguments), strict=False)
-            if kind in _NAMES and _looks_like_option(word)
-        ]
+        late = _late_options(command, arguments)
         if not late:
             return
         problem = "has options among its arguments"
@@ -178,6 +176,21 @@ def check_count(command: Command, arguments: list[str]) -> None:
     if late:
         text += f"\n(options must stand before the first argument: {' '.join(late)})"
     raise errors.GenericError(text)
+
+
+def _late_options(command: Command, arguments: list[str]) -> list[str]:
+    """Return the arguments that are meant as options.
+
+    A name never begins with a dash. A tag or another free text may, but not one that is
+    an option of this command. A command line for the nodes has options of its own.
+    """
+    own = {name for row in COMMON_OPTIONS + command.options for name in row.names}
+    return [
+        word
+        for word, kind in zip(arguments, _kinds(command.arguments), strict=False)
+        if _looks_like_option(word)
+        and (kind in _NAMES or (kind != _COMMAND and word.partition("=")[0] in own))
+    ]
 
 
 def _looks_like_option(word: str) -> bool:

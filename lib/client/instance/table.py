@@ -169,7 +169,7 @@ COMMANDS: Final = (
                 "print the command, and do not run it",
                 dest="show_command",
             ),
-            o.PRIORITY,
+            o.without_effect(o.PRIORITY, "a console needs no job"),
         ),
         run="client.instance.console:run",
         exits=(

@@ -35,7 +35,7 @@ def run(ctx: CommandContext) -> int:
         ),
         ask_password=functools.partial(prompts.password, ctx),
         create_bridge=opts.create_bridge,
-        debug=bool(opts.debug),
+        debug=bool(opts.debug or opts.verbose),
     )
     if plans.wanted(ctx):
         before = node_add.plan(ctx.paths, request)

@@ -28,6 +28,7 @@ COMMANDS: Final = (
                 ("--force-join",),
                 "no effect any more; prints a notice",
                 dest="force_join",
+                warns="no effect, this is not supported any more",
             ),
             Option(
                 ("--no-node-setup",),
@@ -35,6 +36,7 @@ COMMANDS: Final = (
                 dest="node_setup",
                 sets=False,
                 default=True,
+                warns="no effect any more, see modify_ssh_setup of the cluster",
             ),
             Option(
                 ("--create-bridge",),
@@ -285,7 +287,7 @@ COMMANDS: Final = (
             o.FORCE,
             o.OOB_TIMEOUT,
             o.POWER_DELAY,
-            o.SUBMIT,
+            o.without_effect(o.SUBMIT, "the command waits for the nodes"),
             o.PRINT_JOBID,
             o.PRIORITY,
             o.PLAN,

@@ -129,6 +129,26 @@ def test_an_option_is_no_name_of_an_object(line):
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "late"),
+    [
+        ("gnt-instance add-tags web1 mail --submit", "--submit"),
+        ("gnt-cluster remove-tags mail --priority=low", "--priority=low"),
+        ("gnt-node list-fields name --no-headers", "--no-headers"),
+    ],
+)
+def test_an_option_of_the_command_is_no_text(line, late):
+    done = commands.run(line)
+    assert (done.code, done.out) == (1, "")
+    assert f"(options must stand before the first argument: {late})\n" in done.err
+
+
+def test_another_text_may_begin_with_a_dash():
+    master = FakeMaster()
+    assert commands.run("gnt-cluster add-tags -- -mail --soon", master).code == 0
+    assert master.jobs[1][0].tags == ["-mail", "--soon"]
+
+
 def test_commands_for_others_keep_their_options():
     command = commands.program("gnt-cluster").find("command")
     parser.check_count(command, ["ls", "-l", "--color"])
