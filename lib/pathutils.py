@@ -19,6 +19,9 @@ VIRTUAL_PREFIX = "/###-VIRTUAL-PATH-###,"
 #: Paths that are the same on all nodes of a virtual cluster.
 VIRTUAL_EXEMPT = frozenset({"/etc/hosts"})
 
+#: Error code; this module is below those of ``constants.ecodes``.
+_WRONG_ENVIRONMENT = "environment_error"
+
 
 class Paths(NamedTuple):
     """Directories and files of one node.
@@ -210,20 +213,22 @@ def from_environ(environ: Mapping[str, str]) -> Paths:
     """Return the paths according to the environment.
 
     Raises:
-        ConfigurationError: one of the two variables is missing or wrong.
+        OpPrereqError: one of the two variables is missing or wrong.
     """
     root, name = environ.get(ROOTDIR_ENV, ""), environ.get(HOSTNAME_ENV, "")
     if bool(root) != bool(name):
-        raise errors.ConfigurationError(
-            f"{ROOTDIR_ENV} and {HOSTNAME_ENV} must be set together, found"
-            f" {root!r} and {name!r}"
+        raise errors.OpPrereqError(
+            f"environment: {ROOTDIR_ENV} and {HOSTNAME_ENV} must be set together, or"
+            f" neither of them on a real node; found {root!r} and {name!r}",
+            _WRONG_ENVIRONMENT,
         )
     if not root:
         return Paths(hostname=os.uname().nodename)
     root = os.path.normpath(root)
     if not root.startswith("/") or os.path.basename(root) != name:
-        raise errors.ConfigurationError(
-            f"{ROOTDIR_ENV}: wanted an absolute path that ends in {name!r}, found"
-            f" {root!r}"
+        raise errors.OpPrereqError(
+            f"environment variable {ROOTDIR_ENV}: wanted an absolute path that ends in"
+            f" {name!r}, the value of {HOSTNAME_ENV}; found {root!r}",
+            _WRONG_ENVIRONMENT,
         )
     return Paths(root=root, hostname=name)

@@ -223,7 +223,7 @@ def log(ctx: CommandContext, text: str, *, level: str = "INFO") -> None:
     try:
         path = f"{ctx.paths.log_dir}/commands.log"
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    except (OSError, errors.ConfigurationError):
+    except (OSError, errors.OpPrereqError):
         return  # not installed, or not permitted: the command works without the log
     try:
         os.write(descriptor, f"{line}\n".encode(errors="replace"))

@@ -23,7 +23,7 @@ from typing import Final, NoReturn, Protocol
 
 from ganeti import errors, ssconf
 from ganeti.constants import daemons, exitcodes, versions
-from ganeti.pathutils import Paths
+from ganeti.pathutils import Paths, from_environ
 from ganeti.utils import arguments, daemon_users, log, netutils, pidfile
 
 _log = logging.getLogger(__name__)
@@ -132,6 +132,14 @@ def _add_network_options(result: argparse.ArgumentParser, port: int | None) -> N
     add("-K", "--ssl-key", metavar="FILE", help="file with the TLS key")
     add("-C", "--ssl-cert", metavar="FILE", help="file with the TLS certificate")
     add("--max-clients", type=int, default=20, help="connections served at once")
+
+
+def own_paths(name: str) -> Paths:
+    """Return the paths of this node; end the program if the environment is wrong."""
+    try:
+        return from_environ(os.environ)
+    except errors.OpPrereqError as err:
+        sys.exit(f"{name}: {err.args[0]}")
 
 
 def parse(

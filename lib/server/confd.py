@@ -11,7 +11,7 @@ from typing import Final
 from ganeti import clock, errors
 from ganeti.confd import server, wire
 from ganeti.constants import daemons
-from ganeti.pathutils import Paths, from_environ
+from ganeti.pathutils import Paths
 from ganeti.server import common
 from ganeti.server.confd_source import StoreSource, read_key
 from ganeti.utils import netutils
@@ -124,7 +124,7 @@ def bind(options: argparse.Namespace, paths: Paths) -> socket.socket:
 
 def main() -> int:
     """Run confd."""
-    paths = from_environ(os.environ)
+    paths = common.own_paths(NAME)
     options = common.parse(build_parser(), sys.argv[1:])
     service = Confd(paths, options)
 

@@ -460,8 +460,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         paths = pathutils.from_environ(os.environ)
         _confirm(options)
-    except (errors.ConfigurationError, common.StartError) as err:
-        sys.stderr.write(f"{NAME}: {err}\n")
+    except (errors.OpPrereqError, common.StartError) as err:
+        sys.stderr.write(f"{NAME}: {err.args[0]}\n")
         return exitcodes.EXIT_FAILURE
     time = clock.SystemClock()
     silent: set[str] = set()

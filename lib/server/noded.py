@@ -28,7 +28,7 @@ from OpenSSL import SSL
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
 from ganeti.http import contexts, lanes, server, tls
-from ganeti.pathutils import Paths, from_environ
+from ganeti.pathutils import Paths
 from ganeti.quorum import Term, parse_term, term_of
 from ganeti.rpc import table, wire
 from ganeti.server import common, memlock
@@ -462,7 +462,7 @@ def _tls(
 
 def main() -> int:
     """Run the node daemon."""
-    paths = from_environ(os.environ)
+    paths = common.own_paths(NAME)
     options = common.parse(build_parser(), sys.argv[1:])
     daemon = common.Daemon(
         name=NAME,

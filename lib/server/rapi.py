@@ -13,7 +13,7 @@ from ganeti import clock, errors, ssconf
 from ganeti.constants import exitcodes
 from ganeti.http import contexts, lanes, server, tls
 from ganeti.luxi import Client
-from ganeti.pathutils import Paths, from_environ
+from ganeti.pathutils import Paths
 from ganeti.rapi import application, authentication, pool, users_file
 from ganeti.server import common
 from ganeti.utils import x509 as certificates
@@ -203,7 +203,7 @@ def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedCont
 
 def main() -> int:
     """Run the daemon of the remote API."""
-    paths = from_environ(os.environ)
+    paths = common.own_paths(NAME)
     options = common.parse(build_parser(), sys.argv[1:])
     daemon = common.Daemon(
         name=NAME,

@@ -238,7 +238,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     """Run the daemon."""
-    paths = pathutils.from_environ(os.environ)
+    paths = common.own_paths(NAME)
     options = common.parse(build_parser(), sys.argv[1:])
 
     def start(control: common.Control) -> common.Service:

@@ -130,7 +130,12 @@ def _work(options: argparse.Namespace) -> None:
             places, SystemClock(), dry_run=dry_run, check=check, cluster_name=own
         )
         done = "upgraded to version 3.1"
-    sys.stderr.write(f"Configuration successfully {done}.\n")
+    if dry_run:
+        sys.stderr.write(
+            f"Dry run: the configuration can be {done}; nothing was changed.\n"
+        )
+    else:
+        sys.stderr.write(f"Configuration successfully {done}.\n")
 
 
 def _is_confirmed() -> bool:

@@ -7,8 +7,15 @@ from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
 
 
-def _follow(ctx: CommandContext, job_id: int, on_log: jobs.OnLog | None) -> int:
+def _follow(
+    ctx: CommandContext, job_id: int, on_log: jobs.OnLog | None, headline: str = ""
+) -> int:
     try:
+        if headline:
+            if ctx.call("QueryJobs", [job_id], ["status"]) in ([None], [[None]]):
+                raise errors.JobLost(f"Job {job_id} lost")
+            ctx.out(headline)
+            ctx.out("-" * len(headline))
         jobs.wait(ctx, job_id, on_log)
     except errors.LuxiError:
         raise
@@ -24,9 +31,7 @@ def watch(ctx: CommandContext) -> int:
     """Print the messages of a job until it ends."""
     job_id = parse_id(ctx.args[0])
     headline = f"Output from job {job_id} follows"
-    ctx.out(headline)
-    ctx.out("-" * len(headline))
-    code = _follow(ctx, job_id, jobs.print_log(ctx))
+    code = _follow(ctx, job_id, jobs.print_log(ctx), headline)
     if code == exitcodes.EXIT_SUCCESS and ctx.shows_progress:
         # A job may have no messages, so print its end on a terminal.
         ctx.err(f"Job {job_id} was successful")

@@ -231,16 +231,16 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def _plan_state(self) -> None:
         op, changes, instance = self.op, self.changes, self.instance
-        if op.offline is not None:
+        # An instance that is not offline already is online, whatever its state.
+        if op.offline is not None and (op.offline or instance.admin_state == "offline"):
             if op.offline:
                 self.require_stopped("be marked offline")
-            state = instance.admin_state
-            if op.offline or state == "offline":
-                state = "offline" if op.offline else "down"
+            state = "offline" if op.offline else "down"
             changes.after = changes.after.replace(
                 admin_state=state, admin_state_source="admin"
             )
-            changes.report.append(("admin_state", state))
+            if state != instance.admin_state:
+                changes.report.append(("admin_state", state))
         if self.new_primary:
             if not op.force:
                 self.require_stopped("get another primary node")

@@ -131,12 +131,20 @@ def test_storage_rows_are_sorted_by_node_and_unit():
     assert args == ("file", [["/srv/ganeti/file-storage"]], None, ["name", "free"])
 
 
-def test_storage_of_no_named_type_is_the_first_that_can_be_listed():
+@pytest.mark.parametrize(
+    ("enabled", "wanted"),
+    [
+        (["diskless", "sharedfile"], ["sharedfile"]),
+        (["file", "sharedfile"], ["file", "sharedfile"]),
+        (["drbd", "plain", "file"], ["lvm-vg", "file"]),
+    ],
+)
+def test_storage_of_no_named_type_is_all_that_can_be_listed(enabled, wanted):
     engine = Engine(
-        clusters.snapshot(nodes=1, enabled_disk_templates=["diskless", "sharedfile"]),
+        clusters.snapshot(nodes=1, enabled_disk_templates=enabled),
         {"storage_list": [["/shared", 5]]},
     )
-    assert [row[1] for row in storage(engine)] == ["sharedfile"]
+    assert [row[1] for row in storage(engine)] == wanted
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,32 @@ def test_an_instance_that_is_not_offline_can_go_online():
     eng = engine()
     eng.run(create())
     before = eng.snapshot.instances
-    eng.run(
-        {
-            "OP_ID": "OP_INSTANCE_SET_PARAMS",
-            "instance_name": "web1",
-            "offline": False,
-        }
-    )
+    online = {
+        "OP_ID": "OP_INSTANCE_SET_PARAMS",
+        "instance_name": "web1",
+        "offline": False,
+    }
+    assert eng.run(online) == []
     assert eng.snapshot.instances == before
+
+
+def test_only_changes_of_the_offline_mark_are_reported():
+    eng = Engine(
+        clusters.snapshot(
+            instances=0, extra=[clusters.instance(1, admin_state="down")]
+        ),
+        {**SUCCESSFUL_ACTS, "instance_info": {}, "hooks_runner": []},
+    )
+    online = {
+        "OP_ID": "OP_INSTANCE_SET_PARAMS",
+        "instance_name": "inst1.example.com",
+        "offline": False,
+    }
+    assert eng.run(online) == []
+    offline = {**online, "offline": True}
+    assert eng.run(offline) == [("admin_state", "offline")]
+    assert eng.run(offline) == []
+    assert eng.run(online) == [("admin_state", "down")]
 
 
 def test_memory_sets_both_limits():

@@ -152,6 +152,10 @@ def test_a_cluster_of_ganeti_2_moves_here(paths, monkeypatch, capsys, caplog, mi
     text = write_old(paths, minor)
     assert run(monkeypatch, "-f", "--dry-run") == 0
     assert f"is of Ganeti 2.{minor}" in caplog.text
+    assert capsys.readouterr().err.endswith(
+        "Dry run: the configuration can be upgraded to version 3.1; nothing was"
+        " changed.\n"
+    )
     caplog.clear()
     with open(paths.data("config.data")) as stream:
         assert stream.read() == text
