@@ -41,9 +41,6 @@ _MAX_PASSWORD: Final = 20
 _ANSWER_S: Final = 7.0
 #: Seconds for the list of sensors, which controllers read one by one.
 _SENSORS_S: Final = 50.0
-#: Seconds until a machine must have the new power state, and between two looks.
-_SWITCH_S: Final = 30.0
-_LOOK_S: Final = 1.0
 _MAX_OUTPUT: Final = 256 << 10
 _STATE: Final = re.compile(r"Chassis Power is (on|off)\s*", re.IGNORECASE)
 #: State of a sensor in the output of ipmitool -> health; ``ns``, no reading, is left
@@ -73,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
 
-class Controller:
+class Controller(oob_common.Controller):
     """The management controller of one machine.
 
     Args:
@@ -93,62 +90,25 @@ class Controller:
         now: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        for name, form in _FORMS.items():
-            if not re.fullmatch(form, settings[name]):
-                raise errors.ConfigurationError(f"invalid {name} {settings[name]!r}")
+        oob_common.check_forms(settings, _FORMS)
         password = settings["password"]
         if not 0 < len(password.encode()) <= _MAX_PASSWORD or "\0" in password:
             raise errors.ConfigurationError("invalid password, wanted 1 to 20 bytes")
+        super().__init__(f"controller {settings['address']}", now, sleep)
         self._settings = settings
         self._process = process
-        self._now = now
-        self._sleep = sleep
-
-    def execute(self, command: str) -> Any:
-        """Execute a command, see ``constants.oob``; return the value to print.
-
-        Raises:
-            GenericError: the controller does not answer, or refuses.
-        """
-        if command == oob.OOB_POWER_STATUS:
-            return {oob.OOB_POWER_STATUS_POWERED: self.is_on()}
-        if command == oob.OOB_HEALTH:
-            return self.health()
-        if command == oob.OOB_POWER_CYCLE:
-            self.cycle()
-        else:
-            self.switch(on=command == oob.OOB_POWER_ON)
-        return None
 
     def is_on(self) -> bool:
         """Return whether the machine has power."""
         text = self._ask(_ANSWER_S, "chassis", "power", "status")
         match = _STATE.fullmatch(text)
         if match is None:
-            raise errors.OpExecError(f"{self._name}: unclear power state {text[:80]!r}")
+            raise self.problem(f"unclear power state {text[:80]!r}")
         return match[1].lower() == "on"
 
-    def switch(self, *, on: bool) -> None:
-        """Switch the machine, and wait until it has the new state."""
-        word = "on" if on else "off"
-        if self.is_on() == on:
-            return
-        self._ask(_ANSWER_S, "chassis", "power", word)
-        end = self._now() + _SWITCH_S
-        while self.is_on() != on:
-            if self._now() >= end:
-                raise errors.OpExecError(
-                    f"{self._name}: accepted to power {word}, but the machine did not"
-                    f" follow within {_SWITCH_S:.0f} s"
-                )
-            self._sleep(_LOOK_S)
-
-    def cycle(self) -> None:
-        """Switch the machine off and on."""
-        if not self.is_on():
-            # Some controllers would switch it on, and the record would be wrong.
-            raise errors.OpExecError(f"{self._name}: the machine is off already")
-        self._ask(_ANSWER_S, "chassis", "power", "cycle")
+    def order(self, command: str) -> None:
+        """Order power-on, power-off or power-cycle."""
+        self._ask(_ANSWER_S, "chassis", "power", command.removeprefix("power-"))
 
     def health(self) -> list[list[str]]:
         """Return name and health of each sensor that has a reading."""
@@ -162,10 +122,6 @@ class Controller:
                 health = _HEALTH.get(state, oob.OOB_STATUS_UNKNOWN)
                 rows.append([name[: oob.OOB_ITEM_CHARS], health])
         return rows
-
-    @property
-    def _name(self) -> str:
-        return f"controller {self._settings['address']}"
 
     def _ask(self, timeout_s: float, *words: str) -> str:
         """Return the output of ipmitool."""
@@ -186,7 +142,7 @@ class Controller:
             argv, timeout_s=timeout_s, max_output=_MAX_OUTPUT, env=env
         )
         if result.failed:
-            raise errors.OpExecError(f"{self._name}: {self._reason(result)}")
+            raise self.problem(self._reason(result))
         return result.stdout
 
     def _reason(self, result: RunResult) -> str:
@@ -194,4 +150,4 @@ class Controller:
         if result.timed_out:
             return "does not answer"
         lines = result.stderr.strip().splitlines() or [result.reason]
-        return lines[-1].replace(self._settings["password"], "***")
+        return oob_common.one_line(lines[-1], [self._settings["password"]])
