@@ -73,12 +73,14 @@ class Limits:
         max_output: bytes that each may print to one of its outputs.
         at_once: most commands that run at the same time.
         pause_s: between the starts of two commands.
+        stdin: text for the standard input of each; without it, /dev/null.
     """
 
     timeout_s: float
     max_output: int
     at_once: int = 1
     pause_s: float = 0.0
+    stdin: str | None = dataclasses.field(default=None, repr=False)
 
 
 class Runner(Protocol):
@@ -104,6 +106,7 @@ class Runner(Protocol):
         timeout_s: float,
         max_output: int,
         env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
     ) -> RunResult:
         """Run a command that is not trusted to end well."""
 
@@ -229,6 +232,7 @@ class SystemRunner:
         timeout_s: float,
         max_output: int,
         env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
     ) -> RunResult:
         """Run a command that is not trusted to end well.
 
@@ -238,11 +242,12 @@ class SystemRunner:
             max_output: bytes; a child that prints more is killed. Its remaining
                 descendants are killed when it ends.
             env: the whole environment; None means only a safe ``PATH`` and ``LC_ALL``.
+            stdin: text for its standard input; without it, /dev/null.
 
         Raises:
             CommandError: the program cannot be started.
         """
-        limits = Limits(timeout_s, max_output)
+        limits = Limits(timeout_s, max_output, stdin=stdin)
         (result,) = self.run_many([argv], limits=limits, env=env)
         if isinstance(result, errors.CommandError):
             raise result
@@ -305,20 +310,28 @@ def _kill_session(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _start_piped(
-    argv: Sequence[str], env: Mapping[str, str]
+    argv: Sequence[str], env: Mapping[str, str], stdin: str | None = None
 ) -> "subprocess.Popen[bytes]":
-    try:
-        return subprocess.Popen(
-            list(argv),
-            env=env,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as err:
-        raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+    with contextlib.ExitStack() as stack:
+        source = subprocess.DEVNULL
+        if stdin is not None:
+            # In memory: no pipe that a child may fill, no file that is left.
+            source = os.memfd_create("stdin")
+            stack.callback(os.close, source)
+            os.write(source, stdin.encode())
+            os.lseek(source, 0, os.SEEK_SET)
+        try:
+            return subprocess.Popen(
+                list(argv),
+                env=env,
+                cwd="/",
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as err:
+            raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
 
 
 class Trimmed:
@@ -405,7 +418,7 @@ class _Bounded:
     ) -> None:
         self.index = index
         self.argv = argv
-        self.child = _start_piped(argv, env)
+        self.child = _start_piped(argv, env, limits.stdin)
         self.deadline = time.monotonic() + limits.timeout_s
         self._max_output = limits.max_output
         self._outputs = [s for s in (self.child.stdout, self.child.stderr) if s]

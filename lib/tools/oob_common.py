@@ -44,7 +44,13 @@ Act = Callable[[str, Settings], Any]
 
 
 def main(
-    name: str, about: str, keys: Mapping[str, str | None], act: Act, argv: Sequence[str]
+    name: str,
+    about: str,
+    keys: Mapping[str, str | None],
+    act: Act,
+    argv: Sequence[str],
+    *,
+    is_open: bool = False,
 ) -> int:
     """Run a helper; return its exit code.
 
@@ -54,6 +60,7 @@ def main(
         keys: setting -> default; None if each node needs one.
         act: executes a command.
         argv: arguments of the helper.
+        is_open: further settings are allowed.
     """
     parser = argparse.ArgumentParser(
         prog=name, description=about, formatter_class=arguments.Formatter
@@ -67,7 +74,7 @@ def main(
         paths = pathutils.from_environ(os.environ)
         path = f"{paths.conf_dir}/{name}.conf"
         sections = read(path, is_virtual=paths.is_virtual)
-        given = settings(path, sections, options.node, keys)
+        given = settings(path, sections, options.node, keys, is_open=is_open)
         value = _in_time(options.command, lambda: act(options.command, given))
     except errors.GenericError as err:
         print(f"{name}: {err}", file=sys.stderr)
@@ -150,6 +157,8 @@ def settings(
     sections: Mapping[str, Settings],
     node: str,
     keys: Mapping[str, str | None],
+    *,
+    is_open: bool = False,
 ) -> dict[str, str]:
     """Return the settings of a node: its own, else those of all nodes, else defaults.
 
@@ -158,7 +167,8 @@ def settings(
     """
     own = sections.get(node, {})
     given = {**sections.get(ALL_NODES, {}), **own}
-    if unknown := sorted(set(given) - set(keys)):
+    unknown = [] if is_open else sorted(set(given) - set(keys))
+    if unknown:
         raise errors.ConfigurationError(
             f"{path}: node {node}: unknown setting {unknown[0]!r}, wanted one of"
             f" {', '.join(sorted(keys))}"

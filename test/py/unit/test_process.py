@@ -105,3 +105,10 @@ def test_trimming_keeps_no_more_than_three_halves_of_the_limit() -> None:
 def test_a_trimmed_program_that_cannot_be_started() -> None:
     with pytest.raises(errors.CommandError, match="/none: cannot be run"):
         SystemRunner().run_trimmed(["/none"], env={}, max_output=10)
+
+
+def test_a_bounded_command_reads_its_input_to_the_end():
+    text = "x=1\n" * 100_000
+    result = shell("wc -c", timeout_s=60, max_output=100, stdin=text)
+    assert int(result.stdout) == len(text)
+    assert shell("wc -c", timeout_s=60, max_output=100).stdout.strip() == "0"
