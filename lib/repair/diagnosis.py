@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ganeti.repair.tags import RepairKind
@@ -14,6 +15,15 @@ _SINGLE: Final = frozenset({"plain", "file"})
 _SHUTDOWN_S: Final = 120
 
 Op = dict[str, Any]
+_KINDS: Final = {
+    "OP_INSTANCE_FAILOVER": RepairKind.FAILOVER,
+    "OP_INSTANCE_MIGRATE": RepairKind.MIGRATE,
+    "OP_INSTANCE_RECREATE_DISKS": RepairKind.REINSTALL,
+    "OP_INSTANCE_REINSTALL": RepairKind.REINSTALL,
+    "OP_INSTANCE_REPLACE_DISKS": RepairKind.FIX_STORAGE,
+}
+#: Opcodes that move or repair an instance.
+OP_IDS: Final = tuple(_KINDS)
 
 
 class NodeHealth(enum.Enum):
@@ -34,6 +44,7 @@ class InstanceHealth:
         primary: health of the primary node.
         secondary: health of the secondary node; None without one.
         up: the instance should run (its admin state).
+        always_failover: it may not be migrated while it runs (backend parameter).
     """
 
     name: str
@@ -41,6 +52,7 @@ class InstanceHealth:
     primary: NodeHealth
     secondary: NodeHealth | None = None
     up: bool = False
+    always_failover: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,12 +64,14 @@ class Repair:
         ops: opcodes in wire form.
         reason: text for the administrator.
         loses_files: whether it replaces file disks; this needs its own permission.
+        whole: most severe kind that completing the repair is going to require.
     """
 
     kind: RepairKind
     ops: tuple[Op, ...]
     reason: str
     loses_files: bool = False
+    whole: RepairKind = RepairKind.FIX_STORAGE
 
 
 def find_repair(instance: InstanceHealth, allocator: str) -> Repair | None:
@@ -99,23 +113,32 @@ def _mirrored(instance: InstanceHealth, allocator: str) -> Repair | None:
             "disks": [],
             "iallocator": allocator,
         }
-        return Repair(
-            RepairKind.FIX_STORAGE, (op,), "its secondary node is drained or offline"
-        )
+        reason = "its secondary node is drained or offline"
+        is_first = instance.primary != NodeHealth.GOOD
+        whole = _moved(instance, {}).kind if is_first else RepairKind.FIX_STORAGE
+        return Repair(RepairKind.FIX_STORAGE, (op,), reason, whole=whole)
     return None
 
 
 def _moved(instance: InstanceHealth, more: Op) -> Repair:
-    if instance.primary == NodeHealth.DRAINED:
-        live = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": instance.name}
-        return Repair(RepairKind.MIGRATE, (live | more,), "its primary node is drained")
-    op: Op = {
+    name = {"instance_name": instance.name}
+    is_drained = instance.primary == NodeHealth.DRAINED
+    reason = f"its primary node is {'drained' if is_drained else 'offline'}"
+    if is_drained and not (instance.up and instance.always_failover):
+        op: Op = {"OP_ID": "OP_INSTANCE_MIGRATE", **name}
+        if not instance.up:
+            # A stopped instance has no running state that a failover could lose.
+            op["allow_failover"] = True
+        return Repair(RepairKind.MIGRATE, (op | more,), reason)
+    if is_drained:
+        reason += ", and the instance is never migrated"
+    op = {
         "OP_ID": "OP_INSTANCE_FAILOVER",
-        "instance_name": instance.name,
+        **name,
         "shutdown_timeout": _SHUTDOWN_S,
         "ignore_consistency": False,
     }
-    return Repair(RepairKind.FAILOVER, (op | more,), "its primary node is offline")
+    return Repair(RepairKind.FAILOVER, (op | more,), reason)
 
 
 def _recreated(instance: InstanceHealth, allocator: str, reason: str) -> Repair:
@@ -131,3 +154,9 @@ def _recreated(instance: InstanceHealth, allocator: str, reason: str) -> Repair:
         ops.append({"OP_ID": "OP_INSTANCE_STARTUP", **name})
     loses_files = instance.template == "file"
     return Repair(RepairKind.REINSTALL, tuple(ops), reason, loses_files)
+
+
+def kind_of(op_ids: Iterable[str]) -> RepairKind | None:
+    """Return the most severe kind of opcodes; None if none of them repairs."""
+    kinds = [_KINDS[op_id] for op_id in op_ids if op_id in _KINDS]
+    return max(kinds, default=None)

@@ -71,6 +71,7 @@ class FakeMaster:
         messages: OP_ID -> texts that the job says, or (kind, payload).
         jobs: id -> opcodes, as submitted.
         calls: (method, args) of everything but waiting.
+        lists_jobs: queries of jobs report the submitted ones.
         down: error that every call raises.
     """
 
@@ -84,6 +85,8 @@ class FakeMaster:
         self.jobs = {}
         self.calls = []
         self.down = None
+        self.lists_jobs = False
+        self.now = 1_700_000_000
         self.refuse = {}
         self.still = {}
         self.gone = set()
@@ -109,7 +112,10 @@ class FakeMaster:
 
     def _matching(self, resource, names):
         key = _NAME_FIELDS.get(resource, "name")
-        for item in self.objects.get(resource, []):
+        items = self.objects.get(resource, [])
+        if resource == "job" and self.lists_jobs:
+            items = [*items, *map(self._facts, self.jobs)]
+        for item in items:
             name = item[key]
             if (
                 not names
@@ -252,6 +258,9 @@ class FakeMaster:
             "status": self._status(job_id),
             "opstatus": [status for status, _ in self._outcomes[job_id]],
             "opresult": [result for _, result in self._outcomes[job_id]],
+            "ops": [opcodes.encode(op) for op in self.jobs[job_id]],
+            "summary": [op.summary() for op in self.jobs[job_id]],
+            "end_ts": [self.now, 0],
         }
 
     def _WaitForJobChange(self, job_id, fields, previous, serial, timeout):

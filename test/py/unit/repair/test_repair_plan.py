@@ -1,13 +1,14 @@
 """Repairs: what a failing node needs, and the way from broken to healthy."""
 
+import dataclasses
 import itertools
 
 import pytest
 
 from ganeti import opcodes
-from ganeti.repair import diagnosis, plan
+from ganeti.repair import diagnosis, plan, tags
 from ganeti.repair.diagnosis import InstanceHealth, NodeHealth
-from ganeti.repair.plan import JobState, NewRecord, RepairState
+from ganeti.repair.plan import JobState, NewRecord, RepairJob, RepairState
 from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
 
 GOOD, DRAINED, OFFLINE = NodeHealth.GOOD, NodeHealth.DRAINED, NodeHealth.OFFLINE
@@ -21,16 +22,28 @@ def repair(kind):
     )
 
 
+def recorded(*values):
+    record = RepairRecord(*values)
+    return dataclasses.replace(record, original_tag=record.tag)
+
+
 def pending(ident="a", kind=RepairKind.FAILOVER, jobs=(7,), time=5):
-    return RepairRecord(kind, ident, time, None, tuple(jobs), "tag")
+    return recorded(kind, ident, time, None, tuple(jobs))
 
 
 def result(outcome, ident="r", kind=RepairKind.FAILOVER, time=3):
-    return RepairRecord(kind, ident, time, outcome, (), "tag")
+    return recorded(kind, ident, time, outcome, ())
 
 
-def step(records, jobs=None, need=None, policy=ANY):
-    return plan.step(records, jobs or {}, need, policy, NEW_RECORD)
+def step(records, jobs=None, need=None, policy=ANY, **more):
+    """Return the step; a job's kind is that of the repair that is needed."""
+    kind = need.kind if need else RepairKind.FAILOVER
+    known = {
+        job: state if isinstance(state, RepairJob) else RepairJob(state, kind, 900.0)
+        for job, state in (jobs or {}).items()
+    }
+    instance = plan.InstanceTags(records, more.pop("unreadable", ""))
+    return plan.step(instance, known, need, policy, NEW_RECORD, **more)
 
 
 # The repair that is needed
@@ -108,15 +121,17 @@ def test_a_healthy_instance_is_left_alone():
     assert step([result(RepairOutcome.SUCCESS)]).remove == ()
 
 
-def test_a_repair_that_is_allowed_begins():
+def test_a_repair_that_is_allowed_begins_with_its_tag_alone():
     old = result(RepairOutcome.SUCCESS)
-    actual = step(
-        [old], need=repair(RepairKind.MIGRATE), policy=RepairPolicy(RepairKind.FAILOVER)
-    )
+    policy = RepairPolicy(RepairKind.FAILOVER)
+    need = repair(RepairKind.MIGRATE)
+    actual = step([old], need=need, policy=policy)
     assert actual.state == RepairState.PENDING
-    assert actual.record == RepairRecord(RepairKind.MIGRATE, "new", 1000)
-    assert actual.repair is not None
-    assert actual.remove == (old,)
+    assert actual.add == (RepairRecord(RepairKind.MIGRATE, "new", 1000),)
+    assert (actual.repair, actual.remove) == (None, (old,))
+    begun = recorded(RepairKind.MIGRATE, "new", 1000)
+    then = step([begun], need=need, policy=policy)
+    assert (then.state, then.repair, then.record) == (RepairState.PENDING, need, begun)
 
 
 def test_without_permission_it_is_only_reported():
@@ -172,13 +187,15 @@ def test_a_repair_stops_where_its_kind_ends():
     assert [record.outcome for record in actual.add] == [RepairOutcome.ENOPERM]
 
 
-def test_a_failed_job_ends_in_failure_and_stays_there():
+def test_a_failed_job_ends_in_failure_until_a_person_removes_the_tag():
     first = pending()
     actual = step([first], {7: JobState.FAILED}, repair(RepairKind.FAILOVER))
     assert actual.state == RepairState.FAILED
     (failure,) = actual.add
     later = step([failure], {}, repair(RepairKind.FAILOVER))
     assert (later.state, later.repair, later.add) == (RepairState.FAILED, None, ())
+    again = step([], {}, repair(RepairKind.FAILOVER))
+    assert [record.outcome for record in again.add] == [None]
 
 
 def test_missing_room_is_waited_for():
@@ -220,27 +237,246 @@ def test_a_pending_tag_with_a_result_is_left_over():
 
 
 def test_every_way_ends_when_jobs_succeed_and_the_instance_heals():
-    needs = (
-        RepairKind.FIX_STORAGE,
-        RepairKind.MIGRATE,
-        RepairKind.FAILOVER,
-        RepairKind.REINSTALL,
-    )
-    for kinds, limit in itertools.product(itertools.permutations(needs, 2), needs):
+    for kinds, limit in itertools.product(
+        itertools.permutations(RepairKind, 2), RepairKind
+    ):
         records, jobs = [], {}
-        for kind in (*kinds, None):
+        for kind in (kinds[0], kinds[0], kinds[1], kinds[1], None, None):
             need = None if kind is None else repair(kind)
-            actual = plan.step(records, jobs, need, RepairPolicy(limit), NEW_RECORD)
-            kept = [r for r in records if r not in actual.remove]
+            actual = step(records, jobs, need, RepairPolicy(limit))
+            kept = [r for r in records if all(r is not x for x in actual.remove)]
             records = [*kept, *actual.add]
             if actual.record is not None:
                 job = len(jobs) + 1
                 jobs[job] = JobState.SUCCESS
                 grown = (*actual.record.jobs, job)
-                records.append(
-                    RepairRecord(
-                        actual.record.kind, actual.record.id, 1000, None, grown
-                    )
-                )
+                records.append(dataclasses.replace(actual.record, jobs=grown))
+            records = tags.records([record.tag for record in records])
         assert actual.state == RepairState.HEALTHY
         assert all(record.outcome is not None for record in records)
+
+
+# A chain of jobs is one repair
+def test_id_and_time_of_a_repair_stay_while_its_jobs_grow():
+    lost = InstanceHealth("a.tst", "drbd", OFFLINE, GOOD, up=True)
+    moved = InstanceHealth("a.tst", "drbd", GOOD, OFFLINE, up=True)
+    well = InstanceHealth("a.tst", "drbd", GOOD, GOOD, up=True)
+    policy = RepairPolicy(RepairKind.FAILOVER)
+    (first,) = step([], need=diagnosis.find_repair(lost, "hail"), policy=policy).add
+    assert first == RepairRecord(RepairKind.FAILOVER, "new", 1000)
+    jobs, record, ops = {}, first, []
+    for job, health in enumerate((lost, moved), 7):
+        record = dataclasses.replace(record, original_tag=record.tag)
+        actual = step([record], jobs, diagnosis.find_repair(health, "hail"), policy)
+        ops += [op["OP_ID"] for op in actual.repair.ops]
+        assert actual.remove == (record,)
+        record = dataclasses.replace(actual.record, jobs=(*actual.record.jobs, job))
+        jobs[job] = JobState.SUCCESS
+        assert record.tag.endswith(f":new:1000:{'+'.join(map(str, jobs))}")
+    assert ops == ["OP_INSTANCE_FAILOVER", "OP_INSTANCE_REPLACE_DISKS"]
+    ended = step([record], jobs, diagnosis.find_repair(well, "hail"), policy)
+    (final,) = ended.add
+    assert (final.outcome, final.jobs) == (RepairOutcome.SUCCESS, (7, 8))
+
+
+@pytest.mark.parametrize(
+    ("always_failover", "limit", "kind"),
+    [
+        (False, RepairKind.FAILOVER, RepairKind.MIGRATE),
+        (False, RepairKind.FIX_STORAGE, RepairKind.FIX_STORAGE),
+        (True, RepairKind.REINSTALL, RepairKind.FAILOVER),
+    ],
+)
+def test_a_repair_has_the_kind_that_its_later_jobs_need(always_failover, limit, kind):
+    broken = InstanceHealth(
+        "a.tst", "drbd", DRAINED, DRAINED, up=True, always_failover=always_failover
+    )
+    need = diagnosis.find_repair(broken, "hail")
+    assert need.kind == RepairKind.FIX_STORAGE
+    (record,) = step([], need=need, policy=RepairPolicy(limit)).add
+    assert record.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("up", "always_failover", "op_id", "fields"),
+    [
+        (True, False, "OP_INSTANCE_MIGRATE", {}),
+        (False, False, "OP_INSTANCE_MIGRATE", {"allow_failover": True}),
+        (False, True, "OP_INSTANCE_MIGRATE", {"allow_failover": True}),
+        (True, True, "OP_INSTANCE_FAILOVER", {"ignore_consistency": False}),
+    ],
+)
+def test_an_instance_that_cannot_migrate_leaves_its_node_too(
+    up, always_failover, op_id, fields
+):
+    drained = InstanceHealth(
+        "a.tst", "drbd", DRAINED, GOOD, up=up, always_failover=always_failover
+    )
+    (op,) = diagnosis.find_repair(drained, "hail").ops
+    expected = {"OP_ID": op_id, "instance_name": "a.tst"} | fields
+    assert op | expected == op
+    assert ("allow_failover" in op) == ("allow_failover" in fields)
+
+
+# Failures and retries
+@pytest.mark.parametrize(
+    ("kind", "states", "is_retried"),
+    [
+        (RepairKind.FIX_STORAGE, "FAILED FAILED", True),
+        (RepairKind.MIGRATE, "FAILED", True),
+        (RepairKind.MIGRATE, "FAILED REFUSED FAILED", False),
+        (RepairKind.MIGRATE, "FAILED FAILED SUCCESS FAILED", True),
+        (RepairKind.MIGRATE, "FAILED NO_ROOM FAILED", True),
+        (RepairKind.MIGRATE, "FAILED NO_ROOM FAILED FAILED", False),
+        (RepairKind.MIGRATE, "CANCELED", False),
+        (RepairKind.FAILOVER, "REFUSED", True),
+        (RepairKind.FAILOVER, "REFUSED REFUSED REFUSED", False),
+        (RepairKind.FAILOVER, "FAILED", False),
+        (RepairKind.REINSTALL, "REFUSED", False),
+        (RepairKind.REINSTALL, "FAILED", False),
+    ],
+)
+def test_only_what_is_safe_is_tried_again_and_not_for_ever(kind, states, is_retried):
+    jobs = {n: JobState[word] for n, word in enumerate(states.split(), 1)}
+    first = pending(kind=kind, jobs=tuple(jobs))
+    actual = step([first], jobs, repair(kind))
+    if is_retried:
+        assert (actual.state, actual.record) == (RepairState.PENDING, first)
+        assert actual.repair is not None
+    else:
+        assert (actual.state, actual.repair) == (RepairState.FAILED, None)
+        assert [record.outcome for record in actual.add] == [RepairOutcome.FAILURE]
+
+
+def test_a_job_that_repaired_nothing_known_is_not_repeated():
+    jobs = {7: RepairJob(JobState.FAILED, None, 900.0)}
+    assert step([pending()], jobs, repair(RepairKind.MIGRATE)).state == "Failure"
+
+
+def test_good_nodes_end_a_repair_well_though_a_job_failed():
+    jobs = {7: JobState.FAILED}
+    assert step([pending()], jobs).state == RepairState.HEALTHY
+    half = {7: RepairJob(JobState.FAILED, RepairKind.REINSTALL, 900.0)}
+    actual = step([pending(kind=RepairKind.REINSTALL)], half)
+    # New disks without an operating system are on good nodes, too.
+    assert actual.state == RepairState.FAILED
+    refused = {7: RepairJob(JobState.REFUSED, RepairKind.REINSTALL, 900.0)}
+    assert step([pending(kind=RepairKind.REINSTALL)], refused).state == "Healthy"
+
+
+@pytest.mark.parametrize(
+    ("full", "end", "is_due"),
+    [
+        (1, 999.0, True),
+        (2, 999.0, False),
+        (2, 1000.0 - plan.FIRST_PAUSE_S, True),
+        (3, 1000.0 - plan.FIRST_PAUSE_S, False),
+        (3, 1000.0 - 2 * plan.FIRST_PAUSE_S, True),
+        (9, 1000.0 - plan.LAST_PAUSE_S, True),
+    ],
+)
+def test_attempts_without_room_get_rare_and_never_end(full, end, is_due):
+    ids = tuple(range(1, full + 1))
+    job = RepairJob(JobState.NO_ROOM, RepairKind.MIGRATE, end)
+    jobs = dict.fromkeys(ids, job)
+    first = pending(jobs=ids)
+    actual = step([first], jobs, repair(RepairKind.MIGRATE))
+    assert actual.state == RepairState.PENDING
+    assert (actual.repair is not None) == is_due
+    if not is_due:
+        assert (actual.add, actual.remove) == ((), ())
+        assert "no node has room, next attempt at" in actual.note
+
+
+def test_a_job_that_the_tag_lacks_is_added_to_it():
+    known = dataclasses.replace(pending(), jobs=(7, 8))
+    off = RepairPolicy(until=2000.0)
+    actual = step(
+        [known], {8: JobState.SUCCESS}, repair(RepairKind.MIGRATE), policy=off
+    )
+    assert (actual.add, actual.remove) == ((known,), (known,))
+    running = step([known], {8: JobState.RUNNING}, repair(RepairKind.MIGRATE))
+    assert running == plan.RepairStep(RepairState.PENDING)
+
+
+def test_jobs_of_other_people_come_first():
+    need = repair(RepairKind.MIGRATE)
+    for records in ([], [pending(jobs=())]):
+        actual = step(records, need=need, busy=42)
+        assert not actual.is_change
+        assert actual.note == "why; job 42, of somebody else, comes first"
+
+
+# Several requests, and tags that contradict each other
+def test_a_later_request_whose_job_runs_stays():
+    first, second = pending("a", time=5, jobs=()), pending("b", time=6, jobs=(9,))
+    actual = step([first, second], {9: JobState.RUNNING})
+    assert (actual.state, actual.remove) == (RepairState.PENDING, (first,))
+
+
+def test_a_request_with_too_little_permission_leaves_the_next_one():
+    first = pending("a", RepairKind.MIGRATE, (), time=5)
+    second = pending("b", RepairKind.FAILOVER, (), time=6)
+    actual = step([first, second], need=repair(RepairKind.FAILOVER))
+    assert (actual.state, actual.remove) == (RepairState.PENDING, (first,))
+    assert [record.outcome for record in actual.add] == [RepairOutcome.ENOPERM]
+    then = step([actual.add[0], second], need=repair(RepairKind.FAILOVER))
+    assert then.record == second
+
+
+def test_an_interrupted_change_of_tags_leaves_no_second_repair():
+    old, new = pending(jobs=()), pending(jobs=(7,))
+    need = repair(RepairKind.MIGRATE)
+    running = step([old, new], {7: JobState.RUNNING}, need)
+    assert (running.state, running.repair) == (RepairState.PENDING, None)
+    actual = step([old, new], {7: JobState.SUCCESS}, need)
+    assert (actual.record, actual.remove) == (new, (old, new))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pending(kind=RepairKind.MIGRATE), pending(kind=RepairKind.FAILOVER)),
+        (pending(time=5), pending(time=6)),
+        (pending(jobs=(7,)), pending(jobs=(8,))),
+        (result(RepairOutcome.SUCCESS), result(RepairOutcome.ENOPERM)),
+        (pending("r", RepairKind.MIGRATE), result(RepairOutcome.SUCCESS)),
+    ],
+)
+def test_contradictory_tags_are_named_and_nothing_is_done(first, second):
+    need = repair(RepairKind.MIGRATE)
+    actual = step([first, second], {}, need)
+    assert (actual.state, actual.is_change) == (RepairState.NEEDS_REPAIR, False)
+    assert actual.is_alarming
+    assert first.original_tag in actual.note
+    assert second.original_tag in actual.note
+    assert step([first, second]).state == RepairState.HEALTHY
+
+
+def test_unreadable_tags_are_named_and_nothing_is_done():
+    need = repair(RepairKind.MIGRATE)
+    damaged = tags.PREFIX + "pending:migrate:x"
+    actual = step([], need=need, unreadable=damaged)
+    assert (actual.is_change, actual.is_alarming) == (False, True)
+    assert actual.note == (
+        f"no repair: the tag {damaged} cannot be read; remove the wrong one"
+    )
+    policy = RepairPolicy(unreadable=tags.PREFIX + "fail-over")
+    for records in ([], [pending(jobs=())]):
+        actual = step(records, need=need, policy=policy)
+        assert (actual.is_change, actual.is_alarming) == (False, True)
+        assert "fail-over cannot be read" in actual.note
+
+
+def test_a_failure_stays_with_contradictory_tags():
+    failed = result(RepairOutcome.FAILURE)
+    other = result(RepairOutcome.SUCCESS)
+    assert step([failed, other]).state == RepairState.FAILED
+
+
+def test_requests_wait_for_a_person_after_a_failure():
+    failed, asked = result(RepairOutcome.FAILURE), pending(jobs=())
+    actual = step([failed, asked], need=repair(RepairKind.MIGRATE))
+    assert (actual.state, actual.is_change) == (RepairState.FAILED, False)
+    freed = step([asked], need=repair(RepairKind.MIGRATE))
+    assert freed.record == asked

@@ -1,88 +1,33 @@
 """``harep`` against a fake master: what it asks, submits, tags and prints."""
 
+import os
 import re
 import sys
 
 import pytest
 
-from fakes.luxi_master import Connection
-from ganeti import errors
+from fakes.broken_cluster import BrokenCluster
+from ganeti import autorepair, errors, pathutils
 from ganeti.client.htools import harep, sources
 from ganeti.repair import tags
 
 P = tags.PREFIX
 
 
-class Simulation(Connection):
-    """A master whose tag jobs do what they say, and whose repairs heal."""
-
-    def __init__(self):
-        super().__init__()
-        self.master.cluster = {"tags": [f"{P}failover"], "default_iallocator": "best,b"}
-        self.master.objects = {
-            "group": [{"uuid": "g", "name": "default", "tags": []}],
-            "node": [
-                {"name": n, "offline": False, "drained": False, "group.uuid": "g"}
-                for n in ("n1", "n2")
-            ],
-            "instance": [self.made("a", "sharedfile"), self.made("b", "plain")],
-        }
-        self.master.results["OP_TAGS_SET"] = self._set
-        self.master.results["OP_TAGS_DEL"] = self._del
-        self.master.results["OP_INSTANCE_FAILOVER"] = self._heal
-
-    @staticmethod
-    def made(name, template):
-        return {
-            "name": name,
-            "pnode": "n1",
-            "snodes": [],
-            "tags": [],
-            "disk_template": template,
-            "admin_state": "up",
-            "forthcoming": False,
-        }
-
-    def tags(self, name="a"):
-        return self.find("instance", name)["tags"]
-
-    def find(self, kind, name):
-        return next(o for o in self.master.objects[kind] if o["name"] == name)
-
-    def fail(self, node="n1"):
-        self.find("node", node)["offline"] = True
-
-    def _owner(self, op):
-        if op.kind == "cluster":
-            return self.master.cluster
-        kind = {"nodegroup": "group"}.get(op.kind, op.kind)
-        return self.find(kind, op.name)
-
-    def _set(self, op):
-        self._owner(op)["tags"] += op.tags
-
-    def _del(self, op):
-        owner = self._owner(op)
-        owner["tags"] = [tag for tag in owner["tags"] if tag not in op.tags]
-
-    def _heal(self, op):
-        self.find("instance", op.instance_name)["pnode"] = "n2"
-
-    def submitted(self):
-        """Give the opcodes of every job, tags left out."""
-        rows = [[op.op_id() for op in job] for job in self.master.jobs.values()]
-        return [row for row in rows if not row[0].startswith("OP_TAGS")]
-
-
 @pytest.fixture
 def simulation(monkeypatch):
-    made = Simulation()
+    made = BrokenCluster()
     monkeypatch.setattr(sources, "connect", lambda _path, **_options: made)
     return made
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, simulation):
+def run(monkeypatch, capsys, simulation, tmp_path):
+    root = tmp_path / "n1.tst"
+    root.mkdir()
+    monkeypatch.setenv("GANETI_ROOTDIR", str(root))
+    monkeypatch.setenv("GANETI_HOSTNAME", root.name)
+
     def call(*args, status=0):
         monkeypatch.setattr(sys, "argv", ["harep", *args])
         assert harep.main() == status
@@ -111,14 +56,14 @@ def test_the_way_from_broken_to_healthy(run, simulation):
     assert "b: its node is offline; this requires reinstall" in first.out
     assert simulation.submitted() == [["OP_TEST_DELAY", "OP_INSTANCE_FAILOVER"]]
     (tag,) = simulation.tags()
-    assert re.fullmatch(rf"{P}pending:failover:[0-9a-f-]{{36}}:\d+:1", tag)
+    assert re.fullmatch(rf"{P}pending:failover:[0-9a-f-]{{36}}:\d+:3", tag)
     (refused,) = simulation.tags("b")
     assert ":enoperm:" in refused
     second = run()
     assert counts(second.out) == {"Healthy": "1", "Needs repair": "1"}
     assert 'Moving a from "Pending repair" to "Healthy"' in second.out
     (tag,) = simulation.tags()
-    assert ":success:1" in tag
+    assert ":success:3" in tag
     assert simulation.tags("b") == [refused]
     jobs = len(simulation.master.jobs)
     run()
@@ -132,8 +77,15 @@ def test_jobs_record_who_submitted_them_and_why(run, simulation):
         for op in job:
             assert tuple(op.reason[0][:2]) == ("harep", "night shift")
             assert op.comment.startswith("automated repairs by harep")
-    (move,) = [op for op in simulation.master.jobs[1] if "FAILOVER" in op.op_id()]
+    (move,) = [op for op in simulation.master.jobs[3] if "FAILOVER" in op.op_id()]
     assert move.iallocator == "."
+    source, text = move.reason[1][:2]
+    (tag,) = simulation.tags()
+    assert source == "autorepair"
+    assert text == (
+        f"{tag.removesuffix('3')} its primary node is offline, permitted by"
+        f" {P}failover of the cluster"
+    )
 
 
 def test_no_delay_when_none_is_wanted(run, simulation):
@@ -158,7 +110,7 @@ def test_a_failed_repair_waits_for_a_human(run, simulation):
     simulation.master.results["OP_INSTANCE_FAILOVER"] = error
     run()
     assert counts(run().out) == {"Failure": "1", "Needs repair": "1"}
-    assert ":failure:1" in simulation.tags()[0]
+    assert ":failure:3" in simulation.tags()[0]
     assert len(simulation.submitted()) == 1
     run()
     assert len(simulation.submitted()) == 1
@@ -172,7 +124,7 @@ def test_a_repair_without_room_is_tried_again(run, simulation):
     assert counts(run().out) == {"Needs repair": "1", "Pending repair": "1"}
     (tag,) = simulation.tags()
     assert len(tag.rpartition(":")[2].split("+")) == 2
-    simulation.master.results["OP_INSTANCE_FAILOVER"] = simulation._heal
+    simulation.master.results["OP_INSTANCE_FAILOVER"] = simulation.heal
     run()
     assert counts(run().out) == {"Healthy": "1", "Needs repair": "1"}
 
@@ -187,15 +139,60 @@ def test_suspensions_that_are_over_are_removed_everywhere(run, simulation):
     assert simulation.find("group", "default")["tags"] == simulation.tags() == []
 
 
-def test_refusals_of_the_master_are_reported(run, simulation):
+def test_refusals_of_the_master_are_reported_and_tried_again(run, simulation):
     simulation.fail()
-    simulation.master.refuse["OP_INSTANCE_FAILOVER"] = errors.JobQueueError(
-        "is drained"
-    )
+    simulation.master.refuse["OP_INSTANCE_FAILOVER"] = errors.JobQueueError("a filter")
     reported = run(status=1)
-    assert "Error: a: the repair was not accepted: " in reported.err
+    assert "Error: a: the repair was not accepted: a filter" in reported.err
+    assert counts(reported.out) == {"Needs repair": "1", "Pending repair": "1"}
+    (before,) = simulation.tags()
+    simulation.master.refuse.clear()
+    run()
+    (after,) = simulation.tags()
+    assert after.startswith(before)
+    assert simulation.submitted() == [["OP_TEST_DELAY", "OP_INSTANCE_FAILOVER"]]
+
+
+def test_tags_that_people_have_to_correct_are_named(run, simulation):
+    simulation.fail()
+    damaged = f"{P}pending:failover:x"
+    simulation.find("instance", "a")["tags"].append(damaged)
+    simulation.master.cluster["tags"].append(f"{P}reinstal")
+    reported = run()
+    assert f"Warning: a: no repair: the tag {damaged} cannot be read" in reported.err
+    assert "Warning: b: its node is offline, but repairs are not" in reported.err
     assert counts(reported.out) == {"Needs repair": "2"}
-    assert simulation.tags() == []
+    assert simulation.master.jobs == {}
+
+
+def test_two_runs_do_not_repair_at_the_same_time(run, simulation, monkeypatch):
+    monkeypatch.setattr(harep, "_LOCK_WAIT_S", 0)
+    simulation.fail()
+    paths = pathutils.from_environ(os.environ)
+    with autorepair.exclusive(paths, timeout_s=0):
+        assert "repairs instances; try again" in run(status=1).err
+        run("--dry-run")
+    assert simulation.master.jobs == {}
+
+
+@pytest.mark.parametrize("status", ["running", "success"])
+def test_repairs_under_way_by_harep_3_0_go_on(run, simulation, status):
+    """Its tags are the same; it sets them after the submission of the job."""
+    simulation.fail()
+    job = simulation.call(
+        "SubmitJob", [[{"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": "a"}]]
+    )
+    if status == "running":
+        simulation.find("instance", "a")["pnode"] = "n1"
+        simulation.master.still[job] = status
+    tag = f"{P}pending:failover:5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10:1700001000:{job}"
+    simulation.find("instance", "a")["tags"].append(tag)
+    state = "Pending repair" if status == "running" else "Healthy"
+    assert counts(run().out) == {state: "1", "Needs repair": "1"}
+    (after,) = simulation.tags()
+    assert (after == tag) == (status == "running")
+    assert ("result:failover:5b0c2f5e" in after) == (status == "success")
+    assert simulation.submitted() == [["OP_INSTANCE_FAILOVER"]]
 
 
 def test_options_that_make_no_sense(run):

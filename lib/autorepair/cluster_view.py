@@ -1,0 +1,140 @@
+"""The cluster as repairs need it, queried from the master and checked."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, luxi
+from ganeti.htools.model import json_reader
+from ganeti.htools.model.loaders import query
+from ganeti.repair import tags
+from ganeti.repair.diagnosis import InstanceHealth, NodeHealth
+
+_INSTANCE: Final = (
+    *("name", "pnode", "snodes", "tags", "disk_template", "admin_state"),
+    *("be/always_failover", "forthcoming"),
+)
+_NODE: Final = ("name", "offline", "drained", "group.uuid")
+_GROUP: Final = ("uuid", "name", "tags")
+#: Allocator for repairs on a cluster without a default one.
+_ALLOCATOR: Final = "hail"
+#: Name that stands for the cluster's default allocators, in order.
+_DEFAULT: Final = "."
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterView:
+    """Objects and their tags.
+
+    Attributes:
+        allocator: name of the allocator that chooses new nodes.
+        cluster_tags: those of the cluster.
+        groups: uuid -> fields name and tags.
+        nodes: name -> fields offline, drained and group.uuid.
+        instances: name -> fields; without those that are only reserved.
+    """
+
+    allocator: str
+    cluster_tags: Sequence[str]
+    groups: Mapping[str, Row]
+    nodes: Mapping[str, Row]
+    instances: Mapping[str, Row]
+
+    def policy(self, name: str, own: Sequence[str], now: float) -> tags.RepairPolicy:
+        """Return the permitted repairs of an instance that has some tags."""
+        node = self.nodes.get(self.instances[name]["pnode"], {})
+        group = self.groups.get(node.get("group.uuid", ""), {})
+        return tags.policy((own, group.get("tags") or (), self.cluster_tags), now)
+
+    def health(self, name: str) -> InstanceHealth | None:
+        """Return an instance and the health of its nodes; None if they are unknown."""
+        row = self.instances[name]
+        primary = self._node_health(row["pnode"])
+        if primary is None:
+            return None
+        seconds = row["snodes"] or ()
+        return InstanceHealth(
+            name=name,
+            template=row["disk_template"],
+            primary=primary,
+            secondary=self._node_health(seconds[0]) if seconds else None,
+            up=row["admin_state"] == "up",
+            always_failover=bool(row["be/always_failover"]),
+        )
+
+    def _node_health(self, name: str | None) -> NodeHealth | None:
+        node = self.nodes.get(name or "")
+        if node is None:
+            return None
+        if node["offline"]:
+            return NodeHealth.OFFLINE
+        return NodeHealth.DRAINED if node["drained"] else NodeHealth.GOOD
+
+
+def load(client: luxi.Client, name: str | None = None) -> ClusterView:
+    """Return the present state of the cluster.
+
+    Args:
+        client: of the master daemon.
+        name: of the only instance that is wanted; None for all. The view of an
+            instance that does not exist any more has no instances.
+
+    Raises:
+        DataError: an answer is malformed.
+        GenericError: the master does not answer.
+    """
+    instances = _table(client, "instance", _INSTANCE, _named(name))
+    nodes: list[str] | None = None
+    if name is not None:
+        nodes = [
+            node for row in instances for node in (row["pnode"], *(row["snodes"] or ()))
+        ]
+    info = client.call("QueryClusterInfo")
+    json_reader.JsonPart(info, "cluster", _source(client)).texts("tags", optional=True)
+    groups = _table(client, "group", _GROUP, None)
+    wanted = ["|", *(["==", "name", node] for node in nodes)] if nodes else None
+    rows = [] if nodes == [] else _table(client, "node", _NODE, wanted)
+    return ClusterView(
+        allocator=_DEFAULT if info.get("default_iallocator") else _ALLOCATOR,
+        cluster_tags=tuple(info.get("tags") or ()),
+        groups={row["uuid"]: row for row in groups},
+        nodes={row["name"]: row for row in rows},
+        instances={row["name"]: row for row in instances if not row["forthcoming"]},
+    )
+
+
+def _named(name: str | None) -> list[Any] | None:
+    return None if name is None else ["|", ["==", "name", name]]
+
+
+def _source(client: luxi.Client) -> str:
+    return f"LUXI {client.path}"
+
+
+def _table(
+    client: luxi.Client, kind: str, names: tuple[str, ...], qfilter: list[Any] | None
+) -> list[Row]:
+    try:
+        answer = client.call("Query", [kind, list(names), qfilter])
+    except errors.OpPrereqError:
+        if qfilter is None:
+            raise
+        # The object was removed since its name was queried.
+        return []
+    source = _source(client)
+    rows = query.objects(answer, names, source)
+    for row in rows:
+        _check(row, kind, source)
+    return rows
+
+
+def _check(row: Row, kind: str, source: str) -> None:
+    """Refuse an object with a malformed name or malformed tags."""
+    part = json_reader.JsonPart(row, kind, source)
+    part.text("name")
+    if "tags" in row:
+        part.texts("tags")
+    if part.has("snodes"):
+        part.texts("snodes")

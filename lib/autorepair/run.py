@@ -1,0 +1,340 @@
+"""One run over all instances: each gets the step that ``ganeti.repair`` decides on.
+
+The order of effects makes an interruption harmless at any point. A pending tag is set,
+and its job waited for, before the first job of the repair is submitted. Every decision
+that leads to an effect is made again on data queried just before the effect.
+"""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from ganeti import errors, luxi
+from ganeti.autorepair import cluster_view, repair_jobs
+from ganeti.autorepair.cluster_view import ClusterView
+from ganeti.autorepair.repair_jobs import KnownJobs
+from ganeti.clock import Clock
+from ganeti.repair import diagnosis, plan, tags
+from ganeti.repair.plan import RepairState, RepairStep
+from ganeti.repair.tags import RepairPolicy, RepairRecord
+from ganeti.utils.control_chars import escape
+
+_FINAL: Final = frozenset({"success", "error", "canceled"})
+_REFUSALS: Final = (errors.JobQueueError, errors.OpPrereqError, errors.RequestError)
+#: Seconds that one call waits for a change of a job.
+_CALL_S: Final = 20.0
+
+Op = dict[str, Any]
+
+
+class Reporter(Protocol):
+    """The place for messages; each names its object."""
+
+    def detail(self, text: str) -> None:
+        """Report why nothing is done."""
+
+    def info(self, text: str) -> None:
+        """Report a change, or a repair in progress."""
+
+    def warning(self, text: str) -> None:
+        """Report tags that a person has to correct."""
+
+    def error(self, text: str) -> None:
+        """Report something that the master refused or that failed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """Settings of a run.
+
+    Attributes:
+        source: name of the program in the reason trail of jobs.
+        reason: its reason there.
+        comment: comment of the jobs.
+        job_delay_s: seconds that a repair's job waits first, in which the tag gets the
+            job's id; both need the instance's lock.
+        wait_s: seconds that the run waits for changes of tags altogether; None for no
+            limit.
+        dry_run: report jobs and tags instead of changing anything.
+    """
+
+    source: str
+    reason: str
+    comment: str
+    job_delay_s: float
+    wait_s: float | None = None
+    dry_run: bool = False
+
+
+class RepairRun:
+    """One run.
+
+    Attributes:
+        has_failed: whether the master refused a job, or a change of tags failed.
+    """
+
+    def __init__(
+        self,
+        client: luxi.Client,
+        clock: Clock,
+        settings: RunSettings,
+        reporter: Reporter,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._report = reporter
+        self._new_id = new_id
+        self._now = int(clock.time())
+        wait_s = settings.wait_s
+        self._deadline = None if wait_s is None else clock.monotonic() + wait_s
+        #: Instance -> tags that a run without effects would have set.
+        self._pretended: dict[str, list[str]] = {}
+        self.has_failed = False
+
+    def all(self) -> Counter[RepairState]:
+        """Do the next step of every instance; return the number of each state.
+
+        Repairs begin first: the tags of all are set before the first job is submitted.
+
+        Raises:
+            DataError: an answer of the master is malformed.
+            GenericError: the master does not answer.
+        """
+        view = cluster_view.load(self._client)
+        records = {n: tags.records(row["tags"]) for n, row in view.instances.items()}
+        pending = {n: rs for n, rs in records.items() if _is_pending(rs)}
+        jobs = repair_jobs.load(self._client, pending)
+        self._remove_expired(view)
+        states = {
+            name: self._one(name, view, jobs)
+            for name in view.instances
+            if name not in pending
+        }
+        begun = [name for name, state in states.items() if state == RepairState.PENDING]
+        for name in (*sorted(pending, key=lambda n: (_oldest(pending[n]), n)), *begun):
+            states[name] = self._one(name, view, jobs, is_new=name in begun)
+        return Counter(state for state in states.values() if state is not None)
+
+    def _one(
+        self, name: str, view: ClusterView, jobs: KnownJobs, *, is_new: bool = False
+    ) -> RepairState | None:
+        """Do the next step of one instance; return its state, None if it is gone."""
+        own, step, policy = self._decide(name, view, jobs)
+        if step.is_change or is_new:
+            view = cluster_view.load(self._client, name)
+            if name not in view.instances:
+                return None
+            own = tags.records(self._tags(name, view))
+            jobs = repair_jobs.load(self._client, {name: own})
+            own, step, policy = self._decide(name, view, jobs)
+        self._explain(name, own, step)
+        if step.repair is None or step.record is None:
+            removed = [record.original_tag for record in step.remove]
+            added = [record.tag for record in step.add]
+            is_done = self._retag("instance", name, added, removed)
+            if self._settings.dry_run:
+                present = set(self._tags(name, view))
+                self._pretended[name] = sorted(present - {*removed} | {*added})
+            is_begin = step.state == RepairState.PENDING and not _is_pending(own)
+            return step.state if is_done or not is_begin else RepairState.NEEDS_REPAIR
+        return self._submit(name, step, policy)
+
+    def _decide(
+        self, name: str, view: ClusterView, jobs: KnownJobs
+    ) -> tuple[list[RepairRecord], RepairStep, RepairPolicy]:
+        """Return records of an instance, its next step, and the permitted repairs."""
+        present = self._tags(name, view)
+        records = repair_jobs.complete(tags.records(present), jobs)
+        damaged = tags.unreadable_records(present)
+        health = view.health(name)
+        repair = None
+        if health is not None:
+            repair = diagnosis.find_repair(health, view.allocator)
+        policy = view.policy(name, present, self._now)
+        step = plan.step(
+            plan.InstanceTags(records, damaged[0] if damaged else ""),
+            jobs.states,
+            repair,
+            policy,
+            plan.NewRecord(self._now, self._new_id()),
+            busy=jobs.busy.get(name),
+        )
+        return records, step, policy
+
+    def _tags(self, name: str, view: ClusterView) -> Sequence[str]:
+        own: Sequence[str] = view.instances[name]["tags"]
+        return self._pretended.get(name, own)
+
+    def _explain(
+        self, name: str, records: Sequence[RepairRecord], step: RepairStep
+    ) -> None:
+        was_pending = _is_pending(records)
+        if step.note:
+            text = f"{name}: {escape(step.note)}"
+            if step.is_alarming:
+                self._report.warning(text)
+            elif step.is_change or step.state == RepairState.PENDING:
+                self._report.info(text)
+            else:
+                self._report.detail(text)
+        if was_pending and step.state != RepairState.PENDING and step.is_change:
+            before = RepairState.PENDING
+            self._report.info(f'Moving {name} from "{before}" to "{step.state}"')
+
+    # Acting
+    def _submit(self, name: str, step: RepairStep, policy: RepairPolicy) -> RepairState:
+        """Submit a repair's job and add its id to the tag; return the state."""
+        repair, record = step.repair, step.record
+        if repair is None or record is None:
+            raise errors.ProgrammerError(f"{name}: step without a repair: {step}")
+        self._report.info(f"{name}: {repair.reason}, repair: {repair.kind.word}")
+        ops = [dict(op) for op in repair.ops]
+        if self._settings.job_delay_s > 0:
+            delay = self._settings.job_delay_s
+            ops.insert(0, {"OP_ID": "OP_TEST_DELAY", "duration": delay})
+        removed = [old.original_tag for old in step.remove]
+        if self._settings.dry_run:
+            self._report.info(f"Would submit: {json.dumps(ops)}")
+            return step.state
+        permission = policy.origin or "a request for this instance alone"
+        common = self._common(record, f"{repair.reason}, permitted by {permission}")
+        try:
+            job = self._client.call("SubmitJob", [[op | common for op in ops]])
+        except (errors.JobQueueFull, errors.JobQueueDrainError):
+            raise
+        except _REFUSALS as err:
+            self._fail(f"{name}: the repair was not accepted: {err}")
+            return step.state
+        self._report.detail(f"{name}: job {job}: {repair.kind.word}")
+        grown = dataclasses.replace(record, jobs=(*record.jobs, int(job)))
+        self._retag("instance", name, [grown.tag], removed, is_optional=True)
+        return step.state
+
+    def _common(self, record: RepairRecord | None = None, why: str = "") -> Op:
+        """Return the parameters of all opcodes: comment and reason trail."""
+        now_ns = int(self._clock.time() * 1_000_000_000)
+        trail = [[self._settings.source, self._settings.reason, now_ns]]
+        if record is not None:
+            tag = dataclasses.replace(record, jobs=()).tag
+            trail.append([repair_jobs.REASON_SOURCE, f"{tag} {why}", now_ns])
+        return {"comment": self._settings.comment, "reason": trail}
+
+    def _retag(
+        self,
+        kind: str,
+        name: str | None,
+        add: Sequence[str],
+        remove: Sequence[str],
+        *,
+        is_optional: bool = False,
+    ) -> bool:
+        """Change tags by a job and wait for it; new tags are set first.
+
+        Args:
+            kind: of the object.
+            name: of the object, None for the cluster.
+            add: new tags.
+            remove: tags to remove.
+            is_optional: the job may be done later than this run.
+
+        Returns:
+            whether the tags have changed, or there was nothing to change.
+        """
+        remove = [tag for tag in dict.fromkeys(remove) if tag not in add]
+        where = f"{kind} {name}" if name else kind
+        if self._settings.dry_run:
+            self._pretend(where, add, remove)
+            return True
+        ops: list[Op] = []
+        for verb, changed in (("SET", list(add)), ("DEL", remove)):
+            if changed:
+                op = {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "tags": changed}
+                ops.append(op | ({"name": name} if name else {}) | self._common())
+        if not ops:
+            return True
+        try:
+            job = self._client.call("SubmitJob", [ops])
+            problem = self._wait(job, is_optional=is_optional)
+        except (errors.JobQueueFull, errors.JobQueueDrainError):
+            raise
+        except _REFUSALS as err:
+            problem = f"the change of its tags was not accepted: {err}"
+        if problem:
+            self._fail(f"{where}: {escape(problem)}")
+        return not problem
+
+    def _pretend(self, where: str, add: Sequence[str], remove: Sequence[str]) -> None:
+        for word, changed in (("add to", add), ("remove from", remove)):
+            if changed:
+                self._report.info(f"Would {word} {where}: {' '.join(changed)}")
+
+    def _wait(self, job: Any, *, is_optional: bool) -> str:
+        """Wait for the end of a change of tags; return an error's text, or ""."""
+        known, serial = None, None
+        while True:
+            left_s = _CALL_S
+            if self._deadline is not None:
+                left_s = max(0.0, self._deadline - self._clock.monotonic())
+            args = [job, ["status", "opresult"], known, serial, min(_CALL_S, left_s)]
+            try:
+                answer = self._client.call("WaitForJobChange", args)
+            except errors.JobLost:
+                return f"job {job} does not exist any more"
+            if answer is None:
+                return f"job {job} does not exist any more"
+            if answer != "nochange":
+                known, entries = answer
+                serial = entries[-1][0] if entries else serial
+                if known[0] in _FINAL:
+                    return _problem(job, *known)
+            if left_s <= 0:
+                break
+        if is_optional:
+            return ""
+        # A later run must not meet a tag that this one did not act on.
+        self._client.call("CancelJob", [job, False])
+        return f"job {job}, which changes the tags, has not ended yet"
+
+    def _remove_expired(self, view: ClusterView) -> None:
+        """Remove suspensions that have ended."""
+        owners: list[tuple[str, str | None, Sequence[str]]] = [
+            ("cluster", None, view.cluster_tags),
+            *(("nodegroup", g["name"], g["tags"]) for g in view.groups.values()),
+            *(
+                ("instance", row["name"], row["tags"])
+                for row in view.instances.values()
+            ),
+        ]
+        for kind, name, present in owners:
+            ended = tags.expired(present, self._now)
+            if ended and self._retag(kind, name, [], ended):
+                where = f"{kind} {name}" if name else kind
+                if not self._settings.dry_run:
+                    self._report.detail(f"{where}: removed {' '.join(ended)}")
+
+    def _fail(self, text: str) -> None:
+        self.has_failed = True
+        self._report.error(text)
+
+
+def _is_pending(records: Sequence[RepairRecord]) -> bool:
+    return any(record.outcome is None for record in records)
+
+
+def _oldest(records: Sequence[RepairRecord]) -> int:
+    return min(record.time for record in records if record.outcome is None)
+
+
+def _problem(job: Any, status: str, results: Any) -> str:
+    """Return the error of an ended job; "" if it succeeded."""
+    if status == "success":
+        return ""
+    for result in results or ():
+        error = errors.decode(result)
+        if error is not None:
+            return f"job {job}: {error.args[0] if error.args else error}"
+    return f"job {job}: {status}"
