@@ -94,6 +94,13 @@ class Action(enum.Enum):
     REFUSE = "refuse"
 
 
+#: Jobs that stop an instance for a while; between their opcodes it must stay stopped.
+_REPAIRING: Final = (
+    "INSTANCE_FAILOVER",
+    "INSTANCE_MIGRATE",
+    "INSTANCE_RECREATE_DISKS",
+    "INSTANCE_REINSTALL",
+)
 _DOING: Final = {
     Action.RESTART: "restarting",
     Action.CLEAN_UP: "recording its shutdown",
@@ -158,6 +165,11 @@ def _judge_down(
     job = report.unfinished.get(f"INSTANCE_STARTUP({name})")
     if job is not None:
         return Verdict(name, Action.WAIT, f"job {job} starts it already", tried.count)
+    for operation in _REPAIRING:
+        job = report.unfinished.get(f"{operation}({name})")
+        if job is not None:
+            why = f"job {job} moves or repairs it"
+            return Verdict(name, Action.WAIT, why, tried.count)
     return _limited(name, Action.RESTART, f"status {status}", tried)
 
 

@@ -1,4 +1,4 @@
-"""Part of a run on the master: its daemons, old jobs, one child process per group."""
+"""Part of a run on the master: daemons, old jobs, repairs, a process per group."""
 
 import logging
 import subprocess
@@ -9,7 +9,7 @@ from typing import Final
 from ganeti import errors, luxi
 from ganeti.constants import exitcodes
 from ganeti.utils import pidfile
-from ganeti.watcher import daemons, listening, master_term, rapi_probe
+from ganeti.watcher import daemons, listening, master_term, rapi_probe, repair_part
 from ganeti.watcher.effects import Settings, Watch
 
 _log = logging.getLogger(__name__)
@@ -48,10 +48,13 @@ def run(watch: Watch) -> int:
         confirm_master(watch, client)
         _archive(watch, client)
         is_restarted = master_term.renew(watch, client)
+        is_repaired = is_restarted or repair_part.run(watch, client)
     if is_restarted:
         with watch.connect() as client:
             confirm_master(watch, client)
-    return _run_children(watch, sorted(watch.ssconf.nodegroups()))
+            is_repaired = repair_part.run(watch, client)
+    code = _run_children(watch, sorted(watch.ssconf.nodegroups()))
+    return code if is_repaired else exitcodes.EXIT_FAILURE
 
 
 def is_master_node(watch: Watch) -> bool:

@@ -1,9 +1,12 @@
-"""Repairs by tags on real daemons: every run of harep takes instances one step further."""
+"""Repairs by tags on real daemons: each run of harep or the watcher does one step."""
 
 import contextlib
+import pathlib
+import sys
 
 import pytest
 
+import ganeti
 from fakes import patience
 
 P = "ganeti:watcher:autorepair:"
@@ -174,3 +177,88 @@ def test_a_repair_that_fails_is_left_to_people(cluster, marks) -> None:
         assert (state, name, result) == ("result", "by-hand", "failure")
         assert jobs == f"{job}+{job}+{job}"
     assert where(cluster)[SHARED] == "node3.vc.test"
+
+
+# The watcher does the same by itself
+def watch(cluster, *argv):
+    """Run the watcher; return the lines that it logs about repairs."""
+    log = cluster.file("/var/log/ganeti/watcher.log")
+    before = log.stat().st_size if log.exists() else 0
+    words = argv or ("ganeti-watcher",)
+    cluster.run(*words, "--no-verify-disks", timeout_s=patience.PATIENCE_S)
+    lines = log.read_bytes()[before:].decode().splitlines()
+    return "\n".join(line for line in lines if "autorepair: " in line)
+
+
+def jobs_of(cluster, summary):
+    """Return the ids of the jobs with an opcode."""
+    with contextlib.closing(cluster.luxi()) as client:
+        answer = client.call("Query", ["job", ["id"], ["=[]", "summary", summary]])
+    return {int(cell[1]) for (cell,) in answer["data"]}
+
+
+def test_the_watcher_repairs_what_tags_allow_and_its_jobs_name_them(
+    cluster, marks
+) -> None:
+    put(cluster, SHARED, "node3")
+    marks("node3", "-D")
+    assert "Needs repair: 1" in watch(cluster)
+    assert records(cluster, SHARED) == []
+    cluster.check("gnt-cluster", "add-tags", f"{P}migrate")
+    text = watch(cluster)
+    assert f"{SHARED}: its primary node is drained, repair: migrate" in text
+    assert ended(cluster, SHARED) == "success"
+    ((*fields, job),) = records(cluster, SHARED)
+    trail = cluster.check("gnt-job", "info", job)
+    assert f"{P}{':'.join(fields)}: its primary node is drained" in trail
+    assert f"permitted by {P}migrate of the cluster" in trail
+    assert "Healthy: 1" in watch(cluster)
+    ((state, kind, _id, _time, result, jobs),) = records(cluster, SHARED)
+    assert (state, kind, result, jobs) == ("result", "migrate", "success", job)
+    assert where(cluster)[SHARED] != "node3.vc.test"
+
+
+#: The watcher, ended without any cleaning up after it has submitted so many jobs.
+CUT = """
+import os, sys
+sys.path.insert(0, {tree!r})
+from ganeti import luxi
+from ganeti.watcher import main
+left, call = {number}, luxi.Client.call
+def cut(self, method, *args, **named):
+    global left
+    answer = call(self, method, *args, **named)
+    left -= method == "SubmitJob"
+    if not left:
+        os._exit(9)
+    return answer
+luxi.Client.call = cut
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_watcher_that_is_killed_repairs_once(cluster, marks, tmp_path, number):
+    """It dies after the pending tag, after the repair's job, after the new tag."""
+    put(cluster, SHARED, "node3")
+    marks("node3", "-D")
+    cluster.check("gnt-cluster", "add-tags", f"{P}migrate")
+    summary = f"INSTANCE_MIGRATE({SHARED})"
+    before = jobs_of(cluster, summary)
+    script = tmp_path / "cut.py"
+    tree = str(pathlib.Path(ganeti.__file__).parent.parent)
+    script.write_text(CUT.format(tree=tree, number=number))
+    assert "Healthy" not in watch(cluster, sys.executable, str(script))
+    begun = jobs_of(cluster, summary) - before
+    assert len(begun) == (number > 1)
+    # Perhaps while the job runs, perhaps later: it makes no difference.
+    watch(cluster)
+    (job,) = jobs_of(cluster, summary) - before
+    with contextlib.closing(cluster.luxi()) as client:
+        assert patience.job_status(client, job) == "success"
+    for _again in range(2):
+        watch(cluster)
+        ((state, _kind, _id, _time, result, *jobs),) = records(cluster, SHARED)
+        assert (state, result, jobs) == ("result", "success", [str(job)])
+    assert jobs_of(cluster, summary) - before == {job}
+    assert where(cluster)[SHARED] != "node3.vc.test"

@@ -18,6 +18,8 @@ OTHER = "5e1c0b9a-0000-4000-8000-000000000002"
 class Client:
     """A connection to a fake master; waiting for a job takes the clock's time."""
 
+    path = "/fake"
+
     def __init__(self, master, clock):
         self.master = master
         self.clock = clock
@@ -56,6 +58,8 @@ class Node:
         self.runner = FakeRunner(daemon_util=FakeRunner.DONE)
         self.master = FakeMaster()
         self.master.values["master_node"] = root.name
+        self.master.cluster = {"tags": []}
+        self.master.objects["group"] = [{"uuid": GROUP, "name": "default", "tags": []}]
         self.master.results["OP_INSTANCE_ACTIVATE_DISKS"] = []
         self.master.results["OP_GROUP_VERIFY_DISKS"] = ({}, [], {})
         self.installed = {"ganeti-noded", "ganeti-masterd"}
@@ -89,6 +93,10 @@ class Node:
                 "disks_active": True,
                 "disk_template": "drbd",
                 "snodes": ["n2"],
+                "pnode": "n1",
+                "tags": [],
+                "be/always_failover": False,
+                "forthcoming": False,
                 "pnode.group.uuid": GROUP,
                 "snodes.group.uuid": [GROUP],
             }
@@ -98,7 +106,13 @@ class Node:
 
     def nodes(self, **boots):
         self.master.objects["node"] = [
-            {"name": name, "bootid": boot_id, "offline": False}
+            {
+                "name": name,
+                "bootid": boot_id,
+                "offline": False,
+                "drained": False,
+                "group.uuid": GROUP,
+            }
             for name, boot_id in boots.items()
         ]
 

@@ -97,6 +97,18 @@ def test_a_start_that_is_in_progress_is_not_repeated():
     )
 
 
+@pytest.mark.parametrize(
+    "operation", ["FAILOVER", "MIGRATE", "RECREATE_DISKS", "REINSTALL"]
+)
+def test_an_instance_that_is_being_repaired_is_not_started(operation):
+    """A start between two opcodes of a reinstallation would make it fail."""
+    summary = f"INSTANCE_{operation}(web1)"
+    busy = report(instance("ERROR_down"), unfinished={summary: 17})
+    verdict = judge(busy, state(restart=1))
+    assert (verdict.action, verdict.attempt) == (Action.WAIT, 1)
+    assert verdict.reason == "job 17 moves or repairs it"
+
+
 def runs(count, status="ERROR_down", interval_s=INTERVAL_S, start=records.EMPTY):
     """Run the watcher again and again while the status stays; yield the verdicts."""
     present, now = start, NOW

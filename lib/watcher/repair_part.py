@@ -1,0 +1,74 @@
+"""Part of a run on the master: repairs of instances on drained and offline nodes.
+
+``ganeti.repair`` decides by tags alone: without them nothing is repaired.
+"""
+
+import logging
+import uuid
+from typing import Final
+
+from ganeti import autorepair, errors, luxi
+from ganeti.constants import jobqueue, versions
+from ganeti.htools.model.cluster import DataError
+from ganeti.watcher.effects import Watch
+
+_log = logging.getLogger(__name__)
+#: Seconds that a job waits first, so that its id gets into the tag before it locks the
+#: instance. A tag that is late does no harm: the job's reason trail names the repair.
+_JOB_DELAY_S: Final = 5.0
+#: Seconds for all changes of tags. They take milliseconds, unless a job holds the lock
+#: of an instance; that instance then waits for the next run.
+_WAIT_S: Final = 60.0
+
+
+class _Log:
+    """Messages of repairs in the log of the watcher."""
+
+    def detail(self, text: str) -> None:
+        _log.debug("autorepair: %s", text)
+
+    def info(self, text: str) -> None:
+        _log.info("autorepair: %s", text)
+
+    def warning(self, text: str) -> None:
+        _log.warning("autorepair: %s", text)
+
+    def error(self, text: str) -> None:
+        _log.error("autorepair: %s", text)
+
+
+def run(watch: Watch, client: luxi.Client) -> bool:
+    """Advance all repairs by one step; return whether everything could be done.
+
+    An error does not keep the rest of the watcher from its work.
+    """
+    try:
+        with autorepair.exclusive(watch.paths, timeout_s=0):
+            return _run(watch, client)
+    except errors.LockError as err:
+        _log.info("autorepair: another program repairs instances: %s", err)
+        return True
+    except (errors.JobQueueFull, errors.JobQueueDrainError) as err:
+        _log.warning("autorepair: the master accepts no jobs: %s", err)
+        return True
+    except (errors.GenericError, DataError, OSError) as err:
+        text = err.args[0] if isinstance(err, errors.GenericError) and err.args else err
+        _log.error("autorepair: %s", text)
+        return False
+
+
+def _run(watch: Watch, client: luxi.Client) -> bool:
+    settings = autorepair.RunSettings(
+        source=jobqueue.OPCODE_REASON_SRC_WATCHER,
+        reason="autorepair",
+        comment=f"automated repairs by ganeti-watcher {versions.RELEASE_VERSION}",
+        job_delay_s=_JOB_DELAY_S,
+        wait_s=_WAIT_S,
+    )
+    repairs = autorepair.RepairRun(
+        client, watch.clock, settings, _Log(), lambda: str(uuid.uuid4())
+    )
+    count = repairs.all()
+    states = ", ".join(f"{state}: {count[state]}" for state in sorted(count))
+    _log.info("autorepair: %s", states or "no instances")
+    return not repairs.has_failed
