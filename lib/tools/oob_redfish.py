@@ -296,9 +296,9 @@ class Controller(oob_common.Controller):
         for resource, lists in _PARTS.items():
             if resource not in chassis:
                 continue
-            found = self._get(f"{path}/{resource}")
+            report = self._get(f"{path}/{resource}")
             for name in lists:
-                parts = found.get(name)
+                parts = report.get(name)
                 for part in parts if isinstance(parts, list) else ():
                     title = _table(part).get("Name") or _table(part).get("MemberId")
                     rows.append(_row(title, part))

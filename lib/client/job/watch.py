@@ -7,15 +7,8 @@ from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
 
 
-def _follow(
-    ctx: CommandContext, job_id: int, on_log: jobs.OnLog | None, headline: str = ""
-) -> int:
+def _follow(ctx: CommandContext, job_id: int, on_log: jobs.OnLog | None) -> int:
     try:
-        if headline:
-            if ctx.call("QueryJobs", [job_id], ["status"]) in ([None], [[None]]):
-                raise errors.JobLost(f"Job {job_id} lost")
-            ctx.out(headline)
-            ctx.out("-" * len(headline))
         jobs.wait(ctx, job_id, on_log)
     except errors.LuxiError:
         raise
@@ -31,7 +24,9 @@ def watch(ctx: CommandContext) -> int:
     """Print the messages of a job until it ends."""
     job_id = parse_id(ctx.args[0])
     headline = f"Output from job {job_id} follows"
-    code = _follow(ctx, job_id, jobs.print_log(ctx), headline)
+    ctx.out(headline)
+    ctx.out("-" * len(headline))
+    code = _follow(ctx, job_id, jobs.print_log(ctx))
     if code == exitcodes.EXIT_SUCCESS and ctx.shows_progress:
         # A job may have no messages, so print its end on a terminal.
         ctx.err(f"Job {job_id} was successful")

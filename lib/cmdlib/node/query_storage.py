@@ -20,11 +20,10 @@ _DIRECTORIES: Final = {
 _TEMPLATES: Final = {"lvm-vg": ("plain", "drbd"), "lvm-pv": ("plain", "drbd")}
 
 
-def _listable(enabled: Sequence[str]) -> list[str]:
-    """Return the storage types in use that can be listed, or else the first one."""
+def _first_listable(enabled: Sequence[str]) -> str:
     kinds = [disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[template] for template in enabled]
     listable = [kind for kind in kinds if kind in storage.STS_REPORT_NODE_STORAGE]
-    return list(dict.fromkeys(listable)) or kinds[:1]
+    return (listable or kinds)[0]
 
 
 class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
@@ -45,25 +44,21 @@ class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
         self.locks.shared.add(Level.NODE)
 
     def check_prereq(self) -> None:
-        """Choose the storage types and check that they are in use and can be listed."""
-        enabled = self.ctx.snapshot.cluster.enabled_disk_templates
-        given = self.op.storage_type
-        self.kinds = [given] if given else _listable(enabled)
-        for kind in self.kinds:
-            if kind not in storage.STS_REPORT_NODE_STORAGE:
-                raise self.prereq(f"storage of type {kind} cannot be listed")
-            if not _is_used(kind, enabled):
-                raise self.prereq(
-                    f"storage type {kind}: no enabled disk template uses it; enabled"
-                    f" are {', '.join(enabled)}",
-                    ecodes.ECODE_INVAL,
-                )
+        """Choose the storage type and check that it is in use and can be listed."""
+        cluster = self.ctx.snapshot.cluster
+        enabled = cluster.enabled_disk_templates
+        self.kind: str = self.op.storage_type or _first_listable(enabled)
+        if self.kind not in storage.STS_REPORT_NODE_STORAGE:
+            raise self.prereq(f"storage of type {self.kind} cannot be listed")
+        if not _is_used(self.kind, enabled):
+            raise self.prereq(
+                f"storage type {self.kind}: no enabled disk template uses it; enabled"
+                f" are {', '.join(enabled)}",
+                ecodes.ECODE_INVAL,
+            )
 
     def execute(self) -> list[list[Any]]:
         """Ask the nodes; skip those that fail with a warning."""
-        return [row for kind in self.kinds for row in self._rows(kind)]
-
-    def _rows(self, kind: str) -> list[list[Any]]:
         fields = self.op.output_fields
         asked = list(dict.fromkeys(("name", *fields)))
         asked = [name for name in asked if name not in ("node", "type")]
@@ -71,7 +66,7 @@ class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
         answers = self.ctx.rpc.call(
             "storage_list",
             self.nodes,
-            (kind, _arguments(snapshot.cluster, kind), self.op.name, asked),
+            (self.kind, _arguments(snapshot.cluster, self.kind), self.op.name, asked),
         )
         rows: list[list[Any]] = []
         for uuid in self.nodes:
@@ -83,7 +78,7 @@ class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
                 continue
             units = [dict(zip(asked, unit, strict=True)) for unit in answer.payload]
             for unit in sorted(units, key=lambda item: nicesort.key(str(item["name"]))):
-                unit["node"], unit["type"] = snapshot.nodes[uuid].name, kind
+                unit["node"], unit["type"] = snapshot.nodes[uuid].name, self.kind
                 rows.append([unit[name] for name in fields])
         return rows
 

@@ -1,6 +1,30 @@
-"""A process runner that runs nothing, answers from a table and records commands."""
+"""A process runner that runs nothing, and a process with the name of a program."""
+
+import contextlib
+import subprocess
+import sys
 
 from ganeti.process import RunResult
+
+#: It says that it runs, and does so until its standard input ends.
+_WAITS = "print('up', flush=True); input()"
+
+
+@contextlib.contextmanager
+def process_named(name):
+    """Run a process whose command line has the name of a program; yields its Popen.
+
+    A child's command line is empty for a moment after `subprocess.Popen` has returned,
+    until the kernel has laid out the new program's arguments; this waits for its word.
+    """
+    words = [sys.executable, "-c", _WAITS, name]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as child:
+        try:
+            child.stdout.readline()
+            yield child
+        finally:
+            child.kill()
 
 
 class Unanswered(AssertionError):

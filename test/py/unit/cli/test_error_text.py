@@ -5,12 +5,12 @@ import io
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
+from fakes.processes import process_named
 from ganeti import _buildconf, errors
 from ganeti.cli import app, error_text
 from ganeti.cli.context import ClientEffects
@@ -204,11 +204,9 @@ def test_a_master_daemon_that_does_not_listen_yet(node):
     (root / "var/run/ganeti").mkdir(parents=True)
     master = FakeMaster()
     master.down = errors.NoMasterError(f"{root}/var/run/ganeti/socket/ganeti-query")
-    line = [sys.executable, "-c", "input()", "ganeti-masterd"]
-    with subprocess.Popen(line, stdin=subprocess.PIPE) as daemon:
+    with process_named("ganeti-masterd") as daemon:
         (root / "var/run/ganeti/ganeti-masterd.pid").write_text(f"{daemon.pid}\n")
         done = commands.run("gnt-cluster version", master, environ=environ, tty=True)
-        daemon.kill()
     assert done.code == 1
     assert f"runs as process {daemon.pid}, but accepts no commands" in done.err
     assert f"see {root}/var/log/ganeti/master-daemon.log" in done.err

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.patience import until
+from fakes.processes import process_named
 from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.luxi import Client, framing
@@ -464,14 +465,10 @@ def of_node(tmp_path, timer, *, master="node1.example.com"):
 @contextlib.contextmanager
 def process_of_daemon(paths):
     """Run a process with the daemon's name and pid file, which never listens."""
-    sleep = [sys.executable, "-c", "input()", "ganeti-masterd"]
-    with subprocess.Popen(sleep, stdin=subprocess.PIPE) as child:
+    with process_named("ganeti-masterd") as child:
         with open(paths.pid_file("ganeti-masterd"), "w") as stream:
             stream.write(f"{child.pid}\n")
-        try:
-            yield child.pid
-        finally:
-            child.kill()
+        yield child.pid
 
 
 def test_without_a_process_of_the_daemon_the_wait_is_short(tmp_path):

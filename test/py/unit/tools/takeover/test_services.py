@@ -2,12 +2,10 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from fakes import patience
+from fakes.processes import process_named
 from ganeti import errors
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult, SystemRunner
@@ -26,15 +24,9 @@ def paths(tmp_path):
 @pytest.fixture
 def daemon(paths):
     """A process that looks like a daemon of the other Ganeti."""
-    code = "import time; time.sleep(300)"
-    child = subprocess.Popen([sys.executable, "-c", code, "/usr/sbin/ganeti-luxid"])
-    pathlib.Path(paths.pid_file("ganeti-luxid")).write_text(f"{child.pid}\n")
-    # The kernel shows the arguments of a program a moment after its start.
-    shown = pathlib.Path(f"/proc/{child.pid}/cmdline")
-    patience.until("the process shows its name", lambda: b"luxid" in shown.read_bytes())
-    yield child
-    child.kill()
-    child.wait()
+    with process_named("/usr/sbin/ganeti-luxid") as child:
+        pathlib.Path(paths.pid_file("ganeti-luxid")).write_text(f"{child.pid}\n")
+        yield child
 
 
 def util(tmp_path, text):
