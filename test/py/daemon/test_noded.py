@@ -332,22 +332,28 @@ def test_a_call_that_cannot_end_is_given_up(node, monkeypatch):
 def test_a_call_that_was_given_up_while_the_node_was_frozen_does_not_act(
     node, monkeypatch
 ):
-    # Long enough to send the request, also from a machine with other work.
-    monkeypatch.setitem(rpc.runner._SILENCE_S, "normal", 2.0)
-    monkeypatch.setattr(rpc.runner, "_PROBE_ACT_AFTER_S", 2.0)
-    monkeypatch.setattr(client.transfers, "probe", quick_probe(client.transfers.probe))
-    monkeypatch.setattr(liveness, "PROBE_EVERY_S", 0.1)
     node.start_noded("--debug")
     with contextlib.closing(node.runner()) as caller:
         # The connection is kept and fresh, so the request reaches the frozen node.
         assert not caller.call_one("version", "u1").failed
         node.process.send_signal(signal.SIGSTOP)
-        lost = caller.call_one("node_powercycle", "u1", "fake", {})
+        with monkeypatch.context() as limits:
+            make_impatient(limits)
+            lost = caller.call_one("node_powercycle", "u1", "fake", {})
         assert lost.is_lost
         node.process.send_signal(signal.SIGCONT)
+        # With the usual limits: the node may be slow on a machine with other work.
         assert not caller.call_one("version", "u1").failed
         node.wait_for_line("the caller has gone")
     assert not os.path.exists(node.paths.at("/power-cycle"))
+
+
+def make_impatient(limits):
+    """Have calls given up soon, but after the request was sent, also if that is slow."""
+    limits.setitem(rpc.runner._SILENCE_S, "normal", 2.0)
+    limits.setattr(rpc.runner, "_PROBE_ACT_AFTER_S", 2.0)
+    limits.setattr(client.transfers, "probe", quick_probe(client.transfers.probe))
+    limits.setattr(liveness, "PROBE_EVERY_S", 0.1)
 
 
 def quick_probe(probe):
