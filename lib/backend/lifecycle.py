@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import threading
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ganeti import errors
@@ -21,6 +22,10 @@ _log = logging.getLogger(__name__)
 POWERCYCLE_DELAY_S: Final = 5.0
 #: Directories of the state directory that end with the node's membership.
 _STATE_DIRS: Final = ("queue", "rapi")
+#: Secrets of master candidates, in the state directory.
+_CANDIDATE_SECRETS: Final = ("config.data", "store.db", *misc.CANDIDATE_FILES)
+#: Files with keys that a node has as a member.
+_MEMBER_SECRETS: Final = ("client.pem", "server.pem", "hmac.key")
 #: Daemons that do not run on a node without a cluster.
 _OTHER_DAEMONS: Final = (
     "ganeti-standby",
@@ -37,8 +42,9 @@ _HELPER_DAEMONS: Final = ("ganeti-kvmd", _STANDBY)
 def node_demote_from_mc(node: LocalNode) -> None:
     """Remove this node's copies of the configuration, and the secrets of candidates.
 
-    No backup is kept: the copies have private parameters of all instances. Changes
-    that only they may have are listed by ``gnt-cluster lost-changes``.
+    No backup is kept, also none of an earlier renewal of secrets or upgrade: the copies
+    have private parameters of all instances. Changes that only they may have are listed
+    by ``gnt-cluster lost-changes``.
 
     Raises:
         OpPrereqError: this node is the master.
@@ -59,6 +65,7 @@ def node_demote_from_mc(node: LocalNode) -> None:
     # Copies that upgrades and replaced histories leave beside the store.
     for path in glob.glob(f"{glob.escape(node.paths.store_db)}.*"):
         files.remove_file(path)
+    _remove_backups(node, _CANDIDATE_SECRETS)
 
 
 @procedure("node_leave_cluster")
@@ -68,6 +75,7 @@ def node_leave_cluster(node: LocalNode, modify_ssh_setup: bool) -> LastAnswer:
         _stop_other(node, name)
     node.replica.leave()
     _wipe(node)
+    _remove_backups(node, _CANDIDATE_SECRETS + _MEMBER_SECRETS)
     if modify_ssh_setup:
         _forget_ssh_keys(node)
     return LastAnswer("Shutdown scheduled")
@@ -94,6 +102,15 @@ def _wipe(node: LocalNode) -> None:
     for name in _STATE_DIRS:
         shutil.rmtree(node.paths.data(name), ignore_errors=True)
     shutil.rmtree(f"{node.paths.run_dir}/crypto", ignore_errors=True)
+
+
+def _remove_backups(node: LocalNode, names: Iterable[str]) -> None:
+    """Remove the backups of files of the state directory."""
+    for name in names:
+        path = node.paths.data(name)
+        count = files.remove_backups(path, node.paths.backup_dir)
+        if count:
+            _log.info("%s: %d backups with secrets removed", path, count)
 
 
 def _forget_ssh_keys(node: LocalNode) -> None:

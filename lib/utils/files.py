@@ -24,6 +24,8 @@ _LOCK_RETRY_S = 0.02
 _NAME_SHARE = 100
 #: End of the name of a file that is being written.
 _UNFINISHED = ".new"
+#: In the name of a backup, between the file's name and the time.
+_BACKUP = ".backup-"
 
 
 def read_file(path: str, *, max_size: int | None = None) -> bytes:
@@ -158,7 +160,8 @@ def remove_file(path: str) -> bool:
 
 def backup_file(path: str, directory: str) -> str:
     """Copy a file with its mode into a directory and return the copy's path."""
-    name = f"{os.path.basename(path)}.backup-{time.strftime('%Y-%m-%d_%H_%M_%S')}."
+    moment = time.strftime("%Y-%m-%d_%H_%M_%S")
+    name = f"{os.path.basename(path)}{_BACKUP}{moment}."
     os.makedirs(directory, mode=0o700, exist_ok=True)
     fd, copy = tempfile.mkstemp(prefix=name, dir=directory)
     with os.fdopen(fd, "wb") as stream:
@@ -167,6 +170,13 @@ def backup_file(path: str, directory: str) -> str:
         stream.flush()
         os.fsync(fd)
     return copy
+
+
+def remove_backups(path: str, directory: str) -> int:
+    """Remove all copies of a file that `backup_file` made; return how many."""
+    name = f"{os.path.basename(path)}{_BACKUP}"
+    copies = glob.glob(f"{glob.escape(os.path.join(directory, name))}*")
+    return sum(remove_file(copy) for copy in copies)
 
 
 def make_dir(path: str, mode: int, *, uid: int = -1, gid: int = -1) -> None:

@@ -8,7 +8,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.backend import LastAnswer
-from ganeti.utils import authority, pidfile, x509
+from ganeti.utils import authority, files, pidfile, x509
 
 PARAMS = {
     "uuid": "u",
@@ -55,6 +55,44 @@ def test_a_demoted_node_keeps_no_copy_and_no_secret(node):
     ]
     assert left == [".server.pem.x.new"]
     assert os.path.exists(node.paths.server_pem)
+
+
+#: Files of a candidate that renewals, upgrades and conversions copy to the backups.
+BACKED_UP = ("store.db", "config.data", "server-key.pem", "cluster-domain-secret")
+
+
+def backups(node, *names):
+    """Make two backups of each file; return the names in the directory of backups."""
+    fill(node, *names)
+    for name in names * 2:
+        files.backup_file(node.paths.data(name), node.paths.backup_dir)
+    return sorted(os.listdir(node.paths.backup_dir))
+
+
+def test_a_demoted_node_keeps_no_backup_of_secrets(node):
+    backups(node, *BACKED_UP, "rapi/users", "rapi.pem")
+    for other in ("dpkg.status.0", "store.db.mine", "server-key.pem"):
+        with open(os.path.join(node.paths.backup_dir, other), "w"):
+            pass
+    nodes.call(node, "node_demote_from_mc")
+    assert sorted(os.listdir(node.paths.backup_dir)) == [
+        "dpkg.status.0",
+        "server-key.pem",
+        "store.db.mine",
+    ]
+
+
+def test_a_demoted_node_keeps_backups_of_its_own_files(node):
+    own = backups(node, "client.pem", "server.pem", "hmac.key")
+    assert len(own) == 6
+    nodes.call(node, "node_demote_from_mc")
+    assert sorted(os.listdir(node.paths.backup_dir)) == own
+
+
+def test_a_node_that_leaves_keeps_no_backup_of_keys(node):
+    backups(node, *BACKED_UP, "client.pem", "server.pem", "hmac.key")
+    nodes.call(node, "node_leave_cluster", False)
+    assert os.listdir(node.paths.backup_dir) == []
 
 
 def test_a_master_is_not_demoted_nor_purged(node):
