@@ -16,6 +16,8 @@ HELP = [
     (["tools/vcluster", "--help"], "partition LIST LIST, heal"),
     (["tools/vcluster", "up", "--help"], "--isolated"),
     (["tools/vcluster"], "SYNOPSIS"),
+    (["tools/lab", "--help"], "power MACHINE on|off|cycle"),
+    (["tools/lab", "up", "--help"], "power MACHINE on|off|cycle"),
     (["test/run", "--help"], "test/run [--strict] [STAGE...]"),
     (["test/run", "unit", "--help"], "test/run [--strict] [STAGE...]"),
     (["test/run", "mutants", "--help"], "[--sample N] [--seed S]"),

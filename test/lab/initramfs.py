@@ -1,0 +1,85 @@
+"""Make the archive that the kernel of a machine starts with: busybox and modules."""
+
+import gzip
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from lab.product import PACKAGES, STORED, LabError, check
+
+ARCHIVE = STORED / "initramfs.gz"
+_SCRIPT = pathlib.Path(__file__).parent / "guest" / "initramfs-init"
+#: Modules that are loaded before the root file system is there; modprobe finds the others.
+_EARLY = (
+    *("virtio_pci", "virtio_blk", "9p", "9pnet_virtio", "overlay"),
+    *("crc32c_generic", "libcrc32c", "ext4"),
+)
+
+
+def kernel():
+    """Return the kernel's file and its release.
+
+    Raises:
+        LabError: the packages of the lab are missing.
+    """
+    images = sorted((PACKAGES / "boot").glob("vmlinuz-*"))
+    if not images:
+        raise LabError(
+            f"no kernel in {PACKAGES}: run autotools/setup-env --lab, which unpacks it"
+        )
+    return images[-1], images[-1].name.removeprefix("vmlinuz-")
+
+
+def make():
+    """Make the archive, unless it is newer than its sources."""
+    image, release = kernel()
+    newest = max(
+        path.stat().st_mtime for path in (_SCRIPT, image, pathlib.Path(__file__))
+    )
+    if ARCHIVE.exists() and ARCHIVE.stat().st_mtime >= newest:
+        return
+    modules = PACKAGES / "usr" / "lib" / "modules" / release
+    if not (modules / "modules.dep").exists():
+        check("depmod", "-b", PACKAGES / "usr", release)
+    with tempfile.TemporaryDirectory() as name:
+        root = pathlib.Path(name)
+        for folder in ("bin", "modules", "proc", "sys", "dev", "newroot"):
+            (root / folder).mkdir()
+        shutil.copy("/bin/busybox", root / "bin" / "busybox")
+        shutil.copy(_SCRIPT, root / "init")
+        (root / "init").chmod(0o755)
+        order = _in_order(modules)
+        for path in order:
+            shutil.copy(path, root / "modules")
+        (root / "modules" / "order").write_text(
+            "".join(f"{path.name}\n" for path in order)
+        )
+        listed = subprocess.run(
+            ["find", ".", "-print0"], cwd=root, capture_output=True, check=True
+        )
+        archive = subprocess.run(
+            ["cpio", "--null", "-o", "--format=newc", "--quiet"],
+            cwd=root, input=listed.stdout, capture_output=True, check=True,
+        )  # fmt: skip
+    new = ARCHIVE.with_suffix(".new")
+    new.write_bytes(gzip.compress(archive.stdout, 1))
+    new.rename(ARCHIVE)
+
+
+def _in_order(modules):
+    """Return the files of the early modules, each after those that it needs."""
+    needs = {}
+    for line in (modules / "modules.dep").read_text().splitlines():
+        path, _, others = line.partition(":")
+        needs[path] = others.split()
+    by_name = {pathlib.Path(path).stem: path for path in needs}
+    order = []
+    for name in _EARLY:
+        if name not in by_name:
+            continue  # built in
+        # modules.dep lists the nearest first.
+        for path in (*reversed(needs[by_name[name]]), by_name[name]):
+            if path not in order:
+                order.append(path)
+    return [modules / path for path in order]

@@ -1,0 +1,88 @@
+"""Machines of the lab for tests; they stay up between tests.
+
+`machines` is the lab of a whole session: three machines, each with two disks without
+content, network whole, in no cluster. Leave it as you find it.
+
+Without a lab in build/lab, the session makes one and removes it, unless with LAB_KEEP=1.
+"""
+
+import os
+
+import pytest
+
+from lab import lab as labs
+from lab import product
+
+COUNT = 3
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also tests marked long")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+def _has_lab():
+    return (labs.DIRECTORY / "lab.json").exists()
+
+
+@pytest.fixture(scope="session")
+def lab():
+    """The lab, with the present state of this tree on its machines."""
+    if os.getuid() != 0:
+        pytest.skip("the network of the machines needs root")
+    was_up = _has_lab()
+    if was_up:
+        made = labs.Lab()
+        if product.install():
+            for machine in made.machines:
+                made.power(machine.name, "off")
+        made.join()
+        made.start()
+    else:
+        made = labs.up(count=COUNT)
+    yield made
+    if not was_up and os.environ.get("LAB_KEEP") != "1":
+        made.down()
+
+
+class Machines:
+    """The steps of tests on the machines."""
+
+    def __init__(self, made):
+        self.lab = made
+        self.names = [machine.name for machine in made.machines]
+
+    def run(self, *argv, node="lab1", **more):
+        """Run a command on a machine; return the finished process."""
+        return self.lab.run(node, *argv, **more)
+
+    def check(self, *argv, node="lab1", **more):
+        """Run a command that must succeed; return its output."""
+        done = self.run(*argv, node=node, **more)
+        text = done.stdout + done.stderr
+        assert done.returncode == 0, f"{' '.join(argv)}: {done.returncode}\n{text}"
+        return done.stdout
+
+    def refuse(self, *argv, node="lab1", **more):
+        """Run a command that must fail without a traceback; return its messages."""
+        done = self.run(*argv, node=node, **more)
+        text = done.stdout + done.stderr
+        assert done.returncode != 0, f"{' '.join(argv)} succeeded:\n{text}"
+        assert "Traceback" not in text, text
+        return text
+
+
+@pytest.fixture
+def machines(lab):
+    """The machines; afterwards all run, with a whole network and healthy disks."""
+    yield Machines(lab)
+    lab.join()
+    for entry in list(lab.record["failed_disks"]):
+        lab.fail_disk(entry["machine"], entry["disk"], [])
+    lab.start()
