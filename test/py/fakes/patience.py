@@ -12,20 +12,26 @@ PATIENCE_S = 90.0
 #: Seconds that one call for a change of a job waits; shorter than the client's limit.
 _CALL_S = 20
 _PAUSE_STEP_S, _LONGEST_PAUSE_S = 0.0001, 0.02
+_LONGEST_REST_S = 1.0
 FINAL = ("success", "error", "canceled")
 
 
 def until(what, condition, timeout_s=PATIENCE_S):
     """Poll until a condition holds; return what it returned.
 
-    Often in the beginning, since most things take a moment only, then at leisure.
+    Often in the beginning, since most things take a moment only, then at leisure. A look
+    that takes long, such as the run of a command, is followed by a pause as long: it
+    takes the processor from what it waits for, and from other tests.
     """
     end, pause_s = time.monotonic() + timeout_s, 0.0
-    while not (actual := condition()):
-        assert time.monotonic() < end, f"{what}: not within {timeout_s:g} s"
-        time.sleep(pause_s)
+    while True:
+        began = time.monotonic()
+        if actual := condition():
+            return actual
+        now = time.monotonic()
+        assert now < end, f"{what}: not within {timeout_s:g} s"
+        time.sleep(max(pause_s, min(now - began, _LONGEST_REST_S)))
         pause_s = min(_LONGEST_PAUSE_S, pause_s + _PAUSE_STEP_S)
-    return actual
 
 
 def job_status(client, job_id, wanted=FINAL, timeout_s=PATIENCE_S):
