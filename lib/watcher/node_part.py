@@ -10,7 +10,7 @@ from ganeti import errors
 from ganeti.constants import hooks
 from ganeti.store import choice
 from ganeti.utils.control_chars import escape
-from ganeti.watcher import daemons, stray_address
+from ganeti.watcher import daemons, maintenance, stray_address
 from ganeti.watcher.effects import Watch
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def run(watch: Watch, environ: Mapping[str, str]) -> None:
         daemons.ensure(watch, _STANDBY)
     stray_address.remove(watch)
     run_hooks(watch, environ)
-    maintain(watch)
+    maintenance.run(watch)
 
 
 def run_hooks(watch: Watch, environ: Mapping[str, str]) -> None:
@@ -83,21 +83,3 @@ def _run_hook(watch: Watch, path: str, env: Mapping[str, str]) -> None:
     level = logging.WARNING if result.failed else logging.INFO
     _log.log(level, "hook %s %s; output: %s", path, result.reason, output or "none")
 
-
-def maintain(watch: Watch) -> None:
-    """Stop the guests of a node that the cluster has marked offline.
-
-    An offline node gets no ssconf files from the master and may not call other nodes,
-    so only ganeti-confd of the master candidates can give it its role. The watcher does
-    not ask it yet, so the role stays unknown, and a node of unknown role is left alone.
-    """
-    try:
-        is_wanted = watch.ssconf.maintain_node_health()
-    except errors.ConfigurationError as err:
-        _log.debug("node maintenance: %s", err)
-        return
-    if is_wanted:
-        _log.warning(
-            "node maintenance: skipped, the role of this node is unknown because"
-            " the watcher of this release does not ask ganeti-confd"
-        )

@@ -139,6 +139,25 @@ def test_other_nodes_than_the_master_do_their_own_part_only(cluster):
     assert all_running(cluster)
 
 
+def test_a_node_that_was_marked_offline_stops_its_guests(cluster):
+    cluster.check("gnt-cluster", "modify", "--maintain-node-health", "yes")
+    try:
+        assert "node maintenance" not in watch(cluster, node="node3")
+        pid = emulator(cluster, "node3")
+        cluster.check("gnt-node", "modify", "--offline", "yes", "node3")
+        try:
+            text = watch(cluster, node="node3")
+            assert f"instance {GUESTS['node3']}: killing its guest" in text
+            assert has_ended(pid)
+            assert emulator(cluster, "node2")
+        finally:
+            cluster.check("gnt-node", "add", "--readd", "--no-ssh-key-check", "node3")
+    finally:
+        cluster.check("gnt-cluster", "modify", "--maintain-node-health", "no")
+    watch(cluster)
+    assert all_running(cluster)
+
+
 # Limits and reasons
 
 

@@ -83,13 +83,3 @@ def test_a_hook_that_cannot_run_or_hangs_does_not_stop_the_others(
 def test_without_hooks_nothing_runs(node):
     node_part.run_hooks(node.watch(), {})
     assert node.runner.lines == []
-
-
-@pytest.mark.parametrize(("value", "reported"), [("True", True), ("False", False)])
-def test_node_maintenance_without_confd_does_nothing_and_says_so(
-    node, log, value, reported
-):
-    node.ssconf(maintain_node_health=value)
-    node_part.maintain(node.watch())
-    assert ("node maintenance: skipped" in log.text) == reported
-    assert node.runner.lines == []
