@@ -90,6 +90,9 @@ def _run_part(node: LocalNode, path: str, env: Mapping[str, str]) -> tuple[int, 
     output = result.output.strip()
     if result.failed:
         _log.warning("hook %s %s", path, result.reason)
+        if result.signal is not None:
+            # Nothing in its output says that it was killed.
+            output = f"{output}\n({result.reason})".strip()
         return hooks.HKR_FAIL, output
     return hooks.HKR_SUCCESS, output
 

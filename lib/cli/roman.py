@@ -20,14 +20,18 @@ _VALUES: Final = (
     (4, "IV"),
     (1, "I"),
 )
+#: Nulla, as mediaeval computists wrote it.
+_ZERO: Final = "N"
 #: Larger numbers have no numeral.
-_LARGEST: Final = 3999
+_LARGEST: Final = 4999
 
 
 def numeral(number: int) -> str:
     """Return the numeral of a number, or its digits if there is no numeral."""
-    if not 0 < number <= _LARGEST:
+    if not 0 <= number <= _LARGEST:
         return str(number)
+    if number == 0:
+        return _ZERO
     text = ""
     for value, letters in _VALUES:
         count, number = divmod(number, value)

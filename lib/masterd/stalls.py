@@ -90,6 +90,6 @@ class Stalls:
 def _text(reason: str, subject: str) -> str:
     return (
         f"outcome unknown: {reason}.\n"
-        f"{subject} goes on by itself when a majority answers, so do not repeat the"
-        " command. Start what is missing, then see 'gnt-job list' and 'gnt-job watch'."
+        f"{subject} goes on by itself as soon as changes are accepted again, so do not"
+        " repeat the command. Mend the cause, then see 'gnt-job list' and 'gnt-job watch'."
     )

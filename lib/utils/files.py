@@ -85,7 +85,10 @@ def write_file(
                 os.utime(fd, times)
             os.fsync(fd)
         _put_in_place(temporary, path)
-    except BaseException:
+    except BaseException as err:
+        if isinstance(err, OSError) and err.filename is None:
+            # Errors of descriptors, such as those of a full disk, name no file.
+            err.filename = path
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise

@@ -67,10 +67,14 @@ class StateFile:
         # The new file is locked before others can open it under its name.
         self._fds.append(fd)
         fcntl.flock(fd, fcntl.LOCK_EX)
-        os.ftruncate(fd, 0)
-        with open(fd, "wb", closefd=False) as stream:
-            stream.write(records.to_json(state))
-        os.fsync(fd)
+        try:
+            os.ftruncate(fd, 0)
+            with open(fd, "wb", closefd=False) as stream:
+                stream.write(records.to_json(state))
+            os.fsync(fd)
+        except OSError as err:
+            err.filename = temporary
+            raise
         os.rename(temporary, self._path)
         files.sync_dir(os.path.dirname(self._path))
         self.state = state

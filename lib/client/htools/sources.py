@@ -161,6 +161,8 @@ def reason(err: Exception) -> str:
     if isinstance(err, OSError):
         text = err.strerror or str(err)
         return text if err.filename is None else f"{err.filename}: {text}"
+    if isinstance(err, errors.LuxiPermissionError):
+        return f"this user has no right to connect to the master daemon at {err}"
     if isinstance(err, errors.NoMasterError):
         return f"Cannot reach the master daemon at {err}"
     if isinstance(err, errors.GenericError) and err.args:

@@ -21,6 +21,7 @@ REPORT_S: Final = 10.0
 _MIB: Final = 1024 * 1024
 #: Longest reason of an emulator that is shown, characters.
 _REASON_LENGTH: Final = 500
+_VERSION_LENGTH: Final = 50
 _NO_REASON: Final = "QEMU gives no reason; see its log on both nodes"
 
 
@@ -143,12 +144,22 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         old, new = versions[self.source], versions[self.target]
         if old != new:
             text = (
-                f"instance {self.instance.name}: hypervisor versions differ: {old} at"
-                f" the source, {new} at the target"
+                f"instance {self.instance.name}: hypervisor versions differ:"
+                f" {self._version_text(self.source, old)},"
+                f" {self._version_text(self.target, new)}"
             )
             if not self.op.ignore_hvversions:
                 raise errors.OpPrereqError(text, ecodes.ECODE_STATE)
             self.ctx.log.warn(text)
+
+    def _version_text(self, node: str, version: object) -> str:
+        """Return a node's version of the hypervisor as text, as it reports it."""
+        name = self.ctx.snapshot.nodes[node].name
+        if version is None:
+            hypervisor = self.instance.hypervisor
+            return f"none on node {name} (is the program of {hypervisor} installed?)"
+        numbers = version if isinstance(version, list) else [version]
+        return f"{'.'.join(map(str, numbers))[:_VERSION_LENGTH]} on node {name}"
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the move."""

@@ -357,5 +357,5 @@ def check_bridges(
     )
     if bridges:
         ctx.rpc.call_one("bridges_exist", node, bridges).require(
-            f"instance {instance}: bridges are missing", ecodes.ECODE_ENVIRON
+            f"instance {instance}: cannot use its bridges", ecodes.ECODE_ENVIRON
         )

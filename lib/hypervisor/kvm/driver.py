@@ -198,6 +198,8 @@ class KvmHypervisor(Hypervisor):
         info["memory_dom0"] = max(0, info["memory_dom0"] - guests)
         binary = (hvparams or {}).get("kvm_path")
         if binary:
+            # Without an emulator there is no version, and not the one of the kernel.
+            info["hv_version"] = None
             with contextlib.suppress(errors.HypervisorError):
                 numbers = emulator.version(self._effects, binary)
                 info["hv_version"] = list(numbers)

@@ -43,6 +43,17 @@ def test_hooks_run_in_order_with_their_own_environment(node, monkeypatch):
     assert nodes.call(node, "hooks_runner", "node-add", "post", env) == []
 
 
+def test_a_hook_that_was_killed_says_so(node):
+    top = f"{node.paths.hooks_dir}/node-add-pre.d"
+    program(f"{top}/10-silent", "kill -9 $$")
+    program(f"{top}/20-loud", "echo begun; kill -9 $$")
+    env = {"PATH": "/bin:/usr/bin"}
+    assert nodes.call(node, "hooks_runner", "node-add", "pre", env) == [
+        ("node-add-pre.d/10-silent", 1, "(was ended by signal 9)"),
+        ("node-add-pre.d/20-loud", 1, "begun\n(was ended by signal 9)"),
+    ]
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_the_output_of_a_hook_is_bounded(node, code):
     top = f"{node.paths.hooks_dir}/node-add-post.d"

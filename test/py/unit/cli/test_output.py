@@ -186,13 +186,15 @@ def test_trees_nest_sort_and_align():
 
 
 def test_roman_numerals():
-    assert [roman.numeral(n) for n in (1, 4, 9, 14, 1994, 0)] == [
+    assert [roman.numeral(n) for n in (1, 4, 9, 14, 1994, 0, 4096, 5000)] == [
         "I",
         "IV",
         "IX",
         "XIV",
         "MCMXCIV",
-        "0",
+        "N",
+        "MMMMXCVI",
+        "5000",
     ]
     shown = roman.convert(info_tree.Pairs([("a", [4, True, {"b": 9}])]))
     assert shown == [("a", ["IV", True, {"b": "IX"}])]

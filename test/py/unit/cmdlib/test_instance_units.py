@@ -444,6 +444,17 @@ def test_different_hypervisor_versions_are_refused_unless_ignored():
     assert only_instance(eng).primary_node == NODE2
 
 
+def test_a_target_without_the_hypervisor_is_named():
+    def info(node, _args):
+        return node_info(version=[7, 2, 22] if node == NODE1 else None)
+
+    refused(
+        engine(instance_info=INFO, node_info=info),
+        op("OP_INSTANCE_MIGRATE", target_node="node2"),
+        "7.2.22 on node node1.example.com, none on node node2.example.com",
+    )
+
+
 def test_cleanup_records_where_the_instance_really_is():
     eng = engine(
         instance_list=lambda node, _args: ["inst1.example.com"] if node == NODE2 else []

@@ -35,6 +35,18 @@ def test_a_failed_write_leaves_the_old_content_and_no_rest(tmp_path, monkeypatch
     assert os.listdir(tmp_path) == ["f"]
 
 
+def test_the_error_of_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    path = str(tmp_path / "file")
+
+    def fsync(_fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        files.write_file(path, "text")
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_longest_names_can_be_replaced(tmp_path):
     path = tmp_path / ("a" * 255)
     files.write_file(str(path), "x")

@@ -1,5 +1,6 @@
 """Files of a group: locking, replacement, damage, merging."""
 
+import errno
 import os
 import pathlib
 
@@ -44,6 +45,16 @@ def test_two_runs_exclude_each_other_also_after_a_save(paths):
             pass
     with group_files.opened(paths, "g"):
         pass
+
+
+def test_the_error_of_a_full_disk_names_the_file(paths, monkeypatch):
+    def fsync(_fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with group_files.opened(paths, "uuid") as file:
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(OSError, match="No space left on device: '.*watcher"):
+            file.save(STATE)
 
 
 def test_an_unchanged_state_is_only_touched(paths):

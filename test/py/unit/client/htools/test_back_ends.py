@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fakes import master_answers
+from ganeti import errors
 from ganeti.client.htools import option_table, options, rest, sources, utilisation
 from ganeti.htools.model.cluster import DataError
 from ganeti.htools.model.loaders import mond, query, text
@@ -240,6 +241,13 @@ def test_no_master_at_all_is_reported(tmp_path, monkeypatch):
         load(tmp_path / "none")
     assert sources.reason(caught.value) == (
         f"Cannot reach the master daemon at {tmp_path}/none"
+    )
+
+
+def test_a_user_without_access_to_the_socket_reads_why():
+    err = errors.LuxiPermissionError("/run/query")
+    assert sources.reason(err) == (
+        "this user has no right to connect to the master daemon at /run/query"
     )
 
 
