@@ -139,6 +139,9 @@ def guarded(watch: Watch, group: str | None) -> int:
         _log.warning("the master accepts no jobs, the next run tries again: %s", err)
         return exitcodes.EXIT_SUCCESS
     except master_part.NotMaster as err:
+        if group is None:
+            _log.warning("%s; leaving the cluster to it", err)
+            return exitcodes.EXIT_SUCCESS
         _log.error("%s", err)
         return _report(err, exitcodes.EXIT_NOTMASTER)
     except Failure as err:

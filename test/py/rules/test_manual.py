@@ -13,6 +13,7 @@ from ganeti.cli import manual, manual_parameters, parser, usage
 from ganeti.cli.model import COMMON_OPTIONS
 from ganeti.constants import hvparams, param_effects, params
 from ganeti.server import masterd, noded, rapi, standby
+from ganeti.tools import cleaner
 from ganeti.watcher import main as watcher
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -242,6 +243,7 @@ def _spellings(text):
         ("ganeti-rapi", rapi.build_parser()),
         ("ganeti-standby", standby.build_parser()),
         ("ganeti-watcher", watcher.build_parser()),
+        ("ganeti-cleaner", cleaner.build_parser()),
     ],
 )
 def test_the_page_of_a_daemon_has_its_options_and_no_others(name, parser):

@@ -93,7 +93,7 @@ def test_a_node_that_does_not_know_the_master_does_its_own_part_only(node, child
 
 def test_the_loss_of_the_master_role_has_its_own_exit_code(node, children):
     node.master.values["master_node"] = "n2.tst"
-    assert main.guarded(node.watch(), None) == 11
+    assert main.guarded(node.watch(), None) == 0
     assert main.guarded(node.watch(), GROUP) == 11
     assert children == []
 
