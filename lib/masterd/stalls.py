@@ -91,5 +91,6 @@ def _text(reason: str, subject: str) -> str:
     return (
         f"outcome unknown: {reason}.\n"
         f"{subject} goes on by itself as soon as changes are accepted again, so do not"
-        " repeat the command. Mend the cause, then see 'gnt-job list' and 'gnt-job watch'."
+        " repeat the command. Mend the cause, then see 'gnt-job list' and 'gnt-job"
+        " watch'."
     )

@@ -1,13 +1,12 @@
 """``ganeti-cleaner``: remove old files that no program needs; cron runs it daily.
 
-Certificates of transfers remain when a master ends during a transfer, and state files of
-the watcher when a node group is removed or this node is not the master any more.
+Certificates of transfers remain when a master ends during a transfer, and state files
+of the watcher when a node group is removed or this node is not the master any more.
 Archived jobs are in the store; the master daemon deletes old ones itself.
 """
 
 import argparse
 import contextlib
-import datetime as dt
 import logging
 import os
 import re
@@ -72,8 +71,7 @@ def _start(paths: Paths, options: argparse.Namespace) -> None:
         return  # not a node of a cluster
     directory = f"{paths.log_dir}/{_LOG_DIRS[options.what]}"
     os.makedirs(directory, mode=0o750, exist_ok=True)
-    # Some logs are from the same second.
-    when = dt.datetime.now().strftime("%Y-%m-%dT%H_%M_%S")
+    when = time.strftime("%Y-%m-%dT%H_%M_%S")
     path = f"{directory}/cleaner-{when}.{os.getpid()}.log"
     log.set_up(NAME, path, debug=options.debug, terminal=options.verbose)
     try:

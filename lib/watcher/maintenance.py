@@ -84,7 +84,9 @@ def _role(watch: Watch) -> int:
         raise errors.ConfdClientError(f"the master candidates know no node {name}")
     role = result.reply.answer
     if not isinstance(role, int) or isinstance(role, bool) or role not in _ROLES:
-        raise errors.ConfdClientError(f"wanted the number of a role, found {role!r:.60}")
+        raise errors.ConfdClientError(
+            f"wanted the number of a role, found {role!r:.60}"
+        )
     return role
 
 

@@ -82,4 +82,3 @@ def _run_hook(watch: Watch, path: str, env: Mapping[str, str]) -> None:
     output = escape(result.output.strip()[-_OUTPUT_CHARS:])
     level = logging.WARNING if result.failed else logging.INFO
     _log.log(level, "hook %s %s; output: %s", path, result.reason, output or "none")
-

@@ -53,7 +53,7 @@ def test_the_error_of_a_full_disk_names_the_file(paths, monkeypatch):
 
     with group_files.opened(paths, "uuid") as file:
         monkeypatch.setattr(os, "fsync", fsync)
-        with pytest.raises(OSError, match="No space left on device: '.*watcher"):
+        with pytest.raises(OSError, match=r"No space left on device: '.*watcher"):
             file.save(STATE)
 
 
