@@ -6,7 +6,6 @@ Every script gets an environment of its own; the daemon's environment is not pas
 import logging
 import os
 import re
-import stat
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from typing import Any, Final
 from ganeti import errors, serializer
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import hooks
-from ganeti.utils import files
+from ganeti.utils import allowed_commands, files
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +22,6 @@ _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
 #: Delay of a refusal, in seconds; it slows down callers that guess command names.
 _REFUSAL_DELAY_S: Final = 10.0
 _ALLOWED_LOCK_S: Final = 8.0
-_MAX_MODE: Final = 0o755
 #: Time limit of an allocator, in seconds; shorter than the master's RPC timeout.
 _ALLOCATOR_S: Final = 14 * 60.0
 #: Limit of an allocator's output, in bytes; a plan for a large cluster is a few MiB.
@@ -189,7 +187,12 @@ def _run_allowed(node: LocalNode, kind: str, cmd: str, stdin: str | None) -> str
     try:
         lock = f"{node.paths.lock_dir}/ganeti-{kind}.lock"
         with files.locked(lock, timeout_s=_ALLOWED_LOCK_S):
-            program = _find_allowed(node, f"{node.paths.conf_dir}/{kind}", cmd)
+            program = allowed_commands.find(
+                f"{node.paths.conf_dir}/{kind}",
+                cmd,
+                is_name=is_plugin_name,
+                is_virtual=node.paths.is_virtual,
+            )
     except (errors.GenericError, OSError) as err:
         _log.error("%s: %r: %s", kind, cmd, err)
         node.clock.wait(threading.Event(), _REFUSAL_DELAY_S)
@@ -200,32 +203,3 @@ def _run_allowed(node: LocalNode, kind: str, cmd: str, stdin: str | None) -> str
             f"command {cmd!r} {result.reason}: {result.output.strip()}"
         )
     return result.output
-
-
-def _find_allowed(node: LocalNode, directory: str, name: str) -> str:
-    """Return the program of an allowed command.
-
-    Raises:
-        GenericError: name, owner, mode or file type are not permitted.
-    """
-    if not name.strip() or not is_plugin_name(name):
-        raise errors.GenericError(f"{name!r} is not a valid command name")
-    program = f"{directory}/{name}"
-    _check_owner(node, directory, os.lstat(directory), stat.S_ISDIR)
-    info = os.lstat(program)
-    _check_owner(node, program, info, stat.S_ISREG)
-    if not os.access(program, os.X_OK):
-        raise errors.GenericError(f"{program}: not executable")
-    return program
-
-
-def _check_owner(
-    node: LocalNode, path: str, info: os.stat_result, is_kind: Any
-) -> None:
-    owner = (os.geteuid(), os.getegid()) if node.paths.is_virtual else (0, 0)
-    if not is_kind(info.st_mode):
-        raise errors.GenericError(f"{path}: wrong type of file")
-    if (info.st_uid, info.st_gid) != owner:
-        raise errors.GenericError(f"{path}: wanted owner and group {owner}")
-    if stat.S_IMODE(info.st_mode) & ~_MAX_MODE:
-        raise errors.GenericError(f"{path}: mode allows more than {_MAX_MODE:o}")

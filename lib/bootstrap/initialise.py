@@ -91,6 +91,8 @@ def init_cluster(
         feedback("Starting the master daemon")
         services.start_master()
         services.start("ganeti-confd")
+        if services.has("ganeti-mond"):
+            services.start("ganeti-mond")
         if place is not None:
             services.start("ganeti-standby")
         jobs.run(paths, [opcodes.ClusterPostInit()], feedback)

@@ -15,6 +15,7 @@ _UNITS: Final = (
     "ganeti.service",
     "ganeti-noded.service",
     "ganeti-confd.service",
+    "ganeti-mond.service",
     "ganeti-master.target",
     "ganeti-masterd.service",
     "ganeti-rapi.service",

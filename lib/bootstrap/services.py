@@ -1,11 +1,13 @@
 """Start and stop of daemons on this node, with daemon-util."""
 
+import os
 from collections.abc import Mapping
 from typing import Final
 
 from ganeti import errors
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
 from ganeti.process import SAFE_PATH, Runner
+from ganeti.utils import disabled_daemons
 
 #: Longest time for daemons to become ready or to stop.
 _TIMEOUT_S: Final = 90.0
@@ -19,6 +21,12 @@ class Services:
     def __init__(self, paths: Paths, process: Runner) -> None:
         self._paths = paths
         self._process = process
+
+    def has(self, daemon: str) -> bool:
+        """Return whether a daemon is installed on this node and may run there."""
+        if daemon in disabled_daemons.names(self._paths):
+            return False
+        return os.access(os.path.join(self._paths.daemons_dir, daemon), os.X_OK)
 
     def start(self, daemon: str, *arguments: str) -> None:
         """Start a daemon; return when it is ready."""

@@ -10,6 +10,8 @@ DATA_COLLECTOR_NAMES: Final = (
     "lv",
     "xen-cpu-avg-load",
 )
+#: Collectors that configurations of Ganeti 3 do not list; active unless switched off.
+FURTHER_COLLECTOR_NAMES: Final = ("diagnose", "kvm-inst-rss")
 DATA_COLLECTOR_C_P_U_LOAD: Final = "cpu-avg-load"
 DATA_COLLECTOR_DISK_STATS: Final = "diskstats"
 DATA_COLLECTOR_DRBD: Final = "drbd"

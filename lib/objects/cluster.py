@@ -15,6 +15,7 @@ class Cluster(Record, frozen=True, kw_only=True):
             "volume_group_name",
             "drbd_usermode_helper",
             "commit_policy",
+            "diagnose_data_collector_filename",
         )
     )
 
@@ -90,6 +91,8 @@ class Cluster(Record, frozen=True, kw_only=True):
     disk_state_static: dict[str, Any] = {}
     #: When commits are acknowledged, see `ganeti.constants.commit`.
     commit_policy: str = COMMIT_POLICY_MAJORITY
+    #: Command that diagnoses nodes, where a node allows it; empty for none.
+    diagnose_data_collector_filename: str = ""
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

@@ -41,6 +41,7 @@ _PLAIN: Final = (
     "install_image",
     "instance_communication_network",
     "zeroing_image",
+    "diagnose_data_collector_filename",
     "compression_tools",
     "enabled_user_shutdown",
     "modify_ssh_setup",

@@ -94,12 +94,14 @@ class Daemon:
         start: opens the effect interfaces and starts to serve; all sockets are bound
             when it returns. Raises StartError or a GenericError.
         console: log to /dev/console when the log file cannot be written.
+        prepare: runs before the daemon changes to its own user; no thread exists yet.
     """
 
     name: str
     check: Callable[[], None]
     start: Callable[[Control], Service]
     console: bool = False
+    prepare: Callable[[], None] = lambda: None
 
 
 def parser(name: str, *, network: bool = False) -> argparse.ArgumentParser:
@@ -292,6 +294,7 @@ def _live(
         try:
             _raise_file_limit()
             _watch_signals(control)
+            daemon.prepare()
             _become_own_user(daemon, paths)
             service = daemon.start(control)
             state.enter(_SERVING)

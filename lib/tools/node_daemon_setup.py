@@ -4,7 +4,6 @@ Runs on the new node, over SSH, as the second step of ``gnt-node add``.
 """
 
 import logging
-import os
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -79,7 +78,7 @@ def set_up(
     if message.get(ssh_constants.NDS_START_NODE_DAEMON, False):
         services.start("ganeti-noded")
         for name in ("ganeti-confd", "ganeti-mond"):
-            if os.path.exists(os.path.join(paths.daemons_dir, name)):
+            if services.has(name):
                 services.start(name)
 
 

@@ -14,7 +14,11 @@ from ganeti import _buildconf
 from ganeti.pathutils import Paths
 
 #: Daemon -> name of its user without the prefix that configure sets.
-_ROLES: Final = {"ganeti-confd": "confd", "ganeti-rapi": "rapi"}
+_ROLES: Final = {
+    "ganeti-confd": "confd",
+    "ganeti-rapi": "rapi",
+    "ganeti-mond": "mond",
+}
 #: Owner and group of files that no daemon with a user of its own reads.
 _ROOT: Final = 0
 

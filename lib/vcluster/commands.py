@@ -88,6 +88,11 @@ def _add_life(add: Add) -> None:
         action="store_true",
         help="on failure end all processes but keep the directories with the logs",
     )
+    up.add_argument(
+        "--monitoring",
+        action="store_true",
+        help="run the monitoring agents and the maintenance daemon, too",
+    )
     up.add_argument("--machines-only", action="store_true", help="create no cluster")
     for parser in (up, inside):
         parser.add_argument(
@@ -201,6 +206,7 @@ def _up(args: argparse.Namespace) -> int:
             network=chosen,
             bindir=_buildconf.TOOLSDIR,
             prefix=args.nodes_prefix,
+            monitoring=args.monitoring,
         )
         timer = _timer(args)
         process = SystemRunner()

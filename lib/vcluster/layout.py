@@ -53,6 +53,7 @@ class Layout:
         master: name of the node on which the cluster was created.
         nodes: all nodes.
         bindir: directory of the helper programs.
+        monitoring: whether the agents of the nodes and the maintenance daemon run.
     """
 
     directory: str
@@ -61,6 +62,7 @@ class Layout:
     master: str
     nodes: tuple[Node, ...]
     bindir: str
+    monitoring: bool = False
 
     @property
     def cluster_address(self) -> str:
@@ -162,6 +164,7 @@ def plan(
     network: str,
     bindir: str,
     prefix: str = "node",
+    monitoring: bool = False,
 ) -> Layout:
     """Return the layout of a new cluster.
 
@@ -178,7 +181,9 @@ def plan(
         name = f"{prefix}{position + 1}.{DOMAIN}"
         root = os.path.join(directory, name)
         nodes.append(Node(name, f"{network}.{high}.{low + 1}", root))
-    return Layout(directory, isolated, network, nodes[0].name, tuple(nodes), bindir)
+    return Layout(
+        directory, isolated, network, nodes[0].name, tuple(nodes), bindir, monitoring
+    )
 
 
 def candidate_networks(directory: str, *, isolated: bool) -> list[str]:
@@ -211,8 +216,14 @@ def hosts_text(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def defaults_text(node: Node) -> str:
-    """Return the daemons' settings: all bind to the node's own address."""
+def defaults_text(node: Node, *, monitoring: bool = False) -> str:
+    """Return the daemons' settings: all bind to the node's own address.
+
+    Args:
+        node: the node.
+        monitoring: whether the daemons that watch the nodes run: they would double the
+            memory of a large cluster on one machine.
+    """
     # With many node daemons on one machine, locked memory would exhaust it.
     named = {
         "NODED": f"{node.address} --no-mlock",
@@ -221,7 +232,9 @@ def defaults_text(node: Node) -> str:
         "RAPI": node.address,
         "MAINTD": node.address,
     }
-    return "".join(f'{name}_ARGS="-b {addr}"\n' for name, addr in named.items())
+    text = "".join(f'{name}_ARGS="-b {addr}"\n' for name, addr in named.items())
+    disabled = "" if monitoring else "ganeti-mond ganeti-maintd"
+    return f'{text}DISABLED_DAEMONS="{disabled}"\n'
 
 
 #: Ports of a node's daemons, by name.

@@ -48,7 +48,11 @@ def make_node(layout: layout_module.Layout, node: layout_module.Node) -> None:
         os.symlink(layout.shared_directory, shared)
     for path, text, mode in (
         ("/etc/hosts", layout_module.hosts_text(layout), 0o644),
-        ("/etc/default/ganeti", layout_module.defaults_text(node), 0o644),
+        (
+            "/etc/default/ganeti",
+            layout_module.defaults_text(node, monitoring=layout.monitoring),
+            0o644,
+        ),
         ("/etc/ganeti/file-storage-paths", storage_paths(), 0o600),
         ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
     ):

@@ -10,6 +10,7 @@ from ganeti.clock import Clock
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, RunResult
 from ganeti.ssconf import SimpleStore
+from ganeti.utils import disabled_daemons
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Watch:
         return SimpleStore(self.paths)
 
     def is_installed(self, daemon: str) -> bool:
-        """Return whether a daemon is installed on this node."""
+        """Return whether a daemon is installed on this node and may run there."""
+        if daemon in disabled_daemons.names(self.paths):
+            return False
         return os.access(f"{self.paths.daemons_dir}/{daemon}", os.X_OK)
 
     def daemon_util(self, *words: str, timeout_s: float) -> RunResult:

@@ -40,6 +40,7 @@ _PARAMETERS: Final = (
     ("install image", "install_image"),
     ("instance communication network", "instance_communication_network"),
     ("zeroing image", "zeroing_image"),
+    ("diagnose command", "diagnose_data_collector_filename"),
     ("compression tools", "compression_tools"),
     ("enabled user shutdown", "enabled_user_shutdown"),
     ("modify ssh setup", "modify_ssh_setup"),

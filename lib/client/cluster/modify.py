@@ -30,10 +30,12 @@ _SAME: Final = (
     "file_storage_dir",
     "shared_file_storage_dir",
     "zeroing_image",
+    "diagnose_data_collector_filename",
 )
 #: Options whose empty value means "not given".
 _UNLESS_EMPTY: Final = ("beparams", "nicparams", "data_collector_interval")
 _MICROSECONDS: Final = 1_000_000
+_COLLECTORS: Final = (*mond.DATA_COLLECTOR_NAMES, *mond.FURTHER_COLLECTOR_NAMES)
 
 
 def run(ctx: CommandContext) -> int:
@@ -108,12 +110,12 @@ def _netmask(text: str | None) -> int | None:
 def _collectors(ctx: CommandContext) -> dict[str, bool] | None:
     given = ctx.opts.enabled_data_collectors
     for name in given:
-        if name not in mond.DATA_COLLECTOR_NAMES:
+        if name not in _COLLECTORS:
             ctx.err(f"{name}: no such data collector")
     settings = {
         name: str(value).lower().startswith("t")
         for name, value in given.items()
-        if name in mond.DATA_COLLECTOR_NAMES
+        if name in _COLLECTORS
     }
     return settings or None
 

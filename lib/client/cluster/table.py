@@ -472,6 +472,13 @@ COMMANDS: Final = (
                 kind="keyval",
                 default={},
             ),
+            Option(
+                ("--diagnose-data-collector-filename",),
+                "name of the command that diagnoses nodes, where a node allows it; an"
+                " empty one switches the diagnosis off",
+                dest="diagnose_data_collector_filename",
+                kind="string",
+            ),
             *o.JOB,
             *o.IPOLICY,
             *o.STATE,

@@ -27,7 +27,6 @@ _AS_GIVEN: Final = (
 )
 #: Settings of features that this release does not have.
 _NOT_OFFERED: Final = (
-    "diagnose_data_collector_filename",
     "maint_balance",
     "maint_balance_threshold",
     "maint_round_delay",
@@ -36,6 +35,8 @@ _OCTET: Final = re.compile(r"^[0-9a-f]{2}$")
 _TOOL: Final = re.compile(r"^[-_a-zA-Z0-9]+$")
 #: A tool name that means "no compression" and cannot be switched off.
 _NO_TOOL: Final = "none"
+#: Of the kernel, in bytes.
+_MAX_FILE_NAME: Final = 255
 
 
 def refuse(text: str, ecode: str = ecodes.ECODE_INVAL) -> errors.OpPrereqError:
@@ -71,6 +72,10 @@ def changes(
                 f"master_netmask: wanted 1 to {longest}, found {op.master_netmask}"
             )
         out["master_netmask"] = op.master_netmask
+    if op.diagnose_data_collector_filename is not None:
+        out["diagnose_data_collector_filename"] = _diagnose_command(
+            op.diagnose_data_collector_filename
+        )
     out.update(_images(op))
     out.update(_collectors(op, cluster))
     out.update(_lists(op, cluster))
@@ -119,7 +124,11 @@ def _collectors(
         op.enabled_data_collectors or {},
         op.data_collector_interval or {},
     )
-    known = set(mond.DATA_COLLECTOR_NAMES) | set(cluster.data_collectors)
+    known = {
+        *mond.DATA_COLLECTOR_NAMES,
+        *mond.FURTHER_COLLECTOR_NAMES,
+        *cluster.data_collectors,
+    }
     if unknown := sorted((set(active) | set(interval)) - known):
         raise refuse(
             f"data collectors {', '.join(unknown)}: unknown; known are"
@@ -145,6 +154,17 @@ def _collectors(
             for name in sorted(known)
         }
     }
+
+
+def _diagnose_command(name: str) -> str:
+    """Return the name of a diagnose command; each node decides whether it allows it."""
+    is_path = "/" in name or "\0" in name or name in (".", "..")
+    if is_path or len(name) > _MAX_FILE_NAME or name != name.strip():
+        raise refuse(
+            "diagnose_data_collector_filename: wanted the name of a file in"
+            f" /etc/ganeti/node-diagnose-commands, without directory; found {name!r}"
+        )
+    return name
 
 
 def _allocator(name: str, paths: pathutils.Paths) -> str:

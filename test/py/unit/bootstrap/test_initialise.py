@@ -33,6 +33,7 @@ STARTS = [
     "daemon-util start ganeti-noded",
     "daemon-util start-master",
     "daemon-util start ganeti-confd",
+    "daemon-util start ganeti-mond",
 ]
 
 
@@ -202,6 +203,7 @@ def _failing(*words):
         (("start", "ganeti-noded"), 1),
         (("start-master",), 2),
         (("start", "ganeti-confd"), 3),
+        (("start", "ganeti-mond"), 4),
     ],
 )
 def test_a_daemon_that_does_not_start_undoes_the_cluster(machine, words, ran):

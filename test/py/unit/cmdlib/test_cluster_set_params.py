@@ -43,6 +43,11 @@ STORED = {
     "master_netmask": (24, "master_netmask", 24),
     "install_image": ("http://x/y", "install_image", "http://x/y"),
     "zeroing_image": ("/srv/zero", "zeroing_image", "/srv/zero"),
+    "diagnose_data_collector_filename": (
+        "check-psu",
+        "diagnose_data_collector_filename",
+        "check-psu",
+    ),
     "instance_communication_network": ("", "instance_communication_network", ""),
     "uid_pool": ([[9, 12], [1, 1]], "uid_pool", ((1, 1), (9, 12))),
     "add_uids": ([[5, 6]], "uid_pool", ((5, 6),)),
@@ -112,7 +117,6 @@ POLICY = {**clusters.EXAMPLE["cluster"]["ipolicy"], "disk-templates": ["file"]}
 OTHERS = {
     "force",
     "remove_uids",
-    "diagnose_data_collector_filename",
     "maint_balance",
     "maint_balance_threshold",
     "maint_round_delay",
@@ -151,6 +155,8 @@ REFUSED = [
     ({"default_iallocator": "hail,nope"}, "default_iallocator nope: no such script"),
     ({"instance_communication_network": "n"}, "not offered"),
     ({"maint_balance": True}, "not offered"),
+    ({"diagnose_data_collector_filename": "../x"}, "without directory"),
+    ({"diagnose_data_collector_filename": ".."}, "without directory"),
     ({"uid_pool": [[5, 4]]}, "wanted a range"),
     ({"remove_uids": [[1, 2]]}, "is not in the pool"),
     ({"reserved_lvs": ["("]}, "not a regular expression"),

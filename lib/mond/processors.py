@@ -1,0 +1,75 @@
+"""Load of the processors: the average of samples of /proc/stat.
+
+Pure. Each sample has, per processor, the time it was busy and the time that passed, in
+ticks of the kernel; see proc_stat(5).
+"""
+
+import collections
+from typing import Any, Final, NamedTuple
+
+from ganeti.constants import mond
+
+#: Fields of a line: user nice system idle iowait irq softirq steal; guest times are
+#: part of user and nice.
+_FIELDS: Final = 8
+_IDLE: Final = (3, 4)
+
+
+class Ticks(NamedTuple):
+    """Times of one processor since the start of the machine."""
+
+    busy: int
+    total: int
+
+
+def parse(text: str) -> dict[str, Ticks]:
+    """Return the times of each processor that is online, by its name such as ``cpu0``.
+
+    Raises:
+        ValueError: a line has another form.
+    """
+    rows = {}
+    for line in text.splitlines():
+        name, *words = line.split() or [""]
+        if not name.startswith("cpu") or name == "cpu":
+            continue
+        values = [int(word) for word in words[:_FIELDS]]
+        total = sum(values)
+        rows[name] = Ticks(total - sum(values[at] for at in _IDLE), total)
+    if not rows:
+        raise ValueError("no line of a processor")
+    return rows
+
+
+class LoadWindow:
+    """The samples of the last minutes. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._samples: collections.deque[tuple[float, dict[str, Ticks]]]
+        self._samples = collections.deque(maxlen=mond.CPUAVGLOAD_BUFFER_SIZE)
+
+    def add(self, now_s: float, sample: dict[str, Ticks]) -> None:
+        """Add a sample; forget those that are too old.
+
+        Args:
+            now_s: monotonic time.
+            sample: see `parse`.
+        """
+        self._samples.append((now_s, sample))
+        while self._samples[0][0] < now_s - mond.CPUAVGLOAD_WINDOW_SIZE:
+            self._samples.popleft()
+
+    def data(self) -> dict[str, Any]:
+        """Return the average load of each processor, between 0 and 1, and the sum."""
+        if len(self._samples) < 2:
+            return {"error": "not enough samples yet to compute the load"}
+        (_then, first), (_now, last) = self._samples[0], self._samples[-1]
+        loads = []
+        for name, end in last.items():
+            # A processor that came online in between has no earlier times.
+            begin = first.get(name, Ticks(0, 0))
+            passed = end.total - begin.total
+            loads.append(
+                max(0.0, (end.busy - begin.busy) / passed) if passed > 0 else 0
+            )
+        return {"cpu_number": len(loads), "cpus": loads, "cpu_total": sum(loads)}

@@ -1,0 +1,185 @@
+"""``ganeti-mond``: the monitoring agent of a node, over HTTP."""
+
+import argparse
+import logging
+import os
+import socket
+import sys
+import threading
+from typing import Any, Final
+
+from ganeti import clock, ssconf
+from ganeti.confd import ConfdClient
+from ganeti.constants import daemons, exitcodes, mond
+from ganeti.mond import helper
+from ganeti.pathutils import Paths
+from ganeti.server import common
+from ganeti.utils import netutils
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "ganeti-mond"
+_CONFD: Final = "ganeti-confd"
+#: Requests served at once; the answers of collectors are shared.
+_THREADS: Final = 6
+_STOP_TIMEOUT_S: Final = 3.0
+_MAX_BODY: Final = 1024
+_MAX_PORT: Final = 65535
+
+
+class Mond:
+    """The daemon's service."""
+
+    def __init__(self, paths: Paths, options: argparse.Namespace) -> None:
+        self._paths = paths
+        self._options = options
+        self._socket: socket.socket | None = None
+        self._helper: helper.Helper | None = None
+        self._http: Any = None
+        self._is_stopping = threading.Event()
+
+    def prepare(self) -> None:
+        """Fork the helper, while the process is still root's and has one thread."""
+        self._socket = helper.start(self._paths)
+
+    def start(self, control: common.Control) -> "Mond":
+        """Bind, and start to collect.
+
+        Raises:
+            GenericError, OSError: the address cannot be bound.
+        """
+        # Imported here, so that the helper does not hold a copy of them in memory.
+        from ganeti.http import server
+        from ganeti.mond import metrics, settings
+        from ganeti.mond.agent import Agent
+        from ganeti.mond.application import Application
+        from ganeti.mond.sources import Sources
+
+        assert self._socket is not None
+        self._helper = helper.Helper(self._socket, lambda: self._on_loss(control))
+        follower = settings.Follower(self._connect)
+        store = ssconf.SimpleStore(self._paths)
+        sources = Sources(
+            self._paths,
+            self._helper.ask,
+            self._connect,
+            lambda: follower.present.diagnose,
+            store.hypervisor_list,
+        )
+        clock_ = clock.SystemClock()
+        agent = Agent(sources, lambda: follower.present, clock_)
+        app = Application(
+            agent,
+            hostname=self._paths.hostname,
+            key=self._key,
+            metrics=metrics.exposition(metrics.NodeMetrics(agent)),
+            clock=clock_,
+        )
+        self._http = server.Server(
+            (self._address(), self._port()),
+            app,
+            context=None,
+            threads=_THREADS,
+            max_body=_MAX_BODY,
+        )
+        port = self._http.start_serving()
+        _log.info("serving on port %d", port)
+        self._repeat("settings", lambda: _refresh(follower))
+        self._repeat("samples", agent.sample_due)
+        return self
+
+    def _address(self) -> str:
+        return str(self._options.bind or common.wildcard_address(self._paths))
+
+    def _port(self) -> int:
+        if self._options.port is not None:
+            return int(self._options.port)
+        return netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0)
+
+    def _repeat(self, name: str, work: Any) -> None:
+        """Call a function again and again, after the seconds that it returns."""
+
+        def live() -> None:
+            wait_s = 0.0
+            while not self._is_stopping.wait(wait_s):
+                try:
+                    wait_s = work()
+                except Exception:  # noqa: BLE001 - logged, the thread goes on
+                    _log.exception("%s", name)
+                    wait_s = float(mond.MOND_CONFIG_TIME_INTERVAL)
+
+        threading.Thread(target=live, name=name, daemon=True).start()
+
+    def _key(self) -> bytes:
+        """Return the cluster's key, which only root can read."""
+        assert self._helper is not None
+        return str(self._helper.ask("key")).encode("latin-1")
+
+    def _connect(self) -> ConfdClient:
+        default = daemons.DAEMONS[_CONFD].port or 0
+        return ConfdClient(
+            self._key(),
+            ssconf.SimpleStore(self._paths).master_candidates_ips(),
+            port=netutils.service_port(_CONFD, default, "udp"),
+        )
+
+    def _on_loss(self, control: common.Control) -> None:
+        if not self._is_stopping.is_set():
+            _log.error("the helper process has ended, so this daemon ends, too")
+            control.ask_stop(exitcodes.EXIT_FAILURE)
+
+    def stop(self) -> None:
+        """Answer no more requests."""
+        self._is_stopping.set()
+        if self._http is not None:
+            from ganeti.http import server
+
+            server.wait_until_stopped(self._http, _STOP_TIMEOUT_S)
+        if self._helper is not None:
+            self._helper.close()
+
+
+def _refresh(follower: Any) -> float:
+    follower.refresh()
+    return float(mond.MOND_CONFIG_TIME_INTERVAL)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
+    parser = common.parser(NAME)
+    add = parser.add_argument
+    port = daemons.DAEMONS[NAME].port
+    add("-p", "--port", type=int, help=f"TCP port, default {port}")
+    add("-b", "--bind", metavar="ADDRESS", help="address to bind to, default all")
+    return parser
+
+
+def check(options: argparse.Namespace, paths: Paths) -> None:
+    """Refuse to start as another user than root, or outside of a cluster.
+
+    Raises:
+        StartError: with the reason.
+    """
+    common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
+    if options.port is not None and not 0 <= options.port <= _MAX_PORT:
+        raise common.StartError(f"--port: wanted 0 to 65535, found {options.port}")
+    if options.bind and not netutils.is_address(options.bind):
+        raise common.StartError(f"--bind: wanted an address, found {options.bind!r}")
+    if not os.path.exists(paths.hmac_key):
+        raise common.StartError(
+            f"{paths.hmac_key}: no such file; is this node part of a cluster?"
+        )
+
+
+def main() -> int:
+    """Run the agent."""
+    paths = common.own_paths(NAME)
+    options = common.parse(build_parser(), sys.argv[1:])
+    service = Mond(paths, options)
+    daemon = common.Daemon(
+        name=NAME,
+        check=lambda: check(options, paths),
+        prepare=service.prepare,
+        start=service.start,
+    )
+    return common.run(daemon, options, paths)

@@ -1,0 +1,160 @@
+"""``mon-collector``: print one report of the monitoring agent, collected now."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors, ssconf
+from ganeti.confd import ConfdClient
+from ganeti.confd.client import Result
+from ganeti.constants import confd, daemons, exitcodes, mond, versions
+from ganeti.mond import collectors, disk_stats, drbd_status, helper, reports, volumes
+from ganeti.mond.sources import Sources, minor_owners
+from ganeti.pathutils import Paths, from_environ
+from ganeti.utils import arguments, files, netutils
+from ganeti.utils.control_chars import escape
+
+NAME: Final = "mon-collector"
+_CONFD: Final = "ganeti-confd"
+_PATIENCE_S: Final = 5.0
+#: Collectors whose data is an average over time, which only the agent has.
+_ONLY_IN_AGENT: Final = frozenset(
+    item.name for item in collectors.COLLECTORS if item.sampler
+)
+_BY_NAME: Final = {
+    item.name: item for item in collectors.COLLECTORS if item.name not in _ONLY_IN_AGENT
+}
+_DISKSTATS: Final = collectors.PROC_DISKSTATS
+_DRBD: Final = collectors.PROC_DRBD
+_HELP: Final = {
+    mond.DATA_COLLECTOR_DISK_STATS: "counters of block devices",
+    mond.DATA_COLLECTOR_DRBD: "state of DRBD devices",
+    mond.DATA_COLLECTOR_INST_STATUS: "state of Xen domains",
+    mond.DATA_COLLECTOR_LV: "logical volumes",
+    collectors.KVM_RSS: "resident memory of KVM instances",
+    collectors.DIAGNOSE: "what the node's diagnose command says",
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser: one command per collector."""
+    parser = argparse.ArgumentParser(prog=NAME, formatter_class=arguments.Formatter)
+    version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(dest="name", metavar="COLLECTOR", required=True)
+    by_name = {
+        name: commands.add_parser(
+            name, help=_HELP[name], formatter_class=arguments.Formatter
+        )
+        for name in _BY_NAME
+    }
+    add = by_name[mond.DATA_COLLECTOR_DISK_STATS].add_argument
+    add("-f", "--file", metavar="FILE", help=f"file to read, not {_DISKSTATS}")
+    add = by_name[mond.DATA_COLLECTOR_DRBD].add_argument
+    add("-s", "--drbd-status", metavar="FILE", help=f"file to read, not {_DRBD}")
+    add("-p", "--drbd-pairing", metavar="FILE", help="read this answer of confd")
+    add = by_name[mond.DATA_COLLECTOR_LV].add_argument
+    add("-f", "--file", metavar="FILE", help="read this output of lvs")
+    add("-i", "--instances", metavar="FILE", help="read this answer of confd")
+    for name in (mond.DATA_COLLECTOR_LV, mond.DATA_COLLECTOR_INST_STATUS):
+        add = by_name[name].add_argument
+        add("-a", "--address", help="confd to ask; default: the master candidates")
+        add("-p", "--port", type=int, help="port of confd")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool."""
+    options = build_parser().parse_args(argv)
+    collector = _BY_NAME[options.name]
+    try:
+        data = _data(options, from_environ(os.environ))
+    except (errors.GenericError, OSError, ValueError) as err:
+        print(f"{NAME}: {options.name}: {escape(str(err))}", file=sys.stderr)
+        return exitcodes.EXIT_FAILURE
+    report = reports.report(
+        collector.name, collector.category, collector.kind, data, time.time()
+    )
+    print(msgspec.json.encode(report).decode())
+    return exitcodes.EXIT_SUCCESS
+
+
+def _data(options: argparse.Namespace, paths: Paths) -> Any:
+    name = options.name
+    if name == mond.DATA_COLLECTOR_DISK_STATS and options.file:
+        return disk_stats.parse(_text(options.file))
+    sources = _sources(options, paths)
+    if name == mond.DATA_COLLECTOR_DRBD and (
+        options.drbd_status or options.drbd_pairing
+    ):
+        pairing = options.drbd_pairing
+        owners = minor_owners(_json(pairing)) if pairing else sources.minor_owners()
+        return drbd_status.parse(_text(options.drbd_status or _DRBD), owners)
+    if name == mond.DATA_COLLECTOR_LV and (options.file or options.instances):
+        return _volumes(options, sources)
+    collect = _BY_NAME[name].collect
+    assert collect is not None
+    return collect(sources)
+
+
+def _volumes(options: argparse.Namespace, sources: Sources) -> Any:
+    text = _text(options.file) if options.file else sources.ask("volumes", "")
+    if not options.instances:
+        return volumes.parse(text, sources.volume_owners())
+    owners: dict[tuple[str, str], str] = {}
+    for instance in [row for rows in _json(options.instances) for row in rows]:
+        # Recorded instances may contain their disks; confd sends them apart.
+        disks = [disk for disk in instance.get("disks", ()) if isinstance(disk, dict)]
+        owners |= volumes.volumes_of(str(instance.get("name")), disks)
+    return volumes.parse(text, owners)
+
+
+def _text(path: str) -> str:
+    return files.read_file(path).decode(errors="replace")
+
+
+def _json(path: str) -> Any:
+    try:
+        return json.loads(_text(path))
+    except ValueError as err:
+        raise ValueError(f"{path}: not JSON: {err}") from err
+
+
+def _sources(options: argparse.Namespace, paths: Paths) -> Sources:
+    def connect() -> ConfdClient:
+        address, port = (
+            getattr(options, "address", None),
+            getattr(options, "port", None),
+        )
+        if address:
+            peers = [netutils.lookup(address, paths)]
+        else:
+            peers = ssconf.SimpleStore(paths).master_candidates_ips()
+        default = daemons.DAEMONS[_CONFD].port or 0
+        return ConfdClient(
+            files.read_file(paths.hmac_key),
+            peers,
+            port=port or netutils.service_port(_CONFD, default, "udp"),
+        )
+
+    def diagnose_name() -> str:
+        pointer = "/cluster/diagnose_data_collector_filename"
+        result: Result = connect().ask(
+            confd.CONFD_REQ_CONFIG_QUERY, pointer, timeout_s=_PATIENCE_S
+        )
+        answer = result.reply.answer if result.reply and result.is_ok else ""
+        return answer if isinstance(answer, str) else ""
+
+    return Sources(
+        paths,
+        lambda task, text: helper.run_task(paths, task, text),
+        connect,
+        diagnose_name,
+        ssconf.SimpleStore(paths).hypervisor_list,
+    )

@@ -1,0 +1,92 @@
+"""ganeti-mond on a real node: settings of the cluster, diagnosis, metrics, its user."""
+
+import json
+import os
+import pathlib
+import subprocess
+import urllib.request
+
+import pytest
+
+from fakes.patience import until
+from ganeti.confd import wire
+from ganeti.mond.helper import DIAGNOSE_COMMANDS
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    return cluster_of(1, "fake", "--monitoring")
+
+
+def get(cluster, path, name="node1"):
+    url = f"http://{cluster.node(name).address}:1815{path}"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read()
+
+
+def diagnosis(cluster):
+    return json.loads(json.loads(get(cluster, "/1/report/node/diagnose"))["msg"])[
+        "data"
+    ]
+
+
+def test_reports_settings_and_metrics(cluster):
+    listed = [row[0] for row in json.loads(get(cluster, "/1/list/collectors"))]
+    assert {"cpu-avg-load", "diskstats", "diagnose"} <= set(listed)
+    until(
+        "two samples of the processors",
+        lambda: (
+            "cpu_total"
+            in json.loads(get(cluster, "/1/report/default/cpu-avg-load"))["data"]
+        ),
+    )
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=get(cluster, "/metrics"), check=False
+    )
+    assert checked.returncode == 0
+    cluster.check("gnt-cluster", "modify", "--enabled-data-collectors=diskstats=false")
+    until(
+        "the collector is off",
+        lambda: b"diskstats" not in get(cluster, "/1/list/collectors"),
+    )
+    report = json.loads(cluster.check("mon-collector", "diskstats"))
+    assert report["name"] == "diskstats"
+
+
+def test_the_diagnosis_of_a_command_that_the_node_allows(cluster):
+    name = "check-psu"
+    cluster.check(
+        "gnt-cluster",
+        "modify",
+        "--diagnose-data-collector-filename",
+        name,
+        "--data-collector-interval=diagnose=0.5",
+    )
+    until(
+        "the node refuses a command that it does not have",
+        lambda: "not allowed" in diagnosis(cluster).get("details", ""),
+    )
+    directory = cluster.file(f"/etc/ganeti/{DIAGNOSE_COMMANDS}")
+    directory.mkdir(mode=0o755)
+    wanted = {"status": "evacuate", "details": {"part": "psu2"}}
+    (directory / name).write_text(f"#!/bin/sh\necho '{json.dumps(wanted)}'\n")
+    (directory / name).chmod(0o755)
+    until("the diagnosis", lambda: diagnosis(cluster) == wanted)
+    answer = json.loads(get(cluster, "/1/report/node/diagnose?challenge=c1"))
+    key = pathlib.Path(cluster.paths().hmac_key).read_bytes()
+    signed = wire.signer(wire.MAGIC_SHA1, key)(
+        (answer["salt"] + answer["msg"]).encode()
+    )
+    assert signed == answer["hmac"]
+    assert json.loads(answer["msg"])["node"] == "node1.vc.test"
+    assert json.loads(cluster.check("mon-collector", "diagnose"))["data"] == wanted
+
+
+def test_agent_and_helper_end_together(cluster):
+    pid = int(cluster.file("/var/run/ganeti/ganeti-mond.pid").read_text())
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert len(children) == 1
+    cluster.check("daemon-util", "stop", "ganeti-mond")
+    until("the helper has ended", lambda: not os.path.exists(f"/proc/{children[0]}"))
+    cluster.check("ganeti-watcher", "--no-wait-children")
+    until("the watcher has started it", lambda: get(cluster, "/") == b"[1]")
