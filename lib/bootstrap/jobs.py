@@ -8,23 +8,32 @@ from ganeti.bootstrap.options import Feedback
 from ganeti.constants import timeouts
 from ganeti.pathutils import Paths
 
-_DONE: Final = frozenset({"success", "error", "canceled"})
+#: Status of jobs that have ended.
+ENDED: Final = frozenset({"success", "error", "canceled"})
 _FIELDS: Final = ("status", "opstatus", "opresult")
 
 
-def run(paths: Paths, ops: Sequence[opcodes.Opcode], feedback: Feedback) -> list[Any]:
+def run(
+    paths: Paths,
+    ops: Sequence[opcodes.Opcode],
+    feedback: Feedback,
+    *,
+    to_drained: bool = False,
+) -> list[Any]:
     """Submit a job, wait for its end and return the results of its opcodes.
 
     Args:
         paths: of this node, the master.
         ops: the opcodes of the job.
         feedback: called with each entry of the job's log.
+        to_drained: submit it also if the queue is drained.
 
     Raises:
         GenericError: the error of the opcode that failed.
     """
+    method = "SubmitJobToDrainedQueue" if to_drained else "SubmitJob"
     with luxi.Client.of_node(paths) as client:
-        job = client.call("SubmitJob", [[opcodes.encode(op) for op in ops]])
+        job = client.call(method, [[opcodes.encode(op) for op in ops]])
         return wait(client, int(job), feedback)
 
 
@@ -36,7 +45,7 @@ def wait(client: luxi.Client, job: int, feedback: Feedback) -> list[Any]:
     """
     values: list[Any] | None = None
     serial: int | None = None
-    while values is None or values[0] not in _DONE:
+    while values is None or values[0] not in ENDED:
         limit = timeouts.DEFAULT_WFJC_TIMEOUT
         answer = client.call(
             "WaitForJobChange", [job, list(_FIELDS), values, serial, limit]
@@ -51,6 +60,19 @@ def wait(client: luxi.Client, job: int, feedback: Feedback) -> list[Any]:
             feedback(str(entry[3]))
     _raise_failure(job, values)
     return list(values[2])
+
+
+def verify_cluster(paths: Paths, feedback: Feedback) -> bool:
+    """Run the jobs of ``gnt-cluster verify``; return whether all is well."""
+    is_good = True
+    ((rows),) = run(paths, [opcodes.ClusterVerify()], feedback)
+    with luxi.Client.of_node(paths) as client:
+        for is_submitted, number in rows["jobs"]:
+            if not is_submitted:
+                raise errors.OpExecError(f"the cluster cannot be verified: {number}")
+            results = wait(client, int(number), feedback)
+            is_good = is_good and all(result is True for result in results)
+    return is_good
 
 
 def _raise_failure(job: int, values: Sequence[Any]) -> None:

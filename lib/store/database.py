@@ -213,6 +213,17 @@ class Database:
         for step in steps:
             _log.info("%s: version %d: %s", self.path, step.version, step.summary)
 
+    def downgrade(self, version: int) -> None:
+        """Bring the file back to an earlier version; nobody else may have it open.
+
+        Raises:
+            ConfigurationError: a step cannot be gone back; nothing was changed.
+        """
+        with self.transaction():
+            steps = schema.downgrade(self._db, version)
+        for step in steps:
+            _log.info("%s: back before %s", self.path, step.summary)
+
     def _begin_log(self) -> None:
         """Have changes logged ahead.
 

@@ -8,6 +8,9 @@ file goes through the same steps, so both end with the same layout.
 software can use the file; only a step that breaks older software raises it. So the
 software of an earlier release, to which an administrator may go back, can use a file
 after any other step.
+
+`downgrade` goes the same steps back, for ``gnt-cluster upgrade`` to an earlier release.
+A step that breaks older software can be gone back only if it has ``revert``.
 """
 
 import sqlite3
@@ -36,12 +39,15 @@ class Step(NamedTuple):
             the step may have used the file afterwards, and it may be applied to a file
             that has a part of it.
         breaks: older software would damage the file, or fail on it.
+        revert: undoes ``apply``, inside a transaction; None if nothing needs to be
+            undone, or nothing can.
     """
 
     version: int
     summary: str
     apply: Callable[[sqlite3.Connection], None]
     breaks: bool = False
+    revert: Callable[[sqlite3.Connection], None] | None = None
 
 
 def _add_terms(db: sqlite3.Connection) -> None:
@@ -139,6 +145,38 @@ def upgrade(db: sqlite3.Connection, steps: tuple[Step, ...] = STEPS) -> list[Ste
         if step.breaks:
             db.execute(f"PRAGMA user_version = {step.version}")
     return todo
+
+
+def downgrade(
+    db: sqlite3.Connection, version: int, steps: tuple[Step, ...] = STEPS
+) -> list[Step]:
+    """Bring a file back to an earlier version, inside a transaction.
+
+    Returns:
+        The steps that were gone back, the newest first.
+
+    Raises:
+        ConfigurationError: a step cannot be gone back; nothing was changed.
+    """
+    present = version_of(db)
+    back = [step for step in reversed(steps) if version < step.version <= present]
+    for step in irreversible(version, tuple(back)):
+        raise errors.ConfigurationError(
+            f"step {step.version} of the store ({step.summary}) cannot be gone back"
+        )
+    for step in back:
+        if step.revert is not None:
+            step.revert(db)
+    if back:
+        db.execute("UPDATE state SET schema = ?", (version,))
+        kept = (s.version for s in steps if s.breaks and s.version <= version)
+        db.execute(f"PRAGMA user_version = {max(kept, default=1)}")
+    return back
+
+
+def irreversible(version: int, steps: tuple[Step, ...] = STEPS) -> list[Step]:
+    """Return the steps after a version that cannot be gone back."""
+    return [s for s in steps if s.version > version and s.breaks and s.revert is None]
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:

@@ -135,6 +135,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "redist-conf": (
         Example("gnt-cluster redist-conf", "after the loss of files on nodes"),
     ),
+    "upgrade": (
+        Example("gnt-cluster upgrade --plan --to 3.1.2", "show what would be done"),
+        Example("gnt-cluster upgrade --to 3.1.2", "change to an installed release"),
+        Example("gnt-cluster upgrade --resume", "after an interruption"),
+    ),
     "verify-disks": (
         Example(
             "gnt-cluster verify-disks",

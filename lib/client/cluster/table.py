@@ -553,6 +553,29 @@ COMMANDS: Final = (
         run="cli.ipolicy:show_cluster",
     ),
     Command(
+        "upgrade",
+        "switch all nodes to another installed version",
+        options=(
+            Option(
+                ("--to",),
+                "version to switch to",
+                dest="to",
+                kind="string",
+            ),
+            Option(
+                ("--resume",),
+                "continue an interrupted upgrade",
+                dest="resume",
+            ),
+            *o.PLANNED,
+        ),
+        run="client.cluster.upgrade:run",
+        exits=(
+            (0, "ok, or nothing to resume"),
+            (1, "failure, or both or none of --to and --resume"),
+        ),
+    ),
+    Command(
         "verify",
         "check the whole cluster or one group",
         options=(

@@ -8,10 +8,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ganeti import errors, luxi, store
+from ganeti import errors, store
 from ganeti.bootstrap import jobs
 from ganeti.clock import Clock
-from ganeti.opcodes import ClusterVerify
 from ganeti.pathutils import Paths
 from ganeti.tools import cfgupgrade, old_config, old_jobs
 from ganeti.tools.takeover import journal as record
@@ -172,7 +171,7 @@ class Steps:
                 f"guests {', '.join(lost)} do not run any more as before; gnt-instance"
                 " list shows their state"
             )
-        if not verify_cluster(self._paths, self._feedback):
+        if not jobs.verify_cluster(self._paths, self._feedback):
             self._feedback("Warning: the cluster has problems, listed above")
 
     # Back
@@ -241,19 +240,6 @@ _METHODS: Final[dict[str, Callable[[Steps], None]]] = {
     "start-old": Steps.start_old,
     "forget": Steps.forget,
 }
-
-
-def verify_cluster(paths: Paths, feedback: Feedback) -> bool:
-    """Run the jobs of ``gnt-cluster verify``; return whether all is well."""
-    is_good = True
-    ((rows),) = jobs.run(paths, [ClusterVerify()], feedback)
-    with luxi.Client.of_node(paths) as client:
-        for is_submitted, number in rows["jobs"]:
-            if not is_submitted:
-                raise errors.OpExecError(f"the cluster cannot be verified: {number}")
-            results = jobs.wait(client, int(number), feedback)
-            is_good = is_good and all(result is True for result in results)
-    return is_good
 
 
 def incompatible_changes(paths: Paths, journal: Journal) -> list[str]:

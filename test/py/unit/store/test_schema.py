@@ -145,3 +145,81 @@ def test_a_database_of_another_program_is_refused_and_gets_no_tables(path):
     db = sqlite3.connect(path)
     assert [row[0] for row in db.execute("SELECT name FROM sqlite_master")] == ["state"]
     db.close()
+
+
+def breaking(version, *, revert=True):
+    def undo(db):
+        db.execute(f"DROP TABLE extra{version}")
+
+    return schema.Step(
+        version,
+        f"table {version}",
+        lambda db: db.execute(f"CREATE TABLE extra{version} (id INTEGER)"),
+        breaks=True,
+        revert=undo if revert else None,
+    )
+
+
+def versions(db):
+    return schema.version_of(db), db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def tables(db):
+    return {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+
+
+@pytest.fixture
+def db(path):
+    made = sqlite3.connect(path, isolation_level=None)
+    schema.create(made)
+    yield made
+    made.close()
+
+
+def test_steps_are_gone_back_in_the_opposite_order_and_taken_again(db):
+    harmless = schema.Step(schema.VERSION + 2, "nothing", lambda _db: None)
+    first, last = breaking(schema.VERSION + 1), breaking(schema.VERSION + 3)
+    steps = (*schema.STEPS, first, harmless, last)
+    schema.upgrade(db, steps)
+    assert versions(db) == (last.version, last.version)
+    assert schema.downgrade(db, harmless.version, steps) == [last]
+    assert versions(db) == (harmless.version, first.version)
+    assert schema.downgrade(db, schema.VERSION, steps) == [harmless, first]
+    assert versions(db) == (schema.VERSION, 1)
+    assert not {name for name in tables(db) if name.startswith("extra")}
+    schema.check(db, "file")
+    assert schema.upgrade(db, steps) == [first, harmless, last]
+    assert versions(db) == (last.version, last.version)
+
+
+def test_a_step_without_a_way_back_is_named_and_nothing_is_changed(db):
+    first = breaking(schema.VERSION + 1, revert=False)
+    last = breaking(schema.VERSION + 2)
+    steps = (*schema.STEPS, first, last)
+    schema.upgrade(db, steps)
+    assert schema.irreversible(schema.VERSION, steps) == [first]
+    assert schema.irreversible(first.version, steps) == []
+    with pytest.raises(errors.ConfigurationError, match=f"step {first.version} of the"):
+        schema.downgrade(db, schema.VERSION, steps)
+    assert versions(db) == (last.version, last.version)
+    assert f"extra{last.version}" in tables(db)
+
+
+def test_a_file_of_this_or_an_older_version_is_not_gone_back(db):
+    assert schema.downgrade(db, schema.VERSION) == []
+    assert schema.downgrade(db, schema.VERSION + 5) == []
+
+
+def test_the_present_steps_can_be_gone_back_and_taken_again(path):
+    unpack("version-1", path)
+    engine = store.open_master(path, replicate=None, clock=SystemClock())
+    before = dict(engine.snapshot().nodes)
+    engine.close()
+    assert len(before) == 2
+    for version in range(1, schema.VERSION):
+        opened = Database(path, create=False)
+        opened.downgrade(version)
+        opened.close()
+        again = store.open_master(path, replicate=None, clock=SystemClock())
+        assert dict(again.snapshot().nodes) == before
+        again.close()

@@ -98,7 +98,7 @@ def cluster(tmp_path, monkeypatch):
     made.first = main._new_journal(paths, "/old/daemon-util").replace(
         guests={"web1.vc.test": (OTHER, 77)}
     )
-    monkeypatch.setattr(steps, "verify_cluster", lambda *_: True)
+    monkeypatch.setattr(steps.jobs, "verify_cluster", lambda *_: True)
     return made
 
 
