@@ -80,7 +80,7 @@ def list_objects(
         also: a further filter that must match.
     """
     wanted = filters.from_names(
-        ctx.args,
+        _by_name(ctx, listing),
         force_filter=ctx.option("force_filter", False),
         field=listing.name_field,
         numeric=listing.numeric,
@@ -89,6 +89,14 @@ def list_objects(
         wanted = also if wanted is None else ["&", also, wanted]
     fields = selected_fields(ctx.opts.output, ctx.command.fields)
     return show(ctx, listing, fields, wanted)
+
+
+def _by_name(ctx: CommandContext, listing: Listing) -> list[str]:
+    """Return the arguments with names in place of uuids: filters compare names."""
+    if listing.name_field != "name" or ctx.option("force_filter", False):
+        return ctx.args
+    known = _names_of_uuids(ctx, listing.resource, ctx.args)
+    return [known.get(name, name) for name in ctx.args]
 
 
 def show(

@@ -23,6 +23,8 @@ from fakes.stock_machines import (
 
 pytestmark = [
     pytest.mark.daemon,
+    # Two builds and three changes of a whole cluster take minutes.
+    pytest.mark.long,
     pytest.mark.root,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]
