@@ -1,5 +1,6 @@
 """Integers of info trees as Roman numerals (``--roman``)."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ _VALUES: Final = (
 _ZERO: Final = "N"
 #: Larger numbers have no numeral.
 _LARGEST: Final = 4999
+#: An inherited value.
+_DEFAULT: Final = re.compile(r"default \((\d{1,4})\)")
 
 
 def numeral(number: int) -> str:
@@ -49,4 +52,6 @@ def convert(value: Any) -> Any:
         return [convert(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return numeral(value)
+    if isinstance(value, str) and (match := _DEFAULT.fullmatch(value)):
+        return f"default ({numeral(int(match[1]))})"
     return value

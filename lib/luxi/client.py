@@ -195,7 +195,7 @@ class Client:
             except TimeoutError as err:
                 self.close()
                 raise errors.LuxiTimeoutError(
-                    f"{method}: no answer within {limit:g} seconds"
+                    f"{method}: no answer within {limit:g} seconds{self._hung()}"
                 ) from err
             except (OSError, errors.ConnectionClosedError) as err:
                 self.close()
@@ -233,6 +233,13 @@ class Client:
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
+
+    def _hung(self) -> str:
+        """Return which process gave no answer, if it is known."""
+        pid = self._find_daemon() if self._find_daemon is not None else None
+        if not pid:
+            return ""
+        return f": {_DAEMON} (process {pid}) runs, but seems to hang; see its log"
 
     def close(self) -> None:
         """Close the connection; the next call connects again."""

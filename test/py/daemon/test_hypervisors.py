@@ -16,6 +16,7 @@ import pytest
 from fakes import guests, nodes
 from fakes.patience import until
 from ganeti import errors
+from ganeti.hypervisor.kvm import hotplug
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
@@ -351,7 +352,13 @@ def test_installed_disk_boots_by_itself_and_takes_a_new_name(node):
         console.wait_for(r"\r\n2\r\n")
 
 
-def test_disks_are_plugged_resized_and_unplugged_live(node, tiny):
+def monitor(node, command):
+    """Let the emulator of web1 execute a command without arguments."""
+    with Qmp(Files(node.paths, "web1").control("qmp"), "web1") as qmp:
+        qmp.execute(command)
+
+
+def test_disks_are_plugged_resized_and_unplugged_live(node, tiny, monkeypatch):
     start(node, tiny)
     disk = nodes.disk(3, size=8)
     record = {**tiny, "disks_info": [disk]}
@@ -378,6 +385,15 @@ def test_disks_are_plugged_resized_and_unplugged_live(node, tiny):
         console.text = ""
         console.send("ls /sys/block; echo gone\r")
         assert "vda" not in console.wait_for(r"\r\n(?s:(.*))gone\r").group(1)
+        # A guest that does not answer keeps its disk, and releases it later.
+        nodes.call(node, "hotplug_device", tiny, "hotadd", *plug)
+        monitor(node, "stop")
+        with monkeypatch.context() as patch, pytest.raises(errors.HotplugError) as kept:
+            patch.setattr(hotplug, "_UNPLUG_S", 0.5)
+            nodes.call(node, "hotplug_device", tiny, "hotremove", *plug)
+        assert "the guest did not release it within 0.5 s" in str(kept.value)
+        monitor(node, "cont")
+        nodes.call(node, "hotplug_device", tiny, "hotremove", *plug)
 
 
 def test_vnc_pinning_and_ballooning(node, boot):

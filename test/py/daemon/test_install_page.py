@@ -182,6 +182,80 @@ class Reader:
 
 def test_the_page_leads_from_three_machines_to_a_guest(machines):
     follow_the_page(machines)
+    migrate_to_a_closed_port(machines)
+    kill_an_installation(machines)
+    lose_power(machines, ["node2"])
+    lose_power(machines, ["node2", "node3", "node1"])
+
+
+#: A create script that does not end, with a child that does not either.
+ENDLESS = """
+cp -a /usr/share/ganeti/os/tiny /srv/ganeti/os/endless
+printf '#!/bin/bash\\nsleep 86400 & sleep 86400\\n' > /srv/ganeti/os/endless/create
+"""
+
+
+def migrate_to_a_closed_port(machines):
+    """The error has the emulator's reason, and where the guest is."""
+    master, target = machines["node1"], machines["node3"]
+    templates = "--enabled-disk-templates=file,diskless"
+    master.check(
+        f"gnt-cluster modify {templates} --ipolicy-disk-templates=file,diskless"
+    )
+    master.check(
+        "gnt-instance add -t diskless -o tiny+default -B memory=128m --no-install"
+        " -n node2 bare.example.com; gnt-instance startup bare"
+    )
+    rule = "type filter hook input priority 0; tcp dport 8102 reject;"
+    target.check(f"nft -f - <<< 'table inet t {{ chain i {{ {rule} }}; }}'")
+    code, output = master.run("gnt-instance migrate -f -n node3 bare")
+    assert code == 1, output
+    assert output.splitlines()[-1] == (
+        "instance bare.example.com: migration failed: Failed to connect to"
+        " '192.0.2.13:8102': Connection refused; the guest runs on node"
+        " node2.example.com as before"
+    )
+    target.check("nft flush ruleset")
+    master.check("gnt-instance migrate -f -n node3 bare")
+    assert "node3" in master.check("gnt-instance list --no-headers -o pnode bare")
+
+
+def kill_an_installation(machines):
+    """No node is locked while an OS script runs, and its job can be killed."""
+    master, node = machines["node1"], machines["node3"]
+    for machine in machines.values():
+        machine.check(f"mkdir -p /srv/ganeti/os{ENDLESS}")
+    add = "gnt-instance add --submit -t file -s 1g -o endless+default -n node3"
+    job = master.check(f"{add} --no-start slow.example.com").split()[-1]
+    node.check("until pgrep -f 'sleep 86400'; do sleep 0.1; done")
+    locks = master.check("gnt-debug locks --no-headers --separator=: -o name,owner")
+    owned = [line.split(":")[0] for line in locks.splitlines() if line.endswith(job)]
+    assert owned == ["cluster/BGL", "instance/slow.example.com"], locks
+    master.check(f"gnt-job cancel --kill --yes-do-it {job}")
+    code, output = master.run(f"gnt-job watch {job}")
+    assert (code, "killed on request" in output) == (1, True), output
+    code, output = node.run("pgrep -af 'sleep [8]6400'")
+    assert code == 1, output
+    status = "gnt-instance list --no-headers -o status slow"
+    assert master.check(status).split() == ["ERROR_down"]
+    master.check("gnt-instance remove -f slow")
+
+
+def lose_power(machines, names):
+    """One run of cron's command on each machine, and all guests run again."""
+    listing = "gnt-instance list --no-headers -o name,status"
+    before = machines["node1"].check(listing)
+    assert before.count("running") == 2, before
+    for name in names:
+        # Everything but the first process, and the one that asks for it.
+        machines[name].check("kill -9 -1")
+    for name in names:
+        machines[name].check("/usr/sbin/sshd")
+    for name in sorted({*names} - {"node1"}):
+        machines[name].check("ganeti-watcher --no-strict")
+    machines["node1"].check("ganeti-watcher --no-strict")
+    assert machines["node1"].check(listing) == before
+    machines["node1"].check("gnt-cluster verify")
 
 
 def follow_the_page(machines):

@@ -198,6 +198,8 @@ def test_roman_numerals():
     ]
     shown = roman.convert(info_tree.Pairs([("a", [4, True, {"b": 9}])]))
     assert shown == [("a", ["IV", True, {"b": "IX"}])]
+    shown = roman.convert(["default (256)", "default (True)", "default (10000)", "256"])
+    assert shown == ["default (CCLVI)", "default (True)", "default (10000)", "256"]
 
 
 def list_of(data, *words):

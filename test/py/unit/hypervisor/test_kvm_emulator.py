@@ -8,7 +8,7 @@ import pytest
 from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
-from ganeti.hypervisor import NodeEffects
+from ganeti.hypervisor import DRIVERS, NodeEffects
 from ganeti.hypervisor.kvm import emulator
 from ganeti.pathutils import Paths
 
@@ -32,6 +32,14 @@ def effects():
     with tempfile.TemporaryDirectory(prefix="gv-", dir="/tmp") as root:
         runner = FakeRunner(qemu=answers)
         yield NodeEffects(Paths(root, "n1"), runner, nodes.CountedClock())
+
+
+def test_a_node_without_the_emulator_reports_no_version(effects):
+    effects.process.answers["qemu"] = (127, "", "qemu: not found")
+    driver = DRIVERS["kvm"](effects)
+    info = driver.node_info({"kvm_path": "/bin/qemu"})
+    assert info["hv_version"] is None
+    assert info["memory_total"] > 0
 
 
 def test_version_and_machines_are_those_that_the_emulator_prints(effects):

@@ -626,6 +626,15 @@ def test_silence_is_a_timeout(server, paths):
         client.call("Never")
 
 
+@pytest.mark.parametrize(("pid", "named"), [(4711, True), (0, False), (None, False)])
+def test_a_daemon_that_hangs_is_named(server, paths, pid, named):
+    client = Client(paths[0], timeout_s=0.05, retries=0, find_daemon=lambda: pid)
+    with client, pytest.raises(errors.LuxiTimeoutError) as caught:
+        client.call("Never")
+    text = ": ganeti-masterd (process 4711) runs, but seems to hang; see its log"
+    assert str(caught.value).endswith(text) == named
+
+
 def test_submissions_carry_a_warning_while_there_is_one(server, handler, paths):
     seen = []
     server.warning = lambda: "one copy alone"
