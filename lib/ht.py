@@ -35,6 +35,14 @@ IPv4Address = Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){3}\Z")]
 IPv4Network = Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}\Z")]
 IPv6Address = Annotated[str, Meta(pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z")]
 IPv6Network = Annotated[str, Meta(pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}\Z")]
+#: The same, and the word ``none`` for the end of a value.
+IPv4AddressOrNone = Annotated[str, Meta(pattern=r"^(\d{1,3}(\.\d{1,3}){3}|none)\Z")]
+IPv6AddressOrNone = Annotated[
+    str, Meta(pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*|none)\Z")
+]
+IPv6NetworkOrNone = Annotated[
+    str, Meta(pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}|none)\Z")
+]
 Private = Annotated[Any, Hidden(stored=True)]
 Secret = Annotated[Any, Hidden(stored=False)]
 

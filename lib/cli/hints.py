@@ -72,6 +72,7 @@ HINTS: Final = (
     Hint(r"Instance '.*' not known", YOU, "'gnt-instance list' shows the names"),
     Hint(r"Node '.*' not known", YOU, "'gnt-node list' shows the names"),
     Hint(r"Node group '.*' not known", YOU, "'gnt-group list' shows the names"),
+    Hint(r"Network '.*' not known", YOU, "'gnt-network list' shows the names"),
     Hint(r"(Filter rule '.*' not known|no job filter)", YOU, "see 'gnt-filter list'"),
     Hint(
         r"Error checking job status: [Jj]ob (with id )?(?P<job>\d+)",

@@ -46,6 +46,7 @@ _NAMES: Final = {
     "instance": "gnt-instance list --no-headers -o name",
     "node": "gnt-node list --no-headers -o name",
     "group": "gnt-group list --no-headers -o name",
+    "network": "gnt-network list --no-headers -o name",
     "os": "gnt-os list --no-headers",
     "jobid": "gnt-job list --no-headers -o id",
     "job": "gnt-job list --no-headers -o id",

@@ -28,6 +28,12 @@ from ganeti.cmdlib.group.rename import GroupRename
 from ganeti.cmdlib.group.set_params import GroupSetParams
 from ganeti.cmdlib.group.verify_disks import GroupVerifyDisks
 from ganeti.cmdlib.instance.unit_table import UNITS as INSTANCE_UNITS
+from ganeti.cmdlib.network.add import NetworkAdd
+from ganeti.cmdlib.network.connect import NetworkConnect
+from ganeti.cmdlib.network.disconnect import NetworkDisconnect
+from ganeti.cmdlib.network.remove import NetworkRemove
+from ganeti.cmdlib.network.rename import NetworkRename
+from ganeti.cmdlib.network.set_params import NetworkSetParams
 from ganeti.cmdlib.node.add import NodeAdd
 from ganeti.cmdlib.node.evacuate import NodeEvacuate
 from ganeti.cmdlib.node.migrate import NodeMigrate
@@ -75,6 +81,12 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_GROUP_RENAME": GroupRename,
     "OP_GROUP_SET_PARAMS": GroupSetParams,
     "OP_GROUP_VERIFY_DISKS": GroupVerifyDisks,
+    "OP_NETWORK_ADD": NetworkAdd,
+    "OP_NETWORK_CONNECT": NetworkConnect,
+    "OP_NETWORK_DISCONNECT": NetworkDisconnect,
+    "OP_NETWORK_REMOVE": NetworkRemove,
+    "OP_NETWORK_RENAME": NetworkRename,
+    "OP_NETWORK_SET_PARAMS": NetworkSetParams,
     "OP_NODE_ADD": NodeAdd,
     "OP_NODE_EVACUATE": NodeEvacuate,
     "OP_NODE_MIGRATE": NodeMigrate,

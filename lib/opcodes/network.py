@@ -19,10 +19,7 @@ class NetworkAdd(Opcode, tag="OP_NETWORK_ADD", frozen=True, kw_only=True):
         Doc("addresses to mark as externally reserved in the pool"),
     ] = None
     conflicts_check: common.ConflictsCheck = True
-    gateway: Annotated[
-        ht.IPv4Address | None,
-        Doc("IPv4 gateway; 'none' handling is done by the client"),
-    ] = None
+    gateway: Annotated[ht.IPv4Address | None, Doc("IPv4 gateway")] = None
     gateway6: Annotated[ht.IPv6Address | None, Doc("IPv6 gateway")] = None
     mac_prefix: Annotated[ht.NonEmptyStr | None, Doc("network specific MAC prefix")] = (
         None
@@ -89,14 +86,18 @@ class NetworkSetParams(Opcode, tag="OP_NETWORK_SET_PARAMS", frozen=True, kw_only
         Doc("addresses to newly mark as externally reserved"),
     ] = None
     gateway: Annotated[
-        ht.IPv4Address | None,
-        Doc("IPv4 gateway; 'none' handling is done by the client"),
+        ht.IPv4AddressOrNone | None, Doc("IPv4 gateway, none removes it")
     ] = None
-    gateway6: Annotated[ht.IPv6Address | None, Doc("IPv6 gateway")] = None
-    mac_prefix: Annotated[ht.NonEmptyStr | None, Doc("network specific MAC prefix")] = (
-        None
-    )
-    network6: Annotated[ht.IPv6Network | None, Doc("IPv6 subnet in CIDR form")] = None
+    gateway6: Annotated[
+        ht.IPv6AddressOrNone | None, Doc("IPv6 gateway, none removes it")
+    ] = None
+    mac_prefix: Annotated[
+        ht.NonEmptyStr | None, Doc("network specific MAC prefix, none removes it")
+    ] = None
+    network6: Annotated[
+        ht.IPv6NetworkOrNone | None,
+        Doc("IPv6 subnet in CIDR form, none removes it"),
+    ] = None
     network_name: common.NetworkName
     remove_reserved_ips: Annotated[
         list[ht.IPv4Address] | None, Doc("external reservations to drop")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed_params
+from ganeti.cmdlib import base, nic_params, typed_params
 from ganeti.cmdlib.instance import disk_specs
 from ganeti.config import addresses
 from ganeti.constants import ecodes
@@ -15,7 +15,6 @@ from ganeti.objects import lookup
 #: Maximum number of NICs of an instance.
 MAX_NICS: Final = 8
 _MAC: Final = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
-_VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$")
 _GENERATED: Final = ("auto", "generate")
 _KEYS: Final = ("mode", "link", "vlan")
 #: Value for an address that the network chooses.
@@ -165,23 +164,7 @@ def _nicparams(
                 ecodes.ECODE_STATE,
             )
         return dict(connection)
-    _check_mode(given, what)
-    return given
-
-
-def _check_mode(given: Mapping[str, Any], what: str) -> None:
-    mode = given.get("mode", "bridged")
-    if mode not in ("bridged", "routed", "openvswitch"):
-        raise errors.OpPrereqError(
-            f"{what}: wanted mode bridged, routed or openvswitch, found {mode!r}",
-            ecodes.ECODE_INVAL,
-        )
-    vlan = given.get("vlan", "")
-    if vlan and not _VLAN.fullmatch(vlan):
-        raise errors.OpPrereqError(
-            f"{what}: wanted vlan as number, .number or :trunk:trunk, found {vlan!r}",
-            ecodes.ECODE_INVAL,
-        )
+    return nic_params.check(given, what)
 
 
 def _filled(

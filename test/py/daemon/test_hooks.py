@@ -48,6 +48,13 @@ gnt-group rename g1 g2                          | group-rename           | 1   |
 gnt-group assign-nodes g2 node3                 |                        |     |
 gnt-group rename g2 g3                          | group-rename           | 13  | 13
 gnt-group evacuate -I idle g3                   | group-evacuate         | 13  | 13
+gnt-network add --network=10.9.8.0/24 lan       | network-add            | 1   | 1
+gnt-network modify --gateway=10.9.8.1 lan       | network-modify         | 1   | 1
+gnt-network connect -N mode=bridged,link=b lan  | network-connect        | 123 | 123
+gnt-network disconnect lan default              | network-disconnect     | 12  | 12
+gnt-network rename lan lan2                     | network-rename         | 13  | 13
+gnt-network disconnect lan2 g3                  | network-disconnect     | 3   | 3
+gnt-network remove lan2                         | network-remove         | 1   | 1
 {ADD} -t sharedfile -s 4m -n node2 i1.vc.test   | instance-add           | 12  | 12
 gnt-instance change-group -I idle --to g3 i1    | instance-change-group  | 1   | 1
 gnt-group assign-nodes default node3            |                        |     |
@@ -122,6 +129,9 @@ def documented(row, nodes):
                 for item in SPEC["instance_env"]
                 if not any(part in item["var"] for part in ("n_", "<"))
             }
+        elif name == "NETWORK_ENV":
+            # The others are left out if they have no value.
+            names |= {"NETWORK_NAME", "NETWORK_SUBNET"}
         elif "<node name>" in name:
             names |= {name.replace("<node name>", f"{node}.vc.test") for node in nodes}
         elif "(" not in name:
@@ -176,4 +186,4 @@ def test_every_hook_of_a_life_runs_where_and_with_what_is_documented(cluster):
                 assert env["GANETI_HOOKS_PHASE"] == "post"
             else:
                 check_environment(ROWS[name], phase, env, NODES)
-    assert len(lived - {""}) >= 23
+    assert len(lived - {""}) >= 29

@@ -10,6 +10,7 @@ EXAMPLE = json.loads(
     (pathlib.Path(__file__).parents[2] / "data" / "spec" / "objects.json").read_text()
 )["example_config"]
 GROUP = "00000000-0000-4000-8000-0000000000a0"
+NETWORK = "00000000-0000-4000-8000-0000000000c0"
 #: Of a certificate.
 DIGEST = ":".join(["AB"] * 20)
 
@@ -54,6 +55,19 @@ def instance(number, primary=1, **changes):
         "serial_no": 1,
     }
     return objects.from_dict(objects.Instance, {**data, **changes})
+
+
+def network(name="lan", uuid=NETWORK, **changes):
+    """Return a network of 16 addresses: its ends reserved, none in use."""
+    data = {
+        "name": name,
+        "uuid": uuid,
+        "network": "198.51.100.0/28",
+        "serial_no": 1,
+        "reservations": "0" * 16,
+        "ext_reservations": "1" + "0" * 14 + "1",
+    }
+    return objects.from_dict(objects.Network, {**data, **changes})
 
 
 def cluster(**changes):

@@ -44,6 +44,7 @@ SUCCESSFUL_OPCODES = {
     "OP_INSTANCE_ACTIVATE_DISKS": [],
     "OP_INSTANCE_CREATE": ["n1", "n2"],
     "OP_INSTANCE_SET_PARAMS": [],
+    "OP_NETWORK_RENAME": "office",
     "OP_NODE_SET_PARAMS": [],
 }
 

@@ -166,6 +166,9 @@ def test_each_operation_with_hooks_has_an_entry_with_its_variables():
         if "INSTANCE_ENV" in expected:
             expected.remove("INSTANCE_ENV")
             assert "the instance variables" in variables, op
+        if "NETWORK_ENV" in expected:
+            expected.remove("NETWORK_ENV")
+            assert "the network variables" in variables, op
         assert sorted(listed) == sorted(expected), op
 
 
@@ -173,7 +176,9 @@ def test_common_and_instance_variables_of_hooks_are_described():
     named = _named("hooks.rst")
     common = {row["var"].removeprefix("GANETI_") for row in HOOKS["common_env"]}
     assert common <= named
-    absent = ("_NETWORK_", "_VG", "_PROVIDER", "NODE", "MINOR", "_PORT", "_ID")
+    expected_network = {row["var"] for row in HOOKS["network_env"]} - {"(all)"}
+    assert expected_network <= named
+    absent = ("_VG", "_PROVIDER", "NODE", "MINOR", "_PORT", "_ID")
     expected = {
         row["var"]
         for row in HOOKS["instance_env"]

@@ -117,6 +117,33 @@ REQUESTS = {
     "gnt-node powercycle --yes -f n1": {"force": True},
     "gnt-group remove g1": {"group_name": "g1"},
     "gnt-group rename g1 g2": {"group_name": "g1", "new_name": "g2"},
+    (
+        "gnt-network add --network 192.0.2.0/24 --gateway 192.0.2.1 -m aa:00:01"
+        " --add-reserved-ips 192.0.2.3,192.0.2.4 --network6 2001:db8::/64"
+        " --gateway6 2001:db8::1 --no-conflicts-check --tags a,b lan"
+    ): {
+        "network_name": "lan",
+        "network": "192.0.2.0/24",
+        "gateway": "192.0.2.1",
+        "mac_prefix": "aa:00:01",
+        "add_reserved_ips": ["192.0.2.3", "192.0.2.4"],
+        "network6": "2001:db8::/64",
+        "gateway6": "2001:db8::1",
+        "conflicts_check": False,
+        "tags": ["a", "b"],
+    },
+    "gnt-network modify --gateway none --remove-reserved-ips 192.0.2.3 lan": {
+        "gateway": "none",
+        "remove_reserved_ips": ["192.0.2.3"],
+    },
+    "gnt-network modify --add-reserved-ips= --gateway6 none lan": {
+        "add_reserved_ips": [],
+        "gateway6": "none",
+    },
+    "gnt-network remove -f lan": {"network_name": "lan", "force": True},
+    "gnt-network rename lan office": {"network_name": "lan", "new_name": "office"},
+    "gnt-network add-tags lan a": {"kind": "network", "name": "lan", "tags": ["a"]},
+    "gnt-network remove-tags lan a": {"kind": "network", "name": "lan"},
     "gnt-group assign-nodes -f g1 n1 n2": {"nodes": ["n1", "n2"], "force": True},
     (
         "gnt-group add --alloc-policy preferred --ipolicy-vcpu-ratio 3 -D drbd:metavg=x"

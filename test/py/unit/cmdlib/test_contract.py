@@ -21,6 +21,8 @@ OPCODES = {
 }
 N1, N2, N3, N9 = (clusters.node_uuid(n) for n in (1, 2, 3, 9))
 RACK = "00000000-0000-4000-8000-0000000000b0"
+LAN, DMZ = clusters.NETWORK, "00000000-0000-4000-8000-0000000000c1"
+CONNECTION = {"mode": "bridged", "link": "br0", "vlan": ""}
 
 
 @pytest.mark.parametrize("op", sorted(UNITS))
@@ -44,7 +46,12 @@ def test_only_opcodes_that_submit_jobs_return_them():
 def engine(op):
     start = clusters.snapshot(
         nodes=1 if op in ("OP_CLUSTER_POST_INIT", "OP_CLUSTER_DESTROY") else 3,
-        extra=[clusters.group("rack", RACK)],
+        extra=[
+            clusters.group("rack", RACK),
+            clusters.group(networks={DMZ: CONNECTION}),
+            clusters.network(),
+            clusters.network("dmz", DMZ, network="192.0.2.0/28"),
+        ],
         candidate_pool_size=1,
     )
     made = Engine(
@@ -86,6 +93,31 @@ EXAMPLES = {
     "OP_GROUP_REMOVE": {"group_name": "rack"},
     "OP_GROUP_RENAME": {"group_name": "default", "new_name": "g"},
     "OP_GROUP_SET_PARAMS": {"group_name": "rack", "alloc_policy": "last_resort"},
+    "OP_NETWORK_ADD": {
+        "network_name": "new",
+        "network": "198.51.100.0/24",
+        "gateway": "198.51.100.1",
+        "network6": "2001:db8::/64",
+        "gateway6": "2001:db8::1",
+        "mac_prefix": "aa:00:01",
+        "tags": ["a"],
+    },
+    "OP_NETWORK_CONNECT": {
+        "network_name": "lan",
+        "group_name": "default",
+        "network_mode": "bridged",
+        "network_link": "br0",
+    },
+    "OP_NETWORK_DISCONNECT": {"network_name": "dmz", "group_name": "default"},
+    "OP_NETWORK_REMOVE": {"network_name": "lan"},
+    "OP_NETWORK_RENAME": {"network_name": "dmz", "new_name": "outside"},
+    "OP_NETWORK_SET_PARAMS": {
+        "network_name": "lan",
+        "gateway": "198.51.100.1",
+        "network6": "2001:db8::/64",
+        "gateway6": "2001:db8::1",
+        "mac_prefix": "aa:00:01",
+    },
     "OP_NODE_ADD": {"node_name": "node9", "group": "default"},
     "OP_NODE_REMOVE": {"node_name": "node2"},
     "OP_NODE_SET_PARAMS": {"node_name": "node2", "drained": True},
@@ -97,6 +129,7 @@ NODES = {
     "all nodes": {N1, N2, N3},
     "all nodes of the group": {N1, N2, N3},
     "members of the group": {N1, N2, N3},
+    "members of all groups connected to the network": {N1, N2, N3},
     "all other nodes": {N1, N3},
     "all nodes but the one being (re-)added": {N1, N2, N3},
     "all nodes but the one being added": {N1, N2, N3},
@@ -133,6 +166,9 @@ def test_hooks_run_on_the_documented_nodes_with_the_documented_variables(op, tmp
     assert asked == wanted
 
 
+NETWORK_ENV = {row["var"] for row in HOOKS["network_env"]} - {"(all)"}
+#: Variables without a value, which are left out.
+UNTAGGED = {"OP_NETWORK_SET_PARAMS": {"NETWORK_TAGS"}}
 COMMON = {row["var"] for row in HOOKS["common_env"]}
 
 
@@ -141,6 +177,10 @@ def check_variables(row, phase, env):
     for name in row["env"]:
         if name.startswith("NODE_TAGS_"):
             names |= {f"NODE_TAGS_node{n}.example.com" for n in (1, 2, 3)}
+        elif name == "NETWORK_ENV":
+            names |= NETWORK_ENV - UNTAGGED.get(row["op"], set())
+        elif name.endswith(" (if connected)"):
+            names.add(name.removesuffix(" (if connected)"))
         else:
             names.add(name)
     wanted = COMMON | {f"GANETI_{name}" for name in names}
@@ -257,6 +297,59 @@ LOCKS = [
             Level.NODEGROUP: some(False, RACK, clusters.GROUP),
             Level.NODE: some(False, N2),
         },
+    ),
+    (
+        "OP_NETWORK_ADD",
+        {"network_name": "new", "network": "192.0.2.0/28", "conflicts_check": False},
+        {Level.NETWORK: some(False)},
+    ),
+    (
+        "OP_NETWORK_ADD",
+        {"network_name": "new", "network": "192.0.2.0/30"},
+        {Level.NODE: some(True, N1, N2, N3), Level.NETWORK: some(False)},
+    ),
+    (
+        "OP_NETWORK_CONNECT",
+        EXAMPLES["OP_NETWORK_CONNECT"],
+        {
+            Level.NODEGROUP: some(False, clusters.GROUP),
+            Level.NETWORK: some(True, LAN),
+        },
+    ),
+    (
+        "OP_NETWORK_CONNECT",
+        EXAMPLES["OP_NETWORK_CONNECT"] | {"conflicts_check": False},
+        {
+            Level.NODEGROUP: some(False, clusters.GROUP),
+            Level.NETWORK: some(True, LAN),
+        },
+    ),
+    (
+        "OP_NETWORK_DISCONNECT",
+        EXAMPLES["OP_NETWORK_DISCONNECT"],
+        {
+            Level.NODEGROUP: some(False, clusters.GROUP),
+        },
+    ),
+    (
+        "OP_NETWORK_REMOVE",
+        {"network_name": "lan"},
+        {Level.NODEGROUP: ALL_S, Level.NETWORK: some(False, LAN)},
+    ),
+    (
+        "OP_NETWORK_RENAME",
+        {"network_name": "lan", "new_name": "x"},
+        {Level.NETWORK: some(False, LAN)},
+    ),
+    (
+        "OP_NETWORK_SET_PARAMS",
+        {"network_name": LAN, "mac_prefix": "aa:00:01"},
+        {Level.NETWORK: some(False, LAN)},
+    ),
+    (
+        "OP_TAGS_SET",
+        {"kind": "network", "name": "lan", "tags": ["a"]},
+        {Level.NETWORK: some(False, LAN)},
     ),
     (
         "OP_TAGS_SET",

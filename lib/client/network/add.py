@@ -1,0 +1,30 @@
+"""``add``: create a network."""
+
+from ganeti import errors
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
+from ganeti.client.network import values
+from ganeti.constants import ecodes
+
+
+def run(ctx: CommandContext) -> int:
+    """Create a network."""
+    opts = ctx.opts
+    if not opts.network:
+        raise errors.OpPrereqError(
+            "the --network option must be given, such as --network=192.0.2.0/24",
+            ecodes.ECODE_INVAL,
+        )
+    operation = jobs.op(
+        "OP_NETWORK_ADD",
+        network_name=ctx.args[0],
+        network=opts.network,
+        gateway=opts.gateway,
+        network6=opts.network6,
+        gateway6=opts.gateway6,
+        mac_prefix=opts.mac_prefix,
+        add_reserved_ips=values.addresses(opts.add_reserved_ips),
+        conflicts_check=opts.conflicts_check,
+        tags=values.listed(opts.tags),
+    )
+    return submission.submit_or_run(ctx, operation).code

@@ -1,0 +1,119 @@
+"""``info``: a network, the map of its addresses, and its users."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from ganeti.cli import listing
+from ganeti.cli.context import CommandContext
+
+FIELDS: Final = [
+    *("name", "uuid", "serial_no", "network", "gateway", "network6", "gateway6"),
+    *("mac_prefix", "free_count", "reserved_count", "map", "external_reservations"),
+    *("group_list", "inst_list", "tags"),
+]
+#: Addresses in one line of the map, and columns of the list of reserved ones.
+_WIDTH: Final = 64
+
+
+def run(ctx: CommandContext) -> None:
+    """Show networks."""
+    networks = listing.named(ctx, "network", FIELDS, ctx.args)
+    users = _users(ctx, networks)
+    if ctx.opts.json:
+        listing.print_json(ctx, [_json(network, users) for network in networks])
+        return
+    lines = [line for network in networks for line in _lines(network, users)]
+    if lines:
+        ctx.out("\n".join(lines))
+
+
+def _users(
+    ctx: CommandContext, networks: Sequence[dict[str, Any]]
+) -> dict[str, dict[str, list[tuple[int, str | None]]]]:
+    """Return network uuid -> name of an instance -> index and address of its NICs."""
+    names = sorted({name for network in networks for name in network["inst_list"]})
+    if not names:
+        return {}
+    wanted = ["|", *(["==", "name", name] for name in names)]
+    fields = ["name", "nic.networks", "nic.ips"]
+    users: dict[str, dict[str, list[tuple[int, str | None]]]] = {}
+    for row in listing.query_objects(ctx, "instance", fields, wanted):
+        nics = zip(row["nic.networks"], row["nic.ips"], strict=True)
+        for index, (uuid, address) in enumerate(nics):
+            of_network = users.setdefault(uuid, {})
+            of_network.setdefault(row["name"], []).append((index, address))
+    return users
+
+
+def _lines(network: dict[str, Any], users: dict[str, Any]) -> Iterator[str]:
+    free = network["free_count"]
+    size = free + network["reserved_count"]
+    yield f"Network name: {network['name']}"
+    yield f"UUID: {network['uuid']}"
+    yield f"Serial number: {network['serial_no']}"
+    yield f"  Subnet: {network['network']}"
+    yield f"  Gateway: {network['gateway']}"
+    yield f"  IPv6 Subnet: {network['network6']}"
+    yield f"  IPv6 Gateway: {network['gateway6']}"
+    yield f"  Mac Prefix: {network['mac_prefix']}"
+    yield f"  Size: {size}"
+    yield f"  Free: {free} ({100 * free / size if size else 0:.2f}%)"
+    yield "  Usage map:"
+    for start in range(0, size, _WIDTH):
+        part = network["map"][start : start + _WIDTH]
+        yield f"     {start:4} {part:{_WIDTH}} {start + _WIDTH - 1}"
+    yield "         (X) used    (.) free"
+    yield from _reserved(network)
+    yield from _groups(network)
+    yield from _instances(network, users.get(network["uuid"], {}))
+
+
+def _reserved(network: dict[str, Any]) -> Iterator[str]:
+    if network["external_reservations"]:
+        yield "  externally reserved IPs:"
+        for line in textwrap.wrap(network["external_reservations"], width=_WIDTH):
+            yield f"    {line}"
+
+
+def _groups(network: dict[str, Any]) -> Iterator[str]:
+    if not network["group_list"]:
+        yield "  not connected to any node group"
+        return
+    yield "  connected to node groups:"
+    for group, mode, link, vlan in network["group_list"]:
+        yield f"    {group} (mode:{mode} link:{link} vlan:{vlan})"
+
+
+def _instances(network: dict[str, Any], users: dict[str, Any]) -> Iterator[str]:
+    names = network["inst_list"]
+    if not names:
+        yield "  not used by any instances"
+        return
+    yield f"  used by {len(names)} instances:"
+    for name in names:
+        nics = ", ".join(f"{index}:{address}" for index, address in users.get(name, ()))
+        yield f"    {name}: {nics}"
+
+
+def _json(network: dict[str, Any], users: dict[str, Any]) -> dict[str, Any]:
+    nics = users.get(network["uuid"], {})
+    reserved = network["external_reservations"]
+    keys = ("group", "mode", "link", "vlan")
+    lists = {"group_list", "inst_list", "external_reservations", "reserved_count"}
+    return {
+        **{key: network[key] for key in FIELDS if key not in lists},
+        "size": network["free_count"] + network["reserved_count"],
+        "external_reservations": reserved.split(", ") if reserved else [],
+        "groups": [dict(zip(keys, row, strict=True)) for row in network["group_list"]],
+        "instances": [
+            {
+                "name": name,
+                "nics": [
+                    {"index": index, "ip": address}
+                    for index, address in nics.get(name, ())
+                ],
+            }
+            for name in network["inst_list"]
+        ],
+    }

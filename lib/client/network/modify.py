@@ -1,0 +1,27 @@
+"""``modify``: change a network."""
+
+from ganeti import errors
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
+from ganeti.client.network import values
+from ganeti.constants import ecodes
+
+
+def run(ctx: CommandContext) -> int:
+    """Change a network; the value ``none`` removes one."""
+    opts = ctx.opts
+    changes = {
+        "gateway": opts.gateway,
+        "network6": opts.network6,
+        "gateway6": opts.gateway6,
+        "mac_prefix": opts.mac_prefix,
+        "add_reserved_ips": values.addresses(opts.add_reserved_ips),
+        "remove_reserved_ips": values.addresses(opts.remove_reserved_ips),
+    }
+    if all(value is None for value in changes.values()):
+        raise errors.OpPrereqError(
+            "nothing to change: please give at least one parameter",
+            ecodes.ECODE_INVAL,
+        )
+    operation = jobs.op("OP_NETWORK_SET_PARAMS", network_name=ctx.args[0], **changes)
+    return submission.submit_or_run(ctx, operation).code

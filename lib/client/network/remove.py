@@ -1,0 +1,12 @@
+"""``remove``: delete a network."""
+
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
+
+
+def run(ctx: CommandContext) -> int:
+    """Remove a network."""
+    operation = jobs.op(
+        "OP_NETWORK_REMOVE", network_name=ctx.args[0], force=ctx.opts.force
+    )
+    return submission.submit_or_run(ctx, operation).code

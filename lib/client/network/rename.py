@@ -1,0 +1,11 @@
+"""``rename``: change the name of a network."""
+
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
+
+
+def run(ctx: CommandContext) -> int:
+    """Rename a network."""
+    old, new = ctx.args
+    operation = jobs.op("OP_NETWORK_RENAME", network_name=old, new_name=new)
+    return submission.submit_or_run(ctx, operation).code

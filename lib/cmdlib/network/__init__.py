@@ -1,0 +1,1 @@
+"""Logical units about networks: address pools and their connections to groups."""

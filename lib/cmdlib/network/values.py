@@ -1,0 +1,129 @@
+"""Rules for the values of a network: name, ranges, gateways, prefix of addresses.
+
+Every function raises OpPrereqError, with the name of the network, wanted and found.
+The address pool is in `ganeti.cmdlib.network.pools`.
+"""
+
+import ipaddress
+import re
+from typing import Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import typed_params
+from ganeti.cmdlib.cluster import settings
+from ganeti.config.address_pool import LONGEST_PREFIX, SHORTEST_PREFIX
+from ganeti.constants import ecodes, misc
+
+_UUID: Final = re.compile(misc.UUID_REGEX)
+
+
+def refuse(name: str, text: str, ecode: str = ecodes.ECODE_INVAL) -> Exception:
+    """Return the error about a network."""
+    return errors.OpPrereqError(f"network {name}: {text}", ecode)
+
+
+def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
+    """Check a name: free, not ``none``, no uuid, fit for a line of a file."""
+    if not name.isprintable() or name != name.strip():
+        # Files on all nodes have one line per network.
+        raise errors.OpPrereqError(
+            f"network {name!r}: a name must have printable characters only, and no"
+            " space at its ends",
+            ecodes.ECODE_INVAL,
+        )
+    if name.lower() == typed_params.NONE:
+        raise refuse(name, "the word stands for no network and cannot be a name")
+    if _UUID.fullmatch(name):
+        raise refuse(name, "a name must not look like a uuid")
+    if (other := snapshot.uuid_of("networks", name)) is not None:
+        raise refuse(name, f"already exists, with uuid {other}", ecodes.ECODE_EXISTS)
+
+
+def ipv4_range(text: str, name: str) -> ipaddress.IPv4Network:
+    """Return the range of a pool."""
+    try:
+        addresses = ipaddress.IPv4Network(text)
+    except ValueError as err:
+        raise refuse(
+            name, f"wanted a range such as 192.0.2.0/24, found {text}: {err}"
+        ) from err
+    if not SHORTEST_PREFIX <= addresses.prefixlen <= LONGEST_PREFIX:
+        raise refuse(
+            name,
+            f"wanted a range of /{SHORTEST_PREFIX} to /{LONGEST_PREFIX}, found {text}",
+        )
+    return addresses
+
+
+def ipv4_host(address: str, network: objects.Network, what: str) -> str:
+    """Return an address that a host of the network can have.
+
+    Args:
+        address: as given.
+        network: its range is valid.
+        what: purpose of the address in errors, such as ``gateway``.
+    """
+    inside = ipv4_inside(address, network, what)
+    addresses = ipaddress.IPv4Network(network.network)
+    if inside in (str(addresses[0]), str(addresses[-1])):
+        raise refuse(
+            network.name,
+            f"{what}: {inside} is the first or last address of {addresses}, which no"
+            " host can have",
+        )
+    return inside
+
+
+def ipv4_inside(address: str, network: objects.Network, what: str) -> str:
+    """Return an address in the range of the network."""
+    try:
+        parsed = ipaddress.IPv4Address(address)
+    except ValueError as err:
+        raise refuse(
+            network.name, f"{what}: wanted an IPv4 address, found {address}"
+        ) from err
+    if parsed not in ipaddress.IPv4Network(network.network):
+        raise refuse(network.name, f"{what}: {address} is not in {network.network}")
+    return str(parsed)
+
+
+def ipv6(network: objects.Network) -> objects.Network:
+    """Return a network with its IPv6 values checked, in their usual form."""
+    addresses = None
+    if network.network6 is not None:
+        try:
+            addresses = ipaddress.IPv6Network(network.network6)
+        except ValueError as err:
+            raise refuse(
+                network.name,
+                "network6: wanted a range such as 2001:db8::/64, found"
+                f" {network.network6}: {err}",
+            ) from err
+    gateway = network.gateway6
+    if gateway is not None:
+        gateway = _gateway6(gateway, addresses, network.name)
+    return network.replace(
+        network6=None if addresses is None else str(addresses), gateway6=gateway
+    )
+
+
+def _gateway6(gateway: str, addresses: ipaddress.IPv6Network | None, name: str) -> str:
+    try:
+        parsed = ipaddress.IPv6Address(gateway)
+    except ValueError as err:
+        raise refuse(
+            name, f"gateway6: wanted an IPv6 address, found {gateway}"
+        ) from err
+    if addresses is None:
+        raise refuse(name, f"gateway6: {gateway} needs network6, and there is none")
+    if parsed not in addresses:
+        raise refuse(name, f"gateway6: {gateway} is not in {addresses}")
+    return str(parsed)
+
+
+def mac_prefix(text: str, name: str) -> str:
+    """Return a prefix of MAC addresses in lower case."""
+    try:
+        return settings.mac_prefix(text)
+    except errors.OpPrereqError as err:
+        raise refuse(name, str(err.args[0])) from err
