@@ -282,10 +282,10 @@ def master(tmp_path_factory):
 
 def names_of(snapshot):
     """Return uuid -> name of all objects."""
-    found = {DISK: "data", NIC: "lan"}
+    by_uuid = {DISK: "data", NIC: "lan"}
     for table in ("nodes", "nodegroups", "instances"):
-        found |= {uuid: row.name for uuid, row in snapshot.table(table).items()}
-    return found
+        by_uuid |= {uuid: row.name for uuid, row in snapshot.table(table).items()}
+    return by_uuid
 
 
 def with_uuids(value, uuids):
