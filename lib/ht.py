@@ -43,6 +43,13 @@ IPv6AddressOrNone = Annotated[
 IPv6NetworkOrNone = Annotated[
     str, Meta(pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}|none)\Z")
 ]
+RequestKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_.:/+=@-]{1,128}\Z",
+        description="1 to 128 letters, digits and _.:/+=@-",
+    ),
+]
 Private = Annotated[Any, Hidden(stored=True)]
 Secret = Annotated[Any, Hidden(stored=False)]
 
@@ -100,6 +107,7 @@ class QueryResponse(msgspec.Struct):
 
 
 AdminStateSource = Literal["admin", "user"]
+ReservationPriority = Literal["low", "normal", "high"]
 AllocPolicy = Literal["preferred", "last_resort", "unallocable"]
 DdmSimple = Literal["add", "attach", "detach", "remove"]
 DdmFull = Literal["add", "attach", "detach", "modify", "remove"]

@@ -14,6 +14,7 @@ from ganeti import errors, objects
 from ganeti.config.config import HEADER_KEY, Header
 from ganeti.config.edit import new_records
 from ganeti.constants import versions
+from ganeti.constants.instance import ADMINST_DOWN
 from ganeti.objects import TABLES, Disk, Instance, Nic, Record, Snapshot
 from ganeti.store import Change, Document
 
@@ -59,10 +60,13 @@ def import_config(data: Any, *, accept: Collection[int] = ()) -> list[Change]:
     if version != versions.CONFIG_VERSION and version not in accept:
         raise errors.ConfigVersionMismatch(versions.CONFIG_VERSION, version)
     _check_fields("config.data", data, _TOP, _TOP - {"ctime", "mtime"})
-    records: list[Record] = [_read(objects.Cluster, data["cluster"], "cluster")]
+    cluster = _read(objects.Cluster, data["cluster"], "cluster")
+    assert isinstance(cluster, objects.Cluster)
+    records: list[Record] = [cluster]
     for table, cls in TABLES.items():
         if table != "cluster":
             records += _read_table(table, cls, data[table])
+    records = [_complete(record, cluster) for record in records]
     header = Header(
         serial_no=data["serial_no"],
         ctime=data.get("ctime") or 0.0,
@@ -99,9 +103,30 @@ def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
 
 def _exported(record: Record) -> dict[str, Any]:
     """Return the form that Ganeti reads: without the fields that only we have."""
-    if isinstance(record, Instance):
-        record = record.replace(creation="")
-    return objects.to_dict(record)
+    if not isinstance(record, Instance):
+        return objects.to_dict(record)
+    data = objects.to_dict(record.replace(creation="", reservation=None, request=None))
+    if record.is_nameless:
+        del data["name"]
+    return data
+
+
+def _complete(record: Record, cluster: objects.Cluster) -> Record:
+    """Return a record with values for what a forthcoming instance may lack.
+
+    Its name is the uuid until it has one. Each instance has a node here, so one without
+    is on the master.
+    """
+    if not isinstance(record, Instance) or not record.forthcoming:
+        return record
+    return record.replace(
+        name=record.name or record.uuid,
+        primary_node=record.primary_node or cluster.master_node,
+        hypervisor=record.hypervisor or cluster.enabled_hypervisors[0],
+        admin_state=record.admin_state or ADMINST_DOWN,
+        admin_state_source=record.admin_state_source or "admin",
+        reservation=record.reservation or objects.Reservation(),
+    )
 
 
 def _read_table(table: str, cls: type[Record], rows: Any) -> list[Record]:

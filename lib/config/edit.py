@@ -304,6 +304,25 @@ class Edit:
             self._add(disk.replace(iv_name=f"disk/{index}"))
         return self._add(instance.replace(disks=tuple(disk.uuid for disk in disks)))
 
+    def create_reserved(self, instance: Instance, disks: Sequence[Disk]) -> Instance:
+        """Replace a forthcoming instance and its disks by those that were created.
+
+        Args:
+            instance: its record, with the serial of the forthcoming one.
+            disks: the records of all its disks, with their serials.
+
+        Raises:
+            ConfigurationError: it is not forthcoming, or was changed since it was read.
+        """
+        stored: Instance = self._get("instances", instance.uuid)
+        if not stored.forthcoming:
+            raise errors.ConfigurationError(
+                f"instance {stored.name}: is not forthcoming, it cannot be created"
+            )
+        for disk in disks:
+            self.update(disk)
+        return self.update(instance)
+
     def remove_instance(self, uuid: str, *, keep_disks: bool = False) -> Instance:
         """Remove an instance, its disks unless kept, and free port and addresses.
 
@@ -360,6 +379,28 @@ class Edit:
         self._get("nodes", node_uuid)
         instance: Instance = self._get("instances", uuid)
         return self._store(instance.replace(primary_node=node_uuid))
+
+    def move_reserved(self, uuid: str, node_uuid: str) -> Instance:
+        """Move a forthcoming instance and its disks to a node; no serial changes.
+
+        Mirrored disks stay on their two nodes, whose roles are swapped.
+
+        Raises:
+            ConfigurationError: it is not forthcoming, or mirrored and not on the node.
+        """
+        instance: Instance = self._get("instances", uuid)
+        if not instance.forthcoming:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: is not forthcoming"
+            )
+        for disk in self.snapshot.instance_disks(instance):
+            if disk.dev_type == "drbd" and node_uuid not in disk.nodes:
+                raise errors.ConfigurationError(
+                    f"disk {disk.uuid}: is not mirrored to node {node_uuid}"
+                )
+            if disk.nodes and disk.dev_type != "drbd":
+                self._store(disk.replace(nodes=(node_uuid,)))
+        return self.set_primary_node(uuid, node_uuid)
 
     # Disks
     def add_disk(

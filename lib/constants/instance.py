@@ -10,6 +10,15 @@ ADMIN_STATE_SOURCES: Final = ("admin", "user")
 #: Progress of a creation in an instance's record; empty once it has ended.
 CREATION_INSTALLING: Final = "installing"
 CREATION_INTERRUPTED: Final = "interrupted"
+#: Priorities of reservations: memory of ``low`` ones may be taken by a failover.
+RESERVATION_LOW: Final = "low"
+RESERVATION_NORMAL: Final = "normal"
+RESERVATION_HIGH: Final = "high"
+RESERVATION_PRIORITIES: Final = (
+    RESERVATION_LOW,
+    RESERVATION_NORMAL,
+    RESERVATION_HIGH,
+)
 INSTST_RUNNING: Final = "running"
 INSTST_ADMINDOWN: Final = "ADMIN_down"
 INSTST_ADMINOFFLINE: Final = "ADMIN_offline"

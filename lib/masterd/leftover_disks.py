@@ -156,15 +156,25 @@ class LeftoverDisks:
 
 def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
     """Return whether a disk, or another one at the same place, has a record."""
+    recorded = snapshot.disks.get(disk.uuid)
+    if recorded is not None and not recorded.forthcoming:
+        # Each creation of a reserved disk uses a name of its own.
+        return _name(recorded) == _name(disk)
     place = (disk.dev_type, disk.logical_id)
-    return disk.uuid in snapshot.disks or any(
-        (other.dev_type, other.logical_id) == place for other in snapshot.disks.values()
+    return any(
+        (other.dev_type, other.logical_id) == place and not other.forthcoming
+        for other in snapshot.disks.values()
     )
+
+
+def _name(disk: objects.Disk) -> str:
+    """Return the last part of a disk's location; its directory may be renamed."""
+    return str(disk.logical_id[-1]).rpartition("/")[2]
 
 
 def _is_used(snapshot: objects.Snapshot, directory: str) -> bool:
     return any(
         str(disk.logical_id[1]).rpartition("/")[0] == directory
         for disk in snapshot.disks.values()
-        if disk.dev_type in ("file", "sharedfile")
+        if disk.dev_type in ("file", "sharedfile") and not disk.forthcoming
     )

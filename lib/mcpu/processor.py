@@ -105,6 +105,7 @@ class Processor:
         unit_class = self._units.get(op.op_id())
         if unit_class is None:
             raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")
+        unit_class = unit_class.for_request(op)
         held = HeldLocks(
             self._deps.locks,
             self._deps.clock,

@@ -13,7 +13,7 @@ from ganeti.objects.config import ConfigData
 from ganeti.objects.disk import Disk
 from ganeti.objects.filters import FilterRule
 from ganeti.objects.group import NodeGroup
-from ganeti.objects.instance import Instance, Nic
+from ganeti.objects.instance import CreationRequest, Instance, Nic, Reservation
 from ganeti.objects.network import Network
 from ganeti.objects.node import Node
 from ganeti.objects.snapshot import CLUSTER_KEY, TABLES, Snapshot, Update
@@ -23,6 +23,7 @@ __all__ = [
     "TABLES",
     "Cluster",
     "ConfigData",
+    "CreationRequest",
     "Disk",
     "FilterRule",
     "Instance",
@@ -31,6 +32,7 @@ __all__ = [
     "Node",
     "NodeGroup",
     "Record",
+    "Reservation",
     "Snapshot",
     "Update",
     "decode",

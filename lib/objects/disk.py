@@ -32,6 +32,7 @@ class Disk(Record, frozen=True, kw_only=True):
     spindles: int | None = None
     #: Normally {}; provider parameters of ext disks.
     params: dict[str, Any] | None = None
+    #: Whether it is reserved only, see the field of instances.
     forthcoming: bool = False
     #: Creation, seconds since 1970.
     ctime: float = 0.0

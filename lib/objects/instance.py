@@ -2,8 +2,28 @@
 
 from typing import Any, ClassVar
 
-from ganeti.constants.instance import CREATION_INTERRUPTED
+from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.objects.base import Record
+
+
+class Reservation(Record, frozen=True, kw_only=True):
+    """The terms of a reservation; kept after the instance was created."""
+
+    #: Seconds since 1970 at which it may be released; 0 for never.
+    expires: float = 0.0
+    #: Free text: who needs it.
+    owner: str = ""
+    #: ``low``, ``normal`` or ``high``, see `ganeti.constants.instance`.
+    priority: str = "normal"
+
+
+class CreationRequest(Record, frozen=True, kw_only=True):
+    """The request that made an instance, so that its repetition makes no second one."""
+
+    #: Chosen by the client; unique in the cluster.
+    key: str
+    #: Of the parameters of the request.
+    digest: str
 
 
 class Nic(Record, frozen=True, kw_only=True):
@@ -25,9 +45,10 @@ class Instance(Record, frozen=True, kw_only=True):
     """One virtual machine: what it should be, not what it is doing."""
 
     SPARSE: ClassVar[frozenset[str]] = frozenset(
-        ("network_port", "forthcoming", "creation")
+        ("network_port", "forthcoming", "creation", "reservation", "request")
     )
 
+    #: The uuid as long as a forthcoming instance has no name.
     name: str
     primary_node: str
     os: str
@@ -51,8 +72,13 @@ class Instance(Record, frozen=True, kw_only=True):
     disks: tuple[str, ...] = ()
     #: For consoles (VNC and so on), shared range with DRBD ports.
     network_port: int | None = None
-    #: See forthcoming.
+    #: Whether it is only planned: its resources are reserved, and nothing is created
+    #: on nodes.
     forthcoming: bool = False
+    #: None if its resources were never reserved. Not in config.data.
+    reservation: Reservation | None = None
+    #: None if its creation had no key. Not in config.data.
+    request: CreationRequest | None = None
     #: ``installing`` while its creation runs the OS script, ``interrupted`` if the
     #: creation ended before the script; empty otherwise. Not in config.data.
     creation: str = ""
@@ -67,3 +93,19 @@ class Instance(Record, frozen=True, kw_only=True):
     def is_unfinished(self) -> bool:
         """Whether its creation ended before its operating system was installed."""
         return self.creation == CREATION_INTERRUPTED
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether it is forthcoming and has no name yet."""
+        return self.name == self.uuid
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether memory is reserved for it that no guest uses yet.
+
+        Besides forthcoming instances, these are reserved ones that are being created:
+        other operations may not take their memory before they start.
+        """
+        if self.forthcoming:
+            return True
+        return self.reservation is not None and self.creation == CREATION_INSTALLING

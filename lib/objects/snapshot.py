@@ -160,6 +160,14 @@ class Snapshot:
         """Return the uuid of the instance that a disk is attached to."""
         return cast("str | None", self._index.get("disk.owner", _EMPTY).get(disk_uuid))
 
+    def forthcoming_instances(self) -> frozenset[str]:
+        """Return the uuids of the instances that are only reserved."""
+        return self._set("instances.forthcoming", "")
+
+    def request_owner(self, key: str) -> str | None:
+        """Return the uuid of the instance that a request with this key made."""
+        return cast("str | None", self._index.get("instance.key", _EMPTY).get(key))
+
     def mac_owner(self, mac: str) -> str | None:
         """Return the uuid of the instance with a NIC of this address."""
         return cast("str | None", self._index.get("nic.mac", _EMPTY).get(mac))
@@ -246,7 +254,10 @@ class Snapshot:
 
 
 _SETS: Final = frozenset(
-    {"group.nodes", "node.primaries", "node.disks", "nodes.host", "instances.host"}
+    {
+        *("group.nodes", "node.primaries", "node.disks", "nodes.host"),
+        *("instances.host", "instances.forthcoming"),
+    }
 )
 
 
@@ -282,6 +293,21 @@ def numbers_of(record: Disk | Instance) -> list[str]:
     return numbers
 
 
+def _instance_entries(record: Instance) -> Iterator[tuple[str, str, str]]:
+    """Yield the entries of an instance, without those of its name."""
+    yield "node.primaries", record.primary_node, record.uuid
+    if record.forthcoming:
+        yield "instances.forthcoming", "", record.uuid
+    if record.request is not None:
+        yield "instance.key", record.request.key, record.uuid
+    for disk in record.disks:
+        yield "disk.owner", disk, record.uuid
+    for nic in record.nics:
+        yield "nic.mac", nic.mac, record.uuid
+    for number in numbers_of(record):
+        yield "number", number, record.uuid
+
+
 def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]]:
     """Yield (index, entry, value) for each index entry of a record."""
     if record is None:
@@ -294,13 +320,7 @@ def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]
     if isinstance(record, Node):
         yield "group.nodes", record.group, record.uuid
     elif isinstance(record, Instance):
-        yield "node.primaries", record.primary_node, record.uuid
-        for disk in record.disks:
-            yield "disk.owner", disk, record.uuid
-        for nic in record.nics:
-            yield "nic.mac", nic.mac, record.uuid
-        for number in numbers_of(record):
-            yield "number", number, record.uuid
+        yield from _instance_entries(record)
     elif isinstance(record, Disk):
         for number in numbers_of(record):
             yield "number", number, record.uuid

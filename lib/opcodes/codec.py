@@ -86,15 +86,29 @@ def _hotplug_of_3_0(given: dict[str, Any]) -> None:
         given["hotplug"] = True
 
 
-#: Translations of parameters that only earlier releases have, by op id.
-_EARLIER: Final = {"OP_INSTANCE_SET_PARAMS": _hotplug_of_3_0}
+def _optional_of_reservation(given: dict[str, Any]) -> None:
+    """Add what may be left out of a reservation, and of its later creation."""
+    if given.get("forthcoming") is True:
+        given.setdefault("instance_name", "")
+    if given.get("forthcoming") is True or given.get("commit") is True:
+        given.setdefault("mode", "create")
+        given.setdefault("disks", [])
+        given.setdefault("nics", [])
+
+
+#: Translations of parameters that are not as declared, by op id: those that only
+#: earlier releases have, and those that are optional in some requests.
+_TRANSLATED: Final = {
+    "OP_INSTANCE_CREATE": _optional_of_reservation,
+    "OP_INSTANCE_SET_PARAMS": _hotplug_of_3_0,
+}
 
 
 def decode(data: Any) -> Opcode:
     """Return the opcode for its wire form.
 
     A null for a parameter with a default means the default. Parameters of earlier
-    releases are translated.
+    releases are translated. What a reservation may lack is added.
 
     Raises:
         OpPrereqError: unknown ``OP_ID`` or parameter, missing or wrong value.
@@ -115,8 +129,8 @@ def decode(data: Any) -> Opcode:
         )
     defaulted = _DEFAULTED[op_id]
     given = {k: v for k, v in data.items() if v is not None or k not in defaulted}
-    if op_id in _EARLIER:
-        _EARLIER[op_id](given)
+    if op_id in _TRANSLATED:
+        _TRANSLATED[op_id](given)
     op: Opcode = ht.convert(given, cls, op_id)
     return op
 

@@ -55,6 +55,19 @@ OutputFields = Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
 RemoteNodeUuid = Annotated[
     ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
 ]
+RequestKey = Annotated[
+    ht.RequestKey | None,
+    Doc("key chosen by the client; a repeated request makes no second instance"),
+]
+ReservationExpires = Annotated[
+    ht.NonNegInt | None,
+    Doc("seconds from now after which the reservation is released; 0 for never"),
+]
+ReservationOwner = Annotated[str | None, Doc("who needs the reservation, free text")]
+ReservationPriority = Annotated[
+    ht.ReservationPriority | None,
+    Doc("priority of the reservation; failovers may take the memory of low ones"),
+]
 ShutdownTimeout = Annotated[ht.NonNegInt, Doc("seconds to wait for a clean stop")]
 TargetGroups = Annotated[
     list[ht.NonEmptyStr] | None, Doc("allowed target groups; null means all others")

@@ -59,6 +59,7 @@ class InstanceSetParams(
     conflicts_check: common.ConflictsCheck = True
     disk_template: common.DiskTemplate = None
     disks: Annotated[ht.DiskMods, Doc("disk modifications")] = []
+    expires: common.ReservationExpires = None
     ext_params: Annotated[
         dict[str, Any], Doc("parameters for an external storage provider on conversion")
     ] = {}
@@ -88,6 +89,7 @@ class InstanceSetParams(
     )
     osparams: Annotated[dict[str, Any], Doc("OS parameters")] = {}
     osparams_private: common.OsparamsPrivate = None
+    owner: common.ReservationOwner = None
     pnode: Annotated[ht.NonEmptyStr | None, Doc("primary node")] = None
     pnode_uuid: Annotated[
         ht.NonEmptyStr | None, Doc("uuid of the primary node, server filled")
@@ -96,6 +98,7 @@ class InstanceSetParams(
         ht.NonEmptyStr | None, Doc("secondary node for the new template")
     ] = None
     remote_node_uuid: common.RemoteNodeUuid = None
+    reservation_priority: common.ReservationPriority = None
     runtime_mem: Annotated[
         ht.PosInt | None, Doc("balloon the running instance to this MiB")
     ] = None

@@ -9,10 +9,14 @@ from ganeti.opcodes.base import Opcode
 
 
 class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True):
-    """Create, import or reserve an instance; result is its node names."""
+    """Create, import or reserve an instance.
+
+    The result is its node names, that of a reservation its uuid.
+    """
 
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
-    RESULT: ClassVar[Any] = list[ht.NonEmptyStr]
+    #: Node names, for a reservation its uuid.
+    RESULT: ClassVar[Any] = list[ht.NonEmptyStr] | ht.NonEmptyStr
 
     beparams: Annotated[dict[str, Any], Doc("backend params of the new instance")] = {}
     commit: Annotated[
@@ -22,6 +26,7 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     conflicts_check: common.ConflictsCheck = True
     disk_template: common.DiskTemplate = None
     disks: Annotated[list[ht.DiskSpec], Doc("disks to create")]
+    expires: common.ReservationExpires = None
     file_driver: Annotated[ht.FileDriver | None, Doc("driver for file disks")] = None
     file_storage_dir: Annotated[
         ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
@@ -68,10 +73,13 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     osparams: Annotated[dict[str, Any], Doc("OS parameters")] = {}
     osparams_private: common.OsparamsPrivate = None
     osparams_secret: common.OsparamsSecret = None
+    owner: common.ReservationOwner = None
     pnode: Annotated[ht.NonEmptyStr | None, Doc("primary node")] = None
     pnode_uuid: Annotated[
         ht.NonEmptyStr | None, Doc("uuid of the primary node, server filled")
     ] = None
+    request_key: common.RequestKey = None
+    reservation_priority: common.ReservationPriority = None
     snode: Annotated[ht.NonEmptyStr | None, Doc("secondary node")] = None
     snode_uuid: Annotated[
         ht.NonEmptyStr | None, Doc("uuid of the secondary node, server filled")
@@ -144,6 +152,9 @@ class InstanceRemove(Opcode, tag="OP_INSTANCE_REMOVE", frozen=True, kw_only=True
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = None
 
+    if_expired: Annotated[
+        bool, Doc("do nothing unless it is a reservation that has expired")
+    ] = False
     ignore_failures: Annotated[
         bool, Doc("go on even if shutdown or disk removal fails")
     ] = False

@@ -240,6 +240,18 @@ _NODE_FIELDS: Final = (
     ),
 )
 
+
+def _term(name: str) -> Callable[[Instance], Any]:
+    """Return a function for a term of reservations, None for other instances."""
+
+    def get(instance: Instance) -> Any:
+        if not instance.forthcoming:
+            return None
+        return getattr(instance.reservation, name, None) or None
+
+    return get
+
+
 _PLAIN_FIELDS: Final = (
     plain(
         "name",
@@ -334,6 +346,34 @@ _PLAIN_FIELDS: Final = (
         lambda i: len(i.nics),
     ),
     plain("os", "OS", constants.QFT_TEXT, "Operating system", lambda i: i.os),
+    optional(
+        "expires",
+        "Expires",
+        constants.QFT_TIMESTAMP,
+        "When the reservation may be released",
+        _term("expires"),
+    ),
+    optional(
+        "owner",
+        "Owner",
+        constants.QFT_TEXT,
+        "Who needs the reservation",
+        _term("owner"),
+    ),
+    optional(
+        "reservation_priority",
+        "Reservation_priority",
+        constants.QFT_TEXT,
+        "Priority of the reservation: low, normal or high",
+        _term("priority"),
+    ),
+    optional(
+        "request_key",
+        "Request_key",
+        constants.QFT_TEXT,
+        "Key of the request that made it",
+        lambda i: i.request.key if i.request else None,
+    ),
     optional(
         "network_port",
         "Network_port",

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.constants import query as constants
+from ganeti.constants.instance import INSTST_ADMINDOWN
 from ganeti.objects import Instance, consoles, params
 from ganeti.query.model import (
     UNAVAIL,
@@ -94,6 +95,9 @@ def _bind_status(context: QueryContext) -> Getter:
         return bool(hvparams.get("user_shutdown"))
 
     def cell(instance: Instance) -> Cell:
+        # It is on no node yet, so the state of its node does not matter.
+        if instance.forthcoming:
+            return normal(INSTST_ADMINDOWN)
         state = state_of(instance)
         return normal(
             instance_status(

@@ -112,11 +112,11 @@ def paths_of(path: str, ops: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the paths that a right must cover: of the request and of new objects.
 
     The right to create ``/2/instances/web1`` permits ``POST /2/instances`` with that
-    name.
+    name. A reservation without a name needs the right for ``/2/instances/``.
     """
     children = [child for op in ops for child in op.get("instances") or ()]
     created = [
-        f"{_NEW_OBJECTS[op['OP_ID']][1]}/{op.get(_NEW_OBJECTS[op['OP_ID']][0])}"
+        f"{_NEW_OBJECTS[op['OP_ID']][1]}/{op.get(_NEW_OBJECTS[op['OP_ID']][0]) or ''}"
         for op in [*ops, *(child for child in children if isinstance(child, dict))]
         if op.get("OP_ID") in _NEW_OBJECTS
     ]

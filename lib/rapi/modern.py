@@ -250,6 +250,33 @@ class Cluster:
         """Return an instance."""
         return _value(self.read(self.api.GetInstance, name), Instance)
 
+    def reserve(
+        self, name: str | None = None, *, key: str | None = None, **params: Any
+    ) -> Job:
+        """Reserve the resources of an instance; return the job's handle.
+
+        The result of the job is the uuid of the forthcoming instance.
+
+        Args:
+            name: of the instance, if it is known yet.
+            key: of the request. With a key the request is repeated after any passing
+                failure, since it reserves only once.
+            params: see `GanetiRapiClient.ReserveInstance`.
+        """
+        repeat = self.change if key is None else self.read
+        if key is not None:
+            params["request_key"] = key
+        return self.job(int(repeat(self.api.ReserveInstance, name, **params)))
+
+    def commit(self, instance: str, **params: Any) -> Job:
+        """Create a forthcoming instance, given by name or uuid; return the handle.
+
+        Args:
+            instance: its name or uuid.
+            params: see `GanetiRapiClient.CommitInstance`.
+        """
+        return self.submit(self.api.CommitInstance, instance, **params)
+
     def nodes(self) -> Iterator[Node]:
         """Yield all nodes."""
         for raw in self.read(self.api.GetNodes, bulk=True):

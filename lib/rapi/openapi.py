@@ -45,6 +45,7 @@ _CHANGE: Final[Schema] = {
         "log_entries": {"type": ["array", "null"], "description": "new log entries"},
     },
 }
+_FORTHCOMING: Final = ["forthcoming"]
 _DEPENDS: Final = "jobs that must end first, and how they may end"
 #: Result of resources whose type says less than the schema can; by name of function.
 _RESULTS: Final[Mapping[str, Schema]] = {
@@ -257,14 +258,40 @@ def _parameters(resource: Resource) -> Schema:
     if job.op_id == "OP_INSTANCE_MULTI_ALLOC":
         child = schemas.parameters("OP_INSTANCE_CREATE")
         child["properties"]["OP_ID"] = {"const": "OP_INSTANCE_CREATE"}
-        items = schemas.with_earlier_names(child, job.renames)
+        items = _creation(schemas.with_earlier_names(_relaxed(child), job.renames))
         properties["instances"] = {"type": "array", "items": items}
         schema["required"] = [*schema["required"], "instances"]
         return schema
     if job.op_id == "OP_INSTANCE_REPLACE_DISKS":
         text = {"type": "string", "pattern": r"^ *([0-9]+ *)?(, *([0-9]+ *)?)*$"}
         properties["disks"] = {"anyOf": [properties["disks"], text]}
-    if job.op_id == "OP_INSTANCE_CREATE":
-        properties["__version__"] = {"const": 1, "description": "form of the body"}
-        schema["required"] = [*schema["required"], "__version__"]
-    return schemas.with_earlier_names(schema, job.renames)
+    if job.op_id != "OP_INSTANCE_CREATE":
+        return schemas.with_earlier_names(schema, job.renames)
+    properties["__version__"] = {"const": 1, "description": "form of the body"}
+    schema = _relaxed(schema)
+    if "commit" in job.constants:
+        return schemas.with_earlier_names(schema, job.renames)
+    schema["required"] = ["__version__"]
+    return _creation(schemas.with_earlier_names(schema, job.renames))
+
+
+def _relaxed(schema: Schema) -> Schema:
+    """Return the schema of a creation without what only some requests must have."""
+    return {**schema, "required": []}
+
+
+def _creation(schema: Schema) -> Schema:
+    """Return the schema of a creation that needs all parameters unless it reserves."""
+    named = [{"required": ["instance_name"]}, {"required": ["name"]}]
+    return {
+        **schema,
+        "anyOf": [
+            {"required": ["disks", "mode", "nics"], "anyOf": named},
+            {"properties": {"forthcoming": {"const": True}}, "required": _FORTHCOMING},
+            {
+                "properties": {"commit": {"const": True}},
+                "required": ["commit"],
+                "anyOf": named,
+            },
+        ],
+    }

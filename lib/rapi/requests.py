@@ -249,6 +249,14 @@ def create_instance(resource: Resource, request: Request) -> list[dict[str, Any]
     return [_with_usb_devices(general(resource, plain))]
 
 
+def commit_instance(resource: Resource, request: Request) -> list[dict[str, Any]]:
+    """Adapt the creation of a forthcoming instance; a version may be left out."""
+    body = {} if request.body is None else _object(request.body)
+    body = {"__version__": _CREATE_VERSION, **body}
+    whole = Request(path=request.path, args=request.args, body=body)
+    return create_instance(resource, whole)
+
+
 def create_instances(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the creation of several instances."""
     assert resource.job is not None

@@ -54,7 +54,7 @@ _COLLECTION: Final = (
     Resource(
         path=_ALL,
         method="POST",
-        about="create an instance",
+        about="create an instance, or reserve its resources with forthcoming",
         result=int,
         access=(model.WRITE,),
         job=Job(
@@ -162,6 +162,16 @@ _CHANGES: Final = (
         op_id="OP_INSTANCE_SET_PARAMS",
         renames={"custom_beparams": "beparams", "custom_hvparams": "hvparams"},
         adapt=requests.modify_instance,
+    ),
+    _job(
+        "/create",
+        "POST",
+        "create an instance whose resources are reserved",
+        DRY_RUN,
+        op_id="OP_INSTANCE_CREATE",
+        constants={"commit": True},
+        renames={"os": "os_type"},
+        adapt=requests.commit_instance,
     ),
     _job("/rename", "PUT", "rename an instance", op_id="OP_INSTANCE_RENAME"),
     Resource(

@@ -29,7 +29,7 @@ def instance(
     """
     records = (snapshot.disks.get(uuid) for uuid in instance.disks)
     disks = [disk for disk in records if disk is not None]
-    wire = objects.to_dict(instance)
+    wire = objects.to_dict(instance.replace(reservation=None, request=None))
     wire |= {
         "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),
         "beparams": params.fill_beparams(snapshot, instance) | dict(beparams or {}),

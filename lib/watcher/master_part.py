@@ -9,7 +9,14 @@ from typing import Final
 from ganeti import errors, luxi
 from ganeti.constants import exitcodes
 from ganeti.utils import pidfile
-from ganeti.watcher import daemons, listening, master_term, rapi_probe, repair_part
+from ganeti.watcher import (
+    daemons,
+    expired_part,
+    listening,
+    master_term,
+    rapi_probe,
+    repair_part,
+)
 from ganeti.watcher.effects import Settings, Watch
 
 _log = logging.getLogger(__name__)
@@ -47,6 +54,7 @@ def run(watch: Watch) -> int:
             _check_rapi(watch)
         confirm_master(watch, client)
         _archive(watch, client)
+        is_released = expired_part.run(watch, client)
         is_restarted = master_term.renew(watch, client)
         is_repaired = is_restarted or repair_part.run(watch, client)
     if is_restarted:
@@ -54,7 +62,7 @@ def run(watch: Watch) -> int:
             confirm_master(watch, client)
             is_repaired = repair_part.run(watch, client)
     code = _run_children(watch, sorted(watch.ssconf.nodegroups()))
-    return code if is_repaired else exitcodes.EXIT_FAILURE
+    return code if is_repaired and is_released else exitcodes.EXIT_FAILURE
 
 
 def is_master_node(watch: Watch) -> bool:

@@ -28,21 +28,21 @@ def load(client: luxi.Client, group: str) -> GroupReport:
     """
     in_group = ["==", "pnode.group.uuid", group]
     instances = [
-        _instance(row) for row in _rows(client, "instance", _INSTANCE, in_group)
+        _instance(row) for row in query_rows(client, "instance", _INSTANCE, in_group)
     ]
     nodes = [
         NodeReport(row["name"], row["bootid"], bool(row["offline"]))
-        for row in _rows(client, "node", _NODE, ["==", "group.uuid", group])
+        for row in query_rows(client, "node", _NODE, ["==", "group.uuid", group])
     ]
     return GroupReport(
         {item.name: item for item in instances},
         {item.name: item for item in nodes},
         _locked(client),
-        _unfinished(client),
+        unfinished(client),
     )
 
 
-def _rows(
+def query_rows(
     client: luxi.Client, kind: str, names: tuple[str, ...], qfilter: list[Any] | None
 ) -> list[dict[str, Any]]:
     """Return field -> value of each object, None for values that are not available."""
@@ -75,7 +75,7 @@ def _instance(row: Mapping[str, Any]) -> InstanceReport:
 
 def _locked(client: luxi.Client) -> frozenset[str]:
     """Return the instances whose locks are in use or waited for."""
-    rows = _rows(client, "lock", ("name", "mode", "pending"), None)
+    rows = query_rows(client, "lock", ("name", "mode", "pending"), None)
     return frozenset(
         row["name"].removeprefix(_PREFIX)
         for row in rows
@@ -83,8 +83,8 @@ def _locked(client: luxi.Client) -> frozenset[str]:
     )
 
 
-def _unfinished(client: luxi.Client) -> dict[str, int]:
+def unfinished(client: luxi.Client) -> dict[str, int]:
     """Return the summaries of unfinished jobs' opcodes, with the jobs' ids."""
     in_progress = ["|", *(["==", "status", word] for word in _UNFINISHED)]
-    rows = _rows(client, "job", ("id", "summary"), in_progress)
+    rows = query_rows(client, "job", ("id", "summary"), in_progress)
     return {text: int(row["id"]) for row in rows for text in row["summary"] or ()}

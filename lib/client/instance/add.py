@@ -1,10 +1,13 @@
 """``add``: create an instance."""
 
-from typing import Any
+from typing import Any, Final
 
 from ganeti.cli import explain, jobs, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
+
+#: Shown in place of the name that a reservation lacks.
+_NAMELESS: Final = "(no name)"
 
 
 def run(ctx: CommandContext) -> int:
@@ -15,14 +18,13 @@ def run(ctx: CommandContext) -> int:
     hypervisor, hvparams = opts.hypervisor or (None, {})
     if not isinstance(hvparams, dict):
         raise devices.refusal(f"hypervisor {hypervisor}: cannot be removed here")
+    name = _name(ctx)
     operation = jobs.op(
         "OP_INSTANCE_CREATE",
         mode="create",
-        instance_name=ctx.args[0],
-        disks=devices.new_disks(
-            opts.disks, size_mib=opts.sd_size, template=opts.disk_template
-        ),
-        nics=devices.new_nics(opts.nics, none=opts.no_nics),
+        instance_name=name,
+        disks=_disks(opts),
+        nics=_nics(opts),
         hypervisor=hypervisor,
         hvparams=hvparams,
         osparams_private=opts.osparams_private or None,
@@ -34,8 +36,44 @@ def run(ctx: CommandContext) -> int:
         **_same_names(opts),
     )
     if opts.explain:
-        return explain.run(ctx, operation, ctx.args[0])
-    return submission.submit_or_run(ctx, operation).code
+        return explain.run(ctx, operation, name or _NAMELESS)
+    job = submission.submit_or_run(ctx, operation)
+    if job.is_done and isinstance(job.result, str):
+        ctx.out(job.result)
+    return job.code
+
+
+def _name(ctx: CommandContext) -> str:
+    """Return the name; only a reservation may have none.
+
+    Raises:
+        OpPrereqError: it is missing.
+    """
+    if ctx.args:
+        return ctx.args[0]
+    if not ctx.opts.forthcoming:
+        raise devices.refusal(
+            "wanted the name of the instance, found none; only a reservation"
+            " (--forthcoming) can do without"
+        )
+    return ""
+
+
+def _disks(opts: Any) -> list[dict[str, Any]]:
+    """Return the disks; a reservation may have none yet, a commit has them."""
+    is_given = opts.disks or opts.sd_size is not None
+    if (opts.forthcoming or opts.commit) and not is_given:
+        return []
+    return devices.new_disks(
+        opts.disks, size_mib=opts.sd_size, template=opts.disk_template
+    )
+
+
+def _nics(opts: Any) -> list[dict[str, Any]]:
+    """Return the NICs; a commit has those of the reservation."""
+    if opts.commit and not opts.nics:
+        return []
+    return devices.new_nics(opts.nics, none=opts.no_nics)
 
 
 def _nodes(text: str | None) -> dict[str, str]:
@@ -60,6 +98,10 @@ def _same_names(opts: Any) -> dict[str, Any]:
         "opportunistic_locking",
         "forthcoming",
         "commit",
+        "expires",
+        "owner",
+        "reservation_priority",
+        "request_key",
         "start",
         "force_variant",
         "no_install",
@@ -68,4 +110,5 @@ def _same_names(opts: Any) -> dict[str, Any]:
         "helper_startup_timeout",
         "helper_shutdown_timeout",
     )
-    return {name: getattr(opts, name) for name in names}
+    given = {name: getattr(opts, name) for name in names}
+    return {**given, "expires": devices.expiry(opts.expires)}

@@ -26,6 +26,17 @@ def parse_index(text: str, what: str) -> int:
         raise refusal(f"{what}: wanted an index, found {text!r}") from err
 
 
+def expiry(text: str | None) -> int | None:
+    """Return seconds from now; 0 for never, None if nothing is given.
+
+    Raises:
+        OpPrereqError: not a duration.
+    """
+    if text is None:
+        return None
+    return 0 if text == "never" else values.parse_duration(text)
+
+
 def parse_size(text: Any, what: str) -> int:
     """Return MiB.
 

@@ -36,6 +36,17 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             ),
             "no disks, no network, not started",
         ),
+        Example(
+            (
+                "gnt-instance add --forthcoming -t file -s 20g -B maxmem=4g --expires "
+                "7d --owner web-team"
+            ),
+            "only reserve the resources; prints the uuid",
+        ),
+        Example(
+            "gnt-instance add --commit -o tiny+default web4.example.com",
+            "create the instance whose resources are reserved",
+        ),
     ),
     "list": (
         Example("gnt-instance list", "all instances"),

@@ -54,6 +54,19 @@ def _unfinished(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("Creation", "not finished, reinstall or remove the instance")]
 
 
+def _reservation(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines of a forthcoming instance."""
+    if not data.get("forthcoming"):
+        return []
+    expires = data.get("expires")
+    return [
+        ("Forthcoming", "resources are reserved, nothing is created yet"),
+        ("Reservation expires", timestamp(expires) if expires else "never"),
+        ("Reservation owner", data.get("owner") or "-"),
+        ("Reservation priority", data.get("reservation_priority") or "normal"),
+    ]
+
+
 def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
     """Return the tree of one instance."""
     state = f"configured to be {data['config_state']}"
@@ -68,6 +81,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             ("Modification time", timestamp(data["mtime"])),
             ("State", state),
             *_unfinished(data),
+            *_reservation(data),
             ("Nodes", _nodes(data)),
             ("Operating system", data["os"]),
             (

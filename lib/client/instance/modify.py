@@ -49,9 +49,9 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
     changes: list[list[Any]] = []
     for ident, parameters in given:
         action, target, values = _modification(ident, parameters, what)
-        if action == "add" and what == "disk":
-            if "size" not in values:
-                raise devices.refusal("disk add: no size given")
+        if action == "add" and what == "disk" and "size" not in values:
+            raise devices.refusal("disk add: no size given")
+        if action in ("add", "modify") and what == "disk" and "size" in values:
             values = {**values, "size": devices.parse_size(values["size"], "disk size")}
         if action in ("remove", "detach") and values:
             raise devices.refusal(f"{what} {action}: takes no parameters")
@@ -93,6 +93,8 @@ def run(ctx: CommandContext) -> int:
     opts = ctx.opts
     changes = _changes(ctx)
     is_change = any(value or value is False for value in changes.values())
+    terms = ("expires", "owner", "reservation_priority")
+    is_change |= any(changes[name] is not None for name in terms)
     if not is_change and opts.instance_communication is None:
         raise devices.refusal("nothing to change: please give at least one parameter")
     _check(opts)
@@ -139,6 +141,9 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
         "runtime_mem": opts.runtime_mem,
         "pnode": opts.new_primary_node,
         "remote_node": opts.node,
+        "expires": devices.expiry(opts.expires),
+        "owner": opts.owner,
+        "reservation_priority": opts.reservation_priority,
     }
 
 

@@ -29,7 +29,7 @@ COMMANDS: Final = (
     Command(
         "add",
         "create an instance",
-        arguments=(Argument("host", name="instance"),),
+        arguments=(Argument("host", minimum=0, name="instance"),),
         options=(
             o.BACKEND_PARAMETERS,
             o.DISK,
@@ -87,6 +87,32 @@ COMMANDS: Final = (
                 ("--commit",),
                 "create a forthcoming instance whose resources are reserved",
                 dest="commit",
+            ),
+            Option(
+                ("--expires",),
+                "release the reservation after this time, such as 12h, 7d or never",
+                dest="expires",
+                kind="string",
+            ),
+            Option(
+                ("--owner",),
+                "who needs the reservation",
+                dest="owner",
+                kind="string",
+            ),
+            Option(
+                ("--reservation-priority",),
+                "failovers may take the memory of reservations of priority low",
+                dest="reservation_priority",
+                kind="choice",
+                choices=("low", "normal", "high"),
+            ),
+            Option(
+                ("--request-key",),
+                "key of this request: repeated with the same key, it makes no second"
+                " instance",
+                dest="request_key",
+                kind="string",
             ),
             Option(
                 ("--no-start",),
@@ -360,6 +386,25 @@ COMMANDS: Final = (
                 dest="ext_params",
                 kind="keyval",
                 default={},
+            ),
+            Option(
+                ("--expires",),
+                "release the reservation after this time, such as 12h, 7d or never",
+                dest="expires",
+                kind="string",
+            ),
+            Option(
+                ("--owner",),
+                "who needs the reservation",
+                dest="owner",
+                kind="string",
+            ),
+            Option(
+                ("--reservation-priority",),
+                "failovers may take the memory of reservations of priority low",
+                dest="reservation_priority",
+                kind="choice",
+                choices=("low", "normal", "high"),
             ),
             o.FILE_DRIVER,
             o.INSTANCE_FILE_STORAGE_DIR,

@@ -40,7 +40,9 @@ class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
             snapshot.uuid_of("instances", name)
             for name in self.ctx.locks.owned(Level.INSTANCE)
         )
-        return [snapshot.instances[uuid] for uuid in uuids if uuid is not None]
+        known = (snapshot.instances[uuid] for uuid in uuids if uuid is not None)
+        # Reserved disks are on no node.
+        return [instance for instance in known if not instance.forthcoming]
 
     def execute(self) -> list[tuple[str, int, str, int]]:
         """Ask the nodes one by one and correct sizes that differ."""

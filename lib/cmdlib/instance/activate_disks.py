@@ -9,6 +9,7 @@ from ganeti.cmdlib.instance import common, disks
 class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
     """Unit that assembles the disks on the primary node."""
 
+    NEEDS_EXISTING: ClassVar[str] = "it has no disks on nodes that could be activated"
     HOOKS_TYPE: ClassVar[str | None] = None
     LOCK_NODES: ClassVar[bool] = True
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import common, move_jobs
+from ganeti.cmdlib.instance import common, move_jobs, reserved_moves
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
@@ -16,6 +16,7 @@ class InstanceChangeGroup(
     """Unit that asks the allocator how to move an instance to another group."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-change-group"
+    NEEDS_EXISTING: ClassVar[str] = ""
 
     def expand_names(self) -> None:
         """Look the groups up and lock all objects that planning reads."""
@@ -60,6 +61,11 @@ class InstanceChangeGroup(
     def jobs(self) -> base.SubmitJobs:
         """Return the jobs."""
         name = self.instance.name
+        local, _others = move_jobs.split_local_reservations(
+            self.ctx.snapshot, [self.instance]
+        )
+        if local:
+            return self._reservation_job()
         return allocation.evacuation_jobs(
             self.ctx,
             self.op.iallocator,
@@ -68,3 +74,18 @@ class InstanceChangeGroup(
             early_release=self.op.early_release,
             explain=bool(self.op.dry_run),
         )
+
+    def _reservation_job(self) -> base.SubmitJobs:
+        """Return the job that moves a forthcoming instance with local disks."""
+        target = reserved_moves.choose_target(
+            self.ctx,
+            self.instance,
+            self.op.iallocator,
+            explain=bool(self.op.dry_run),
+            groups=self.targets,
+        )
+        move = opcodes.InstanceMove(
+            instance_name=self.instance.name,
+            target_node=self.ctx.snapshot.nodes[target].name,
+        )
+        return base.SubmitJobs([[move]])

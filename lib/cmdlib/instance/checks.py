@@ -5,8 +5,10 @@ from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
+from ganeti.cmdlib.instance import capacity
 from ganeti.constants import ecodes
 from ganeti.objects import params
+from ganeti.utils import messages
 
 _SPEC_OF: Final = {
     "memory-size": "memory in MiB",
@@ -47,11 +49,17 @@ def policy_problems(
     nic_count: int,
     disk_sizes: Sequence[int],
     template: str,
+    is_complete: bool = True,
 ) -> list[str]:
-    """Return the violations of a group's policy by an instance, empty for none."""
+    """Return the violations of a group's policy by an instance, empty for none.
+
+    Unless it is complete, as a reservation may not be, missing disks and NICs violate
+    nothing.
+    """
     policy = params.group_ipolicy(snapshot, snapshot.nodegroups[group])
     problems_found = []
-    if template not in policy["disk-templates"]:
+    lacks_disks = not is_complete and not disk_sizes
+    if not lacks_disks and template not in policy["disk-templates"]:
         problems_found.append(
             f"disk template {template} is not allowed, only"
             f" {', '.join(policy['disk-templates'])} (see --ipolicy-disk-templates)"
@@ -62,6 +70,8 @@ def policy_problems(
         "spindle-use": backend["spindle_use"],
         "nic-count": nic_count,
     }
+    if not is_complete and not nic_count:
+        del values["nic-count"]
     if template != "diskless":
         values["disk-count"] = len(disk_sizes)
     fits: list[list[str]] = [
@@ -171,20 +181,77 @@ def require_memory(
     *,
     hypervisor: str,
     hv: Mapping[str, Any],
+    rule: capacity.MemoryRule = capacity.PLAIN_RULE,
 ) -> int:
-    """Refuse if a node has too little memory; return its free memory.
+    """Refuse if a node has too little memory; return what the instance may take.
+
+    Memory that reservations of other instances hold does not count as free.
+
+    Args:
+        ctx: dependencies of the opcode.
+        node: uuid of the node.
+        instance: name of the instance.
+        wanted_mib: memory without which it cannot start.
+        hypervisor: its hypervisor.
+        hv: parameters of the hypervisor.
+        rule: how reservations of other instances count.
 
     Raises:
-        OpPrereqError: it has; contains wanted and free memory.
+        OpPrereqError: the memory does not suffice; contains wanted and free memory.
     """
     free = free_memory_mib(ctx, node, hypervisor, hv)
-    if wanted_mib > free:
-        raise errors.OpPrereqError(
-            f"instance {instance}: needs {wanted_mib} MiB on node"
-            f" {ctx.snapshot.nodes[node].name}, which has {free} MiB free",
-            ecodes.ECODE_NORES,
+    snapshot, name = ctx.snapshot, ctx.snapshot.nodes[node].name
+    held = capacity.memory(
+        snapshot, node, besides=instance, only_forthcoming=rule.has_reservation
+    )
+    least = capacity.memory(snapshot, node, besides=instance, but_low=True)
+
+    def needed(reserved: capacity.Held) -> int:
+        return max(wanted_mib, rule.most_mib) if reserved.mib else wanted_mib
+
+    if needed(held) <= free - held.mib:
+        return free - held.mib
+    if rule.ignore_low and needed(least) <= free - least.mib:
+        taken = sorted(set(held.names) - set(least.names))
+        ctx.log.warn(
+            f"instance {instance}: takes memory of node {name} that reservations of"
+            f" low priority hold: {messages.some(taken)}"
         )
-    return free
+        return free - least.mib
+    raise errors.OpPrereqError(
+        f"instance {instance}: needs {needed(held)} MiB on node {name}, which has"
+        f" {free} MiB free{held.text()}",
+        ecodes.ECODE_NORES,
+    )
+
+
+def require_unreserved(
+    ctx: base.Context, instance: objects.Instance, node: str, *, used_mib: int
+) -> None:
+    """Refuse a start that would take memory that reservations hold.
+
+    For operations that start an instance whatever memory is free: nothing is checked,
+    and the node is not asked, while nothing is reserved there.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: the instance.
+        node: uuid of the node on which it starts.
+        used_mib: memory that it has there already.
+
+    Raises:
+        OpPrereqError: it would.
+    """
+    if not capacity.memory(ctx.snapshot, node, besides=instance.name).mib:
+        return
+    require_memory(
+        ctx,
+        node,
+        instance.name,
+        params.fill_beparams(ctx.snapshot, instance)["maxmem"] - used_mib,
+        hypervisor=instance.hypervisor,
+        hv=params.fill_hvparams(ctx.snapshot, instance),
+    )
 
 
 def validate_hypervisor(

@@ -21,11 +21,14 @@ class InstanceUnit(base.LogicalUnit[O]):
 
     Class attributes: ``LOCK_NODES`` also locks the instance's nodes and their
     resources, ``LOCK_PRIMARY_RES`` only the resources of its primary node.
+    ``NEEDS_EXISTING`` says why a forthcoming instance is refused; it is empty for units
+    that handle one.
     """
 
     HOOKS_TYPE: ClassVar[str | None] = "INSTANCE"
     LOCK_NODES: ClassVar[bool] = False
     LOCK_PRIMARY_RES: ClassVar[bool] = False
+    NEEDS_EXISTING: ClassVar[str] = "it has nothing on any node yet"
 
     uuid: str
 
@@ -33,6 +36,8 @@ class InstanceUnit(base.LogicalUnit[O]):
         """Look the instance up and declare its lock."""
         name = self.op.instance_name  # type: ignore[attr-defined]
         self.uuid = lookup.expand_instance(self.ctx.snapshot, name)
+        # It may be created while the job waits for locks, but does not cease to exist.
+        self.check_forthcoming(self.instance)
         self.locks.names[locking.Level.INSTANCE] = [self.instance.name]
         if self.LOCK_NODES:
             self.locks.names[locking.Level.NODE] = []
@@ -48,6 +53,11 @@ class InstanceUnit(base.LogicalUnit[O]):
             self.locks.names[level] = self.nodes_to_lock()
         elif self.LOCK_PRIMARY_RES:
             self.locks.names[level] = [self.instance.primary_node]
+
+    def check_forthcoming(self, instance: objects.Instance) -> None:
+        """Refuse a forthcoming instance if the unit does not handle one."""
+        if instance.forthcoming and self.NEEDS_EXISTING:
+            raise not_created(instance.name, self.NEEDS_EXISTING)
 
     def nodes_to_lock(self) -> Sequence[str]:
         """Return the node uuids that the operation touches."""
@@ -133,6 +143,15 @@ class InstanceUnit(base.LogicalUnit[O]):
                 f"instance {self.instance.name}: is running, stop it to {action}",
                 ecodes.ECODE_STATE,
             )
+
+
+def not_created(name: str, why: str) -> errors.OpPrereqError:
+    """Return the error for an operation that a forthcoming instance does not allow."""
+    return errors.OpPrereqError(
+        f"instance {name}: is forthcoming, so {why}; create it first, with gnt-instance"
+        " add --commit",
+        ecodes.ECODE_STATE,
+    )
 
 
 def query_runtime(ctx: base.Context, instance: objects.Instance) -> dict[str, Any]:

@@ -16,6 +16,7 @@ class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):
     The node only answers whether the guest runs: clients run the described command.
     """
 
+    NEEDS_EXISTING: ClassVar[str] = "it has no console"
     HOOKS_TYPE: ClassVar[str | None] = None
 
     def expand_names(self) -> None:

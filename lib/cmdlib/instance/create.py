@@ -7,15 +7,17 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, iallocator, locking, objects, opcodes
+from ganeti import config, errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, base, typed_params
 from ganeti.cmdlib.instance import (
+    capacity,
     checks,
     common,
     disk_specs,
     disks,
     hook_env,
     nic_specs,
+    reservation,
 )
 from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_constants
@@ -28,7 +30,7 @@ _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 
 @dataclasses.dataclass(frozen=True)
-class _CreationPlan:
+class CreationPlan:
     """Results of the checks: the future records and their places."""
 
     instance: objects.Instance
@@ -67,8 +69,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     address: str | None
     primary: str
     template: str
-    plan: _CreationPlan
+    plan: CreationPlan
     left: Interrupted
+    uuid: str
+    #: The instance that an earlier request with the same key made.
+    repeated: objects.Instance | None = None
 
     def check_arguments(self) -> None:
         """Check parameters that do not depend on the cluster."""
@@ -78,11 +83,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 f"instance {op.instance_name}: mode {op.mode} is not"
                 " offered by this release, only create"
             )
-        if op.forthcoming or op.commit:
-            raise self.prereq(
-                f"instance {op.instance_name}: reservations are not"
-                " offered by this release"
-            )
+        self.check_terms()
         if op.ip_check and not op.name_check:
             raise self.prereq(
                 f"instance {op.instance_name}: checking the address needs"
@@ -93,19 +94,37 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 f"instance {op.instance_name}: instance communication is"
                 " not offered by this release"
             )
-        self.name = hostnames.normalize(op.instance_name)
-        self.address = None
-        if op.name_check:
-            self.name, addresses = resolve(self.ctx, self.name)
-            self.address = addresses[0]
+        self.choose_name()
         check_tags(op.tags, self.name)
         typed_params.check_os_image(op.osparams, f"instance {self.name}")
 
+    def check_terms(self) -> None:
+        """Refuse terms of a reservation, which this request is not."""
+        if reservation.has_terms(self.op):
+            raise self.prereq(
+                f"instance {self.op.instance_name}: expires, owner and"
+                " reservation_priority are terms of reservations; use them with"
+                " forthcoming"
+            )
+
+    def choose_name(self) -> None:
+        """Determine the name, and its address if it is to be checked."""
+        self.name = hostnames.normalize(self.op.instance_name)
+        self.address = None
+        if self.op.name_check:
+            self.name, addresses = resolve(self.ctx, self.name)
+            self.address = addresses[0]
+
     def expand_names(self) -> None:
         """Look the nodes up and declare the new instance's lock."""
+        self.repeated = reservation.find_repeated(self.ctx, self.op)
+        if self.repeated is not None:
+            self.locks.names[locking.Level.INSTANCE] = [self.repeated.name]
+            self.locks.shared.add(locking.Level.INSTANCE)
+            return
         op, snapshot = self.op, self.ctx.snapshot
-        self.template = op.disk_template or snapshot.cluster.enabled_disk_templates[0]
-        disk_specs.check_template(snapshot, self.template, self.name)
+        self.uuid = self.ctx.config.reserve_uuid(self.ctx.owner)
+        self.choose_template()
         if op.iallocator and op.pnode:
             raise self.prereq(
                 f"instance {self.name}: give either an allocator or a primary node"
@@ -118,7 +137,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self._refuse_existing()
         self.locks.add[locking.Level.INSTANCE] = [self.name]
         if self.ctx.resumption is not None:
-            self._restore_plan()
+            self.restore_plan()
             return
         if op.pnode:
             self.primary = lookup.expand_node(snapshot, op.pnode)
@@ -132,10 +151,17 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.locks, opportunistic=1 if op.opportunistic_locking else 0
         )
 
-    def _restore_plan(self) -> None:
+    def choose_template(self) -> None:
+        """Determine the disk template."""
+        snapshot = self.ctx.snapshot
+        enabled = snapshot.cluster.enabled_disk_templates
+        self.template = self.op.disk_template or enabled[0]
+        disk_specs.check_template(snapshot, self.template, self.name)
+
+    def restore_plan(self) -> None:
         """Take over the plan of an interrupted wipe, with the locks that it held."""
         self.left = left = msgspec.convert(self.ctx.resumption, Interrupted)
-        self.plan = _CreationPlan(
+        self.plan = CreationPlan(
             objects.from_dict(objects.Instance, left.instance),
             tuple(objects.from_dict(objects.Disk, disk) for disk in left.disks),
         )
@@ -152,25 +178,17 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def check_prereq(self) -> None:
         """Check everything and build the records."""
+        if self.repeated is not None:
+            self._take_over_repeated(self.repeated)
+            return
         self._refuse_existing()
         snapshot, op = self.ctx.snapshot, self.op
         checks.hypervisor_enabled(snapshot, self._hypervisor, self.name)
         if not op.pnode:
             self._choose_node()
         node = checks.node_takes_instances(snapshot, self.primary, self.name)
-        if op.group_name is not None:
-            group = lookup.expand_group(snapshot, op.group_name)
-            if node.group != group:
-                raise self.prereq(
-                    f"instance {self.name}: node {node.name} is not in"
-                    f" group {snapshot.nodegroups[group].name}"
-                )
-        if op.ip_check and self.address and self.ctx.address_answers(self.address):
-            raise self.prereq(
-                f"instance {self.name}: its address {self.address} is in use, a"
-                " machine answers there",
-                ecodes.ECODE_NOTUNIQUE,
-            )
+        self.check_group(node)
+        self.check_address()
         specs = disk_specs.parse_all(op.disks, self.template, self.name)
         instance = self._record(node)
         directory = disk_specs.directory(
@@ -184,10 +202,51 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             where=directory,
             driver=op.file_driver,
         )
-        self.plan = _CreationPlan(
+        self.plan = CreationPlan(
             instance.replace(disks=tuple(d.uuid for d in made)), made
         )
-        self._check_fit(node)
+        self.check_fit(node)
+
+    def check_group(self, node: objects.Node) -> None:
+        """Refuse a node that is not in the requested group."""
+        if self.op.group_name is None:
+            return
+        snapshot = self.ctx.snapshot
+        group = lookup.expand_group(snapshot, self.op.group_name)
+        if node.group != group:
+            raise self.prereq(
+                f"instance {self.name}: node {node.name} is not in"
+                f" group {snapshot.nodegroups[group].name}"
+            )
+
+    def check_address(self) -> None:
+        """Refuse an address that a machine has, if it is to be checked."""
+        is_checked = self.op.ip_check and self.address
+        if is_checked and self.ctx.address_answers(self.address or ""):
+            raise self.prereq(
+                f"instance {self.name}: its address {self.address} is in use, a"
+                " machine answers there",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+    def _take_over_repeated(self, repeated: objects.Instance) -> None:
+        """Take over the instance that an earlier request with the same key made."""
+        instance = self.ctx.snapshot.instances.get(repeated.uuid)
+        if instance is None:
+            raise self.prereq(
+                f"instance {repeated.name}: was removed while the job waited for locks",
+                ecodes.ECODE_NOENT,
+            )
+        self.ctx.log.info(
+            f"a request with the key {self.op.request_key} has already made instance"
+            f" {instance.name}"
+        )
+        if instance.is_unfinished:
+            self.ctx.log.warn(
+                f"instance {instance.name}: its creation did not finish; reinstall it,"
+                " or remove it and repeat the request"
+            )
+        self.uuid, self.primary = instance.uuid, instance.primary_node
 
     @property
     def _hypervisor(self) -> str:
@@ -213,16 +272,20 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.primary = lookup.expand_node(snapshot, name)
         allocation.keep_only(self.ctx, [self.primary])
 
+    def require_os(self) -> None:
+        """Refuse a request without the operating system to install."""
+        if self.op.os_type is None and not self.op.no_install:
+            raise self.prereq(f"instance {self.name}: no operating system given")
+
     def _record(self, node: objects.Node) -> objects.Instance:
         snapshot, op = self.ctx.snapshot, self.op
         hypervisor = self._hypervisor
-        if op.os_type is None and not op.no_install:
-            raise self.prereq(f"instance {self.name}: no operating system given")
+        self.require_os()
         checks.os_not_blacklisted(snapshot, op.os_type, self.name)
         nics = self._nics(node.group)
         now = self.ctx.clock.time()
         instance = objects.Instance(
-            uuid=self.ctx.config.reserve_uuid(self.ctx.owner),
+            uuid=self.uuid,
             serial_no=1,
             ctime=now,
             mtime=now,
@@ -243,6 +306,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             nics=nics,
             disks_active=False,
             tags=tuple(sorted(set(op.tags))),
+            request=reservation.request_of(op),
         )
         if op.conflicts_check:
             nic_specs.take_addresses(self.ctx, instance, group=node.group)
@@ -277,7 +341,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             },
         )
 
-    def _check_fit(self, node: objects.Node) -> None:
+    def check_policy(self, node: objects.Node) -> None:
+        """Refuse sizes that the policy of the node's group does not allow."""
         snapshot, instance = self.ctx.snapshot, self.plan.instance
         backend = params.fill_beparams(snapshot, instance)
         typed_params.check_memory_order(backend, f"instance {self.name}")
@@ -291,6 +356,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 template=self.template,
             )
             checks.require_policy(problems, snapshot, node.group, self.name)
+
+    def check_fit(self, node: objects.Node) -> None:
+        """Have the policy, the node and its resources checked."""
+        snapshot, instance = self.ctx.snapshot, self.plan.instance
+        self.check_policy(node)
         filled = params.fill_hvparams(snapshot, instance)
         checks.validate_hypervisor(
             self.ctx, [self.primary], instance.hypervisor, filled
@@ -304,15 +374,40 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 force_variant=self.op.force_variant,
             )
         nic_specs.check_bridges(self.ctx, instance.nics, self.primary, self.name)
-        if self._starts:
-            checks.require_memory(
-                self.ctx,
-                self.primary,
-                self.name,
-                backend["maxmem"],
-                hypervisor=instance.hypervisor,
-                hv=filled,
-            )
+        self.check_resources()
+
+    def check_resources(self) -> None:
+        """Refuse if its memory or its disks do not fit, reservations considered."""
+        if self.takes_memory:
+            self.require_memory(self.plan.instance)
+        self.check_space()
+
+    def require_memory(
+        self, instance: objects.Instance, *, has_reservation: bool = False
+    ) -> None:
+        """Refuse if the node has too little memory for the instance."""
+        snapshot = self.ctx.snapshot
+        checks.require_memory(
+            self.ctx,
+            self.primary,
+            self.name,
+            params.fill_beparams(snapshot, instance)["maxmem"],
+            hypervisor=instance.hypervisor,
+            hv=params.fill_hvparams(snapshot, instance),
+            rule=capacity.MemoryRule(has_reservation=has_reservation),
+        )
+
+    def check_space(self) -> None:
+        """Refuse disks that do not fit beside those that are reserved."""
+        size_mib = sum(disk.size for disk in self.plan.disks)
+        capacity.require_space(
+            self.ctx, self.primary, self.name, self.template, size_mib
+        )
+
+    @property
+    def takes_memory(self) -> bool:
+        """Whether it needs memory of the node at the end."""
+        return self._starts
 
     @property
     def _starts(self) -> bool:
@@ -329,6 +424,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the new instance and of its creation."""
+        if self.repeated is not None:
+            return {}
         return {"ADD_MODE": self.op.mode} | hook_env.instance_env(
             self.ctx.snapshot,
             self.plan.instance,
@@ -338,7 +435,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         )
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the master and the new primary node."""
+        """Return the master and the new primary node; none for a repeated request."""
+        if self.repeated is not None:
+            return [], []
         nodes = list(
             dict.fromkeys([self.ctx.snapshot.cluster.master_node, self.primary])
         )
@@ -348,7 +447,17 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         """Return the chosen nodes."""
         return [self.ctx.snapshot.nodes[self.primary].name]
 
-    def execute(self) -> list[str]:
+    def result(self) -> list[str] | str:
+        """Return the result of the opcode: the nodes."""
+        return self.dry_run_result()
+
+    def execute(self) -> list[str] | str:
+        """Create, install, start; nothing for a repeated request."""
+        if self.repeated is not None:
+            return self.result()
+        return self.make()
+
+    def make(self) -> list[str] | str:
         """Create, install, start."""
         instance, made = self.plan.instance, self.plan.disks
         log, snapshot = self.ctx.log, self.ctx.snapshot
@@ -361,7 +470,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             disks.wipe_new(self.ctx, instance, made, save=self._save)
         return self._record_and_install()
 
-    def resume(self) -> list[str]:
+    def resume(self) -> list[str] | str:
         """Continue the wipe of the new disks, then install and start."""
         left, ctx = self.left, self.ctx
         instance, made = self.plan.instance, self.plan.disks
@@ -370,7 +479,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             f" from {left.offset_mib} MiB"
         )
         with disks.removed_on_failure(ctx, instance, made):
-            self._reserve_again()
+            self.reserve_again()
         disks.wipe_new(
             ctx,
             instance,
@@ -397,7 +506,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         )
         self.ctx.save_resumption(msgspec.to_builtins(state))
 
-    def _reserve_again(self) -> None:
+    def reserve_again(self) -> None:
         """Reserve the identifiers of the plan, which no other job may take."""
         config, owner, instance = self.ctx.config, self.ctx.owner, self.plan.instance
         for uuid in (instance.uuid, *instance.disks, *(n.uuid for n in instance.nics)):
@@ -410,7 +519,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             group = self.ctx.snapshot.nodes[self.primary].group
             nic_specs.take_addresses(self.ctx, instance, group=group)
 
-    def _record_and_install(self) -> list[str]:
+    def _record_and_install(self) -> list[str] | str:
         """Commit the records, install, start; none of this can be continued."""
         ctx, plan = self.ctx, self.plan
         with disks.removed_on_failure(ctx, plan.instance, plan.disks):
@@ -429,7 +538,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             )
         if self._starts:
             self._start()
-        return self.dry_run_result()
+        return self.result()
 
     def _commit(self) -> None:
         self.ctx.log.message(f"adding instance {self.name} to cluster config")
@@ -441,7 +550,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 instance = instance.replace(network_port=edit.allocate_port())
             if self._installs:
                 instance = instance.replace(creation=CREATION_INSTALLING)
-            edit.add_instance(instance, self.plan.disks)
+            self.write(edit, instance)
+
+    def write(self, edit: config.Edit, instance: objects.Instance) -> None:
+        """Write the records of the new instance and of its disks."""
+        edit.add_instance(instance, self.plan.disks)
 
     @property
     def _installs(self) -> bool:
@@ -484,12 +597,19 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def _start(self) -> None:
         if not self.ctx.locks.owned(locking.Level.NODE_RES):
             self._require_memory_again()
-        self._change(admin_state="up", creation="")
+        # The mark reserves the memory until the guest has it.
+        is_reserved = self.instance.is_reserved
+        mark = {} if is_reserved else {"creation": ""}
+        self._change(admin_state="up", **mark)
         self.ctx.log.message("* starting instance...")
         wire = encode.instance(self.ctx.snapshot, self.instance)
-        self.ctx.rpc.call_one(
-            "instance_start", self.primary, wire, False, self.op.reason
-        ).unwrap(f"instance {self.name}: could not be started")
+        try:
+            self.ctx.rpc.call_one(
+                "instance_start", self.primary, wire, False, self.op.reason
+            ).unwrap(f"instance {self.name}: could not be started")
+        finally:
+            if is_reserved:
+                self._change(creation="")
 
     def _require_memory_again(self) -> None:
         """Check the memory that others may have used since the locks were released.
@@ -497,16 +617,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         Raises:
             OpExecError: it does not suffice, or the node does not answer.
         """
-        instance, snapshot = self.instance, self.ctx.snapshot
         try:
-            checks.require_memory(
-                self.ctx,
-                self.primary,
-                self.name,
-                params.fill_beparams(snapshot, instance)["maxmem"],
-                hypervisor=instance.hypervisor,
-                hv=params.fill_hvparams(snapshot, instance),
-            )
+            self.require_memory(self.instance)
         except errors.OpPrereqError as err:
             self._change(creation="")
             raise errors.OpExecError(

@@ -9,6 +9,7 @@ from ganeti.cmdlib.instance import common, disks
 class InstanceDeactivateDisks(common.InstanceUnit[opcodes.InstanceDeactivateDisks]):
     """Unit that shuts disks down; refuses while the guest uses them, unless forced."""
 
+    NEEDS_EXISTING: ClassVar[str] = "it has no disks on nodes that could be deactivated"
     HOOKS_TYPE: ClassVar[str | None] = None
     LOCK_NODES: ClassVar[bool] = True
 

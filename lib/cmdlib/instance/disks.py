@@ -92,11 +92,17 @@ def _note(
     made = tuple(
         config.MadeDisk(disk, nodes_of(disk, instance))
         for disk in disks
-        if disk.uuid not in ctx.snapshot.disks
+        if not _exists(ctx.snapshot, disk)
     )
     if made:
         note = config.DiskNote(instance.name, made, tuple(directories))
         ctx.config.disk_notes.add(ctx.owner, note)
+
+
+def _exists(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
+    """Return whether a disk has a record, and is not forthcoming."""
+    recorded = snapshot.disks.get(disk.uuid)
+    return recorded is not None and not recorded.forthcoming
 
 
 def _directories(
@@ -166,7 +172,11 @@ def _recorded_directories(
     recorded = snapshot.instances.get(uuid)
     if recorded is None:
         return set()
-    others = [snapshot.disks[disk] for disk in recorded.disks if disk not in gone]
+    others = [
+        snapshot.disks[disk]
+        for disk in recorded.disks
+        if disk not in gone and not snapshot.disks[disk].forthcoming
+    ]
     return _directories(recorded, others)
 
 

@@ -18,7 +18,10 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
         instance = self.instance
         backend = params.fill_beparams(self.ctx.snapshot, instance)
         will_run = instance.admin_state == "up"
-        self.check_target(backend["minmem"] if will_run else None)
+        self.check_target(
+            backend["minmem"] if will_run else None,
+            is_rescue=self.primary.offline or self.op.ignore_consistency,
+        )
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the move."""
@@ -63,6 +66,9 @@ def fail_over(
             change is that the instance may be stopped.
     """
     ctx, instance = unit.ctx, unit.instance
+    if instance.forthcoming:
+        unit.commit_primary(unit.target)
+        return
     source = ctx.snapshot.nodes[unit.source]
     excused = source.offline or ignore_consistency
     ctx.log.message(f"* shutting down instance on source node {source.name}")

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import checks, common, disks
+from ganeti.cmdlib.instance import capacity, checks, common, disks
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
@@ -26,11 +26,13 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
 
     HOOKS_PATH: ClassVar[str | None] = "disk-grow"
     LOCK_NODES: ClassVar[bool] = True
+    NEEDS_EXISTING: ClassVar[str] = ""
 
     def check_prereq(self) -> None:
         """Check disk, amount, policy and nodes."""
         instance, snapshot, op = self.instance, self.ctx.snapshot, self.op
-        self.require_online_primary()
+        if not instance.forthcoming:
+            self.require_online_primary()
         if op.disk >= len(instance.disks):
             raise self.prereq(
                 f"instance {instance.name}: has no disk {op.disk}, it has"
@@ -52,6 +54,9 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             )
         self.delta_mib = self.target_mib - self.disk.size
         self._check_policy()
+        self._check_space()
+        if instance.forthcoming:
+            return
         for node in disks.nodes_of(self.disk, instance):
             wire = encode.disk(snapshot, self.disk, instance)
             self.ctx.rpc.call_one(
@@ -59,6 +64,24 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             ).require(
                 f"instance {instance.name}: disk {op.disk} cannot grow",
                 ecodes.ECODE_NORES,
+            )
+
+    def _check_space(self) -> None:
+        """Refuse a growth into space that reservations hold, its own included."""
+        instance, is_reserved = self.instance, self.instance.forthcoming
+        own_mib = sum(
+            disk.size
+            for disk in self.ctx.snapshot.instance_disks(instance)
+            if is_reserved and disk.dev_type == self.disk.dev_type
+        )
+        if self.delta_mib:
+            capacity.require_space(
+                self.ctx,
+                instance.primary_node,
+                instance.name,
+                self.disk.dev_type,
+                own_mib + self.delta_mib,
+                always=is_reserved,
             )
 
     def _check_policy(self) -> None:
@@ -93,6 +116,10 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         instance, op = self.instance, self.op
         if not self.delta_mib:
             self.ctx.log.info(f"disk {op.disk} already has {self.target_mib} MiB")
+            return
+        if instance.forthcoming:
+            with self.ctx.config.edit(self.ctx.owner) as edit:
+                edit.update(self.disk.replace(size=self.target_mib))
             return
         what = f"instance {instance.name}: disk {op.disk} could not grow"
         if not instance.disks_active:

@@ -78,10 +78,13 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     def check_prereq(self) -> None:
         """Check instance, target and hypervisors."""
         self.is_failover = False
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if instance.forthcoming:
+            self._check_forthcoming()
+            return
         if self.op.cleanup:
             self.require_online_primary()
             return
-        instance, snapshot = self.instance, self.ctx.snapshot
         if not self.op.allow_failover:
             self.require_online_primary()
         backend = params.fill_beparams(snapshot, instance)
@@ -107,10 +110,19 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             return
         self._check_running(backend, filled)
 
+    def _check_forthcoming(self) -> None:
+        """Use failover, if it is allowed, for an instance that cannot run yet."""
+        if self.op.cleanup or not self.op.allow_failover:
+            raise common.not_created(self.instance.name, "only failover can move it")
+        self.ctx.log.info("the instance is forthcoming, failing over")
+        self._use_failover(0)
+
     def _use_failover(self, memory_mib: int) -> None:
         self.is_failover = True
         will_run = self.instance.admin_state == "up"
-        self.check_target(memory_mib if will_run else None)
+        self.check_target(
+            memory_mib if will_run else None, is_rescue=self.primary.offline
+        )
 
     def _wants_live(self, filled: dict[str, Any]) -> bool:
         if self.op.live is not None:

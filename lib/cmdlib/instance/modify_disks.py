@@ -28,6 +28,7 @@ def plan(
     """
     current, steps = list(ctx.snapshot.instance_disks(instance)), []
     for mod in mods:
+        _check_forthcoming(instance, mod)
         if mod.op == "attach":
             index, disk = len(current), _find_detached(ctx, mod, instance)
         else:
@@ -50,7 +51,9 @@ def plan(
             disk = current.pop(index)
             steps.append(NicStep(mod.op, index, disk, ((f"disk/{index}", mod.op),)))
         else:
-            changes = modify_nics.disk_changes(mod.spec, what)
+            changes = modify_nics.disk_changes(
+                mod.spec, what, has_data=not instance.forthcoming
+            )
             disk = current[index] = current[index].replace(**changes)
             report = tuple(
                 (f"disk.{key}/{index}", value) for key, value in changes.items()
@@ -58,6 +61,12 @@ def plan(
             steps.append(NicStep("modify", index, disk, report))
     _check_result(instance, current)
     return tuple(current), steps
+
+
+def _check_forthcoming(instance: objects.Instance, mod: ht.Modification) -> None:
+    """Refuse to attach or detach a disk of an instance without existing disks."""
+    if instance.forthcoming and mod.op in ("attach", "detach"):
+        raise common.not_created(instance.name, f"no disk can be {mod.op}ed")
 
 
 def _check_result(instance: objects.Instance, current: Sequence[objects.Disk]) -> None:
@@ -99,7 +108,7 @@ def _new(
         where = disk_specs.directory(
             snapshot, template, instance.name, file_storage_dir
         )
-    return disk_specs.records(
+    (disk,) = disk_specs.records(
         ctx,
         template,
         [spec],
@@ -107,7 +116,8 @@ def _new(
         where=where,
         driver=file_driver,
         first_index=index,
-    )[0]
+    )
+    return disk.replace(forthcoming=instance.forthcoming)
 
 
 def _find_detached(

@@ -110,13 +110,18 @@ def position(
     )
 
 
-def disk_changes(spec: dict[str, Any], what: str) -> dict[str, Any]:
+def disk_changes(
+    spec: dict[str, Any], what: str, *, has_data: bool = True
+) -> dict[str, Any]:
     """Return typed values; refuse those that cannot change on an existing disk.
+
+    The size of a reserved disk can change, as the disk has no data yet.
 
     Raises:
         OpPrereqError: another value than mode or name was given.
     """
-    unknown = sorted(set(spec) - {"mode", "name"})
+    known = {"mode", "name"} if has_data else {"mode", "name", "size"}
+    unknown = sorted(set(spec) - known)
     if unknown:
         hint = (
             "; use gnt-instance grow-disk to change the size"
@@ -130,6 +135,8 @@ def disk_changes(spec: dict[str, Any], what: str) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if "mode" in spec:
         out["mode"] = disk_specs.check_mode(str(spec["mode"]), what)
+    if "size" in spec:
+        out["size"] = disk_specs.parse({"size": spec["size"]}, what).size
     if "name" in spec:
         out["name"] = disk_specs.check_name(str(spec["name"]), what)
     return out

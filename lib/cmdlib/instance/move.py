@@ -8,7 +8,15 @@ import msgspec
 
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import checks, common, disk_transfer, disks, nic_specs
+from ganeti.cmdlib.instance import (
+    capacity,
+    checks,
+    common,
+    disk_transfer,
+    disks,
+    nic_specs,
+    reserved_moves,
+)
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
 from ganeti.objects import lookup, params
@@ -32,6 +40,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
 
     HOOKS_PATH: ClassVar[str | None] = "instance-move"
     LOCK_NODES = True
+    NEEDS_EXISTING = ""
     #: Where the move was interrupted.
     left: Interrupted | None = None
 
@@ -62,6 +71,9 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         instance, snapshot = self.instance, self.ctx.snapshot
         self.source = instance.primary_node
         template = snapshot.disk_template(instance)
+        if instance.forthcoming:
+            self._check_forthcoming(template)
+            return
         if template not in COPYABLE:
             raise self.prereq(
                 f"instance {instance.name}: disk template {template} cannot be copied"
@@ -79,6 +91,11 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         if not self.op.ignore_ipolicy:
             self._check_policy(node)
         nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
+        if template == "file":
+            size_mib = sum(disk.size for disk in snapshot.instance_disks(instance))
+            capacity.require_space(
+                self.ctx, self.target, instance.name, template, size_mib
+            )
         if instance.admin_state == "up":
             checks.require_memory(
                 self.ctx,
@@ -88,6 +105,26 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
                 hypervisor=instance.hypervisor,
                 hv=params.fill_hvparams(snapshot, instance),
             )
+
+    def _check_forthcoming(self, template: str) -> None:
+        """Check the target of a forthcoming instance, which has nothing to copy."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if template == "drbd":
+            raise self.prereq(
+                f"instance {instance.name}: disk template {template} cannot be moved,"
+                " use failover",
+                ecodes.ECODE_STATE,
+            )
+        if self.target == self.source:
+            raise self.prereq(
+                f"instance {instance.name}: is already on node {self.primary.name}",
+                ecodes.ECODE_STATE,
+            )
+        node = checks.node_takes_instances(snapshot, self.target, instance.name)
+        if not self.op.ignore_ipolicy:
+            self._check_policy(node)
+        nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
+        reserved_moves.check_target(self.ctx, instance, self.target)
 
     def _check_tool(self, cluster: objects.Cluster) -> None:
         allowed = (constants.IEC_NONE, *cluster.compression_tools)
@@ -117,6 +154,9 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
     def execute(self) -> None:
         """Stop, copy, switch, remove the old disks, start."""
         ctx, instance = self.ctx, self.instance
+        if instance.forthcoming:
+            reserved_moves.move(ctx, instance, self.target)
+            return
         self._stop()
         copied = ctx.snapshot.instance_disks(instance)
         moved = instance.replace(primary_node=self.target)

@@ -5,6 +5,7 @@ from typing import Any
 
 from ganeti import locking, objects
 from ganeti.cmdlib import base
+from ganeti.constants import disks
 
 _LEVELS = (locking.Level.INSTANCE, locking.Level.NODEGROUP, locking.Level.NODE)
 
@@ -40,6 +41,22 @@ def instances_on(
         uuids |= snapshot.secondary_instances(node)
     instances = [snapshot.instances[uuid] for uuid in uuids]
     return sorted(instances, key=lambda item: item.name)
+
+
+def split_local_reservations(
+    snapshot: objects.Snapshot, instances: Sequence[objects.Instance]
+) -> tuple[list[objects.Instance], list[objects.Instance]]:
+    """Return the forthcoming instances with local disks, and the other instances.
+
+    Allocators do not move instances of such templates, as their data is on one node;
+    forthcoming ones have none, so they move first.
+    """
+    local: list[objects.Instance] = []
+    others: list[objects.Instance] = []
+    for instance in instances:
+        is_local = snapshot.disk_template(instance) not in disks.DTS_MIRRORED
+        (local if instance.forthcoming and is_local else others).append(instance)
+    return local, others
 
 
 def names(instances: Sequence[objects.Instance]) -> list[str]:

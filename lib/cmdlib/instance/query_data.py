@@ -68,38 +68,44 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
         if not self.op.static:
             known = live.get(primary.uuid)
             state = _run_state(known, instance.name)
+        if instance.forthcoming:
+            state = None if self.op.static else "down"
         secondaries = [snapshot.nodes[u] for u in snapshot.secondary_nodes(instance)]
         unfinished = {"unfinished": True} if instance.is_unfinished else {}
-        return unfinished | {
-            "name": instance.name,
-            "config_state": instance.admin_state,
-            "admin_state_source": instance.admin_state_source,
-            "run_state": state,
-            "pnode": primary.name,
-            "pnode_group_uuid": group.uuid,
-            "pnode_group_name": group.name,
-            "snodes": [node.name for node in secondaries],
-            "snodes_group_uuids": [node.group for node in secondaries],
-            "snodes_group_names": [
-                snapshot.nodegroups[node.group].name for node in secondaries
-            ],
-            "os": instance.os,
-            "nics": [_nic(snapshot, nic) for nic in instance.nics],
-            "disk_template": snapshot.disk_template(instance),
-            "disks": self._disks(snapshot, instance),
-            "hypervisor": instance.hypervisor,
-            "network_port": instance.network_port,
-            "hv_instance": instance.hvparams,
-            "hv_actual": params.fill_hvparams(snapshot, instance),
-            "be_instance": instance.beparams,
-            "be_actual": params.fill_beparams(snapshot, instance),
-            "os_instance": instance.osparams,
-            "os_actual": params.fill_osparams(snapshot, instance),
-            "serial_no": instance.serial_no,
-            "mtime": instance.mtime,
-            "ctime": instance.ctime,
-            "uuid": instance.uuid,
-        }
+        return (
+            unfinished
+            | _reserved(instance)
+            | {
+                "name": instance.name,
+                "config_state": instance.admin_state,
+                "admin_state_source": instance.admin_state_source,
+                "run_state": state,
+                "pnode": primary.name,
+                "pnode_group_uuid": group.uuid,
+                "pnode_group_name": group.name,
+                "snodes": [node.name for node in secondaries],
+                "snodes_group_uuids": [node.group for node in secondaries],
+                "snodes_group_names": [
+                    snapshot.nodegroups[node.group].name for node in secondaries
+                ],
+                "os": instance.os,
+                "nics": [_nic(snapshot, nic) for nic in instance.nics],
+                "disk_template": snapshot.disk_template(instance),
+                "disks": self._disks(snapshot, instance),
+                "hypervisor": instance.hypervisor,
+                "network_port": instance.network_port,
+                "hv_instance": instance.hvparams,
+                "hv_actual": params.fill_hvparams(snapshot, instance),
+                "be_instance": instance.beparams,
+                "be_actual": params.fill_beparams(snapshot, instance),
+                "os_instance": instance.osparams,
+                "os_actual": params.fill_osparams(snapshot, instance),
+                "serial_no": instance.serial_no,
+                "mtime": instance.mtime,
+                "ctime": instance.ctime,
+                "uuid": instance.uuid,
+            }
+        )
 
     def _disks(
         self, snapshot: objects.Snapshot, instance: objects.Instance
@@ -114,7 +120,8 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     ) -> dict[str, Any]:
         node = disks.nodes_of(disk, instance)[-1]
         status = None
-        if not self.op.static and not snapshot.nodes[node].offline:
+        is_there = not (disk.forthcoming or snapshot.nodes[node].offline)
+        if is_there and not self.op.static:
             wire = encode.disk(snapshot, disk, instance)
             status = _status(self.ctx.rpc.call_one("blockdev_find", node, wire).payload)
         return {
@@ -131,6 +138,19 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             "name": disk.name,
             "uuid": disk.uuid,
         }
+
+
+def _reserved(instance: objects.Instance) -> dict[str, Any]:
+    """Return the members that only forthcoming instances have."""
+    if not instance.forthcoming:
+        return {}
+    terms = instance.reservation or objects.Reservation()
+    return {
+        "forthcoming": True,
+        "expires": terms.expires or None,
+        "owner": terms.owner,
+        "reservation_priority": terms.priority,
+    }
 
 
 def _run_state(known: Mapping[str, Any] | None, name: str) -> str:

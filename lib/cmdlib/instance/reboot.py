@@ -3,12 +3,13 @@
 from typing import Any, ClassVar
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, nic_specs
+from ganeti.cmdlib.instance import checks, common, disks, nic_specs
 
 
 class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
     """Unit that restarts an instance (soft, hard, full) or starts a stopped one."""
 
+    NEEDS_EXISTING: ClassVar[str] = "it cannot be rebooted"
     HOOKS_PATH: ClassVar[str | None] = "instance-reboot"
 
     def check_prereq(self) -> None:
@@ -21,7 +22,16 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
             self.instance.primary_node,
             self.instance.name,
         )
-        self.is_running = bool(self.runtime_info())
+        info = self.runtime_info()
+        self.is_running = bool(info)
+        if not self.is_running or self.op.reboot_type != "soft":
+            # With changed parameters it may take more memory than before.
+            checks.require_unreserved(
+                self.ctx,
+                self.instance,
+                self.instance.primary_node,
+                used_mib=int(info.get("memory", 0)),
+            )
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the reboot."""

@@ -33,6 +33,7 @@ class Interrupted(msgspec.Struct, frozen=True):
 class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
     """Unit that creates some or all disks again, on the same node or on another one."""
 
+    NEEDS_EXISTING: ClassVar[str] = "no disks were lost"
     HOOKS_PATH: ClassVar[str | None] = "instance-recreate-disks"
     LOCK_NODES: ClassVar[bool] = True
 

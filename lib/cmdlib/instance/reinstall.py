@@ -13,6 +13,7 @@ from ganeti.rpc import encode
 class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     """Unit that runs the OS's create script on the disks of a stopped instance."""
 
+    NEEDS_EXISTING: ClassVar[str] = "there is no operating system to install again"
     HOOKS_PATH: ClassVar[str | None] = "instance-reinstall"
 
     def check_arguments(self) -> None:

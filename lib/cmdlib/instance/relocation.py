@@ -5,7 +5,13 @@ from typing import Any, Final, TypeVar
 
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import checks, common, nic_specs
+from ganeti.cmdlib.instance import (
+    capacity,
+    checks,
+    common,
+    nic_specs,
+    reserved_moves,
+)
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import lookup, params
@@ -21,6 +27,7 @@ class RelocationUnit(common.InstanceUnit[O]):
     """Base of units that move an instance to a node that has its data."""
 
     LOCK_NODES = True
+    NEEDS_EXISTING = ""
 
     target: str
     source: str
@@ -58,7 +65,12 @@ class RelocationUnit(common.InstanceUnit[O]):
     def choose_target(self) -> None:
         """Have the allocator choose if the request names no node."""
         if self.wants_allocator:
-            self.target = allocation.relocation(
+            find = (
+                reserved_moves.choose_target
+                if self.instance.forthcoming
+                else allocation.relocation
+            )
+            self.target = find(
                 self.ctx,
                 self.instance,
                 self.op.iallocator,
@@ -69,14 +81,16 @@ class RelocationUnit(common.InstanceUnit[O]):
     def _find_target(self) -> str | None:
         instance, snapshot = self.instance, self.ctx.snapshot
         template = snapshot.disk_template(instance)
-        if template not in _MIRRORED:
+        # Without data, a forthcoming instance can move to any node.
+        is_bound = not instance.forthcoming or template == "drbd"
+        if template not in _MIRRORED and is_bound:
             raise self.prereq(
                 f"instance {instance.name}: disk template {template} keeps its data"
                 " on one node, so it cannot run on another node",
                 ecodes.ECODE_STATE,
             )
         name = self.op.target_node
-        if template not in _EXTERNAL:
+        if template not in _EXTERNAL and is_bound:
             if name:
                 raise self.prereq(
                     f"instance {instance.name}: it can only move to its secondary"
@@ -89,11 +103,15 @@ class RelocationUnit(common.InstanceUnit[O]):
             return instance.primary_node
         return None
 
-    def check_target(self, memory_mib: int | None) -> int | None:
+    def check_target(
+        self, memory_mib: int | None, *, is_rescue: bool = False
+    ) -> int | None:
         """Check that the target can take the instance; return its free memory.
 
         Args:
             memory_mib: minimum memory of the instance there; None if it will not run.
+            is_rescue: the instance cannot run where it is, so it may take memory that
+                reservations of low priority hold.
 
         Raises:
             OpPrereqError: the target cannot take it; contains the reason.
@@ -116,6 +134,9 @@ class RelocationUnit(common.InstanceUnit[O]):
         if not self.op.ignore_ipolicy:
             self._check_policy(node)
         nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
+        if instance.forthcoming:
+            reserved_moves.check_target(self.ctx, instance, self.target)
+            return None
         if memory_mib is None:
             return None
         filled = params.fill_hvparams(snapshot, instance)
@@ -126,7 +147,14 @@ class RelocationUnit(common.InstanceUnit[O]):
             memory_mib,
             hypervisor=instance.hypervisor,
             hv=filled,
+            rule=capacity.MemoryRule(
+                most_mib=max(memory_mib, self._most_mib()), ignore_low=is_rescue
+            ),
         )
+
+    def _most_mib(self) -> int:
+        """Return the memory that the instance takes at the target if it is there."""
+        return int(params.fill_beparams(self.ctx.snapshot, self.instance)["maxmem"])
 
     def _check_policy(self, node: objects.Node) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
@@ -149,5 +177,8 @@ class RelocationUnit(common.InstanceUnit[O]):
 
     def commit_primary(self, node: str) -> None:
         """Record the new primary node without a new serial, as documented."""
+        if self.instance.forthcoming:
+            reserved_moves.move(self.ctx, self.instance, node)
+            return
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.set_primary_node(self.uuid, node)

@@ -17,6 +17,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
     """
 
     HOOKS_PATH: ClassVar[str | None] = "instance-rename"
+    NEEDS_EXISTING: ClassVar[str] = ""
 
     def check_arguments(self) -> None:
         """Resolve the new name."""
@@ -37,8 +38,9 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
     def check_prereq(self) -> None:
         """Check that it is stopped and the name is free."""
         self.old_name = self.instance.name
-        self.require_online_primary()
-        self.require_stopped("be renamed")
+        if not self.instance.forthcoming:
+            self.require_online_primary()
+            self.require_stopped("be renamed")
         if self.new_name == self.old_name:
             return  # only the OS script runs
         if self.ctx.snapshot.uuid_of("instances", self.new_name) is not None:
@@ -58,11 +60,14 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
 
     def execute(self) -> str:
         """Rename directories and record, run the OS's rename script."""
+        is_forthcoming = self.instance.forthcoming
         if self.new_name != self.old_name:
-            self._move_directories(self.instance)
+            if not is_forthcoming:
+                self._move_directories(self.instance)
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.rename_instance(self.uuid, self.new_name)
-        self._run_script()
+        if not is_forthcoming:
+            self._run_script()
         return self.new_name
 
     def _move_directories(self, instance: objects.Instance) -> None:

@@ -26,6 +26,7 @@ _FAULTY: Final = 4
 class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
     """Unit that determines the disks to replace and their nodes, then refuses."""
 
+    NEEDS_EXISTING: ClassVar[str] = "it has no disks on nodes that could be replaced"
     HOOKS_PATH: ClassVar[str | None] = "mirrors-replace"
     LOCK_NODES: ClassVar[bool] = True
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from ganeti import errors, ht, objects, opcodes
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import (
+    capacity,
     checks,
     common,
     convert_template,
@@ -17,11 +18,19 @@ from ganeti.cmdlib.instance import (
     hotplug,
     modify_disks,
     modify_nics,
+    modify_reserved,
     modify_state,
     nic_specs,
+    reservation,
 )
 from ganeti.constants import ecodes
 from ganeti.objects import lookup, params
+
+#: Fields of the record that a change may concern.
+_CHANGEABLE: Final = (
+    *("nics", "hvparams", "beparams", "os", "osparams", "osparams_private"),
+    *("admin_state", "admin_state_source"),
+)
 
 
 @dataclasses.dataclass
@@ -40,6 +49,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     HOOKS_PATH: ClassVar[str | None] = "instance-modify"
     LOCK_NODES: ClassVar[bool] = True
+    NEEDS_EXISTING: ClassVar[str] = ""
     #: The change that was interrupted.
     left: modify_state.Interrupted | None = None
 
@@ -59,6 +69,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             op.pnode,
             op.osparams_private,
             op.instance_communication is not None,
+            reservation.has_terms(op),
         )
         if not any(changes):
             raise self.prereq("no changes submitted")
@@ -99,6 +110,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def check_prereq(self) -> None:
         """Compute the instance after the change and check it."""
         instance = self.instance
+        modify_reserved.refuse(self.op, instance)
         changes = _Changes(instance, (), [], [], [])
         self.changes = changes
         changes.after, changes.nic_steps = self._plan_nics(instance)
@@ -113,14 +125,19 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         self._plan_backend()
         self._plan_os()
         self._plan_state()
+        if instance.forthcoming:
+            self._plan_reserved()
         self._check_policy()
+        if instance.forthcoming:
+            self._report_devices()
+            return
         if self.op.disk_template:
             self.require_online_primary()
             self.require_stopped("change its disk template")
             convert_template.check(self.ctx, instance, self.op.disk_template)
             changes.report.append(("disk_template", self.op.disk_template))
-        for step in (*changes.disk_steps, *changes.nic_steps):
-            changes.report.extend(step.report)
+        self._report_devices()
+        self._check_space()
         self.live: list[hotplug.Change] = []
         devices = hotplug.changes(instance, changes.disk_steps, changes.nic_steps)
         if devices and not self.primary.offline and self.runtime_info():
@@ -132,6 +149,50 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 force=self.op.force,
             )
             self.live = devices if can_plug else []
+
+    def _report_devices(self) -> None:
+        changes = self.changes
+        for step in (*changes.disk_steps, *changes.nic_steps):
+            changes.report.extend(step.report)
+
+    def _check_space(self) -> None:
+        """Refuse new disks in space that reservations hold."""
+        for step in self.changes.disk_steps:
+            if step.action == "add":
+                capacity.require_space(
+                    self.ctx,
+                    self.instance.primary_node,
+                    self.instance.name,
+                    step.device.dev_type,
+                    step.device.size,
+                )
+
+    def _plan_reserved(self) -> None:
+        """Plan the terms and the template of a forthcoming instance; check its node."""
+        op, changes, instance = self.op, self.changes, self.instance
+        terms = reservation.terms(op, self.ctx.clock.time(), instance.reservation)
+        changes.after = changes.after.replace(reservation=terms)
+        changes.report += [
+            (name, value)
+            for name, value in (
+                ("expires", None if op.expires is None else terms.expires),
+                ("owner", op.owner),
+                ("reservation_priority", op.reservation_priority),
+            )
+            if value is not None
+        ]
+        if op.disk_template:
+            changes.disks = modify_reserved.converted(
+                self.ctx, op, instance, changes.disks
+            )
+            changes.report.append(("disk_template", op.disk_template))
+        modify_reserved.check_capacity(
+            self.ctx,
+            instance,
+            changes.after,
+            changes.disks,
+            self.new_primary or instance.primary_node,
+        )
 
     def _plan_nics(
         self, instance: objects.Instance
@@ -176,7 +237,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         filled = params.fill_beparams(self.ctx.snapshot, changes.after)
         typed_params.check_memory_order(filled, f"instance {instance.name}")
         before = params.fill_beparams(self.ctx.snapshot, instance)
-        if filled["maxmem"] > before["maxmem"] and not self.op.force:
+        grows = filled["maxmem"] > before["maxmem"] and not self.op.force
+        if grows and not instance.forthcoming:
             self._check_memory(filled["minmem"])
         changes.report += [
             (f"be/{name}", self.backend[name]) for name in sorted(self.backend)
@@ -194,6 +256,9 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             instance.hypervisor,
             params.fill_hvparams(self.ctx.snapshot, instance),
         )
+        free -= capacity.memory(
+            self.ctx.snapshot, instance.primary_node, besides=instance.name
+        ).mib
         if wanted_mib > used + free:
             raise errors.OpPrereqError(
                 f"instance {instance.name}: node {self.primary.name} could not start it"
@@ -242,7 +307,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             if state != instance.admin_state:
                 changes.report.append(("admin_state", state))
         if self.new_primary:
-            if not op.force:
+            if not (op.force or instance.forthcoming):
                 self.require_stopped("get another primary node")
             checks.node_takes_instances(
                 self.ctx.snapshot, self.new_primary, instance.name
@@ -286,11 +351,12 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if self.op.ignore_ipolicy:
             return
         snapshot, after = self.ctx.snapshot, self.changes.after
+        is_forthcoming = self.instance.forthcoming
         touches = self.backend or self.nic_mods or self.disk_mods
-        if not touches:
+        if not touches and not (is_forthcoming and self.op.disk_template):
             return
         template = snapshot.disk_template(self.instance)
-        if template == "diskless" and self.changes.disks:
+        if self.changes.disks and (template == "diskless" or is_forthcoming):
             template = self.changes.disks[0].dev_type
         problems = checks.policy_problems(
             snapshot,
@@ -299,6 +365,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             nic_count=len(after.nics),
             disk_sizes=[disk.size for disk in self.changes.disks],
             template=template,
+            is_complete=not is_forthcoming,
         )
         if self.op.force:
             for text in problems:
@@ -320,6 +387,9 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def execute(self) -> list[tuple[str, Any]]:
         """Change nodes and record; return the changes."""
+        if self.instance.forthcoming:
+            self._commit_reserved()
+            return self.changes.report
         self._save()
         released = hotplug.Released(self.ctx, self.instance)
         released.release(self.live)
@@ -426,24 +496,17 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         ):
             self._commit()
 
+    def _commit_reserved(self) -> None:
+        changes, node = self.changes, self.new_primary or self.instance.primary_node
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            modify_reserved.write(edit, changes.after, changes.disks, node)
+
     def _commit(self) -> None:
         changes = self.changes
         with self.ctx.config.edit(self.ctx.owner) as edit:
             current = edit.snapshot.instances[self.uuid]
             after = current.replace(
-                **{
-                    name: getattr(changes.after, name)
-                    for name in (
-                        "nics",
-                        "hvparams",
-                        "beparams",
-                        "os",
-                        "osparams",
-                        "osparams_private",
-                        "admin_state",
-                        "admin_state_source",
-                    )
-                }
+                **{name: getattr(changes.after, name) for name in _CHANGEABLE}
             )
             if changes.disk_steps:
                 after = modify_disks.commit(edit, after, changes.disks)

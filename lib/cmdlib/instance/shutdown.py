@@ -9,6 +9,7 @@ from ganeti.cmdlib.instance import common, disks
 class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
     """Unit that stops an instance, first with a shutdown request, and marks it down."""
 
+    NEEDS_EXISTING: ClassVar[str] = "there is nothing to stop"
     HOOKS_PATH: ClassVar[str | None] = "instance-stop"
 
     def check_prereq(self) -> None:

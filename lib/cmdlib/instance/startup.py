@@ -4,13 +4,14 @@ from typing import Any, ClassVar
 
 from ganeti import opcodes
 from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import checks, common, disks, nic_specs
+from ganeti.cmdlib.instance import capacity, checks, common, disks, nic_specs
 from ganeti.objects import params
 
 
 class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
     """Unit that starts an instance on its primary node and marks it up."""
 
+    NEEDS_EXISTING: ClassVar[str] = "it cannot be started"
     HOOKS_PATH: ClassVar[str | None] = "instance-start"
     LOCK_PRIMARY_RES: ClassVar[bool] = True
 
@@ -52,6 +53,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
                 backend["minmem"],
                 hypervisor=instance.hypervisor,
                 hv=filled,
+                rule=capacity.MemoryRule(most_mib=backend["maxmem"]),
             )
 
     def _is_running(self) -> bool:

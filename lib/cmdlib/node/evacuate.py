@@ -84,11 +84,24 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
                     for instance in self.instances
                 ]
             )
-        return allocation.evacuation_jobs(
+        own, planned = move_jobs.split_local_reservations(
+            self.ctx.snapshot, self.instances
+        )
+        jobs = [
+            [
+                opcodes.InstanceFailover(
+                    instance_name=instance.name, iallocator=self.op.iallocator
+                )
+            ]
+            for instance in own
+        ]
+        if not planned:
+            return base.SubmitJobs(jobs)
+        others = allocation.evacuation_jobs(
             self.ctx,
             self.op.iallocator,
             iallocator.NodeEvacuate(
-                move_jobs.names(self.instances),
+                move_jobs.names(planned),
                 self.op.mode,
                 ignore_soft_errors=bool(self.op.ignore_soft_errors),
             ),
@@ -96,3 +109,4 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
             early_release=self.op.early_release,
             explain=bool(self.op.dry_run),
         )
+        return base.SubmitJobs([*jobs, *others.jobs])

@@ -46,23 +46,25 @@ class NodeMigrate(base.LogicalUnit[opcodes.NodeMigrate]):
     def execute(self) -> base.SubmitJobs:
         """Return the jobs."""
         snapshot, op = self.ctx.snapshot, self.op
-        names = sorted(
-            snapshot.instances[uuid].name
-            for uuid in snapshot.primary_instances(self.node)
+        instances = sorted(
+            (snapshot.instances[u] for u in snapshot.primary_instances(self.node)),
+            # Reservations first, as they move without cost.
+            key=lambda item: (not item.forthcoming, item.name),
         )
         return base.SubmitJobs(
             [
                 [
                     opcodes.InstanceMigrate(
-                        instance_name=name,
+                        instance_name=item.name,
                         mode=op.mode,
                         live=op.live,
                         iallocator=op.iallocator,
                         target_node=op.target_node,
                         allow_runtime_changes=op.allow_runtime_changes,
                         ignore_ipolicy=op.ignore_ipolicy,
+                        allow_failover=item.forthcoming,
                     )
                 ]
-                for name in names
+                for item in instances
             ]
         )

@@ -124,6 +124,48 @@ class InstanceMethods(Base):
         }
         return self._post("/instances", query, body)
 
+    def ReserveInstance(
+        self,
+        name: str | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Reserve the resources of an instance; return the job id.
+
+        The result of the job is the uuid of the forthcoming instance.
+
+        Args:
+            name: of the instance, if it is known yet.
+            dry_run: only check.
+            reason: see the class.
+            kwargs: parameters of the opcode ``OP_INSTANCE_CREATE``, such as ``disks``,
+                ``expires`` (seconds), ``owner`` and ``request_key``.
+        """
+        body = {**kwargs, "__version__": 1, "forthcoming": True}
+        if name is not None:
+            body["name"] = name
+        return self._post("/instances", changes(dry_run, reason), body)
+
+    def CommitInstance(
+        self,
+        instance: str,
+        dry_run: bool = False,
+        reason: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Create a forthcoming instance; return the job id.
+
+        Args:
+            instance: its name or uuid.
+            dry_run: only check.
+            reason: see the class.
+            kwargs: parameters of the opcode ``OP_INSTANCE_CREATE`` that take no
+                resources, such as ``os`` and ``start``.
+        """
+        path = path_of(instance, "/create")
+        return self._post(path, changes(dry_run, reason), kwargs)
+
     def DeleteInstance(
         self,
         instance: str,

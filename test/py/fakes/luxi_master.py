@@ -15,8 +15,15 @@ _SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec" / "query_fields.json
 _NAME_FIELDS = {"job": "id", "filter": "uuid"}
 
 
+#: Fields of instances that Ganeti does not have: name, title, kind.
+_OURS = (("expires", "Expires", "timestamp"), ("owner", "Owner", "text"))
+
+
 def _definitions():
-    actual = {}
+    actual = {
+        ("instance", name): {"name": name, "title": title, "kind": kind, "doc": ""}
+        for name, title, kind in _OURS
+    }
     for row in json.loads(_SPEC.read_text())["fields"]:
         actual[row["resource"], row["name"]] = {
             "name": row["name"],

@@ -16,7 +16,11 @@ SPEC = json.loads(
 
 
 #: Resource -> fields that Ganeti does not have.
-OURS = {"node": ("copy_lag", "copy_state"), "lock": ("held",)}
+OURS = {
+    "instance": ("expires", "owner", "request_key", "reservation_priority"),
+    "node": ("copy_lag", "copy_state"),
+    "lock": ("held",),
+}
 
 
 def documented():

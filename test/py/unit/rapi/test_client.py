@@ -104,7 +104,29 @@ def test_every_public_method_is_called():
         for name, _ in inspect.getmembers(client.GanetiRapiClient, inspect.isfunction)
         if name[0].isupper()
     }
-    assert public == {call[0] for call in rapi_calls.CALLS}
+    ours = {"CommitInstance", "ReserveInstance"}
+    assert public == {call[0] for call in rapi_calls.CALLS} | ours
+
+
+def test_reservations_are_requested_as_documented(server):
+    calls = [
+        ("ReserveInstance", [], {"disks": [{"size": 1}], "request_key": "k"}),
+        ("ReserveInstance", ["web1"], {"dry_run": True}),
+        ("CommitInstance", ["web1"], {"os": "tiny", "reason": "r"}),
+    ]
+    requests = [each["requests"][-1] for each in outcomes(server, calls)]
+    assert [each["method"] for each in requests] == ["POST"] * 3
+    assert [each["path"] for each in requests] == [
+        "/2/instances",
+        "/2/instances",
+        "/2/instances/web1/create",
+    ]
+    flags = {"__version__": 1, "forthcoming": True}
+    assert [each["body"] for each in requests] == [
+        {**flags, "disks": [{"size": 1}], "request_key": "k"},
+        {**flags, "name": "web1"},
+        {"os": "tiny"},
+    ]
 
 
 # Ganeti's own client, unmodified

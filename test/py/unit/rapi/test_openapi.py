@@ -99,6 +99,9 @@ def minimal(schema):
     names += [
         r["oneOf"][0]["required"][0] for r in schema.get("allOf", ()) if "oneOf" in r
     ]
+    for rule in schema.get("anyOf", ())[:1]:
+        names += rule["required"]
+        names += rule["anyOf"][0]["required"]
     body = {}
     for name in names:
         allowed = schema["properties"][name]

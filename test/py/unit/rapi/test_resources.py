@@ -13,6 +13,16 @@ SPEC = json.loads(
     (pathlib.Path(__file__).parents[3] / "data/spec/rapi.json").read_text()
 )
 ROWS = {(row["uri"], row["method"]): row for row in SPEC["resources"]}
+#: Resources of the design of reservations, which no release of Ganeti has.
+DESIGNED = {
+    ("/2/instances/[instance_name]/create", "POST"): {
+        "access": ["write"],
+        "opcode": "OP_INSTANCE_CREATE",
+        "query": ["dry-run", "reason"],
+        "renames": {"os": "os_type"},
+    }
+}
+ROWS |= DESIGNED
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 JOBS = {key: each for key, each in TABLE.items() if each.job is not None}
 

@@ -1,0 +1,180 @@
+"""Resources of nodes that reservations hold, and checks that keep them free.
+
+Let free(n) be the memory that node n reports as free, and R(n) the sum of ``maxmem`` of
+the reservations there. Every operation that takes memory of a node, or reserves some,
+requires free(n) - R(n) >= what it takes, while it has the locks of the node's
+resources. So free(n) >= R(n) holds after it if it did before, and an instance whose
+memory is part of R(n) can be started. The same is true for the space of disk files.
+``test/bench/run reservations`` attacks this with random operations.
+"""
+
+import dataclasses
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base
+from ganeti.constants import ecodes
+from ganeti.constants.instance import RESERVATION_LOW
+from ganeti.objects import params
+from ganeti.utils import messages
+
+#: Templates whose disks take space below a directory of the cluster.
+_FILES: Final = ("file", "sharedfile")
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryRule:
+    """How the memory that reservations hold counts for an instance.
+
+    Attributes:
+        most_mib: memory that it may take; reservations are kept free of it.
+        ignore_low: it may take memory that reservations of low priority hold.
+        has_reservation: its memory is its own reservation; what other creations hold
+            until they start may not be counted twice.
+    """
+
+    most_mib: int = 0
+    ignore_low: bool = False
+    has_reservation: bool = False
+
+
+PLAIN_RULE: Final = MemoryRule()
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A resource that reservations hold: MiB, and their names, sorted."""
+
+    mib: int = 0
+    names: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return the words for errors, empty if nothing is held."""
+        if not self.mib:
+            return ""
+        return (
+            f", {self.mib} MiB of it reserved for forthcoming instances"
+            f" {messages.some(self.names)}"
+        )
+
+
+def memory(
+    snapshot: objects.Snapshot,
+    node: str,
+    *,
+    besides: str,
+    but_low: bool = False,
+    only_forthcoming: bool = False,
+) -> Held:
+    """Return the memory of a node that reservations hold.
+
+    Args:
+        snapshot: the configuration.
+        node: its uuid.
+        besides: name of an instance whose own reservation does not count.
+        but_low: leave out reservations of low priority.
+        only_forthcoming: leave out instances that are being created. Their guests may
+            have the memory already, so a creation inside a reservation would be
+            refused although its own memory is free.
+    """
+    held = {}
+    for uuid in snapshot.primary_instances(node):
+        instance = snapshot.instances[uuid]
+        if not instance.is_reserved or instance.name == besides:
+            continue
+        if only_forthcoming and not instance.forthcoming:
+            continue
+        if but_low and _is_low(instance):
+            continue
+        held[instance.name] = int(params.fill_beparams(snapshot, instance)["maxmem"])
+    return Held(sum(held.values()), tuple(sorted(held)))
+
+
+def _is_low(instance: objects.Instance) -> bool:
+    terms = instance.reservation
+    return terms is not None and terms.priority == RESERVATION_LOW
+
+
+def space(
+    snapshot: objects.Snapshot, node: str, template: str, *, besides: str
+) -> Held:
+    """Return the space for disk files that reservations hold.
+
+    Args:
+        snapshot: the configuration.
+        node: whose space; all nodes share the space of template ``sharedfile``.
+        template: of the disks.
+        besides: name of an instance whose own reservation does not count.
+    """
+    if template not in _FILES:
+        return Held()
+    uuids = snapshot.forthcoming_instances()
+    if template == "file":
+        uuids &= snapshot.primary_instances(node)
+    held = {}
+    for uuid in uuids:
+        instance = snapshot.instances[uuid]
+        if instance.name == besides:
+            continue
+        disks = snapshot.instance_disks(instance)
+        size = sum(disk.size for disk in disks if disk.dev_type == template)
+        if size:
+            held[instance.name] = size
+    return Held(sum(held.values()), tuple(sorted(held)))
+
+
+def require_space(
+    ctx: base.Context,
+    node: str,
+    instance: str,
+    template: str,
+    wanted_mib: int,
+    *,
+    always: bool = False,
+) -> None:
+    """Refuse disk files for which a node has no space besides reservations.
+
+    Nothing is checked, and no node asked, while nothing is reserved: files may be
+    larger than the space then, as they are sparse.
+
+    Args:
+        ctx: dependencies of the opcode.
+        node: uuid of the node of the disks.
+        instance: name of the instance.
+        template: of the disks.
+        wanted_mib: size of the new disks, or of the growth.
+        always: check also if nothing is reserved, for the first reservation.
+
+    Raises:
+        OpPrereqError: the space does not suffice, or the node does not answer.
+    """
+    if wanted_mib <= 0 or template not in _FILES:
+        return
+    held = space(ctx.snapshot, node, template, besides=instance)
+    if not held.mib and not always:
+        return
+    name = ctx.snapshot.nodes[node].name
+    free = _free_space(ctx, node, template)
+    if free is not None and wanted_mib > free - held.mib:
+        raise errors.OpPrereqError(
+            f"instance {instance}: needs {wanted_mib} MiB for disks of template"
+            f" {template} on node {name}, which has {free} MiB free{held.text()}",
+            ecodes.ECODE_NORES,
+        )
+
+
+def _free_space(ctx: base.Context, node: str, template: str) -> int | None:
+    """Return the free MiB below the directory of a template, None if unknown."""
+    cluster = ctx.snapshot.cluster
+    directory = (
+        cluster.file_storage_dir
+        if template == "file"
+        else cluster.shared_file_storage_dir
+    )
+    what = f"cannot get the free space of node {ctx.snapshot.nodes[node].name}"
+    payload: Any = ctx.rpc.call_one(
+        "node_info", node, [[template, directory, []]], []
+    ).require(what, ecodes.ECODE_ENVIRON)
+    unit = payload[1][0] if payload[1] else None
+    free = unit.get("storage_free") if unit else None
+    return free if isinstance(free, int) else None

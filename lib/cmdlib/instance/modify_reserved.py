@@ -1,0 +1,148 @@
+"""Changes of forthcoming instances by OP_INSTANCE_SET_PARAMS: records alone.
+
+What `ganeti.cmdlib.instance.set_params` plans holds for them too; here are the parts
+that differ: terms, the check of what the change takes from its node, and templates.
+"""
+
+from collections.abc import Sequence
+
+from ganeti import config, errors, objects, opcodes
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import capacity, checks, disk_specs, reservation
+from ganeti.constants import ecodes
+from ganeti.objects import params
+
+
+def refuse(op: opcodes.InstanceSetParams, instance: objects.Instance) -> None:
+    """Refuse changes that do not apply to the instance.
+
+    Raises:
+        OpPrereqError: terms of a reservation for an existing instance, or changes of a
+            guest for a forthcoming one.
+    """
+    what = f"instance {instance.name}"
+    if not instance.forthcoming:
+        if reservation.has_terms(op):
+            raise errors.OpPrereqError(
+                f"{what}: is not forthcoming, so it has no terms of a reservation:"
+                " expires, owner, reservation_priority",
+                ecodes.ECODE_STATE,
+            )
+        return
+    reservation.check_terms(op, what)
+    for name, value in (("offline", op.offline), ("runtime_mem", op.runtime_mem)):
+        if value is not None:
+            raise errors.OpPrereqError(
+                f"{what}: is forthcoming, so {name} cannot change; create it first,"
+                " with gnt-instance add --commit",
+                ecodes.ECODE_STATE,
+            )
+
+
+def check_capacity(
+    ctx: base.Context,
+    before: objects.Instance,
+    after: objects.Instance,
+    disks: Sequence[objects.Disk],
+    node: str,
+) -> None:
+    """Refuse a change that takes more than is free beside other reservations.
+
+    Not even with ``force``: another reservation could not be created then.
+
+    Args:
+        ctx: dependencies of the opcode.
+        before: the present record.
+        after: the future record.
+        disks: the future disks.
+        node: uuid of the future node.
+
+    Raises:
+        OpPrereqError: memory or space does not suffice.
+    """
+    snapshot = ctx.snapshot
+    memory = [
+        int(params.fill_beparams(snapshot, record)["maxmem"])
+        for record in (before, after)
+    ]
+    moves = node != before.primary_node
+    if moves or memory[1] > memory[0]:
+        checks.require_memory(
+            ctx,
+            node,
+            before.name,
+            memory[1],
+            hypervisor=before.hypervisor,
+            hv=params.fill_hvparams(snapshot, after),
+        )
+    present = {disk.uuid: disk for disk in snapshot.instance_disks(before)}
+    for template in sorted({disk.dev_type for disk in disks}):
+        sizes = [disk.size for disk in disks if disk.dev_type == template]
+        old = [disk.size for disk in present.values() if disk.dev_type == template]
+        if moves or sum(sizes) > sum(old):
+            capacity.require_space(
+                ctx, node, before.name, template, sum(sizes), always=True
+            )
+
+
+def converted(
+    ctx: base.Context,
+    op: opcodes.InstanceSetParams,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+) -> tuple[objects.Disk, ...]:
+    """Return the disks with another template; they have no data to copy.
+
+    Raises:
+        OpPrereqError: the template is not enabled, or is ``diskless``.
+    """
+    template = op.disk_template or ""
+    disk_specs.check_template(ctx.snapshot, template, instance.name)
+    if template == "diskless" or not disks:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: cannot be converted to {template}, only"
+            " instances with disks to templates with disks; add or remove disks",
+            ecodes.ECODE_INVAL,
+        )
+    where = disk_specs.directory(
+        ctx.snapshot, template, instance.name, op.file_storage_dir
+    )
+    made = disk_specs.records(
+        ctx,
+        template,
+        [disk_specs.DiskRequest(d.size, d.mode, d.name, d.spindles) for d in disks],
+        primary=instance.primary_node,
+        where=where,
+        driver=op.file_driver,
+    )
+    return tuple(disk.replace(forthcoming=True) for disk in made)
+
+
+def write(
+    edit: config.Edit,
+    after: objects.Instance,
+    disks: Sequence[objects.Disk],
+    node: str,
+) -> None:
+    """Write the future records.
+
+    Args:
+        edit: the edit.
+        after: the future record, with the present node and disks.
+        disks: the future disks, in order.
+        node: uuid of the future node.
+    """
+    known = edit.snapshot.disks
+    gone = [uuid for uuid in after.disks if uuid not in {disk.uuid for disk in disks}]
+    for index, disk in enumerate(disks):
+        named = disk.replace(iv_name=f"disk/{index}")
+        if disk.uuid not in known:
+            edit.add_disk(named)
+        elif known[disk.uuid] != named:
+            edit.update(named)
+    pinned = reservation.pinned(edit.snapshot, after)
+    edit.update(pinned.replace(disks=tuple(disk.uuid for disk in disks)))
+    for uuid in gone:
+        edit.remove_disk(uuid)
+    if node != after.primary_node:
+        edit.move_reserved(after.uuid, node)
