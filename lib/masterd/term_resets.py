@@ -85,7 +85,8 @@ class TermResets:
 
     def _lead_back(self, snapshot: Snapshot, uuid: str) -> None:
         node = snapshot.nodes.get(uuid)
-        if node is None or node.offline or node.master_candidate:
+        # Only ``gnt-node add --readd`` calls a node that is marked offline.
+        if node is None or node.master_candidate:
             return
         term = (self._store.term.number, self._store.term.owner)
         target = rpc.Target(uuid, node.name, node.primary_ip, rpc.node_port())

@@ -4,7 +4,7 @@ The client has already copied keys and certificates and started the node daemon.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ganeti import errors, objects, opcodes, rpc
 from ganeti.cmdlib import (
@@ -21,6 +21,11 @@ from ganeti.constants import ecodes, hooks, nodeverify, versions
 from ganeti.objects import lookup, params
 from ganeti.ssh import host_keys as public_keys
 from ganeti.utils import authority
+
+#: Seconds for which a re-added node may refuse the master's term. One attempt to lead
+#: it back takes a moment, and the next one may follow after 10.
+_LEAD_BACK_S: Final = 30.0
+_LOOK_S: Final = 0.5
 
 
 class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
@@ -225,8 +230,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         return self.ctx.rpc_at([target])
 
     def _check_version(self) -> None:
-        answer = self._direct.call_one("version", self.node.uuid)
-        version = answer.require(
+        version = self._version().require(
             f"node {self.name}: cannot get its version", ecodes.ECODE_ENVIRON
         )
         if version != versions.PROTOCOL_VERSION:
@@ -235,6 +239,25 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 f" {versions.PROTOCOL_VERSION}",
                 ecodes.ECODE_ENVIRON,
             )
+
+    def _version(self) -> rpc.Result:
+        """Ask for the version; wait while the candidates lead a known node back.
+
+        It may have seen the term of another master while it was away. It knows the
+        present candidates since the client has set it up, and each refusal has them
+        vouch for this master, see `ganeti.masterd.term_resets`.
+        """
+        clock = self.ctx.clock
+        answer = self._direct.call_one("version", self.node.uuid)
+        end = clock.monotonic() + _LEAD_BACK_S
+        if answer.deposed and self.op.readd:
+            self.ctx.log.info(
+                f"Node {self.name} has seen another master; waiting until it follows this one"
+            )
+        while answer.deposed and self.op.readd and clock.monotonic() < end:
+            self.ctx.pause(_LOOK_S)
+            answer = self._direct.call_one("version", self.node.uuid)
+        return answer
 
     # Execution
     def execute(self) -> None:

@@ -13,6 +13,8 @@ from ganeti.store.database import Database
 from ganeti.utils import pidfile
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
+#: No candidates.
+OTHERS = ("node4", "node5")
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +168,19 @@ def waits(cluster, thread):
         f"/{thread} " in line and "calls that act on nodes wait" in line
         for line in master_log(cluster).splitlines()
     )
+
+
+def test_readd_leads_a_node_back_that_knows_other_candidates(cluster):
+    """It was away, and offline, while the candidates changed and another one led it."""
+    name = cluster.node("node5").name
+    owner = present_term(cluster).owner
+    give_term(cluster, "node5")
+    cluster.check("gnt-node", "modify", "-f", "-O", "yes", name)
+    known = cluster.file("/var/lib/ganeti/ssconf_master_candidates_certs", "node5")
+    known.chmod(0o600)
+    known.write_text("".join(f"{uuid_of(cluster, n)}={'0' * 40}\n" for n in OTHERS))
+    cluster.check("daemon-util", "stop", "ganeti-noded", node="node5")
+    cluster.check("daemon-util", "start", "ganeti-noded", node="node5")
+    cluster.check("gnt-node", "add", "--readd", name)
+    assert owner in term_of_node(cluster, "node5")
+    cluster.wait_until_clean()

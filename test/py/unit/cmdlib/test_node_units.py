@@ -172,6 +172,38 @@ def test_readding_resets_the_roles_and_demotes_who_is_no_candidate():
     assert engine.rpc.called("node_ssh_key_remove")[0][1][-1] is True
 
 
+def refusing_version(times):
+    """Return answers of a node that has seen another master, until it is led back."""
+    asked = []
+
+    def answer(_node, _args):
+        asked.append(1)
+        if len(asked) <= times:
+            return failure("term 2 is over", deposed=True)
+        return GOOD["version"]
+
+    return answer
+
+
+def test_readding_waits_until_the_node_follows_this_master():
+    engine = engine_with(script={"version": refusing_version(3)})
+    began = engine.clock.monotonic()
+    add(engine, "node2", readd=True)
+    assert len(engine.rpc.called("version")) == 4
+    assert 1 <= engine.clock.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(("options", "calls"), [({}, 1), ({"readd": True}, 10)])
+def test_a_refused_term_ends_the_addition_after_a_while(options, calls):
+    engine = engine_with(script={"version": refusing_version(1000)})
+    before = engine.snapshot
+    name = "node2" if options else "node9"
+    with pytest.raises(errors.OpPrereqError, match="term 2 is over"):
+        add(engine, name, **options)
+    assert len(engine.rpc.called("version")) >= calls
+    assert engine.snapshot is before
+
+
 # Removing
 def test_a_removed_node_runs_its_own_post_hooks_and_another_takes_its_place():
     engine = engine_with(

@@ -101,6 +101,17 @@ def test_candidates_and_strangers_are_left_alone(made):
     assert made.reviews == []
 
 
+def test_a_node_that_is_marked_offline_but_answers_is_led_back(made):
+    """It is being re-added: nothing else calls it."""
+    snapshot = made.store.snapshot()
+    changed = snapshot.nodes[FOURTH].replace(offline=True)
+    made.store._snapshot = snapshot.apply(
+        [Update("nodes", FOURTH, changed)], revision=snapshot.revision + 1
+    )
+    made.note(FOURTH)
+    assert {node for node, _args in made.words} == {MASTER, SECOND, THIRD}
+
+
 def test_a_node_is_led_back_once_per_pause(made):
     made.note(FOURTH)
     made.note(FOURTH)
