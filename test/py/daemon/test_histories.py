@@ -37,6 +37,7 @@ def test_histories_keep_the_commit_rule(record_property):
     # A slow machine plays fewer.
     assert figures.histories >= min(COUNT, 2)
     assert figures.jobs > figures.histories
+    assert figures.answers > figures.histories
     gc.collect()
 
 

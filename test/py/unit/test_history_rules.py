@@ -44,6 +44,7 @@ def sound():
         tags={"t2"},
         register="r4",
         serving=["node2"],
+        answers={"node1": [3, 4, 6], "node2": [3, 5], "node3": []},
         refusals=["node3: most nodes name node2 as the master"],
     )
 
@@ -145,6 +146,10 @@ CASES = {
         broken(after={"node1": Copy(20, "d1", 5, last_job=9)}),
         "node1: the last job id is 9, 10 was given",
     ),
+    "an answer of confd that is older than one before": (
+        broken(answers={"node1": [3, 4], "node2": [3, 7, 6, 8]}),
+        "confd on node2: serial 6 after 7",
+    ),
     "no master": (broken(serving=[]), "masters at the end: none"),
     "two masters": (
         broken(serving=["node1", "node2"]),
@@ -195,3 +200,8 @@ def test_schedules_have_all_kinds_and_a_failover_or_a_restart():
         assert [fault.at_s for fault in faults] == sorted(f.at_s for f in faults)
     words = {fault.words for faults in made for fault in faults}
     assert set(schedule.FAILOVER_WORDS) <= words
+
+
+def test_copies_that_a_forced_failover_left_behind_may_answer_with_lower_numbers():
+    history = broken(is_forced=True, answers={"node1": [3, 9, 4]})
+    assert violations(history) == []

@@ -6,5 +6,6 @@ disks, and lets operators move the master role at the worst time. Then everythin
 healed, and `rules` compares the records with what the cluster has.
 
 `rules` and `schedule` are pure; `machines` are the nodes and their faults, `clients` the
-load, `evidence` what is read after the healing, `play` a whole run.
+load, `readers` ask confd on all candidates the whole time, `evidence` is what is read after
+the healing, `play` a whole run.
 """

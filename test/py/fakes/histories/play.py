@@ -10,7 +10,7 @@ import time
 
 from fakes import evidence as node_logs
 from fakes import patience
-from fakes.histories import clients, evidence, machines, rules, schedule
+from fakes.histories import clients, evidence, machines, readers, rules, schedule
 
 #: Nodes and candidates of the clusters, in the order in which they are used.
 SIZES = ((3, 3), (5, 5), (4, 4), (7, 5))
@@ -30,6 +30,7 @@ class Figures:
     lost: int = 0
     terms: int = 0
     acts: int = 0
+    answers: int = 0
     longest_s: float = 0.0
 
     def add(self, other):
@@ -44,8 +45,8 @@ class Figures:
             f"{self.histories} histories without a violation ({self.forced} with"
             f" accepted loss): {self.faults} faults, {self.terms} terms,"
             f" {self.refusals} refusals, {self.jobs} jobs acknowledged, {self.lost} of"
-            f" them lost with consent and listed, {self.acts} calls checked; longest"
-            f" {self.longest_s:.1f} s"
+            f" them lost with consent and listed, {self.acts} calls and {self.answers} answers of"
+            f" confd checked; longest {self.longest_s:.1f} s"
         )
 
 
@@ -78,11 +79,13 @@ class Stage:
         self.machines.refusals.clear()
         try:
             name = f"s{seed}r{next(self._rounds)}"
-            with clients.load(self.machines, name) as submissions:
-                history.submissions = submissions
-                self._play(faults)
-                self.machines.heal()
-            self._settle(has_lost=history.is_forced)
+            with readers.Readers(self.machines) as reading:
+                with clients.load(self.machines, name) as submissions:
+                    history.submissions = submissions
+                    self._play(faults)
+                    self.machines.heal()
+                self._settle(has_lost=history.is_forced)
+            history.answers = reading.answers
             self._collect(history)
             collected = rules.violations(history)
             assert not collected, "\n".join(collected)
@@ -100,6 +103,7 @@ class Stage:
                 lost=len(lost),
                 terms=len({act[1] for acts in history.acts.values() for act in acts}),
                 acts=sum(map(len, history.acts.values())),
+                answers=reading.count,
                 longest_s=time.monotonic() - began,
             )
         )

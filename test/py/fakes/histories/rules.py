@@ -6,6 +6,7 @@ lose what was acknowledged, but only what ``gnt-cluster lost-changes`` lists the
 
 import collections
 import dataclasses
+import itertools
 
 from ganeti.quorum import Term
 
@@ -81,6 +82,7 @@ class History:
         register: its value; empty if it was never set.
         lost_jobs: ids that ``lost-changes`` lists on any node.
         serving: nodes that serve at the end.
+        answers: candidate -> the serials that its confd answered, in order.
         refusals: texts of commands and daemons that refused to go on.
     """
 
@@ -99,6 +101,7 @@ class History:
     register: str = ""
     lost_jobs: set[int] = dataclasses.field(default_factory=set)
     serving: list[str] = dataclasses.field(default_factory=list)
+    answers: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     refusals: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -114,6 +117,7 @@ def violations(history):
         *_register(history),
         *_copies(history),
         *_numbers(history),
+        *_answers(history),
         *_end(history),
     ]
 
@@ -264,6 +268,21 @@ def _numbers(history):
                     )
         if given and new.last_job < max(given):
             yield f"{node}: the last job id is {new.last_job}, {max(given)} was given"
+
+
+def _answers(history):
+    """No answer of confd is older than one that the same candidate gave before.
+
+    The newest answer of several candidates, which clients take, is then never older
+    than one of the same candidates before. A copy that a forced failover left behind
+    answers with the lower numbers until the master has replaced it.
+    """
+    if history.is_forced:
+        return
+    for node, serials in history.answers.items():
+        for before, after in itertools.pairwise(serials):
+            if after < before:
+                yield f"confd on {node}: serial {after} after {before}"
 
 
 def _end(history):
