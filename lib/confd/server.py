@@ -38,6 +38,9 @@ class Source(Protocol):
     def update(self, projection: Projection) -> bool:
         """Bring a projection up to date; return whether anything changed."""
 
+    def detects_replays(self) -> bool:
+        """Return whether each request is answered only once."""
+
     def signers(self) -> wire.Signers:
         """Return the signing functions of the present key."""
 
@@ -62,7 +65,8 @@ class Server:
             sock: bound socket of UDP.
             source: see `Source`.
             clock: of this machine.
-            detects_replays: answer each request only once.
+            detects_replays: answer each request only once, also if the source does not
+                ask for it.
         """
         sock.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
@@ -75,7 +79,8 @@ class Server:
         self._limit = guard.ReplyLimit()
         # A request is accepted from one skew before its time until one skew after it.
         window = 2.0 * confd.CONFD_MAX_CLOCK_SKEW + 1
-        self._replays = guard.ReplayCache(window) if detects_replays else None
+        self._replays = guard.ReplayCache(window)
+        self._always_detects = self._detects_replays = detects_replays
         self._waker, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         self._is_stopping = False
@@ -83,7 +88,6 @@ class Server:
         self._log_at = clock.monotonic() + _LOG_EVERY_S
         self._logged_drops = 0
         self._update()
-        self._signers = source.signers()
 
     def serve(self) -> None:
         """Serve until `stop` is called, then close the socket."""
@@ -100,7 +104,6 @@ class Server:
                     os.read(self._waker, 64)
                 if self._source.fileno() in ready or not self._source.next_look_s():
                     self._update()
-                    self._signers = self._source.signers()
                 if self._sock.fileno() in ready:
                     self._answer_all()
                 self._report()
@@ -128,6 +131,8 @@ class Server:
         except Exception:  # noqa: BLE001 - logged below
             # The daemon goes on with what it has; the next look may succeed.
             _log.exception("looking for changes of the configuration failed")
+        self._signers = self._source.signers()
+        self._detects_replays = self._always_detects or self._source.detects_replays()
 
     def _answer_all(self) -> None:
         """Answer the requests that have arrived, a limited number of them."""
@@ -152,7 +157,7 @@ class Server:
     def _answer_one(self, data: bytes, sender: tuple[str, int]) -> None:
         now = self._clock.time()
         magic, query = wire.open_request(data, self._signers, now)
-        if self._replays is not None and not self._replays.is_new(
+        if self._detects_replays and not self._replays.is_new(
             query.rsalt, self._clock.monotonic()
         ):
             raise wire.Dropped("replay")

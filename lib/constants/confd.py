@@ -62,3 +62,6 @@ CONFD_CONFIG_RELOAD_TIMEOUT: Final = 17
 #: Microseconds.
 CONFD_CONFIG_RELOAD_RATELIMIT: Final = 250000
 MAX_UDP_DATA_SIZE: Final = 61440
+#: Setting of the cluster: signatures that are accepted. Clients of Ganeti have SHA-1 only.
+CONFD_HMAC_SHA1: Final = "sha1"
+CONFD_HMACS: Final = (CONFD_HMAC_SHA1, "both", "sha256")

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
+from ganeti.constants.confd import CONFD_HMAC_SHA1
 from ganeti.objects.base import Record
 
 
@@ -15,6 +16,8 @@ class Cluster(Record, frozen=True, kw_only=True):
             "volume_group_name",
             "drbd_usermode_helper",
             "commit_policy",
+            "confd_detect_replays",
+            "confd_hmac",
             "diagnose_data_collector_filename",
         )
     )
@@ -91,6 +94,10 @@ class Cluster(Record, frozen=True, kw_only=True):
     disk_state_static: dict[str, Any] = {}
     #: When commits are acknowledged, see `ganeti.constants.commit`.
     commit_policy: str = COMMIT_POLICY_MAJORITY
+    #: Whether confd answers each request only once.
+    confd_detect_replays: bool = False
+    #: Signatures that confd accepts, see `ganeti.constants.confd`.
+    confd_hmac: str = CONFD_HMAC_SHA1
     #: Command that diagnoses nodes, where a node allows it; empty for none.
     diagnose_data_collector_filename: str = ""
     #: Creation, seconds since 1970.

@@ -137,6 +137,13 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     compression_tools: Annotated[
         list[ht.NonEmptyStr] | None, Doc("names of allowed compression tools")
     ] = None
+    confd_detect_replays: Annotated[
+        bool | None, Doc("answer each request of confd once; not in Ganeti")
+    ] = None
+    confd_hmac: Annotated[
+        Literal["sha1", "sha256", "both"] | None,
+        Doc("signatures that confd accepts; not in Ganeti"),
+    ] = None
     data_collector_interval: Annotated[
         dict[str, int] | None, Doc("collector name to interval in microseconds")
     ] = None

@@ -9,20 +9,15 @@ import threading
 from typing import Final
 
 from ganeti import clock, errors
-from ganeti.confd import server, wire
+from ganeti.confd import server
 from ganeti.constants import daemons
 from ganeti.pathutils import Paths
 from ganeti.server import common
-from ganeti.server.confd_source import StoreSource, read_key
+from ganeti.server.confd_source import MAGICS, StoreSource, read_key
 from ganeti.utils import netutils
 
 NAME: Final = "ganeti-confd"
 #: Magics by the word of ``--hmac``.
-_MAGICS: Final = {
-    "sha1": frozenset({wire.MAGIC_SHA1}),
-    "both": frozenset({wire.MAGIC_SHA1, wire.MAGIC_SHA256}),
-    "sha256": frozenset({wire.MAGIC_SHA256}),
-}
 _STOP_TIMEOUT_S: Final = 10.0
 _MAX_PORT: Final = 65535
 
@@ -48,8 +43,7 @@ class Confd:
         """
         sock = bind(self._options, self._paths)
         clock_ = clock.SystemClock()
-        magics = _MAGICS[self._options.hmac]
-        self._source = StoreSource(self._paths, clock_, magics)
+        self._source = StoreSource(self._paths, clock_, self._options.hmac)
         udp = server.Server(
             sock,
             self._source,
@@ -80,14 +74,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("-b", "--bind", metavar="ADDRESS", help="address to bind to, default all")
     add(
         "--hmac",
-        choices=sorted(_MAGICS),
-        default="sha1",
-        help="signatures that are accepted; clients of Ganeti have sha1 only",
+        choices=sorted(MAGICS),
+        help="signatures that are accepted; default: the setting of the cluster",
     )
     add(
         "--detect-replays",
         action="store_true",
-        help="answer each request only once, also one that was recorded",
+        help="answer each request only once, whatever the setting of the cluster is",
     )
     return parser
 

@@ -7,7 +7,6 @@ not reported, so the source looks again at growing intervals after each notifica
 
 import logging
 import os
-from collections.abc import Collection
 from typing import Final
 
 from ganeti import errors
@@ -15,7 +14,7 @@ from ganeti.clock import Clock
 from ganeti.confd import wire
 from ganeti.confd.answers import Projection
 from ganeti.constants import confd
-from ganeti.objects import Snapshot, Update
+from ganeti.objects import Cluster, Snapshot, Update
 from ganeti.pathutils import Paths
 from ganeti.store.follower import Follower, News
 from ganeti.utils import files, filewatch
@@ -30,6 +29,12 @@ _GROWTH: Final = 1.5
 _SAFETY_S: Final = float(confd.CONFD_CONFIG_RELOAD_TIMEOUT)
 #: Longest key file in bytes; the key has 41.
 _MAX_KEY_BYTES: Final = 4096
+#: First bytes of accepted requests by setting of the cluster.
+MAGICS: Final = {
+    "sha1": frozenset({wire.MAGIC_SHA1}),
+    "both": frozenset({wire.MAGIC_SHA1, wire.MAGIC_SHA256}),
+    "sha256": frozenset({wire.MAGIC_SHA256}),
+}
 
 
 def read_key(paths: Paths) -> bytes:
@@ -57,8 +62,13 @@ def read_key(paths: Paths) -> bytes:
 class StoreSource:
     """Follows the store and the key of this node; see `ganeti.confd.server.Source`."""
 
-    def __init__(self, paths: Paths, clock: Clock, magics: Collection[bytes]) -> None:
+    def __init__(self, paths: Paths, clock: Clock, hmac: str | None = None) -> None:
         """Read the key and watch the state directory.
+
+        Args:
+            paths: of this node.
+            clock: paces looks.
+            hmac: a key of `MAGICS`; None for the setting of the cluster.
 
         Raises:
             ConfigurationError: there is no key.
@@ -66,10 +76,12 @@ class StoreSource:
         """
         self._paths = paths
         self._clock = clock
-        self._magics = magics
+        self._hmac = hmac
+        self._detects_replays = False
+        self._magics = MAGICS[hmac or confd.CONFD_HMAC_SHA1]
         self._watch = filewatch.DirectoryWatch(paths.data_dir)
         self._key = read_key(paths)
-        self._signers = wire.Signers(self._key, magics)
+        self._signers = wire.Signers(self._key, self._magics)
         self._follower: Follower | None = None
         self._shown = ""
         self._interval_s = _FIRST_LOOK_S
@@ -82,6 +94,10 @@ class StoreSource:
     def signers(self) -> wire.Signers:
         """Return the signing functions of the present key."""
         return self._signers
+
+    def detects_replays(self) -> bool:
+        """Return whether the cluster wants each request to be answered only once."""
+        return self._detects_replays
 
     def next_look_s(self) -> float:
         """Return after how many seconds to look again; 0 if it is time."""
@@ -123,8 +139,18 @@ class StoreSource:
         changes = [change for group in news.change_sets for change in group.changes]
         updates = [change for change in changes if isinstance(change, Update)]
         projection.advance(snapshot, None if news.is_reload else updates)
+        self._apply(snapshot.cluster)
         self._show("enabled")
         return True
+
+    def _apply(self, cluster: Cluster) -> None:
+        """Take over the settings of the cluster."""
+        self._detects_replays = cluster.confd_detect_replays
+        magics = MAGICS.get(self._hmac or cluster.confd_hmac, self._magics)
+        if magics != self._magics:
+            self._magics = magics
+            self._signers = wire.Signers(self._key, magics)
+            _log.info("accepted signatures: %s", cluster.confd_hmac)
 
     def _show(self, text: str) -> None:
         """Log a state once."""

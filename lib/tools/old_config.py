@@ -14,6 +14,7 @@ import simplejson
 from ganeti import config, errors
 from ganeti.constants import versions
 from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
+from ganeti.constants.confd import CONFD_HMAC_SHA1
 from ganeti.objects import CLUSTER_KEY, Snapshot, Update
 from ganeti.store import Change
 from ganeti.tools import ganeti2_config
@@ -194,6 +195,13 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
     if cluster.commit_policy != COMMIT_POLICY_MAJORITY:
         lost.append(f"cluster: commit_policy = {cluster.commit_policy}")
         cluster = cluster.replace(commit_policy=COMMIT_POLICY_MAJORITY)
+    if cluster.confd_hmac != CONFD_HMAC_SHA1:
+        lost.append(f"cluster: confd_hmac = {cluster.confd_hmac}")
+        cluster = cluster.replace(confd_hmac=CONFD_HMAC_SHA1)
+    if cluster.confd_detect_replays:
+        lost.append("cluster: confd_detect_replays = True")
+        cluster = cluster.replace(confd_detect_replays=False)
+    if cluster is not snapshot.cluster:
         snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
     known = [node for node in snapshot.nodes.values() if node.ssh_host_keys]
     expected = f"ssh-rsa {cluster.rsahostkeypub}"

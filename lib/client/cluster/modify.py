@@ -10,6 +10,8 @@ from ganeti.constants import ecodes, exitcodes, export, mond
 #: Options whose value is used for the parameter of the same name.
 _SAME: Final = (
     "commit_policy",
+    "confd_detect_replays",
+    "confd_hmac",
     "candidate_pool_size",
     "max_running_jobs",
     "max_tracked_jobs",

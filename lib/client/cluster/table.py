@@ -12,6 +12,7 @@ from ganeti.client.cluster.store_table import (
     RESTORE_STORE,
 )
 from ganeti.constants.commit import COMMIT_POLICIES
+from ganeti.constants.confd import CONFD_HMACS
 
 COMMANDS: Final = (
     Command(
@@ -401,6 +402,20 @@ COMMANDS: Final = (
                 dest="commit_policy",
                 kind="choice",
                 choices=COMMIT_POLICIES,
+            ),
+            Option(
+                ("--confd-hmac",),
+                "signatures that confd accepts: sha1 as all clients of Ganeti have,"
+                " sha256, or both",
+                dest="confd_hmac",
+                kind="choice",
+                choices=CONFD_HMACS,
+            ),
+            Option(
+                ("--confd-detect-replays",),
+                "whether confd answers each request only once",
+                dest="confd_detect_replays",
+                kind="bool",
             ),
             Option(
                 ("--instance-communication-network",),

@@ -200,8 +200,9 @@ def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, 
         for text in op.reserved_lvs:
             _check_expression(text)
         out["reserved_lvs"] = tuple(op.reserved_lvs)
-    if op.commit_policy is not None:
-        out["commit_policy"] = op.commit_policy
+    for name in ("commit_policy", "confd_detect_replays", "confd_hmac"):
+        if (value := getattr(op, name)) is not None:
+            out[name] = value
     if op.compression_tools is not None:
         wrong = [name for name in op.compression_tools if not _TOOL.fullmatch(name)]
         if wrong or _NO_TOOL in op.compression_tools:

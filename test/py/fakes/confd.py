@@ -145,6 +145,9 @@ class FakeSource:
         projection.advance(self._next.pop(0))
         return True
 
+    def detects_replays(self):
+        return False
+
     def signers(self):
         return self._signers
 

@@ -53,6 +53,8 @@ STORED = {
     "add_uids": ([[5, 6]], "uid_pool", ((5, 6),)),
     "reserved_lvs": (["^xen.*"], "reserved_lvs", ("^xen.*",)),
     "commit_policy": ("availability", "commit_policy", "availability"),
+    "confd_hmac": ("both", "confd_hmac", "both"),
+    "confd_detect_replays": (True, "confd_detect_replays", True),
     "compression_tools": (["gzip", "lzop"], "compression_tools", ("gzip", "lzop")),
     "hidden_os": ([["add", "tiny"]], "hidden_os", ("tiny",)),
     "blacklisted_os": ([["add", "tiny"]], "blacklisted_os", ("tiny",)),
