@@ -207,7 +207,7 @@ BREAKS = {
 }
 
 
-#: What an installed product is tried with: what depends on where its files are.
+#: Breaks that an installed product is tried with, since they depend on where files are.
 CORE = {"the operating system is missing", "a verification hook fails"}
 EVERY_BREAK = [
     pytest.param(what, marks=[pytest.mark.core] if what in CORE else [])
