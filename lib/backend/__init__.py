@@ -22,6 +22,7 @@ _MODULES = (
     "migration",
     "node_info",
     "oob",
+    "open_vswitch",
     "os_scripts",
     "replica",
     "running_calls",

@@ -13,7 +13,7 @@ from ganeti.config.edit import drbd_ports
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import hypervisors, params, ssh
 from ganeti.constants.params import Param
-from ganeti.objects import CLUSTER_KEY, TABLES, Disk, Snapshot
+from ganeti.objects import CLUSTER_KEY, TABLES, Disk, Instance, Snapshot
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -184,8 +184,23 @@ def _instances(snapshot: Snapshot) -> Iterator[str]:
             yield from _partial_types(f"{what}: NIC {index}", nic.nicparams, params.NIC)
             if nic.network is not None and nic.network not in snapshot.networks:
                 yield f"{what}: NIC {index}: its network {nic.network} is unknown"
+            elif nic.network is not None and instance.primary_node in snapshot.nodes:
+                yield from _connection(snapshot, instance, nic.network, index)
     for mac in _repeated(macs):
         yield f"cluster: MAC address {mac} is used more than once"
+
+
+def _connection(
+    snapshot: Snapshot, instance: Instance, network: str, index: int
+) -> Iterator[str]:
+    """Check that the network of a NIC is connected to the group of the instance."""
+    uuid = snapshot.nodes[instance.primary_node].group
+    group = snapshot.nodegroups.get(uuid)
+    if group is not None and network not in group.networks:
+        yield (
+            f"instance {instance.name}: NIC {index}: its network"
+            f" {snapshot.networks[network].name} is not connected to group {group.name}"
+        )
 
 
 def _disks(snapshot: Snapshot) -> Iterator[str]:

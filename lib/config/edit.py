@@ -86,6 +86,20 @@ class Edit:
                     f"instance {instance.name}: MAC {nic.mac} is used by {holder}"
                 )
 
+    def _check_connections(self, instance: Instance, before: Sequence[Any]) -> None:
+        """Refuse new NICs in networks that the group is not connected to.
+
+        Creations do not lock groups, so a connection may have ended since their checks.
+        """
+        known = {nic.network for nic in before}
+        group = self._get("nodegroups", self._get("nodes", instance.primary_node).group)
+        for nic in instance.nics:
+            if nic.network and nic.network not in known | group.networks.keys():
+                raise errors.ConfigurationError(
+                    f"instance {instance.name}: network {nic.network} is not connected"
+                    f" to node group {group.name}"
+                )
+
     def _touch(self, record: R, **changes: Any) -> R:
         """Store a record with changes, serial + 1 and the time of change."""
         changes = {
@@ -158,6 +172,7 @@ class Edit:
             self._check_name(table, record)
         if isinstance(record, Instance):
             self._check_macs(record)
+            self._check_connections(record, stored.nics)
             self._move_addresses(stored.nics, record.nics)
         if isinstance(record, Node):
             self._touch_cluster()
@@ -299,6 +314,7 @@ class Edit:
         """
         self._get("nodes", instance.primary_node)
         self._check_macs(instance)
+        self._check_connections(instance, ())
         self._move_addresses((), instance.nics)
         for index, disk in enumerate(disks):
             self._add(disk.replace(iv_name=f"disk/{index}"))

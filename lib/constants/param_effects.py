@@ -15,7 +15,7 @@ MIGRATION: Final = "takes effect at the next migration; not hot-pluggable"
 NEW_DISKS: Final = "used for new disks only; present disks keep their form"
 ADDED: Final = "given when the disk is added, which is hot-pluggable; cannot be changed"
 ACTIVATION: Final = "takes effect at the next activation of the disk"
-NEW_NODES: Final = "used when a node is added"
+NEW_NODES: Final = "used when a node is added or its own value changes"
 
 _HYPERVISOR: Final = {
     "migration_bandwidth": MIGRATION,

@@ -90,6 +90,8 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         node = checks.node_takes_instances(snapshot, self.target, instance.name)
         if not self.op.ignore_ipolicy:
             self._check_policy(node)
+        if node.group != self.primary.group:
+            nic_specs.check_connections(snapshot, instance, node.group)
         nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
         if template == "file":
             size_mib = sum(disk.size for disk in snapshot.instance_disks(instance))

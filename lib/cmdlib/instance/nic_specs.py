@@ -322,6 +322,25 @@ def _take_free_address(
         ) from err
 
 
+def check_connections(
+    snapshot: objects.Snapshot, instance: objects.Instance, group: str
+) -> None:
+    """Refuse a group to which networks of an instance's NICs are not connected.
+
+    Raises:
+        OpPrereqError: contains NIC, network and group.
+    """
+    target = snapshot.nodegroups[group]
+    for index, nic in enumerate(instance.nics):
+        network = snapshot.networks.get(nic.network or "")
+        if network is not None and network.uuid not in target.networks:
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: nic {index}: network {network.name} is not"
+                f" connected to node group {target.name}",
+                ecodes.ECODE_STATE,
+            )
+
+
 def check_bridges(
     ctx: base.Context, nics: Sequence[objects.Nic], node: str, instance: str
 ) -> None:

@@ -133,6 +133,8 @@ class RelocationUnit(common.InstanceUnit[O]):
         node = checks.node_takes_instances(snapshot, self.target, instance.name)
         if not self.op.ignore_ipolicy:
             self._check_policy(node)
+        if node.group != self.primary.group:
+            nic_specs.check_connections(snapshot, instance, node.group)
         nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
         if instance.forthcoming:
             reserved_moves.check_target(self.ctx, instance, self.target)

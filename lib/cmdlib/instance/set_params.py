@@ -309,9 +309,13 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if self.new_primary:
             if not (op.force or instance.forthcoming):
                 self.require_stopped("get another primary node")
-            checks.node_takes_instances(
+            node = checks.node_takes_instances(
                 self.ctx.snapshot, self.new_primary, instance.name
             )
+            if node.group != self.primary.group:
+                nic_specs.check_connections(
+                    self.ctx.snapshot, changes.after, node.group
+                )
             changes.report.append(
                 ("primary node", self.ctx.snapshot.nodes[self.new_primary].name)
             )

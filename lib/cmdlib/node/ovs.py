@@ -1,8 +1,13 @@
 """Configuration of Open vSwitch on a node whose parameters request it."""
 
+from typing import Final
+
 from ganeti import objects
 from ganeti.cmdlib.base import Context
 from ganeti.objects import params
+
+#: Node parameters whose change takes effect by `configure`.
+PARAMETERS: Final = frozenset(("ovs", "ovs_name", "ovs_link"))
 
 
 def configure(ctx: Context, node: objects.Node) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from ganeti import objects, opcodes
 from ganeti.cmdlib import candidate_role, state_params, typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.node import checks, oob, role
+from ganeti.cmdlib.node import checks, oob, ovs, role
 from ganeti.cmdlib.node.address import check_secondary
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
@@ -174,6 +174,8 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             oob.log_power_change(self.ctx, new)
         if self.plan.is_demoted and not new.offline:
             candidate_role.demote(self.ctx, self.uuid)
+        if not new.offline and ovs.PARAMETERS & self.ndparams.keys():
+            ovs.configure(self.ctx, new)
         if self.plan.may_need_others:
             candidate_role.fill_pool(
                 self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()

@@ -40,6 +40,8 @@ class Edits(RuleBasedStateMachine):
         lan = Network(name="lan", network="192.0.2.128/29", uuid="lan", serial_no=1)
         with self.conf.edit("setup") as edit:
             edit.add_network(config.AddressPool.fresh(lan).result())
+            for group in edit.snapshot.nodegroups.values():
+                edit.update(group.replace(networks={"lan": {}}))
         self.highest = {}
 
     def teardown(self):

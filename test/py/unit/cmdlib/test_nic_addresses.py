@@ -8,6 +8,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import errors, objects
+from ganeti.config.address_pool import AddressPool
 
 SCRIPT = {
     "node_info": ["boot", [], [{"memory_free": 9999, "memory_total": 9999}]],
@@ -157,3 +158,132 @@ def test_a_bridged_nic_needs_a_bridge():
     request = create({"mode": "bridged"})
     eng = engine(nicparams={"default": default})
     refused(request, "nic 0: mode bridged needs link=BRIDGE", eng)
+
+
+# Networks
+LAN = clusters.NETWORK
+BRIDGED = {"mode": "bridged", "link": "lab", "vlan": ""}
+FAR = "00000000-0000-4000-8000-0000000000b0"
+
+
+def networked(*extra, connected=True, **network):
+    networks = {LAN: BRIDGED} if connected else {}
+    return engine(
+        clusters.network(**network),
+        clusters.group(networks=networks),
+        clusters.group("far", FAR),
+        clusters.node(4, group=FAR),
+        *extra,
+    )
+
+
+def created(made, *nics, name="web1.example.com", **changes):
+    made.run(create(*nics, instance_name=name, **changes))
+    snapshot = made.snapshot
+    return snapshot.instances[snapshot.uuid_of("instances", name)].nics
+
+
+def used_addresses(made):
+    return AddressPool(made.snapshot.networks[LAN]).used()
+
+
+@pytest.mark.parametrize("name", ["lan", LAN])
+def test_the_pool_gives_the_lowest_address_and_the_connection_its_parameters(name):
+    made = networked(mac_prefix="aa:00:07", gateway="198.51.100.1")
+    first, second = created(made, *[{"network": name, "ip": "pool"}] * 2)
+    assert [first.ip, second.ip] == ["198.51.100.1", "198.51.100.2"]
+    assert (first.network, first.nicparams) == (LAN, BRIDGED)
+    assert first.mac.startswith("aa:00:07:")
+    assert used_addresses(made) == ["198.51.100.1", "198.51.100.2"]
+
+
+def test_addresses_are_free_again_after_changes_and_removal():
+    made = networked()
+    created(made, {"network": "lan", "ip": "pool"}, {"network": "lan"})
+
+    def modify(*mods):
+        made.run(
+            {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "web1"}
+            | {"nics": list(mods)}
+        )
+
+    modify(["modify", 0, {"ip": "198.51.100.9"}])
+    assert used_addresses(made) == ["198.51.100.9"]
+    modify(["modify", 1, {"ip": "pool"}])
+    assert used_addresses(made) == ["198.51.100.1", "198.51.100.9"]
+    modify(["modify", 0, {"network": "none", "ip": "none"}])
+    assert used_addresses(made) == ["198.51.100.1"]
+    modify(["remove", 1, {}])
+    assert used_addresses(made) == []
+    modify(["add", -1, {"network": "lan", "ip": "pool"}])
+    assert used_addresses(made) == ["198.51.100.1"]
+    made.run(
+        {
+            "OP_ID": "OP_INSTANCE_REMOVE",
+            "instance_name": "web1",
+            "shutdown_timeout": 1,
+        }
+    )
+    assert used_addresses(made) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"network": "lan", "ip": "198.51.100.3"}, "is used by an instance"),
+        ({"network": "lan", "ip": "198.51.100.0"}, "is reserved"),
+        ({"network": "lan", "ip": "10.0.0.1"}, "10.0.0.1 is not in network lan"),
+        ({"network": "lan", "link": "br1"}, "link cannot be given together with"),
+        ({"network": "wan", "ip": "pool"}, "Network 'wan' not known"),
+        ({"ip": "pool"}, "ip pool needs a network"),
+        ({"ip": "198.51.100.4"}, "is in network lan, take it from there"),
+    ],
+)
+def test_addresses_of_networks_are_checked_at_a_creation(spec, text):
+    made = networked()
+    taker = {"network": "lan", "ip": "198.51.100.3"}
+    created(made, taker, name="first.example.com")
+    before = made.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        made.run(create(spec))
+    assert made.snapshot is before
+
+
+def test_a_full_network_gives_no_address():
+    made = networked(reservations="1" * 16)
+    with pytest.raises(errors.OpPrereqError, match="has no free address"):
+        made.run(create({"network": "lan", "ip": "pool"}))
+
+
+def test_without_the_check_an_address_of_a_network_is_taken_outside_of_it():
+    made = networked()
+    (taken,) = created(made, {"ip": "198.51.100.4"}, conflicts_check=False)
+    assert (taken.ip, taken.network) == ("198.51.100.4", None)
+    assert used_addresses(made) == []
+
+
+def test_a_network_must_be_connected_to_the_group_of_the_instance():
+    made = networked(connected=False)
+    with pytest.raises(errors.OpPrereqError, match="not connected to node group def"):
+        made.run(create({"network": "lan", "ip": "pool"}))
+    # A connection that ended between check and commit.
+    owner = made.snapshot.instances[clusters.instance_uuid(1)]
+    joined = owner.replace(nics=(nic(network=LAN, ip="198.51.100.4"),))
+    with (
+        pytest.raises(errors.ConfigurationError, match="not connected to node group"),
+        made.config.edit("t") as edit,
+    ):
+        edit.update(joined)
+
+
+def test_another_group_needs_the_network_too():
+    made = networked()
+    created(made, {"network": "lan", "ip": "pool"})
+    with pytest.raises(errors.OpPrereqError, match="lan is not connected to node grou"):
+        made.run(
+            {
+                "OP_ID": "OP_INSTANCE_SET_PARAMS",
+                "instance_name": "web1",
+                "pnode": "node4",
+            }
+        )

@@ -49,6 +49,17 @@ def node(engine, name):
     return engine.snapshot.nodes[engine.snapshot.uuid_of("nodes", name)]
 
 
+def test_a_switch_is_created_when_a_node_gets_its_parameters():
+    engine = engine_with(script={"node_configure_ovs": None})
+    modify(engine, ndparams={"spindle_count": "2"})
+    assert engine.rpc.called("node_configure_ovs") == []
+    modify(engine, ndparams={"ovs": "True", "ovs_link": "eth1"})
+    made = [(clusters.node_uuid(2), ("switch1", "eth1"))]
+    assert engine.rpc.called("node_configure_ovs") == made
+    modify(engine, ndparams={"ovs": "False"})
+    assert engine.rpc.called("node_configure_ovs") == []
+
+
 # Adding
 def test_a_new_node_becomes_a_candidate_with_certificate_and_keys():
     engine = engine_with()

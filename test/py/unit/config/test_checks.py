@@ -34,9 +34,11 @@ def network(**fields):
     )
 
 
-def in_network(**fields):
+def in_network(*, connected=True, **fields):
     nic = BASE.instances[WEB1].nics[0].replace(network="net", ip="192.0.2.11")
-    return [network(**fields), *change("instances", WEB1, nics=(nic,))]
+    group = BASE.nodes[BASE.instances[WEB1].primary_node].group
+    joined = change("nodegroups", group, networks={"net": {}} if connected else {})
+    return [network(**fields), *joined, *change("instances", WEB1, nics=(nic,))]
 
 
 def test_the_example_is_consistent():
@@ -58,6 +60,10 @@ def test_an_empty_store_has_no_cluster():
     ("updates", "text"),
     [
         ([Update("nodes", "k", BASE.nodes[NODE1])], "nodes: key k holds the uuid"),
+        (
+            in_network(connected=False, reservations="00010000"),
+            "NIC 0: its network lan is not connected to group default",
+        ),
         (of_cluster(enabled_hypervisors=()), "enabled_hypervisors is empty"),
         (of_cluster(enabled_hypervisors=("kvm", "x")), "unknown value x"),
         (

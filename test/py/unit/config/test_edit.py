@@ -44,6 +44,8 @@ def add_network(conf):
     )
     with conf.edit("job-1") as edit:
         edit.add_network(config.AddressPool.fresh(network).result())
+        for group in edit.snapshot.nodegroups.values():
+            edit.update(group.replace(networks={"net": {}}))
 
 
 def test_an_update_adds_one_and_sets_the_time(conf):
