@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
-#: Text that a reader may have signed together with the diagnosis, so that an old answer,
-#: or that of another node, does not pass for this one.
+#: Text that a reader may have signed together with the diagnosis, so that an old
+#: answer, or that of another node, does not pass for this one.
 _CHALLENGE: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _encode: Final = msgspec.json.Encoder().encode
 
