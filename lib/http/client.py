@@ -13,6 +13,7 @@ body can be read only once, so a repetition by the library fails.
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -67,15 +68,21 @@ class Client:
         Returns:
             The transfer, for `abort`.
         """
+        return self.start_all([(request, done)])[0]
+
+    def start_all(self, requests: Sequence[tuple[Request, Done]]) -> list[Transfer]:
+        """Send requests together, see `start`: the thread is woken once for all."""
+        if not requests:
+            return []
         with self._lock:
-            transfer = Transfer(request, done)
-            if self._loop is None or not self._loop.submit(transfer):
+            made = [Transfer(request, done) for request, done in requests]
+            if self._loop is None or not self._loop.submit(*made):
                 # Freeing an inherited loop would close TLS sessions that the parent
                 # still uses.
                 self._inherited.append(self._loop)
                 self._loop = _Loop()
-                self._loop.submit(transfer)
-            return transfer
+                self._loop.submit(*made)
+            return made
 
     def abort(self, transfer: Transfer) -> None:
         """End a transfer early, with an error; does nothing if it has ended."""
@@ -99,18 +106,27 @@ class Client:
                 thread, so it must not block.
         """
         answers: list[Response | None] = [None] * len(requests)
+        left = len(requests)
         finished: queue.SimpleQueue[None] = queue.SimpleQueue()
-        transfers_: list[Transfer] = []
-        for position, request in enumerate(requests):
 
-            def done(response: Response, position: int = position) -> None:
-                answers[position] = response
-                on_answer(response)
+        def done(position: int, response: Response) -> None:
+            nonlocal left
+            answers[position] = response
+            on_answer(response)
+            # One thread answers all of them, so this needs no lock.
+            left -= 1
+            if not left:
                 finished.put(None)
 
-            transfers_.append(self.start(request, done))
-        on_start(transfers_)
-        for _ in requests:
+        on_start(
+            self.start_all(
+                [
+                    (request, functools.partial(done, position))
+                    for position, request in enumerate(requests)
+                ]
+            )
+        )
+        if requests:
             finished.get()
         return [answer for answer in answers if answer is not None]
 
@@ -146,14 +162,15 @@ class _Loop:
         self._thread = threading.Thread(target=self._run, name="rpc", daemon=True)
         self._thread.start()
 
-    def submit(self, transfer: Transfer | None) -> bool:
-        """Pass a transfer to the thread; None ends it. Return false if it has ended."""
+    def submit(self, *items: Transfer | None) -> bool:
+        """Pass transfers to the thread; None ends it. Return false if it has ended."""
         if self._pid != os.getpid():
             return False
         with self._lock:
             if self._is_over:
                 return False
-            self._queue.put(transfer)
+            for item in items:
+                self._queue.put(item)
             with contextlib.suppress(BlockingIOError):
                 self._waker.send(b"x")
         return True

@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -97,6 +97,24 @@ class _Ongoing:
         self.requests = requests
         self.transfers: list[client.Transfer] = []
         self.is_aborted = threading.Event()
+
+
+class _Prepared(NamedTuple):
+    """A call before it is made.
+
+    Attributes:
+        row: of the table.
+        call_id: its id on the nodes; empty if they cannot end it.
+        called: uuid and name of each node that is called.
+        requests: one for each of them.
+        results: of the other nodes, by uuid.
+    """
+
+    row: table.Procedure
+    call_id: str
+    called: list[tuple[str, str]]
+    requests: list[client.Request]
+    results: dict[str, Result]
 
 
 class _Authority:
@@ -208,6 +226,67 @@ class _Runner(Runner, abc.ABC):
         timeout_s: float | None = None,
     ) -> Mapping[str, Result]:
         """Call many nodes in parallel, see `Runner`."""
+        me = threading.current_thread()
+        prepared = self._prepare(
+            procedure,
+            nodes,
+            args,
+            timeout_s=timeout_s,
+            on_silence=functools.partial(self.on_silence, me),
+        )
+        ongoing = _Ongoing(prepared.call_id, prepared.requests)
+        self._ongoing[me] = ongoing
+        try:
+            responses = self._perform(prepared.row, prepared.requests, ongoing)
+        finally:
+            del self._ongoing[me]
+            self.on_silence(me, False)
+        results = prepared.results
+        for (node, name), response in zip(prepared.called, responses, strict=True):
+            results[node] = read_answer(procedure, name, response)
+        return results
+
+    def begin(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Sequence[Any],
+        done: Callable[[str, Result], None],
+    ) -> None:
+        """Begin a call of many nodes that changes a copy of the store; do not wait.
+
+        ``done`` is called with each node and its result when the node has answered,
+        mostly from the client's thread, so it must not block. A busy node is not asked
+        again.
+        """
+        prepared = self._prepare(procedure, nodes, args)
+        if prepared.row.lane != table.LANE_STORE:
+            raise errors.ProgrammerError(f"RPC: {procedure} must be waited for")
+
+        def answered(node: str, name: str, response: client.Response) -> None:
+            done(node, read_answer(procedure, name, response))
+
+        self._client.start_all(
+            [
+                (request, functools.partial(answered, node, name))
+                for (node, name), request in zip(
+                    prepared.called, prepared.requests, strict=True
+                )
+            ]
+        )
+        for node, result in prepared.results.items():
+            done(node, result)
+
+    def _prepare(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Arguments,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[bool], None] | None = None,
+    ) -> _Prepared:
+        """Return the requests of a call, and the results of nodes without one."""
         row = table.PROCEDURES.get(procedure)
         if row is None:
             raise errors.ProgrammerError(f"RPC has no procedure {procedure!r}")
@@ -230,7 +309,6 @@ class _Runner(Runner, abc.ABC):
         if call_id:
             headers = (*headers, f"{wire.CALL_HEADER}: {call_id}")
         bodies = _bodies(args, [node for node, _ in targets])
-        me = threading.current_thread()
         requests = [
             client.Request(
                 address=target.address,
@@ -245,20 +323,12 @@ class _Runner(Runner, abc.ABC):
                 silence_s=0.0 if row.reads else _SILENCE_S[row.timeout],
                 server=_NODED,
                 max_answer=row.max_answer,
-                on_silence=functools.partial(self.on_silence, me),
+                on_silence=on_silence,
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]
-        ongoing = _Ongoing(call_id, requests)
-        self._ongoing[me] = ongoing
-        try:
-            responses = self._perform(row, requests, ongoing)
-        finally:
-            del self._ongoing[me]
-            self.on_silence(me, False)
-        for (node, target), response in zip(targets, responses, strict=True):
-            results[node] = read_answer(procedure, target.name, response)
-        return results
+        called = [(node, target.name) for node, target in targets]
+        return _Prepared(row, call_id, called, requests, results)
 
     def _perform(
         self,

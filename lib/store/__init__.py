@@ -17,8 +17,8 @@ from ganeti.store.base import (
 from ganeti.store.engine import Engine
 from ganeti.store.follower import Follower, read_snapshot
 from ganeti.store.fork import Fork
-from ganeti.store.peers import CommitSettings
 from ganeti.store.replica import Replica
+from ganeti.store.settings import CommitSettings
 from ganeti.store.sqlite import open_master
 
 __all__ = [

@@ -18,13 +18,8 @@ from ganeti.clock import Clock
 from ganeti.objects import Snapshot
 from ganeti.quorum import Term, Voters, term_of
 from ganeti.quorum import refusal as refusal_of
-from ganeti.store.peers import (
-    ACK_TIMEOUT_S,
-    RECHECK_S,
-    WARN_EVERY_S,
-    Replicate,
-    is_term_refusal,
-)
+from ganeti.store.peers import ACK_TIMEOUT_S, RECHECK_S, WARN_EVERY_S
+from ganeti.store.sending import Replicate, is_term_refusal
 
 _log = logging.getLogger(__name__)
 

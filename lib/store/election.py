@@ -17,7 +17,7 @@ from ganeti.quorum import Copy, Election, Term, majority, next_number, term_of
 from ganeti.store import branches, known_branches, wire
 from ganeti.store.backend import ArchivePage, Group
 from ganeti.store.database import Database
-from ganeti.store.peers import Answer, is_term_refusal
+from ganeti.store.sending import Answer, is_term_refusal
 
 _log = logging.getLogger(__name__)
 

@@ -1,10 +1,15 @@
 """The copies on master candidates, kept up to date from the master.
 
-One thread per candidate sends it change-sets in order. A candidate is *current* when
-it has, or is being sent, every revision. A failure makes it *stale*: it is then asked
-for a promise of the master's term, and *catches up* by the change-sets that it lacks,
-or by a whole copy when its history is another. When a commit is acknowledged is
-decided by `ganeti.quorum`.
+A candidate gets change-sets in order, one call after another. It is *current* when it
+has, or is being sent, every revision. A failure makes it *stale*: it is then asked for
+a promise of the master's term, and *catches up* by the change-sets that it lacks, or by
+a whole copy when its history is another. When a commit is acknowledged is decided by
+`ganeti.quorum`.
+
+Whoever has a group for a current candidate begins the call, a *flight*, and the answer
+is counted where it arrives. All that has to wait is done by one thread per candidate:
+questions, catching up, and what follows a failure. There is never more than one call
+under way to a candidate: `Peer.is_busy`.
 
 In a large set, a group goes at once only to as many candidates as a majority needs, the
 fastest ones. The others get it a moment later, together with those that follow: else
@@ -12,20 +17,21 @@ most of the master's work were calls that nobody waits for.
 """
 
 import collections
-import dataclasses
 import enum
+import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, Snapshot
 from ganeti.quorum import Ack, Term, Voters, acknowledgement
-from ganeti.store import features, numbers, wire
+from ganeti.store import features, numbers, sending, wire
 from ganeti.store.backend import ARCHIVE_START, ARCHIVED, Backend, Group
 from ganeti.store.base import CopyState
+from ganeti.store.settings import CommitSettings
 
 _log = logging.getLogger(__name__)
 
@@ -51,56 +57,9 @@ LATE_FROM: Final = 5
 LATE_S: Final = 0.03
 #: Weight of one answer in the time that a candidate is expected to take.
 _WEIGHT: Final = 0.2
+_APPLY: Final = "store_apply"
 #: Payload bytes of one call to a candidate that catches up.
 CATCH_UP_BYTES: Final = 1024 * 1024
-
-
-class Answer(Protocol):
-    """The answer of a node: `ganeti.rpc.Result` is one."""
-
-    @property
-    def payload(self) -> Any:
-        """The answer."""
-
-    @property
-    def fail_msg(self) -> str | None:
-        """Why there is none."""
-
-
-#: (node uuids, procedure, arguments) -> node uuid -> answer; thread-safe.
-Replicate = Callable[[Sequence[str], str, Sequence[Any]], Mapping[str, Any]]
-
-
-@dataclasses.dataclass
-class CommitSettings:
-    """How a master commits.
-
-    Attributes:
-        is_lenient: returns whether the administrator chose availability: commits are
-            acknowledged without a majority, with a warning.
-        accept_loss: the administrator started this master without a majority; until
-            there is one, the master goes on without.
-        is_patient: without a majority, wait for one; else the commit fails, and may be
-            durable nevertheless.
-        on_deposed: called once, from any thread, when another master has taken over;
-            nothing can be written any more.
-        on_higher: called from any thread, before a copy with another history is
-            replaced, with the numbers to leave out since that copy may have shown them.
-            Returns at once.
-        on_refusal: called with the uuid of a candidate that refuses this master's term,
-            while a majority follows this master. Other candidates do not wait for it.
-            Returns whether the candidate's copy lets the master daemon start again.
-        silent: uuids of candidates that have just not answered. The first commit does
-            not wait until they are heard: that would take a second time limit.
-    """
-
-    is_lenient: Callable[[], bool] = bool
-    accept_loss: bool = False
-    is_patient: bool = True
-    on_deposed: Callable[[], None] = lambda: None
-    on_higher: Callable[[numbers.Numbers], None] = lambda _numbers: None
-    on_refusal: Callable[[str], bool] = lambda _node: True
-    silent: frozenset[str] = frozenset()
 
 
 class _State(enum.Enum):
@@ -130,8 +89,15 @@ class Peer:
         self.wake = threading.Event()
         #: The queue is to be sent now.
         self.is_due = False
-        #: A call is under way.
+        #: A call is under way, or its failure is not processed yet.
         self.is_busy = False
+        #: The failure of a flight, for the thread.
+        self.failure: errors.GenericError | None = None
+        #: The thread waits for the end of a flight, and it has got the candidate then,
+        #: before another flight could.
+        self.is_wanted = self.is_handed = False
+        #: Time of the last good answer.
+        self.heard_at = 0.0
         #: Seconds that a call is expected to take.
         self.answer_s = 0.0
         self.failures = 0
@@ -149,6 +115,18 @@ class Peer:
         self.trouble = "not asked yet"
 
 
+#: Done by the thread of a candidate; returns seconds to pause after it.
+_Task = Callable[[Peer], float | None]
+
+
+class _Flight(NamedTuple):
+    """A call of `store_apply` for candidates that all get the same groups."""
+
+    groups: Sequence[Group]
+    peers: dict[str, Peer]
+    began: float
+
+
 class Peers:
     """All candidates but this node; see `ganeti.store.engine.Copies`."""
 
@@ -156,7 +134,7 @@ class Peers:
         self,
         backend: Backend,
         *,
-        replicate: Replicate,
+        replicate: sending.Replicate,
         clock: clock_module.Clock,
         node: str = "",
         settings: CommitSettings | None = None,
@@ -165,6 +143,7 @@ class Peers:
         self._settings = settings or CommitSettings()
         self._backend = backend
         self._replicate = replicate
+        self._begin_call = sending.beginner(replicate)
         self._clock = clock
         self._node = node
         self._lock = threading.Lock()
@@ -263,9 +242,10 @@ class Peers:
                     self._is_sent = True
             for peer in self._prompt_locked():
                 peer.is_due = True
-                peer.wake.set()
+            flights = self._flights_locked(self._peers.values())
             if any(p.queue and not p.is_due for p in self._peers.values()):
                 self._has_late.set()
+        self._begin(flights)
 
     def _prompt_locked(self) -> list[Peer]:
         """Return the candidates that get a group at once."""
@@ -291,9 +271,11 @@ class Peers:
             with self._lock:
                 self._has_late.clear()
                 self._hurry_locked()
+                flights = self._flights_locked(self._peers.values())
+            self._begin(flights)
 
     def _hurry_locked(self) -> None:
-        """Send what is in the queues now."""
+        """Have what is in the queues sent now."""
         for peer in self._peers.values():
             if peer.queue and not peer.is_due:
                 peer.is_due = True
@@ -515,25 +497,12 @@ class Peers:
     def _serve(self, peer: Peer) -> None:
         while True:
             with self._lock:
-                state, groups = peer.state, []
-                must_check, peer.must_check = peer.must_check, False
-                if state is _State.STOPPED:
-                    return
-                if peer.is_due or state is _State.STALE:
-                    groups = list(peer.queue)
-                    peer.queue.clear()
-                peer.is_due, peer.is_busy = False, bool(groups)
                 peer.wake.clear()
-            pause = None
+                task, is_call = self._next_task_locked(peer)
+            if task is None:
+                return
             try:
-                if state is _State.STALE:
-                    self._repair(peer)
-                elif groups:
-                    self._push(peer, groups)
-                elif peer.archive:
-                    pause = self._copy_archive(peer)
-                elif must_check or not self._clock.wait(peer.wake, IDLE_CHECK_S):
-                    self._check(peer)
+                pause = task(peer)
             except errors.TermError as err:
                 pause = self._take_refusal(peer, err)
             except errors.GenericError as err:
@@ -541,8 +510,122 @@ class Peers:
             except Exception as err:  # noqa: BLE001 - the copy must be kept up
                 _log.exception("master candidate %s", peer.name)
                 pause = self._note_failure(peer, repr(err))
+            if is_call:
+                with self._lock:
+                    peer.is_busy = False
             if pause is not None:
                 self._clock.wait(peer.wake, pause)  # woken early only to stop
+
+    def _next_task_locked(self, peer: Peer) -> tuple[_Task | None, bool]:
+        """Return what the thread of a candidate does next, None to end.
+
+        The second value is whether that is a call, or the failure of one.
+        """
+        if peer.failure is not None:
+            return self._fail, True
+        if peer.is_busy and not peer.is_handed:
+            peer.is_wanted = True
+            return self._await_flight, False
+        peer.is_busy = peer.is_handed = False
+        if peer.state is _State.STOPPED:
+            return None, False
+        if peer.state is _State.CURRENT and peer.is_due and peer.queue:
+            return self._launch, False
+        if peer.state is _State.STALE:
+            peer.is_busy = True
+            return self._repair, True
+        if peer.archive:
+            peer.is_busy = True
+            return self._copy_archive, True
+        if peer.must_check:
+            peer.must_check, peer.is_busy = False, True
+            return self._check, True
+        return self._idle, False
+
+    def _await_flight(self, peer: Peer) -> None:
+        """Wait for the answer to a flight."""
+        peer.wake.wait()
+
+    def _launch(self, peer: Peer) -> None:
+        """Begin to send what is in the queue."""
+        with self._lock:
+            flights = self._flights_locked([peer])
+        self._begin(flights)
+
+    def _idle(self, peer: Peer) -> None:
+        """Wait for work; after some seconds without answers, that is a question."""
+        since = self._clock.monotonic() - peer.heard_at
+        if not self._clock.wait(peer.wake, max(0.0, IDLE_CHECK_S - since)):
+            with self._lock:
+                since = self._clock.monotonic() - peer.heard_at
+                peer.must_check |= since >= IDLE_CHECK_S and not peer.is_busy
+
+    def _fail(self, peer: Peer) -> None:
+        """Raise the failure of a flight."""
+        with self._lock:
+            failure, peer.failure = peer.failure, None
+        if failure is not None:
+            raise failure
+
+    # Flights
+    def _flights_locked(self, peers: Iterable[Peer]) -> list[_Flight]:
+        """Return the calls that are due; they must be begun after this."""
+        flights: dict[tuple[bytes, bytes], _Flight] = {}
+        now = self._clock.monotonic()
+        for peer in peers:
+            is_ready = peer.state is _State.CURRENT and not peer.is_busy
+            if is_ready and peer.is_due and peer.queue:
+                groups = tuple(peer.queue)
+                peer.queue.clear()
+                peer.is_due, peer.is_busy = False, True
+                key = (groups[0].parent, groups[-1].digest)
+                flight = flights.setdefault(key, _Flight(groups, {}, now))
+                flight.peers[peer.node] = peer
+        return list(flights.values())
+
+    def _begin(self, flights: Iterable[_Flight]) -> None:
+        for flight in flights:
+            base = flight.groups[0].base
+            try:
+                self._begin_call(
+                    list(flight.peers),
+                    _APPLY,
+                    (self._term, base, self._encode(flight.groups)),
+                    functools.partial(self._take_answer, flight),
+                )
+            except Exception as err:  # noqa: BLE001 - the copies must be kept up
+                _log.exception("revision %d cannot be sent", flight.groups[-1].revision)
+                failure = errors.StorageError(f"cannot be sent to: {err!r}")
+                for peer in flight.peers.values():
+                    self._fail_later(peer, failure)
+
+    def _take_answer(self, flight: _Flight, node: str, answer: Any) -> None:
+        """Count a candidate's answer to a flight; called from any thread."""
+        peer = flight.peers[node]
+        try:
+            payload = sending.payload_of(_APPLY, answer)
+            sending.require_applied(flight.groups[0].base, payload)
+        except errors.GenericError as err:
+            self._fail_later(peer, err)
+            return
+        taken_s = self._clock.monotonic() - flight.began
+        flights = []
+        with self._lock:
+            peer.answer_s += _WEIGHT * (taken_s - peer.answer_s)
+            self._note_ack_locked(peer, flight.groups[-1].revision)
+            if peer.is_wanted:
+                peer.is_wanted, peer.is_handed = False, True
+                peer.wake.set()
+            else:
+                peer.is_busy = False
+                flights = self._flights_locked([peer])
+        self._begin(flights)
+
+    def _fail_later(self, peer: Peer, failure: errors.GenericError) -> None:
+        """Pass a failure to the candidate's thread; it remains busy until then."""
+        with self._lock:
+            peer.failure, peer.is_wanted = failure, False
+            peer.wake.set()
 
     def _copy_archive(self, peer: Peer) -> float | None:
         """Send some archived jobs and logs: a whole copy lacks them.
@@ -572,19 +655,9 @@ class Peers:
             peer.failures += 1
         return pause
 
-    def _push(self, peer: Peer, groups: Sequence[Group]) -> None:
-        began = self._clock.monotonic()
-        self._apply(peer, groups[0].base, self._encode(groups))
-        taken_s = self._clock.monotonic() - began
-        peer.answer_s += _WEIGHT * (taken_s - peer.answer_s)
-        self._note_ack(peer, groups[-1].revision)
-
     def _apply(self, peer: Peer, base: int, data: str) -> None:
-        answer = self._call(peer, "store_apply", (self._term, base, data))
-        if not answer.get("applied"):
-            raise errors.StorageError(
-                f"wanted revision {base}, found {answer.get('revision')}"
-            )
+        answer = self._call(peer, _APPLY, (self._term, base, data))
+        sending.require_applied(base, answer)
 
     def _encode(self, groups: Sequence[Group]) -> str:
         """Return the text of groups; candidates are mostly sent the same."""
@@ -595,12 +668,12 @@ class Peers:
             self._encoded = (key, text)
         return text
 
-    def _note_ack(self, peer: Peer, revision: int) -> None:
-        with self._lock:
-            peer.acked = revision
-            peer.failures = 0
-            peer.is_refusing = False
-            self._settle_locked()
+    def _note_ack_locked(self, peer: Peer, revision: int) -> None:
+        peer.acked = revision
+        peer.heard_at = self._clock.monotonic()
+        peer.failures = 0
+        peer.is_refusing = False
+        self._settle_locked()
 
     def _repair(self, peer: Peer) -> None:
         status = self._promise_of(peer)
@@ -627,8 +700,8 @@ class Peers:
             peer.state, peer.is_tried = _State.CURRENT, True
             while peer.queue and peer.queue[0].revision <= revision:
                 peer.queue.popleft()
-            peer.is_due = True
-        self._note_ack(peer, revision)
+            peer.is_due = bool(peer.queue)
+            self._note_ack_locked(peer, revision)
         _log.info("master candidate %s has revision %d", peer.name, revision)
 
     def _promise_of(self, peer: Peer) -> Mapping[str, Any]:
@@ -691,17 +764,9 @@ class Peers:
         self, peer: Peer, procedure: str, args: Sequence[Any]
     ) -> Mapping[str, Any]:
         answer = self._replicate((peer.node,), procedure, args).get(peer.node)
-        if answer is None:
-            raise errors.StorageError(f"{procedure}: no answer")
-        if answer.fail_msg is not None:
-            if is_term_refusal(answer.fail_msg):
-                raise errors.TermError(answer.fail_msg)
-            raise errors.StorageError(f"{procedure}: {answer.fail_msg}")
-        if not isinstance(answer.payload, Mapping):
-            raise errors.StorageError(
-                f"{procedure}: wanted a mapping, found {answer.payload!r}"
-            )
-        return answer.payload
+        payload = sending.payload_of(procedure, answer)
+        peer.heard_at = self._clock.monotonic()
+        return payload
 
 
 def _state_of(peer: Peer) -> CopyState:
@@ -721,8 +786,3 @@ def _cursor(status: Mapping[str, Any]) -> str:
     """Return where a candidate's archive ends; earlier releases do not know it."""
     cursor = str(status.get("archive", ""))
     return cursor if cursor.partition("/")[0] in ("", *ARCHIVED) else ARCHIVE_START
-
-
-def is_term_refusal(text: str) -> bool:
-    """Return whether a failure text reports an old term of the caller."""
-    return "is over" in text and "term" in text.lower()

@@ -12,7 +12,9 @@ from ganeti.store.backend import ArchivePage, ArchiveTables, Group, Limits, Row,
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.doubts import Doubts
 from ganeti.store.engine import Engine
-from ganeti.store.peers import CommitSettings, Peers, Replicate
+from ganeti.store.peers import Peers
+from ganeti.store.sending import Replicate
+from ganeti.store.settings import CommitSettings
 
 #: Revisions that a master leaves out after an accepted loss: more than the lost groups
 #: can have had, for example 100 per second for some hours.

@@ -25,6 +25,11 @@ class Recorder:
             on_answer(answer)
         return answers
 
+    def start_all(self, requests):
+        for request, done in requests:
+            self.requests.append(request)
+            done(self.answer(request))
+
     def close(self):
         """Nothing to close."""
 
@@ -178,3 +183,33 @@ def test_a_refused_term_is_reported_at_once(make):
     # Who asks a copy asks the others as well.
     made.call("store_status", nodes)
     assert len(reports) == len(nodes) + 1
+
+
+def test_a_call_that_is_begun_reports_each_node(make):
+    snapshot = cluster.example()
+    uuid, node = next(iter(snapshot.nodes.items()))
+    offline = snapshot.apply(
+        [cluster.Update("nodes", uuid, node.replace(offline=True))]
+    )
+    applied = b'[true, {"applied": true}]'
+    made, recorder, _ = make(
+        lambda _request: client.Response(200, applied), snapshot=offline
+    )
+    results = {}
+    nodes = [*snapshot.nodes, "nobody"]
+    made.begin("store_apply", nodes, (3, 1, "data"), results.__setitem__)
+    assert results.keys() == set(nodes)
+    assert "not a node" in results["nobody"].fail_msg
+    called = [request.address for request in recorder.requests]
+    good = [each for each in snapshot.nodes if results[each].payload]
+    assert called == [snapshot.nodes[each].primary_ip for each in good]
+    # All get the same bytes, which are encoded once.
+    assert len({id(request.body) for request in recorder.requests}) == 1
+    assert json.loads(recorder.requests[0].body) == [3, 1, "data"]
+
+
+def test_only_calls_about_copies_can_be_begun(make):
+    made, recorder, snapshot = make()
+    with pytest.raises(errors.ProgrammerError, match="version must be waited for"):
+        made.begin("version", list(snapshot.nodes), (), print)
+    assert recorder.requests == []

@@ -692,3 +692,115 @@ def test_frozen_candidates_do_not_stop_a_large_set(many, monkeypatch):
     for number in (1, 3, 5, 7):
         simulation.release(number)
     until("the frozen ones", lambda: same_revisions(db, simulation))
+
+
+class Beginner:
+    """Begins calls on threads, and notes which nodes each has, and its overlaps."""
+
+    def __init__(self, simulation):
+        self.simulation = simulation
+        self.lock = threading.Lock()
+        self.begun = []
+        self.running = set()
+        self.overlaps = []
+        self.failure = None
+
+    def __call__(self, nodes, procedure, args):
+        return {node: self._one(node, procedure, args) for node in nodes}
+
+    def begin(self, nodes, procedure, args, done):
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+        self.begun.append(nodes)
+        for node in nodes:
+            threading.Thread(
+                target=lambda n=node: done(n, self._one(n, procedure, args))
+            ).start()
+
+    def _one(self, node, procedure, args):
+        with self.lock:
+            if node in self.running:
+                self.overlaps.append((node, procedure))
+            self.running.add(node)
+        try:
+            return self.simulation.replicate((node,), procedure, args)[node]
+        finally:
+            with self.lock:
+                self.running.discard(node)
+
+
+@pytest.fixture
+def beginner(simulation):
+    return Beginner(simulation)
+
+
+@pytest.fixture
+def begun(tmp_path, simulation, beginner):
+    """A master whose calls begin; three of four candidates are elsewhere."""
+    db = store.open_master(
+        str(tmp_path / "store.db"), replicate=beginner, clock=SystemClock()
+    )
+    db.commit(cluster.big(4, 2, candidates=4))
+    until("all", lambda: sum(copy.is_current for copy in db.copies().values()) == 3)
+    yield db
+    db.close()
+
+
+def test_a_group_is_one_call_for_all_candidates_that_are_free(begun, beginner):
+    until("the end", lambda: same_revisions(begun, beginner.simulation))
+    beginner.begun.clear()
+    begun.commit([job("1")])
+    assert [len(nodes) for nodes in beginner.begun] == [3]
+
+
+def test_a_candidate_never_has_two_calls(begun, beginner, simulation, monkeypatch):
+    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.001)
+
+    def write(number):
+        for step in range(25):
+            begun.commit([job(f"{number}.{step}")])
+            if step % 5 == number:
+                begun._copies.check_now()
+            # One at a time: the others are a majority.
+            if number == 0 and step % 8 == 0:
+                simulation.losing = {simulation.node(1 + step // 8 % 3)}
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    simulation.losing = set()
+    until("the copies", lambda: same_revisions(begun, simulation))
+    assert beginner.overlaps == []
+
+
+def test_what_comes_during_a_call_goes_with_the_next(begun, beginner, simulation):
+    until("the end", lambda: same_revisions(begun, simulation))
+    simulation.hang(2)
+    for number in range(10):
+        begun.commit([job(str(number))])
+    simulation.calls.clear()
+    simulation.release(2)
+    until("the copies", lambda: same_revisions(begun, simulation))
+    late = [call for call in simulation.calls if call[0] == simulation.node(2)]
+    assert late == [(simulation.node(2), "store_apply")]
+
+
+def test_a_group_that_cannot_be_sent_is_made_up_for(begun, beginner, caplog):
+    until("the end", lambda: same_revisions(begun, beginner.simulation))
+    beginner.failure = MemoryError("too many")
+    begun.commit([job("1")])
+    assert "cannot be sent to: MemoryError('too many')" in caplog.text
+    until("the copies", lambda: same_revisions(begun, beginner.simulation))
+    assert all(copy.is_current for copy in begun.copies().values())
+
+
+def test_a_demoted_candidate_is_released_after_its_call(begun, simulation):
+    until("the end", lambda: same_revisions(begun, simulation))
+    simulation.hang(3)
+    begun.commit([job("1")])
+    node = simulation.node(3)
+    record = begun.snapshot().nodes[node]
+    begun.commit([Update("nodes", node, record.replace(master_candidate=False))])
+    assert not begun.release_copy(node, 0.05)
+    simulation.release(3)
+    assert begun.release_copy(node, 60.0)

@@ -1,0 +1,110 @@
+"""Calls to candidates: made and waited for, or begun and answered elsewhere.
+
+Change-sets are sent to many candidates at once, and their answers are counted where
+they arrive: a thread per candidate that waits for its answer would take more of the
+master's time than the calls themselves.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from ganeti import errors
+
+
+class Answer(Protocol):
+    """The answer of a node: `ganeti.rpc.Result` is one."""
+
+    @property
+    def payload(self) -> Any:
+        """The answer."""
+
+    @property
+    def fail_msg(self) -> str | None:
+        """Why there is none."""
+
+
+#: (node uuids, procedure, arguments) -> node uuid -> answer; thread-safe. One that is
+#: `Beginning`, too, can begin calls; the calls of others wait in threads.
+Replicate = Callable[[Sequence[str], str, Sequence[Any]], Mapping[str, Any]]
+
+#: Called once with a node's uuid and its answer, from any thread; must not block.
+OnAnswer = Callable[[str, Any], None]
+Begin = Callable[[Sequence[str], str, Sequence[Any], OnAnswer], None]
+
+
+@runtime_checkable
+class Beginning(Protocol):
+    """A `Replicate` that can begin calls: `ganeti.rpc.LateRunner` is one."""
+
+    def begin(
+        self,
+        nodes: Sequence[str],
+        procedure: str,
+        args: Sequence[Any],
+        done: OnAnswer,
+    ) -> None:
+        """Begin a call of nodes and return at once."""
+
+
+class _NoAnswer(NamedTuple):
+    """A call that was not made."""
+
+    fail_msg: str
+    payload: None = None
+
+
+def beginner(replicate: Replicate) -> Begin:
+    """Return the function that begins calls."""
+    if isinstance(replicate, Beginning):
+        return replicate.begin
+
+    def begin(
+        nodes: Sequence[str], procedure: str, args: Sequence[Any], done: OnAnswer
+    ) -> None:
+        for node in nodes:
+            threading.Thread(
+                target=one, args=(node, procedure, args, done), daemon=True
+            ).start()
+
+    def one(node: str, procedure: str, args: Sequence[Any], done: OnAnswer) -> None:
+        try:
+            answer = replicate((node,), procedure, args).get(node)
+        except errors.GenericError as err:
+            answer = _NoAnswer(str(err))
+        done(node, answer)
+
+    return begin
+
+
+def payload_of(procedure: str, answer: Answer | None) -> Mapping[str, Any]:
+    """Return what a candidate has answered.
+
+    Raises:
+        TermError: it follows another master.
+        StorageError: there is no answer, or not one that it should give.
+    """
+    if answer is None:
+        raise errors.StorageError(f"{procedure}: no answer")
+    if answer.fail_msg is not None:
+        if is_term_refusal(answer.fail_msg):
+            raise errors.TermError(answer.fail_msg)
+        raise errors.StorageError(f"{procedure}: {answer.fail_msg}")
+    if not isinstance(answer.payload, Mapping):
+        raise errors.StorageError(
+            f"{procedure}: wanted a mapping, found {answer.payload!r}"
+        )
+    return answer.payload
+
+
+def require_applied(base: int, answer: Mapping[str, Any]) -> None:
+    """Raise StorageError if a candidate has not applied change-sets."""
+    if not answer.get("applied"):
+        raise errors.StorageError(
+            f"wanted revision {base}, found {answer.get('revision')}"
+        )
+
+
+def is_term_refusal(text: str) -> bool:
+    """Return whether a failure text reports an old term of the caller."""
+    return "is over" in text and "term" in text.lower()
