@@ -9,7 +9,8 @@ reports their end.
 The lock is never held during a call of the store: a thread that edits the configuration
 holds the store's lock and may log a line, which needs this lock.
 
-Invariant: a final state that is *shown*, and any answer to a client, is durable.
+Invariant: a final state and the end of an opcode that are *shown*, and any answer to a
+client, are durable.
 """
 
 import collections
@@ -47,6 +48,12 @@ _RETRY_S = 5.0
 #: Seconds until a log line is stored: at most 1 s may be lost in a crash, and the
 #: commit takes its time.
 SAVE_LOG_S = 0.5
+#: Seconds for which the start of an opcode waits for a commit that takes it along: it
+#: is shown before, and nothing is done before it is stored.
+START_WAIT_S = 1.0
+#: The same for the end of an opcode that another one follows, which is shown after
+#: that: the start of the next one usually comes sooner.
+NEXT_WAIT_S = 0.2
 #: Ended jobs kept in memory, because clients read the result just after the end.
 _RECENT = 1000
 #: Ended jobs with longer logs are not kept in memory but read from the store.
@@ -116,7 +123,7 @@ class Core:
         self.is_stopping = False
         self._outbox: list[Callable[[], None]] = []
         #: Commits that the holder of `_sending` passes to the store.
-        self._commits: collections.deque[tuple[Sequence[Document], _Done, bool]] = (
+        self._commits: collections.deque[tuple[Sequence[Document], _Done, float]] = (
             collections.deque()
         )
         self._sending = threading.Lock()
@@ -242,7 +249,7 @@ class Core:
 
     # Storing
     def commit_locked(
-        self, documents: Sequence[Document], on_done: OnDone, *, can_wait: bool = False
+        self, documents: Sequence[Document], on_done: OnDone, *, wait_s: float = 0.0
     ) -> None:
         """Request a commit; ``on_done`` is called without the lock.
 
@@ -255,7 +262,7 @@ class Core:
             on_done(error)
 
         # Only queued here: the store may call ``done`` at once, which takes the lock.
-        self._commits.append((documents, done, can_wait))
+        self._commits.append((documents, done, wait_s))
 
     def _send(self) -> None:
         """Pass commits to the store in order, unless another thread is doing so."""
@@ -266,9 +273,9 @@ class Core:
         while self._commits and self._sending.acquire(blocking=False):
             try:
                 while self._commits:
-                    documents, done, can_wait = self._commits.popleft()
+                    documents, done, wait_s = self._commits.popleft()
                     try:
-                        self.store.commit_soon(documents, done, can_wait=can_wait)
+                        self.store.commit_soon(documents, done, wait_s=wait_s)
                     except errors.GenericError as err:
                         done(0, err)
             finally:
@@ -281,18 +288,19 @@ class Core:
             self.settings.on_failure(error)
 
     def save_locked(
-        self, entry: Entry, on_done: OnDone | None = None, *, can_wait: bool = False
+        self, entry: Entry, on_done: OnDone | None = None, *, wait_s: float = 0.0
     ) -> None:
-        """Store a job with its new log entries.
+        """Store a job with its new log entries."""
+        documents = [_document(entry.job), *self.new_logs_locked(entry)]
+        done = self._tracked(entry, on_done or _ignore)
+        self.commit_locked(documents, done, wait_s=wait_s)
 
-        If that can wait, log entries are left to their timer, or to the next commit.
+    def save_start_locked(self, entry: Entry, on_done: OnDone) -> None:
+        """Store a job with the next commit.
+
+        Its log entries are left to that commit, or to their timer.
         """
-        documents = [Document(JOBS, str(entry.job.id), records.encode_job(entry.job))]
-        done = on_done or _ignore
-        if not can_wait:
-            documents += self.new_logs_locked(entry)
-            done = self._tracked(entry, done)
-        self.commit_locked(documents, done, can_wait=can_wait)
+        self.commit_locked([_document(entry.job)], on_done, wait_s=START_WAIT_S)
 
     def save_logs_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
         """Store the new log entries of a job.
@@ -366,10 +374,50 @@ class Core:
             self.notify_locked(entry, only_log)
 
     def show_locked(self, entry: Entry, job: Job) -> None:
-        """Replace a job's record by an unfinished one, and notify its watchers."""
+        """Replace a job's record by an unfinished one, and notify its watchers.
+
+        If the end of an opcode is still on its way to the disk, all this is shown after
+        that.
+        """
         _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
-        entry.job = entry.shown = job
-        self.changed_locked(entry)
+        entry.job = job
+        if entry.hidden is None:
+            entry.shown = job
+            self.changed_locked(entry)
+
+    def end_opcode_locked(self, entry: Entry, job: Job) -> None:
+        """Replace a job's record after an opcode that another one follows.
+
+        The end is shown once it is durable.
+        """
+        _log.debug("job %d: an opcode ended", job.id)
+        entry.job = job
+        self._save_opcode_locked(entry)
+
+    def _save_opcode_locked(self, entry: Entry) -> None:
+        job = entry.hidden = entry.job
+
+        def again() -> None:
+            with self.transaction():
+                if entry.hidden is job and entry.place is not Place.ENDED:
+                    self._save_opcode_locked(entry)
+
+        def done(error: BaseException | None) -> None:
+            if error is not None:
+                if not isinstance(error, errors.TermError):
+                    self.timers.after(_RETRY_S, again)
+                return
+            with self.lock:
+                is_newest = entry.hidden is job
+                if is_newest:
+                    entry.hidden = None
+                # A final record is shown by `_ended`, which may have come before.
+                if entry.shown is not entry.job:
+                    is_over = entry.place is Place.ENDED
+                    entry.shown = entry.job if is_newest and not is_over else job
+                    self.changed_locked(entry)
+
+        self.save_locked(entry, done, wait_s=NEXT_WAIT_S)
 
     def end_locked(self, entry: Entry, job: Job, on_done: OnDone | None = None) -> None:
         """Replace a job's record by a final one, which is shown once it is durable.
@@ -580,6 +628,10 @@ def _call_safely(call: Callable[[], None]) -> None:
         call()
     except Exception:  # noqa: BLE001 - whatever it is
         _log.exception("job queue: a callback failed")
+
+
+def _document(job: Job) -> Document:
+    return Document(JOBS, str(job.id), records.encode_job(job))
 
 
 def _ignore(_error: BaseException | None) -> None:

@@ -45,7 +45,7 @@ class Documents(Protocol):
         changes: Sequence[Document],
         done: Callable[[int, BaseException | None], None] | None = None,
         *,
-        can_wait: bool = False,
+        wait_s: float = 0.0,
     ) -> None:
         """Request a commit; ``done`` is called from another thread."""
 

@@ -86,7 +86,8 @@ class Entry:
 
     Attributes:
         job: the newest record, without log entries.
-        shown: the visible record; a final state is shown once it is durable.
+        shown: the visible record; the end of an opcode is shown once it is durable.
+        hidden: the record with the newest such end that is not durable.
         ops: the opcodes with their secrets.
         logs: (index of the opcode, log entry), in order.
         unsaved: number of the last ``logs`` that no commit contains yet.
@@ -118,6 +119,7 @@ class Entry:
         "began",
         "blocked_by",
         "cancel_text",
+        "hidden",
         "interrupt",
         "is_admitted",
         "job",
@@ -144,6 +146,7 @@ class Entry:
 
     def __init__(self, job: Job, ops: Sequence[opcodes.Opcode]) -> None:
         self.job = self.shown = job
+        self.hidden: Job | None = None
         self.ops = ops
         self.logs: list[tuple[int, LogEntry]] = []
         self.unsaved = 0

@@ -74,7 +74,10 @@ class OpCallbacks:
             if job.ops[self._index].status is not Status.RUNNING:
                 job = transitions.execute(job, self._index, core.now())
             core.show_locked(entry, job)
-            core.save_locked(entry, self._start.finish, can_wait=not durable)
+            if durable:
+                core.save_locked(entry, self._start.finish)
+            else:
+                core.save_start_locked(entry, self._start.finish)
             core.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
             entry.must_hurry = entry.was_tried = False
@@ -166,9 +169,8 @@ class OpCallbacks:
         encoded = records.encode_value(value)
         stored = _CommitWait()
         with core.transaction():
-            entry.job = entry.shown = transitions.with_resumption(
-                entry.job, self._index, encoded
-            )
+            job = transitions.with_resumption(entry.job, self._index, encoded)
+            core.show_locked(entry, job)
             core.save_locked(entry, stored.finish)
         stored.wait()
 
@@ -363,9 +365,7 @@ class Runner:
                 self._end_locked(entry, job)
                 return False
             entry.attempt = 0
-            core.show_locked(entry, job)
-            # At once: whoever waits for the job sees this end now.
-            core.save_locked(entry)
+            core.end_opcode_locked(entry, job)
             return True
 
     def _failed(self, attempt: _OpAttempt, error: Exception) -> bool:

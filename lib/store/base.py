@@ -102,13 +102,13 @@ class Store(Protocol):
         changes: Sequence[Change],
         done: Done | None = None,
         *,
-        can_wait: bool = False,
+        wait_s: float = 0.0,
     ) -> None:
         """Ask for a commit and return at once; ``done`` is called when it is durable.
 
         Commits become durable in the order in which they were asked for. One that can
-        wait does so for at most a second, unless another one, be it an empty one, takes
-        it along.
+        wait for some seconds does so, unless another one, be it an empty one, takes it
+        along.
 
         Raises:
             StorageError: the store is closed; ``done`` is not called.

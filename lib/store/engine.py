@@ -42,12 +42,9 @@ RECORD_BYTES: Final = 1024
 #: Bytes of change-sets kept in memory for followers; older ones come from the change
 #: log.
 RECENT_BYTES: Final = 4 * 1024 * 1024
-
-
 #: Seconds between two attempts to write to a disk that failed.
 RETRY_S: Final = 1.0
-#: Seconds for which changes that can wait do so, for others to take them along.
-LINGER_S: Final = 1.0
+_FOREVER: Final = float("inf")
 _REFUSED: Final = "changes are refused until {} can be written: {}"
 
 
@@ -242,8 +239,8 @@ class Engine:
         self._is_idle = False
         #: Idle, but for changes that can wait.
         self._is_lingering = False
-        #: Somebody waits for a change in the queue.
-        self._must_hurry = False
+        #: Seconds that all changes in the queue can wait.
+        self._wait_s = _FOREVER
         self._is_closing = False
         self._deposed: errors.TermError | None = None
         #: Why the last group could not be written here, until a write succeeds.
@@ -426,22 +423,22 @@ class Engine:
         changes: Sequence[Change],
         done: Done | None = None,
         *,
-        can_wait: bool = False,
+        wait_s: float = 0.0,
     ) -> None:
         """Ask for a commit and return at once."""
-        self._submit(_Request(changes, done), can_wait=can_wait)
+        self._submit(_Request(changes, done), wait_s=wait_s)
 
     def leave_out(self, revision: int) -> None:
         """Give each later change a higher revision than this one."""
         with self._lock:
             self._floor = max(self._floor, revision)
 
-    def _submit(self, request: _Request, *, can_wait: bool = False) -> None:
+    def _submit(self, request: _Request, *, wait_s: float = 0.0) -> None:
         records = [item for item in request.changes if isinstance(item, Update)]
         with self._lock:
             self._check_open_locked()
             staged = self._staged.apply(records) if records else self._staged
-            self._stage_locked(request, staged, can_wait=can_wait)
+            self._stage_locked(request, staged, wait_s=wait_s)
 
     def _check_open_locked(self) -> None:
         if self._deposed is not None:
@@ -454,16 +451,17 @@ class Engine:
             raise errors.StorageError(f"store: {self._refusal}")
 
     def _stage_locked(
-        self, request: _Request, staged: Snapshot, *, can_wait: bool = False
+        self, request: _Request, staged: Snapshot, *, wait_s: float = 0.0
     ) -> None:
         self._check_size(request)
         if request.changes:
             self._revision = max(self._revision, self._floor) + 1
         self._staged = request.staged = staged.at(self._revision, staged.term)
         self._queue.append(request)
-        self._must_hurry |= not can_wait
-        if self._is_idle and not (can_wait and self._is_lingering):
-            self._is_idle = False
+        is_sooner, self._wait_s = wait_s < self._wait_s, min(wait_s, self._wait_s)
+        if self._is_idle and (is_sooner or not self._is_lingering):
+            # While it lingers, another change may have to wake it again.
+            self._is_idle = self._is_lingering and wait_s > 0
             self._work.notify()
 
     def _check_size(self, request: _Request) -> None:
@@ -505,8 +503,7 @@ class Engine:
                     return []
                 self._is_idle = True
                 self._work.wait()
-            if not self._must_hurry:
-                self._linger_locked()
+            self._linger_locked()
             queue = self._queue
             count, size = 1, queue[0].size
             limit = 1 if self._is_unsettled else len(queue)
@@ -516,13 +513,16 @@ class Engine:
                 size += queue[count].size
                 count += 1
             self._queue = queue[count:]
-            self._must_hurry = bool(self._queue)
+            self._wait_s = 0.0 if self._queue else _FOREVER
             return queue[:count]
 
     def _linger_locked(self) -> None:
         """Let changes that can wait do so, until others take them along."""
         self._is_idle = self._is_lingering = True
-        self._work.wait_for(lambda: self._must_hurry or self.is_ending, LINGER_S)
+        is_over = False
+        while self._wait_s > 0 and not (is_over or self.is_ending):
+            # Woken by a change that can wait less long, or not at all.
+            is_over = not self._work.wait(self._wait_s)
         self._is_idle = self._is_lingering = False
 
     def _probe(self) -> None:

@@ -75,10 +75,10 @@ class Fork:
         changes: Sequence[Change],
         done: Done | None = None,
         *,
-        can_wait: bool = False,
+        wait_s: float = 0.0,
     ) -> None:
         """Take changes over and call ``done`` at once."""
-        del can_wait
+        del wait_s
         revision = self.commit(changes)
         if done is not None:
             done(revision, None)

@@ -41,7 +41,7 @@ class FakeStore:
         self._take(changes, after)
         return self._snapshot.revision
 
-    def commit_soon(self, changes, done=None, *, can_wait=False):
+    def commit_soon(self, changes, done=None, *, wait_s=0.0):
         revision = self.commit(changes)
         if done:
             done(revision, None)
@@ -115,7 +115,7 @@ class StepStore:
             )
         )
 
-    def commit_soon(self, changes, done=None, *, can_wait=False):
+    def commit_soon(self, changes, done=None, *, wait_s=0.0):
         self._todo.put((list(changes), done))
 
     def mark(self, what):

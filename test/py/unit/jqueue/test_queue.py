@@ -13,7 +13,6 @@ from ganeti import errors, jqueue, objects, opcodes
 from ganeti.jqueue import Canceled, LockTimeout, archiving, core, records
 from ganeti.jqueue.documents import Document
 from ganeti.jqueue.entry import Place
-from ganeti.store import engine
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def stored_status(live, job_id=1):
 
 
 def test_the_start_is_on_disk_before_an_act_at_the_latest(live, monkeypatch):
-    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    monkeypatch.setattr(core, "START_WAIT_S", 1000.0)
     seen = []
 
     def run(op, callbacks, _timeout, _priority):
@@ -126,7 +125,7 @@ def test_the_start_is_on_disk_before_an_act_at_the_latest(live, monkeypatch):
 
 
 def test_no_opcode_acts_whose_start_could_not_be_stored(live, monkeypatch):
-    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    monkeypatch.setattr(core, "START_WAIT_S", 1000.0)
     acts = []
 
     def run(op, callbacks, _timeout, _priority):
@@ -150,7 +149,7 @@ def test_no_opcode_acts_whose_start_could_not_be_stored(live, monkeypatch):
 
 
 def test_the_end_of_an_opcode_is_stored_although_the_next_one_waits(live, monkeypatch):
-    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
+    monkeypatch.setattr(core, "START_WAIT_S", 1000.0)
 
     def second(op, callbacks, _timeout, _priority):
         callbacks.started(durable=False)
@@ -1460,3 +1459,82 @@ def test_job_ids_that_are_left_out_are_not_given_even_after_a_restart(live):
     again.queue.leave_out(7)
     assert again.queue.submit([dummy()]) == 42
     again.close()
+
+
+def ends_of(live, job_id=1):
+    """Return the states of the opcodes that clients see, and those on disk."""
+    stored = records.decode_job(live.store.read("jobs", str(job_id)))
+    return [
+        [str(op.status) for op in job.ops] for job in (live.queue.job(job_id), stored)
+    ]
+
+
+def test_the_end_of_an_opcode_is_shown_once_it_is_durable(live, monkeypatch):
+    monkeypatch.setattr(core, "NEXT_WAIT_S", 1000.0)
+    seen = []
+
+    def second(op, callbacks, _timeout, _priority):
+        seen.append(ends_of(live))
+        callbacks.started(durable=False)
+        seen.append(ends_of(live))
+        callbacks.save_log()  # before an act on a node
+        until(lambda: ends_of(live)[0][:2] == ["success", "running"])
+        seen.append(ends_of(live))
+
+    live.executor.script["second"] = second
+    live.queue.submit([dummy("first"), dummy("second"), dummy("third")])
+    until(lambda: ends_of(live)[0][0] == "success")
+    live.settle()
+    assert live.final(1).status == "success"
+    early = [["running", "queued"], ["running", "queued"]]
+    assert [[states[:2] for states in each] for each in seen] == [
+        early,
+        early,
+        [["success", "running"]] * 2,
+    ]
+
+
+def test_the_end_of_an_opcode_and_the_start_of_the_next_are_one_group(
+    live, monkeypatch
+):
+    monkeypatch.setattr(core, "NEXT_WAIT_S", 1000.0)
+    counts = []
+
+    def first(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        counts.append(len(live.backend.changes_since(0, None)))
+
+    def second(op, callbacks, _timeout, _priority):
+        callbacks.started(durable=False)
+        callbacks.save_log()
+        counts.append(len(live.backend.changes_since(0, None)))
+
+    live.executor.script |= {"first": first, "second": second}
+    live.queue.submit([dummy("first"), dummy("second")])
+    assert live.final(1).status == "success"
+    assert counts[1] == counts[0] + 1
+
+
+def test_the_end_of_an_opcode_that_cannot_be_stored_is_not_shown(live, monkeypatch):
+    monkeypatch.setattr(core, "_RETRY_S", 0.01)
+    monkeypatch.setattr(core, "NEXT_WAIT_S", 0.0)
+    gate = Gate()
+
+    def first(op, callbacks, _timeout, _priority):
+        callbacks.started()
+        live.backend.failure = errors.StorageError("full")
+
+    def second(op, callbacks, _timeout, _priority):
+        gate.stop()
+        callbacks.started()
+
+    live.executor.script |= {"first": first, "second": second}
+    live.queue.submit([dummy("first"), dummy("second")])
+    gate.wait()
+    until(lambda: len(live.failures) > 2)
+    assert ends_of(live)[0] == ["running", "queued"]
+    live.backend.failure = None
+    until(lambda: ends_of(live)[0][0] == "success")
+    assert ends_of(live)[1][0] == "success"
+    gate.open()
+    assert live.final(1).status == "success"

@@ -226,21 +226,20 @@ def test_a_deposed_master_answers_whoever_waits_for_an_unknown_outcome():
     db.close()
 
 
-def waiting_start(db, monkeypatch):
+def waiting_start(db):
     """Request a commit that can wait, here without limit; return its results."""
-    monkeypatch.setattr(engine, "LINGER_S", 1000.0)
     answers = []
     db.commit_soon(
         [Document("jobs", "1", b"one")],
         lambda *args: answers.append(args),
-        can_wait=True,
+        wait_s=1000.0,
     )
     return answers
 
 
-def test_a_commit_that_can_wait_goes_with_the_next_one(db, backend, monkeypatch):
-    answers = waiting_start(db, monkeypatch)
-    db.commit_soon([Document("jobs", "2", b"two")], can_wait=True)
+def test_a_commit_that_can_wait_goes_with_the_next_one(db, backend):
+    answers = waiting_start(db)
+    db.commit_soon([Document("jobs", "2", b"two")], wait_s=2000.0)
     assert backend.changes_since(0, None) == []
     assert db.commit([Document("jobs", "1", b"newer")]) == 3
     (group,) = backend.changes_since(0, None)
@@ -249,32 +248,36 @@ def test_a_commit_that_can_wait_goes_with_the_next_one(db, backend, monkeypatch)
     assert wire.rows_of(group) == [("jobs", "1", b"newer"), ("jobs", "2", b"two")]
 
 
-def test_an_empty_commit_takes_one_along_that_can_wait(db, backend, monkeypatch):
-    answers = waiting_start(db, monkeypatch)
+def test_an_empty_commit_takes_one_along_that_can_wait(db, backend):
+    answers = waiting_start(db)
     db.commit([])
     assert answers == [(1, None)]
     assert db.read("jobs", "1") == b"one"
 
 
-def test_closing_does_not_leave_out_what_can_wait(backend, monkeypatch):
+def test_a_commit_that_can_wait_less_long_shortens_the_wait(db):
+    answers = waiting_start(db)
+    db.commit_soon([Document("jobs", "2", b"two")], wait_s=0.01)
+    until("the commit", lambda: db.read("jobs", "2") == b"two")
+    assert answers == [(1, None)]
+
+
+def test_closing_does_not_leave_out_what_can_wait(backend):
     db = open_memory(backend)
-    answers = waiting_start(db, monkeypatch)
+    answers = waiting_start(db)
     db.close()
     assert answers == [(1, None)]
     assert backend.read("jobs", "1") == b"one"
 
 
-def test_a_commit_that_can_wait_does_so_for_a_limited_time(db, monkeypatch):
-    monkeypatch.setattr(engine, "LINGER_S", 0.01)
-    db.commit_soon([Document("jobs", "1", b"one")], can_wait=True)
+def test_a_commit_that_can_wait_does_so_for_a_limited_time(db):
+    db.commit_soon([Document("jobs", "1", b"one")], wait_s=0.01)
     until("the commit", lambda: db.read("jobs", "1") == b"one")
     assert db.commit([Document("jobs", "2", b"two")]) == 2
 
 
-def test_what_can_wait_fails_with_the_commit_that_takes_it_along(
-    db, backend, monkeypatch
-):
-    answers = waiting_start(db, monkeypatch)
+def test_what_can_wait_fails_with_the_commit_that_takes_it_along(db, backend):
+    answers = waiting_start(db)
     backend.failure = errors.StorageError("disk full")
     with pytest.raises(errors.StorageError, match="disk full"):
         db.commit([Document("jobs", "2", b"two")])
