@@ -22,6 +22,10 @@ _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
 #: Delay of a refusal, in seconds; it slows down callers that guess command names.
 _REFUSAL_DELAY_S: Final = 10.0
 _ALLOWED_LOCK_S: Final = 8.0
+#: Limits of a restricted or repair command, in seconds and bytes: less time than the
+#: master waits, and an output that fits into a job.
+_COMMAND_S: Final = 3500.0
+_COMMAND_OUTPUT: Final = 1 << 20
 #: Time limit of an allocator, in seconds; shorter than the master's RPC timeout.
 _ALLOCATOR_S: Final = 14 * 60.0
 #: Limit of an allocator's output, in bytes; a plan for a large cluster is a few MiB.
@@ -177,9 +181,15 @@ def restricted_command(node: LocalNode, cmd: str) -> str:
 
 @procedure("repair_command")
 def repair_command(node: LocalNode, cmd: str, inp: Any) -> str:
-    """Run an allowed repair command with JSON as input; see `restricted_command`."""
-    data = serializer.dump(inp).decode()
-    return _run_allowed(node, "node-repair-commands", cmd, data)
+    """Run an allowed repair command; see `restricted_command`.
+
+    Args:
+        node: this node.
+        cmd: name of the command.
+        inp: text for its standard input; other values are passed as JSON.
+    """
+    text = inp if isinstance(inp, str) else serializer.dump(inp).decode()
+    return _run_allowed(node, "node-repair-commands", cmd, text)
 
 
 def _run_allowed(node: LocalNode, kind: str, cmd: str, stdin: str | None) -> str:
@@ -197,9 +207,15 @@ def _run_allowed(node: LocalNode, kind: str, cmd: str, stdin: str | None) -> str
         _log.error("%s: %r: %s", kind, cmd, err)
         node.clock.wait(threading.Event(), _REFUSAL_DELAY_S)
         raise errors.OpExecError(f"executing command {cmd!r} failed") from err
-    result = node.process.run([program], env={}, stdin=stdin)
+    result = node.process.run_bounded(
+        [program],
+        env={},
+        stdin=stdin,
+        timeout_s=_COMMAND_S,
+        max_output=_COMMAND_OUTPUT,
+    )
     if result.failed:
         raise errors.OpExecError(
-            f"command {cmd!r} {result.reason}: {result.output.strip()}"
+            f"command {cmd!r} {result.reason}: {result.output.strip()[-_OUTPUT_CHARS:]}"
         )
     return result.output

@@ -5,6 +5,7 @@ from typing import Final
 #: Methods of LUXI.
 METHODS: Final = frozenset(
     {
+        "CancelIncident",
         "CancelJob",
         "DeleteFilter",
         "Query",

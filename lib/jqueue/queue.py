@@ -19,7 +19,7 @@ from ganeti import clock
 from ganeti.jqueue import archiving, control, records, recovery
 from ganeti.jqueue.control import Answer
 from ganeti.jqueue.core import Core, Settings
-from ganeti.jqueue.documents import ARCHIVE, JOBS, Documents
+from ganeti.jqueue.documents import ARCHIVE, JOBS, Document, Documents
 from ganeti.jqueue.entry import Known, Place, attach_logs
 from ganeti.jqueue.executor import Executor
 from ganeti.jqueue.pool import WorkerPool
@@ -175,6 +175,25 @@ class JobQueue:
             OpPrereqError: all refused, because of an invalid priority.
         """
         return self._submitter.submit_many(jobs, to_drained=to_drained)
+
+    def submit_all_later(
+        self,
+        jobs: Sequence[Ops],
+        also: Callable[[Sequence[int]], Sequence[Document]],
+        *,
+        to_drained: bool = False,
+    ) -> Future[list[int]]:
+        """Queue all jobs or none, and commit documents with them.
+
+        Args:
+            jobs: opcodes of each; there may be none.
+            also: returns the documents, from the ids of the jobs.
+            to_drained: queue them although the queue is drained.
+
+        Raises:
+            JobQueueDrainError, JobQueueFull, JobQueueError, OpPrereqError: refused.
+        """
+        return self._submitter.submit_all(jobs, also, to_drained=to_drained)
 
     def submit_many(self, jobs: Sequence[Ops], *, to_drained: bool = False) -> Answers:
         """Queue jobs; see `submit_many_later`."""

@@ -84,6 +84,37 @@ class Submitter:
             self._commit_locked(entries, lambda error: settle(future, answers, error))
         return future
 
+    def submit_all(
+        self,
+        jobs: Sequence[Ops],
+        also: Callable[[Sequence[int]], Sequence[Document]],
+        *,
+        to_drained: bool,
+    ) -> Future[list[int]]:
+        """Accept all jobs and further documents in one commit; the future has the ids.
+
+        Raises:
+            JobQueueDrainError, JobQueueFull, JobQueueError: refused.
+            OpPrereqError: no opcodes, or an invalid priority or dependency.
+        """
+        core = self._core
+        future: Future[list[int]] = Future()
+        for ops in jobs:
+            _check_priorities(ops)
+        with core.transaction():
+            self._check_open_locked(to_drained=to_drained)
+            self._check_room_locked(len(jobs) - 1)
+            entries = [
+                self._make(core.serial + place, ops, core.now())
+                for place, ops in enumerate(jobs, start=1)
+            ]
+            core.serial += len(entries)
+            ids = [entry.job.id for entry in entries]
+            self._commit_locked(
+                entries, lambda error: settle(future, ids, error), also(ids)
+            )
+        return future
+
     def _check_open_locked(self, *, to_drained: bool) -> None:
         if self._core.is_stopping:
             raise errors.JobQueueError("job queue is shutting down")
@@ -108,7 +139,10 @@ class Submitter:
         return Entry(transitions.new_job(job_id, complete, now), complete)
 
     def _commit_locked(
-        self, entries: list[Entry], on_done: Callable[[BaseException | None], None]
+        self,
+        entries: list[Entry],
+        on_done: Callable[[BaseException | None], None],
+        also: Sequence[Document] = (),
     ) -> None:
         core = self._core
         # Counted against the limit until the commit ends: else many clients at once
@@ -118,7 +152,7 @@ class Submitter:
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job))
             for entry in entries
         ]
-        documents.append(Document(META, SERIAL, b"%d" % core.serial))
+        documents += [Document(META, SERIAL, b"%d" % core.serial), *also]
 
         def done(error: BaseException | None) -> None:
             with core.transaction():

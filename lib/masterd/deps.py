@@ -16,6 +16,7 @@ from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
 from ganeti.masterd import cluster_facts, followers
 from ganeti.masterd.deposed import WatchedRunner
+from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.term_resets import TermResets
 from ganeti.store import CopyState, Store, choice
 
@@ -115,6 +116,11 @@ class MasterDeps(mcpu.EngineDeps):
             return runner.call_one(procedure, target.uuid, *args)
         finally:
             runner.close()
+
+    @functools.cached_property
+    def maintenance(self) -> Keeper:
+        """The state of the maintenance daemon."""
+        return Keeper(self.store, self.clock)
 
     @functools.cached_property
     def planner(self) -> mcpu.Planner:

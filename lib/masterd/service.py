@@ -14,6 +14,7 @@ from ganeti.masterd import (
     copies,
     interrupted,
     jobs,
+    maintenance,
     queries,
     remote,
     settings,
@@ -30,7 +31,9 @@ from ganeti.utils import daemon_users
 OPCODES_S: Final = 10.0
 _RAPI: Final = "ganeti-rapi"
 #: Modules whose import registers the methods.
-METHOD_MODULES: Final = (balancing, capacity, copies, jobs, queries, settings)
+METHOD_MODULES: Final = (
+    *(balancing, capacity, copies, jobs, maintenance, queries, settings),
+)
 
 
 class Service:

@@ -318,6 +318,12 @@ def cancel_job(call: Call) -> Any:
 
 
 @_handler
+def cancel_incident(call: Call) -> Any:
+    """Cancel an incident and return the UUID of its node."""
+    return call.master.call("CancelIncident", [call.name])
+
+
+@_handler
 def wait_for_job(call: Call) -> Any:
     """Wait until a job differs from what the client knows, or the time is over."""
     wait = wait_of(call)

@@ -25,6 +25,7 @@ FEATURES: Final = (
 _QUERY: Final = "/2/query/[resource]"
 _FILTER: Final = "/2/filters/[filter_uuid]"
 _JOB: Final = "/2/jobs/[job_id]"
+_INCIDENT: Final = "/2/maintenance/incidents/[incident_uuid]/cancel"
 
 
 _FIXED: Final = (
@@ -200,6 +201,17 @@ _JOBS: Final = (
     ),
 )
 
+_MAINTENANCE: Final = (
+    Resource(
+        path=_INCIDENT,
+        method="PUT",
+        about="have nothing more done about a fault of a node (not in Ganeti)",
+        result=str,
+        access=(model.WRITE,),
+        direct="cancel_incident",
+    ),
+)
+
 RESOURCES: Final = (
     *_FIXED,
     *_CLUSTER,
@@ -207,4 +219,5 @@ RESOURCES: Final = (
     *_QUERIES,
     *_FILTERS,
     *_JOBS,
+    *_MAINTENANCE,
 )

@@ -74,6 +74,18 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "allow these disk templates",
         ),
     ),
+    "maintd-cancel": (
+        Example(
+            "gnt-cluster maintd-cancel 6a7dc4f5-3c3b-4b1d-a0b5-0d3f1e2c9a11",
+            "leave a node as it is although it reports a fault",
+        ),
+    ),
+    "remove-repair": (
+        Example(
+            "gnt-cluster remove-repair 6a7dc4f5-3c3b-4b1d-a0b5-0d3f1e2c9a11",
+            "begin again with a fault",
+        ),
+    ),
     "queue": (
         Example("gnt-cluster queue drain", "refuse new jobs"),
         Example("gnt-cluster queue undrain", "accept new jobs again"),

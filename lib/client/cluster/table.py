@@ -503,6 +503,20 @@ COMMANDS: Final = (
         exits=((1, "nothing to change, wrong value or failure"),),
     ),
     Command(
+        "maintd-cancel",
+        "have nothing more done about a fault that a node reports",
+        arguments=(Argument("unknown", name="incident"),),
+        run="client.cluster.incidents:cancel",
+        exits=((1, "there is no such incident, or it has ended"),),
+    ),
+    Command(
+        "remove-repair",
+        "forget an incident; a fault that is still reported is a new incident",
+        arguments=(Argument("unknown", name="incident"),),
+        run="client.cluster.incidents:remove",
+        exits=((1, "there is no such incident"),),
+    ),
+    Command(
         "queue",
         "drain, undrain or show the job queue drain flag",
         arguments=(Argument("choice", choices=("drain", "undrain", "info")),),

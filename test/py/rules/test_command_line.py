@@ -38,6 +38,7 @@ KINDS = {("gnt-network", "rename"): {"group": "network"}}
 WITHOUT_JSON = {
     "gnt-cluster": {
         *("backup-store", "command", "copyfile", "master-ping", "show-ispecs-cmd"),
+        *("maintd-cancel", "remove-repair"),
     },
     "gnt-group": {"show-ispecs-cmd"},
     "gnt-instance": {"console"},

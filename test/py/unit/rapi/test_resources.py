@@ -24,15 +24,17 @@ DESIGNED = {
 }
 ROWS |= DESIGNED
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
+#: Not in Ganeti.
+OURS = {("/2/maintenance/incidents/[incident_uuid]/cancel", "PUT")}
 JOBS = {key: each for key, each in TABLE.items() if each.job is not None}
 
 
 def test_the_table_has_every_documented_resource_and_no_other():
-    assert set(TABLE) == set(ROWS)
+    assert set(TABLE) == set(ROWS) | OURS
     assert len(resources.RESOURCES) == len(TABLE)
 
 
-@pytest.mark.parametrize("key", sorted(TABLE), ids=" ".join)
+@pytest.mark.parametrize("key", sorted(set(TABLE) - OURS), ids=" ".join)
 def test_access_arguments_and_opcode_are_the_documented_ones(key):
     row, mine = ROWS[key], TABLE[key]
     assert set(mine.access) == set(row["access"]) - {"none"}

@@ -1,0 +1,150 @@
+"""Diagnoses of nodes: asked over HTTP, and checked before anything is done about them.
+
+The key of the signature is on every node, so a signature alone does not name the node
+that signed. The poll goes to the address of a node in the configuration, with a random
+challenge; the answer must contain both the name of that node and the challenge. So a
+recorded answer, or that of another node, is refused. A node that holds the key and also
+controls the network path to another node could still speak for it.
+"""
+
+import hmac
+import http.client
+import secrets
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ganeti.confd import wire
+from ganeti.constants import confd
+
+PATH: Final = "/1/report/node/diagnose"
+#: Bytes of an answer; the diagnosis itself has at most 16 KiB, and is quoted twice.
+MAX_ANSWER: Final = 128 << 10
+#: Seconds for an answer: the command of the node may take 60.
+_PATIENCE_S: Final = 75.0
+#: Nodes that are asked at once.
+_AT_ONCE: Final = 32
+_NANOSECONDS: Final = 1_000_000_000
+#: Oldest collection that still counts, in seconds.
+_MAX_AGE_S: Final = 900.0
+
+
+class RefusedError(Exception):
+    """An answer that must not be used; the text says why."""
+
+
+class Place(NamedTuple):
+    """Where the agent of a node listens."""
+
+    name: str
+    address: str
+    port: int
+
+
+class _Signed(msgspec.Struct, forbid_unknown_fields=True):
+    msg: str
+    salt: str
+    hmac: str
+
+
+class _Report(msgspec.Struct):
+    name: str
+    timestamp: int
+    node: str
+    challenge: str
+    data: dict[str, Any]
+
+
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+def check(answer: bytes, key: bytes, name: str, challenge: str, now: float) -> Any:
+    """Return the diagnosis in an answer.
+
+    Args:
+        answer: as received.
+        key: the whole content of the key file.
+        name: of the node that was asked.
+        challenge: that it was sent.
+        now: seconds since 1970.
+
+    Raises:
+        RefusedError: the answer is forged, old, or of another node.
+    """
+    try:
+        signed = msgspec.json.decode(answer, type=_Signed)
+        text = (signed.salt + signed.msg).encode()
+    except _NOT_JSON as err:
+        raise RefusedError("it is not a signed report") from err
+    wanted = wire.signer(wire.MAGIC_SHA1, key)(text)
+    claimed = signed.hmac.lower()
+    if not claimed.isascii() or not hmac.compare_digest(claimed, wanted):
+        raise RefusedError("its signature is wrong")
+    if not (signed.salt.isascii() and signed.salt.isdigit() and len(signed.salt) < 16):
+        raise RefusedError("its salt is not a time")
+    skew_s = abs(int(now) - int(signed.salt))
+    if skew_s > confd.CONFD_MAX_CLOCK_SKEW:
+        raise RefusedError(f"it was signed {skew_s} seconds away from our time")
+    try:
+        report = msgspec.json.decode(signed.msg.encode(), type=_Report)
+    except _NOT_JSON as err:
+        raise RefusedError("it does not answer the challenge") from err
+    if not hmac.compare_digest(report.challenge.encode(), challenge.encode()):
+        raise RefusedError("it answers another challenge: it was recorded")
+    if report.node != name:
+        raise RefusedError(f"it is of node {report.node!r:.80}")
+    if report.name != "diagnose":
+        raise RefusedError("it is another report")
+    if abs(now - report.timestamp / _NANOSECONDS) > _MAX_AGE_S:
+        raise RefusedError("it was collected too long ago")
+    return report.data
+
+
+def fetch(place: Place, challenge: str) -> bytes:
+    """Return the answer of a node's agent.
+
+    Raises:
+        RefusedError: there is none, or it is too long.
+    """
+    connection = http.client.HTTPConnection(
+        place.address, place.port, timeout=_PATIENCE_S
+    )
+    try:
+        connection.request("GET", f"{PATH}?challenge={challenge}")
+        response = connection.getresponse()
+        answer = response.read(MAX_ANSWER + 1)
+    except (OSError, http.client.HTTPException) as err:
+        raise RefusedError(f"there is no answer: {err!r:.200}") from err
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        raise RefusedError(f"its agent answers with status {response.status}")
+    if len(answer) > MAX_ANSWER:
+        raise RefusedError(f"it is longer than {MAX_ANSWER} bytes")
+    return answer
+
+
+def poll(
+    places: Mapping[str, Place],
+    key: bytes,
+    now: Callable[[], float],
+    fetch: Callable[[Place, str], bytes] = fetch,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Ask nodes at once; return diagnoses, and why others have none, by their keys."""
+    diagnoses: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+
+    def ask(place: Place) -> Any:
+        challenge = secrets.token_hex(16)
+        return check(fetch(place, challenge), key, place.name, challenge, now())
+
+    with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = {pool.submit(ask, place): uuid for uuid, place in places.items()}
+        for future in futures.as_completed(asked):
+            try:
+                diagnoses[asked[future]] = future.result()
+            except RefusedError as err:
+                problems[asked[future]] = str(err)
+    return diagnoses, problems

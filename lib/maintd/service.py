@@ -1,0 +1,210 @@
+"""Rounds, one after another, over LUXI; and the status for readers."""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.clock import Clock
+from ganeti.constants import mond
+from ganeti.maintd.diagnoses import Place
+from ganeti.repair import rounds
+from ganeti.repair.incidents import (
+    Action,
+    MaintenanceState,
+    as_reported,
+)
+from ganeti.repair.rounds import Move, NodeView, Seen
+
+_log = logging.getLogger(__name__)
+
+_NODE: Final = (
+    *("uuid", "name", "pip", "group.uuid", "offline", "drained", "role", "tags"),
+    *("pinst_list", "sinst_list"),
+)
+_FINAL: Final = frozenset({"success", "error", "canceled"})
+_MASTER: Final = "M"
+#: Seconds until the next round: while there is work, and after an error.
+_WORKING_S: Final = 1.0
+_ERROR_S: Final = 30.0
+_LEAST_S: Final = 1.0
+#: Moves that are planned at once.
+_MAX_MOVES: Final = 50
+
+#: Calls a method of the master daemon.
+Call = Callable[[str, Sequence[Any]], Any]
+#: Returns diagnoses and problems; see `ganeti.maintd.diagnoses.poll`.
+Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Any], dict[str, str]]]
+
+
+class Maintenance:
+    """Plays rounds."""
+
+    def __init__(self, call: Call, poll: Poll, clock: Clock, port: int) -> None:
+        """Prepare.
+
+        Args:
+            call: calls the master daemon.
+            poll: asks the agents.
+            clock: time of rounds.
+            port: of the agents.
+        """
+        self._call = call
+        self._poll = poll
+        self._clock = clock
+        self._port = port
+        self._state = MaintenanceState()
+        self._problems: dict[str, str] = {}
+        self._is_ending = threading.Event()
+
+    def live(self) -> None:
+        """Play rounds until `stop`."""
+        wait_s = 0.0
+        while not self._clock.wait(self._is_ending, wait_s):
+            try:
+                wait_s = self.round()
+            except (errors.GenericError, OSError) as err:
+                _log.warning("this round ended early: %s", err)
+                wait_s = _ERROR_S
+            except Exception:  # noqa: BLE001 - logged, and the daemon goes on
+                _log.exception("this round failed")
+                wait_s = _ERROR_S
+
+    def stop(self) -> None:
+        """End `live` after the present round."""
+        self._is_ending.set()
+
+    def status(self) -> MaintenanceState:
+        """Return the state after the last round."""
+        return self._state
+
+    def round(self) -> float:
+        """Play one round; return the seconds until the next one.
+
+        Raises:
+            GenericError: the master daemon does not answer, or refuses.
+        """
+        state = self._read()
+        info = self._call("QueryClusterInfo", [])
+        nodes = self._nodes()
+        places = {
+            row["uuid"]: Place(row["name"], row["pip"], self._port)
+            for row in nodes
+            if not row["offline"]
+        }
+        diagnoses: dict[str, Any] = {}
+        if info.get("diagnose_data_collector_filename") or state.incidents:
+            diagnoses, problems = self._poll(places)
+            self._show({places[each].name: text for each, text in problems.items()})
+        views = {row["uuid"]: _view(row) for row in nodes}
+        seen = Seen(
+            now=self._clock.time(),
+            nodes=views,
+            reports=diagnoses,
+            ended=self._ends(state.jobs),
+            moves=self._moves(state, views),
+            new_id=lambda: str(uuid.uuid4()),
+        )
+        plan = rounds.decide(state, seen)
+        if plan.state != state or plan.jobs:
+            self._commit(state, plan)
+        for note in plan.notes:
+            _log.info("%s", note)
+        if plan.is_waiting or plan.jobs:
+            return _WORKING_S
+        micros = info.get("data_collector_interval", {}).get("diagnose")
+        seconds = micros / 1_000_000 if micros else float(mond.MOND_TIME_INTERVAL)
+        return max(_LEAST_S, seconds)
+
+    def _read(self) -> MaintenanceState:
+        answer = self._call("QueryMaintenance", [])
+        self._state = msgspec.convert(answer, MaintenanceState)
+        return self._state
+
+    def _commit(self, state: MaintenanceState, plan: rounds.Plan) -> None:
+        jobs = [
+            {"ops": list(job.ops), "incident": job.incident, "is_tag": job.is_tag}
+            for job in plan.jobs
+        ]
+        wanted = msgspec.to_builtins(plan.state)
+        answer = self._call("ChangeMaintenance", [state.serial_no, wanted, jobs])
+        self._state = msgspec.convert(answer, MaintenanceState)
+
+    def _show(self, problems: dict[str, str]) -> None:
+        """Log why a node's diagnosis is not used, once."""
+        for name, text in problems.items():
+            if self._problems.get(name) != text:
+                _log.warning("node %s: its diagnosis is not used: %s", name, text)
+        self._problems = problems
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        answer = self._call("Query", ["node", list(_NODE), None])
+        return [
+            dict(zip(_NODE, [value for _status, value in row], strict=True))
+            for row in answer["data"]
+        ]
+
+    def _ends(self, jobs: Sequence[int]) -> dict[int, bool | None]:
+        """Return whether each job has succeeded, None for one that runs."""
+        if not jobs:
+            return {}
+        answer = self._call("QueryJobs", [list(jobs), ["status"]])
+        return {
+            job: None
+            if row and row[0] is not None and row[0] not in _FINAL
+            else bool(row and row[0] == "success")
+            for job, row in zip(jobs, answer, strict=True)
+        }
+
+    def _moves(
+        self, state: MaintenanceState, nodes: Mapping[str, NodeView]
+    ) -> dict[str, Move]:
+        """Plan moves off the drained nodes whose incidents ask for it."""
+        groups = {
+            node.group
+            for item in state.incidents
+            if not item.state.is_final
+            and item.action in (Action.EVACUATE, Action.EVACUATE_FAILOVER)
+            and (node := nodes.get(item.node)) is not None
+            and node.drained
+            and (node.primaries or node.secondaries)
+        }
+        by_name = {node.name: uuid_ for uuid_, node in nodes.items()}
+        moves: dict[str, Move] = {}
+        for group in sorted(groups):
+            request = {
+                "group": group,
+                "evacuate": True,
+                "ignore_soft_errors": True,
+                "max_moves": _MAX_MOVES,
+            }
+            answer = self._call("PlanBalance", [request])
+            for row in [row for part in answer["groups"] for row in part["moves"]]:
+                names = {*row["from"], *row["to"]}
+                if row["instance"] not in moves and names <= by_name.keys():
+                    used = frozenset(by_name[name] for name in names)
+                    moves[row["instance"]] = Move(row["instance"], row["opcodes"], used)
+        return moves
+
+
+def _view(row: Mapping[str, Any]) -> NodeView:
+    return NodeView(
+        uuid=row["uuid"],
+        name=row["name"],
+        group=row["group.uuid"],
+        offline=bool(row["offline"]),
+        drained=bool(row["drained"]),
+        is_master=row["role"] == _MASTER,
+        tags=row["tags"] or (),
+        primaries=sorted(row["pinst_list"] or ()),
+        secondaries=sorted(row["sinst_list"] or ()),
+    )
+
+
+def incidents_of(state: MaintenanceState) -> list[dict[str, Any]]:
+    """Return the incidents as readers see them."""
+    return [as_reported(item) for item in state.incidents]

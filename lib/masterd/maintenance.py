@@ -1,0 +1,42 @@
+"""LUXI methods of the maintenance daemon, and of people who answer its incidents."""
+
+from typing import Final
+
+import msgspec
+
+from ganeti.masterd.calls import Later, method
+from ganeti.masterd.deps import MasterDeps
+from ganeti.masterd.maintenance_state import RoundJob
+from ganeti.repair.incidents import MaintenanceState
+
+#: The request that waits for a commit, as the subject of a sentence.
+_CHANGE: Final = "The change of the maintenance state"
+
+
+@method("QueryMaintenance")
+def query_maintenance(deps: MasterDeps) -> Later:
+    """Return the state of the maintenance daemon; an addition to Ganeti."""
+    return Later(deps.slow.submit(deps.maintenance.state), msgspec.to_builtins)
+
+
+@method("ChangeMaintenance")
+def change_maintenance(
+    deps: MasterDeps, serial: int, state: MaintenanceState, jobs: list[RoundJob]
+) -> Later:
+    """Store the result of a round and submit its jobs; an addition to Ganeti."""
+    future = deps.slow.submit(deps.maintenance.change, deps.queue, serial, state, jobs)
+    return Later(future, msgspec.to_builtins, committing=_CHANGE)
+
+
+@method("CancelIncident")
+def cancel_incident(deps: MasterDeps, uuid: str) -> Later:
+    """Have nothing more done about an incident; an addition to Ganeti."""
+    future = deps.slow.submit(deps.maintenance.edit, deps.queue, uuid, cancel=True)
+    return Later(future, committing=_CHANGE)
+
+
+@method("RemoveIncident")
+def remove_incident(deps: MasterDeps, uuid: str) -> Later:
+    """Forget an incident at once; an addition to Ganeti."""
+    future = deps.slow.submit(deps.maintenance.edit, deps.queue, uuid, cancel=False)
+    return Later(future, committing=_CHANGE)

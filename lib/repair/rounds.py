@@ -1,0 +1,423 @@
+"""One round of the maintenance daemon, as a function of what it sees.
+
+`decide` takes the stored state, the nodes, their reports, the ends of jobs and possible
+moves, and returns the next state with the jobs to submit. State and jobs are committed
+together, so a daemon that dies leaves either all of a round or nothing, and no job is
+submitted twice. The jobs of a round use different nodes, so they can run at once. Pure.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti.repair.incidents import (
+    EVACUATIONS_PER_HOUR,
+    FAILED_PREFIX,
+    READY_PREFIX,
+    SEVERITY,
+    Action,
+    Incident,
+    IncidentState,
+    MaintenanceState,
+)
+
+_HOUR_S: Final = 3600.0
+SOURCE: Final = "gnt:daemon:maintd"
+#: Incidents of one node that are kept at once: a report that changes all the time must
+#: not fill the configuration.
+MAX_PER_NODE: Final = 5
+_NANOSECONDS: Final = 1_000_000_000
+_MIGRATE: Final = "OP_INSTANCE_MIGRATE"
+_FAILOVER: Final = "OP_INSTANCE_FAILOVER"
+
+Op = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeView:
+    """A node as a round sees it.
+
+    Attributes:
+        uuid, name: of the node.
+        group: uuid of its group.
+        offline, drained: its flags.
+        is_master: whether it is the master, which cannot be drained.
+        tags: of the node.
+        primaries: names of its primary instances, sorted.
+        secondaries: names of its secondary instances, sorted.
+    """
+
+    uuid: str
+    name: str
+    group: str
+    offline: bool = False
+    drained: bool = False
+    is_master: bool = False
+    tags: Sequence[str] = ()
+    primaries: Sequence[str] = ()
+    secondaries: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """A possible move of an instance: its opcodes and all nodes that it uses."""
+
+    instance: str
+    ops: Sequence[Op]
+    nodes: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """Input of a round.
+
+    Attributes:
+        now: seconds since 1970.
+        nodes: by uuid.
+        reports: verified diagnosis of the nodes that answered, by uuid.
+        ended: whether each of the jobs of the last round has succeeded; None for one
+            that runs. A job that does not exist any more has failed.
+        moves: possible moves off drained nodes, by name of the instance.
+        new_id: returns a new UUID.
+    """
+
+    now: float
+    nodes: Mapping[str, NodeView]
+    reports: Mapping[str, Any]
+    ended: Mapping[int, bool | None]
+    moves: Mapping[str, Move]
+    new_id: Callable[[], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A job to submit.
+
+    Attributes:
+        ops: its opcodes, with their reasons.
+        incident: uuid of the incident that it belongs to.
+        is_tag: whether it sets the tag of the incident.
+    """
+
+    ops: Sequence[Op]
+    incident: str
+    is_tag: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The result of a round.
+
+    Attributes:
+        state: to store, without the ids of the new jobs.
+        jobs: to submit with it.
+        free: uuids of the nodes that no incident concerns and no job uses.
+        notes: what was decided and why, in sentences.
+        is_waiting: whether jobs of the last round still run.
+    """
+
+    state: MaintenanceState
+    jobs: Sequence[Job]
+    free: frozenset[str]
+    notes: Sequence[str]
+    is_waiting: bool
+
+
+def decide(state: MaintenanceState, seen: Seen) -> Plan:
+    """Return what to store and to submit."""
+    return _Round(state, seen).run()
+
+
+class _Round:
+    """The steps of one decision."""
+
+    def __init__(self, state: MaintenanceState, seen: Seen) -> None:
+        self._state = state
+        self._seen = seen
+        self._incidents = {item.uuid: item for item in state.incidents}
+        self._jobs: list[Job] = []
+        self._notes: list[str] = []
+        self._evacuations = [
+            item for item in state.evacuations if item[0] > seen.now - _HOUR_S
+        ]
+        self._evacuated = list(state.evacuated)
+        self._free = {
+            uuid
+            for uuid, node in seen.nodes.items()
+            if not node.offline and not node.drained
+        }
+
+    def run(self) -> Plan:
+        ended = self._seen.ended
+        is_waiting = any(ended.get(job, False) is None for job in self._state.jobs)
+        self._note_reports()
+        if not is_waiting:
+            self._take_ends()
+            self._forget()
+            self._handle()
+        kept = () if not is_waiting else self._state.jobs
+        state = self._next(kept)
+        return Plan(state, self._jobs, frozenset(self._free), self._notes, is_waiting)
+
+    def _next(self, jobs: tuple[int, ...]) -> MaintenanceState:
+        changes: dict[str, Any] = {
+            "jobs": jobs,
+            "incidents": tuple(self._incidents.values()),
+            "evacuations": tuple(self._evacuations),
+            "evacuated": tuple(self._evacuated),
+        }
+        before = self._state
+        if all(getattr(before, name) == value for name, value in changes.items()):
+            return before
+        return msgspec.structs.replace(before, **changes)
+
+    def _put(self, incident: Incident) -> None:
+        self._incidents[incident.uuid] = incident
+
+    def _name(self, incident: Incident) -> str:
+        node = self._seen.nodes.get(incident.node)
+        return node.name if node else incident.node
+
+    # Observing
+    def _note_reports(self) -> None:
+        for uuid, data in self._seen.reports.items():
+            for item in list(self._incidents.values()):
+                if item.node == uuid:
+                    is_same = item.original == data
+                    self._put(item.changed(self._seen.now, is_observed=is_same))
+            action = _action_of(data)
+            if action is None:
+                name = self._seen.nodes[uuid].name
+                self._notes.append(f"{name}: its diagnosis has no known status")
+            elif action is not Action.OK:
+                self._note(uuid, action, data)
+
+    def _note(self, node: str, action: Action, data: Any) -> None:
+        own = [item for item in self._incidents.values() if item.node == node]
+        if any(item.original == data for item in own):
+            return
+        name = self._seen.nodes[node].name
+        if len(own) >= MAX_PER_NODE:
+            self._notes.append(
+                f"{name}: reports another fault, but has {len(own)} already; is its"
+                " diagnosis stable?"
+            )
+            return
+        uuid, now = self._seen.new_id(), self._seen.now
+        new = Incident(
+            uuid=uuid,
+            node=node,
+            original=data,
+            action=action,
+            tag=f"{READY_PREFIX}{uuid}",
+            ctime=now,
+            mtime=now,
+        )
+        self._incidents = {uuid: new} | self._incidents
+        self._notes.append(f"{name}: new incident {uuid}: {action}")
+
+    # Jobs of the last round
+    def _take_ends(self) -> None:
+        for job in self._state.jobs:
+            if self._seen.ended.get(job):
+                continue
+            for item in list(self._incidents.values()):
+                if job not in item.jobs:
+                    continue
+                if item.state is not IncidentState.FAILED:
+                    self._fail(item, f"job {job} failed")
+                elif job == item.tag_job:
+                    # Without its tag nobody could acknowledge the incident.
+                    self._put(item.changed(self._seen.now, tag_job=0))
+
+    def _fail(self, item: Incident, note: str) -> None:
+        """End an incident; its node gets the tag of a failure."""
+        now = self._seen.now
+        if item.state is IncidentState.CANCELED:
+            return
+        failed = item.entered(IncidentState.FAILED, now, note)
+        failed = failed.changed(now, tag=f"{FAILED_PREFIX}{item.uuid}", tag_job=0)
+        self._put(failed)
+        self._notes.append(f"{self._name(item)}: incident {item.uuid} failed: {note}")
+
+    # Acknowledgement
+    def _forget(self) -> None:
+        for item in list(self._incidents.values()):
+            if self._is_forgotten(item):
+                del self._incidents[item.uuid]
+                self._notes.append(
+                    f"{self._name(item)}: incident {item.uuid} ({item.state}) is over"
+                )
+
+    def _is_forgotten(self, item: Incident) -> bool:
+        node = self._seen.nodes.get(item.node)
+        if node is None:
+            return True
+        if not item.state.is_final:
+            # Nothing was done yet about what is not reported any more.
+            is_untouched = item.state is IncidentState.NOTED and not item.jobs
+            return is_untouched and not item.is_observed
+        if item.state is IncidentState.CANCELED:
+            return not item.is_observed
+        # Until its job has run, the tag is missing for another reason.
+        if not item.tag_job or item.tag in node.tags:
+            return False
+        return item.state is IncidentState.FAILED or not item.is_observed
+
+    # Acting
+    def _handle(self) -> None:
+        by_node: dict[str, list[Incident]] = {}
+        for item in self._incidents.values():
+            by_node.setdefault(item.node, []).append(item)
+        self._free -= by_node.keys()
+        for uuid, items in by_node.items():
+            node = self._seen.nodes[uuid]
+            still_open = [item for item in items if not item.state.is_final]
+            if still_open:
+                item = max(still_open, key=lambda i: (SEVERITY[i.action], -i.ctime))
+                self._act(node, item)
+            for item in items:
+                self._tag(node, self._incidents[item.uuid])
+
+    def _act(self, node: NodeView, item: Incident) -> None:
+        if item.action is Action.LIVE_REPAIR:
+            self._repair(node, item)
+            return
+        if node.offline:
+            self._complete(item)
+        elif node.is_master:
+            self._wait(
+                item,
+                f"{node.name} is the master: run gnt-cluster master-failover on"
+                " another node",
+            )
+        elif not node.drained:
+            self._drain(node, item)
+        elif node.primaries or node.secondaries:
+            self._move(node, item)
+        else:
+            self._complete(item)
+
+    def _wait(self, item: Incident, note: str) -> None:
+        if item.note != note:
+            self._notes.append(f"incident {item.uuid} waits: {note}")
+        self._put(item.changed(self._seen.now, note=note))
+
+    def _submit(self, item: Incident, ops: Sequence[Op], text: str) -> None:
+        """Submit a job for an incident."""
+        now_ns = int(self._seen.now * _NANOSECONDS)
+        trail = [[SOURCE, text, now_ns], [SOURCE, f"event {item.uuid}", now_ns]]
+        self._jobs.append(Job([{**op, "reason": trail} for op in ops], item.uuid))
+        if item.state is IncidentState.NOTED:
+            item = item.entered(IncidentState.PENDING, self._seen.now)
+        note = item.note if item.state is IncidentState.FAILED else ""
+        self._put(item.changed(self._seen.now, note=note))
+        self._notes.append(f"incident {item.uuid}: {text}")
+
+    def _repair(self, node: NodeView, item: Incident) -> None:
+        if item.jobs:
+            self._complete(item)
+            return
+        command = item.original.get("command")
+        if not isinstance(command, str) or not command.strip():
+            self._fail(item, "live-repair without a command")
+            return
+        op = {
+            "OP_ID": "OP_REPAIR_COMMAND",
+            "node_name": node.name,
+            "command": command,
+            "input": msgspec.json.encode(item.original).decode(),
+        }
+        self._submit(item, [op], f"Repairing {node.name} with {command}")
+
+    def _drain(self, node: NodeView, item: Incident) -> None:
+        started = [group for _time, group in self._evacuations if group == node.group]
+        if len(started) >= EVACUATIONS_PER_HOUR:
+            self._wait(
+                item,
+                f"{len(started)} nodes of the group were evacuated within an hour,"
+                f" the limit is {EVACUATIONS_PER_HOUR}",
+            )
+            return
+        self._evacuations.append((self._seen.now, node.group))
+        op = {"node_name": node.name, "drained": True, "force": True}
+        self._submit(
+            item, [{"OP_ID": "OP_NODE_SET_PARAMS", **op}], f"Draining {node.name}"
+        )
+
+    def _move(self, node: NodeView, item: Incident) -> None:
+        for name in (*node.primaries, *node.secondaries):
+            move = self._seen.moves.get(name)
+            if move is None:
+                continue
+            others = move.nodes - {node.uuid}
+            if not others <= self._free:
+                continue
+            self._free -= others
+            ops = [dict(op) for op in move.ops]
+            if item.action is Action.EVACUATE_FAILOVER:
+                ops = [_as_failover(op) for op in ops]
+            if name not in self._evacuated:
+                self._evacuated.append(name)
+            self._submit(item, ops, f"Evacuating {node.name}: moving {name}")
+            return
+        left = ", ".join((*node.primaries, *node.secondaries)[:5])
+        self._wait(item, f"{node.name} cannot be emptied now; no node for {left}")
+
+    def _complete(self, item: Incident) -> None:
+        self._put(item.entered(IncidentState.COMPLETED, self._seen.now))
+
+    def _tag(self, node: NodeView, item: Incident) -> None:
+        """Tag the node of an ended incident; set an emptied one offline before."""
+        is_completed = item.state is IncidentState.COMPLETED
+        if item.tag_job or not (is_completed or item.state is IncidentState.FAILED):
+            return
+        ops: list[Op] = []
+        if is_completed and item.action is not Action.LIVE_REPAIR and not node.offline:
+            op = {"node_name": node.name, "offline": True, "force": True}
+            ops.append({"OP_ID": "OP_NODE_SET_PARAMS", **op})
+        tag = {"kind": "node", "name": node.name, "tags": [item.tag]}
+        ops.append({"OP_ID": "OP_TAGS_SET", **tag})
+        self._submit(item, ops, f"Tagging {node.name} with {item.tag}")
+        self._jobs[-1] = dataclasses.replace(self._jobs[-1], is_tag=True)
+
+
+def with_jobs(
+    state: MaintenanceState, jobs: Sequence[tuple[str, bool]], ids: Sequence[int]
+) -> MaintenanceState:
+    """Return a state with the ids of jobs that are submitted with it.
+
+    Args:
+        state: of the plan.
+        jobs: incident of each job, and whether the job sets its tag.
+        ids: of the jobs, in the same order.
+    """
+    incidents = {item.uuid: item for item in state.incidents}
+    for (uuid, is_tag), job in zip(jobs, ids, strict=True):
+        item = incidents.get(uuid)
+        if item is not None:
+            changes: dict[str, Any] = {"jobs": (*item.jobs, job)}
+            if is_tag:
+                changes["tag_job"] = job
+            incidents[uuid] = msgspec.structs.replace(item, **changes)
+    return msgspec.structs.replace(
+        state,
+        jobs=tuple(dict.fromkeys((*state.jobs, *ids))),
+        incidents=tuple(incidents.values()),
+    )
+
+
+def _action_of(data: Any) -> Action | None:
+    status = data.get("status") if isinstance(data, Mapping) else None
+    return next((each for each in Action if each.value == status), None)
+
+
+def _as_failover(op: Op) -> Op:
+    """Return the failover that has the effect of a migration."""
+    if op.get("OP_ID") != _MIGRATE:
+        return op
+    kept = ("instance_name", "target_node", "iallocator")
+    out = {name: op[name] for name in kept if op.get(name) is not None}
+    return {"OP_ID": _FAILOVER, **out, "ignore_consistency": True}

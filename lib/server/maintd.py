@@ -1,0 +1,173 @@
+"""``ganeti-maintd``: repairs what nodes report about themselves; on the master."""
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import clock, errors, rpc, ssconf, store
+from ganeti.constants import daemons, exitcodes
+from ganeti.luxi import Client
+from ganeti.maintd import diagnoses
+from ganeti.maintd.application import Application
+from ganeti.maintd.service import Maintenance
+from ganeti.masterd import startup
+from ganeti.pathutils import Paths
+from ganeti.rpc import voting
+from ganeti.server import common
+from ganeti.server.confd_source import read_key
+from ganeti.utils import netutils
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "ganeti-maintd"
+_AGENT: Final = "ganeti-mond"
+_THREADS: Final = 4
+_MAX_BODY: Final = 1024
+#: Seconds to wait for a master daemon that does not listen, for example in a restart.
+_CONNECT_S: Final = 10.0
+_STOP_TIMEOUT_S: Final = 3.0
+#: Seconds between two votes.
+_VOTE_PAUSE_S: Final = 1.0
+
+
+class Maintd:
+    """The daemon's service."""
+
+    def __init__(self, maintenance: Maintenance, http: Any) -> None:
+        self._maintenance = maintenance
+        self._http = http
+        threading.Thread(target=maintenance.live, name="rounds", daemon=True).start()
+
+    def stop(self) -> None:
+        """Begin no further round, and answer no more requests.
+
+        A round that is being played either commits as a whole or not at all.
+        """
+        from ganeti.http import server
+
+        self._maintenance.stop()
+        server.wait_until_stopped(self._http, _STOP_TIMEOUT_S)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
+    parser = common.parser(NAME)
+    add = parser.add_argument
+    port = daemons.DAEMONS[NAME].port
+    add("-p", "--port", type=int, help=f"TCP port, default {port}")
+    add("-b", "--bind", metavar="ADDRESS", help="address to bind to, default all")
+    add("--no-voting", action="store_true", help="do not ask the nodes for the master")
+    add("--yes-do-it", action="store_true", help="confirm --no-voting")
+    return parser
+
+
+def check(options: argparse.Namespace, paths: Paths) -> None:
+    """Refuse to start on another node than the master that most nodes name.
+
+    Raises:
+        StartError: with the reason; code 11 on another node.
+    """
+    common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
+    if options.bind and not netutils.is_address(options.bind):
+        raise common.StartError(f"--bind: wanted an address, found {options.bind!r}")
+    if options.no_voting and not options.yes_do_it:
+        raise common.StartError("--no-voting: needs --yes-do-it")
+    try:
+        master = ssconf.SimpleStore(paths).master_node()
+        read_key(paths)
+    except (OSError, errors.GenericError) as err:
+        raise common.StartError(
+            f"cannot read the name of the master: {err}", exitcodes.EXIT_NOTMASTER
+        ) from err
+    if master != paths.hostname:
+        raise common.StartError(
+            f"this node is {paths.hostname}, the master is {master}",
+            exitcodes.EXIT_NOTMASTER,
+        )
+    if not options.no_voting:
+        _vote(paths)
+
+
+def _vote(paths: Paths) -> None:
+    """Have the nodes vote.
+
+    Raises:
+        StartError: most of them do not name this node.
+    """
+    try:
+        snapshot = store.read_snapshot(paths.store_db)
+    except errors.GenericError as err:
+        raise common.StartError(f"the configuration cannot be used: {err}") from err
+    if len(snapshot.nodes) == 1:
+        return
+    time = clock.SystemClock()
+    refusing: set[str] = set()
+    runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
+
+    def ask() -> Mapping[str, str | None]:
+        return voting.gather(runner, snapshot.nodes, refusing)
+
+    def pause(seconds: float) -> None:
+        # Whoever starts the daemons of the master waits for this one, too.
+        time.wait(threading.Event(), min(seconds, _VOTE_PAUSE_S))
+
+    try:
+        startup.vote(ask, paths.hostname, pause=pause, refusing=refusing)
+    except startup.NotMaster as err:
+        raise common.StartError(str(err), exitcodes.EXIT_NOTMASTER) from err
+    finally:
+        runner.close()
+
+
+def start(
+    options: argparse.Namespace, paths: Paths, _control: common.Control
+) -> Maintd:
+    """Bind, and begin with rounds.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    from ganeti.http import server
+
+    time = clock.SystemClock()
+
+    def call(method: str, args: Any) -> Any:
+        client = Client.of_node(paths, retries=0, connect_timeout_s=_CONNECT_S)
+        with client:
+            return client.call(method, args)
+
+    def poll(
+        places: Mapping[str, diagnoses.Place],
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        return diagnoses.poll(places, read_key(paths), time.time)
+
+    agent = netutils.service_port(_AGENT, daemons.DAEMONS[_AGENT].port or 0)
+    maintenance = Maintenance(call, poll, time, agent)
+    port = options.port
+    if port is None:
+        port = netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0)
+    http = server.Server(
+        (options.bind or common.wildcard_address(paths), port),
+        Application(maintenance.status),
+        context=None,
+        threads=_THREADS,
+        max_body=_MAX_BODY,
+    )
+    _log.info("serving on port %d", http.start_serving())
+    return Maintd(maintenance, http)
+
+
+def main() -> int:
+    """Run the daemon."""
+    paths = common.own_paths(NAME)
+    options = common.parse(build_parser(), sys.argv[1:])
+    daemon = common.Daemon(
+        name=NAME,
+        check=lambda: check(options, paths),
+        start=lambda control: start(options, paths, control),
+    )
+    return common.run(daemon, options, paths)

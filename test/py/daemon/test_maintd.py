@@ -1,0 +1,169 @@
+"""ganeti-maintd on a real cluster: an emptied node, a live repair, forged reports."""
+
+import contextlib
+import http.server
+import json
+import threading
+import urllib.request
+
+import pytest
+
+from fakes.patience import until
+from ganeti.mond.helper import DIAGNOSE_COMMANDS
+
+ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")
+ADD += ("-o", "tiny+default", "--no-ip-check", "--no-name-check", "--no-start")
+FAULT = {"status": "evacuate", "details": {"part": "psu2"}}
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    cluster = cluster_of(3, "fake", "--monitoring")
+    cluster.check(
+        *("gnt-cluster", "modify", "--diagnose-data-collector-filename=check"),
+        "--data-collector-interval=diagnose=0.5",
+    )
+    return cluster
+
+
+def incidents(cluster):
+    url = f"http://{cluster.node('node1').address}:1816/1/status"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def states(cluster):
+    return [item["repair-status"] for item in incidents(cluster)]
+
+
+def allow(cluster, name, kind, command, text):
+    """Put a command into a directory of a node."""
+    directory = cluster.file(f"/etc/ganeti/{kind}", name)
+    directory.mkdir(mode=0o755, exist_ok=True)
+    path = directory / command
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def report(cluster, name, data):
+    text = f"cat <<'END'\n{json.dumps(data)}\nEND"
+    allow(cluster, name, DIAGNOSE_COMMANDS, "check", text)
+
+
+def node_fields(cluster, name):
+    line = cluster.check(
+        *("gnt-node", "list", "--no-headers", "--separator=|"),
+        *("-o", "role,pinst_cnt,tags", name),
+    )
+    return line.strip().split("|")
+
+
+def log_of(cluster):
+    return cluster.file("/var/log/ganeti/maintenance-daemon.log").read_text()
+
+
+def test_a_node_is_emptied_tagged_and_acknowledged(cluster):
+    for name in ("web1.vc.test", "web2.vc.test"):
+        cluster.check(*ADD, "-n", "node2", name)
+    report(cluster, "node2", FAULT)
+    until("the node is ready", lambda: states(cluster) == ["completed"])
+    (incident,) = incidents(cluster)
+    assert incident["original"] == FAULT
+    until("its tag", lambda: incident["tag"] in node_fields(cluster, "node2")[2])
+    assert node_fields(cluster, "node2") == ["O", "0", incident["tag"]]
+    # Jobs name the daemon and the incident.
+    shown = cluster.check("gnt-job", "info", str(incident["jobs"][1]))
+    assert "gnt:daemon:maintd" in shown
+    assert f"event {incident['id']}" in shown
+    # A second start of the daemon begins nothing again.
+    cluster.check("daemon-util", "stop", "ganeti-maintd")
+    cluster.check("daemon-util", "start", "ganeti-maintd")
+    report(cluster, "node2", {"status": "Ok"})
+    cluster.check("gnt-node", "modify", "--offline=no", "--force", "node2")
+    until("the daemon knows it", lambda: states(cluster) == ["completed"])
+    cluster.check("gnt-node", "remove-tags", "node2", incident["tag"])
+    until("it is acknowledged", lambda: states(cluster) == [])
+    assert node_fields(cluster, "node2")[0] != "O"
+
+
+def test_a_live_repair_gets_the_report(cluster):
+    data = {"status": "live-repair", "command": "fix", "details": [1, "two"]}
+    kept = cluster.file("/tmp", "node3")
+    kept.mkdir(parents=True, exist_ok=True)
+    allow(cluster, "node3", "node-repair-commands", "fix", f"cat > {kept}/input")
+    report(cluster, "node3", data)
+    until("it is repaired", lambda: states(cluster) == ["completed"])
+    assert json.loads((kept / "input").read_text()) == data
+    (incident,) = incidents(cluster)
+    until("its tag", lambda: incident["tag"] in node_fields(cluster, "node3")[2])
+    assert node_fields(cluster, "node3")[0] != "O"
+    report(cluster, "node3", {"status": "Ok"})
+    cluster.check("gnt-node", "remove-tags", "node3", incident["tag"])
+    until("it is acknowledged", lambda: states(cluster) == [])
+
+
+def test_a_canceled_incident_and_one_that_fails(cluster):
+    report(cluster, "node3", {"status": "live-repair", "command": "absent"})
+    # The node delays its refusal, and the repair fails.
+    until("it failed", lambda: states(cluster) == ["failed"])
+    (incident,) = incidents(cluster)
+    refused = cluster.run("gnt-cluster", "maintd-cancel", incident["id"])
+    assert refused.failed
+    assert "cannot be canceled" in refused.output
+    until("its tag", lambda: incident["tag"] in node_fields(cluster, "node3")[2])
+    assert incident["tag"].startswith("maintd:repairfailed:")
+    report(cluster, "node1", FAULT)
+    report(cluster, "node3", {"status": "Ok"})
+    cluster.check("gnt-node", "remove-tags", "node3", incident["tag"])
+    until("the master waits", lambda: states(cluster) == ["noted"])
+    (incident,) = incidents(cluster)
+    assert "master-failover" in incident["note"]
+    cluster.check("gnt-cluster", "maintd-cancel", incident["id"])
+    until("it is canceled", lambda: states(cluster) == ["canceled"])
+    cluster.check("gnt-cluster", "remove-repair", incident["id"])
+    report(cluster, "node1", {"status": "Ok"})
+    until("it is over", lambda: states(cluster) == [])
+
+
+@contextlib.contextmanager
+def agent(address, answer):
+    """Answer every request at the port of an agent with the same bytes."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer((address, 1815), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_forged_and_recorded_reports_do_nothing(cluster):
+    address = cluster.node("node3").address
+    report(cluster, "node3", {"status": "Ok"})
+    url = f"http://{address}:1815/1/report/node/diagnose?challenge=c1"
+    with urllib.request.urlopen(url, timeout=30) as stream:
+        recorded = stream.read()
+    forged = recorded.replace(b'\\"Ok\\"', b'\\"evacuate\\"')
+    assert forged != recorded
+    cluster.check("daemon-util", "stop", "ganeti-mond", node="node3")
+    for answer, why in ((forged, "signature is wrong"), (recorded, "was recorded")):
+        with agent(address, answer):
+            until(why, lambda why=why: why in log_of(cluster))
+    assert states(cluster) == []
+    assert node_fields(cluster, "node3")[0] == "C"
+
+
+def test_only_the_master_runs_it(cluster):
+    result = cluster.run("ganeti-maintd", "-f", node="node2")
+    assert result.code == 11

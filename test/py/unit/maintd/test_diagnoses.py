@@ -1,0 +1,113 @@
+"""Which answers of agents count, and what readers of the status see."""
+
+import json
+
+import pytest
+
+from ganeti.confd import wire
+from ganeti.maintd import diagnoses
+from ganeti.maintd.application import Application
+from ganeti.mond import reports
+from ganeti.repair.incidents import Action, Incident, MaintenanceState
+
+KEY = b"key\n"
+NOW = 1_700_000_000.0
+DATA = {"status": "evacuate"}
+
+
+def answer(*, key=KEY, then=NOW, collected=NOW, data=DATA, name="diagnose", **changes):
+    report = reports.report(name, "node", reports.Kind.STATUS, data, collected)
+    report |= {"node": "node1.tst", "challenge": "c1"} | changes
+    return json.dumps(reports.sealed(report, key, then)).encode()
+
+
+def check(data):
+    return diagnoses.check(data, KEY, "node1.tst", "c1", NOW)
+
+
+def test_a_good_answer():
+    assert check(answer()) == DATA
+    assert check(answer(then=NOW - 300)) == DATA
+
+
+def forged():
+    sealed = json.loads(answer())
+    sealed["msg"] = sealed["msg"].replace("evacuate", "live-repair")
+    return json.dumps(sealed).encode()
+
+
+def unsigned():
+    return json.dumps(
+        reports.report("diagnose", "node", reports.Kind.STATUS, DATA, NOW)
+    ).encode()
+
+
+def salted(salt):
+    text = json.loads(answer())["msg"]
+    mac = wire.signer(wire.MAGIC_SHA1, KEY)((salt + text).encode())
+    return json.dumps({"msg": text, "salt": salt, "hmac": mac}).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (unsigned(), "not a signed report"),
+        (b"", "not a signed report"),
+        (b"[" * 100_000, "not a signed report"),
+        (b"\xff", "not a signed report"),
+        (forged(), "signature"),
+        (answer(key=b"other"), "signature"),
+        (answer(then=NOW - 301), "301 seconds away"),
+        (answer(then=NOW + 302), "302 seconds away"),
+        (salted("x"), "not a time"),
+        (salted("9" * 40), "not a time"),
+        (answer(challenge="c0"), "recorded"),
+        (answer(node="node2.tst"), "of node 'node2.tst'"),
+        (answer(collected=NOW - 1000), "too long ago"),
+        (answer(name="lv"), "another report"),
+        (answer(data=[1]), "does not answer"),
+        (answer(challenge=7), "does not answer"),
+    ],
+)
+def test_answers_that_are_refused(data, why):
+    with pytest.raises(diagnoses.RefusedError, match=why):
+        check(data)
+
+
+def test_a_poll_sends_a_new_challenge_to_each_node():
+    sent = []
+
+    def fetch(place, challenge):
+        sent.append(challenge)
+        if place.name == "bad":
+            return b"{}"
+        return answer(node=place.name, challenge=challenge)
+
+    places = {name: diagnoses.Place(name, "", 0) for name in ("n1", "n2", "bad")}
+    data, problems = diagnoses.poll(places, KEY, lambda: NOW, fetch)
+    assert data == {"n1": DATA, "n2": DATA}
+    assert list(problems) == ["bad"]
+    assert len(set(sent)) == 3
+
+
+def test_status():
+    item = Incident(uuid="i1", node="u1", original=DATA, action=Action.EVACUATE)
+    state = MaintenanceState(jobs=(7,), evacuated=("web1",), incidents=(item,))
+    app = Application(lambda: state)
+
+    def ask(path, method="GET"):
+        seen = []
+        (body,) = app(
+            {"PATH_INFO": path, "REQUEST_METHOD": method}, lambda *w: seen.append(w[0])
+        )
+        return seen[0], body
+
+    assert ask("/") == ("200 OK", b"[1]")
+    assert ask("/1") == ask("/1/") == ("200 OK", b"null")
+    assert ask("/1/jobs")[1] == b"[7]"
+    assert ask("/1/evacuated")[1] == b'["web1"]'
+    (shown,) = json.loads(ask("/1/status")[1])
+    assert shown["id"] == "i1"
+    assert shown["repair-status"] == "noted"
+    assert ask("/2") == ("404 Not Found", b"Resource not found\n")
+    assert ask("/1/status", "POST")[0].startswith("405")

@@ -1,0 +1,84 @@
+"""State of the maintenance daemon: one commit with its jobs, or nothing."""
+
+import pytest
+
+from fakes.master import Master
+from fakes.patience import job_status
+from ganeti import errors
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
+INCIDENT = {
+    "uuid": "i1",
+    "node": "u1",
+    "original": {"status": "evacuate"},
+    "action": "evacuate",
+    "state": "noted",
+    "tag": "maintd:repairready:i1",
+}
+
+
+@pytest.fixture
+def client(tmp_path):
+    made = Master(tmp_path / "node1.example.com")
+    made.start()
+    with made.client() as actual:
+        yield actual
+    made.stop()
+
+
+def change(client, serial=1, jobs=(), incidents=(INCIDENT,), **fields):
+    state = {"incidents": list(incidents), **fields}
+    return client.call("ChangeMaintenance", [serial, state, list(jobs)])
+
+
+def job(ops=(DELAY,), **more):
+    return {"ops": list(ops), "incident": "i1", **more}
+
+
+def test_state_and_jobs_are_stored_together(client):
+    assert client.call("QueryMaintenance")["incidents"] == []
+    answer = change(client, jobs=[job(), job(is_tag=True)])
+    first, second = answer["jobs"]
+    (incident,) = answer["incidents"]
+    assert incident["jobs"] == [first, second]
+    assert incident["tag_job"] == second
+    assert answer["serial_no"] == 2
+    assert answer == client.call("QueryMaintenance")
+    for number in (first, second):
+        assert job_status(client, number) == "success"
+
+
+def test_a_change_on_an_old_state_does_nothing(client):
+    change(client)
+    with pytest.raises(errors.OpPrereqError, match="has serial 2 by now"):
+        change(client, serial=1, jobs=[job()])
+    assert client.call("QueryMaintenance")["serial_no"] == 2
+    assert client.call("QueryJobs", [None, ["id"]]) == []
+
+
+@pytest.mark.parametrize("ops", [[], [{"OP_ID": "OP_NO_SUCH"}]])
+def test_a_refused_job_refuses_the_whole_round(client, ops):
+    with pytest.raises(errors.GenericError):
+        change(client, jobs=[job(), job(ops)])
+    assert client.call("QueryMaintenance")["incidents"] == []
+    assert client.call("QueryJobs", [None, ["id"]]) == []
+
+
+def test_a_drained_queue_takes_no_jobs_but_notes_incidents(client):
+    client.call("SetDrainFlag", [True])
+    with pytest.raises(errors.JobQueueDrainError):
+        change(client, jobs=[job()])
+    assert change(client)["serial_no"] == 2
+
+
+def test_cancel_and_remove(client):
+    change(client)
+    with pytest.raises(errors.OpPrereqError, match="i2: does not exist"):
+        client.call("CancelIncident", ["i2"])
+    assert client.call("CancelIncident", ["i1"]) == "u1"
+    (incident,) = client.call("QueryMaintenance")["incidents"]
+    assert incident["state"] == "canceled"
+    with pytest.raises(errors.OpPrereqError, match="cannot be canceled"):
+        client.call("CancelIncident", ["i1"])
+    assert client.call("RemoveIncident", ["i1"]) == "u1"
+    assert client.call("QueryMaintenance")["incidents"] == []
