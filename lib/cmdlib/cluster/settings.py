@@ -196,6 +196,7 @@ def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, 
             add=op.add_uids or (),
             remove=op.remove_uids or (),
         )
+        _check_overlaps(out["uid_pool"], cluster.uid_pool)
     if op.reserved_lvs is not None:
         for text in op.reserved_lvs:
             _check_expression(text)
@@ -241,9 +242,30 @@ def uid_pool(
     return tuple(sorted(ranges))
 
 
+def _check_overlaps(
+    pool: Sequence[tuple[int, int]], present: Iterable[Sequence[int]]
+) -> None:
+    """Refuse sorted ranges with common uids, which are mistakes in most cases.
+
+    Those that are in the cluster already stay: Ganeti permits them, and clusters that
+    were taken over may have some.
+    """
+    known = {(low, high) for low, high in present}
+    for number, (low, high) in enumerate(pool):
+        for later in pool[number + 1 :]:
+            if later[0] <= high and not {(low, high), later} <= known:
+                raise refuse(
+                    f"uid pool: ranges {low}-{high} and {later[0]}-{later[1]} overlap"
+                )
+
+
 def _uid_range(item: Sequence[int]) -> tuple[int, int]:
     low, high = item
     lowest, highest = uidpool.UIDPOOL_UID_MIN, uidpool.UIDPOOL_UID_MAX
+    if low > high:
+        raise refuse(
+            f"uid pool: wanted a range LOW-HIGH, found {low}-{high}, which is reversed"
+        )
     if not lowest <= low <= high <= highest:
         raise refuse(
             f"uid pool: wanted a range within {lowest}-{highest}, found {low}-{high}"

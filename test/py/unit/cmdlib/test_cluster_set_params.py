@@ -159,7 +159,9 @@ REFUSED = [
     ({"maint_balance": True}, "not offered"),
     ({"diagnose_data_collector_filename": "../x"}, "without directory"),
     ({"diagnose_data_collector_filename": ".."}, "without directory"),
-    ({"uid_pool": [[5, 4]]}, "wanted a range"),
+    ({"uid_pool": [[5, 4]]}, "found 5-4, which is reversed"),
+    ({"uid_pool": [[1, 9], [20, 30], [9, 12]]}, "ranges 1-9 and 9-12 overlap"),
+    ({"add_uids": [[1, 90], [3, 4]]}, "ranges 1-90 and 3-4 overlap"),
     ({"remove_uids": [[1, 2]]}, "is not in the pool"),
     ({"reserved_lvs": ["("]}, "not a regular expression"),
     ({"compression_tools": ["none"]}, "other than none"),
@@ -324,3 +326,11 @@ def test_overrides_vanish_with_default_and_none():
     )
     assert engine.snapshot.cluster.os_hvp == {}
     assert engine.snapshot.cluster.osparams == {}
+
+
+def test_overlaps_of_the_uid_pool_that_a_cluster_has_stay():
+    engine = engine_with(uid_pool=[[1, 5], [4, 9]])
+    engine.run({"OP_ID": "OP_CLUSTER_SET_PARAMS", "add_uids": [[20, 30]]})
+    assert engine.snapshot.cluster.uid_pool == ((1, 5), (4, 9), (20, 30))
+    with pytest.raises(errors.OpPrereqError, match="ranges 4-9 and 8-12 overlap"):
+        engine.run({"OP_ID": "OP_CLUSTER_SET_PARAMS", "add_uids": [[8, 12]]})
