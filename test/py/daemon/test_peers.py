@@ -197,20 +197,6 @@ def records(master):
     return [fields for fields in actual if fields[0] in ("pending", "result")]
 
 
-def unlike(text):
-    """Return an output without the lines in which the two intentionally differ.
-
-    The programs compute search paths of their own, and the order of the ratios of a
-    policy and of the keys of its bounds is open.
-    """
-    text, _, _copies = peers.mask(text).partition("Copies of the configuration")
-    lines = text.splitlines()
-    kept = [line for line in lines if "search path: " not in line]
-    if any("bounds specs" in line for line in lines):
-        return sorted(line.strip(" -") for line in kept)
-    return kept
-
-
 SCRIPTS = {
     "cluster": """
         gnt-cluster version
@@ -320,20 +306,6 @@ SCRIPTS = {
 }
 
 
-def transcript(cluster, argvs, wrap):
-    """Run commands; return what each did, and the jobs of all of them."""
-    with contextlib.closing(cluster.luxi()) as client:
-        before = client.call("QueryJobs", [None, ["id"]])
-        rows = []
-        for argv in argvs:
-            done = cluster.run(*wrap(argv))
-            reported = (done.code, unlike(done.stdout), unlike(done.stderr))
-            rows.append((" ".join(argv), *reported))
-        jobs = client.call("QueryJobs", [None, ["id", "status", "summary"]])
-    known = {row[0] for row in before}
-    return rows, [row[1:] for row in jobs if row[0] not in known]
-
-
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_clients_of_3_0_do_and_print_what_ours_do(cluster, name) -> None:
     # Not compared: gnt-node failover with errors, which has exit code 0 in 3.0.
@@ -346,7 +318,7 @@ def test_clients_of_3_0_do_and_print_what_ours_do(cluster, name) -> None:
             on_file = ("-t", "file", "-n", "node3")
             create.append([*ADD, *on_file, *options, WEB2])
             create.append([*ADD, "-n", "nosuch", *options, "web3.vc.test"])
-        both.append(transcript(cluster, [*create, *argvs], wrap))
+        both.append(peers.transcript(cluster, [*create, *argvs], wrap))
         uuids = cluster.check("gnt-filter", "list", "--no-headers", "-o", "uuid")
         for uuid in uuids.split():
             cluster.check("gnt-filter", "delete", uuid)

@@ -5,6 +5,7 @@ needs them fails without them: skipped, it would hide that nothing was compared.
 releases do not have them.
 """
 
+import contextlib
 import pathlib
 import platform
 import re
@@ -57,6 +58,34 @@ def mask(text):
     for pattern, word in _CHANGING:
         text = re.sub(pattern, word, text)
     return text
+
+
+def unlike(text):
+    """Return an output without the lines in which the two intentionally differ.
+
+    The programs compute search paths of their own, and the order of the ratios of a
+    policy and of the keys of its bounds is open.
+    """
+    text, _, _copies = mask(text).partition("Copies of the configuration")
+    lines = text.splitlines()
+    kept = [line for line in lines if "search path: " not in line]
+    if any("bounds specs" in line for line in lines):
+        return sorted(line.strip(" -") for line in kept)
+    return kept
+
+
+def transcript(cluster, argvs, wrap):
+    """Run commands; return what each did, and the jobs of all of them."""
+    with contextlib.closing(cluster.luxi()) as client:
+        before = client.call("QueryJobs", [None, ["id"]])
+        rows = []
+        for argv in argvs:
+            done = cluster.run(*wrap(argv))
+            reported = (done.code, unlike(done.stdout), unlike(done.stderr))
+            rows.append((" ".join(argv), *reported))
+        jobs = client.call("QueryJobs", [None, ["id", "status", "summary"]])
+    known = {row[0] for row in before}
+    return rows, [row[1:] for row in jobs if row[0] not in known]
 
 
 def client_path():
