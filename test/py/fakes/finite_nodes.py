@@ -3,27 +3,30 @@
 from fakes.rpc import failure
 from fakes.simulation import Simulation
 
+#: The place of disks that all nodes share.
+SHARED = "shared"
+
 
 class FiniteNodes(Simulation):
     """Nodes whose guests take memory, and whose disk files take space, in MiB.
 
-    A guest takes its ``maxmem``, or what is free if that is at least its ``minmem``.
+    Disk files in the shared directory take space that all nodes share. A guest takes its ``maxmem``, or what is free if that is at least its ``minmem``.
     """
 
     def __init__(self, memory=8192, space=65536):
         super().__init__()
-        self.memory, self.space = memory, space
+        self.memory, self.space, self.shared_space = memory, space, 2 * space
         self.taken = {}  # (instance name, node) -> MiB of a guest
-        self.place = {}  # path of a disk -> node
+        self.place = {}  # path of a disk -> node, or SHARED
         self.overdrawn = []  # (text, node) of guests and disks that did not fit
 
     def free_memory(self, node):
         used = sum(mib for (_name, at), mib in self.taken.items() if at == node)
         return self.memory - used
 
-    def free_space(self, node):
-        used = sum(mib for path, mib in self.files.items() if self.place[path] == node)
-        return self.space - used
+    def free_space(self, place):
+        used = sum(mib for path, mib in self.files.items() if self.place[path] == place)
+        return (self.shared_space if place == SHARED else self.space) - used
 
     def do_node_info(self, node, args):
         units, hypervisors = args
@@ -31,8 +34,8 @@ class FiniteNodes(Simulation):
             {
                 "type": kind,
                 "name": key,
-                "storage_free": self.free_space(node),
-                "storage_size": self.space,
+                "storage_free": self.free_space(SHARED if "shared" in key else node),
+                "storage_size": self.shared_space if "shared" in key else self.space,
             }
             for kind, key, _params in units
         ]
@@ -58,14 +61,17 @@ class FiniteNodes(Simulation):
         return self.do_all_instances_info(node, ()).get(args[0], {})
 
     def do_blockdev_create(self, node, args):
-        if args[1] > self.free_space(node):
+        path = args[0]["logical_id"][1]
+        place = SHARED if "/shared-" in path else node
+        if args[1] > self.free_space(place):
             self.overdrawn.append((f"disk {args[0]['uuid']} on {node}", node))
             return failure("no space left on device")
-        self.place[args[0]["logical_id"][1]] = node
+        self.place[path] = place
         return super().do_blockdev_create(node, args)
 
     def do_blockdev_grow(self, node, args):
-        if args[2] and args[1] > self.free_space(node):
+        place = self.place[args[0]["logical_id"][1]]
+        if args[2] and args[1] > self.free_space(place):
             return failure("no space left on device")
         return super().do_blockdev_grow(node, args)
 
