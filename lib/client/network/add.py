@@ -12,8 +12,7 @@ def run(ctx: CommandContext) -> int:
     opts = ctx.opts
     if not opts.network:
         raise errors.OpPrereqError(
-            "the --network option must be given, such as --network=192.0.2.0/24",
-            ecodes.ECODE_INVAL,
+            "The --network option must be given", ecodes.ECODE_INVAL
         )
     operation = jobs.op(
         "OP_NETWORK_ADD",

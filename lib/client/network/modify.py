@@ -1,10 +1,9 @@
 """``modify``: change a network."""
 
-from ganeti import errors
 from ganeti.cli import jobs, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.network import values
-from ganeti.constants import ecodes
+from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
@@ -19,9 +18,8 @@ def run(ctx: CommandContext) -> int:
         "remove_reserved_ips": values.addresses(opts.remove_reserved_ips),
     }
     if all(value is None for value in changes.values()):
-        raise errors.OpPrereqError(
-            "nothing to change: please give at least one parameter",
-            ecodes.ECODE_INVAL,
-        )
+        # The text of clients of earlier releases, which scripts may compare.
+        ctx.err("Please give at least one of the parameters.")
+        return exitcodes.EXIT_FAILURE
     operation = jobs.op("OP_NETWORK_SET_PARAMS", network_name=ctx.args[0], **changes)
     return submission.submit_or_run(ctx, operation).code

@@ -257,6 +257,46 @@ SCRIPTS = {
         gnt-group remove other
         gnt-group remove other
     """,
+    "networks": """
+        gnt-network add lan
+        gnt-network add --network=198.51.100.0/28 --gateway=198.51.100.1 lan
+        gnt-network add --network=10.1.0.0/25 -m aa:00:07 --tags a,b dmz
+        gnt-network list
+        gnt-network list -o name,group_list,inst_list,tags,free_count,map
+        gnt-network list nosuch
+        gnt-network list-fields
+        gnt-network info
+        gnt-network connect -N mode=routed,link=100 lan
+        gnt-network connect -N mode=bridged,link=br0 dmz default
+        gnt-network disconnect dmz default
+        gnt-network info lan
+        gnt-network list --no-headers -o name,group_list
+        gnt-network modify --add-reserved-ips=198.51.100.3,198.51.100.4 lan
+        gnt-network modify --remove-reserved-ips=198.51.100.3 lan
+        gnt-network modify --network6=2001:db8::/64 --gateway6=2001:db8::1 lan
+        gnt-network modify lan
+        gnt-network modify --gateway6=none lan
+        gnt-network modify --network6=none lan
+        gnt-network modify --gateway=none lan
+        gnt-network modify --mac-prefix=aa:00:09 lan
+        gnt-network info lan
+        gnt-network modify --mac-prefix=none lan
+        gnt-instance stop web1
+        gnt-instance modify --net add:network=lan,ip=pool web1
+        gnt-instance modify --net add:network=lan,ip=198.51.100.9 web1
+        gnt-network info lan
+        gnt-network list -o name,inst_cnt,inst_list,map
+        gnt-instance list --no-headers -o name,nic.ips,nic.networks.names web1
+        gnt-instance modify --net 1:remove web1
+        gnt-network add-tags lan x
+        gnt-network list-tags lan
+        gnt-network remove-tags lan x
+        gnt-instance remove -f web1
+        gnt-network disconnect lan
+        gnt-network remove lan
+        gnt-network remove dmz
+        gnt-network list
+    """,
     "instances": """
         gnt-instance list
         gnt-instance list -o +snodes,tags,disk.sizes,admin_state,be/memory,hv/x
@@ -313,8 +353,9 @@ def test_clients_of_3_0_do_and_print_what_ours_do(cluster, name) -> None:
     both = []
     for wrap, options in ((tuple, ()), (lambda argv: peers.command(*argv), UNCHECKED)):
         create = []
-        if name == "instances":
+        if name in ("instances", "networks"):
             create.append([*ADD, "-n", "node1", *options, WEB1])
+        if name == "instances":
             on_file = ("-t", "file", "-n", "node3")
             create.append([*ADD, *on_file, *options, WEB2])
             create.append([*ADD, "-n", "nosuch", *options, "web3.vc.test"])

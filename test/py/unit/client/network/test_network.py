@@ -167,7 +167,7 @@ def test_each_group_is_disconnected_by_a_job_of_its_own(master):
     ("line", "text"),
     [
         ("gnt-network add blue", "--network option must be given"),
-        ("gnt-network modify blue", "nothing to change"),
+        ("gnt-network modify blue", "Please give at least one of the parameters.\n"),
         ("gnt-network connect -N colour=red blue", "unknown colour; wanted mode, link"),
     ],
 )
