@@ -73,19 +73,20 @@ class Follower:
         self.present = Settings()
         self._shown = ""
 
-    def refresh(self) -> None:
-        """Ask confd; keep the settings if there is no answer."""
+    def refresh(self) -> bool:
+        """Ask confd; keep the settings and return false if there is no answer."""
         try:
             client = self._connect()
             collectors = _answer(client, confd.CONFD_REQ_DATA_COLLECTORS, None)
             diagnose = _answer(client, confd.CONFD_REQ_CONFIG_QUERY, _DIAGNOSE_POINTER)
         except (errors.GenericError, OSError) as err:
             self._show(f"settings stay as they were: {err}")
-            return
+            return False
         before, self.present = self.present, parse(collectors, diagnose)
         self._show("settings are those of the cluster")
         if before.diagnose != self.present.diagnose:
             _log.info("diagnose command: %s", self.present.diagnose or "none")
+        return True
 
     def _show(self, text: str) -> None:
         """Log a state once."""

@@ -9,7 +9,7 @@ import threading
 from typing import Any, Final
 
 from ganeti import clock, ssconf
-from ganeti.confd import ConfdClient
+from ganeti.confd import ConfdClient, wire
 from ganeti.constants import daemons, exitcodes, mond
 from ganeti.mond import helper
 from ganeti.pathutils import Paths
@@ -25,6 +25,10 @@ _THREADS: Final = 6
 _STOP_TIMEOUT_S: Final = 3.0
 _MAX_BODY: Final = 1024
 _MAX_PORT: Final = 65535
+#: Signatures of requests to confd; the setting of the cluster allows one or both.
+_MAGICS: Final = (wire.MAGIC_SHA1, wire.MAGIC_SHA256)
+#: Seconds until confd is asked again after a request without an answer.
+_RETRY_S: Final = 5.0
 
 
 class Mond:
@@ -36,6 +40,7 @@ class Mond:
         self._socket: socket.socket | None = None
         self._helper: helper.Helper | None = None
         self._http: Any = None
+        self._magic = wire.MAGIC_SHA1
         self._is_stopping = threading.Event()
 
     def prepare(self) -> None:
@@ -84,9 +89,18 @@ class Mond:
         )
         port = self._http.start_serving()
         _log.info("serving on port %d", port)
-        self._repeat("settings", lambda: _refresh(follower))
+        self._repeat("settings", lambda: self._refresh(follower))
         self._repeat("samples", agent.sample_due)
         return self
+
+    def _refresh(self, follower: Any) -> float:
+        """Ask confd for the settings; return the seconds until the next time."""
+        if follower.refresh():
+            return float(mond.MOND_CONFIG_TIME_INTERVAL)
+        # A server that accepts only the other kind of signature does not answer.
+        before = self._magic
+        self._magic = next(each for each in _MAGICS if each != before)
+        return _RETRY_S
 
     def _address(self) -> str:
         return str(self._options.bind or common.wildcard_address(self._paths))
@@ -121,6 +135,7 @@ class Mond:
             self._key(),
             ssconf.SimpleStore(self._paths).master_candidates_ips(),
             port=netutils.service_port(_CONFD, default, "udp"),
+            magic=self._magic,
         )
 
     def _on_loss(self, control: common.Control) -> None:
@@ -137,11 +152,6 @@ class Mond:
             server.wait_until_stopped(self._http, _STOP_TIMEOUT_S)
         if self._helper is not None:
             self._helper.close()
-
-
-def _refresh(follower: Any) -> float:
-    follower.refresh()
-    return float(mond.MOND_CONFIG_TIME_INTERVAL)
 
 
 def build_parser() -> argparse.ArgumentParser:

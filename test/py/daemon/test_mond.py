@@ -82,6 +82,20 @@ def test_the_diagnosis_of_a_command_that_the_node_allows(cluster):
     assert json.loads(cluster.check("mon-collector", "diagnose"))["data"] == wanted
 
 
+def test_settings_arrive_from_servers_that_want_sha256(cluster):
+    cluster.check("gnt-cluster", "modify", "--confd-hmac=sha256")
+    try:
+        cluster.check(
+            "gnt-cluster", "modify", "--enabled-data-collectors=diskstats=true"
+        )
+        until(
+            "the collector is on again",
+            lambda: b"diskstats" in get(cluster, "/1/list/collectors"),
+        )
+    finally:
+        cluster.check("gnt-cluster", "modify", "--confd-hmac=sha1")
+
+
 def test_agent_and_helper_end_together(cluster):
     pid = int(cluster.file("/var/run/ganeti/ganeti-mond.pid").read_text())
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -12,12 +12,12 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces and users need root"),
 ]
-UIDS = {"ganeti-confd": 64221, "ganeti-rapi": 64222}
+UIDS = {"ganeti-confd": 64221, "ganeti-rapi": 64222, "ganeti-mond": 64223}
 #: Adds users to a copy of the machine's list, which this node alone sees.
 ADD_USERS = """
 set -e
 cp /etc/passwd /etc/group /etc/default/
-for entry in gnt-confd:64221 gnt-rapi:64222; do
+for entry in gnt-confd:64221 gnt-rapi:64222 gnt-mond:64223; do
   name=${entry%:*} id=${entry#*:}
   sed -i "/^$name:/d" /etc/default/passwd /etc/default/group
   echo "$name:x:$id:$id::/nonexistent:/usr/sbin/nologin" >> /etc/default/passwd
@@ -115,6 +115,7 @@ def test_confd_and_the_remote_api_have_users_of_their_own(cluster):
     until("confd answers", lambda: confd_answers(cluster))
     until("the remote API answers", lambda: rapi_answers(cluster))
     _have_their_users(cluster)
+    _agent_has_its_user(cluster)
     _can_read_little_else(cluster)
     done = ask(cluster, "PUT", "/2/tags?tag=by-rapi")
     assert not done.failed, done.output
@@ -129,6 +130,19 @@ def test_confd_and_the_remote_api_have_users_of_their_own(cluster):
     )
     wanted = ([str(UIDS["ganeti-rapi"])] * 4, [], 0)
     assert rights_of(cluster, "ganeti-rapi", "node2") == wanted
+
+
+def _agent_has_its_user(cluster):
+    """The agent works without rights; its helper reads the key for it."""
+    cluster.check("daemon-util", "start", "ganeti-mond")
+    wanted = ([str(UIDS["ganeti-mond"])] * 4, [], 0)
+    assert rights_of(cluster, "ganeti-mond", "node1") == wanted
+    url = f"http://{cluster.node('node1').address}:1815/1/report/node/diagnose"
+    code = f"import urllib.request as u; print(u.urlopen({url!r}, timeout=60).read())"
+    assert "hmac" in cluster.check(sys.executable, "-c", code)
+    log = cluster.file("/var/log/ganeti/monitoring-daemon.log")
+    until("its settings arrive", lambda: "are those of the cluster" in log.read_text())
+    cluster.check("daemon-util", "stop", "ganeti-mond")
 
 
 def _have_their_users(cluster):

@@ -157,7 +157,7 @@ def test_settings_stay_while_confd_is_silent():
 
     follower = settings.Follower(connect)
     follower.present = settings.Settings(diagnose="x")
-    follower.refresh()
+    assert not follower.refresh()
     assert follower.present.diagnose == "x"
 
 
