@@ -17,7 +17,7 @@ import time
 
 from fakes import cluster
 from fakes.vnode import VirtualNode
-from ganeti import config, errors, objects, rpc, store
+from ganeti import config, objects, rpc, store
 from ganeti.clock import SystemClock
 from ganeti.config.address_pool import AddressPool
 from ganeti.store import features, wire
@@ -61,17 +61,10 @@ def daemons(folder, count):
     targets = [
         rpc.Target(uuid, node.name, node.address, 1811) for uuid, node in nodes.items()
     ]
-    runners = []
-
-    def replicate(uuids, procedure, args):
-        if not runners:
-            raise errors.RpcError("not ready")
-        return runners[0].call(procedure, uuids, args)
-
-    db = store.open_master(
-        first.paths.store_db, replicate=replicate, clock=SystemClock()
-    )
-    runners.append(rpc.StaticRunner(targets, first.paths, db.term))
+    late = rpc.LateRunner()
+    db = store.open_master(first.paths.store_db, replicate=late, clock=SystemClock())
+    runner = rpc.StaticRunner(targets, first.paths, db.term)
+    late.set(runner)
     db.commit(cluster.big(count + 1, 3, candidates=count + 1))
     while not all(copy.is_current for copy in db.copies().values()):
         time.sleep(0.05)
@@ -79,7 +72,7 @@ def daemons(folder, count):
         yield db
     finally:
         db.close()
-        runners[0].close()
+        runner.close()
         for node in others:
             node.stop(signal.SIGKILL)
 
@@ -169,6 +162,14 @@ def bench_pool(folder, rounds=300):
     db = open_store(folder, 1, sent)
     db.commit(
         [*cluster.big(20, 10, candidates=2), objects.Update("networks", "net", network)]
+    )
+    db.commit(
+        [
+            objects.Update(
+                "nodegroups", key, group.replace(networks={"net": {"mode": "routed"}})
+            )
+            for key, group in db.snapshot().nodegroups.items()
+        ]
     )
     conf = config.Config(db, SystemClock())
     uuid = cluster.make_id("instance", 5)
