@@ -252,7 +252,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         end = clock.monotonic() + _LEAD_BACK_S
         if answer.deposed and self.op.readd:
             self.ctx.log.info(
-                f"Node {self.name} has seen another master; waiting until it follows this one"
+                f"Node {self.name} has seen another master; waiting until it follows"
+                " this one"
             )
         while answer.deposed and self.op.readd and clock.monotonic() < end:
             self.ctx.pause(_LOOK_S)
