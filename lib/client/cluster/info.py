@@ -11,6 +11,7 @@ from ganeti.cli.text import timestamp
 from ganeti.utils import nicesort
 
 #: Title and key of each cluster parameter, in the order of the output.
+_DIAGNOSE: Final = "diagnose_data_collector_filename"
 _PARAMETERS: Final = (
     ("candidate pool size", "candidate_pool_size"),
     ("maximal number of jobs running simultaneously", "max_running_jobs"),
@@ -40,7 +41,7 @@ _PARAMETERS: Final = (
     ("install image", "install_image"),
     ("instance communication network", "instance_communication_network"),
     ("zeroing image", "zeroing_image"),
-    ("diagnose command", "diagnose_data_collector_filename"),
+    ("diagnose command", _DIAGNOSE),
     ("compression tools", "compression_tools"),
     ("enabled user shutdown", "enabled_user_shutdown"),
     ("modify ssh setup", "modify_ssh_setup"),
@@ -130,7 +131,11 @@ def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs
         "enabled_disk_templates": _plain(info["enabled_disk_templates"]),
         "compression_tools": list(info["compression_tools"] or ()),
     }
-    return info_tree.Pairs((title, shown.get(key)) for title, key in _PARAMETERS)
+    # Clients of Ganeti 3 have no such line, so it is left out while nothing is set.
+    hidden = set() if shown.get(_DIAGNOSE) else {_DIAGNOSE}
+    return info_tree.Pairs(
+        (title, shown.get(key)) for title, key in _PARAMETERS if key not in hidden
+    )
 
 
 def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:

@@ -1,6 +1,7 @@
 """``gnt-cluster verify --json``, and the parts of a cluster that are off."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -108,3 +109,13 @@ def test_daemons_that_are_not_installed_are_parts_that_are_off(tmp_path) -> None
 
 def test_a_cluster_with_everything_on_has_no_part_off() -> None:
     assert info.parts_off(CLUSTER, drained=False, pause=None) == []
+
+
+@pytest.mark.parametrize(("command", "is_shown"), [("", False), ("health", True)])
+def test_the_diagnose_command_is_shown_where_one_is_set(command, is_shown) -> None:
+    plain = dict.fromkeys(("reserved_lvs", "uid_pool", "enabled_disk_templates"), ())
+    document = {**plain, "compression_tools": (), info._DIAGNOSE: command}
+    context = SimpleNamespace(paths=SimpleNamespace(os_search_path=()))
+    pairs = dict(info._parameters(context, document))
+    assert pairs.get("diagnose command") == (command if is_shown else None)
+    assert ("diagnose command" in pairs) == is_shown
