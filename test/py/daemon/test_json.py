@@ -21,6 +21,8 @@ ARGUMENTS = {
     "gnt-instance-info": [NAME],
     "gnt-instance-list-tags": [NAME],
     "gnt-job-info": ["1", "2", "3", "99999"],
+    "gnt-network-info": ["json-net"],
+    "gnt-network-list-tags": ["json-net"],
     "gnt-node-list-tags": ["node1"],
     "gnt-node-power": ["status", "node1"],
 }
@@ -36,7 +38,7 @@ OPTIONS = {"gnt-node-list-storage": ["-t", "file"]}
 
 @pytest.fixture(scope="module")
 def busy(vcluster):
-    """The cluster with an instance, a rule and tags."""
+    """The cluster with an instance, a network, a rule and tags."""
     vcluster.check(
         *[
             "gnt-instance",
@@ -58,12 +60,15 @@ def busy(vcluster):
         "--reason",
         "for the test",
     ).strip()
-    for words in ("cluster", "node", "group", "instance"):
+    vcluster.check("gnt-network", "add", "--network", "198.51.100.0/28", "json-net")
+    for words in ("cluster", "node", "group", "instance", "network"):
         names = {"node": ["node1"], "group": ["default"], "instance": [NAME]}
+        names["network"] = ["json-net"]
         vcluster.check(f"gnt-{words}", "add-tags", *names.get(words, []), "json")
     yield vcluster
     vcluster.check("gnt-filter", "delete", rule)
     vcluster.check("gnt-instance", "remove", "-f", NAME)
+    vcluster.check("gnt-network", "remove", "json-net")
     for words, name in (("cluster", []), ("node", ["node1"]), ("group", ["default"])):
         vcluster.check(f"gnt-{words}", "remove-tags", *name, "json")
 
