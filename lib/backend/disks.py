@@ -17,7 +17,7 @@ from ganeti.storage.base import MIB
 
 
 def _device(node: LocalNode, disk: DiskX) -> storage.Device:
-    return storage.device(node.paths, disk)
+    return storage.device(node.paths, disk, node.process)
 
 
 @procedure("blockdev_create")
@@ -31,9 +31,9 @@ def blockdev_create(
     exclusive_storage: bool,
 ) -> list[Any]:
     """Create a disk of ``size`` MiB and return its logical id."""
-    del owner, on_primary, exclusive_storage
+    del owner, on_primary
     device = _device(node, bdev)
-    device.create(size)
+    device.create(size, exclusive=exclusive_storage)
     device.set_info(info)
     return list(bdev.logical_id)
 
@@ -143,8 +143,9 @@ def blockdev_grow(
     es_flag: bool,
 ) -> None:
     """Grow a disk by ``amount`` MiB."""
-    del es_flag
-    _device(node, cf_bdev).grow(amount, dryrun=dryrun, backingstore=backingstore)
+    _device(node, cf_bdev).grow(
+        amount, dryrun=dryrun, backingstore=backingstore, exclusive=es_flag
+    )
 
 
 @procedure("blockdev_rename")

@@ -30,7 +30,7 @@ def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
     """
     attached = []
     for index, disk in enumerate(instance.disks_info):
-        device = storage.device(node.paths, disk)
+        device = storage.device(node.paths, disk, node.process)
         device.require()
         link = disk_links.make(node.paths, instance.name, index, device.path)
         attached.append(AttachedDisk(disk, link, device.uri))

@@ -86,7 +86,7 @@ def _given(**values: Any) -> dict[str, str]:
 def _disk(
     node: LocalNode, index: int, disk: DiskX, hvparams: Mapping[str, Any]
 ) -> dict[str, str]:
-    device = storage.device(node.paths, disk)
+    device = storage.device(node.paths, disk, node.process)
     is_file = disk.dev_type in {"file", "sharedfile"}
     values = {
         "PATH": device.path,

@@ -1,11 +1,12 @@
 """Procedures for storage units and directories of disk files."""
 
 import logging
-from typing import Any, NoReturn
+from typing import Any
 
 from ganeti import errors
 from ganeti.backend.registry import LocalNode, procedure
-from ganeti.storage import files, space
+from ganeti.constants import storage as words
+from ganeti.storage import files, lvm_units, space
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,9 @@ def storage_list(
     fields: list[str],
 ) -> list[list[Any]]:
     """Return one row of field values for each storage unit."""
-    return space.list_units(node.paths, su_name, su_args, name, fields)
+    return space.list_units(
+        node.paths, node.process, su_name, args=su_args, name=name, fields=fields
+    )
 
 
 @procedure("storage_modify")
@@ -29,22 +32,22 @@ def storage_modify(
     su_args: list[Any],
     name: str,
     changes: dict[str, Any],
-) -> NoReturn:
-    """Refuse: no field of the storage offered here can be changed."""
-    del node, su_args
-    raise errors.StorageError(
-        f"storage type {su_name}: unit {name}: cannot change"
-        f" {', '.join(sorted(changes)) or 'anything'}"
-    )
+) -> None:
+    """Change fields of a storage unit: ``allocatable`` of a physical volume."""
+    del su_args
+    allocatable = lvm_units.changes_of(changes, su_name, name)
+    lvm_units.set_allocatable(node.process, name, allocatable=allocatable)
 
 
 @procedure("storage_execute")
 def storage_execute(
     node: LocalNode, su_name: str, su_args: list[Any], name: str, op: str
-) -> NoReturn:
-    """Refuse: the storage offered here has no operations."""
-    del node, su_args
-    raise errors.StorageError(f"storage type {su_name}: unit {name}: cannot {op}")
+) -> None:
+    """Run an operation of a storage unit: ``fix-consistency`` of a volume group."""
+    del su_args
+    if op not in words.VALID_STORAGE_OPERATIONS.get(su_name, ()):
+        raise errors.StorageError(f"storage type {su_name}: unit {name}: cannot {op}")
+    lvm_units.repair(node.process, name)
 
 
 @procedure("file_storage_dir_create")
@@ -75,12 +78,15 @@ def space_reports(
     None stands for a type without reports, and for a unit that cannot be queried.
     The latter is logged; it does not fail the call, whose other reports are needed.
     """
-    return [_report(node, kind, key) for kind, key, _ in units]
+    return [_report(node, kind, key, args) for kind, key, args in units]
 
 
-def _report(node: LocalNode, kind: str, key: str) -> space.UnitSpace | None:
+def _report(
+    node: LocalNode, kind: str, key: str, args: list[Any]
+) -> space.UnitSpace | None:
+    exclusive = bool(args and args[0] is True)
     try:
-        return space.report(node.paths, kind, key)
+        return space.report(node.paths, node.process, kind, key, exclusive=exclusive)
     except errors.GenericError as err:
         logger.warning("storage unit %s %s: no report: %s", kind, key, err)
         return None

@@ -187,7 +187,7 @@ def _end(
 
 
 def _disk_end(node: LocalNode, mode: str, disk: DiskX) -> _End:
-    device = storage.device(node.paths, disk)
+    device = storage.device(node.paths, disk, node.process)
     size_mib = -(-device.size_bytes() // MIB)
     expected = f"--expected-size={size_mib}"
     if mode == export_constants.IEM_IMPORT:

@@ -30,6 +30,12 @@ DEFAULT_POOL_SIZE: Final = 10
 DEFAULT_MAX_RUNNING_JOBS: Final = 20
 DEFAULT_MAX_TRACKED_JOBS: Final = 25
 FIRST_GROUP: Final = "default"
+#: Those documented templates whose disks this release can create.
+_DEFAULT_TEMPLATES: Final = tuple(
+    name
+    for name in disks.DEFAULT_ENABLED_DISK_TEMPLATES
+    if name in disks.OFFERED_DISK_TEMPLATES
+)
 _MICROSECONDS: Final = 1_000_000
 _MAC_PREFIX: Final = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
 
@@ -100,7 +106,7 @@ def enabled_templates(options: InitOptions) -> tuple[str, ...]:
     """
     given = options.enabled_disk_templates
     return _checked_names(
-        disks.DEFAULT_ENABLED_DISK_TEMPLATES if given is None else given,
+        _DEFAULT_TEMPLATES if given is None else given,
         disks.DISK_TEMPLATES,
         "enabled disk templates",
     )

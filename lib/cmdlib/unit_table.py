@@ -45,6 +45,7 @@ from ganeti.cmdlib.node.remove import NodeRemove
 from ganeti.cmdlib.node.repair_command import RepairCommand
 from ganeti.cmdlib.node.restricted import RestrictedCommand
 from ganeti.cmdlib.node.set_params import NodeSetParams
+from ganeti.cmdlib.node.storage_units import NodeModifyStorage, RepairNodeStorage
 from ganeti.cmdlib.os.diagnose import ExtStorageDiagnose, OsDiagnose
 from ganeti.cmdlib.query.query import Query, QueryFields
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
@@ -90,6 +91,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_NODE_ADD": NodeAdd,
     "OP_NODE_EVACUATE": NodeEvacuate,
     "OP_NODE_MIGRATE": NodeMigrate,
+    "OP_NODE_MODIFY_STORAGE": NodeModifyStorage,
     "OP_NODE_POWERCYCLE": NodePowercycle,
     "OP_NODE_QUERYVOLS": NodeQueryvols,
     "OP_NODE_QUERY_STORAGE": NodeQueryStorage,
@@ -100,6 +102,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_QUERY": Query,
     "OP_QUERY_FIELDS": QueryFields,
     "OP_REPAIR_COMMAND": RepairCommand,
+    "OP_REPAIR_NODE_STORAGE": RepairNodeStorage,
     "OP_RESTRICTED_COMMAND": RestrictedCommand,
     "OP_TAGS_DEL": TagsDel,
     "OP_TAGS_GET": TagsGet,

@@ -14,7 +14,7 @@ DISK_TEMPLATES: Final = (
     "sharedfile",
 )
 #: Templates whose disks this release can create on nodes.
-OFFERED_DISK_TEMPLATES: Final = ("diskless", "file", "sharedfile")
+OFFERED_DISK_TEMPLATES: Final = ("blockdev", "diskless", "file", "plain", "sharedfile")
 DISK_TEMPLATE_PREFERENCE: Final = (
     "blockdev",
     "diskless",

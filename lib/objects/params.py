@@ -100,6 +100,11 @@ def fill_ndparams(snapshot: Snapshot, node: Node) -> Params:
     }
 
 
+def has_exclusive_storage(snapshot: Snapshot, uuid: str) -> bool:
+    """Return whether disks on a node get whole physical volumes."""
+    return bool(fill_ndparams(snapshot, snapshot.nodes[uuid])["exclusive_storage"])
+
+
 def oob_program(snapshot: Snapshot, node: Node) -> str:
     """Return the path of the out-of-band helper of a node, empty if it has none.
 

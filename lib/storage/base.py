@@ -14,6 +14,7 @@ from typing import Any, Final
 from ganeti import errors, pathutils
 from ganeti.constants import disks as disk_words
 from ganeti.objects.filled import DiskX
+from ganeti.process import Runner
 
 MIB: Final = 1024 * 1024
 #: Bytes written or copied at once.
@@ -45,8 +46,9 @@ class DeviceStatus:
 class Device(abc.ABC):
     """One disk on this node."""
 
-    def __init__(self, paths: pathutils.Paths, disk: DiskX) -> None:
+    def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
         self._paths = paths
+        self._process = process
         self.disk = disk
 
     @property
@@ -64,8 +66,11 @@ class Device(abc.ABC):
         """Return whether the disk exists."""
 
     @abc.abstractmethod
-    def create(self, size_mib: int) -> None:
-        """Create the disk, exactly as large as its record.
+    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+        """Create the disk, as large as its record or up to one unit of storage larger.
+
+        ``exclusive``: no other disk may use the physical storage below it; types
+        without this notion ignore it.
 
         Raises:
             BlockDeviceError: the disk exists or cannot be created; nothing is left.
@@ -76,10 +81,18 @@ class Device(abc.ABC):
         """Destroy the disk and its content; a missing disk is not an error."""
 
     @abc.abstractmethod
-    def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
+    def grow(
+        self,
+        amount_mib: int,
+        *,
+        dryrun: bool,
+        backingstore: bool,
+        exclusive: bool = False,
+    ) -> None:
         """Grow the disk; ``dryrun`` only checks.
 
-        ``backingstore`` selects the storage instead of the logical layer above it.
+        ``backingstore`` selects the storage instead of the logical layer above it,
+        ``exclusive`` keeps to the physical storage that the disk has.
         """
 
     @abc.abstractmethod

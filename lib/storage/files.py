@@ -60,7 +60,7 @@ class FileDisk(Device):
             raise self.error("wanted a regular file, found something else")
         return True
 
-    def create(self, size_mib: int) -> None:
+    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
         """Create a sparse file, which takes space only as the guest writes.
 
         Raises:
@@ -68,6 +68,7 @@ class FileDisk(Device):
             BlockDeviceError: it exists, its directory is missing, or the file
                 system refuses a file of that size.
         """
+        del exclusive
         path = self.path
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._translated("creating"):
@@ -88,12 +89,20 @@ class FileDisk(Device):
             with self._translated("removing"):
                 os.unlink(path)
 
-    def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
+    def grow(
+        self,
+        amount_mib: int,
+        *,
+        dryrun: bool,
+        backingstore: bool,
+        exclusive: bool = False,
+    ) -> None:
         """Make the file longer; no logical layer exists above the storage.
 
         The new size is the recorded size plus the amount: space that an interrupted
         operation has added is not added again, nor removed.
         """
+        del exclusive
         if amount_mib < 0:
             raise self.error(f"cannot grow by {amount_mib} MiB")
         size = self.size_bytes()

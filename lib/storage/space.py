@@ -1,7 +1,7 @@
 """Space of storage units: reports for allocation, and lists for users.
 
-Sizes are in MiB. Only file storage is offered; the report of another type is None,
-which callers show as unknown. Specified in storage-units, sections 2 to 4.
+Sizes are in MiB. Files and LVM are offered; the report of another type is None, which
+callers show as unknown. Specified in storage-units, sections 2 to 4.
 """
 
 import os
@@ -10,7 +10,8 @@ from typing import Any, Final, TypedDict
 
 from ganeti import errors, pathutils
 from ganeti.constants import storage as storage_constants
-from ganeti.storage import allowed
+from ganeti.process import Runner
+from ganeti.storage import allowed, lvm_units
 from ganeti.storage.base import MIB
 
 _FILE_TYPES: Final = ("file", "sharedfile")
@@ -25,16 +26,36 @@ class UnitSpace(TypedDict):
     storage_size: int
 
 
-def report(paths: pathutils.Paths, kind: str, key: str) -> UnitSpace | None:
+def report(
+    paths: pathutils.Paths,
+    process: Runner,
+    kind: str,
+    key: str,
+    *,
+    exclusive: bool = False,
+) -> UnitSpace | None:
     """Return the space of a storage unit, None for types without a report.
 
+    Args:
+        paths: paths of this node.
+        process: runs LVM's tools.
+        kind: storage type.
+        key: directory or volume group.
+        exclusive: whether disks get whole physical volumes.
+
     Raises:
-        StorageError: the file system cannot be queried.
+        StorageError: the file system or LVM cannot be queried, or no such group.
         FileStoragePathError: the directory is not allowed.
     """
-    if kind not in _FILE_TYPES:
+    if kind in lvm_units.TYPES:
+        known = lvm_units.space(process, kind, key, exclusive=exclusive)
+        if known is None:
+            raise errors.StorageError(f"no volume group {key}")
+        free, size = known
+    elif kind in _FILE_TYPES:
+        free, size = _file_system(allowed.check(paths, key, exact_ok=True))
+    else:
         return None
-    free, size = _file_system(allowed.check(paths, key, exact_ok=True))
     return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
 
 
@@ -49,7 +70,9 @@ def _file_system(local: str) -> tuple[int, int]:
 
 def list_units(
     paths: pathutils.Paths,
+    process: Runner,
     kind: str,
+    *,
     args: Sequence[Any],
     name: str | None,
     fields: Sequence[str],
@@ -58,15 +81,16 @@ def list_units(
 
     Args:
         paths: paths of this node.
+        process: runs LVM's tools.
         kind: storage type.
-        args: ``[[directory, ...]]``.
+        args: ``[[directory, ...]]``; nothing for LVM.
         name: name of the only unit to list; None for all.
         fields: any of `allocatable`, `free`, `name`, `size` and `used`.
 
     Raises:
         StorageError: unknown field, a type that cannot be listed, or unknown unit.
     """
-    if kind not in _FILE_TYPES:
+    if kind not in (*_FILE_TYPES, *lvm_units.TYPES):
         raise errors.StorageError(f"storage type {kind}: not offered by this node")
     known = set(storage_constants.VALID_STORAGE_FIELDS) - {
         storage_constants.SF_NODE,
@@ -76,6 +100,8 @@ def list_units(
         raise errors.StorageError(
             f"storage type {kind}: unknown fields {', '.join(sorted(unknown))}"
         )
+    if kind in lvm_units.TYPES:
+        return lvm_units.rows(process, kind, name, fields)
     directories = [text for text in (args[0] if args else []) if text]
     if name is not None:
         if name not in directories:

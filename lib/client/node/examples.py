@@ -77,6 +77,18 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "file storage directories with their free space",
         ),
     ),
+    "modify-storage": (
+        Example(
+            "gnt-node modify-storage --allocatable no node2 lvm-pv /dev/sdc",
+            "place nothing new on a disk that shows errors",
+        ),
+    ),
+    "repair-storage": (
+        Example(
+            "gnt-node repair-storage node2 lvm-vg xenvg",
+            "take missing disks out of a volume group, with their volumes",
+        ),
+    ),
     "volumes": (
         Example(
             "gnt-node volumes node2",

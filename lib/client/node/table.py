@@ -267,7 +267,6 @@ COMMANDS: Final = (
         ),
         run="client.node.storage:modify_storage",
         opcodes=("OP_NODE_MODIFY_STORAGE",),
-        offered=False,
         exits=((0, "ok, also when nothing was changed (stderr note)"),),
     ),
     Command(
@@ -343,7 +342,6 @@ COMMANDS: Final = (
         options=(o.IGNORE_CONSISTENCY, o.DRY_RUN, *o.JOB),
         run="client.node.storage:repair_storage",
         opcodes=("OP_REPAIR_NODE_STORAGE",),
-        offered=False,
     ),
     Command(
         "restricted-command",

@@ -4,13 +4,13 @@ from typing import Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import disk_specs, disks
+from ganeti.cmdlib.instance import disk_specs, disks, volumes
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
 #: Templates between which disks can be copied.
-_COPYABLE: Final = ("file", "sharedfile")
+_COPYABLE: Final = ("file", "plain", "sharedfile")
 #: MiB copied by one call: some seconds of work even for slow disks.
 PIECE_MIB: Final = 256
 
@@ -38,6 +38,15 @@ def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
             f" {target}",
             ecodes.ECODE_INVAL,
         )
+    node = instance.primary_node
+    volumes.check_exclusive(ctx.snapshot, node, target, instance.name)
+    if target == "plain":
+        group = disk_specs.volume_group(ctx.snapshot.cluster, disk_specs.DiskRequest(0))
+        future = [
+            disk.replace(dev_type=target, logical_id=(group, disk.uuid))
+            for disk in ctx.snapshot.instance_disks(instance)
+        ]
+        volumes.require_space(ctx, node, future, instance.name)
 
 
 def execute(

@@ -18,6 +18,7 @@ from ganeti.cmdlib.instance import (
     hook_env,
     nic_specs,
     reservation,
+    volumes,
 )
 from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_constants
@@ -31,10 +32,14 @@ _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 @dataclasses.dataclass(frozen=True)
 class CreationPlan:
-    """Results of the checks: the future records and their places."""
+    """Results of the checks: the future records and their places.
+
+    ``adopted``: name or path of what each disk takes over; empty if they are created.
+    """
 
     instance: objects.Instance
     disks: tuple[objects.Disk, ...]
+    adopted: tuple[str, ...] = ()
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -189,7 +194,13 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         node = checks.node_takes_instances(snapshot, self.primary, self.name)
         self.check_group(node)
         self.check_address()
-        specs = disk_specs.parse_all(op.disks, self.template, self.name)
+        volumes.check_exclusive(snapshot, self.primary, self.template, self.name)
+        specs = disk_specs.parse_all(
+            op.disks,
+            self.template,
+            self.name,
+            exclusive=params.has_exclusive_storage(snapshot, self.primary),
+        )
         instance = self._record(node)
         directory = disk_specs.directory(
             snapshot, self.template, self.name, op.file_storage_dir
@@ -202,8 +213,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             where=directory,
             driver=op.file_driver,
         )
+        sources = tuple(spec.adopt for spec in specs if spec.adopt)
+        if sources:
+            made = volumes.adopted(self.ctx, self.primary, made, sources, self.name)
         self.plan = CreationPlan(
-            instance.replace(disks=tuple(d.uuid for d in made)), made
+            instance.replace(disks=tuple(d.uuid for d in made)), made, sources
         )
         self.check_fit(node)
 
@@ -399,6 +413,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def check_space(self) -> None:
         """Refuse disks that do not fit beside those that are reserved."""
+        if self.plan.adopted:
+            return
+        volumes.require_space(self.ctx, self.primary, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
             self.ctx, self.primary, self.name, self.template, size_mib
@@ -461,6 +478,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         """Create, install, start."""
         instance, made = self.plan.instance, self.plan.disks
         log, snapshot = self.ctx.log, self.ctx.snapshot
+        if self.plan.adopted:
+            return self._adopt_and_install()
         if made:
             log.message("* creating instance disks...")
         disks.create_all(self.ctx, instance, made)
@@ -469,6 +488,18 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 log.message("* wiping instance disks...")
             disks.wipe_new(self.ctx, instance, made, save=self._save)
         return self._record_and_install()
+
+    def _adopt_and_install(self) -> list[str] | str:
+        """Take over present disks, whose content stays; nothing is wiped."""
+        instance, made, sources = self.plan.instance, self.plan.disks, self.plan.adopted
+        self.ctx.log.message("* adopting instance disks...")
+        volumes.adopt(self.ctx, instance, made, sources)
+        try:
+            self._commit()
+        except BaseException:
+            volumes.release(self.ctx, instance, made, sources)
+            raise
+        return self._install_and_start()
 
     def resume(self) -> list[str] | str:
         """Continue the wipe of the new disks, then install and start."""
@@ -526,6 +557,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             if ctx.snapshot.cluster.prealloc_wipe_disks:
                 ctx.save_resumption(None)
             self._commit()
+        return self._install_and_start()
+
+    def _install_and_start(self) -> list[str] | str:
         try:
             self._install()
         except Exception:
@@ -639,7 +673,18 @@ def allocation_request(
         OpPrereqError: wrong disks or backend parameters, or an unknown node group.
     """
     group = lookup.expand_group(snapshot, op.group_name) if op.group_name else None
-    specs = disk_specs.parse_all(op.disks, template, name)
+    cluster = snapshot.cluster
+    specs = disk_specs.parse_all(
+        op.disks,
+        template,
+        name,
+        exclusive=bool(cluster.ndparams.get("exclusive_storage")),
+    )
+    if any(spec.adopt for spec in specs):
+        raise errors.OpPrereqError(
+            f"instance {name}: disks are adopted on a named node, without allocator",
+            ecodes.ECODE_INVAL,
+        )
     given = typed_params.merge(
         {}, typed_params.backend(op.beparams, allow_default=True)
     )
@@ -652,7 +697,11 @@ def allocation_request(
         vcpus=backend["vcpus"],
         memory=backend["maxmem"],
         spindle_use=backend["spindle_use"],
-        disks=[{"size": disk.size, "mode": disk.mode} for disk in specs],
+        disks=[
+            {"size": disk.size, "mode": disk.mode}
+            | ({} if disk.spindles is None else {"spindles": disk.spindles})
+            for disk in specs
+        ],
         nics=[
             {"mac": nic.get("mac") or "auto", "ip": nic.get("ip")} for nic in op.nics
         ],

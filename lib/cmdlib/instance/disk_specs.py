@@ -16,45 +16,94 @@ _MAX_NAME: Final = 255
 
 @dataclasses.dataclass(frozen=True)
 class DiskRequest:
-    """One requested disk: size in MiB, access mode, optional name."""
+    """One requested disk.
+
+    Attributes:
+        size: MiB; 0 while that of an adopted volume is unknown.
+        mode: access mode.
+        name: its name, or None.
+        spindles: physical volumes that it gets, with exclusive storage.
+        vg: volume group, None for the cluster's.
+        adopt: name of the volume, or path of the device, to take over; None to create.
+    """
 
     size: int
     mode: str = "rw"
     name: str | None = None
     spindles: int | None = None
+    vg: str | None = None
+    adopt: str | None = None
 
 
-def parse(spec: Mapping[str, Any], what: str) -> DiskRequest:
+#: parameter -> templates that have it
+_APPLIES: Final[dict[str, tuple[str, ...]]] = {
+    "adopt": disk_constants.DTS_MAY_ADOPT,
+    "vg": disk_constants.DTS_LVM,
+    "metavg": disk_constants.DTS_DRBD,
+    "provider": ("ext",),
+    "access": disk_constants.DTS_HAVE_ACCESS,
+}
+
+
+def parse(
+    spec: Mapping[str, Any], what: str, *, template: str, exclusive: bool = False
+) -> DiskRequest:
     """Return the requested disk.
+
+    Args:
+        spec: the request.
+        what: the disk, for messages.
+        template: its disk template.
+        exclusive: whether its nodes have exclusive storage.
 
     Raises:
         OpPrereqError: unknown parameters, no size, or values of the wrong type.
     """
     values = typed_params.typed(spec, params.IDISK, what)
-    for name in ("adopt", "vg", "metavg", "provider", "access", "dev_type"):
-        if values.get(name):
-            raise errors.OpPrereqError(
-                f"{what}: {name} does not apply to templates file, sharedfile and"
-                " diskless",
-                ecodes.ECODE_INVAL,
-            )
-    if values.get("spindles") is not None:
-        # No driver of this release has exclusive storage.
-        raise errors.OpPrereqError(
-            f"{what}: spindles can only be given with exclusive storage",
-            ecodes.ECODE_INVAL,
+    _check_applies(values, what, template, exclusive=exclusive)
+    size, adopt = values.get("size"), values.get("adopt")
+    if adopt and size:
+        raise _refusal(f"{what}: has the size of what it adopts, found size {size}")
+    if not adopt and template in disk_constants.DTS_MUST_ADOPT:
+        raise _refusal(
+            f"{what}: disks of template {template} are adopted; give adopt=PATH, below"
+            f" {disk_constants.ADOPTABLE_BLOCKDEV_ROOT}"
         )
-    size = values.get("size")
-    if size is None or size < 1:
-        raise errors.OpPrereqError(
-            f"{what}: wanted a size of 1 MiB or more, found {size}", ecodes.ECODE_INVAL
-        )
+    if adopt is None and (size is None or size < 1):
+        raise _refusal(f"{what}: wanted a size of 1 MiB or more, found {size}")
     return DiskRequest(
-        size=size,
+        size=size or 0,
         mode=check_mode(values.get("mode", "rw"), what),
         name=check_name(values.get("name"), what),
         spindles=values.get("spindles"),
+        vg=values.get("vg") or None,
+        adopt=adopt or None,
     )
+
+
+def _check_applies(
+    values: Mapping[str, Any], what: str, template: str, *, exclusive: bool
+) -> None:
+    for name, templates in _APPLIES.items():
+        if values.get(name) and template not in templates:
+            raise _refusal(
+                f"{what}: {name} does not apply to template {template}, only to"
+                f" {', '.join(templates)}"
+            )
+    if values.get("dev_type") not in (None, "", template):
+        raise _refusal(
+            f"{what}: wanted disk type {template}, that of the other disks, found"
+            f" {values['dev_type']}"
+        )
+    spindles = values.get("spindles")
+    if spindles is not None and not exclusive:
+        raise _refusal(f"{what}: spindles can only be given with exclusive storage")
+    if spindles is not None and spindles < 1:
+        raise _refusal(f"{what}: wanted 1 spindle or more, found {spindles}")
+
+
+def _refusal(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
 
 
 def check_mode(mode: str, what: str) -> str:
@@ -88,12 +137,23 @@ def check_name(name: str | None, what: str) -> str | None:
 
 
 def parse_all(
-    specs: Sequence[Mapping[str, Any]], template: str, instance: str
+    specs: Sequence[Mapping[str, Any]],
+    template: str,
+    instance: str,
+    *,
+    exclusive: bool = False,
 ) -> list[DiskRequest]:
     """Return the requested disks of a new instance.
 
+    Args:
+        specs: the requests.
+        template: disk template of the instance.
+        instance: its name, for messages.
+        exclusive: whether its nodes have exclusive storage.
+
     Raises:
-        OpPrereqError: too many disks, a name twice, or disks of a diskless instance.
+        OpPrereqError: too many disks, a name twice, disks of a diskless instance, or
+            only some disks are adopted.
     """
     if template == "diskless" and specs:
         raise errors.OpPrereqError(
@@ -112,9 +172,16 @@ def parse_all(
             ecodes.ECODE_INVAL,
         )
     parsed = [
-        parse(spec, f"instance {instance}: disk {index}")
+        parse(
+            spec,
+            f"instance {instance}: disk {index}",
+            template=template,
+            exclusive=exclusive,
+        )
         for index, spec in enumerate(specs)
     ]
+    if 0 < sum(disk.adopt is not None for disk in parsed) < len(parsed):
+        raise _refusal(f"instance {instance}: either all disks are adopted, or none")
     check_unique_names([disk.name for disk in parsed], instance, "disk")
     return parsed
 
@@ -226,8 +293,17 @@ def records(
                 ctime=now,
                 mtime=now,
                 dev_type=template,
-                logical_id=(driver or "loop", f"{where}/{uuid}.{template}.disk{index}"),
-                nodes=(primary,) if template == "file" else (),
+                logical_id=_logical_id(
+                    ctx.snapshot.cluster,
+                    spec,
+                    f"{uuid}.{template}.disk{index}"
+                    if template in disk_constants.DTS_FILEBASED
+                    else f"{uuid}.disk{index}",
+                    where=where,
+                    template=template,
+                    driver=driver,
+                ),
+                nodes=() if template in disk_constants.DTS_EXT_MIRROR else (primary,),
                 iv_name=f"disk/{index}",
                 size=spec.size,
                 mode=spec.mode,
@@ -237,3 +313,35 @@ def records(
             )
         )
     return tuple(made)
+
+
+def _logical_id(
+    cluster: objects.Cluster,
+    spec: DiskRequest,
+    name: str,
+    *,
+    where: str,
+    template: str,
+    driver: str | None,
+) -> tuple[str, ...]:
+    if template == "plain":
+        return volume_group(cluster, spec), name
+    if template == "blockdev":
+        return "manual", os.path.normpath(spec.adopt or "")
+    return driver or "loop", f"{where}/{name}"
+
+
+def volume_group(cluster: objects.Cluster, spec: DiskRequest) -> str:
+    """Return the volume group of a disk: the requested one, else the cluster's.
+
+    Raises:
+        OpPrereqError: there is none.
+    """
+    group = spec.vg or cluster.volume_group_name
+    if not group:
+        raise errors.OpPrereqError(
+            "the cluster has no volume group for disks; an administrator can set one"
+            " with gnt-cluster modify --vg-name",
+            ecodes.ECODE_STATE,
+        )
+    return group

@@ -7,6 +7,7 @@ from typing import Any, Final
 from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
 from ganeti.cmdlib.instance import common
+from ganeti.objects import params
 from ganeti.rpc import encode
 
 #: Largest piece wiped by one call, in MiB, and largest share of the disk.
@@ -71,7 +72,7 @@ def create_all(
                 instance.name,
                 node == instance.primary_node,
                 f"originstname+{instance.name}",
-                False,
+                params.has_exclusive_storage(ctx.snapshot, node),
             )
             if result.failed:
                 is_undone = _undo_create(ctx, instance, disks, made)

@@ -8,6 +8,7 @@ from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import capacity, checks, common, disks
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
+from ganeti.objects import params
 from ganeti.rpc import encode
 
 _MIB: Final = 1024 * 1024
@@ -60,7 +61,13 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         for node in disks.nodes_of(self.disk, instance):
             wire = encode.disk(snapshot, self.disk, instance)
             self.ctx.rpc.call_one(
-                "blockdev_grow", node, wire, self.delta_mib, True, True, False
+                "blockdev_grow",
+                node,
+                wire,
+                self.delta_mib,
+                True,
+                True,
+                params.has_exclusive_storage(snapshot, node),
             ).require(
                 f"instance {instance.name}: disk {op.disk} cannot grow",
                 ecodes.ECODE_NORES,
@@ -131,7 +138,13 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         for node in disks.nodes_of(self.disk, instance):
             wire = encode.disk(self.ctx.snapshot, self.disk, instance)
             self.ctx.rpc.call_one(
-                "blockdev_grow", node, wire, self.delta_mib, False, True, False
+                "blockdev_grow",
+                node,
+                wire,
+                self.delta_mib,
+                False,
+                True,
+                params.has_exclusive_storage(self.ctx.snapshot, node),
             ).unwrap(what)
         self._record_and_wipe(self.disk.size)
 

@@ -6,10 +6,17 @@ from typing import Any
 
 from ganeti import errors, ht, objects
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common, disk_specs, disks, modify_nics
+from ganeti.cmdlib.instance import (
+    common,
+    disk_specs,
+    disks,
+    modify_nics,
+    volumes,
+)
 from ganeti.cmdlib.instance.modify_nics import NicStep
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
+from ganeti.objects import params
 from ganeti.rpc import encode
 
 
@@ -100,9 +107,24 @@ def _new(
                 ecodes.ECODE_STATE,
             )
     disk_specs.check_template(snapshot, template, instance.name)
-    spec = disk_specs.parse(mod.spec, f"instance {instance.name}: disk {index}")
+    here = instance.primary_node
+    volumes.check_exclusive(snapshot, here, template, instance.name)
+    spec = disk_specs.parse(
+        mod.spec,
+        f"instance {instance.name}: disk {index}",
+        template=template,
+        exclusive=params.has_exclusive_storage(snapshot, here),
+    )
+    if spec.adopt:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: disk {index}: disks are adopted when an"
+            " instance is created",
+            ecodes.ECODE_INVAL,
+        )
     present = snapshot.instance_disks(instance)
-    if present and not file_storage_dir:
+    if template in disk_constants.DTS_INSTANCE_DEPENDENT_PATH and (
+        present and not file_storage_dir
+    ):
         where = present[0].logical_id[1].rpartition("/")[0]
     else:
         where = disk_specs.directory(
@@ -112,11 +134,12 @@ def _new(
         ctx,
         template,
         [spec],
-        primary=instance.primary_node,
+        primary=here,
         where=where,
         driver=file_driver,
         first_index=index,
     )
+    volumes.require_space(ctx, here, [disk], instance.name)
     return disk.replace(forthcoming=instance.forthcoming)
 
 

@@ -136,7 +136,8 @@ def disk_changes(
     if "mode" in spec:
         out["mode"] = disk_specs.check_mode(str(spec["mode"]), what)
     if "size" in spec:
-        out["size"] = disk_specs.parse({"size": spec["size"]}, what).size
+        size = {"size": spec["size"]}
+        out["size"] = disk_specs.parse(size, what, template="plain").size
     if "name" in spec:
         out["name"] = disk_specs.check_name(str(spec["name"]), what)
     return out

@@ -16,6 +16,7 @@ from ganeti.cmdlib.instance import (
     disks,
     nic_specs,
     reserved_moves,
+    volumes,
 )
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
@@ -98,6 +99,9 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             capacity.require_space(
                 self.ctx, self.target, instance.name, template, size_mib
             )
+        volumes.check_exclusive(snapshot, self.target, template, instance.name)
+        moved = snapshot.instance_disks(instance)
+        volumes.require_space(self.ctx, self.target, moved, instance.name)
         if instance.admin_state == "up":
             checks.require_memory(
                 self.ctx,

@@ -7,7 +7,7 @@ import msgspec
 
 from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, typed_params
-from ganeti.cmdlib.instance import checks, common, disk_specs, disks
+from ganeti.cmdlib.instance import checks, common, disk_specs, disks, volumes
 from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
 from ganeti.objects import lookup, params
@@ -108,6 +108,9 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         if moves:
             self._check_move(template)
         self._require_lost()
+        node = self._owner().primary_node
+        chosen = list(self._chosen().values())
+        volumes.require_space(self.ctx, node, chosen, instance.name)
 
     def _check_move(self, template: str) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot

@@ -4,7 +4,7 @@ import os.path
 from typing import Any, ClassVar
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import common, create, disks
+from ganeti.cmdlib.instance import common, create, disks, volumes
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
@@ -66,6 +66,9 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
                 self._move_directories(self.instance)
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.rename_instance(self.uuid, self.new_name)
+            if not is_forthcoming:
+                made = self.ctx.snapshot.instance_disks(self.instance)
+                volumes.set_owner(self.ctx, self.instance, made)
         if not is_forthcoming:
             self._run_script()
         return self.new_name

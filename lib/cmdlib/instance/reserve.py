@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti import config, objects
 from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import capacity, checks, create, reservation
+from ganeti.cmdlib.instance import capacity, checks, create, reservation, volumes
 from ganeti.objects import params
 
 
@@ -25,6 +25,8 @@ class InstanceReserve(create.InstanceCreate):
                 " other: reserve first, then commit"
             )
         reservation.check_terms(op, f"instance {op.instance_name or '(no name)'}")
+        if any(disk.get("adopt") for disk in op.disks):
+            raise self.prereq("a reservation cannot adopt disks, only a creation can")
         if op.name_check and not op.instance_name:
             raise self.prereq("a reservation without a name has no name to check")
 
@@ -70,6 +72,7 @@ class InstanceReserve(create.InstanceCreate):
 
     def check_space(self) -> None:
         """Refuse disks that do not fit, reserved ones considered."""
+        volumes.require_space(self.ctx, self.primary, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
             self.ctx, self.primary, self.name, self.template, size_mib, always=True

@@ -43,7 +43,6 @@ def lab():
             for machine in made.machines:
                 made.power(machine.name, "off")
         made.join()
-        made.start()
     else:
         made = labs.up(count=COUNT)
     yield made
@@ -79,10 +78,17 @@ class Machines:
 
 
 @pytest.fixture
+def first_machine(lab):
+    """The first machine alone; the others may be off."""
+    lab.start(lab.machines[:1])
+    return Machines(lab)
+
+
+@pytest.fixture
 def machines(lab):
-    """The machines; afterwards all run, with a whole network and healthy disks."""
+    """The machines; afterwards all have a whole network and healthy disks."""
+    lab.start()
     yield Machines(lab)
     lab.join()
     for entry in list(lab.record["failed_disks"]):
         lab.fail_disk(entry["machine"], entry["disk"], [])
-    lab.start()

@@ -35,7 +35,10 @@ def test_init_and_add_without_options_make_a_clean_cluster(plain):
     cluster = plain(2)
     done = cluster.run("gnt-cluster", "init", "cluster.vc.test")
     assert not done.failed, done.output
-    assert "Disk template: file, because this release does not offer" in done.output
+    assert (
+        "Disk template: file, because this machine has no volume group xenvg"
+        in done.output
+    )
     assert "Interface of the cluster's address: br0" in done.output
     assert "Bridge of guests: br0" in done.output
     assert f"Allowing disk files in /srv/ganeti/file-storage: {LIST}" in done.output

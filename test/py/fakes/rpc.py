@@ -40,6 +40,8 @@ SUCCESSFUL_ACTS = {
             "node_demote_from_mc",
             "node_leave_cluster",
             "resize_disk",
+            "storage_execute",
+            "storage_modify",
             "test_delay",
             "upload_file",
             "write_ssconf_files",

@@ -19,7 +19,7 @@ FIELDS = ("vg_name", "lv_name", "lv_size", "lv_attr", "devices")
 @pytest.fixture
 def node(tmp_path):
     rows = [dict(zip(FIELDS, row, strict=True)) for row in ROWS]
-    groups = [{"vg_name": "vg0", "vg_size": "376.00"}]
+    groups = [{"vg_name": "vg0", "vg_size": "376.00", "vg_free": "8.00"}]
     runner = FakeRunner(
         lvs=(0, json.dumps({"report": [{"lv": rows}]}), ""),
         vgs=(0, json.dumps({"report": [{"vg": groups}]}), ""),

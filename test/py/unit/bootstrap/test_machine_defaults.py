@@ -16,7 +16,10 @@ REAL = Paths(hostname="node1.example.com")
 
 
 def vgs(**sizes):
-    rows = [{"vg_name": name, "vg_size": str(size)} for name, size in sizes.items()]
+    rows = [
+        {"vg_name": name, "vg_size": str(size), "vg_free": "0"}
+        for name, size in sizes.items()
+    ]
     return 0, json.dumps({"report": [{"vg": rows}]}), ""
 
 

@@ -240,6 +240,21 @@ LOCKS = [
     ("OP_NODE_REMOVE", {"node_name": "node2"}, {}),
     ("OP_NODE_POWERCYCLE", {"node_name": "node2"}, {}),
     (
+        "OP_NODE_MODIFY_STORAGE",
+        {
+            "node_name": "node2",
+            "storage_type": "lvm-pv",
+            "name": "/dev/sda",
+            "changes": {"allocatable": False},
+        },
+        {Level.NODE: some(False, N2)},
+    ),
+    (
+        "OP_REPAIR_NODE_STORAGE",
+        {"node_name": "node2", "storage_type": "lvm-vg", "name": "xenvg"},
+        {Level.NODE: some(False, N2)},
+    ),
+    (
         "OP_NODE_SET_PARAMS",
         {"node_name": "node2", "drained": True},
         {Level.NODE: some(False, N2), Level.NODE_RES: some(False, N2)},

@@ -97,7 +97,7 @@ def test_names_of_devices_are_not_numbers(name):
 
 def test_spindles_need_exclusive_storage():
     with pytest.raises(errors.OpPrereqError, match="with exclusive storage"):
-        disk_specs.parse({"size": 1024, "spindles": 1}, "disk 0")
+        disk_specs.parse({"size": 1024, "spindles": 1}, "disk 0", template="plain")
 
 
 def test_standard_values_are_merged():

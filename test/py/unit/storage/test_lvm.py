@@ -25,7 +25,7 @@ LVS = """
 VGS = """
   {
       "report": [
-          {"vg": [{"vg_name":"vg0", "vg_size":"376.00"}, {"vg_name":"vg1", "vg_size":"99.50"}]}
+          {"vg": [{"vg_name":"vg0", "vg_size":"376.00", "vg_free":"8.00"}, {"vg_name":"vg1", "vg_size":"99.50", "vg_free":"0"}]}
       ]
   }
 """
@@ -45,8 +45,10 @@ def test_a_volume_has_each_device_once_whatever_its_segments():
 
 def test_only_the_named_groups_are_asked_and_a_name_is_no_option():
     runner = FakeRunner(lvs=(0, LVS, ""))
-    lvm.volumes(runner, ["vg0", "-x"])
-    assert runner.lines[0].endswith(" -- vg0 -x")
+    lvm.volumes(runner, ["vg0", "vg1"])
+    assert runner.lines[0].endswith(" -- vg0 vg1")
+    with pytest.raises(errors.StorageError, match="'-x' is no name"):
+        lvm.volumes(runner, ["vg0", "-x"])
 
 
 def test_groups_have_whole_mebibytes():
@@ -63,11 +65,11 @@ def test_nothing_is_found_where_there_are_no_groups():
     [
         (
             (5, "", '  Volume group "x" not found\n  Cannot process it\n'),
-            'exited with code 5: Volume group "x" not found;   Cannot process it',
+            'exited with code 5: Volume group "x" not found; Cannot process it',
         ),
         ((3, "", ""), "exited with code 3: no output"),
         ((0, "hello", ""), "lvs: no report in its output"),
-        ((0, '{"report": [{}]}', ""), "lvs: no report in its output"),
+        ((0, '{"report": [{"lv": [{}]}]}', ""), "lvs: no report in its output"),
     ],
 )
 def test_failures_contain_the_report_of_the_tool(answer, text):

@@ -1,0 +1,243 @@
+"""Disks in volume groups and adopted devices: checks with the nodes, and adoption."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import common
+from ganeti.constants import disks as disk_constants
+from ganeti.constants import ecodes
+from ganeti.objects import params
+from ganeti.rpc import encode
+
+_MIB: Final = 1024 * 1024
+
+
+def check_exclusive(
+    snapshot: objects.Snapshot, node: str, template: str, instance: str
+) -> None:
+    """Refuse a template that cannot be used on a node with exclusive storage.
+
+    Raises:
+        OpPrereqError: it cannot; names the template.
+    """
+    allowed = (*disk_constants.DTS_EXCL_STORAGE, "diskless")
+    if template not in allowed and params.has_exclusive_storage(snapshot, node):
+        raise errors.OpPrereqError(
+            f"instance {instance}: disk template {template} is not possible with the"
+            f" exclusive storage of node {snapshot.nodes[node].name}, only"
+            f" {', '.join(disk_constants.DTS_EXCL_STORAGE)}",
+            ecodes.ECODE_STATE,
+        )
+
+
+def require_space(
+    ctx: base.Context, node: str, disks: Sequence[objects.Disk], instance: str
+) -> None:
+    """Refuse disks for which the volume groups of a node have too little space.
+
+    Raises:
+        OpPrereqError: wanted and free space, or why the free space is unknown.
+    """
+    wanted: dict[str, int] = {}
+    for disk in disks:
+        if disk.dev_type == "plain":
+            group = disk.logical_id[0]
+            wanted[group] = wanted.get(group, 0) + disk.size
+    if not wanted:
+        return
+    snapshot = ctx.snapshot
+    exclusive = params.has_exclusive_storage(snapshot, node)
+    units = [["lvm-vg", group, [exclusive]] for group in wanted]
+    name = snapshot.nodes[node].name
+    payload = ctx.rpc.call_one("node_info", node, units, []).require(
+        f"cannot get the free space of node {name}", ecodes.ECODE_ENVIRON
+    )
+    for (group, size), report in zip(wanted.items(), payload[1] or (), strict=True):
+        free = report.get("storage_free") if report else None
+        if not isinstance(free, int):
+            raise errors.OpPrereqError(
+                f"instance {instance}: volume group {group} is missing on node {name},"
+                " or cannot be read there",
+                ecodes.ECODE_ENVIRON,
+            )
+        if free < size:
+            raise errors.OpPrereqError(
+                f"instance {instance}: needs {size} MiB in volume group {group} of node"
+                f" {name}, which has {free} MiB free",
+                ecodes.ECODE_NORES,
+            )
+
+
+def adopted(
+    ctx: base.Context,
+    node: str,
+    disks: Sequence[objects.Disk],
+    sources: Sequence[str],
+    instance: str,
+) -> tuple[objects.Disk, ...]:
+    """Return the records of adopted disks with their real sizes.
+
+    Args:
+        ctx: dependencies of the opcode.
+        node: uuid of the primary node.
+        disks: their future records.
+        sources: name of the volume, or path of the device, that each one adopts.
+        instance: its name, for messages.
+
+    Raises:
+        OpPrereqError: a source is missing, in use, or adopted twice.
+    """
+    what = [
+        f"{disk.logical_id[0]}/{source}" if disk.dev_type == "plain" else source
+        for disk, source in zip(disks, sources, strict=True)
+    ]
+    for source in what:
+        if what.count(source) > 1:
+            raise errors.OpPrereqError(
+                f"instance {instance}: {source} is adopted twice",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+    _refuse_used(ctx.snapshot, node, what, instance)
+    plain = all(disk.dev_type == "plain" for disk in disks)
+    sizes = (_volume_sizes if plain else _device_sizes)(ctx, node, what, instance)
+    return tuple(
+        disk.replace(size=sizes[source])
+        for disk, source in zip(disks, what, strict=True)
+    )
+
+
+def _refuse_used(
+    snapshot: objects.Snapshot, node: str, sources: Sequence[str], instance: str
+) -> None:
+    used = {
+        "/".join(part.logical_id[:2])
+        if part.dev_type == "plain"
+        else part.logical_id[1]
+        for disk in snapshot.disks.values()
+        for part in (disk, *disk.children)
+        if part.dev_type == "blockdev"
+        or (part.dev_type == "plain" and node in (part.nodes or disk.nodes))
+    }
+    for source in sources:
+        if source in used:
+            raise errors.OpPrereqError(
+                f"instance {instance}: {source} is a disk of this cluster already",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+
+def _volume_sizes(
+    ctx: base.Context, node: str, sources: Sequence[str], instance: str
+) -> dict[str, int]:
+    name = ctx.snapshot.nodes[node].name
+    groups = sorted({source.partition("/")[0] for source in sources})
+    rows = ctx.rpc.call_one("lv_list", node, groups).require(
+        f"cannot list the volumes of node {name}", ecodes.ECODE_ENVIRON
+    )
+    if missing := [source for source in sources if source not in rows]:
+        raise errors.OpPrereqError(
+            f"instance {instance}: node {name} has no volume {', '.join(missing)}",
+            ecodes.ECODE_INVAL,
+        )
+    # size, inactive, open
+    if busy := [source for source in sources if rows[source][2]]:
+        raise errors.OpPrereqError(
+            f"instance {instance}: in use on node {name}: {', '.join(busy)}",
+            ecodes.ECODE_STATE,
+        )
+    return {source: int(float(rows[source][0])) for source in sources}
+
+
+def _device_sizes(
+    ctx: base.Context, node: str, sources: Sequence[str], instance: str
+) -> dict[str, int]:
+    root = disk_constants.ADOPTABLE_BLOCKDEV_ROOT
+    if wrong := [source for source in sources if not source.startswith(root)]:
+        raise errors.OpPrereqError(
+            f"instance {instance}: only devices below {root} are adopted, found"
+            f" {', '.join(wrong)}",
+            ecodes.ECODE_INVAL,
+        )
+    name = ctx.snapshot.nodes[node].name
+    sizes = ctx.rpc.call_one("bdev_sizes", node, list(sources)).require(
+        f"cannot get the sizes of devices of node {name}", ecodes.ECODE_ENVIRON
+    )
+    if missing := [source for source in sources if not sizes.get(source)]:
+        raise errors.OpPrereqError(
+            f"instance {instance}: node {name} has no device {', '.join(missing)}",
+            ecodes.ECODE_INVAL,
+        )
+    return {source: int(sizes[source]) for source in sources}
+
+
+def adopt(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    sources: Sequence[str],
+) -> None:
+    """Give adopted volumes the names of their records; adopted devices keep theirs.
+
+    Raises:
+        OpExecError: a volume could not be renamed; all have their old names again.
+    """
+    renames = []
+    for disk, source in zip(disks, sources, strict=True):
+        if disk.dev_type == "plain":
+            present = disk.replace(logical_id=(disk.logical_id[0], source))
+            renames.append(
+                (encode.disk(ctx.snapshot, present, instance), disk.logical_id)
+            )
+    if not renames:
+        return
+    result = ctx.rpc.call_one(
+        "blockdev_rename",
+        instance.primary_node,
+        [[wire, list(new)] for wire, new in renames],
+    )
+    if result.failed:
+        release(ctx, instance, disks, sources)
+    result.unwrap(f"instance {instance.name}: cannot adopt its disks")
+    set_owner(ctx, instance, disks)
+
+
+def release(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    sources: Sequence[str],
+) -> None:
+    """Give adopted volumes their old names, as far as they have new ones."""
+    for disk, source in zip(disks, sources, strict=True):
+        if disk.dev_type != "plain":
+            continue
+        wire = encode.disk(ctx.snapshot, disk, instance)
+        status = ctx.rpc.call_one("blockdev_find", instance.primary_node, wire)
+        if status.failed or status.payload is None:
+            continue
+        back: list[Any] = [[wire, [disk.logical_id[0], source]]]
+        result = ctx.rpc.call_one("blockdev_rename", instance.primary_node, back)
+        common.warn_failed(
+            ctx,
+            result,
+            f"volume {disk.logical_id[1]} did not get its name {source} back",
+        )
+
+
+def set_owner(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> None:
+    """Tag volumes with the name of their instance; failures are warnings."""
+    for disk in disks:
+        if disk.dev_type != "plain":
+            continue
+        wire = encode.disk(ctx.snapshot, disk, instance)
+        text = f"originstname+{instance.name}"
+        result = ctx.rpc.call_one("blockdev_setinfo", instance.primary_node, wire, text)
+        common.warn_failed(
+            ctx,
+            result,
+            f"volume {disk.logical_id[1]} does not carry the name of its instance",
+        )
