@@ -20,7 +20,7 @@ EVACUATE = {"status": "evacuate", "details": {"part": "psu2"}}
 NOW = 1_700_000_000.0
 
 
-class World:
+class SmallCluster:
     """A cluster that does what jobs say, and a daemon that may die after any step."""
 
     def __init__(self, count=4, instances=(("web1", 2), ("web2", 2))):
@@ -114,52 +114,52 @@ class World:
 
 
 def test_an_evacuation_from_the_report_to_the_acknowledgement():
-    world = World()
-    world.reports["u2"] = EVACUATE
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
     for _ in range(6):
-        world.round()
-        world.now += 5
-    assert world.kinds() == [
+        cluster.round()
+        cluster.now += 5
+    assert cluster.kinds() == [
         "OP_NODE_SET_PARAMS",
         *["OP_INSTANCE_MIGRATE"] * 2,
         "OP_NODE_SET_PARAMS",
         "OP_TAGS_SET",
     ]
-    incident = world.only()
+    incident = cluster.only()
     assert incident.state is IncidentState.COMPLETED
-    assert world.nodes["u2"].offline
-    assert world.nodes["u2"].tags == ["maintd:repairready:i1"]
-    assert set(world.places.values()) == {"u4"}
-    assert world.state.evacuated == ("web1", "web2")
+    assert cluster.nodes["u2"].offline
+    assert cluster.nodes["u2"].tags == ["maintd:repairready:i1"]
+    assert set(cluster.places.values()) == {"u4"}
+    assert cluster.state.evacuated == ("web1", "web2")
     shown = as_reported(incident)
     assert shown["id"] == "i1"
     assert shown["repair-status"] == "completed"
     assert shown["original"] == EVACUATE
     assert shown["jobs"] == [100, 101, 102, 103]
     # Reasons name the daemon and the event.
-    for op in world.done:
+    for op in cluster.done:
         assert [entry[0] for entry in op["reason"]] == ["gnt:daemon:maintd"] * 2
         assert op["reason"][1][1] == "event i1"
     # The repaired node is back, and the tag removed: the incident is over.
-    world.change("node2", offline=False, drained=False)
-    world.round()
-    assert world.state.incidents
-    world.change("node2", tags=[])
-    world.round()
-    assert world.state.incidents, "it is still observed"
-    world.reports["u2"] = {"status": "Ok"}
-    world.round()
-    assert not world.state.incidents
-    count = len(world.done)
-    world.round()
-    assert len(world.done) == count
+    cluster.change("node2", offline=False, drained=False)
+    cluster.round()
+    assert cluster.state.incidents
+    cluster.change("node2", tags=[])
+    cluster.round()
+    assert cluster.state.incidents, "it is still observed"
+    cluster.reports["u2"] = {"status": "Ok"}
+    cluster.round()
+    assert not cluster.state.incidents
+    count = len(cluster.done)
+    cluster.round()
+    assert len(cluster.done) == count
 
 
 @pytest.mark.parametrize("cut", range(7))
 def test_a_daemon_that_dies_in_any_round_does_nothing_twice(cut):
-    plain, crashed = World(), World()
-    for world in (plain, crashed):
-        world.reports["u2"] = EVACUATE
+    plain, crashed = SmallCluster(), SmallCluster()
+    for cluster in (plain, crashed):
+        cluster.reports["u2"] = EVACUATE
     for number in range(7):
         if number == cut:
             crashed.round(dies=True)
@@ -170,174 +170,174 @@ def test_a_daemon_that_dies_in_any_round_does_nothing_twice(cut):
 
 
 def test_nothing_is_submitted_while_jobs_run_but_incidents_are_noted():
-    world = World()
-    world.reports["u2"] = EVACUATE
-    world.round()
-    (job,) = world.state.jobs
-    world.ends[job] = None
-    world.reports["u3"] = {"status": "evacuate", "details": 3}
-    plan = world.round()
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
+    cluster.round()
+    (job,) = cluster.state.jobs
+    cluster.ends[job] = None
+    cluster.reports["u3"] = {"status": "evacuate", "details": 3}
+    plan = cluster.round()
     assert plan.is_waiting
     assert not plan.jobs
-    assert len(world.state.incidents) == 2
-    assert world.state.jobs == (job,)
+    assert len(cluster.state.incidents) == 2
+    assert cluster.state.jobs == (job,)
 
 
 def test_a_failed_job_ends_the_incident_until_a_person_removes_the_tag():
-    world = World()
-    world.reports["u2"] = EVACUATE
-    world.failing = {"OP_INSTANCE_MIGRATE"}
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
+    cluster.failing = {"OP_INSTANCE_MIGRATE"}
     for _ in range(5):
-        world.round()
-    incident = world.only()
+        cluster.round()
+    incident = cluster.only()
     assert incident.state is IncidentState.FAILED
     assert "job 101 failed" in incident.note
     assert incident.tag == "maintd:repairfailed:i1"
-    assert world.nodes["u2"].tags == [incident.tag]
-    assert world.kinds() == ["OP_NODE_SET_PARAMS", "OP_TAGS_SET"]
+    assert cluster.nodes["u2"].tags == [incident.tag]
+    assert cluster.kinds() == ["OP_NODE_SET_PARAMS", "OP_TAGS_SET"]
     # The removal starts the flow again.
-    world.failing = set()
-    world.change("node2", tags=[])
+    cluster.failing = set()
+    cluster.change("node2", tags=[])
     for _ in range(6):
-        world.round()
-    assert world.only().uuid == "i2"
-    assert world.only().state is IncidentState.COMPLETED
+        cluster.round()
+    assert cluster.only().uuid == "i2"
+    assert cluster.only().state is IncidentState.COMPLETED
 
 
 def test_a_tag_that_could_not_be_set_is_set_again():
-    world = World()
-    world.reports["u2"] = {"status": "live-repair"}
-    world.failing = {"OP_TAGS_SET"}
-    world.round()
-    assert world.only().state is IncidentState.FAILED
-    world.round()
-    assert not world.nodes["u2"].tags
-    world.failing = set()
-    world.round()
-    assert world.nodes["u2"].tags == ["maintd:repairfailed:i1"]
-    assert "without a command" in world.only().note
+    cluster = SmallCluster()
+    cluster.reports["u2"] = {"status": "live-repair"}
+    cluster.failing = {"OP_TAGS_SET"}
+    cluster.round()
+    assert cluster.only().state is IncidentState.FAILED
+    cluster.round()
+    assert not cluster.nodes["u2"].tags
+    cluster.failing = set()
+    cluster.round()
+    assert cluster.nodes["u2"].tags == ["maintd:repairfailed:i1"]
+    assert "without a command" in cluster.only().note
 
 
 def test_a_live_repair_gets_the_whole_object():
-    world = World()
+    cluster = SmallCluster()
     original = {"status": "live-repair", "command": "fix", "details": [1]}
-    world.reports["u3"] = original
+    cluster.reports["u3"] = original
     for _ in range(3):
-        world.round()
-    repair, tag = world.done
+        cluster.round()
+    repair, tag = cluster.done
     assert (repair["OP_ID"], repair["command"]) == ("OP_REPAIR_COMMAND", "fix")
     assert (repair["node_name"], json.loads(repair["input"])) == ("node3", original)
     assert tag["tags"] == ["maintd:repairready:i1"]
-    assert not world.nodes["u3"].offline
-    assert not world.nodes["u3"].drained
+    assert not cluster.nodes["u3"].offline
+    assert not cluster.nodes["u3"].drained
 
 
 def test_a_report_causes_actions_on_its_own_node_alone():
-    world = World()
-    world.reports["u3"] = {"status": "evacuate", "node": "node2", "details": "node4"}
+    cluster = SmallCluster()
+    cluster.reports["u3"] = {"status": "evacuate", "node": "node2", "details": "node4"}
     for _ in range(3):
-        world.round()
-    assert {op["node_name"] for op in world.done if "node_name" in op} == {"node3"}
+        cluster.round()
+    assert {op["node_name"] for op in cluster.done if "node_name" in op} == {"node3"}
 
 
 def test_failover_instead_of_migration():
-    world = World()
-    world.reports["u2"] = {"status": "evacuate-failover"}
+    cluster = SmallCluster()
+    cluster.reports["u2"] = {"status": "evacuate-failover"}
     for _ in range(3):
-        world.round()
-    move = world.done[1]
+        cluster.round()
+    move = cluster.done[1]
     assert move["OP_ID"] == "OP_INSTANCE_FAILOVER"
     assert move["ignore_consistency"] is True
     assert "mode" not in move
 
 
 def test_the_more_severe_incident_of_a_node_comes_first():
-    world = World()
-    world.reports["u3"] = {"status": "live-repair", "command": "fix"}
-    world.now += 1
-    plan = rounds.decide(world.state, world.seen())
-    world.state = plan.state
-    world.reports["u3"] = EVACUATE
-    world.round()
-    assert [op["OP_ID"] for op in world.done] == ["OP_NODE_SET_PARAMS"]
-    assert {item.action for item in world.state.incidents} == {
+    cluster = SmallCluster()
+    cluster.reports["u3"] = {"status": "live-repair", "command": "fix"}
+    cluster.now += 1
+    plan = rounds.decide(cluster.state, cluster.seen())
+    cluster.state = plan.state
+    cluster.reports["u3"] = EVACUATE
+    cluster.round()
+    assert [op["OP_ID"] for op in cluster.done] == ["OP_NODE_SET_PARAMS"]
+    assert {item.action for item in cluster.state.incidents} == {
         Action.LIVE_REPAIR,
         Action.EVACUATE,
-    } or len(world.state.incidents) == 1
+    } or len(cluster.state.incidents) == 1
 
 
 def test_evacuations_of_a_group_are_limited_per_hour():
-    world = World(count=6, instances=())
+    cluster = SmallCluster(count=6, instances=())
     for node in ("u2", "u3", "u4"):
-        world.reports[node] = EVACUATE
+        cluster.reports[node] = EVACUATE
     for _ in range(5):
-        world.round()
-    offline = [uuid for uuid, node in world.nodes.items() if node.offline]
+        cluster.round()
+    offline = [uuid for uuid, node in cluster.nodes.items() if node.offline]
     assert len(offline) == 2
-    waiting = next(i for i in world.state.incidents if not i.state.is_final)
+    waiting = next(i for i in cluster.state.incidents if not i.state.is_final)
     assert "the limit is 2" in waiting.note
-    world.now += 3601
+    cluster.now += 3601
     for _ in range(3):
-        world.round()
-    assert world.nodes[waiting.node].offline
+        cluster.round()
+    assert cluster.nodes[waiting.node].offline
 
 
 def test_the_master_is_not_drained():
-    world = World()
-    world.reports["u1"] = EVACUATE
-    world.round()
-    assert not world.done
-    assert "master-failover" in world.only().note
-    world.change("node1", is_master=False)
-    world.round()
-    assert world.kinds() == ["OP_NODE_SET_PARAMS"]
+    cluster = SmallCluster()
+    cluster.reports["u1"] = EVACUATE
+    cluster.round()
+    assert not cluster.done
+    assert "master-failover" in cluster.only().note
+    cluster.change("node1", is_master=False)
+    cluster.round()
+    assert cluster.kinds() == ["OP_NODE_SET_PARAMS"]
 
 
 def test_a_move_needs_nodes_that_no_incident_concerns():
-    world = World(count=3, instances=(("web1", 2),))
-    world.reports["u2"] = EVACUATE
-    world.round()
-    world.reports["u3"] = {"status": "live-repair", "command": "fix"}
-    world.round()
-    assert "OP_INSTANCE_MIGRATE" not in world.kinds()
-    evacuation = next(i for i in world.state.incidents if i.node == "u2")
+    cluster = SmallCluster(count=3, instances=(("web1", 2),))
+    cluster.reports["u2"] = EVACUATE
+    cluster.round()
+    cluster.reports["u3"] = {"status": "live-repair", "command": "fix"}
+    cluster.round()
+    assert "OP_INSTANCE_MIGRATE" not in cluster.kinds()
+    evacuation = next(i for i in cluster.state.incidents if i.node == "u2")
     assert "cannot be emptied now" in evacuation.note
 
 
 def test_canceled_incidents_cause_nothing_and_end_with_the_fault():
-    world = World()
-    world.reports["u2"] = EVACUATE
-    world.state = rounds.decide(world.state, world.seen()).state
-    item = world.only().entered(IncidentState.CANCELED, world.now)
-    world.state = MaintenanceState(incidents=(item,))
-    world.round()
-    assert not world.done
-    assert world.only().state is IncidentState.CANCELED
-    world.reports["u2"] = {"status": "Ok"}
-    world.round()
-    assert not world.state.incidents
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
+    cluster.state = rounds.decide(cluster.state, cluster.seen()).state
+    item = cluster.only().entered(IncidentState.CANCELED, cluster.now)
+    cluster.state = MaintenanceState(incidents=(item,))
+    cluster.round()
+    assert not cluster.done
+    assert cluster.only().state is IncidentState.CANCELED
+    cluster.reports["u2"] = {"status": "Ok"}
+    cluster.round()
+    assert not cluster.state.incidents
 
 
 def test_a_diagnosis_that_always_changes_does_not_fill_the_configuration():
-    world = World()
+    cluster = SmallCluster()
     for number in range(20):
-        world.reports["u1"] = {"status": "evacuate", "details": number}
-        plan = rounds.decide(world.state, world.seen())
-        world.state = plan.state
-    assert len(world.state.incidents) <= rounds.MAX_PER_NODE
+        cluster.reports["u1"] = {"status": "evacuate", "details": number}
+        plan = rounds.decide(cluster.state, cluster.seen())
+        cluster.state = plan.state
+    assert len(cluster.state.incidents) <= rounds.MAX_PER_NODE
 
 
 def test_unknown_status_and_removed_nodes():
-    world = World(instances=())
+    cluster = SmallCluster(instances=())
     for data in ({"status": "explode"}, [1], None, {}):
-        world.reports["u2"] = data
-        plan = world.round()
+        cluster.reports["u2"] = data
+        plan = cluster.round()
         assert "no known status" in plan.notes[0]
-    world.reports = {"u2": EVACUATE}
-    world.round()
-    del world.nodes["u2"], world.reports["u2"]
-    world.round()
-    assert not world.state.incidents
+    cluster.reports = {"u2": EVACUATE}
+    cluster.round()
+    del cluster.nodes["u2"], cluster.reports["u2"]
+    cluster.round()
+    assert not cluster.state.incidents
 
 
 def test_states_follow_the_table():
