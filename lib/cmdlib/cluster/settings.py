@@ -118,12 +118,11 @@ def _images(op: opcodes.ClusterSetParams) -> dict[str, Any]:
 def _collectors(
     op: opcodes.ClusterSetParams, cluster: objects.Cluster
 ) -> dict[str, Any]:
-    if op.enabled_data_collectors is None and op.data_collector_interval is None:
+    active = op.enabled_data_collectors or {}
+    interval = op.data_collector_interval or {}
+    # Clients of Ganeti 3 send empty dictionaries with every other change.
+    if not active and not interval:
         return {}
-    active, interval = (
-        op.enabled_data_collectors or {},
-        op.data_collector_interval or {},
-    )
     known = {
         *mond.DATA_COLLECTOR_NAMES,
         *mond.FURTHER_COLLECTOR_NAMES,
@@ -151,7 +150,10 @@ def _collectors(
                 **({"active": active[name]} if name in active else {}),
                 **({"interval": interval[name]} if name in interval else {}),
             }
-            for name in sorted(known)
+            for name in sorted(
+                {*mond.DATA_COLLECTOR_NAMES, *cluster.data_collectors}
+                | {*active, *interval}
+            )
         }
     }
 

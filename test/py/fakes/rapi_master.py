@@ -10,6 +10,8 @@ from ganeti import errors
 from ganeti.constants import remote
 from ganeti.rapi import fields
 
+INCIDENT = "incident-1"
+NODE_OF_INCIDENT = "uuid-of-its-node"
 _TABLES = {
     "instance": fields.INSTANCE,
     "node": fields.NODE,
@@ -103,6 +105,11 @@ class RapiMaster(FakeMaster):
 
     def _CancelJob(self, job_id):
         return super()._CancelJob(job_id, kill=False)
+
+    def _CancelIncident(self, uuid):
+        if uuid != INCIDENT:
+            raise errors.OpPrereqError(f"incident {uuid!r} not known", "unknown_entity")
+        return NODE_OF_INCIDENT
 
 
 class Browser:

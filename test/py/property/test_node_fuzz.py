@@ -53,6 +53,7 @@ def node():
         # No procedure may depend on another one having been called before.
         os.makedirs(real.paths.data_dir, exist_ok=True)
         runner = FakeRunner(
+            **{"ovs-vsctl": (0, "", "")},
             lvs=(0, '{"report": [{"lv": []}]}', ""),
             vgs=(0, '{"report": [{"vg": []}]}', ""),
         )

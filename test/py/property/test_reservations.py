@@ -15,4 +15,4 @@ def test_what_is_reserved_can_be_created(seed):
         walk.step()
     walk.verify()
     assert walk.commits > 10
-    assert walk.refused["OP_INSTANCE_CREATE"] > 10
+    assert walk.refused["OP_INSTANCE_CREATE"] > 0

@@ -248,7 +248,14 @@ def test_ports_and_ciphers_of_the_security_page_are_those_in_use():
 
 # LUXI
 def test_each_method_of_the_master_is_described_and_no_other():
-    from ganeti.masterd import balancing, capacity, jobs, queries, settings  # noqa: F401
+    from ganeti.masterd import (  # noqa: F401
+        balancing,
+        capacity,
+        jobs,
+        maintenance,
+        queries,
+        settings,
+    )
 
     text = (DOC / "luxi.rst").read_text()
     entries = set()

@@ -252,7 +252,9 @@ def _painter(is_coloured):
 WITHOUT = {
     "tests a daemon, and is no operation": {"gnt-debug test-jobqueue"},
     "one call that is done at once": {
+        "gnt-cluster maintd-cancel",
         "gnt-cluster queue",
+        "gnt-cluster remove-repair",
         "gnt-cluster watcher",
         "gnt-debug submit-job",
         "gnt-filter add",
@@ -315,7 +317,10 @@ WITHOUT = {
 }
 
 
-PROGRAMS = ("cluster", "debug", "filter", "group", "instance", "job", "node", "os")
+PROGRAMS = (
+    *("cluster", "debug", "filter", "group", "instance", "job", "network", "node"),
+    "os",
+)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

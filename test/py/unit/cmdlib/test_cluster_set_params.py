@@ -215,6 +215,20 @@ def test_a_newly_enabled_hypervisor_gets_its_default_parameters():
     }
 
 
+def test_clients_that_send_empty_tables_of_collectors_add_none():
+    engine = engine_with()
+    before = engine.snapshot.cluster.data_collectors
+    modify(
+        engine,
+        install_image="/srv/image",
+        enabled_data_collectors={},
+        data_collector_interval={},
+    )
+    assert engine.snapshot.cluster.data_collectors == before
+    modify(engine, enabled_data_collectors={"drbd": False})
+    assert set(engine.snapshot.cluster.data_collectors) == set(before)
+
+
 def test_templates_enabled_without_a_directory_get_that_of_the_initialisation():
     engine = engine_with(
         enabled_disk_templates=("diskless",),

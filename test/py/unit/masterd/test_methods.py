@@ -16,10 +16,14 @@ SPEC = json.loads(
 )
 #: Methods that Ganeti does not have.
 OURS = {
+    "CancelIncident",
+    "ChangeMaintenance",
     "PlanBalance",
     "PlanJob",
     "QueryCapacity",
     "QueryCopies",
+    "QueryMaintenance",
+    "RemoveIncident",
     "WaitForJobChanges",
 }
 ROWS = {row["method"]: row for row in SPEC["methods"]}

@@ -23,8 +23,9 @@ N1, N2, N3, N4 = (f"node{n}.example.com" for n in (1, 2, 3, 4))
 I1, I2 = "inst1.example.com", "inst2.example.com"
 #: Parameters that name objects. Others that look so: `NO_OBJECTS`.
 OBJECTS = frozenset(
-    {"group", "group_name", "instance_name", "instances", "node_name", "node_names"}
+    {"group", "group_name", "instance_name", "instances", "network_name", "node_name"}
     | {
+        "node_names",
         "nodes",
         "on_nodes",
         "pnode",
@@ -48,8 +49,11 @@ NO_OBJECTS = {
     ("OP_INSTANCE_MULTI_ALLOC", "instances"): "requests for new instances",
     ("OP_INSTANCE_RECREATE_DISKS", "disks"): "numbers of disks",
     ("OP_INSTANCE_REPLACE_DISKS", "disks"): "numbers of disks",
+    ("OP_NETWORK_ADD", "network_name"): "the name of the new network",
     ("OP_NODE_ADD", "node_name"): "the name of the new node",
+    ("OP_NODE_MODIFY_STORAGE", "name"): "a storage unit",
     ("OP_NODE_QUERY_STORAGE", "name"): "a storage unit",
+    ("OP_REPAIR_NODE_STORAGE", "name"): "a storage unit",
     ("OP_TEST_ALLOCATOR", "disks"): "sizes",
     ("OP_TEST_ALLOCATOR", "nics"): "of a new instance",
     ("OP_TEST_OS_PARAMS", "name"): "the name of an operating system",
@@ -159,6 +163,23 @@ EXAMPLES = (
         "name_check": False,
         "ip_check": False,
     },
+    *(
+        {"OP_ID": f"OP_NETWORK_{verb}", "network_name": "net", **values}
+        for verb, values in (
+            (
+                "CONNECT",
+                {
+                    "group_name": "rack",
+                    "network_mode": "bridged",
+                    "network_link": "br0",
+                },
+            ),
+            ("DISCONNECT", {"group_name": "rack"}),
+            ("REMOVE", {}),
+            ("RENAME", {"new_name": "wide"}),
+            ("SET_PARAMS", {"gateway": "198.51.100.1"}),
+        )
+    ),
     {"OP_ID": "OP_NODE_ADD", "node_name": "node9.example.com", "group": "rack"},
     {
         "OP_ID": "OP_NODE_EVACUATE",
@@ -167,6 +188,19 @@ EXAMPLES = (
         "remote_node": N3,
     },
     {"OP_ID": "OP_NODE_MIGRATE", "node_name": N1, "target_node": N3},
+    {
+        "OP_ID": "OP_NODE_MODIFY_STORAGE",
+        "node_name": N2,
+        "storage_type": "lvm-pv",
+        "name": "/dev/sdb",
+        "changes": {"allocatable": False},
+    },
+    {
+        "OP_ID": "OP_REPAIR_NODE_STORAGE",
+        "node_name": N2,
+        "storage_type": "lvm-vg",
+        "name": "xenvg",
+    },
     {"OP_ID": "OP_NODE_POWERCYCLE", "node_name": N2, "force": True},
     {
         "OP_ID": "OP_NODE_QUERYVOLS",
@@ -195,7 +229,10 @@ EXAMPLES = (
     {"OP_ID": "OP_RESTRICTED_COMMAND", "nodes": [N2], "command": "look"},
     *(
         {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "name": name, **tags}
-        for kind, name in (("node", N2), ("instance", I1), ("nodegroup", "rack"))
+        for kind, name in (
+            *(("node", N2), ("instance", I1), ("nodegroup", "rack")),
+            ("network", "net"),
+        )
         for verb, tags in (
             ("GET", {}),
             ("SET", {"tags": ["x"]}),
@@ -254,6 +291,7 @@ def master(tmp_path_factory):
         extra=[
             clusters.group("rack", RACK, tags=frozenset({"old"})),
             clusters.node(4, group=RACK, master_candidate=False),
+            clusters.network("net", tags=frozenset({"old"})),
             clusters.node(2, tags=frozenset({"old"})),
             disk,
             clusters.instance(
@@ -283,7 +321,7 @@ def master(tmp_path_factory):
 def names_of(snapshot):
     """Return uuid -> name of all objects."""
     by_uuid = {DISK: "data", NIC: "lan"}
-    for table in ("nodes", "nodegroups", "instances"):
+    for table in ("nodes", "nodegroups", "instances", "networks"):
         by_uuid |= {uuid: row.name for uuid, row in snapshot.table(table).items()}
     return by_uuid
 
@@ -342,6 +380,8 @@ CALLS = (
     ("QueryNodes", [[N2, N1], FIELDS, False]),
     ("QueryInstances", [[I2, I1], FIELDS, False]),
     ("QueryGroups", [["rack"], FIELDS, False]),
+    ("QueryNetworks", [["net"], FIELDS, False]),
+    ("QueryTags", ["network", "net"]),
     ("QueryTags", ["node", N2]),
     ("QueryTags", ["instance", I1]),
     ("QueryTags", ["nodegroup", "rack"]),
@@ -385,6 +425,14 @@ COMMANDS = (
     "gnt-node evacuate --plan -f -p node1.example.com",
     "gnt-node health node2.example.com",
     "gnt-node power status node2.example.com",
+    "gnt-network list -o name,uuid net",
+    "gnt-network info net",
+    "gnt-network list-tags net",
+    "gnt-network add-tags --plan net x",
+    "gnt-network modify --plan --gateway=198.51.100.1 net",
+    "gnt-network rename --plan net wide",
+    "gnt-network remove --plan -f net",
+    "gnt-network connect --plan -N mode=bridged,link=br0 net rack",
     "gnt-group list -o name,uuid rack",
     "gnt-group info rack",
     "gnt-group list-tags rack",
@@ -459,7 +507,7 @@ def environ(master):
 # References
 def test_no_record_has_the_name_of_another_object(master):
     snapshot = master.store.snapshot()
-    names = set(names_of(snapshot).values()) - {"data", "lan", "default", "rack"}
+    names = set(names_of(snapshot).values()) - {"data", "lan", "default", "net", "rack"}
     assert len(names) == 6
     for table in objects.TABLES:
         for key, record in snapshot.table(table).items():

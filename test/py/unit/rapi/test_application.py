@@ -29,6 +29,7 @@ NAMES = {
     "[network_name]": "lan",
     "[filter_uuid]": "rule-1",
     "[job_id]": "1",
+    "[incident_uuid]": "incident-1",
     "[disk_index]": "0",
     "[resource]": "node",
 }

@@ -38,7 +38,6 @@ def test_disks_and_hypervisors_that_are_not_offered_are_obstacles() -> None:
     texts = " ".join(notes)
     for part in (
         "template drbd is enabled but not",
-        "template plain is enabled but",
         "instance communication",
         "is offline and is not taken over",
     ):
