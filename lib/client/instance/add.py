@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from ganeti import errors
 from ganeti.cli import explain, jobs, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
@@ -47,14 +48,14 @@ def _name(ctx: CommandContext) -> str:
     """Return the name; only a reservation may have none.
 
     Raises:
-        OpPrereqError: it is missing.
+        GenericError: it is missing, with the documented text.
     """
     if ctx.args:
         return ctx.args[0]
     if not ctx.opts.forthcoming:
-        raise devices.refusal(
-            "wanted the name of the instance, found none; only a reservation"
-            " (--forthcoming) can do without"
+        raise errors.GenericError(
+            "Error: Command add expects 1 argument(s)\n"
+            "(only a reservation, --forthcoming, may have no name)"
         )
     return ""
 
