@@ -1,0 +1,127 @@
+"""Instances on logical volumes, and a disk of a node that fails, on real LVM."""
+
+import json
+
+import pytest
+
+GROUP = "xenvg"
+WEB1, WEB2 = "web1.lab.test", "web2.lab.test"
+ADD = (
+    *("gnt-instance", "add", "-t", "plain", "--no-install", "--no-nics"),
+    *("--ignore-ipolicy", "-B", "memory=64m", "-n", "lab1"),
+)
+WITHOUT_DISKS = "rm -rf /var/lib/ganeti/* /etc/ganeti/* /srv/ganeti/*; wipefs -qaf"
+
+
+@pytest.fixture
+def volumes(first_machine):
+    """A cluster of one machine with a volume group of two disks."""
+    machines = first_machine
+    machines.check("vgcreate", "-q", "-f", "-y", GROUP, "/dev/vdb", "/dev/vdc")
+    machines.check(
+        *("gnt-cluster", "init", "--vg-name", GROUP, "--enabled-hypervisors", "fake"),
+        *("--enabled-disk-templates", "plain,file", "--master-netdev", "br0"),
+        *("-N", "link=br0", "--no-etc-hosts", "cluster.lab.test"),
+    )
+    yield machines
+    machines.run("/usr/lib/ganeti/daemon-util", "stop-all")
+    for entry in list(machines.lab.record["failed_disks"]):
+        machines.lab.fail_disk(entry["machine"], entry["disk"], [])
+    # Volumes may still be open on a disk that had failed.
+    machines.lab.power("lab1", "cycle")
+    machines.run("vgremove", "-q", "-f", "-y", GROUP)
+    machines.run("sh", "-c", f"{WITHOUT_DISKS} /dev/vdb /dev/vdc")
+
+
+def sizes(machines):
+    """Return name -> MiB of the logical volumes."""
+    text = machines.check(
+        *("lvs", "--reportformat", "json", "--units", "m", "--nosuffix"),
+        *("-o", "lv_name,lv_size", GROUP),
+    )
+    rows = json.loads(text)["report"][0]["lv"]
+    return {row["lv_name"]: int(float(row["lv_size"])) for row in rows}
+
+
+def units(machines, kind, *fields):
+    """Return the rows of storage units, by name."""
+    text = machines.check("gnt-node", "list-storage", "-t", kind, "--json")
+    return {
+        row["name"]: tuple(row[name] for name in fields) for row in json.loads(text)
+    }
+
+
+def test_volumes_live_as_their_disks_and_a_failed_disk_is_taken_out(volumes):
+    machines = volumes
+    _life_of_a_disk(machines)
+    _adoption(machines)
+    _a_disk_fails(machines)
+
+
+def _life_of_a_disk(machines):
+    machines.check(*ADD, "--disk", "0:size=100m", WEB1)
+    (name,) = sizes(machines)
+    assert name.endswith(".disk0")
+    assert sizes(machines)[name] == 100
+    tags = machines.check("lvs", "--noheadings", "-o", "lv_tags", GROUP)
+    assert tags.strip() == f"originstname+{WEB1}"
+    machines.check("gnt-instance", "grow-disk", "--ignore-ipolicy", WEB1, "0", "60m")
+    assert sizes(machines)[name] == 160
+    listed = machines.check(
+        "gnt-node", "volumes", "--no-headers", "-o", "name,instance"
+    )
+    assert listed.split() == [name, WEB1]
+    text = machines.refuse(*ADD, "--disk", "0:size=900g", WEB2)
+    assert "needs 921600 MiB in volume group xenvg of node lab1.lab.test" in text
+    # To files and back: the content stays.
+    device = f"/dev/{GROUP}/{name}"
+    machines.check("sh", "-c", f"echo kept > {device}; sync {device}")
+    machines.check("gnt-instance", "modify", "-t", "file", WEB1)
+    assert sizes(machines) == {}
+    machines.check("gnt-instance", "modify", "-t", "plain", WEB1)
+    (name,) = sizes(machines)
+    assert machines.check("head", "-n", "1", f"/dev/{GROUP}/{name}") == "kept\n"
+    machines.check("gnt-instance", "remove", "-f", WEB1)
+    assert sizes(machines) == {}
+
+
+def _adoption(machines):
+    machines.check("lvcreate", "-q", "-y", "-L", "64m", "-n", "old", GROUP)
+    machines.check("sh", "-c", f"echo kept > /dev/{GROUP}/old")
+    text = machines.refuse(*ADD, "--disk", "0:adopt=absent", WEB1)
+    assert "has no volume xenvg/absent" in text
+    machines.check(*ADD, "--disk", "0:adopt=old", WEB1)
+    ((name, size),) = sizes(machines).items()
+    assert (name.endswith(".disk0"), size) == (True, 64)
+    assert machines.check("head", "-n", "1", f"/dev/{GROUP}/{name}") == "kept\n"
+    machines.check("gnt-instance", "remove", "-f", WEB1)
+
+
+def _a_disk_fails(machines):
+    """Disk vdc returns errors: no new volume there, instances off it, group repaired."""
+    modify = ("gnt-node", "modify-storage", "lab1", "lvm-pv")
+    machines.check(*modify[:2], "--allocatable", "no", *modify[2:], "/dev/vdb")
+    machines.check(*ADD, "--disk", "0:size=100m", WEB1)
+    machines.check(*modify[:2], "--allocatable", "yes", *modify[2:], "/dev/vdb")
+    machines.check(*modify[:2], "--allocatable", "no", *modify[2:], "/dev/vdc")
+    assert units(machines, "lvm-pv", "allocatable") == {
+        "/dev/vdb": (True,),
+        "/dev/vdc": (False,),
+    }
+    machines.check(*ADD, "--disk", "0:size=100m", WEB2)
+    on = machines.check("gnt-node", "volumes", "--no-headers", "-o", "instance,phys")
+    assert {tuple(line.split()) for line in on.strip().split("\n")} == {
+        (WEB1, "/dev/vdc"),
+        (WEB2, "/dev/vdb"),
+    }
+    machines.lab.fail_disk("lab1", 1, ["read", "write"])
+    info = machines.run("gnt-cluster", "verify-disks")
+    assert "Traceback" not in info.stdout + info.stderr
+    machines.check("gnt-node", "repair-storage", "lab1", "lvm-vg", GROUP)
+    assert list(units(machines, "lvm-pv", "size")) == ["/dev/vdb"]
+    # The instance beside it is as before.
+    ((_name, size),) = sizes(machines).items()
+    assert size == 100
+    done = machines.run("gnt-node", "repair-storage", "lab1", "lvm-vg", "absent")
+    assert done.returncode != 0
+    assert "absent" in done.stdout + done.stderr
