@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
-from ganeti.confd import ConfdClient, wire
+from ganeti.confd import ConfdClient, Result, wire
 from ganeti.constants import confd
 from ganeti.constants import daemons as daemon_table
 from ganeti.utils import files, netutils
@@ -23,6 +23,8 @@ _DAEMON: Final = "ganeti-confd"
 _ALL: Final = -1
 #: Servers that are frozen must not keep the watcher from its other work.
 _ANSWER_S: Final = 10.0
+#: Signatures of requests. A server that accepts only the other kind does not answer.
+_MAGICS: Final = (wire.MAGIC_SHA1, wire.MAGIC_SHA256)
 _ROLES: Final = frozenset(
     (
         confd.CONFD_NODE_ROLE_MASTER,
@@ -62,17 +64,11 @@ def _role(watch: Watch) -> int:
         GenericError: they do not answer in time, disagree, or do not know the node.
         OSError: the key cannot be read.
     """
-    default = daemon_table.DAEMONS[_DAEMON].port or 0
-    client = ConfdClient(
-        files.read_file(watch.paths.hmac_key),
-        watch.ssconf.master_candidates_ips(),
-        port=netutils.service_port(_DAEMON, default, "udp"),
-        magic=wire.MAGIC_SHA1,
-    )
     name = watch.paths.hostname
-    result = client.ask(
-        confd.CONFD_REQ_NODE_ROLE_BYNAME, name, coverage=_ALL, timeout_s=_ANSWER_S
-    )
+    for magic in _MAGICS:
+        result = _ask(watch, magic)
+        if result.answered:
+            break
     if not result.is_complete:
         answered = ", ".join(result.answered) or "none"
         raise errors.ConfdClientError(
@@ -88,6 +84,22 @@ def _role(watch: Watch) -> int:
             f"wanted the number of a role, found {role!r:.60}"
         )
     return role
+
+
+def _ask(watch: Watch, magic: bytes) -> Result:
+    default = daemon_table.DAEMONS[_DAEMON].port or 0
+    client = ConfdClient(
+        files.read_file(watch.paths.hmac_key),
+        watch.ssconf.master_candidates_ips(),
+        port=netutils.service_port(_DAEMON, default, "udp"),
+        magic=magic,
+    )
+    return client.ask(
+        confd.CONFD_REQ_NODE_ROLE_BYNAME,
+        watch.paths.hostname,
+        coverage=_ALL,
+        timeout_s=_ANSWER_S,
+    )
 
 
 def _stop_guests(watch: Watch) -> None:

@@ -21,8 +21,11 @@ class Candidates:
     def __init__(self):
         self.asked = []
         self.result = answer(OFFLINE)
+        self.accepted = {wire.MAGIC_SHA1}
+        self.is_accepted = True
 
-    def __call__(self, key, peers, **_options):
+    def __call__(self, key, peers, *, magic, **_options):
+        self.is_accepted = magic in self.accepted
         self.asked.append((key, tuple(peers)))
         return self
 
@@ -31,6 +34,8 @@ class Candidates:
         assert timeout_s < 60
         if isinstance(self.result, Exception):
             raise self.result
+        if not self.is_accepted:
+            return Result(None, (), is_inconsistent=False, is_complete=False)
         return self.result
 
 
@@ -76,6 +81,14 @@ def test_an_offline_node_stops_all_its_guests(node, guests, candidates, caplog):
         caplog.text
     )
     assert "hypervisor xen-pvm is not offered here" in caplog.text
+
+
+def test_a_cluster_that_accepts_other_signatures_is_asked_with_those(
+    node, guests, candidates
+):
+    candidates.accepted = {wire.MAGIC_SHA256}
+    maintenance.run(node.watch())
+    assert guests.list_names() == []
 
 
 @pytest.mark.parametrize(
