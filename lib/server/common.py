@@ -34,6 +34,8 @@ _MAX_FILES: Final = 65536
 _STARTING: Final = "starting"
 _SERVING: Final = "serving"
 _STOPPING: Final = "stopping"
+#: Bytes read from the pipe of wake-ups at once.
+_WAKE_BYTES: Final = 512
 #: Format of the child's report: exit code and length of the error text.
 _REPORT: Final = struct.Struct("!iI")
 
@@ -54,34 +56,50 @@ class Service(Protocol):
 
 
 class Control:
-    """Event queue of a daemon, with which a service can end it."""
+    """Event queue of a daemon, with which a service can end it.
+
+    The kernel may deliver a signal to any thread, for example a second one that follows
+    closely, and Python runs its handler in the main thread once that wakes. So whoever
+    waits here reads a pipe, which `signal.set_wakeup_fd` writes to in any thread.
+    """
 
     def __init__(self) -> None:
         # put() of SimpleQueue is reentrant, so signal handlers may call it.
         self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._wake, self.wakeup_fd = os.pipe()
+        os.set_blocking(self.wakeup_fd, False)
 
     def ask_stop(self, code: int = exitcodes.EXIT_SUCCESS) -> None:
         """Make the daemon stop and exit with this code."""
-        self._events.put(("stop", code))
+        self._put("stop", code)
 
     def ask_end(self, code: int) -> None:
         """Make the daemon exit with this code at once, whatever it is doing."""
-        self._events.put(("end", code))
+        self._put("end", code)
 
     def ask_reopen(self) -> None:
         """Make the daemon reopen its log file."""
-        self._events.put(("reopen", 0))
+        self._put("reopen", 0)
 
     def take_signal(self, number: int) -> None:
         """Make the daemon stop because of a signal."""
-        self._events.put(("signal", number))
+        self._put("signal", number)
 
     def next_event(self) -> tuple[str, int]:
         """Wait for an event: its name, and an exit code or the number of a signal.
 
         Names: ``stop``, ``end``, ``signal``, ``reopen``.
         """
-        return self._events.get()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get_nowait()
+            os.read(self._wake, _WAKE_BYTES)
+
+    def _put(self, event: str, code: int) -> None:
+        self._events.put((event, code))
+        # A full pipe wakes the reader as well.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self.wakeup_fd, b"\0")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -409,6 +427,7 @@ def _watch_signals(control: Control) -> None:
     def on_hangup(_number: int, _frame: types.FrameType | None) -> None:
         control.ask_reopen()
 
+    signal.set_wakeup_fd(control.wakeup_fd, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, on_stop)
     signal.signal(signal.SIGINT, on_stop)
     signal.signal(signal.SIGHUP, on_hangup)

@@ -131,6 +131,32 @@ def test_foreground_daemon_notifies_systemd(tmp_path):
         assert child.wait(60) == 0
 
 
+BUSY_THREAD = textwrap.dedent("""
+    import signal, threading
+    from ganeti.server import common
+    control = common.Control()
+    common._watch_signals(control)
+    def other():
+        # The kernel chooses a thread for a signal; here it is never the main thread.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    timer = threading.Timer(0.2, other)
+    timer.start()
+    print(*control.next_event(), flush=True)
+""")
+
+
+def test_a_signal_that_another_thread_receives_wakes_the_main_thread():
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY_THREAD],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stdout) == (0, f"signal {int(signal.SIGTERM)}\n")
+
+
 def test_address_and_interface_exclude_each_other(capsys):
     parser = common.parser("ganeti-noded", network=True)
     assert common.parse(parser, []).port == 1811
