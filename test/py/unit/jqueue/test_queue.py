@@ -960,7 +960,7 @@ def test_waiting_sees_logs_and_the_end(live):
         # The line was reported before the end, which is the next change.
         (line,) = logs
         values, _ = live.queue.wait_for_change(
-            1, status, previous=values, serial=line[0], timeout_s=WAIT_S
+            1, status, previous=values, serial=line.serial, timeout_s=WAIT_S
         ).result(WAIT_S)
     assert values != ["running"]
 
