@@ -2,8 +2,8 @@
 
 Runs the logical units, the processor, locks and configuration over a store in memory and
 nodes of finite memory and space, see ``fakes.reservation_walk``. Ends with 1 at the first
-rule that does not hold, and prints the last operations. With the same seed, the choices
-are the same.
+rule that does not hold, and prints the last operations. The same --seed repeats a run if
+PYTHONHASHSEED is the same, too.
 """
 
 import argparse

@@ -9,6 +9,7 @@ memory is part of R(n) can be started. The same is true for the space of disk fi
 """
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any, Final
 
 from ganeti import errors, objects
@@ -120,6 +121,28 @@ def space(
         size = sum(disk.size for disk in disks if disk.dev_type == template)
         if size:
             held[instance.name] = size
+    return Held(sum(held.values()), tuple(sorted(held)))
+
+
+def volumes(
+    snapshot: objects.Snapshot, node: str, group: str, *, besides: Collection[str]
+) -> Held:
+    """Return the space of a volume group of a node that reservations hold.
+
+    Args:
+        snapshot: the configuration.
+        node: uuid of the node.
+        group: name of the volume group.
+        besides: uuids of disks that do not count.
+    """
+    held: dict[str, int] = {}
+    here = snapshot.forthcoming_instances() & snapshot.primary_instances(node)
+    for uuid in here:
+        instance = snapshot.instances[uuid]
+        for disk in snapshot.instance_disks(instance):
+            is_there = disk.dev_type == "plain" and disk.logical_id[0] == group
+            if is_there and disk.uuid not in besides:
+                held[instance.name] = held.get(instance.name, 0) + disk.size
     return Held(sum(held.values()), tuple(sorted(held)))
 
 

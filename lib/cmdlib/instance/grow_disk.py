@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import capacity, checks, common, disks
+from ganeti.cmdlib.instance import capacity, checks, common, disks, volumes
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -81,7 +81,9 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             for disk in self.ctx.snapshot.instance_disks(instance)
             if is_reserved and disk.dev_type == self.disk.dev_type
         )
-        if self.delta_mib:
+        if self.disk.dev_type == "plain":
+            self._check_volume(is_reserved=is_reserved)
+        elif self.delta_mib:
             capacity.require_space(
                 self.ctx,
                 instance.primary_node,
@@ -90,6 +92,19 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 own_mib + self.delta_mib,
                 always=is_reserved,
             )
+
+    def _check_volume(self, *, is_reserved: bool) -> None:
+        """Refuse the growth of a volume into space that reservations hold.
+
+        The node itself refuses what does not fit, unless the volume is reserved, too.
+        """
+        snapshot, node = self.ctx.snapshot, self.instance.primary_node
+        group = str(self.disk.logical_id[0])
+        held = capacity.volumes(snapshot, node, group, besides={self.disk.uuid})
+        if self.delta_mib and (held.mib or is_reserved):
+            size_mib = self.target_mib if is_reserved else self.delta_mib
+            future = self.disk.replace(size=size_mib)
+            volumes.require_space(self.ctx, node, [future], self.instance.name)
 
     def _check_policy(self) -> None:
         if self.op.ignore_ipolicy:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ganeti import config, errors, objects, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import capacity, checks, disk_specs, reservation
+from ganeti.cmdlib.instance import capacity, checks, disk_specs, reservation, volumes
 from ganeti.constants import ecodes
 from ganeti.objects import params
 
@@ -75,6 +75,9 @@ def check_capacity(
             hypervisor=before.hypervisor,
             hv=params.fill_hvparams(snapshot, after),
         )
+    sizes_before = sum(disk.size for disk in snapshot.instance_disks(before))
+    if moves or sum(disk.size for disk in disks) > sizes_before:
+        volumes.require_space(ctx, node, disks, before.name)
     present = {disk.uuid: disk for disk in snapshot.instance_disks(before)}
     for template in sorted({disk.dev_type for disk in disks}):
         sizes = [disk.size for disk in disks if disk.dev_type == template]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ganeti import errors, iallocator, objects
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import capacity, checks
+from ganeti.cmdlib.instance import capacity, checks, volumes
 from ganeti.constants import ecodes
 from ganeti.objects import lookup, params
 
@@ -36,6 +36,8 @@ def check_target(
         hypervisor=instance.hypervisor,
         hv=params.fill_hvparams(snapshot, future),
     )
+    disks = snapshot.instance_disks(instance)
+    volumes.require_space(ctx, target, disks, instance.name)
     if snapshot.disk_template(instance) == "file":
         size_mib = sum(disk.size for disk in snapshot.instance_disks(instance))
         capacity.require_space(

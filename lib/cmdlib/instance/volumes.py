@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common
+from ganeti.cmdlib.instance import capacity, common
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -37,6 +37,8 @@ def require_space(
 ) -> None:
     """Refuse disks for which the volume groups of a node have too little space.
 
+    Space that other reserved disks hold does not count as free.
+
     Raises:
         OpPrereqError: wanted and free space, or why the free space is unknown.
     """
@@ -62,10 +64,12 @@ def require_space(
                 " or cannot be read there",
                 ecodes.ECODE_ENVIRON,
             )
-        if free < size:
+        own = {disk.uuid for disk in disks}
+        held = capacity.volumes(snapshot, node, group, besides=own)
+        if free - held.mib < size:
             raise errors.OpPrereqError(
                 f"instance {instance}: needs {size} MiB in volume group {group} of node"
-                f" {name}, which has {free} MiB free",
+                f" {name}, which has {free} MiB free{held.text()}",
                 ecodes.ECODE_NORES,
             )
 

