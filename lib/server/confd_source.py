@@ -136,6 +136,15 @@ class StoreSource:
             return False
         snapshot = self._follower.snapshot()
         _require_cluster(snapshot, self._paths.store_db)
+        if self._follower.is_below_replaced():
+            # A client that asked before must not see an older revision.
+            self._show(
+                f"silent at revision {snapshot.revision}: a history that was replaced"
+                " here went further, and the master leaves its revisions out"
+            )
+            was_enabled = projection.is_enabled
+            projection.advance(None)
+            return was_enabled
         changes = [change for group in news.change_sets for change in group.changes]
         updates = [change for change in changes if isinstance(change, Update)]
         projection.advance(snapshot, None if news.is_reload else updates)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
-from ganeti.store import wire
+from ganeti.store import numbers, wire
 from ganeti.store.base import ChangeSet
 from ganeti.store.database import SCAN_ROWS, Database, Position
 
@@ -135,6 +135,23 @@ class Follower:
             )
             change_sets.append(ChangeSet(group.revision, group.term, changes))
         return News(change_sets, False)
+
+    def is_below_replaced(self) -> bool:
+        """Return whether a history that was replaced in this file went further.
+
+        Until the master has left its revisions out, the file shows lower ones than
+        before.
+
+        Raises:
+            ConfigurationError: the file is gone.
+            StorageError: the disk failed.
+        """
+        if self._db is None:
+            raise errors.ConfigurationError(f"{self.path}: closed")
+        own = numbers.Numbers(revision=self._position.revision)
+        revision = self._db.replaced().revision
+        status = numbers.to_status(own, numbers.Numbers(revision=revision))
+        return numbers.above(own, status, is_replaced=False) is not None
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document as it is now.

@@ -4,6 +4,7 @@ import os
 import pathlib
 import select
 
+import msgspec
 import pytest
 
 from fakes import clusters
@@ -15,6 +16,7 @@ from ganeti.confd import wire
 from ganeti.confd.answers import Projection
 from ganeti.objects import CLUSTER_KEY, Update
 from ganeti.pathutils import Paths
+from ganeti.quorum import Term
 from ganeti.server.confd_source import MAGICS, StoreSource
 
 
@@ -96,3 +98,26 @@ def test_a_value_of_a_later_release_changes_nothing(master, source):
     change(master, source, confd_hmac="both")
     change(master, source, confd_hmac="sha3")
     assert accepts(source) == MAGICS["both"]
+
+
+def test_a_replaced_copy_is_silent_until_its_revisions_are_left_out(
+    paths, master, source
+):
+    replica = store.Replica(paths.store_db)
+    early = replica.dump()
+    for number in range(3):
+        change(master, source, max_running_jobs=7 + number)
+    projection = Projection()
+    source.update(projection)
+    revision = master.snapshot().revision
+    master.close()
+    # Another master has the history without the last changes.
+    replica.install(Term(9, "other"), early)
+    source.update(projection)
+    assert not projection.is_enabled
+    copy = msgspec.structs.replace(store.wire.decode_copy(early), revision=revision + 1)
+    packed = store.wire.pack_copy(copy)
+    replica.install(Term(10, "other"), store.wire.encode_copy(packed))
+    assert source.update(projection)
+    assert projection.snapshot.revision == revision + 1
+    replica.close()
