@@ -19,6 +19,8 @@ from lab.product import PACKAGES, PRODUCT, TOP, LabError, check
 _PROCESSOR = "Nehalem"
 _READY = b"LAB READY"
 _FAILED = b"LAB FAILED"
+#: Exit code of the SSH client without a connection.
+_NO_CONNECTION = 255
 #: Top directories that the machines see; another one, with the tree in it, is hidden.
 _SYSTEM = {"bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "root", "run",
            "sbin", "srv", "sys", "tmp", "usr", "var"}  # fmt: skip
@@ -110,7 +112,9 @@ class Machine:
         self._pid_file.unlink(missing_ok=True)
 
     def wait_until_ready(self, timeout_s):
-        """Wait until the machine has started.
+        """Wait until the machine has started and lets somebody log in.
+
+        QEMU accepts connections before the machine's SSH server does, and resets them.
 
         Raises:
             LabError: it failed, or did not start in time.
@@ -118,12 +122,21 @@ class Machine:
         deadline = time.monotonic() + timeout_s
         while True:
             printed = self.console.read_bytes() if self.console.exists() else b""
-            if _READY in printed:
+            if _READY in printed and self._can_log_in():
                 return
             if _FAILED in printed or self.pid() is None or time.monotonic() > deadline:
                 tail = printed[-1500:].decode(errors="replace")
                 raise LabError(f"{self.name} did not start:\n{tail}")
             time.sleep(0.2)
+
+    def _can_log_in(self):
+        done = subprocess.run(
+            [*self.ssh(), "true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode != _NO_CONNECTION
 
     def _argv(self):
         kernel, _release = initramfs.kernel()
