@@ -6,8 +6,8 @@ Rules, checked after every operation:
    A reservation is valid while its node is online, unless it has a low priority and a
    failover took memory of its node.
 2. No node with reservations starts a guest or makes a disk that it has no room for.
-3. Each online node has the memory free that its reservations of normal and high
-   priority hold.
+3. Each online node has the memory free that its reservations hold; those of low
+   priority do not count on a node where a failover took memory.
 """
 
 import collections
@@ -117,6 +117,11 @@ class Walk:
             self.refused[wire["OP_ID"]] += 1
             return err
         self.done[wire["OP_ID"]] += 1
+        # A failover, or a migration of an instance whose node is lost.
+        if "low priority hold" in self.eng.callbacks.text():
+            moved = self.eng.snapshot.instances[wire["instance_name"]]
+            self.gave_way.add(moved.primary_node)
+            self.done["gave way"] += 1
         return None
 
     def step(self):
@@ -132,7 +137,8 @@ class Walk:
                 raise Broken(f"overdrawn: {text}")
         self.nodes.overdrawn.clear()
         for uuid in snapshot.nodes:
-            held = capacity.memory(snapshot, uuid, besides="", but_low=True)
+            gave_way = uuid in self.gave_way
+            held = capacity.memory(snapshot, uuid, besides="", but_low=gave_way)
             free = self.nodes.free_memory(uuid)
             if self.is_online(uuid) and free < held.mib:
                 raise Broken(f"{uuid}: {free} MiB free, reserved for {held}")
@@ -250,10 +256,7 @@ class Walk:
         wire = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": chosen.uuid}
         if self.dice.random() < 0.6:
             wire["target_node"] = self.node()
-        if self.run(wire) is None and "low priority hold" in self.eng.callbacks.text():
-            moved = self.eng.snapshot.instances[chosen.uuid]
-            self.gave_way.add(moved.primary_node)
-            self.done["gave way"] += 1
+        self.run(wire)
 
     def _on_existing(self, op_id, **params):
         if chosen := self.pick(forthcoming=False):
