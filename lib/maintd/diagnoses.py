@@ -7,9 +7,12 @@ recorded answer, or that of another node, is refused. A node that holds the key 
 controls the network path to another node could still speak for it.
 """
 
+import contextlib
 import hmac
 import http.client
 import secrets
+import socket
+import threading
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any, Final, NamedTuple
@@ -17,12 +20,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ganeti.confd import wire
-from ganeti.constants import confd
+from ganeti.constants import confd, timeouts
 
 PATH: Final = "/1/report/node/diagnose"
 #: Bytes of an answer; the diagnosis itself has at most 16 KiB, and is quoted twice.
 MAX_ANSWER: Final = 128 << 10
-#: Seconds for an answer: the command of the node may take 60.
+#: Depth of a diagnosis; the agent reads no deeper one, and the state is compared.
+_MAX_DEPTH: Final = 32
+#: Seconds for a whole answer: the command of the node may take 60.
 _PATIENCE_S: Final = 75.0
 #: Nodes that are asked at once.
 _AT_ONCE: Final = 32
@@ -97,9 +102,20 @@ def check(answer: bytes, key: bytes, name: str, challenge: str, now: float) -> A
         raise RefusedError(f"it is of node {report.node!r:.80}")
     if report.name != "diagnose":
         raise RefusedError("it is another report")
-    if abs(now - report.timestamp / _NANOSECONDS) > _MAX_AGE_S:
+    # In integers: a float has no room for every number that a node may send.
+    if abs(int(now) - report.timestamp // _NANOSECONDS) > _MAX_AGE_S:
         raise RefusedError("it was collected too long ago")
+    if _is_deeper(report.data, _MAX_DEPTH):
+        raise RefusedError(f"it is nested more than {_MAX_DEPTH} deep")
     return report.data
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    """Return whether a value is nested deeper than a limit."""
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return limit == 0 or any(_is_deeper(part, limit - 1) for part in parts)
 
 
 def fetch(place: Place, challenge: str) -> bytes:
@@ -109,21 +125,35 @@ def fetch(place: Place, challenge: str) -> bytes:
         RefusedError: there is none, or it is too long.
     """
     connection = http.client.HTTPConnection(
-        place.address, place.port, timeout=_PATIENCE_S
+        place.address, place.port, timeout=timeouts.RPC_CONNECT_TIMEOUT
     )
+    watch: threading.Timer | None = None
     try:
+        connection.connect()
+        # A node without power answers nothing; only its command may take long.
+        connection.sock.settimeout(_PATIENCE_S)
+        watch = threading.Timer(_PATIENCE_S, _shut, [connection.sock])
+        watch.start()
         connection.request("GET", f"{PATH}?challenge={challenge}")
         response = connection.getresponse()
         answer = response.read(MAX_ANSWER + 1)
     except (OSError, http.client.HTTPException) as err:
         raise RefusedError(f"there is no answer: {err!r:.200}") from err
     finally:
+        if watch is not None:
+            watch.cancel()
         connection.close()
     if response.status != http.client.OK:
         raise RefusedError(f"its agent answers with status {response.status}")
     if len(answer) > MAX_ANSWER:
         raise RefusedError(f"it is longer than {MAX_ANSWER} bytes")
     return answer
+
+
+def _shut(sock: socket.socket) -> None:
+    """End an answer that comes byte by byte; the limit of a socket is for each part."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def poll(

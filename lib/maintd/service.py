@@ -89,6 +89,8 @@ class Maintenance:
             GenericError: the master daemon does not answer, or refuses.
         """
         state = self._read()
+        # Before the nodes: of a job that has ended, the nodes then show the effect.
+        ended = self._ends(state.jobs)
         info = self._call("QueryClusterInfo", [])
         nodes = self._nodes()
         places = {
@@ -101,12 +103,14 @@ class Maintenance:
             diagnoses, problems = self._poll(places)
             self._show({places[each].name: text for each, text in problems.items()})
         views = {row["uuid"]: _view(row) for row in nodes}
+        moves, unplanned = self._moves(state, views)
         seen = Seen(
             now=self._clock.time(),
             nodes=views,
             reports=diagnoses,
-            ended=self._ends(state.jobs),
-            moves=self._moves(state, views),
+            ended=ended,
+            moves=moves,
+            unplanned=unplanned,
             new_id=lambda: str(uuid.uuid4()),
         )
         plan = rounds.decide(state, seen)
@@ -162,19 +166,20 @@ class Maintenance:
 
     def _moves(
         self, state: MaintenanceState, nodes: Mapping[str, NodeView]
-    ) -> dict[str, Move]:
-        """Plan moves off the drained nodes whose incidents ask for it."""
+    ) -> tuple[dict[str, Move], dict[str, str]]:
+        """Plan moves off the nodes to empty; return them, and why groups have none."""
         groups = {
             node.group
             for item in state.incidents
             if not item.state.is_final
             and item.action in (Action.EVACUATE, Action.EVACUATE_FAILOVER)
             and (node := nodes.get(item.node)) is not None
-            and node.drained
+            and (node.drained or node.offline)
             and (node.primaries or node.secondaries)
         }
         by_name = {node.name: uuid_ for uuid_, node in nodes.items()}
         moves: dict[str, Move] = {}
+        unplanned: dict[str, str] = {}
         for group in sorted(groups):
             request = {
                 "group": group,
@@ -182,13 +187,18 @@ class Maintenance:
                 "ignore_soft_errors": True,
                 "max_moves": _MAX_MOVES,
             }
-            answer = self._call("PlanBalance", [request])
+            try:
+                answer = self._call("PlanBalance", [request])
+            except errors.OpPrereqError as err:
+                # One group must not keep the others from their repairs.
+                unplanned[group] = str(err.args[0])
+                continue
             for row in [row for part in answer["groups"] for row in part["moves"]]:
                 names = {*row["from"], *row["to"]}
                 if row["instance"] not in moves and names <= by_name.keys():
                     used = frozenset(by_name[name] for name in names)
                     moves[row["instance"]] = Move(row["instance"], row["opcodes"], used)
-        return moves
+        return moves, unplanned
 
 
 def _view(row: Mapping[str, Any]) -> NodeView:

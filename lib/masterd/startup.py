@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from ganeti import errors, ssconf
+from ganeti.constants import exitcodes
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.quorum import Term
@@ -32,6 +33,14 @@ class Refusal(enum.Enum):
     #: The node does not know its own name.
     NODE_SETUP = "node set-up error"
     FAILED = "failed"
+
+
+#: Exit codes of the daemons of the master.
+EXIT_CODES: Final = {
+    Refusal.NOT_MASTER: exitcodes.EXIT_NOTMASTER,
+    Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
+    Refusal.FAILED: exitcodes.EXIT_FAILURE,
+}
 
 
 class NotMaster(Exception):

@@ -37,6 +37,8 @@ def parse(output: str) -> dict[str, Any]:
     """Return the object that a diagnose command has printed."""
     try:
         data = json.loads(output, parse_constant=_refuse_constant)
+        # Half of a surrogate pair and a number without bounds can be read, not sent.
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as err:
         return in_order(f"the output of the diagnose command is not JSON: {err}")
     if not isinstance(data, dict):

@@ -79,7 +79,8 @@ class Seen:
         reports: verified diagnosis of the nodes that answered, by uuid.
         ended: whether each of the jobs of the last round has succeeded; None for one
             that runs. A job that does not exist any more has failed.
-        moves: possible moves off drained nodes, by name of the instance.
+        moves: possible moves off nodes to empty, by name of the instance.
+        unplanned: why no moves could be planned, by group.
         new_id: returns a new UUID.
     """
 
@@ -89,6 +90,7 @@ class Seen:
     ended: Mapping[int, bool | None]
     moves: Mapping[str, Move]
     new_id: Callable[[], str]
+    unplanned: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,15 +287,13 @@ class _Round:
         if item.action is Action.LIVE_REPAIR:
             self._repair(node, item)
             return
-        if node.offline:
-            self._complete(item)
-        elif node.is_master:
+        if node.is_master:
             self._wait(
                 item,
                 f"{node.name} is the master: run gnt-cluster master-failover on"
                 " another node",
             )
-        elif not node.drained:
+        elif not (node.drained or node.offline):
             self._drain(node, item)
         elif node.primaries or node.secondaries:
             self._move(node, item)
@@ -362,6 +362,10 @@ class _Round:
             if name not in self._evacuated:
                 self._evacuated.append(name)
             self._submit(item, ops, f"Evacuating {node.name}: moving {name}")
+            return
+        why = self._seen.unplanned.get(node.group)
+        if why is not None:
+            self._wait(item, f"{node.name} cannot be emptied now: {why}")
             return
         left = ", ".join((*node.primaries, *node.secondaries)[:5])
         self._wait(item, f"{node.name} cannot be emptied now; no node for {left}")

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import clock, errors, rpc, ssconf, store
-from ganeti.constants import daemons, exitcodes
+from ganeti import clock, errors, rpc, store
+from ganeti.constants import daemons
 from ganeti.luxi import Client
 from ganeti.maintd import diagnoses
 from ganeti.maintd.application import Application
@@ -27,6 +27,7 @@ NAME: Final = "ganeti-maintd"
 _AGENT: Final = "ganeti-mond"
 _THREADS: Final = 4
 _MAX_BODY: Final = 1024
+_MAX_PORT: Final = 65535
 #: Seconds to wait for a master daemon that does not listen, for example in a restart.
 _CONNECT_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 3.0
@@ -69,25 +70,22 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
     """Refuse to start on another node than the master that most nodes name.
 
     Raises:
-        StartError: with the reason; code 11 on another node.
+        StartError: with the reason; the codes are those of the master daemon.
     """
     common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
+    if options.port is not None and not 0 <= options.port <= _MAX_PORT:
+        raise common.StartError(f"--port: wanted 0 to 65535, found {options.port}")
     if options.bind and not netutils.is_address(options.bind):
         raise common.StartError(f"--bind: wanted an address, found {options.bind!r}")
     if options.no_voting and not options.yes_do_it:
         raise common.StartError("--no-voting: needs --yes-do-it")
     try:
-        master = ssconf.SimpleStore(paths).master_node()
+        startup.check_own_files(paths)
         read_key(paths)
+    except startup.NotMaster as err:
+        raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
     except (OSError, errors.GenericError) as err:
-        raise common.StartError(
-            f"cannot read the name of the master: {err}", exitcodes.EXIT_NOTMASTER
-        ) from err
-    if master != paths.hostname:
-        raise common.StartError(
-            f"this node is {paths.hostname}, the master is {master}",
-            exitcodes.EXIT_NOTMASTER,
-        )
+        raise common.StartError(f"cannot read the key of the cluster: {err}") from err
     if not options.no_voting:
         _vote(paths)
 
@@ -118,7 +116,7 @@ def _vote(paths: Paths) -> None:
     try:
         startup.vote(ask, paths.hostname, pause=pause, refusing=refusing)
     except startup.NotMaster as err:
-        raise common.StartError(str(err), exitcodes.EXIT_NOTMASTER) from err
+        raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
     finally:
         runner.close()
 

@@ -31,11 +31,6 @@ from ganeti.utils import netutils
 _log = logging.getLogger(__name__)
 
 NAME: Final = "ganeti-masterd"
-_CODES: Final = {
-    startup.Refusal.NOT_MASTER: exitcodes.EXIT_NOTMASTER,
-    startup.Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
-    startup.Refusal.FAILED: exitcodes.EXIT_FAILURE,
-}
 #: Thread switch interval in seconds. With Python's default of 5 ms a commit that wakes
 #: many threads waits for them: measured with 100 busy threads and two candidates, the
 #: 99th percentile of commits was 77 ms; with this value it was 36 ms.
@@ -115,7 +110,7 @@ def _check(
         if not options.no_voting:
             silent |= _vote(snapshot, paths, time)
     except startup.NotMaster as err:
-        raise common.StartError(str(err), _CODES[err.why]) from err
+        raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
     except errors.GenericError as err:
         raise common.StartError(f"the configuration cannot be used: {err}") from err
 
@@ -310,7 +305,7 @@ def _start(
                 paths, time, elected, silent=mute, higher=higher, on_deposed=on_deposed
             )
     except startup.NotMaster as err:
-        raise common.StartError(str(err), _CODES[err.why]) from err
+        raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
     _log.info("revision %d, term %s", opened.snapshot().revision, opened.term)
     deps = masterd.MasterDeps(
         store=opened,

@@ -1,6 +1,10 @@
 """Which answers of agents count, and what readers of the status see."""
 
+import contextlib
 import json
+import socket
+import threading
+import time
 
 import pytest
 
@@ -48,6 +52,24 @@ def salted(salt):
     return json.dumps({"msg": text, "salt": salt, "hmac": mac}).encode()
 
 
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def timed(timestamp):
+    """Sign a report whose time is no number that a float can be."""
+    report = json.loads(json.loads(answer())["msg"])
+    text = json.dumps(report | {"timestamp": 0}).replace(
+        '"timestamp": 0', f'"timestamp": {timestamp}'
+    )
+    salt = str(int(NOW))
+    mac = wire.signer(wire.MAGIC_SHA1, KEY)((salt + text).encode())
+    return json.dumps({"msg": text, "salt": salt, "hmac": mac}).encode()
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -67,6 +89,8 @@ def salted(salt):
         (answer(name="lv"), "another report"),
         (answer(data=[1]), "does not answer"),
         (answer(challenge=7), "does not answer"),
+        (answer(data={"status": "evacuate", "details": deep(40)}), "nested"),
+        (timed("9" * 400), "too long ago"),
     ],
 )
 def test_answers_that_are_refused(data, why):
@@ -88,6 +112,35 @@ def test_a_poll_sends_a_new_challenge_to_each_node():
     assert data == {"n1": DATA, "n2": DATA}
     assert list(problems) == ["bad"]
     assert len(set(sent)) == 3
+
+
+@pytest.mark.parametrize("headers", [b"", b"Connection: close\r\n"])
+def test_an_answer_byte_by_byte_ends_in_time(monkeypatch, headers):
+    monkeypatch.setattr(diagnoses, "_PATIENCE_S", 0.2)
+    ends = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            peer, _address = server.accept()
+            with peer:
+                peer.recv(4096)
+                peer.sendall(b"HTTP/1.1 200 OK\r\n" + headers)
+                peer.sendall(b"Content-Length: 1000\r\n\r\n")
+                try:
+                    for _ in range(500):
+                        peer.sendall(b"x")
+                        time.sleep(0.02)
+                    ends.append("sent")
+                except OSError:
+                    ends.append("cut off")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        place = diagnoses.Place("n1", "127.0.0.1", server.getsockname()[1])
+        with contextlib.suppress(diagnoses.RefusedError):
+            diagnoses.fetch(place, "c1")
+        thread.join()
+    assert ends == ["cut off"]
 
 
 def test_status():

@@ -234,6 +234,8 @@ def test_merged_status_and_data_that_is_no_object():
         ('{"status": NaN}', "NaN"),
         ("[" * 10000, "not JSON"),
         ('{"a": ' + "[" * 40 + "]" * 40 + "}", "nested"),
+        (r'{"status": "evacuate", "a": "\ud800"}', "not JSON"),
+        ('{"status": "evacuate", "a": 1e999}', "not JSON"),
     ],
 )
 def test_output_without_a_diagnosis_counts_as_ok(printed, why):

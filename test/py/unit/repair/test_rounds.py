@@ -57,7 +57,7 @@ class SmallCluster:
                 frozenset({at, usable[-1]}),
             )
             for name, at in self.places.items()
-            if usable and nodes[at].drained
+            if usable and (nodes[at].drained or nodes[at].offline)
         }
         ended = {job: self.ends.get(job, False) for job in self.state.jobs}
         reports = {u: self.reports.get(u, {"status": "Ok"}) for u in usable}
@@ -325,6 +325,38 @@ def test_a_diagnosis_that_always_changes_does_not_fill_the_configuration():
         plan = rounds.decide(cluster.state, cluster.seen())
         cluster.state = plan.state
     assert len(cluster.state.incidents) <= rounds.MAX_PER_NODE
+
+
+def test_a_node_that_goes_offline_is_not_ready_while_instances_are_on_it():
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
+    cluster.round()
+    cluster.change("node2", offline=True, drained=False)
+    cluster.round()
+    assert cluster.only().state is IncidentState.PENDING
+    for _ in range(4):
+        cluster.round()
+    assert cluster.only().state is IncidentState.COMPLETED
+    assert "u2" not in cluster.places.values()
+    assert cluster.kinds() == [
+        "OP_NODE_SET_PARAMS",
+        *["OP_INSTANCE_MIGRATE"] * 2,
+        "OP_TAGS_SET",
+    ]
+
+
+def test_the_reason_why_no_moves_are_planned_is_shown_and_others_go_on():
+    cluster = SmallCluster(instances=(("web1", 2),))
+    cluster.reports["u2"] = EVACUATE
+    cluster.round()
+    cluster.reports["u3"] = {"status": "live-repair", "command": "fix"}
+    seen = dataclasses.replace(
+        cluster.seen(), moves={}, unplanned={"g1": "node4 does not answer"}
+    )
+    plan = rounds.decide(cluster.state, seen)
+    notes = {item.node: item.note for item in plan.state.incidents}
+    assert "cannot be emptied now: node4 does not answer" in notes["u2"]
+    assert [job.ops[0]["OP_ID"] for job in plan.jobs] == ["OP_REPAIR_COMMAND"]
 
 
 def test_unknown_status_and_removed_nodes():

@@ -1,0 +1,111 @@
+"""Rounds over LUXI: in which order the cluster is looked at, and what a failure stops."""
+
+import msgspec
+import pytest
+
+from fakes.clocks import FakeClock
+from ganeti import errors
+from ganeti.maintd.service import Maintenance
+from ganeti.repair.incidents import Action, Incident, IncidentState, MaintenanceState
+
+FAULT = {"status": "live-repair", "command": "fix"}
+TAG = "maintd:repairfailed:i1"
+
+
+class SmallMaster:
+    """Answers the calls of a round; each node is in the group that has its number."""
+
+    def __init__(self, **incident):
+        item = Incident(uuid="i1", node="u2", tag=TAG, **incident)
+        self.state = MaintenanceState(jobs=item.jobs[-1:], incidents=(item,))
+        self.job = "success"
+        self.nodes = {
+            f"u{n}": {"role": "M" if n == 1 else "C", "tags": []} for n in (1, 2, 3)
+        }
+        self.refusal = None
+        self.submitted = []
+
+    def call(self, method, args):
+        return getattr(self, f"on_{method}")(*args)
+
+    def on_QueryMaintenance(self):
+        return msgspec.to_builtins(self.state)
+
+    def on_QueryClusterInfo(self):
+        return {"diagnose_data_collector_filename": "check"}
+
+    def on_Query(self, _kind, fields, _filter):
+        rows = []
+        for uuid, values in self.nodes.items():
+            row = {"uuid": uuid, "name": f"node{uuid[1]}", "pip": "192.0.2.1"}
+            row |= {"group.uuid": f"g{uuid[1]}", "offline": False, "drained": False}
+            row |= {"pinst_list": [], "sinst_list": []} | values
+            rows.append([[0, row[name]] for name in fields])
+        return {"data": rows}
+
+    def on_QueryJobs(self, jobs, _fields):
+        return [[self.job] for _ in jobs]
+
+    def on_PlanBalance(self, _request):
+        if self.refusal is not None:
+            raise self.refusal
+        return {"groups": []}
+
+    def on_ChangeMaintenance(self, _serial, state, jobs):
+        self.state = msgspec.convert(state, MaintenanceState)
+        self.submitted += jobs
+        return state
+
+
+def play(master, poll):
+    Maintenance(master.call, poll, FakeClock(), 1815).round()
+    return {item.uuid: item for item in master.state.incidents}
+
+
+def test_an_incident_is_kept_whose_tag_is_set_while_agents_are_asked():
+    master = SmallMaster(
+        original=FAULT,
+        action=Action.LIVE_REPAIR,
+        state=IncidentState.FAILED,
+        jobs=(7, 8),
+        tag_job=8,
+    )
+    master.job = "running"
+
+    def poll(_places):
+        master.job = "success"
+        master.nodes["u2"]["tags"] = [TAG]
+        return {"u2": FAULT}, {}
+
+    assert list(play(master, poll)) == ["i1"]
+    assert play(master, poll)["i1"].state is IncidentState.FAILED
+    assert not master.submitted
+
+
+def test_a_group_without_a_plan_does_not_keep_others_from_their_repairs():
+    master = SmallMaster(
+        original={"status": "evacuate"},
+        action=Action.EVACUATE,
+        state=IncidentState.PENDING,
+        jobs=(7,),
+    )
+    master.nodes["u2"] |= {"drained": True, "pinst_list": ["web1"]}
+    master.refusal = errors.OpPrereqError("node5 does not answer", "wrong_state")
+    incidents = play(master, lambda _places: ({"u3": FAULT}, {}))
+    assert "node5 does not answer" in incidents["i1"].note
+    assert [job["ops"][0]["OP_ID"] for job in master.submitted] == ["OP_REPAIR_COMMAND"]
+
+
+@pytest.mark.parametrize("flags", [{"drained": True}, {"offline": True}])
+def test_moves_are_planned_for_drained_and_offline_nodes(flags):
+    master = SmallMaster(
+        original={"status": "evacuate"},
+        action=Action.EVACUATE,
+        state=IncidentState.PENDING,
+        jobs=(7,),
+    )
+    master.nodes["u2"] |= {"pinst_list": ["web1"], **flags}
+    asked = []
+    master.on_PlanBalance = lambda request: asked.append(request) or {"groups": []}
+    play(master, lambda _places: ({}, {}))
+    assert [(each["group"], each["evacuate"]) for each in asked] == [("g2", True)]
