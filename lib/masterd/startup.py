@@ -32,13 +32,16 @@ class Refusal(enum.Enum):
     NOT_MASTER = "not master"
     #: The node does not know its own name.
     NODE_SETUP = "node set-up error"
+    #: Most nodes name another one.
+    LOST = "lost the vote"
     FAILED = "failed"
 
 
-#: Exit codes of the daemons of the master.
+#: Exit codes of the master daemon.
 EXIT_CODES: Final = {
     Refusal.NOT_MASTER: exitcodes.EXIT_NOTMASTER,
     Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
+    Refusal.LOST: exitcodes.EXIT_FAILURE,
     Refusal.FAILED: exitcodes.EXIT_FAILURE,
 }
 
@@ -167,7 +170,7 @@ def vote(
             text += f", {len(refusing)} of them because this node is no candidate there"
         if result.verdict is Verdict.LOST:
             others = collections.Counter(vote for vote in votes.values() if vote)
-            raise NotMaster(Refusal.FAILED, f"{text}; votes: {dict(others)}")
+            raise NotMaster(Refusal.LOST, f"{text}; votes: {dict(others)}")
         _log.warning("vote %d of %d: %s", attempt, VOTE_TRIES, text)
         if attempt < VOTE_TRIES:
             pause(VOTE_PAUSE_S)

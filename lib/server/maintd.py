@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors, rpc, store
-from ganeti.constants import daemons
+from ganeti.constants import daemons, exitcodes
 from ganeti.luxi import Client
 from ganeti.maintd import diagnoses
 from ganeti.maintd.application import Application
@@ -25,6 +25,11 @@ _log = logging.getLogger(__name__)
 
 NAME: Final = "ganeti-maintd"
 _AGENT: Final = "ganeti-mond"
+#: As those of the master daemon, but that of a lost vote: the design says "not master".
+_EXIT_CODES: Final = {
+    **startup.EXIT_CODES,
+    startup.Refusal.LOST: exitcodes.EXIT_NOTMASTER,
+}
 _THREADS: Final = 4
 _MAX_BODY: Final = 1024
 _MAX_PORT: Final = 65535
@@ -70,7 +75,7 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
     """Refuse to start on another node than the master that most nodes name.
 
     Raises:
-        StartError: with the reason; the codes are those of the master daemon.
+        StartError: with the reason; the codes are `_EXIT_CODES`.
     """
     common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
     if options.port is not None and not 0 <= options.port <= _MAX_PORT:
@@ -83,7 +88,7 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
         startup.check_own_files(paths)
         read_key(paths)
     except startup.NotMaster as err:
-        raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
+        raise common.StartError(str(err), _EXIT_CODES[err.why]) from err
     except (OSError, errors.GenericError) as err:
         raise common.StartError(f"cannot read the key of the cluster: {err}") from err
     if not options.no_voting:
@@ -116,7 +121,7 @@ def _vote(paths: Paths) -> None:
     try:
         startup.vote(ask, paths.hostname, pause=pause, refusing=refusing)
     except startup.NotMaster as err:
-        raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
+        raise common.StartError(str(err), _EXIT_CODES[err.why]) from err
     finally:
         runner.close()
 

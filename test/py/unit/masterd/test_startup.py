@@ -12,6 +12,7 @@ from ganeti.masterd.startup import Refusal
 from ganeti.pathutils import Paths
 from ganeti.quorum import Term
 from ganeti.rpc import voting
+from ganeti.server import maintd
 from ganeti.rpc.result import Result
 from ganeti.rpc.voting import Count, Verdict
 
@@ -73,6 +74,16 @@ def test_votes_are_gathered_from_all_nodes():
         clusters.node_uuid(4): None,
     }
     assert voting.count(votes, ME) == Count(1, 2, 4)
+
+
+def test_a_lost_vote_has_a_code_of_its_own_in_the_maintenance_daemon():
+    with pytest.raises(startup.NotMaster, match="votes: ") as caught:
+        startup.vote(
+            lambda: {"a": ME, "b": "other", "c": "other"}, ME, pause=lambda _s: None
+        )
+    assert caught.value.why is Refusal.LOST
+    assert startup.EXIT_CODES[Refusal.LOST] == 1
+    assert maintd._EXIT_CODES == {**startup.EXIT_CODES, Refusal.LOST: 11}
 
 
 def test_undecided_vote_is_repeated_and_then_given_up():
