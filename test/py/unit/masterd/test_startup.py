@@ -12,9 +12,9 @@ from ganeti.masterd.startup import Refusal
 from ganeti.pathutils import Paths
 from ganeti.quorum import Term
 from ganeti.rpc import voting
-from ganeti.server import maintd
 from ganeti.rpc.result import Result
 from ganeti.rpc.voting import Count, Verdict
+from ganeti.server import maintd
 
 ME = "node1.example.com"
 
