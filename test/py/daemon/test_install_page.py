@@ -227,7 +227,7 @@ def kill_an_installation(machines):
         machine.check(f"mkdir -p /srv/ganeti/os{ENDLESS}")
     add = "gnt-instance add --submit -t file -s 1g -o endless+default -n node3"
     job = master.check(f"{add} --no-start slow.example.com").split()[-1]
-    node.check("until pgrep -f 'sleep 86400'; do sleep 0.1; done")
+    node.check("until pgrep -f 'sleep [8]6400'; do sleep 0.1; done")
     locks = master.check("gnt-debug locks --no-headers --separator=: -o name,owner")
     owned = [line.split(":")[0] for line in locks.splitlines() if line.endswith(job)]
     assert owned == ["cluster/BGL", "instance/slow.example.com"], locks
