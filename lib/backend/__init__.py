@@ -20,6 +20,7 @@ _MODULES = (
     "lifecycle",
     "master",
     "migration",
+    "mirrors",
     "node_info",
     "oob",
     "open_vswitch",

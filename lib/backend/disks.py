@@ -6,7 +6,7 @@ types are implemented in `ganeti.storage`.
 
 import contextlib
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 from ganeti import errors, storage
 from ganeti.backend import disk_links
@@ -31,9 +31,9 @@ def blockdev_create(
     exclusive_storage: bool,
 ) -> list[Any]:
     """Create a disk of ``size`` MiB and return its logical id."""
-    del owner, on_primary
+    del owner
     device = _device(node, bdev)
-    device.create(size, exclusive=exclusive_storage)
+    device.create(size, exclusive=exclusive_storage, is_primary=on_primary)
     device.set_info(info)
     return list(bdev.logical_id)
 
@@ -43,7 +43,9 @@ def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
     """Destroy a disk and the links to it; a missing disk is not an error."""
     device = _device(node, bdev)
     device.remove()
-    disk_links.remove_to(node.paths, device.path)
+    # The number of a mirror may be in use by another disk by now.
+    if bdev.dev_type not in disk_constants.DTS_DRBD or not os.path.exists(device.path):
+        disk_links.remove_to(node.paths, device.path)
 
 
 @procedure("blockdev_assemble")
@@ -53,13 +55,19 @@ def blockdev_assemble(
     """Activate a disk and, on the primary node, link it for the hypervisor.
 
     Returns:
-        ``[device path, link path, uri]`` on the primary node, elsewhere
-        ``[True, True]``, because these disk types have nothing to activate there.
+        ``[device path, link path, uri]`` on the primary node; elsewhere ``[device path,
+        None, None]`` for mirrors and ``[True, True]`` for types that have nothing to
+        activate there.
     """
-    if not on_primary:
+    is_mirror = disk.dev_type in disk_constants.DTS_DRBD
+    if not on_primary and not is_mirror:
         return [True, True]
     device = _device(node, disk)
     device.assemble()
+    if not on_primary:
+        return [device.path, None, None]
+    if is_mirror:
+        device.open(exclusive=True)
     link = disk_links.make(node.paths, instance.name, idx, device.path)
     return [device.path, link, device.uri]
 
@@ -207,32 +215,6 @@ def blockdev_convert_part(
     """Copy a part of one disk to the same offset of another; offset and size in MiB."""
     source = _device(node, bdev_src)
     _device(node, bdev_dest).copy_part(source.path, offset, size)
-
-
-@procedure("blockdev_pause_resume_sync")
-def blockdev_pause_resume_sync(
-    node: LocalNode, disks: list[DiskX], pause: bool
-) -> list[list[Any]]:
-    """Return ``[False, text]`` for each disk: no offered disk type has a mirror."""
-    del pause
-    text = "Can't change sync: type {} has no mirror"
-    return [[False, text.format(_device(node, disk).disk.dev_type)] for disk in disks]
-
-
-@procedure("blockdev_addchildren")
-def blockdev_addchildren(node: LocalNode, bdev: DiskX, ndevs: list[DiskX]) -> NoReturn:
-    """Refuse: none of these kinds of disks has parts."""
-    del ndevs
-    raise _device(node, bdev).error("cannot add parts: it has no mirror")
-
-
-@procedure("blockdev_removechildren")
-def blockdev_removechildren(
-    node: LocalNode, bdev: DiskX, ndevs: list[DiskX]
-) -> NoReturn:
-    """Refuse: none of these kinds of disks has parts."""
-    del ndevs
-    raise _device(node, bdev).error("cannot remove parts: it has no mirror")
 
 
 @procedure("bdev_sizes")

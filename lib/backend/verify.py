@@ -15,7 +15,7 @@ from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
 from ganeti.rpc import node_port
-from ganeti.storage import allowed
+from ganeti.storage import allowed, lvm
 from ganeti.storage import files as disk_files
 from ganeti.utils import files, netutils, trusted_files, x509
 
@@ -208,6 +208,11 @@ def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
     return disk_files.found_below(node.paths, directories)
 
 
+def _vglist(node: LocalNode, _asked: Any) -> dict[str, int]:
+    """Return volume group -> MiB."""
+    return lvm.volume_groups(node.process)
+
+
 Check = Callable[[LocalNode, Any], Any]
 #: All checks by key; answers lack the keys that are not in this table.
 CHECKS: Final[Mapping[str, Check]] = {
@@ -233,6 +238,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_DISK_FILES: _disk_files,
     nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
+    nodeverify_constants.NV_VGLIST: _vglist,
 }
 #: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(

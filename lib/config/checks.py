@@ -220,7 +220,7 @@ def _disks(snapshot: Snapshot) -> Iterator[str]:
                 if node not in snapshot.nodes:
                     yield f"disk {disk.uuid}: its node {node} is unknown"
         elif disk.dev_type == "drbd" and not disk.forthcoming:
-            yield f"disk {disk.uuid}: its logical_id is {list(disk.logical_id)}"
+            yield f"disk {disk.uuid}: its logical_id is {list(disk.logical_id[:5])}"
         for node in disk.nodes:
             if node not in snapshot.nodes:
                 yield f"disk {disk.uuid}: its node {node} is unknown"

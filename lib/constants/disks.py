@@ -14,7 +14,14 @@ DISK_TEMPLATES: Final = (
     "sharedfile",
 )
 #: Templates whose disks this release can create on nodes.
-OFFERED_DISK_TEMPLATES: Final = ("blockdev", "diskless", "file", "plain", "sharedfile")
+OFFERED_DISK_TEMPLATES: Final = (
+    "blockdev",
+    "diskless",
+    "drbd",
+    "file",
+    "plain",
+    "sharedfile",
+)
 DISK_TEMPLATE_PREFERENCE: Final = (
     "blockdev",
     "diskless",

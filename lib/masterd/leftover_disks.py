@@ -118,7 +118,10 @@ class LeftoverDisks:
             # A removed node took the disk with it.
             if node not in snapshot.nodes:
                 continue
-            where = "/".join(map(str, made.disk.logical_id[1:]))
+            where = ", ".join(
+                "/".join(map(str, part.logical_id[1:]))
+                for part in made.disk.children or (made.disk,)
+            )
             what = f"disk {where} of instance {note.instance}, which has no record"
             wire = encode.disk(snapshot, made.disk)
             answer = self._rpc.call_one("blockdev_remove", node, wire)
@@ -169,6 +172,8 @@ def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
 
 def _name(disk: objects.Disk) -> str:
     """Return the last part of a disk's location; its directory may be renamed."""
+    if disk.children:
+        return _name(disk.children[0])
     return str(disk.logical_id[-1]).rpartition("/")[2]
 
 

@@ -1,18 +1,18 @@
 """Disk drivers, node side: one class each, no policy.
 
 `device` returns the driver of a disk record. Offered are ``file``, ``sharedfile``,
-``plain`` (logical volumes) and ``blockdev`` (devices that an administrator made); a
-diskless instance has no disks.
+``plain`` (logical volumes), ``drbd`` (mirrored volumes) and ``blockdev`` (devices that
+an administrator made); a diskless instance has no disks.
 
 A mirrored disk is a driver above others. Its record has the two volumes of this node as
-``children``, data first, which are ``plain`` records of their own; the driver gets
-theirs from `device` and passes on to them what concerns the storage below:
-`Device.create`, `Device.remove`, and `Device.grow` with ``backingstore``. It answers
-itself for the layer above: `Device.assemble` activates the children, then the mirror,
-`Device.open` and `Device.close` change the role, `Device.status` has the worse of both
-states; the procedures ``blockdev_addchildren`` and ``blockdev_removechildren`` exchange
-the volumes below it. ``DiskX.dynamic_params`` has the values of this node alone, such
-as minors and addresses.
+``children``, data first, which are ``plain`` records of their own; the driver passes on
+to them what concerns the storage below: `Device.create`, `Device.remove`, and
+`Device.grow` with ``backingstore``. It answers itself for the layer above:
+`Device.assemble` activates the children, then the mirror, `Device.open` and
+`Device.close` change the role, `Device.status` has the worse of both states; the
+procedures ``blockdev_addchildren`` and ``blockdev_removechildren`` exchange the volumes
+below it. ``DiskX.dynamic_params`` has the values of this node alone, such as minors and
+addresses.
 """
 
 from typing import Final
@@ -23,11 +23,13 @@ from ganeti.process import Runner
 from ganeti.storage.adopted import AdoptedDisk
 from ganeti.storage.base import Device, DeviceStatus, LocalStatus
 from ganeti.storage.files import FileDisk
+from ganeti.storage.mirrors import MirrorDisk
 from ganeti.storage.volumes import VolumeDisk
 
 #: Driver by disk type.
 DRIVERS: Final[dict[str, type[Device]]] = {
     "blockdev": AdoptedDisk,
+    "drbd": MirrorDisk,
     "file": FileDisk,
     "plain": VolumeDisk,
     "sharedfile": FileDisk,

@@ -54,9 +54,11 @@ class AdoptedDisk(Device):
             raise self.error("wanted a block device, found something else")
         return True
 
-    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+    def create(
+        self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
+    ) -> None:
         """Refuse: only present devices are adopted."""
-        del size_mib, exclusive
+        del size_mib, exclusive, is_primary
         raise self.error("is adopted, not created")
 
     def remove(self) -> None:

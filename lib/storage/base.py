@@ -66,11 +66,14 @@ class Device(abc.ABC):
         """Return whether the disk exists."""
 
     @abc.abstractmethod
-    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+    def create(
+        self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
+    ) -> None:
         """Create the disk, as large as its record or up to one unit of storage larger.
 
-        ``exclusive``: no other disk may use the physical storage below it; types
-        without this notion ignore it.
+        ``exclusive``: no other disk may use the physical storage below it.
+        ``is_primary``: this node's content is the valid one, others get it. Types
+        without these notions ignore them.
 
         Raises:
             BlockDeviceError: the disk exists or cannot be created; nothing is left.

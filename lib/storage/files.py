@@ -60,7 +60,9 @@ class FileDisk(Device):
             raise self.error("wanted a regular file, found something else")
         return True
 
-    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+    def create(
+        self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
+    ) -> None:
         """Create a sparse file, which takes space only as the guest writes.
 
         Raises:
@@ -68,7 +70,7 @@ class FileDisk(Device):
             BlockDeviceError: it exists, its directory is missing, or the file
                 system refuses a file of that size.
         """
-        del exclusive
+        del exclusive, is_primary
         path = self.path
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._translated("creating"):

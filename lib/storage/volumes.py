@@ -61,13 +61,16 @@ class VolumeDisk(Device):
         """
         return self._find() is not None
 
-    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+    def create(
+        self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
+    ) -> None:
         """Create and activate the volume, without old signatures at its beginning.
 
         Raises:
             BlockDeviceError: it exists, or there is too little space; names both.
             StorageError: LVM failed.
         """
+        del is_primary
         units = lvm.physical_volumes(self._process, self._group)
         if not units:
             raise self.error(f"this node has no volume group {self._group}")

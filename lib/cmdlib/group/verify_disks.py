@@ -14,6 +14,7 @@ from ganeti.rpc import encode
 Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
 #: The best local disk status.
 _OK: Final = 1
+_SYNCING: Final = 2
 
 
 class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
@@ -95,9 +96,14 @@ def _is_inactive(disk: objects.Disk, status: Any) -> bool:
     """
     if disk.dev_type in constants.DTS_FILEBASED:
         return False
+    if disk.dev_type in constants.DTS_DRBD and status and status.get("dev_path"):
+        # One that is being synchronised is active.
+        return status.get("ldisk_status", _OK) not in (_OK, _SYNCING)
     return status is None or status.get("ldisk_status", _OK) != _OK
 
 
 def volume(disk: objects.Disk) -> str:
     """Return the name of a disk for users."""
+    if disk.children:
+        return volume(disk.children[0])
     return "/".join(str(part) for part in disk.logical_id[:2])

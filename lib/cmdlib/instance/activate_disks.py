@@ -3,11 +3,11 @@
 from typing import ClassVar
 
 from ganeti import opcodes
-from ganeti.cmdlib.instance import common, disks
+from ganeti.cmdlib.instance import common, disks, mirrors
 
 
 class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
-    """Unit that assembles the disks on the primary node."""
+    """Unit that assembles the disks, and may wait for their synchronisation."""
 
     NEEDS_EXISTING: ClassVar[str] = "it has no disks on nodes that could be activated"
     HOOKS_TYPE: ClassVar[str | None] = None
@@ -19,4 +19,9 @@ class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
 
     def execute(self) -> list[tuple[str, str, str | None]]:
         """Assemble the disks; return (node, disk, device path) rows."""
-        return disks.assemble(self.ctx, self.instance, ignore_size=self.op.ignore_size)
+        rows = disks.assemble(self.ctx, self.instance, ignore_size=self.op.ignore_size)
+        if self.op.wait_for_sync:
+            degraded = mirrors.wait_for_sync(self.ctx, self.instance)
+            if degraded:
+                raise mirrors.degraded_error(self.instance, degraded)
+        return rows

@@ -136,13 +136,14 @@ def volumes(
         besides: uuids of disks that do not count.
     """
     held: dict[str, int] = {}
-    here = snapshot.forthcoming_instances() & snapshot.primary_instances(node)
-    for uuid in here:
+    for uuid in snapshot.forthcoming_instances():
         instance = snapshot.instances[uuid]
         for disk in snapshot.instance_disks(instance):
-            is_there = disk.dev_type == "plain" and disk.logical_id[0] == group
-            if is_there and disk.uuid not in besides:
-                held[instance.name] = held.get(instance.name, 0) + disk.size
+            if disk.uuid in besides or node not in (*disk.nodes, instance.primary_node):
+                continue
+            for part in disk.children or (disk,):
+                if part.dev_type == "plain" and part.logical_id[0] == group:
+                    held[instance.name] = held.get(instance.name, 0) + part.size
     return Held(sum(held.values()), tuple(sorted(held)))
 
 

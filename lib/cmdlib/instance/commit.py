@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from ganeti import config, errors, locking, objects
 from ganeti.cmdlib import base, typed_params
-from ganeti.cmdlib.instance import checks, create, disk_specs
+from ganeti.cmdlib.instance import (
+    checks,
+    create,
+    create_request,
+    disk_specs,
+    mirror_specs,
+)
 from ganeti.constants import ecodes
 from ganeti.constants.instance import RESERVATION_LOW
 from ganeti.objects import lookup, params
@@ -52,7 +58,7 @@ class InstanceCommit(create.InstanceCreate):
         self._require_complete(reserved)
         self.name = reserved.name
         if self.op.name_check:
-            full, addresses = create.resolve(self.ctx, self.name)
+            full, addresses = create_request.resolve(self.ctx, self.name)
             if full != self.name:
                 raise self.prereq(
                     f"instance {self.name}: resolves to {full}; rename the forthcoming"
@@ -63,8 +69,8 @@ class InstanceCommit(create.InstanceCreate):
             self.restore_plan()
         self.locks.names[locking.Level.INSTANCE] = [self.name]
         self.primary = reserved.primary_node
-        self.locks.names[locking.Level.NODE] = [self.primary]
-        self.locks.names[locking.Level.NODE_RES] = [self.primary]
+        self.secondary = next(iter(snapshot.secondary_nodes(reserved)), None)
+        self.lock_nodes()
 
     def _require_complete(self, reserved: objects.Instance) -> None:
         """Refuse an instance that exists, or lacks something; name all of it.
@@ -112,9 +118,8 @@ class InstanceCommit(create.InstanceCreate):
         self.template = snapshot.disk_template(reserved)
         disk_specs.check_template(snapshot, self.template, self.name)
         checks.hypervisor_enabled(snapshot, reserved.hypervisor, self.name)
-        node = checks.node_takes_instances(snapshot, self.primary, self.name)
+        node = self.check_nodes()
         self._refuse_other_resources(reserved)
-        self.check_group(node)
         self.check_address()
         checks.os_not_blacklisted(snapshot, op.os_type or reserved.os, self.name)
         made = tuple(
@@ -200,7 +205,8 @@ class InstanceCommit(create.InstanceCreate):
 
     def write(self, edit: config.Edit, instance: objects.Instance) -> None:
         """Replace the records of the forthcoming instance."""
-        edit.create_reserved(instance, self.plan.disks)
+        ready = mirror_specs.with_ports(edit, self.plan.disks)
+        edit.create_reserved(instance, ready)
 
     def reserve_again(self) -> None:
         """Do nothing: the record has all identifiers."""

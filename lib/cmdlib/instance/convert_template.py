@@ -31,7 +31,7 @@ def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
     if (
         source in disk_constants.DTS_NOT_CONVERTIBLE_FROM
         or target in disk_constants.DTS_NOT_CONVERTIBLE_TO
-        or source not in _COPYABLE
+        or not {source, target} <= set(_COPYABLE)
     ):
         raise errors.OpPrereqError(
             f"instance {instance.name}: disk template {source} cannot be converted to"
@@ -69,7 +69,7 @@ def execute(
         ctx,
         target,
         specs,
-        primary=instance.primary_node,
+        nodes=[instance.primary_node],
         where=where,
         driver=file_driver,
     )

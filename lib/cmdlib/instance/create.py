@@ -1,33 +1,33 @@
 """OP_INSTANCE_CREATE: create an instance on a requested or allocated node."""
 
 import dataclasses
-import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import config, errors, iallocator, locking, objects, opcodes
+from ganeti import config, errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation, base, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
     common,
+    create_request,
     disk_specs,
     disks,
     hook_env,
+    mirror_specs,
+    mirrors,
     nic_specs,
     reservation,
     volumes,
 )
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
-from ganeti.constants import tags as tag_constants
 from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
-
-_TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +73,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     name: str
     address: str | None
     primary: str
+    #: The other node of mirrored disks.
+    secondary: str | None = None
     template: str
     plan: CreationPlan
     left: Interrupted
@@ -100,7 +102,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 " not offered by this release"
             )
         self.choose_name()
-        check_tags(op.tags, self.name)
+        create_request.check_tags(op.tags, self.name)
         typed_params.check_os_image(op.osparams, f"instance {self.name}")
 
     def check_terms(self) -> None:
@@ -117,7 +119,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.name = hostnames.normalize(self.op.instance_name)
         self.address = None
         if self.op.name_check:
-            self.name, addresses = resolve(self.ctx, self.name)
+            self.name, addresses = create_request.resolve(self.ctx, self.name)
             self.address = addresses[0]
 
     def expand_names(self) -> None:
@@ -134,7 +136,12 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             raise self.prereq(
                 f"instance {self.name}: give either an allocator or a primary node"
             )
-        if op.snode:
+        is_mirrored = self.template in disk_constants.DTS_INT_MIRROR
+        if op.snode and not op.pnode and is_mirrored:
+            raise self.prereq(
+                f"instance {self.name}: a secondary node needs a primary node beside it"
+            )
+        if op.snode and not is_mirrored:
             self.ctx.log.warn(
                 f"template {self.template} has no secondary node; the given one is"
                 " ignored"
@@ -146,8 +153,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             return
         if op.pnode:
             self.primary = lookup.expand_node(snapshot, op.pnode)
-            self.locks.names[locking.Level.NODE] = [self.primary]
-            self.locks.names[locking.Level.NODE_RES] = [self.primary]
+            if is_mirrored:
+                self._find_secondary()
+            self.lock_nodes()
             return
         self.allocators = allocation.names(
             snapshot, op.iallocator, f"instance {self.name}"
@@ -155,6 +163,27 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         allocation.lock_all_nodes(
             self.locks, opportunistic=1 if op.opportunistic_locking else 0
         )
+
+    def _find_secondary(self) -> None:
+        if not self.op.snode:
+            raise self.prereq(
+                f"instance {self.name}: disk template {self.template} needs a secondary"
+                " node beside the primary one (-n PRIMARY:SECONDARY), or an allocator"
+            )
+        self.secondary = lookup.expand_node(self.ctx.snapshot, self.op.snode)
+        mirror_specs.check_nodes(
+            self.ctx.snapshot, self.template, self.nodes, self.name
+        )
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes of the instance, the primary one first."""
+        return [self.primary, *([self.secondary] if self.secondary else ())]
+
+    def lock_nodes(self) -> None:
+        """Declare the locks of the nodes and of their resources."""
+        self.locks.names[locking.Level.NODE] = self.nodes
+        self.locks.names[locking.Level.NODE_RES] = self.nodes
 
     def choose_template(self) -> None:
         """Determine the disk template."""
@@ -171,8 +200,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             tuple(objects.from_dict(objects.Disk, disk) for disk in left.disks),
         )
         self.primary = self.plan.instance.primary_node
-        self.locks.names[locking.Level.NODE] = [self.primary]
-        self.locks.names[locking.Level.NODE_RES] = [self.primary]
+        self.secondary = _other_node(self.plan.disks, self.primary)
+        self.lock_nodes()
         self.locks.shared.add(locking.Level.NODE)
 
     def _refuse_existing(self) -> None:
@@ -191,8 +220,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         checks.hypervisor_enabled(snapshot, self._hypervisor, self.name)
         if not op.pnode:
             self._choose_node()
-        node = checks.node_takes_instances(snapshot, self.primary, self.name)
-        self.check_group(node)
+        node = self.check_nodes()
         self.check_address()
         volumes.check_exclusive(snapshot, self.primary, self.template, self.name)
         specs = disk_specs.parse_all(
@@ -209,7 +237,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.ctx,
             self.template,
             specs,
-            primary=self.primary,
+            nodes=self.nodes,
             where=directory,
             driver=op.file_driver,
         )
@@ -220,6 +248,19 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             instance.replace(disks=tuple(d.uuid for d in made)), made, sources
         )
         self.check_fit(node)
+
+    def check_nodes(self) -> objects.Node:
+        """Refuse nodes that cannot take the instance; return the primary one."""
+        snapshot = self.ctx.snapshot
+        node = checks.node_takes_instances(snapshot, self.primary, self.name)
+        self.check_group(node)
+        if self.secondary is not None:
+            other = checks.node_takes_instances(snapshot, self.secondary, self.name)
+            if other.group != node.group:
+                self.ctx.log.warn(
+                    f"nodes {node.name} and {other.name} are in different groups"
+                )
+        return node
 
     def check_group(self, node: objects.Node) -> None:
         """Refuse a node that is not in the requested group."""
@@ -261,6 +302,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 " or remove it and repeat the request"
             )
         self.uuid, self.primary = instance.uuid, instance.primary_node
+        self.secondary = next(iter(self.ctx.snapshot.secondary_nodes(instance)), None)
 
     @property
     def _hypervisor(self) -> str:
@@ -272,10 +314,10 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if self.op.opportunistic_locking:
             held = self.ctx.locks.owned(locking.Level.NODE)
             restrict_to = sorted(snapshot.nodes[uuid].name for uuid in held)
-        request = allocation_request(
+        request = create_request.allocation_request(
             snapshot, self.op, self.name, self.template, restrict_to
         )
-        (name,) = allocation.ask(
+        names = allocation.ask(
             self.ctx,
             self.allocators,
             request,
@@ -283,8 +325,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             is_temporary=restrict_to is not None,
             explain=bool(self.op.dry_run),
         )
-        self.primary = lookup.expand_node(snapshot, name)
-        allocation.keep_only(self.ctx, [self.primary])
+        self.primary, *others = (lookup.expand_node(snapshot, name) for name in names)
+        self.secondary = others[0] if others else None
+        allocation.keep_only(self.ctx, self.nodes)
 
     def require_os(self) -> None:
         """Refuse a request without the operating system to install."""
@@ -415,7 +458,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         """Refuse disks that do not fit beside those that are reserved."""
         if self.plan.adopted:
             return
-        volumes.require_space(self.ctx, self.primary, self.plan.disks, self.name)
+        for node in self.nodes:
+            volumes.require_space(self.ctx, node, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
             self.ctx, self.primary, self.name, self.template, size_mib
@@ -456,13 +500,13 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if self.repeated is not None:
             return [], []
         nodes = list(
-            dict.fromkeys([self.ctx.snapshot.cluster.master_node, self.primary])
+            dict.fromkeys([self.ctx.snapshot.cluster.master_node, *self.nodes])
         )
         return nodes, nodes
 
     def dry_run_result(self) -> list[str]:
         """Return the chosen nodes."""
-        return [self.ctx.snapshot.nodes[self.primary].name]
+        return [self.ctx.snapshot.nodes[uuid].name for uuid in self.nodes]
 
     def result(self) -> list[str] | str:
         """Return the result of the opcode: the nodes."""
@@ -542,6 +586,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         config, owner, instance = self.ctx.config, self.ctx.owner, self.plan.instance
         for uuid in (instance.uuid, *instance.disks, *(n.uuid for n in instance.nics)):
             config.reserve(owner, "uuid", uuid)
+        for disk in self.plan.disks:
+            mirror_specs.reserve_again(self.ctx, disk)
         for nic in instance.nics:
             config.reserve(owner, "mac", nic.mac)
             if nic.network and nic.ip:
@@ -588,7 +634,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def write(self, edit: config.Edit, instance: objects.Instance) -> None:
         """Write the records of the new instance and of its disks."""
-        edit.add_instance(instance, self.plan.disks)
+        edit.add_instance(instance, mirror_specs.with_ports(edit, self.plan.disks))
 
     @property
     def _installs(self) -> bool:
@@ -603,6 +649,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def _install(self) -> None:
         if self.plan.disks:
             disks.assemble(self.ctx, self.instance)
+            self._settle()
         if not self._installs:
             return
         # The script may run for minutes, and concerns this instance alone.
@@ -624,6 +671,22 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if not (result.is_lost if result.failed else self._starts):
             self._change(creation="")
         result.unwrap(f"instance {self.name}: could not install its OS on node {node}")
+
+    def _settle(self) -> None:
+        """Wait for mirrors; an instance whose disks have no second copy is removed."""
+        degraded = mirrors.wait_for_sync(
+            self.ctx, self.instance, once=not self.op.wait_for_sync
+        )
+        if not degraded:
+            return
+        instance = self.instance
+        made = self.ctx.snapshot.instance_disks(instance)
+        disks.shutdown(self.ctx, instance)
+        disks.note_removal(self.ctx, instance, made)
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.remove_instance(instance.uuid)
+        disks.remove_all(self.ctx, instance, made)
+        raise mirrors.degraded_error(instance, degraded)
 
     def _change(self, **changes: Any) -> None:
         common.set_instance(self.ctx, self.plan.instance.uuid, **changes)
@@ -660,86 +723,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             ) from err
 
 
-def allocation_request(
-    snapshot: objects.Snapshot,
-    op: opcodes.InstanceCreate,
-    name: str,
-    template: str,
-    restrict_to: Sequence[str] | None,
-) -> iallocator.Allocate:
-    """Return the allocation request for a creation request.
-
-    Raises:
-        OpPrereqError: wrong disks or backend parameters, or an unknown node group.
-    """
-    group = lookup.expand_group(snapshot, op.group_name) if op.group_name else None
-    cluster = snapshot.cluster
-    specs = disk_specs.parse_all(
-        op.disks,
-        template,
-        name,
-        exclusive=bool(cluster.ndparams.get("exclusive_storage")),
-    )
-    if any(spec.adopt for spec in specs):
-        raise errors.OpPrereqError(
-            f"instance {name}: disks are adopted on a named node, without allocator",
-            ecodes.ECODE_INVAL,
-        )
-    given = typed_params.merge(
-        {}, typed_params.backend(op.beparams, allow_default=True)
-    )
-    backend = params.beparams_for(snapshot.cluster, given)
-    return iallocator.Allocate(
-        name=name,
-        disk_template=template,
-        tags=op.tags,
-        os=op.os_type or "",
-        vcpus=backend["vcpus"],
-        memory=backend["maxmem"],
-        spindle_use=backend["spindle_use"],
-        disks=[
-            {"size": disk.size, "mode": disk.mode}
-            | ({} if disk.spindles is None else {"spindles": disk.spindles})
-            for disk in specs
-        ],
-        nics=[
-            {"mac": nic.get("mac") or "auto", "ip": nic.get("ip")} for nic in op.nics
-        ],
-        hypervisor=op.hypervisor or snapshot.cluster.enabled_hypervisors[0],
-        group_name=snapshot.nodegroups[group].name if group else None,
-        restrict_to=restrict_to,
-    )
-
-
-def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
-    """Return the full name and the addresses of an instance name.
-
-    Raises:
-        OpPrereqError: it does not resolve, or resolves to a name with another
-            beginning.
-    """
-    try:
-        full, addresses = ctx.lookup_host(name)
-    except errors.ResolverError as err:
-        raise errors.OpPrereqError(
-            f"instance {name}: its name does not resolve: {err.args[-1]}",
-            ecodes.ECODE_RESOLVER,
-        ) from err
-    if full != name and not full.startswith(f"{name}."):
-        raise errors.OpPrereqError(
-            f"instance {name}: its name resolves to {full}, which does not begin with"
-            " it",
-            ecodes.ECODE_INVAL,
-        )
-    return full, addresses
-
-
-def check_tags(tags: Sequence[str], instance: str) -> None:
-    """Refuse malformed tags of a new instance."""
-    for tag in tags:
-        if not _TAG.fullmatch(tag) or len(tag) > tag_constants.MAX_TAG_LEN:
-            raise errors.OpPrereqError(
-                f"instance {instance}: tag {tag!r} is too long or has characters"
-                " other than letters, digits and _.+*/:@-",
-                ecodes.ECODE_INVAL,
-            )
+def _other_node(made: Sequence[objects.Disk], primary: str) -> str | None:
+    """Return the node of mirrored disks that is not the primary one."""
+    nodes = (n for disk in made if mirror_specs.is_mirror(disk) for n in disk.nodes)
+    return next((node for node in nodes if node != primary), None)

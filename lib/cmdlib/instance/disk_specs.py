@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
+from ganeti.cmdlib.instance import mirror_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, misc, params
 
@@ -24,6 +25,7 @@ class DiskRequest:
         name: its name, or None.
         spindles: physical volumes that it gets, with exclusive storage.
         vg: volume group, None for the cluster's.
+        metavg: volume group of a mirror's metadata, None for the parameter's.
         adopt: name of the volume, or path of the device, to take over; None to create.
     """
 
@@ -32,6 +34,7 @@ class DiskRequest:
     name: str | None = None
     spindles: int | None = None
     vg: str | None = None
+    metavg: str | None = None
     adopt: str | None = None
 
 
@@ -77,6 +80,7 @@ def parse(
         name=check_name(values.get("name"), what),
         spindles=values.get("spindles"),
         vg=values.get("vg") or None,
+        metavg=values.get("metavg") or None,
         adopt=adopt or None,
     )
 
@@ -266,7 +270,7 @@ def records(
     template: str,
     specs: Sequence[DiskRequest],
     *,
-    primary: str,
+    nodes: Sequence[str],
     where: str,
     driver: str | None,
     first_index: int = 0,
@@ -277,7 +281,7 @@ def records(
         ctx: dependencies of the opcode; uuids are reserved for its owner.
         template: disk template.
         specs: the requested disks.
-        primary: uuid of the primary node.
+        nodes: uuids of the primary node and, for mirrored disks, of the other one.
         where: directory of disk files.
         driver: driver of disk files.
         first_index: position of the first disk in the instance.
@@ -287,32 +291,56 @@ def records(
     for index, spec in enumerate(specs, first_index):
         uuid = ctx.config.reserve_uuid(ctx.owner)
         made.append(
-            objects.Disk(
-                uuid=uuid,
-                serial_no=1,
-                ctime=now,
-                mtime=now,
-                dev_type=template,
-                logical_id=_logical_id(
-                    ctx.snapshot.cluster,
-                    spec,
-                    f"{uuid}.{template}.disk{index}"
-                    if template in disk_constants.DTS_FILEBASED
-                    else f"{uuid}.disk{index}",
-                    where=where,
-                    template=template,
-                    driver=driver,
+            _placed(
+                ctx,
+                spec,
+                nodes,
+                objects.Disk(
+                    uuid=uuid,
+                    serial_no=1,
+                    ctime=now,
+                    mtime=now,
+                    dev_type=template,
+                    logical_id=_logical_id(
+                        ctx.snapshot.cluster,
+                        spec,
+                        f"{uuid}.{template}.disk{index}"
+                        if template in disk_constants.DTS_FILEBASED
+                        else f"{uuid}.disk{index}",
+                        where=where,
+                        template=template,
+                        driver=driver,
+                    ),
+                    nodes=()
+                    if template in disk_constants.DTS_EXT_MIRROR
+                    else (nodes[0],),
+                    iv_name=f"disk/{index}",
+                    size=spec.size,
+                    mode=spec.mode,
+                    name=spec.name,
+                    spindles=spec.spindles,
+                    params={},
                 ),
-                nodes=() if template in disk_constants.DTS_EXT_MIRROR else (primary,),
-                iv_name=f"disk/{index}",
-                size=spec.size,
-                mode=spec.mode,
-                name=spec.name,
-                spindles=spec.spindles,
-                params={},
             )
         )
     return tuple(made)
+
+
+def _placed(
+    ctx: base.Context, spec: DiskRequest, nodes: Sequence[str], disk: objects.Disk
+) -> objects.Disk:
+    """Return a disk; a mirrored one gets its volumes on both nodes."""
+    if not mirror_specs.is_mirror(disk):
+        return disk
+    group, name = disk.logical_id
+    metadata = spec.metavg or mirror_specs.meta_group(ctx.snapshot, nodes[0], group)
+    return mirror_specs.record(
+        ctx,
+        disk,
+        nodes,
+        groups=(group, metadata),
+        names=(f"{name}_data", f"{name}_meta"),
+    )
 
 
 def _logical_id(
@@ -324,7 +352,7 @@ def _logical_id(
     template: str,
     driver: str | None,
 ) -> tuple[str, ...]:
-    if template == "plain":
+    if template in disk_constants.DTS_LVM:
         return volume_group(cluster, spec), name
     if template == "blockdev":
         return "manual", os.path.normpath(spec.adopt or "")

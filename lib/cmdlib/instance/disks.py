@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import common
+from ganeti.cmdlib.instance import common, mirror_specs
 from ganeti.objects import params
 from ganeti.rpc import encode
 
@@ -37,6 +37,9 @@ def _called(disk: objects.Disk, index: int) -> str:
 
 def place(disk: objects.Disk) -> str:
     """Return the location of a disk on its nodes, for messages."""
+    if mirror_specs.is_mirror(disk):
+        # Its own location has the shared secret.
+        return ", ".join(place(child) for child in disk.children)
     return "/".join(str(part) for part in disk.logical_id[1:]) or disk.uuid
 
 
@@ -159,6 +162,22 @@ def _remove_directories(
         if common.warn_failed(ctx, result, what) and not result.offline:
             fine = False
     return fine
+
+
+def note_removal(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> None:
+    """Make durable which disks are to be removed after their records.
+
+    If the master daemon ends in between, the next one removes them.
+    """
+    made = tuple(
+        config.MadeDisk(disk, nodes_of(disk, instance))
+        for disk in disks
+        if mirror_specs.is_mirror(disk)
+    )
+    if made:
+        ctx.config.disk_notes.add(ctx.owner, config.DiskNote(instance.name, made))
 
 
 def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:

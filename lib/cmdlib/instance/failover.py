@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, relocation
+from ganeti.cmdlib.instance import common, disks, mirrors, relocation
 from ganeti.objects import params
 
 
@@ -22,6 +22,12 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
             backend["minmem"] if will_run else None,
             is_rescue=self.primary.offline or self.op.ignore_consistency,
         )
+        if not self.op.ignore_consistency and instance.disks_active:
+            mirrored = mirrors.of(self.ctx.snapshot, instance)
+            mirrors.require_complete(
+                *(self.ctx, instance, mirrored, self.target),
+                "fail over (ignore consistency only if that data may be lost)",
+            )
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the move."""

@@ -5,7 +5,15 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import capacity, checks, common, disks, volumes
+from ganeti.cmdlib.instance import (
+    capacity,
+    checks,
+    common,
+    disks,
+    mirror_specs,
+    mirrors,
+    volumes,
+)
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -81,7 +89,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             for disk in self.ctx.snapshot.instance_disks(instance)
             if is_reserved and disk.dev_type == self.disk.dev_type
         )
-        if self.disk.dev_type == "plain":
+        if self.disk.dev_type in disk_constants.DTS_LVM:
             self._check_volume(is_reserved=is_reserved)
         elif self.delta_mib:
             capacity.require_space(
@@ -98,13 +106,16 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
 
         The node itself refuses what does not fit, unless the volume is reserved, too.
         """
-        snapshot, node = self.ctx.snapshot, self.instance.primary_node
-        group = str(self.disk.logical_id[0])
-        held = capacity.volumes(snapshot, node, group, besides={self.disk.uuid})
-        if self.delta_mib and (held.mib or is_reserved):
-            size_mib = self.target_mib if is_reserved else self.delta_mib
-            future = self.disk.replace(size=size_mib)
-            volumes.require_space(self.ctx, node, [future], self.instance.name)
+        snapshot = self.ctx.snapshot
+        data = next(mirror_specs.parts(self.disk))
+        group = str(data.logical_id[0])
+        for node in disks.nodes_of(self.disk, self.instance):
+            held = capacity.volumes(snapshot, node, group, besides={self.disk.uuid})
+            if self.delta_mib and (held.mib or is_reserved):
+                size_mib = self.target_mib if is_reserved else self.delta_mib
+                # Its own reservation does not count, whoever holds the volume.
+                future = data.replace(size=size_mib, uuid=self.disk.uuid)
+                volumes.require_space(self.ctx, node, [future], self.instance.name)
 
     def _check_policy(self) -> None:
         if self.op.ignore_ipolicy:
@@ -141,7 +152,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             return
         if instance.forthcoming:
             with self.ctx.config.edit(self.ctx.owner) as edit:
-                edit.update(self.disk.replace(size=self.target_mib))
+                edit.update(mirror_specs.with_size(self.disk, self.target_mib))
             return
         what = f"instance {instance.name}: disk {op.disk} could not grow"
         if not instance.disks_active:
@@ -160,6 +171,12 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 False,
                 True,
                 params.has_exclusive_storage(self.ctx.snapshot, node),
+            ).unwrap(what)
+        if mirror_specs.is_mirror(self.disk):
+            wire = encode.disk(self.ctx.snapshot, self.disk, instance)
+            self.ctx.rpc.call_one(
+                *("blockdev_grow", instance.primary_node, wire),
+                *(self.delta_mib, False, False, False),
             ).unwrap(what)
         self._record_and_wipe(self.disk.size)
 
@@ -188,14 +205,20 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         if wipes:
             self._save(self.op.disk, offset_mib)
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            edit.update(
-                edit.snapshot.disks[self.disk.uuid].replace(size=self.target_mib)
-            )
+            recorded = edit.snapshot.disks[self.disk.uuid]
+            edit.update(mirror_specs.with_size(recorded, self.target_mib))
         self.disk = self.ctx.snapshot.disks[self.disk.uuid]
         if wipes:
             part = (self.op.disk, self.disk, offset_mib)
             disks.wipe(self.ctx, instance, [part], save=self._save)
         self._notify_guest()
+        is_mirror = mirror_specs.is_mirror(self.disk)
+        if is_mirror and (self.op.wait_for_sync or not instance.disks_active):
+            grown = [(self.op.disk, self.disk)]
+            if mirrors.wait_for_sync(self.ctx, instance, disks=grown):
+                self.ctx.log.warn(
+                    f"disk {self.op.disk} is degraded: the other node lacks data"
+                )
         if not instance.disks_active:
             disks.shutdown(self.ctx, instance, disks=[self.disk], mark=False)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ganeti import errors, opcodes, rpc
 from ganeti.cmdlib import progress
-from ganeti.cmdlib.instance import common, failover, relocation
+from ganeti.cmdlib.instance import common, failover, mirror_specs, mirrors, relocation
 from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
@@ -133,6 +133,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     def _check_running(self, backend: dict[str, Any], filled: dict[str, Any]) -> None:
         instance = self.instance
         current = int(self.runtime_info().get("memory", backend["maxmem"]))
+        mirrored = mirrors.of(self.ctx.snapshot, instance)
+        target = self.target
+        mirrors.require_complete(self.ctx, instance, mirrored, target, "migrate")
         low = backend["minmem"] if self.op.allow_runtime_changes else current
         free = self.check_target(low)
         self.balloon_to = free if free is not None and free < current else None
@@ -262,7 +265,11 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             )
         info = call("migration_info", self.source, wire).unwrap(what)
         self._reached(Phase.PREPARE)
-        self._assemble_at_target(wire, what)
+        try:
+            self._assemble_at_target(wire, what)
+        except errors.OpExecError as err:
+            self._free_disks(self.target, what)
+            raise self._failed(str(err)) from err
         address = self.ctx.snapshot.nodes[self.target].secondary_ip
         self.ctx.log.message(
             f"* preparing {self.ctx.snapshot.nodes[self.target].name} to accept the"
@@ -286,6 +293,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self._finish(wire, info, what)
 
     def _assemble_at_target(self, wire: dict[str, Any], what: str) -> None:
+        self._set_primaries(what, both=True)
         for index, disk in enumerate(self.ctx.snapshot.instance_disks(self.instance)):
             disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
             self.ctx.rpc.call_one(
@@ -334,11 +342,44 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         )
         if arrived.failed:
             raise self._failed(arrived.describe(what))
-        for disk in ctx.snapshot.instance_disks(self.instance):
-            disk_wire = encode.disk(ctx.snapshot, disk, self.instance)
-            result = ctx.rpc.call_one("blockdev_shutdown", self.source, disk_wire)
-            common.warn_failed(ctx, result, f"{what}: cannot free {disk.iv_name}")
+        self._free_disks(self.source, what)
         ctx.log.message("* done")
+
+    def _free_disks(self, node: str, what: str) -> None:
+        """Give the disks up on the node that the guest is not on; mirrors stay."""
+        ctx, instance = self.ctx, self.instance
+        for disk in ctx.snapshot.instance_disks(instance):
+            wire = encode.disk(ctx.snapshot, disk, instance)
+            if mirror_specs.is_mirror(disk):
+                name = instance.name
+                result = ctx.rpc.call_one("blockdev_close", node, name, [wire])
+            else:
+                result = ctx.rpc.call_one("blockdev_shutdown", node, wire)
+            common.warn_failed(ctx, result, f"{what}: cannot free {disk.iv_name}")
+        try:
+            self._set_primaries(what, both=False)
+        except errors.OpExecError as err:
+            ctx.log.warn(
+                f"{err}; both nodes may be primary until gnt-instance migrate --cleanup"
+                f" {instance.name}"
+            )
+
+    def _set_primaries(self, what: str, *, both: bool) -> None:
+        """Allow both nodes of mirrored disks to be primary, or one of them again.
+
+        Raises:
+            OpExecError: a node refused.
+        """
+        mirrored = [
+            disk for _index, disk in mirrors.of(self.ctx.snapshot, self.instance)
+        ]
+        if not mirrored:
+            return
+        wires = [encode.disk(self.ctx.snapshot, d, self.instance) for d in mirrored]
+        nodes = sorted({node for disk in mirrored for node in disk.nodes})
+        answers = self.ctx.rpc.call("drbd_attach_net", nodes, [wires, both])
+        for answer in answers.values():
+            answer.unwrap(f"{what}: cannot change the connection of its disks")
 
     def _abort_after(
         self, result: rpc.Result, wire: dict[str, Any], info: Any, *, at_source: bool
@@ -365,9 +406,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 self.is_live,
             )
             common.warn_failed(self.ctx, result, what)
-        for disk in self.ctx.snapshot.instance_disks(self.instance):
-            disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
-            call("blockdev_shutdown", self.target, disk_wire)
+        self._free_disks(self.target, what)
 
     def _failed(self, text: str) -> errors.OpExecError:
         """Return the error of a migration, with the place of the guest after it."""
@@ -438,6 +477,8 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self.ctx.rpc.call_one(
             "instance_finalize_migration_dst", places[0], self.encode(), "", True
         ).unwrap(f"instance {instance.name}: cannot finish its migration")
+        for node in self.ctx.snapshot.secondary_nodes(self.instance):
+            self._free_disks(node, f"instance {instance.name}: clean-up")
 
     def _end_interrupted(self, other: str) -> None:
         """Finish or abort a migration whose job was interrupted.

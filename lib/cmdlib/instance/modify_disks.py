@@ -10,6 +10,8 @@ from ganeti.cmdlib.instance import (
     common,
     disk_specs,
     disks,
+    mirror_specs,
+    mirrors,
     modify_nics,
     volumes,
 )
@@ -99,7 +101,7 @@ def _new(
     snapshot = ctx.snapshot
     template = snapshot.disk_template(instance)
     if template == "diskless":
-        template = snapshot.cluster.enabled_disk_templates[0]
+        template = _template_of_first(snapshot)
         if template == "diskless":
             raise errors.OpPrereqError(
                 f"instance {instance.name}: no disk can be added, as the default disk"
@@ -134,13 +136,21 @@ def _new(
         ctx,
         template,
         [spec],
-        primary=here,
+        nodes=[here, *snapshot.secondary_nodes(instance)],
         where=where,
         driver=file_driver,
         first_index=index,
     )
-    volumes.require_space(ctx, here, [disk], instance.name)
+    for node in disks.nodes_of(disk, instance):
+        volumes.require_space(ctx, node, [disk], instance.name)
     return disk.replace(forthcoming=instance.forthcoming)
+
+
+def _template_of_first(snapshot: objects.Snapshot) -> str:
+    """Return the template of the first disk of an instance, which has one node."""
+    enabled = snapshot.cluster.enabled_disk_templates
+    one_node = [name for name in enabled if name not in disk_constants.DTS_INT_MIRROR]
+    return (one_node or ["diskless"])[0]
 
 
 def _find_detached(
@@ -192,25 +202,48 @@ def applied_before_commit(
 
 
 def apply_after_commit(
-    ctx: base.Context, instance: objects.Instance, steps: Sequence[NicStep]
+    ctx: base.Context,
+    instance: objects.Instance,
+    steps: Sequence[NicStep],
+    *,
+    wait_for_sync: bool = True,
 ) -> None:
     """Assemble added disks if the others are active; remove removed ones."""
     for step in steps:
         if step.action in ("add", "attach") and instance.disks_active:
-            wire = encode.disk(ctx.snapshot, step.device, instance)
-            result = ctx.rpc.call_one(
-                "blockdev_assemble",
-                instance.primary_node,
-                wire,
-                encode.instance(ctx.snapshot, instance),
-                True,
-                step.index,
-            )
-            common.warn_failed(ctx, result, f"cannot assemble disk/{step.index}")
+            # The commit has completed the record.
+            disk = ctx.snapshot.disks[step.device.uuid]
+            for node in disks.nodes_of(disk, instance):
+                result = ctx.rpc.call_one(
+                    "blockdev_assemble",
+                    node,
+                    encode.disk(ctx.snapshot, disk, instance),
+                    encode.instance(ctx.snapshot, instance),
+                    node == instance.primary_node,
+                    step.index,
+                )
+                common.warn_failed(ctx, result, f"cannot assemble disk/{step.index}")
+            _settle(ctx, instance, step.index, disk, wait=wait_for_sync)
         elif step.action in ("remove", "detach"):
             disks.shutdown(ctx, instance, disks=[step.device], mark=False)
             if step.action == "remove":
                 disks.remove_all(ctx, instance, [step.device])
+
+
+def _settle(
+    ctx: base.Context,
+    instance: objects.Instance,
+    index: int,
+    disk: objects.Disk,
+    *,
+    wait: bool,
+) -> None:
+    """Wait for a new mirror; a degraded one is a warning, the disk can be used."""
+    if not mirror_specs.is_mirror(disk):
+        return
+    new = [(index, disk)]
+    if mirrors.wait_for_sync(ctx, instance, disks=new, once=not wait):
+        ctx.log.warn(f"disk/{index} is degraded: the other node has no copy of it")
 
 
 def renumbered(kept: Sequence[objects.Disk]) -> list[objects.Disk]:
@@ -234,7 +267,7 @@ def commit(
     known = edit.snapshot.disks
     for disk in renumbered(disks):
         if disk.uuid not in known:
-            edit.add_disk(disk)
+            edit.add_disk(mirror_specs.with_port(edit, disk))
         elif known[disk.uuid] != disk:
             edit.update(disk)
     changed: objects.Instance = instance.replace(disks=tuple(d.uuid for d in disks))

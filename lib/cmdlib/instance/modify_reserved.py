@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ganeti import config, errors, objects, opcodes
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import capacity, checks, disk_specs, reservation, volumes
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
 
@@ -110,11 +111,18 @@ def converted(
     where = disk_specs.directory(
         ctx.snapshot, template, instance.name, op.file_storage_dir
     )
+    nodes = [instance.primary_node, *ctx.snapshot.secondary_nodes(instance)]
+    if template in disk_constants.DTS_INT_MIRROR and len(nodes) == 1:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: disk template {template} needs a secondary"
+            " node, which its reservation lacks; reserve again with that template",
+            ecodes.ECODE_INVAL,
+        )
     made = disk_specs.records(
         ctx,
         template,
         [disk_specs.DiskRequest(d.size, d.mode, d.name, d.spindles) for d in disks],
-        primary=instance.primary_node,
+        nodes=nodes,
         where=where,
         driver=op.file_driver,
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti import errors, iallocator, locking, opcodes
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import create, disk_specs
+from ganeti.cmdlib.instance import create_request, disk_specs
 from ganeti.constants import ecodes
 
 
@@ -69,7 +69,7 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
             template = op.disk_template or snapshot.cluster.enabled_disk_templates[0]
             disk_specs.check_template(snapshot, template, op.instance_name)
             requests.append(
-                create.allocation_request(
+                create_request.allocation_request(
                     snapshot, op, op.instance_name, template, restrict_to
                 )
             )
@@ -105,7 +105,8 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
                 jobs.append([op])
             elif op.instance_name in self.placement.placed:
                 nodes = self.placement.placed[op.instance_name]
-                jobs.append([op.replace(pnode=nodes[0])])
+                second = nodes[1] if len(nodes) > 1 else op.snode
+                jobs.append([op.replace(pnode=nodes[0], snode=second)])
         return base.SubmitJobs(
             jobs, {key: result[key] for key in ("allocatable", "failed")}
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ganeti import locking, objects, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import disks
+from ganeti.cmdlib.instance import disks, mirror_specs
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 
@@ -118,18 +118,51 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     def _disk(
         self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
     ) -> dict[str, Any]:
-        node = disks.nodes_of(disk, instance)[-1]
-        status = None
-        is_there = not (disk.forthcoming or snapshot.nodes[node].offline)
-        if is_there and not self.op.static:
-            wire = encode.disk(snapshot, disk, instance)
-            status = _status(self.ctx.rpc.call_one("blockdev_find", node, wire).payload)
+        *others, primary = disks.nodes_of(disk, instance)
+        secondary = others[0] if others else None
+        return self._described(snapshot, instance, disk) | {
+            "pstatus": self._ask(snapshot, instance, disk, primary),
+            "sstatus": self._ask(snapshot, instance, disk, secondary)
+            if secondary
+            else None,
+            "children": [
+                self._described(snapshot, instance, child)
+                | {
+                    "pstatus": self._ask(snapshot, instance, child, primary),
+                    "sstatus": self._ask(snapshot, instance, child, secondary)
+                    if secondary
+                    else None,
+                }
+                for child in disk.children
+            ],
+        }
+
+    def _ask(
+        self,
+        snapshot: objects.Snapshot,
+        instance: objects.Instance,
+        disk: objects.Disk,
+        node: str,
+    ) -> list[Any] | None:
+        if disk.forthcoming or snapshot.nodes[node].offline or self.op.static:
+            return None
+        wire = encode.disk(snapshot, disk, instance)
+        return _status(self.ctx.rpc.call_one("blockdev_find", node, wire).payload)
+
+    def _described(
+        self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
+    ) -> dict[str, Any]:
+        is_mirror = mirror_specs.is_mirror(disk)
+        address: list[Any] = list(disk.logical_id)
+        if is_mirror:
+            # The secret of the nodes is nobody else's.
+            address[5:] = [None]
         return {
             "iv_name": disk.iv_name,
             "dev_type": disk.dev_type,
-            "logical_id": list(disk.logical_id),
-            "drbd_info": None,
-            "pstatus": status,
+            "logical_id": address,
+            "drbd_info": _mirror_info(snapshot, instance, disk) if is_mirror else None,
+            "pstatus": None,
             "sstatus": None,
             "children": [],
             "mode": disk.mode,
@@ -138,6 +171,24 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             "name": disk.name,
             "uuid": disk.uuid,
         }
+
+
+def _mirror_info(
+    snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
+) -> dict[str, Any]:
+    """Return nodes, minors and port, the primary node first."""
+    first, second, port, minor, other = disk.logical_id[:5]
+    ends = [(first, minor), (second, other)]
+    if second == instance.primary_node:
+        ends.reverse()
+    (primary, primary_minor), (secondary, secondary_minor) = ends
+    return {
+        "primary_node": snapshot.nodes[primary].name,
+        "primary_minor": primary_minor,
+        "secondary_node": snapshot.nodes[secondary].name,
+        "secondary_minor": secondary_minor,
+        "port": port,
+    }
 
 
 def _reserved(instance: objects.Instance) -> dict[str, Any]:

@@ -7,7 +7,15 @@ import msgspec
 
 from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, typed_params
-from ganeti.cmdlib.instance import checks, common, disk_specs, disks, volumes
+from ganeti.cmdlib.instance import (
+    checks,
+    common,
+    disk_specs,
+    disks,
+    mirror_specs,
+    volumes,
+)
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
 from ganeti.objects import lookup, params
@@ -107,10 +115,12 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             self.require_stopped("have its disks recreated")
         if moves:
             self._check_move(template)
+        self.chosen = self._chosen()
         self._require_lost()
-        node = self._owner().primary_node
-        chosen = list(self._chosen().values())
-        volumes.require_space(self.ctx, node, chosen, instance.name)
+        self.changed = list(self.chosen.values())
+        owner = self._owner()
+        for node in {n for disk in self.changed for n in disks.nodes_of(disk, owner)}:
+            volumes.require_space(self.ctx, node, self.changed, instance.name)
 
     def _check_move(self, template: str) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
@@ -121,12 +131,16 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             )
         if self.op.iallocator:
             self.new_nodes = self._choose_nodes(template)
-        if len(self.new_nodes) != 1:
+        count = 2 if template in disk_constants.DTS_INT_MIRROR else 1
+        if len(self.new_nodes) != count:
+            where = "two nodes" if count > 1 else "one node"
             raise self.prereq(
-                f"instance {instance.name}: template {template} is on one node,"
+                f"instance {instance.name}: template {template} is on {where},"
                 f" found {len(self.new_nodes)} new nodes"
             )
-        checks.node_takes_instances(snapshot, self.new_nodes[0], instance.name)
+        mirror_specs.check_nodes(snapshot, template, self.new_nodes, instance.name)
+        for node in self.new_nodes:
+            checks.node_takes_instances(snapshot, node, instance.name)
 
     def _choose_nodes(self, template: str) -> list[str]:
         """Have the allocator choose nodes in the group; release other locks."""
@@ -164,18 +178,19 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def _require_lost(self) -> None:
         """Refuse if a disk to create exists, because its data would be lost."""
-        where = self.new_nodes[0] if self.new_nodes else self.instance.primary_node
-        owner = self.instance.replace(primary_node=where)
-        kept, lost = [], []
-        for index, disk in self._chosen().items():
-            wire = encode.disk(self.ctx.snapshot, disk, owner)
-            status = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
-                f"instance {owner.name}: cannot determine whether"
-                f" {disks.label(index)} is lost",
-                ecodes.ECODE_ENVIRON,
-            )
-            if status is not None:
-                kept.append(f"{disks.label(index)} ({disks.place(disk)})")
+        owner = self._owner()
+        kept: list[str] = []
+        lost: list[int] = []
+        for index, disk in self.chosen.items():
+            present = [n for n in disks.nodes_of(disk, owner) if self._has(n, disk)]
+            names = [common.node_name(self.ctx, node) for node in present]
+            if present:
+                place = "/".join(
+                    part.logical_id[-1] for part in mirror_specs.parts(disk)
+                )
+                kept += [
+                    f"{disks.label(index)} ({place}) on node {name}" for name in names
+                ]
             else:
                 lost.append(index)
         if not kept:
@@ -184,10 +199,20 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         others = f"name the lost ones alone ({named}), or " if lost else ""
         raise self.prereq(
             f"instance {owner.name}: only lost disks are recreated, found"
-            f" {', '.join(kept)} on node {common.node_name(self.ctx, where)};"
+            f" {', '.join(kept)};"
             f" {others}remove or rename the existing ones if their data is not needed",
             ecodes.ECODE_EXISTS,
         )
+
+    def _has(self, node: str, disk: objects.Disk) -> bool:
+        """Return whether a node has a volume of a disk."""
+        wire = encode.disk(self.ctx.snapshot, disk, self._owner())
+        status = self.ctx.rpc.call_one("blockdev_find", node, wire).require(
+            f"instance {self.instance.name}: cannot determine whether {disk.iv_name} is"
+            " lost",
+            ecodes.ECODE_ENVIRON,
+        )
+        return status is not None
 
     def _chosen(self) -> dict[int, objects.Disk]:
         """Return the future disks to create, by index."""
@@ -199,7 +224,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def execute(self) -> None:
         """Create the disks and wipe them, then change the records."""
-        changed = list(self._chosen().values())
+        changed = self.changed
         if self.new_nodes and self.new_nodes != [self.instance.primary_node]:
             self.ctx.log.warn("the volumes on the old node are not removed")
         disks.create_on_nodes_and_wipe(
@@ -254,5 +279,24 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
                 edit.set_primary_node(self.uuid, self.new_nodes[0])
 
     def _changed(self, disk: objects.Disk, changes: Mapping[str, Any]) -> objects.Disk:
+        if mirror_specs.is_mirror(disk):
+            return self._changed_mirror(disk, changes)
         nodes = tuple(self.new_nodes) if self.new_nodes and disk.nodes else disk.nodes
         return disk.replace(nodes=nodes, **changes)
+
+    def _changed_mirror(
+        self, disk: objects.Disk, changes: Mapping[str, Any]
+    ) -> objects.Disk:
+        """Return a mirror on its new nodes: other minors, the same port and secret."""
+        if "size" in changes:
+            disk = mirror_specs.with_size(disk, changes["size"])
+        disk = disk.replace(**changes)
+        if not self.new_nodes:
+            return disk
+        nodes = tuple(self.new_nodes)
+        _first, _second, port, _minor, _other, secret = disk.logical_id
+        minors = self.ctx.config.reserve_minors(self.ctx.owner, nodes)
+        children = tuple(child.replace(nodes=nodes) for child in disk.children)
+        return disk.replace(
+            logical_id=(*nodes, port, *minors, secret), nodes=nodes, children=children
+        )

@@ -4,7 +4,7 @@ import os.path
 from typing import Any, ClassVar
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import common, create, disks, volumes
+from ganeti.cmdlib.instance import common, create_request, disks, volumes
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
@@ -26,7 +26,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         self.new_name = hostnames.normalize(self.op.new_name)
         self.address = None
         if self.op.name_check:
-            self.new_name, addresses = create.resolve(self.ctx, self.new_name)
+            self.new_name, addresses = create_request.resolve(self.ctx, self.new_name)
             self.address = addresses[0]
 
     def expand_names(self) -> None:

@@ -1,8 +1,6 @@
 """OP_INSTANCE_REPLACE_DISKS: replace disks or the secondary of a mirrored instance.
 
-The unit makes all checks and chooses the node for instances with such disks, as the
-configuration of an imported cluster may have them. It refuses the replacement itself,
-because no driver of this release creates mirrored disks.
+The unit makes all checks and chooses the node. It refuses the replacement itself.
 """
 
 from collections.abc import Sequence
@@ -227,7 +225,10 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
 
     def _not_offered(self) -> str:
         template = self.ctx.snapshot.disk_template(self.instance)
-        return f"instance {self.instance.name}: disk template {template} is not offered"
+        return (
+            f"instance {self.instance.name}: replacing disks of template {template} is"
+            " not offered by this release"
+        )
 
     def _refuse(self) -> NoReturn:
         raise self.prereq(f"{self._not_offered()}, so no disk can be replaced")

@@ -9,7 +9,14 @@ from typing import Any
 
 from ganeti import config, objects
 from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import capacity, checks, create, reservation, volumes
+from ganeti.cmdlib.instance import (
+    capacity,
+    checks,
+    create,
+    mirror_specs,
+    reservation,
+    volumes,
+)
 from ganeti.objects import params
 
 
@@ -72,7 +79,8 @@ class InstanceReserve(create.InstanceCreate):
 
     def check_space(self) -> None:
         """Refuse disks that do not fit, reserved ones considered."""
-        volumes.require_space(self.ctx, self.primary, self.plan.disks, self.name)
+        for node in self.nodes:
+            volumes.require_space(self.ctx, node, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
             self.ctx, self.primary, self.name, self.template, size_mib, always=True
@@ -111,4 +119,5 @@ class InstanceReserve(create.InstanceCreate):
         made: tuple[objects.Disk, ...],
     ) -> None:
         """Write the records."""
-        edit.add_instance(reservation.pinned(edit.snapshot, instance), made)
+        ready = mirror_specs.with_ports(edit, made)
+        edit.add_instance(reservation.pinned(edit.snapshot, instance), ready)

@@ -408,7 +408,12 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def _finish(self) -> list[tuple[str, Any]]:
         """Do what follows the commit, which can be repeated; return the changes."""
         changes, report = self.changes, self.changes.report
-        modify_disks.apply_after_commit(self.ctx, self.instance, changes.disk_steps)
+        modify_disks.apply_after_commit(
+            self.ctx,
+            self.instance,
+            changes.disk_steps,
+            wait_for_sync=self.op.wait_for_sync,
+        )
         if self.op.disk_template:
             convert_template.execute(
                 self.ctx,

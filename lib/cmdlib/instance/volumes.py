@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import capacity, common
+from ganeti.cmdlib.instance import capacity, common, mirror_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -43,10 +43,10 @@ def require_space(
         OpPrereqError: wanted and free space, or why the free space is unknown.
     """
     wanted: dict[str, int] = {}
-    for disk in disks:
-        if disk.dev_type == "plain":
-            group = disk.logical_id[0]
-            wanted[group] = wanted.get(group, 0) + disk.size
+    for part in (part for disk in disks for part in mirror_specs.parts(disk)):
+        if part.dev_type == "plain":
+            group = part.logical_id[0]
+            wanted[group] = wanted.get(group, 0) + part.size
     if not wanted:
         return
     snapshot = ctx.snapshot
@@ -235,13 +235,13 @@ def set_owner(
 ) -> None:
     """Tag volumes with the name of their instance; failures are warnings."""
     for disk in disks:
-        if disk.dev_type != "plain":
+        if disk.dev_type not in disk_constants.DTS_LVM:
             continue
         wire = encode.disk(ctx.snapshot, disk, instance)
         text = f"originstname+{instance.name}"
-        result = ctx.rpc.call_one("blockdev_setinfo", instance.primary_node, wire, text)
-        common.warn_failed(
-            ctx,
-            result,
-            f"volume {disk.logical_id[1]} does not carry the name of its instance",
-        )
+        place = "/".join(str(part.logical_id[1]) for part in mirror_specs.parts(disk))
+        for node in disk.nodes or (instance.primary_node,):
+            result = ctx.rpc.call_one("blockdev_setinfo", node, wire, text)
+            common.warn_failed(
+                ctx, result, f"volume {place} does not carry the name of its instance"
+            )

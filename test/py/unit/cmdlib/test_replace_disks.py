@@ -148,8 +148,8 @@ def test_the_refusal_comes_after_all_checks():
     ):
         text = refused(eng, **changes)
         assert text == (
-            f"instance {NAME}: disk template drbd is not offered, so no disk can be"
-            f" replaced"
+            f"instance {NAME}: replacing disks of template drbd is not offered by this"
+            " release, so no disk can be replaced"
         )
         # No hook runs before a refused change.
         assert eng.rpc.called("hooks_runner") == []

@@ -32,12 +32,10 @@ def test_disks_and_hypervisors_that_are_not_offered_are_obstacles() -> None:
     obstacles, notes = of(data)
     assert [line.partition(";")[0] for line in obstacles] == [
         "cluster: hypervisor xen-pvm is enabled but not offered",
-        "instance web1.example.com: disk template drbd is not offered",
         "instance web1.example.com: hypervisor xen-pvm is not offered",
     ]
     texts = " ".join(notes)
     for part in (
-        "template drbd is enabled but not",
         "instance communication",
         "is offline and is not taken over",
     ):

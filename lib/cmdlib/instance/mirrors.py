@@ -1,0 +1,273 @@
+"""Mirrored disks of an instance: their states, synchronisation and connection."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base, progress
+from ganeti.cmdlib.instance import common, mirror_specs
+from ganeti.constants import ecodes
+from ganeti.rpc import encode
+
+#: Longest pause between two looks at a synchronisation, seconds.
+_POLL_S: Final = 5.0
+_FIRST_POLL_S: Final = 0.2
+#: Seconds between two lines of the job log.
+_REPORT_S: Final = 60.0
+#: How often, and how long, a silent node is tried again.
+_SILENT_TRIES: Final = 10
+_SILENT_S: Final = 6.0
+#: The same for disks that are neither complete nor being copied, as they connect.
+_DEGRADED_TRIES: Final = 10
+_DEGRADED_S: Final = 1.0
+_OK: Final = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The state of one disk on one node.
+
+    Attributes:
+        is_active: whether the node has the device.
+        is_degraded: whether not both nodes have all data.
+        percent: part of a running synchronisation that is done, None without one.
+        left_s: its estimated time in seconds.
+        ldisk: status of the node's own data, see `ganeti.constants.disks.LDS_NAMES`.
+    """
+
+    is_active: bool
+    is_degraded: bool = False
+    percent: float | None = None
+    left_s: float | None = None
+    ldisk: int = _OK
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the node's own data is complete."""
+        return self.is_active and self.ldisk == _OK
+
+
+def of(
+    snapshot: objects.Snapshot, instance: objects.Instance
+) -> list[tuple[int, objects.Disk]]:
+    """Return index and record of the mirrored disks of an instance."""
+    disks = snapshot.instance_disks(instance)
+    return [(i, disk) for i, disk in enumerate(disks) if mirror_specs.is_mirror(disk)]
+
+
+def _status(row: Any) -> Status | str:
+    """Return a row of an answer as a status, or why there is none."""
+    is_known, value = row
+    if not is_known:
+        return str(value)
+    if not isinstance(value, Mapping) or not value.get("dev_path"):
+        return Status(is_active=False, is_degraded=True)
+    percent, left = value.get("sync_percent"), value.get("estimated_time")
+    return Status(
+        is_active=True,
+        is_degraded=bool(value.get("is_degraded")),
+        percent=float(percent) if isinstance(percent, int | float) else None,
+        left_s=float(left) if isinstance(left, int | float) else None,
+        ldisk=int(value.get("ldisk_status") or _OK),
+    )
+
+
+def statuses(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    node: str,
+) -> list[Status | str] | None:
+    """Return the states of disks on a node, texts for unknown ones.
+
+    None means that the node does not answer.
+    """
+    wires = [encode.disk(ctx.snapshot, disk, instance) for disk in disks]
+    answer = ctx.rpc.call_one("blockdev_getmirrorstatus_multi", node, wires)
+    if answer.failed or len(answer.payload or ()) != len(disks):
+        return None
+    return [_status(row) for row in answer.payload]
+
+
+def require_complete(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[tuple[int, objects.Disk]],
+    node: str,
+    action: str,
+) -> None:
+    """Refuse an action for which a node must have complete data of active disks.
+
+    Raises:
+        OpPrereqError: it lacks some, or does not answer.
+    """
+    if not disks:
+        return
+    name = ctx.snapshot.nodes[node].name
+    known = statuses(ctx, instance, [disk for _index, disk in disks], node)
+    if known is None:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: cannot {action}: node {name} does not report"
+            " the state of its disks",
+            ecodes.ECODE_ENVIRON,
+        )
+    for (index, _disk), status in zip(disks, known, strict=True):
+        if isinstance(status, str):
+            problem = status
+        elif not status.is_active:
+            problem = (
+                f"is not active there; gnt-instance activate-disks {instance.name}"
+            )
+        elif not status.is_complete:
+            problem = "is not up to date there; wait until it is synchronised"
+        else:
+            continue
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: cannot {action}: disk/{index} of node {name}:"
+            f" {problem}",
+            ecodes.ECODE_STATE,
+        )
+
+
+def settle(ctx: base.Context, instance: objects.Instance, *, wait: bool) -> None:
+    """Wait for the synchronisation of new disks, or check that it has begun.
+
+    Raises:
+        OpExecError: disks are degraded and are not being copied; names them.
+    """
+    degraded = wait_for_sync(ctx, instance, once=not wait)
+    if degraded:
+        raise degraded_error(instance, degraded)
+
+
+def degraded_error(
+    instance: objects.Instance, degraded: Sequence[str]
+) -> errors.OpExecError:
+    """Return the error for disks that did not get a second copy."""
+    return errors.OpExecError(
+        f"instance {instance.name}: {', '.join(degraded)} is degraded and not being"
+        " synchronised; see gnt-instance info for the states on both nodes"
+    )
+
+
+def wait_for_sync(
+    ctx: base.Context,
+    instance: objects.Instance,
+    *,
+    disks: Sequence[tuple[int, objects.Disk]] | None = None,
+    once: bool = False,
+) -> list[str]:
+    """Wait until both nodes have all data; return the names of degraded disks.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: index and record of mirrored disks; None for all.
+        once: only wait until the synchronisation runs.
+
+    Raises:
+        OpExecError: the primary node does not answer.
+    """
+    chosen = of(ctx.snapshot, instance) if disks is None else list(disks)
+    if not chosen:
+        return []
+    if not once:
+        ctx.log.message("* waiting for the disks to be synchronised...")
+    return _Waiting(ctx, instance, chosen, once=once).run()
+
+
+class _Waiting:
+    """One wait for mirrors."""
+
+    def __init__(
+        self,
+        ctx: base.Context,
+        instance: objects.Instance,
+        disks: Sequence[tuple[int, objects.Disk]],
+        *,
+        once: bool,
+    ) -> None:
+        self._ctx = ctx
+        self._instance = instance
+        self._disks = disks
+        self._once = once
+        self._shown: dict[int, progress.Progress] = {}
+        self._reported = ctx.clock.monotonic() - _REPORT_S
+
+    def run(self) -> list[str]:
+        silent = 0
+        hopeless = 0
+        pause_s = _FIRST_POLL_S
+        while True:
+            known = statuses(
+                self._ctx,
+                self._instance,
+                [disk for _index, disk in self._disks],
+                self._instance.primary_node,
+            )
+            if known is None:
+                silent = self._silent(silent)
+                continue
+            silent = 0
+            degraded, left = self._look(known)
+            if not degraded and (left is None or self._once):
+                return []
+            if degraded:
+                hopeless += 1
+                if hopeless > _DEGRADED_TRIES:
+                    return degraded
+                self._ctx.pause(_DEGRADED_S)
+                continue
+            hopeless = 0
+            self._ctx.pause(min(pause_s, _POLL_S, max(left or 0.0, _FIRST_POLL_S)))
+            pause_s *= 2
+
+    def _silent(self, tries: int) -> int:
+        if tries >= _SILENT_TRIES:
+            node = common.node_name(self._ctx, self._instance.primary_node)
+            raise errors.OpExecError(
+                f"instance {self._instance.name}: node {node} does not report the state"
+                " of its disks"
+            )
+        self._ctx.pause(_SILENT_S)
+        return tries + 1
+
+    def _look(self, known: Sequence[Status | str]) -> tuple[list[str], float | None]:
+        """Return disks without progress, and the seconds left of the others."""
+        degraded: list[str] = []
+        left: float | None = None
+        now = self._ctx.clock.monotonic()
+        is_due = now - self._reported >= _REPORT_S
+        for (index, disk), status in zip(self._disks, known, strict=True):
+            if isinstance(status, Status) and status.percent is not None:
+                left = max(left or 0.0, status.left_s or _POLL_S)
+                if is_due and not self._once:
+                    self._report(index, status)
+                    self._reported = now
+                self._show(index, disk, status)
+            elif isinstance(status, str) or status.is_degraded:
+                degraded.append(f"disk/{index}")
+        return degraded, left
+
+    def _report(self, index: int, status: Status) -> None:
+        text = f"- device disk/{index}: {status.percent:5.2f}% done"
+        if status.left_s is not None:
+            text += f", {_span(status.left_s)} remaining (estimated)"
+        self._ctx.log.message(text)
+
+    def _show(self, index: int, disk: objects.Disk, status: Status) -> None:
+        if index not in self._shown:
+            what = f"synchronising disk/{index}"
+            self._shown[index] = progress.Progress(self._ctx, what, disk.size)
+        done = disk.size * (status.percent or 0.0) / 100
+        self._shown[index].at(done, left_s=status.left_s)
+
+
+def _span(seconds: float) -> str:
+    """Return a time as ``2m 5s``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours}h"] if hours else []
+    parts += [f"{minutes}m"] if hours or minutes else []
+    return " ".join([*parts, f"{rest}s"])

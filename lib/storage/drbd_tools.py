@@ -1,0 +1,211 @@
+"""DRBD's tools on this node: ``drbdsetup`` and ``drbdmeta``, and what they report.
+
+No configuration files are used. ``drbdsetup`` takes the shared secret of a connection
+only as an argument, so other processes of the node can see it for the moment of that
+call; it is in no log and no message.
+"""
+
+import itertools
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.process import SAFE_PATH, Runner
+from ganeti.storage import drbd_state
+
+PROC: Final = "/proc/drbd"
+_HELPER: Final = "/sys/module/drbd/parameters/usermode_helper"
+_ENVIRONMENT: Final = {"PATH": SAFE_PATH, "LC_ALL": "C"}
+_TIMEOUT_S: Final = 50.0
+_MAX_OUTPUT: Final = drbd_state.MAX_TEXT
+_WANTED: Final = (8, 4)
+_PIECE: Final = 65536
+#: Number of a device that does not exist: the tool refuses active ones, also those
+#: that are without disk while their metadata is made. It opens the metadata for
+#: itself alone, so metadata in use is refused in any case.
+_NO_MINOR: Final = "999999"
+
+
+def read_proc() -> str:
+    """Return the text of ``/proc/drbd``.
+
+    Raises:
+        StorageError: the module is not loaded, or is not DRBD 8.4.
+    """
+    try:
+        # In pieces: a large buffer would be locked in memory.
+        with open(PROC, "rb", buffering=0) as src:
+            data = b"".join(itertools.islice(iter(lambda: src.read(_PIECE), b""), 256))
+    except OSError as err:
+        raise errors.StorageError(
+            f"DRBD's kernel module is not loaded ({PROC}: {err.strerror}); an"
+            " administrator can load it with modprobe drbd usermode_helper=/bin/true"
+        ) from err
+    text = data.decode(errors="replace")
+    version = drbd_state.parse_version(text)
+    if version is None or version[:2] != _WANTED:
+        present = ".".join(map(str, version)) if version else "an unknown one"
+        raise errors.StorageError(f"DRBD: wanted version 8.4, found {present}")
+    return text
+
+
+def version() -> str:
+    """Return the version of the kernel module.
+
+    Raises:
+        StorageError: see `read_proc`.
+    """
+    numbers = drbd_state.parse_version(read_proc()) or ()
+    return ".".join(map(str, numbers))
+
+
+def mirrors() -> dict[int, drbd_state.Mirror]:
+    """Return minor -> state of all devices of this node.
+
+    Raises:
+        StorageError: see `read_proc`.
+    """
+    return drbd_state.parse_devices(read_proc())
+
+
+def usermode_helper() -> str:
+    """Return the program that the kernel module calls.
+
+    Raises:
+        StorageError: the module is not loaded.
+    """
+    try:
+        with open(_HELPER, encoding="utf-8") as src:
+            return src.readline().strip()
+    except OSError as err:
+        raise errors.StorageError(
+            f"DRBD's kernel module is not loaded ({_HELPER}: {err.strerror})"
+        ) from err
+
+
+def resources(process: Runner) -> dict[str, drbd_state.Resource]:
+    """Return name -> settings of all resources of this node.
+
+    Raises:
+        StorageError: DRBD's tools are not installed or failed.
+    """
+    result = _run(process, ["drbdsetup", "show", "all"])
+    if result.failed:
+        raise errors.StorageError(f"drbdsetup show: {_messages(result)}")
+    return drbd_state.parse_show(result.stdout)
+
+
+def setup(process: Runner, *argv: str, secret: str = "") -> str | None:
+    """Run a command of ``drbdsetup``; return why it failed, None if it did not.
+
+    Args:
+        process: runs the tool.
+        argv: command and arguments.
+        secret: a word of ``argv`` that is kept out of the result.
+
+    Raises:
+        StorageError: DRBD's tools are not installed.
+    """
+    return _failure(_run(process, ["drbdsetup", *argv]), f"drbdsetup {argv[0]}", secret)
+
+
+def create_metadata(process: Runner, device: str) -> str | None:
+    """Write empty metadata to a device; return why it failed, None if it did not.
+
+    Raises:
+        StorageError: DRBD's tools are not installed.
+    """
+    argv = ["drbdmeta", "--force", _NO_MINOR, "v08", device, "0", "create-md"]
+    return _failure(_run(process, argv), "drbdmeta create-md", "")
+
+
+def apply_log(process: Runner, device: str) -> str | None:
+    """Apply the activity log of metadata, which a disk needs before it is attached.
+
+    Return why it failed, None if it did not; unchanged metadata stays as it is.
+
+    Raises:
+        StorageError: DRBD's tools are not installed.
+    """
+    argv = ["drbdmeta", "--force", _NO_MINOR, "v08", device, "0", "apply-al"]
+    return _failure(_run(process, argv), "drbdmeta apply-al", "")
+
+
+def _run(process: Runner, argv: Sequence[str]) -> Any:
+    try:
+        return process.run_bounded(
+            list(argv), env=_ENVIRONMENT, timeout_s=_TIMEOUT_S, max_output=_MAX_OUTPUT
+        )
+    except errors.CommandError as err:
+        raise errors.StorageError(
+            f"cannot use DRBD: {argv[0]} cannot be run; its tools are in the package"
+            " drbd-utils"
+        ) from err
+
+
+def _failure(result: Any, what: str, secret: str) -> str | None:
+    if not result.failed:
+        return None
+    text = _messages(result)
+    return f"{what}: {text.replace(secret, '***') if secret else text}"
+
+
+def _messages(result: Any) -> str:
+    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
+    return f"{result.reason}: {'; '.join(lines[-6:]) or 'no output'}"
+
+
+def disk_options(params: Mapping[str, Any]) -> list[str]:
+    """Return the options of a disk for its parameters.
+
+    Raises:
+        StorageError: custom options cannot be split into words.
+    """
+    barriers = params.get("disk-barriers") or "n"
+    out = ["--on-io-error=detach"]
+    for letter, option in (
+        ("b", "disk-barrier"),
+        ("f", "disk-flushes"),
+        ("d", "disk-drain"),
+    ):
+        out.append(f"--{option}={'no' if letter in barriers else 'yes'}")
+    out.append(f"--md-flushes={'no' if params.get('meta-barriers') else 'yes'}")
+    if params.get("dynamic-resync"):
+        names = ("c-plan-ahead", "c-fill-target", "c-delay-target")
+        out += [
+            f"--{name}={params[name]}"
+            for name in (*names, "c-max-rate", "c-min-rate")
+            if params.get(name) is not None
+        ]
+    else:
+        out.append("--c-plan-ahead=0")
+        if params.get("resync-rate"):
+            out.append(f"--resync-rate={params['resync-rate']}")
+    return out + _custom(params, "disk-custom")
+
+
+def net_options(params: Mapping[str, Any]) -> list[str]:
+    """Return the options of a connection for its parameters, without a secret.
+
+    Split brains are solved alone if one node has changed nothing.
+
+    Raises:
+        StorageError: custom options cannot be split into words.
+    """
+    return [
+        f"--protocol={params.get('protocol') or 'C'}",
+        "--after-sb-0pri=discard-zero-changes",
+        "--after-sb-1pri=consensus",
+        *_custom(params, "net-custom"),
+    ]
+
+
+def _custom(params: Mapping[str, Any], name: str) -> list[str]:
+    text = str(params.get(name) or "")
+    try:
+        return shlex.split(text)
+    except ValueError as err:
+        raise errors.StorageError(
+            f"disk parameter {name}: cannot be split into words: {err}"
+        ) from err

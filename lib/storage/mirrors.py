@@ -1,0 +1,404 @@
+"""Disks that DRBD 8.4 mirrors between two nodes: template ``drbd``.
+
+The logical id is ``(node, node, port, minor, minor, secret)``; the children are two
+volumes with the same names on both nodes, data first, metadata second. Without a port,
+as during a creation, a node does not connect. Every step looks at the present state
+first, so that steps that were cut short can be repeated.
+"""
+
+import contextlib
+import ipaddress
+import os
+import threading
+from typing import Any, Final
+
+from ganeti import errors, pathutils
+from ganeti.clock import Clock, SystemClock
+from ganeti.constants import disks as constants
+from ganeti.objects.filled import DiskX
+from ganeti.process import Runner
+from ganeti.storage import drbd_tools as tools
+from ganeti.storage.base import Device, DeviceStatus, LocalStatus
+from ganeti.storage.drbd_state import Mirror, Resource
+from ganeti.storage.volumes import VolumeDisk
+
+_MAJOR: Final = 147
+#: Seconds until a connection under way counts as not possible, below those of a call.
+_CONNECT_S: Final = 20.0
+_POLL_S: Final = 0.2
+#: The kernel's words for a state that ends by itself.
+_TRANSIENT: Final = "In transient state"
+_SECRET: Final = 5
+_CHILDREN: Final = 2
+
+
+class MirrorDisk(Device):
+    """A disk that DRBD mirrors."""
+
+    clock: Clock = SystemClock()
+
+    def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
+        super().__init__(paths, disk, process)
+        if len(disk.children) != _CHILDREN:
+            raise errors.BlockDeviceError(
+                f"disk {disk.uuid}: wanted a data and a metadata volume, found"
+                f" {len(disk.children)} children"
+            )
+        self.data, self.meta = (
+            VolumeDisk(paths, child, process) for child in disk.children
+        )
+        values = disk.dynamic_params or {}
+        minor = values.get("local-minor")
+        if not isinstance(minor, int) or minor < 0:
+            raise errors.BlockDeviceError(
+                f"disk {disk.uuid}: this node is none of its two nodes"
+            )
+        self.minor: int = minor
+        self._values = values
+
+    @property
+    def path(self) -> str:
+        """Path of the device, which can be used while this node is primary."""
+        return f"/dev/drbd{self.minor}"
+
+    @property
+    def name(self) -> str:
+        """Name of its resource."""
+        return f"resource{self.minor}"
+
+    # State
+    def mirror(self) -> Mirror | None:
+        """Return the state of the device, None if it is not active.
+
+        Raises:
+            StorageError: DRBD is missing.
+        """
+        present = tools.mirrors().get(self.minor)
+        return present if present is not None and present.is_in_use else None
+
+    def _resource(self) -> Resource | None:
+        """Return the settings of the resource of this disk, None without one.
+
+        Raises:
+            BlockDeviceError: something else uses the minor, or the name.
+        """
+        known = tools.resources(self._process)
+        for resource in known.values():
+            is_own = resource.name == self.name
+            mine = resource.data in ("", self.data.path)
+            if self.minor in resource.minors and not (is_own and mine):
+                raise self.error(
+                    f"minor {self.minor} is in use by resource {resource.name} with"
+                    f" {resource.data or 'no disk'}, wanted for {self.data.path}; if"
+                    f" nothing needs it, run drbdsetup down {resource.name} on this"
+                    " node"
+                )
+        return known.get(self.name)
+
+    def exists(self) -> bool:
+        """Return whether this node has one of the volumes."""
+        return self.data.exists() or self.meta.exists()
+
+    def status(self) -> DeviceStatus:
+        """Return the worse of both states; without a path while it is not active."""
+        mirror = self.mirror()
+        if mirror is None:
+            return DeviceStatus("", is_degraded=True, ldisk_status=LocalStatus.UNKNOWN)
+        return DeviceStatus(
+            self.path,
+            major=_MAJOR,
+            minor=self.minor,
+            sync_percent=mirror.sync_percent,
+            estimated_time=mirror.left_s,
+            is_degraded=mirror.is_degraded,
+            ldisk_status=mirror.local_status,
+        )
+
+    def size_bytes(self) -> int:
+        """Return the size of the device, or of its data volume while it is closed."""
+        with contextlib.suppress(OSError), open(self.path, "rb") as src:
+            return src.seek(0, os.SEEK_END)
+        return self.data.size_bytes()
+
+    # Life
+    def create(
+        self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
+    ) -> None:
+        """Create the volumes that are missing, and new metadata; stay inactive.
+
+        On the primary node the content of the data volume becomes the valid one; the
+        other node gets all of it when they connect.
+
+        Raises:
+            BlockDeviceError: it cannot be created; nothing of this call is left.
+        """
+        del size_mib
+        tools.read_proc()
+        if self._resource() is not None:
+            raise self.error("is active already")
+        made = []
+        try:
+            for volume in (self.data, self.meta):
+                if not volume.exists():
+                    volume.create(volume.disk.size, exclusive=exclusive)
+                    made.append(volume)
+                volume.assemble()
+            self.write_metadata()
+            if is_primary:
+                self._make_valid()
+        except errors.GenericError:
+            self._undo_create(made)
+            raise
+
+    def _undo_create(self, made: list[VolumeDisk]) -> None:
+        with contextlib.suppress(errors.GenericError):
+            self.shutdown()
+        for volume in made:
+            with contextlib.suppress(errors.GenericError):
+                volume.remove()
+
+    def write_metadata(self) -> None:
+        """Write metadata of a disk without valid data."""
+        problem = tools.create_metadata(self._process, self.meta.path)
+        if problem is not None:
+            raise self.error(f"cannot get metadata: {problem}")
+
+    def _make_valid(self) -> None:
+        self._add_resource()
+        self._attach()
+        self._setup("primary", str(self.minor), "--force=yes")
+        self._setup("secondary", str(self.minor))
+        self._setup("down", self.name)
+
+    def remove(self) -> None:
+        """Destroy the disk on this node."""
+        # Without DRBD, nothing uses the volumes; nor does what else has the minor.
+        with contextlib.suppress(errors.StorageError):
+            resource = tools.resources(self._process).get(self.name)
+            if resource is not None and resource.data in ("", self.data.path):
+                self.shutdown()
+        self.meta.remove()
+        self.data.remove()
+
+    def assemble(self) -> None:
+        """Activate the volumes and the device, and begin to connect.
+
+        Raises:
+            BlockDeviceError: a volume is missing, or something else uses the minor.
+            StorageError: DRBD is missing.
+        """
+        tools.read_proc()
+        self.data.assemble()
+        self.meta.assemble()
+        resource = self._resource()
+        if resource is None or self.minor not in resource.minors:
+            self._add_resource(is_new=resource is None)
+        if resource is None or not resource.data:
+            self._attach()
+        else:
+            options = tools.disk_options(self.disk.params or {})
+            self._setup("disk-options", str(self.minor), *options)
+        if self.has_peer:
+            self._connect(resource, two_primaries=None)
+
+    def _add_resource(self, *, is_new: bool = True) -> None:
+        if is_new:
+            self._setup("new-resource", self.name)
+        self._setup("new-minor", self.name, str(self.minor), "0")
+
+    def _attach(self) -> None:
+        problem = tools.apply_log(self._process, self.meta.path)
+        if problem is not None:
+            raise self.error(f"its metadata cannot be used: {problem}")
+        self._setup(
+            *("attach", str(self.minor), self.data.path, self.meta.path, "0"),
+            *tools.disk_options(self.disk.params or {}),
+        )
+
+    # Connection
+    @property
+    def has_peer(self) -> bool:
+        """Whether the addresses of both nodes are known."""
+        names = ("port", "local-ip", "remote-ip")
+        return all(self._values.get(name) for name in names)
+
+    def _address(self, name: str) -> str:
+        address = ipaddress.ip_address(self._values[name])
+        host = f"[{address}]" if address.version == 6 else str(address)
+        return f"ipv{address.version}:{host}:{self._values['port']}"
+
+    def _connect(
+        self, resource: Resource | None, *, two_primaries: bool | None
+    ) -> None:
+        """Connect, or change the connection; None leaves the number of primaries."""
+        ends = [self._address("local-ip"), self._address("remote-ip")]
+        wanted = [f"--allow-two-primaries={'yes' if two_primaries else 'no'}"]
+        options = tools.net_options(self.disk.params or {})
+        if two_primaries:
+            # Only this protocol allows it.
+            options.append("--protocol=C")
+        if resource is not None and resource.remote:
+            if [resource.local, resource.remote] == ends:
+                if two_primaries is not None:
+                    self._setup("net-options", *ends, *options, *wanted)
+                return
+            self._setup("disconnect", resource.local, resource.remote)
+        secret = str(self.disk.logical_id[_SECRET])
+        self._setup(
+            *("connect", self.name, *ends, *options, *wanted),
+            f"--cram-hmac-alg={constants.DRBD_HMAC_ALG}",
+            f"--shared-secret={secret}",
+            secret=secret,
+        )
+
+    def connect(self, *, two_primaries: bool) -> None:
+        """Connect to the peer, or change how many nodes may be primary.
+
+        Raises:
+            BlockDeviceError: it is not active, or has no peer.
+        """
+        resource = self._resource()
+        if resource is None:
+            raise self.error("is not active on this node")
+        if not self.has_peer:
+            raise self.error("has no port, so it cannot connect")
+        self._connect(resource, two_primaries=two_primaries)
+
+    def disconnect(self) -> None:
+        """Stop the exchange with the peer; without a connection, do nothing."""
+        resource = self._resource()
+        if resource is None or not resource.remote:
+            return
+        ends = (resource.local, resource.remote)
+        if tools.setup(self._process, "disconnect", *ends) is not None:
+            # The peer did not answer.
+            self._setup("disconnect", *ends, "--force=yes")
+
+    def needs_activation(self) -> bool:
+        """Return whether assembly would change something: no device, disk or peer."""
+        mirror = self.mirror()
+        if mirror is None or mirror.is_diskless:
+            return True
+        return self.has_peer and mirror.is_standalone
+
+    # Role
+    def open(self, *, exclusive: bool) -> None:
+        """Become primary; waits for the peer if this node has no valid data.
+
+        Raises:
+            BlockDeviceError: it is not active, or no node has valid data.
+        """
+        del exclusive
+        mirror = self._active()
+        if mirror.role == "Primary":
+            return
+        end = self.clock.monotonic() + _CONNECT_S
+        problem = tools.setup(self._process, "primary", str(self.minor))
+        while problem is not None and self.clock.monotonic() < end:
+            mirror = self._active()
+            if mirror.is_connected or mirror.is_standalone:
+                problem = tools.setup(self._process, "primary", str(self.minor))
+                break
+            self.clock.wait(threading.Event(), _POLL_S)
+        if problem is not None:
+            raise self.error(
+                f"cannot become primary ({self._active().text()}): {problem}"
+            )
+
+    def _active(self) -> Mirror:
+        mirror = self.mirror()
+        if mirror is None:
+            raise self.error("is not active on this node")
+        return mirror
+
+    def close(self) -> None:
+        """Become secondary."""
+        if self.mirror() is not None:
+            self._change_state("secondary", str(self.minor))
+
+    def shutdown(self) -> None:
+        """Free the device; the volumes stay active."""
+        if self._resource() is not None:
+            self._change_state("down", self.name)
+
+    def _change_state(self, *argv: str) -> None:
+        """Run a command again while another change of the state is under way."""
+        end = self.clock.monotonic() + _CONNECT_S
+        problem = tools.setup(self._process, *argv)
+        while problem and _TRANSIENT in problem and self.clock.monotonic() < end:
+            self.clock.wait(threading.Event(), _POLL_S)
+            problem = tools.setup(self._process, *argv)
+        if problem is not None:
+            raise self.error(problem)
+
+    # Parts
+    def detach(self) -> None:
+        """Give up the volumes of this node; the device goes on with its peer."""
+        mirror = self._active()
+        if mirror.is_diskless:
+            return
+        if mirror.role == "Primary" and not (
+            mirror.is_connected and mirror.peer_disk == "UpToDate"
+        ):
+            raise self.error(f"the other node has no valid data ({mirror.text()})")
+        self._setup("detach", str(self.minor))
+
+    def replace_parts(self) -> None:
+        """Take the volumes with the recorded names as new ones, without valid data."""
+        mirror = self._active()
+        if not mirror.is_diskless:
+            raise self.error(f"has volumes already ({mirror.text()})")
+        self.data.assemble()
+        self.meta.assemble()
+        self.write_metadata()
+        self._attach()
+
+    def grow(
+        self,
+        amount_mib: int,
+        *,
+        dryrun: bool,
+        backingstore: bool,
+        exclusive: bool = False,
+    ) -> None:
+        """Grow the data volume, or the device above it.
+
+        The device grows on both nodes at once, by what both volumes allow.
+        """
+        if backingstore:
+            self.data.grow(
+                amount_mib, dryrun=dryrun, backingstore=True, exclusive=exclusive
+            )
+            return
+        mirror = self._active()
+        if mirror.is_syncing:
+            raise self.error(f"cannot grow during a synchronisation ({mirror.text()})")
+        if not dryrun:
+            alone = () if mirror.is_connected else ("--assume-peer-has-space=yes",)
+            self._setup("resize", str(self.minor), *alone)
+
+    def rename(self, new_id: tuple[Any, ...]) -> None:
+        """Refuse: a mirror has no name, its volumes have."""
+        raise self.error(f"cannot be renamed to {list(new_id[:_SECRET])}")
+
+    def set_info(self, text: str) -> None:
+        """Store a text with both volumes."""
+        self.data.set_info(text)
+        self.meta.set_info(text)
+
+    def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
+        """Create a snapshot of the data volume of this node; return its logical id."""
+        return self.data.snapshot(name, size_mib)
+
+    def change_sync(self, *, pause: bool) -> None:
+        """Pause or resume the synchronisation by this node."""
+        self._active()
+        command = "pause-sync" if pause else "resume-sync"
+        problem = tools.setup(self._process, command, str(self.minor))
+        if problem is not None and "already" not in problem:
+            raise self.error(f"cannot {command}: {problem}")
+
+    def _setup(self, *argv: str, secret: str = "") -> None:
+        problem = tools.setup(self._process, *argv, secret=secret)
+        if problem is not None:
+            raise self.error(problem)

@@ -1,0 +1,76 @@
+"""Instances on disks that DRBD mirrors between two machines."""
+
+import pytest
+
+GROUP = "xenvg"
+WEB1 = "web1.lab.test"
+ADD = (
+    *("gnt-instance", "add", "-t", "drbd", "--no-install", "--no-nics"),
+    *("--ignore-ipolicy", "-B", "memory=64m", "-n", "lab1:lab2"),
+)
+COMPLETE = "ds:UpToDate/UpToDate"
+
+
+@pytest.fixture
+def pair(machines):
+    """A cluster of two machines with a volume group each."""
+    for node in ("lab1", "lab2"):
+        machines.check("vgcreate", "-q", "-f", "-y", GROUP, "/dev/vdb", node=node)
+    machines.check(
+        *("gnt-cluster", "init", "--vg-name", GROUP, "--enabled-hypervisors", "fake"),
+        *("--enabled-disk-templates", "drbd,plain", "--master-netdev", "br0"),
+        *("-N", "link=br0", "--no-etc-hosts", "cluster.lab.test"),
+    )
+    machines.check("gnt-node", "add", "--no-ssh-key-check", "lab2")
+    yield machines
+    for node in ("lab1", "lab2"):
+        machines.run("/usr/lib/ganeti/daemon-util", "stop-all", node=node)
+        # A mirror may still be active.
+        machines.lab.power(node, "cycle")
+        machines.run("vgremove", "-q", "-f", "-y", GROUP, node=node)
+        wipe = "rm -rf /var/lib/ganeti/* /etc/ganeti/*; wipefs -qaf /dev/vdb"
+        machines.run("sh", "-c", wipe, node=node)
+
+
+def kernel(machines, node):
+    """Return what the kernel of a machine says about its mirrors."""
+    return machines.check("cat", "/proc/drbd", node=node)
+
+
+def test_data_is_on_both_nodes_before_and_after_a_failover(pair):
+    machines = pair
+    machines.check(*ADD, "--disk", "0:size=64m", WEB1)
+    for node in ("lab1", "lab2"):
+        assert COMPLETE in kernel(machines, node)
+    device = "/dev/drbd0"
+    machines.check("sh", "-c", f"echo kept > {device}; sync {device}")
+    listed = machines.check("gnt-instance", "info", WEB1)
+    assert "in sync, status ok" in listed
+    assert "nodeB: lab2.lab.test, minor=0" in listed
+    # Nobody but the nodes gets the shared secret.
+    shown = machines.check("drbdsetup", "show", "resource0")
+    secret = shown.partition('shared-secret   \t"')[2].partition('"')[0]
+    assert len(secret) == 40
+    assert secret not in listed
+    assert machines.run("grep", "-rlF", secret, "/var/log/ganeti").stdout == ""
+    machines.check("gnt-instance", "grow-disk", "--ignore-ipolicy", WEB1, "0", "32m")
+    assert machines.check("blockdev", "--getsize64", device).strip() == str(96 << 20)
+    machines.check("gnt-instance", "start", WEB1)
+    machines.check("gnt-instance", "migrate", "-f", WEB1)
+    assert "ro:Primary/Secondary" in kernel(machines, "lab2")
+    # Both nodes may be primary only during the migration.
+    for node in ("lab1", "lab2"):
+        assert "two-primaries" not in machines.check("drbdsetup", "show", node=node)
+    machines.check("gnt-instance", "failover", "-f", WEB1)
+    assert "ro:Primary/Secondary" in kernel(machines, "lab1")
+    machines.check("gnt-instance", "stop", WEB1)
+    machines.check("gnt-instance", "failover", "-f", WEB1)
+    machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+    assert "ro:Primary/Secondary" in kernel(machines, "lab2")
+    assert machines.check("head", "-n", "1", device, node="lab2") == "kept\n"
+    machines.check("gnt-instance", "deactivate-disks", WEB1)
+    assert "cs:" not in kernel(machines, "lab1") + kernel(machines, "lab2")
+    machines.check("gnt-instance", "remove", "-f", WEB1)
+    assert "ERROR" not in machines.check("gnt-cluster", "verify")
+    for node in ("lab1", "lab2"):
+        assert machines.check("lvs", "--noheadings", GROUP, node=node) == ""

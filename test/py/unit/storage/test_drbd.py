@@ -1,0 +1,188 @@
+"""DRBD's states, settings and commands; texts as the tools printed them in the lab."""
+
+import pytest
+
+from fakes.processes import FakeRunner
+from ganeti import errors, pathutils
+from ganeti.objects.filled import DiskX
+from ganeti.storage import LocalStatus, drbd_state, drbd_tools, mirrors
+
+HEAD = """version: 8.4.11 (api:1/proto:86-101)
+srcversion: F73C670A7EC572DB9CF3E5B
+"""
+PROC = (
+    HEAD
+    + """ 0: cs:SyncSource ro:Primary/Secondary ds:UpToDate/Inconsistent C r-----
+    ns:22544 nr:0 dw:0 dr:23072 al:0 bm:0 lo:0 pe:4 ua:8 ap:0 ep:1 wo:f oos:43288
+	[=======>............] sync'ed: 41.2% (43288/65536)K
+	finish: 0:01:09 speed: 4,448 (4,448) K/sec
+ 1: cs:Connected ro:Primary/Secondary ds:Diskless/UpToDate C r-----
+    ns:65536 nr:0 dw:0 dr:65536 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+ 2: cs:StandAlone ro:Secondary/Unknown ds:Inconsistent/DUnknown   r-----
+    ns:0 nr:0 dw:0 dr:0 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:65280
+ 3: cs:Unconfigured
+ 4: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:65536 nr:0 dw:0 dr:65536 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+"""
+)
+SHOW = """resource resource0 {
+    options {
+    }
+    net {
+        allow-two-primaries	yes;
+        cram-hmac-alg   	"md5";
+        shared-secret   	"abcdef0123456789";
+        after-sb-0pri   	discard-zero-changes;
+    }
+    _remote_host {
+        address			ipv4 10.77.0.1:11000;
+    }
+    _this_host {
+        address			ipv4 10.77.0.2:11000;
+        volume 0 {
+            device			minor 0;
+            disk			"/dev/xenvg/d";
+            meta-disk			"/dev/xenvg/m" [ 0 ];
+            disk {
+                disk-barrier    	yes;
+                resync-rate     	2048k; # bytes/second
+            }
+        }
+    }
+}
+resource other {
+    options {
+    }
+    _this_host {
+        volume 0 {
+            device			minor 7;
+        }
+    }
+}
+"""
+SECRET = "5ec2e7"
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """Set the text of the kernel."""
+    path = tmp_path / "drbd"
+    monkeypatch.setattr(drbd_tools, "PROC", str(path))
+    path.write_text(HEAD)
+    return path.write_text
+
+
+def disk(port=11000, minor=0):
+    children = tuple(
+        DiskX(dev_type="plain", logical_id=("xenvg", name), size=size, uuid=name,
+              serial_no=1)
+        for name, size in (("d", 64), ("m", 128))
+    )  # fmt: skip
+    return DiskX(
+        dev_type="drbd", logical_id=("n1", "n2", port, minor, 3, SECRET), size=64,
+        uuid="u1", serial_no=1, children=children, params={"resync-rate": 1000},
+        dynamic_params={"local-minor": minor, "remote-minor": 3, "port": port,
+                        "local-ip": "192.0.2.1", "remote-ip": "192.0.2.2"},
+    )  # fmt: skip
+
+
+def device(runner, **changes):
+    return mirrors.MirrorDisk(pathutils.Paths(), disk(**changes), runner)
+
+
+def test_states_of_the_kernel_are_read_with_their_progress():
+    state = drbd_state.parse_devices(PROC)
+    assert sorted(state) == [0, 1, 2, 3, 4]
+    assert (state[0].sync_percent, state[0].left_s) == (41.2, 69.0)
+    assert [m.is_degraded for m in state.values()] == [True, True, True, True, False]
+    assert [state[n].local_status for n in (0, 1, 2)] == [
+        LocalStatus.OK, LocalStatus.FAULTY, LocalStatus.UNKNOWN
+    ]  # fmt: skip
+    assert not state[3].is_in_use
+    assert state[2].is_standalone
+    assert drbd_state.parse_version(PROC) == (8, 4, 11)
+
+
+def test_settings_are_read_from_what_drbdsetup_shows():
+    shown = drbd_state.parse_show(SHOW)
+    assert shown["resource0"] == drbd_state.Resource(
+        "resource0", (0,), "/dev/xenvg/d", "/dev/xenvg/m", "ipv4:10.77.0.2:11000",
+        "ipv4:10.77.0.1:11000", two_primaries=True,
+    )  # fmt: skip
+    assert shown["other"] == drbd_state.Resource("other", (7,))
+
+
+def test_a_disk_connects_with_its_secret_which_no_error_has(kernel):
+    kernel(PROC)
+    refused = (10, "", f"bad option --shared-secret={SECRET}")
+    show = SHOW.replace("/dev/xenvg/d", "/dev/xenvg/d").replace(
+        "        address			ipv4 10.77.0.2:11000;\n", ""
+    )
+    start, end = show.index("    _remote_host"), show.index("    _this_host")
+    show = show[:start] + show[end:]
+
+    def answer(argv):
+        return (0, show, "") if argv[1] == "show" else refused
+
+    runner = FakeRunner(drbdsetup=answer)
+    with pytest.raises(errors.BlockDeviceError) as caught:
+        device(runner).connect(two_primaries=False)
+    assert SECRET not in str(caught.value)
+    line = runner.lines[-1]
+    assert line.startswith(
+        "drbdsetup connect resource0 ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000"
+    )
+    assert f"--shared-secret={SECRET}" in line
+    assert "--allow-two-primaries=no" in line
+
+
+def test_a_minor_that_something_else_uses_is_named(kernel):
+    kernel(PROC)
+    runner = FakeRunner(drbdsetup=(0, SHOW, ""))
+    with pytest.raises(errors.BlockDeviceError, match=r"minor 7 is in use by .*other"):
+        device(runner, minor=7).connect(two_primaries=False)
+
+
+def test_a_primary_without_good_peer_keeps_its_volumes(kernel):
+    alone = PROC.replace("SyncSource", "WFConnection").replace(
+        "UpToDate/Inconsistent", "UpToDate/DUnknown"
+    )
+    kernel(alone)
+    with pytest.raises(errors.BlockDeviceError, match="no valid data"):
+        device(FakeRunner()).detach()
+
+
+def test_status_has_no_path_while_the_disk_is_not_active(kernel):
+    kernel(PROC)
+    active = device(FakeRunner()).status()
+    assert (active.dev_path, active.major, active.sync_percent) == (
+        "/dev/drbd0", 147, 41.2
+    )  # fmt: skip
+    kernel(HEAD)
+    inactive = device(FakeRunner()).status()
+    assert (inactive.dev_path, inactive.is_degraded) == ("", True)
+
+
+def test_other_releases_and_an_absent_module_are_refused(kernel, monkeypatch):
+    kernel("version: 9.1.4 (api:2/proto:110-121)\n")
+    with pytest.raises(errors.StorageError, match=r"wanted version 8\.4, found 9\.1"):
+        drbd_tools.mirrors()
+    monkeypatch.setattr(drbd_tools, "PROC", "/nonexistent/drbd")
+    with pytest.raises(errors.StorageError, match="modprobe drbd"):
+        drbd_tools.mirrors()
+
+
+@pytest.mark.parametrize(
+    ("params", "expected", "absent"),
+    [
+        ({"resync-rate": 5}, "--resync-rate=5", "--c-fill-target"),
+        ({"dynamic-resync": True, "c-max-rate": 9}, "--c-max-rate=9", "--resync-rate"),
+        ({"disk-barriers": "bf"}, "--disk-flushes=no", "--disk-drain=no"),
+        ({"meta-barriers": True}, "--md-flushes=no", "--md-flushes=yes"),
+        ({"disk-custom": "--al-extents 67"}, "--al-extents 67", "--x"),
+    ],
+)
+def test_parameters_become_options(params, expected, absent):
+    line = " ".join(drbd_tools.disk_options(params))
+    assert expected in line
+    assert absent not in line
