@@ -16,6 +16,8 @@ FAILED_PREFIX: Final = "maintd:repairfailed:"
 ROUND_DELAY_S: Final = 300
 #: Nodes of one group whose evacuation may begin within an hour.
 EVACUATIONS_PER_HOUR: Final = 2
+#: Seconds after a job that could not set its tag until the next one.
+TAG_PAUSE_S: Final = 600
 
 
 class Action(enum.StrEnum):
@@ -69,6 +71,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
         jobs: all jobs about it, in order.
         tag: that the node has, or will have after a success.
         tag_job: the job that sets the tag; 0 while there is none.
+        tag_time: when the next job for the tag may be submitted, seconds since 1970.
         note: why nothing is done at the moment, or why it failed.
         is_observed: whether the node still reported it when last asked.
         ctime, mtime: creation and last change, seconds since 1970.
@@ -83,6 +86,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[int, ...] = ()
     tag: str = ""
     tag_job: int = 0
+    tag_time: float = 0.0
     note: str = ""
     is_observed: bool = True
     ctime: float = 0.0

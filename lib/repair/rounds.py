@@ -7,16 +7,19 @@ submitted twice. The jobs of a round use different nodes, so they can run at onc
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from ganeti.constants.hooks import EXT_PLUGIN_MASK
 from ganeti.repair.incidents import (
     EVACUATIONS_PER_HOUR,
     FAILED_PREFIX,
     READY_PREFIX,
     SEVERITY,
+    TAG_PAUSE_S,
     Action,
     Incident,
     IncidentState,
@@ -31,6 +34,9 @@ MAX_PER_NODE: Final = 5
 _NANOSECONDS: Final = 1_000_000_000
 _MIGRATE: Final = "OP_INSTANCE_MIGRATE"
 _FAILOVER: Final = "OP_INSTANCE_FAILOVER"
+#: Names of repair commands; the node refuses others, too.
+_COMMAND: Final = re.compile(EXT_PLUGIN_MASK)
+_MAX_COMMAND: Final = 255
 
 Op = dict[str, Any]
 
@@ -231,8 +237,19 @@ class _Round:
                 if item.state is not IncidentState.FAILED:
                     self._fail(item, f"job {job} failed")
                 elif job == item.tag_job:
-                    # Without its tag nobody could acknowledge the incident.
-                    self._put(item.changed(self._seen.now, tag_job=0))
+                    self._tag_later(item)
+
+    def _tag_later(self, item: Incident) -> None:
+        """Have the tag set again: without it nobody could acknowledge the incident.
+
+        Rounds follow each other within a second, so the next job has to wait.
+        """
+        now = self._seen.now
+        self._put(item.changed(now, tag_job=0, tag_time=now + TAG_PAUSE_S))
+        self._notes.append(
+            f"{self._name(item)}: job {item.tag_job} did not set the tag {item.tag};"
+            f" the next attempt is in {TAG_PAUSE_S} seconds"
+        )
 
     def _fail(self, item: Incident, note: str) -> None:
         """End an incident; its node gets the tag of a failure."""
@@ -324,6 +341,13 @@ class _Round:
         if not isinstance(command, str) or not command.strip():
             self._fail(item, "live-repair without a command")
             return
+        if len(command) > _MAX_COMMAND or not _COMMAND.fullmatch(command):
+            self._fail(
+                item,
+                f"live-repair with command {command!r:.80}, which is not the name of a"
+                " repair command (letters, digits, _ and -)",
+            )
+            return
         op = {
             "OP_ID": "OP_REPAIR_COMMAND",
             "node_name": node.name,
@@ -377,6 +401,8 @@ class _Round:
         """Tag the node of an ended incident; set an emptied one offline before."""
         is_completed = item.state is IncidentState.COMPLETED
         if item.tag_job or not (is_completed or item.state is IncidentState.FAILED):
+            return
+        if item.tag_time > self._seen.now:
             return
         ops: list[Op] = []
         if is_completed and item.action is not Action.LIVE_REPAIR and not node.offline:

@@ -8,6 +8,7 @@ import pytest
 
 from ganeti.repair import rounds
 from ganeti.repair.incidents import (
+    TAG_PAUSE_S,
     Action,
     Incident,
     IncidentState,
@@ -204,18 +205,55 @@ def test_a_failed_job_ends_the_incident_until_a_person_removes_the_tag():
     assert cluster.only().state is IncidentState.COMPLETED
 
 
-def test_a_tag_that_could_not_be_set_is_set_again():
+def test_a_tag_that_could_not_be_set_is_set_again_after_a_pause():
     cluster = SmallCluster()
     cluster.reports["u2"] = {"status": "live-repair"}
     cluster.failing = {"OP_TAGS_SET"}
-    cluster.round()
+    for _ in range(50):
+        cluster.round()
+        cluster.now += 1
     assert cluster.only().state is IncidentState.FAILED
+    assert cluster.only().jobs == (100,), "one job, not one per round"
+    assert "the next attempt is in 600 seconds" in cluster.notes[-1]
+    cluster.now = NOW + TAG_PAUSE_S - 1
     cluster.round()
-    assert not cluster.nodes["u2"].tags
+    assert cluster.only().jobs == (100,)
     cluster.failing = set()
+    cluster.now += 3
     cluster.round()
+    assert cluster.only().jobs == (100, 101)
     assert cluster.nodes["u2"].tags == ["maintd:repairfailed:i1"]
     assert "without a command" in cluster.only().note
+
+
+def test_the_tag_of_a_failure_follows_a_tag_of_success_at_once():
+    cluster = SmallCluster()
+    cluster.reports["u2"] = {"status": "live-repair", "command": "fix"}
+    cluster.round()
+    cluster.failing = {"OP_TAGS_SET"}
+    cluster.round()
+    assert cluster.only().state is IncidentState.COMPLETED
+    cluster.failing = set()
+    cluster.round()
+    assert cluster.only().state is IncidentState.FAILED
+    assert cluster.nodes["u2"].tags == ["maintd:repairfailed:i1"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["../fix", "/bin/sh", "fix now", "fix\n", ".", "f\u00fcx", "x" * 256, "x/" * 8000],
+)
+def test_a_command_that_is_no_file_name_fails_without_a_job(command):
+    cluster = SmallCluster()
+    cluster.reports["u2"] = {"status": "live-repair", "command": command}
+    for _ in range(3):
+        cluster.round()
+    incident = cluster.only()
+    assert incident.state is IncidentState.FAILED
+    assert "is not the name of a repair command" in incident.note
+    assert cluster.kinds() == ["OP_TAGS_SET"]
+    assert len(incident.note) < 200
+    assert all(len(note) < 300 for note in cluster.notes)
 
 
 def test_a_live_repair_gets_the_whole_object():
