@@ -12,7 +12,7 @@ from typing import Final
 from ganeti import objects, pathutils
 from ganeti.cmdlib import host_keys
 from ganeti.cmdlib.base import Context
-from ganeti.constants import misc
+from ganeti.constants import misc, nodeverify
 from ganeti.rpc import wire
 from ganeti.ssh import host_keys as public_keys
 from ganeti.store import choice
@@ -164,12 +164,41 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
     _start_standbys(ctx, candidates)
 
 
-def send_secrets(ctx: Context, uuid: str) -> None:
-    """Send the secrets of candidates to a new candidate; failures are warnings."""
-    for path in file_sets(ctx.snapshot, ctx.paths).candidates:
-        if os.path.exists(path):
-            _upload(ctx, path, [uuid])
+def send_secrets(ctx: Context, uuid: str) -> bool:
+    """Send the secrets of candidates to a candidate; failures are warnings.
+
+    Returns:
+        Whether the node has all that the master has.
+    """
+    sent = [
+        _upload(ctx, path, [uuid]) for path in _present_secrets(ctx.snapshot, ctx.paths)
+    ]
     _start_standbys(ctx, [uuid])
+    return all(sent)
+
+
+def lacks_secrets(ctx: Context, uuid: str) -> bool | None:
+    """Return whether a candidate lacks a secret that the master has.
+
+    None means that it did not answer.
+    """
+    asked = _present_secrets(ctx.snapshot, ctx.paths)
+    answer = ctx.rpc.call_one(
+        "node_verify",
+        uuid,
+        {nodeverify.NV_FILELIST: asked},
+        ctx.snapshot.cluster.cluster_name,
+        {},
+    )
+    if answer.failed:
+        return None
+    return not set(asked) <= set(answer.payload.get(nodeverify.NV_FILELIST) or ())
+
+
+def _present_secrets(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str]:
+    return [
+        path for path in file_sets(snapshot, paths).candidates if os.path.exists(path)
+    ]
 
 
 def _start_standbys(ctx: Context, candidates: Sequence[str]) -> None:
@@ -188,12 +217,16 @@ def _start_standbys(ctx: Context, candidates: Sequence[str]) -> None:
         )
 
 
-def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> None:
+def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> bool:
+    """Send a file; return whether all nodes have it. Failures are warnings."""
     try:
         upload = wire.upload(path, ctx.paths)
     except OSError as err:
         ctx.log.warn(f"cannot read {path}: {err.strerror}")
-        return
+        return False
+    is_complete = True
     for answer in ctx.rpc.call("upload_file", nodes, (upload,)).values():
+        is_complete &= not answer.failed
         if answer.failed and not answer.offline:
             ctx.log.warn(answer.describe(f"copy of file {path} failed"))
+    return is_complete

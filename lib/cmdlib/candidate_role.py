@@ -65,10 +65,24 @@ def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
 
 def admit(ctx: Context, node: objects.Node) -> None:
     """Allow a candidate to call nodes and log in on them; failures are warnings."""
-    record_certificate(ctx, node)
-    ancillary_files.send_secrets(ctx, node.uuid)
+    _entrust(ctx, node)
     if ctx.snapshot.cluster.modify_ssh_setup:
         add_ssh_key(ctx, node, to_authorized=True)
+
+
+def _entrust(ctx: Context, node: objects.Node) -> None:
+    """Send the secrets of candidates, then record the certificate.
+
+    Only a node that has the secrets can call others, and so become the master: a master
+    without them could pass them on to nobody.
+    """
+    if ancillary_files.send_secrets(ctx, node.uuid):
+        record_certificate(ctx, node)
+        return
+    ctx.log.warn(
+        f"node {node.name} has not got all secrets of master candidates",
+        hint="the master daemon tries again until the node has them",
+    )
 
 
 def admit_again(ctx: Context, node: objects.Node) -> bool:
@@ -78,9 +92,8 @@ def admit_again(ctx: Context, node: objects.Node) -> bool:
     candidate still. While it is missing, the master daemon repeats all steps.
     """
     digest, problem = node_certificates.fetch_digest(ctx.rpc, node.uuid)
-    if problem:
+    if problem or not ancillary_files.send_secrets(ctx, node.uuid):
         return False
-    ancillary_files.send_secrets(ctx, node.uuid)
     if ctx.snapshot.cluster.modify_ssh_setup:
         add_ssh_key(ctx, node, to_authorized=True)
     callers.record(ctx, {node.uuid: digest})
@@ -94,8 +107,7 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
     candidates know each other's public keys.
     """
     if new.master_candidate and not old.master_candidate:
-        record_certificate(ctx, new)
-        ancillary_files.send_secrets(ctx, new.uuid)
+        _entrust(ctx, new)
     elif old.master_candidate and not new.master_candidate:
         forget_certificate(ctx, new.uuid)
     if not ctx.snapshot.cluster.modify_ssh_setup:

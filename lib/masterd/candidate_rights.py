@@ -1,16 +1,21 @@
 """Rights of candidates that did not answer when they became ones.
 
-A new candidate gets its certificate recorded, the secrets of candidates, and the right
+A new candidate gets the secrets of candidates, its certificate recorded, and the right
 to log in to other nodes. One that was away then has no recorded certificate, which
 distinguishes it. When it answers, the three steps are repeated, the record last.
+
+A candidate may also have lost the secrets: a master whose changes are replaced later has
+demoted it, or an interrupted ``gnt-node add --readd`` has emptied it. So all candidates
+are asked for them now and then, and get what they lack.
 """
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, candidate_role
+from ganeti.cmdlib import ancillary_files, base, candidate_role
 from ganeti.locking import Level, Request
 from ganeti.locking.manager import BGL
 from ganeti.mcpu import EngineDeps
@@ -21,6 +26,10 @@ _log = logging.getLogger(__name__)
 PERIOD_S: Final = 10.0
 #: Seconds for which locks are waited for; jobs come first.
 _LOCKS_S: Final = 5.0
+#: Seconds until a candidate that had its secrets is asked for them again, and one that
+#: did not answer.
+LOOK_S: Final = 300.0
+AWAY_S: Final = 60.0
 _OWNER: Final = "candidate-rights"
 
 
@@ -30,6 +39,8 @@ class CandidateRights:
     def __init__(self, deps: EngineDeps) -> None:
         """Prepare; ``deps`` are those of the master daemon."""
         self._deps = deps
+        #: Monotonic time of the next look for the secrets, by UUID.
+        self._looks: dict[str, float] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=_OWNER, daemon=True)
 
@@ -51,27 +62,49 @@ class CandidateRights:
                 _log.exception("rights of candidates")
 
     def sweep(self) -> None:
-        """Admit the candidates that answer and have no recorded certificate."""
+        """Admit candidates without a recorded certificate; give others lost secrets."""
         for node in unrecorded(self._deps.config.snapshot()):
             if not self._stopping.is_set():
-                self._admit(node.uuid)
+                self._locked(node.uuid, self._admit)
+        now = self._deps.clock.monotonic()
+        for node in recorded(self._deps.config.snapshot()):
+            if self._stopping.is_set() or now < self._looks.get(node.uuid, now):
+                continue
+            is_lacking = ancillary_files.lacks_secrets(self._context(), node.uuid)
+            self._looks[node.uuid] = now + (AWAY_S if is_lacking is None else LOOK_S)
+            if is_lacking:
+                self._locked(node.uuid, self._restore)
 
-    def _admit(self, uuid: str) -> None:
-        """Admit a node, unless a job has it or its role has changed."""
+    def _locked(self, uuid: str, act: Callable[[str], None]) -> None:
+        """Act on a node, unless a job has it."""
         locks = self._deps.locks
         try:
             for level, name in ((Level.CLUSTER, BGL), (Level.NODE, uuid)):
                 request = Request(level, [name], shared=level is Level.CLUSTER)
                 if locks.acquire(request, _LOCKS_S) is None:
                     return
-            snapshot = self._deps.config.snapshot()
-            if uuid in {node.uuid for node in unrecorded(snapshot)}:
-                self._repeat(snapshot.nodes[uuid])
+            act(uuid)
         finally:
             locks.release_all()
 
-    def _repeat(self, node: objects.Node) -> None:
-        ctx = base.view(
+    def _admit(self, uuid: str) -> None:
+        for node in unrecorded(self._deps.config.snapshot()):
+            if node.uuid == uuid and candidate_role.admit_again(self._context(), node):
+                _log.info("node %s has the rights of a master candidate now", node.name)
+                self._looks[uuid] = self._deps.clock.monotonic() + LOOK_S
+
+    def _restore(self, uuid: str) -> None:
+        for node in recorded(self._deps.config.snapshot()):
+            if node.uuid != uuid:
+                continue
+            _log.warning("node %s lacks secrets of master candidates", node.name)
+            if ancillary_files.send_secrets(self._context(), uuid):
+                _log.info("node %s has the secrets of master candidates", node.name)
+            else:
+                self._looks[uuid] = self._deps.clock.monotonic() + AWAY_S
+
+    def _context(self) -> base.Context:
+        return base.view(
             base.Context,
             self._deps,
             log=_Log(),
@@ -81,8 +114,6 @@ class CandidateRights:
             resumption=None,
             save_resumption=lambda _state: None,
         )
-        if candidate_role.admit_again(ctx, node):
-            _log.info("node %s has the rights of a master candidate now", node.name)
 
     def _pause(self, seconds: float) -> None:
         self._deps.clock.wait(self._stopping, seconds)
@@ -90,12 +121,26 @@ class CandidateRights:
 
 def unrecorded(snapshot: objects.Snapshot) -> list[objects.Node]:
     """Return the online candidates without a recorded certificate, sorted by name."""
-    recorded = snapshot.cluster.candidate_certs
+    known = snapshot.cluster.candidate_certs
+    return [node for node in _candidates(snapshot) if node.uuid not in known]
+
+
+def recorded(snapshot: objects.Snapshot) -> list[objects.Node]:
+    """Return the other online candidates without the master, sorted by name."""
+    known, master = snapshot.cluster.candidate_certs, snapshot.cluster.master_node
+    return [
+        node
+        for node in _candidates(snapshot)
+        if node.uuid in known and node.uuid != master
+    ]
+
+
+def _candidates(snapshot: objects.Snapshot) -> list[objects.Node]:
     return sorted(
         (
             node
-            for uuid, node in snapshot.nodes.items()
-            if node.master_candidate and not node.offline and uuid not in recorded
+            for node in snapshot.nodes.values()
+            if node.master_candidate and not node.offline
         ),
         key=lambda node: node.name,
     )

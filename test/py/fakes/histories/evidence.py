@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import re
+import time
 
 from fakes.histories.rules import Copy, Point
 from ganeti import errors
@@ -15,6 +16,26 @@ _LOGS = "var/log/ganeti"
 _TERM = re.compile(r"master term \S+ -> (\S+)$")
 _CALL = re.compile(r"call (\w+), term (\d\S*)$")
 _ELECTED = re.compile(r"elected for term (\S+)$")
+
+
+#: Seconds in which a commit of the master daemon itself reaches all candidates.
+_ON_THE_WAY_S = 15.0
+_LOOK_S = 0.2
+
+
+def settled_copies(machines):
+    """Return `copies` when they agree, or as they are after some seconds.
+
+    The master daemon may commit between the looks at two nodes, such as the rights of a
+    candidate; copies that have different histories do not agree later either.
+    """
+    end = time.monotonic() + _ON_THE_WAY_S
+    while True:
+        collected = copies(machines)
+        ends = {(copy.revision, copy.digest) for copy in collected.values()}
+        if len(ends) <= 1 or time.monotonic() > end:
+            return collected
+        time.sleep(_LOOK_S)
 
 
 def copies(machines):

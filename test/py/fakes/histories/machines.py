@@ -1,6 +1,7 @@
 """Isolated virtual nodes, and the faults that they suffer."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -11,6 +12,8 @@ import subprocess
 import tempfile
 import threading
 import time
+
+from pyroute2.netlink.exceptions import NetlinkError
 
 from fakes.histories.schedule import MASTER
 from fakes.patience import until
@@ -218,7 +221,11 @@ class Machines:
         # A node that is switched off, or is going on or off, has no network.
         with contextlib.suppress(OSError, IndexError):
             if pid is not None and others:
-                act(pid, [other.address for other in others])
+                try:
+                    act(pid, [other.address for other in others])
+                except NetlinkError as err:
+                    if err.code != errno.ENODEV:
+                        raise
 
     def _play_skew(self, fault, nodes, _others):
         self._set_bent(nodes[0], 0, int(fault.seconds * 1e9))

@@ -161,7 +161,7 @@ class Stage:
             history.jobs = evidence.jobs(client)
             history.tags = set(client.call("QueryTags", ["cluster", ""]))
             history.register = client.call("QueryClusterInfo")["mac_prefix"]
-        history.after = evidence.copies(stage)
+        history.after = evidence.settled_copies(stage)
         history.chain = evidence.chain(stage, master)
         history.acts = self._logs.acts()
         history.elected = self._logs.elected()

@@ -271,6 +271,22 @@ def test_setting_a_role_clears_the_others_and_every_node_learns_of_a_demotion():
     assert engine.snapshot.cluster.candidate_certs == {N2: clusters.DIGEST}
 
 
+def test_a_candidate_without_the_secrets_cannot_call_others(tmp_path):
+    engine = Engine(
+        clusters.snapshot(extra=[clusters.node(2, master_candidate=False)], nodes=1),
+        {**SUCCESSFUL_ACTS, **GOOD, "upload_file": failure("disk full")},
+        root=str(tmp_path),
+    )
+    data = tmp_path / "var/lib/ganeti"
+    data.mkdir(parents=True)
+    (data / "server-key.pem").write_text("secret")
+    modify(engine, master_candidate=True)
+    assert node(engine, "node2.example.com").master_candidate
+    assert engine.snapshot.cluster.candidate_certs == {}
+    assert "has not got all secrets" in engine.callbacks.text()
+    # The master daemon repeats it, see `ganeti.masterd.candidate_rights`.
+
+
 def test_calls_to_a_demoted_node_end_before_its_copy_is_removed(monkeypatch):
     engine, order = engine_with(), []
 

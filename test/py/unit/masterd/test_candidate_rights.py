@@ -11,7 +11,13 @@ from fakes.rpc import failure
 from ganeti import errors
 from ganeti.locking import Level, LockManager, Request
 from ganeti.locking.manager import BGL
-from ganeti.masterd.candidate_rights import PERIOD_S, CandidateRights, unrecorded
+from ganeti.masterd.candidate_rights import (
+    AWAY_S,
+    LOOK_S,
+    PERIOD_S,
+    CandidateRights,
+    unrecorded,
+)
 from ganeti.objects import Update
 
 MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -181,3 +187,47 @@ def test_ssh_is_left_alone_where_the_cluster_does_not_manage_it(tmp_path):
     site.rights.sweep()
     assert ("node_ssh_key_add", MASTER) not in site.called()
     assert AWAY in site.certs
+
+
+def test_one_that_takes_no_secrets_is_not_admitted(site):
+    site.engine.rpc.script["upload_file"] = failure("disk full")
+    site.rights.sweep()
+    assert AWAY not in site.certs
+    site.engine.rpc.script["upload_file"] = None
+    site.rights.sweep()
+    assert AWAY in site.certs
+
+
+class TestLostSecrets:
+    """A candidate with a recorded certificate gets the secrets that it has lost."""
+
+    @pytest.fixture
+    def site(self, tmp_path):
+        site = Site(tmp_path)
+        site.rights.sweep()
+        site.engine.rpc.calls.clear()
+        site.key = str(tmp_path / "var/lib/ganeti/server-key.pem")
+        return site
+
+    def look(self, site, present):
+        site.engine.rpc.script["node_verify"] = {"filelist": present}
+        site.engine.clock.now += LOOK_S
+        site.rights.sweep()
+        return site.called()
+
+    def test_it_gets_what_it_lacks(self, site):
+        assert self.look(site, {}) == [("node_verify", AWAY), ("upload_file", AWAY)]
+        assert site.engine.locks.lock_info() == []
+
+    def test_one_that_has_them_is_left_alone(self, site):
+        assert self.look(site, {site.key: "00"}) == [("node_verify", AWAY)]
+        site.rights.sweep()
+        assert site.called() == [("node_verify", AWAY)]
+
+    def test_one_that_is_away_is_asked_again_soon(self, site):
+        site.engine.rpc.script["node_verify"] = failure("no route")
+        site.engine.clock.now += LOOK_S
+        site.rights.sweep()
+        site.engine.clock.now += AWAY_S
+        site.rights.sweep()
+        assert site.called() == [("node_verify", AWAY)] * 2
