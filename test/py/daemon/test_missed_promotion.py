@@ -80,3 +80,16 @@ def test_a_candidate_that_was_away_gets_its_rights_when_it_returns(cluster):
         until(f"{node} lists node4", lambda node=node: uuid in listed(cluster, node))
     assert cluster.file("/var/lib/ganeti/server-key.pem", "node4").exists()
     cluster.wait_until_clean()
+    # What it loses later, it gets back.
+    lost = [
+        cluster.file(f"/var/lib/ganeti/{name}", "node4")
+        for name in ("server-key.pem", "rapi.pem", "cluster-domain-secret")
+    ]
+    before = [path.read_bytes() for path in lost]
+    for path in lost:
+        path.unlink()
+    cluster.check("daemon-util", "stop", "ganeti-masterd")
+    cluster.check("daemon-util", "start", "ganeti-masterd")
+    until("node4 has the secrets", lambda: all(path.exists() for path in lost))
+    assert [path.read_bytes() for path in lost] == before
+    cluster.wait_until_clean()
