@@ -6,7 +6,7 @@ distinguishes it. When it answers, the three steps are repeated, the record last
 
 A candidate may also have lost the secrets: a master whose changes are replaced later has
 demoted it, or an interrupted ``gnt-node add --readd`` has emptied it. So all candidates
-are asked for them now and then, and get what they lack.
+are asked for them every few minutes, and get what they lack.
 """
 
 import logging

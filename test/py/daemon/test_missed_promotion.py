@@ -80,7 +80,7 @@ def test_a_candidate_that_was_away_gets_its_rights_when_it_returns(cluster):
         until(f"{node} lists node4", lambda node=node: uuid in listed(cluster, node))
     assert cluster.file("/var/lib/ganeti/server-key.pem", "node4").exists()
     cluster.wait_until_clean()
-    # What it loses later, it gets back.
+    # It gets back the secrets that it loses later.
     lost = [
         cluster.file(f"/var/lib/ganeti/{name}", "node4")
         for name in ("server-key.pem", "rapi.pem", "cluster-domain-secret")
