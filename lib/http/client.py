@@ -211,11 +211,19 @@ class _Loop:
             if transfer is None:
                 return False
             if transfer.is_aborted:
-                if self._running.get(transfer.curl) is transfer:
-                    self._give_up(transfer, transfer.aborted())
-                continue
-            self._add(transfer, fresh=self._may_be_frozen(transfer.request))
+                self._abort(transfer)
+            else:
+                self._add(transfer, fresh=self._may_be_frozen(transfer.request))
         return True
+
+    def _abort(self, transfer: Transfer) -> None:
+        """End a transfer, or its repetition, wherever it is."""
+        current = transfer.repetition or transfer
+        if self._running.get(current.curl) is current:
+            self._give_up(current, current.aborted())
+        else:
+            # It was not sent yet, or has ended.
+            current.end(current.aborted())
 
     def _may_be_frozen(self, request: Request) -> bool:
         if request.probe_after_s is not None and request.silence_s == 0.0:
@@ -233,7 +241,7 @@ class _Loop:
             transfer.configure(curl, fresh=fresh, connect_s=connect_s)
             self._multi.add_handle(curl)
         except pycurl.error as err:
-            transfer.done(Response(0, b"", f"Error {err.args[0]}: {err.args[-1]}"))
+            transfer.end(Response(0, b"", f"Error {err.args[0]}: {err.args[-1]}"))
             return
         transfer.curl = curl
         self._running[curl] = transfer
@@ -320,7 +328,7 @@ class _Loop:
         del self._running[curl]
         self._liveness.forget(transfer)
         self._keep(transfer)
-        transfer.done(response)
+        transfer.end(response)
 
     def _finish(self, curl: Any, error: str | None) -> None:
         transfer = self._running.pop(curl)
@@ -340,9 +348,9 @@ class _Loop:
         # repeated.
         is_cut = error is not None and _SEND_FAILURE in error
         if reused and (response.status == _FORBIDDEN or is_cut):
-            self._add(Transfer(transfer.request, transfer.done), fresh=True)
+            self._add(transfer.repeat(), fresh=True)
             return
-        transfer.done(response)
+        transfer.end(response)
 
     def _keep(self, transfer: Transfer) -> None:
         """Keep the handle of a transfer that ended."""
@@ -356,7 +364,7 @@ class _Loop:
         for curl, transfer in self._running.items():
             self._multi.remove_handle(curl)
             curl.close()
-            transfer.done(
+            transfer.end(
                 Response(0, b"", "the HTTP client was closed", transfer.sent > 0)
             )
         self._running.clear()
@@ -367,7 +375,7 @@ class _Loop:
         while not self._queue.empty():
             waiting = self._queue.get()
             if waiting is not None:
-                waiting.done(Response(0, b"", "the HTTP client was closed"))
+                waiting.end(Response(0, b"", "the HTTP client was closed"))
         for curl in itertools.chain.from_iterable(self._spare.values()):
             curl.close()
         self._multi.close()

@@ -133,11 +133,20 @@ Done = Callable[[Response], None]
 
 
 class Transfer:
-    """One request in progress."""
+    """One request in progress.
+
+    Attributes:
+        is_aborted: whether the caller wants its end.
+        is_ended: whether the caller was answered.
+        repetition: the transfer that sends the same request again, see
+            `ganeti.http.client`.
+    """
 
     def __init__(self, request: Request, done: Done) -> None:
         self.request = request
-        self.done = done
+        self.is_ended = False
+        self.repetition: Transfer | None = None
+        self._done = done
         self.sent = 0
         self.curl: Any = None
         self.is_aborted = False
@@ -145,6 +154,18 @@ class Transfer:
         self.answer = io.BytesIO()
         self.is_too_large = False
         self._body = io.BytesIO(request.body)
+
+    def end(self, response: Response) -> None:
+        """Answer the caller, once."""
+        if not self.is_ended:
+            self.is_ended = True
+            self._done(response)
+
+    def repeat(self) -> "Transfer":
+        """Return a new transfer of the same request, which answers the caller."""
+        self.is_ended = True
+        self.repetition = Transfer(self.request, self._done)
+        return self.repetition
 
     def read(self, size: int) -> bytes:
         """Return the body, once."""
