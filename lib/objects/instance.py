@@ -9,12 +9,16 @@ from ganeti.objects.base import Record
 class Reservation(Record, frozen=True, kw_only=True):
     """The terms of a reservation; kept after the instance was created."""
 
+    SPARSE: ClassVar[frozenset[str]] = frozenset(("disk_template",))
+
     #: Seconds since 1970 at which it may be released; 0 for never.
     expires: float = 0.0
     #: Free text: who needs it.
     owner: str = ""
     #: ``low``, ``normal`` or ``high``, see `ganeti.constants.instance`.
     priority: str = "normal"
+    #: Template that was wanted last, for the first disk; empty for the default.
+    disk_template: str = ""
 
 
 class CreationRequest(Record, frozen=True, kw_only=True):

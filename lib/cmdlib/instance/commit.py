@@ -15,6 +15,7 @@ from ganeti.cmdlib.instance import (
     create_request,
     disk_specs,
     mirror_specs,
+    reservation,
 )
 from ganeti.constants import ecodes
 from ganeti.constants.instance import RESERVATION_LOW
@@ -90,7 +91,8 @@ class InstanceCommit(create.InstanceCreate):
             missing.append("an operating system (--os-type)")
         template = self.ctx.snapshot.disk_template(reserved)
         enabled = self.ctx.snapshot.cluster.enabled_disk_templates
-        if template == "diskless" and template not in enabled:
+        wanted = reservation.first_template(reserved) or template
+        if template == "diskless" and (wanted != template or wanted not in enabled):
             missing.append("a disk (gnt-instance modify --disk add:size=...)")
         if missing:
             raise self.prereq(

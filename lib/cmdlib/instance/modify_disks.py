@@ -13,6 +13,7 @@ from ganeti.cmdlib.instance import (
     mirror_specs,
     mirrors,
     modify_nics,
+    reservation,
     volumes,
 )
 from ganeti.cmdlib.instance.modify_nics import NicStep
@@ -101,11 +102,12 @@ def _new(
     snapshot = ctx.snapshot
     template = snapshot.disk_template(instance)
     if template == "diskless":
-        template = _template_of_first(snapshot)
+        wanted = reservation.first_template(instance)
+        template = wanted or _template_of_first(snapshot)
         if template == "diskless":
             raise errors.OpPrereqError(
-                f"instance {instance.name}: no disk can be added, as the default disk"
-                " template is diskless",
+                f"instance {instance.name}: no disk can be added, as its disk template"
+                " is diskless; choose another one with --disk-template",
                 ecodes.ECODE_STATE,
             )
     disk_specs.check_template(snapshot, template, instance.name)

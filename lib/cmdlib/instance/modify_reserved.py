@@ -102,10 +102,10 @@ def converted(
     """
     template = op.disk_template or ""
     disk_specs.check_template(ctx.snapshot, template, instance.name)
-    if template == "diskless" or not disks:
+    if template == "diskless" and disks:
         raise errors.OpPrereqError(
-            f"instance {instance.name}: cannot be converted to {template}, only"
-            " instances with disks to templates with disks; add or remove disks",
+            f"instance {instance.name}: cannot be converted to diskless, it has"
+            f" {len(disks)} disks; remove them",
             ecodes.ECODE_INVAL,
         )
     where = disk_specs.directory(

@@ -12,6 +12,7 @@ import msgspec
 
 from ganeti import errors, jqueue, objects, opcodes
 from ganeti.cmdlib import base
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
 
@@ -79,7 +80,20 @@ def terms(
         changes["owner"] = op.owner
     if op.reservation_priority is not None:
         changes["priority"] = op.reservation_priority
+    if op.disk_template:
+        changes["disk_template"] = op.disk_template
     return current.replace(**changes)
+
+
+def first_template(instance: objects.Instance) -> str:
+    """Return the template wanted for the first disk of a reservation, or nothing.
+
+    A reservation without disks has one node, so no disk can be mirrored.
+    """
+    if not instance.forthcoming or instance.reservation is None:
+        return ""
+    wanted = instance.reservation.disk_template
+    return "" if wanted in disk_constants.DTS_INT_MIRROR else wanted
 
 
 def pinned(snapshot: objects.Snapshot, instance: objects.Instance) -> objects.Instance:

@@ -17,6 +17,7 @@ from ganeti.cmdlib.instance import (
     reservation,
     volumes,
 )
+from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 
 
@@ -50,6 +51,11 @@ class InstanceReserve(create.InstanceCreate):
         if self.op.disks or self.op.disk_template:
             super().choose_template()
         if not self.op.disks:
+            if self.op.disk_template in disk_constants.DTS_INT_MIRROR:
+                raise self.prereq(
+                    f"instance {self.name}: template {self.template} needs disks in"
+                    " the reservation, as its secondary node is chosen with them"
+                )
             self.template = "diskless"
 
     def require_os(self) -> None:

@@ -389,6 +389,39 @@ def test_a_disk_template_of_a_reservation_changes_without_data():
     assert acts(eng) == []
 
 
+def test_a_template_without_disks_is_that_of_the_first_disk():
+    eng = engine(enabled_disk_templates=["diskless", "file", "sharedfile"])
+    uuid = reserve(eng, instance_name="web1.example.com", disk_template="file")
+    assert the_instance(eng).reservation.disk_template == "file"
+    with pytest.raises(errors.OpPrereqError, match="it lacks a disk"):
+        commit(eng, uuid, os_type="tiny")
+    eng.run(op("OP_INSTANCE_SET_PARAMS", disk_template="sharedfile"))
+    eng.run(op("OP_INSTANCE_SET_PARAMS", disks=[["add", -1, {"size": 512}]]))
+    (disk,) = eng.snapshot.disks.values()
+    assert (disk.dev_type, disk.forthcoming) == ("sharedfile", True)
+    assert config.verify(eng.snapshot) == []
+
+
+def test_a_reservation_without_disks_may_become_diskless_again():
+    eng = engine(enabled_disk_templates=["diskless", "file"])
+    bare = {"disk_template": "file", "disks": []}
+    uuid = reserve(eng, **sized() | bare)
+    eng.run(op("OP_INSTANCE_SET_PARAMS", disk_template="diskless"))
+    refused(
+        eng,
+        op("OP_INSTANCE_SET_PARAMS", disks=[["add", -1, {"size": 512}]]),
+        "choose another one with --disk-template",
+    )
+    commit(eng, uuid, start=False)
+    assert the_instance(eng).disks == ()
+
+
+def test_a_mirrored_template_needs_its_disks_with_it():
+    eng = engine(enabled_disk_templates=["drbd", "file", "diskless"])
+    wire = {"OP_ID": "OP_INSTANCE_CREATE", "forthcoming": True}
+    refused(eng, {**wire, "disk_template": "drbd"}, "needs disks in the reservation")
+
+
 def test_changes_of_a_reservation_respect_the_others():
     eng = engine()
     reserve(eng, **sized(4096, pnode="node1"))
