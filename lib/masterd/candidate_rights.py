@@ -4,9 +4,9 @@ A new candidate gets the secrets of candidates, its certificate recorded, and th
 to log in to other nodes. One that was away then has no recorded certificate, which
 distinguishes it. When it answers, the three steps are repeated, the record last.
 
-A candidate may also have lost the secrets: a master whose changes are replaced later has
-demoted it, or an interrupted ``gnt-node add --readd`` has emptied it. So all candidates
-are asked for them every few minutes, and get what they lack.
+A candidate may also have lost the secrets: a master whose changes are replaced later
+has demoted it, or an interrupted ``gnt-node add --readd`` has emptied it. So all
+candidates are asked for them every few minutes, and get what they lack.
 """
 
 import logging
