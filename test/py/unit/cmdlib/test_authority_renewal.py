@@ -1,6 +1,8 @@
 """A new authority of the cluster: at each step every node accepts every candidate."""
 
 import contextlib
+import os
+import stat
 
 import pytest
 
@@ -35,6 +37,8 @@ def assert_renewed(site, old):
     for uuid, node in site.nodes.items():
         assert x509.is_issued_by(site.certificate(uuid), site.trusted(MASTER)[0])
         assert authority.names_of(site.certificate(uuid)) == (uuid, site.names[uuid])
+        for path in (node.paths.server_pem, node.paths.client_pem):
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o440
         if uuid == PLAIN:
             continue
         pem = files.read_file(node.paths.server_key_pem)

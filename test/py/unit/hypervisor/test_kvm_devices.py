@@ -351,6 +351,45 @@ def add_nic(guest, *args, index=0, **more):
     guest.driver.hot_add(guest.record, nic(*args, **more), None, index)
 
 
+@pytest.mark.parametrize(
+    ("queues", "accelerated", "wanted"),
+    [
+        (1, 0, {"fd": "{0}-fd0"}),
+        (1, 1, {"fd": "{0}-fd0", "vhostfd": "{0}-vhostfd0", "vhost": True}),
+        (2, 0, {"fds": "{0}-fd0:{0}-fd1"}),
+        (
+            2,
+            2,
+            {
+                "fds": "{0}-fd0:{0}-fd1",
+                "vhostfds": "{0}-vhostfd0:{0}-vhostfd1",
+                "vhost": True,
+            },
+        ),
+    ],
+)
+def test_an_added_nic_has_all_its_queues(
+    guest, monkeypatch, queues, accelerated, wanted
+):
+    def opened(count):
+        return tuple(os.open("/dev/null", os.O_RDWR) for _ in range(count))
+
+    monkeypatch.setattr(
+        taps,
+        "open_tap",
+        lambda *_: taps.Tap("gnt7", opened(queues), opened(accelerated)),
+    )
+    add_nic(guest, 1, index=0)
+    [(name, netdev)] = guest.emulator.netdevs.items()
+    expected = {
+        key: value.format(name) if isinstance(value, str) else value
+        for key, value in wanted.items()
+    }
+    assert netdev == {"type": "tap", "id": name} | expected
+    given = [names for key, names in expected.items() if key != "vhost"]
+    assert guest.emulator.named_fds == ":".join(given).split(":")
+
+
 def test_an_added_nic_is_connected_and_recorded(guest):
     add_nic(guest, 1, index=3)
     [(name, device)] = guest.emulator.devices.items()

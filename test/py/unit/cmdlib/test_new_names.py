@@ -1,0 +1,74 @@
+"""A new name of an instance: its address is asked only if wanted, and must be silent."""
+
+import copy
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine, creation
+from fakes.rpc import SUCCESSFUL_ACTS
+from ganeti import errors
+
+
+def engine():
+    """Return an engine whose policy allows instances without NICs."""
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["file"]
+    answers = {
+        **SUCCESSFUL_ACTS,
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "instance_info": {},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "instance_list": [],
+        "hooks_runner": [],
+    }
+    return Engine(clusters.snapshot(ipolicy=policy), answers)
+
+
+def refused(eng, request, text):
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(request)
+    assert eng.snapshot is before
+
+
+def renaming(*, dead=(), **changes):
+    """Return an engine with a stopped instance, and the request to rename it."""
+    eng = engine()
+    eng.run(creation(start=False))
+    eng.hosts["web2"] = eng.hosts["web2.example.com"] = (
+        "web2.example.com",
+        ["198.51.100.7"],
+    )
+    eng.dead |= set(dead)
+    eng.asked_addresses.clear()
+    request = {"OP_ID": "OP_INSTANCE_RENAME", "instance_name": "web1"}
+    return eng, request | {"new_name": "web2.example.com"} | changes
+
+
+def test_an_address_that_answers_refuses_a_new_name():
+    eng, request = renaming(name_check=True, ip_check=True)
+    refused(eng, request, "address 198.51.100.7 is in use")
+    assert eng.asked_addresses == ["198.51.100.7"]
+
+
+def test_a_silent_address_permits_a_new_name():
+    checks = {"name_check": True, "ip_check": True}
+    eng, request = renaming(dead=["198.51.100.7"], **checks)
+    assert eng.run(request) == "web2.example.com"
+    assert eng.asked_addresses == ["198.51.100.7"]
+
+
+def test_an_address_is_not_asked_unless_wanted():
+    eng, request = renaming(name_check=True, ip_check=False)
+    assert eng.run(request) == "web2.example.com"
+    assert eng.asked_addresses == []
+    eng, request = renaming(name_check=False, ip_check=True)
+    refused(eng, request, "needs the name to be checked")
+
+
+def test_the_name_of_another_instance_is_refused():
+    eng, request = renaming(new_name="web3.example.com")
+    eng.run(creation(start=False, instance_name="web3.example.com"))
+    refused(eng, request, "web3.example.com: (already exists|exists already)")
