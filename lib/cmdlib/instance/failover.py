@@ -27,6 +27,7 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
             mirrors.require_complete(
                 *(self.ctx, instance, mirrored, self.target),
                 "fail over (ignore consistency only if that data may be lost)",
+                is_peer_away=self.primary.offline,
             )
 
     def hooks_env(self) -> dict[str, Any]:

@@ -96,8 +96,21 @@ def require_complete(
     disks: Sequence[tuple[int, objects.Disk]],
     node: str,
     action: str,
+    *,
+    is_peer_away: bool = False,
 ) -> None:
     """Refuse an action for which a node must have complete data of active disks.
+
+    A node that is not connected has what was there when the connection ended. That is
+    all there is if the other node is away, and too little if it has gone on writing.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: index and record of mirrored disks.
+        node: UUID of the node that must have the data.
+        action: for messages.
+        is_peer_away: the other node is marked offline.
 
     Raises:
         OpPrereqError: it lacks some, or does not answer.
@@ -121,6 +134,12 @@ def require_complete(
             )
         elif not status.is_complete:
             problem = "is not up to date there; wait until it is synchronised"
+        elif status.is_degraded and not is_peer_away:
+            problem = (
+                "may be old there, since it is not connected with the other node; run"
+                f" gnt-instance activate-disks {instance.name}, or mark the other node"
+                " offline if it is down"
+            )
         else:
             continue
         raise errors.OpPrereqError(

@@ -1,0 +1,78 @@
+"""A mirrored instance moves only to a node that has all of its data."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import SUCCESSFUL_ACTS
+from ganeti import errors
+
+N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
+NAME = "inst1.example.com"
+COMPLETE, FAULTY = 1, 3
+
+
+def state(*, ldisk=COMPLETE, is_degraded=False, path="/dev/drbd0"):
+    return {
+        "dev_path": path,
+        "major": 147,
+        "minor": 0,
+        "sync_percent": None,
+        "estimated_time": None,
+        "is_degraded": is_degraded,
+        "ldisk_status": ldisk,
+    }
+
+
+def engine(row, *, source_offline=False):
+    """Return a cluster on whose second node the disk has this state."""
+    disk = clusters.drbd_disk("d0", 1, 2)
+    start = clusters.snapshot(
+        nodes=2,
+        extra=[disk, clusters.instance(1, disks=[disk.uuid], admin_state="down")],
+        volume_group_name="xenvg",
+    )
+    if source_offline:
+        start = clusters.changed(start, start.nodes[N1].replace(offline=True))
+    return Engine(
+        start,
+        {
+            **SUCCESSFUL_ACTS,
+            "blockdev_getmirrorstatus_multi": lambda node, _args: (
+                [[True, row]] if node == N2 else [[True, state()]]
+            ),
+            "blockdev_assemble": ["/dev/drbd0", "/link", None],
+            "hooks_runner": [],
+        },
+    )
+
+
+def fail_over(eng, **changes):
+    op = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": NAME, **changes}
+    eng.run(op)
+    return eng.snapshot.instances[clusters.instance_uuid(1)].primary_node
+
+
+def test_a_complete_secondary_takes_over():
+    assert fail_over(engine(state())) == N2
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (state(ldisk=FAULTY, is_degraded=True), "is not up to date there"),
+        (state(is_degraded=True), "may be old there, since it is not connected"),
+        (state(path=""), "is not active there"),
+    ],
+)
+def test_another_one_is_refused_unless_the_loss_is_accepted(row, why):
+    eng = engine(row)
+    with pytest.raises(errors.OpPrereqError, match=why):
+        fail_over(eng)
+    assert eng.snapshot.instances[clusters.instance_uuid(1)].primary_node == N1
+    assert fail_over(eng, ignore_consistency=True) == N2
+
+
+def test_what_a_secondary_has_is_enough_when_the_primary_is_offline():
+    eng = engine(state(is_degraded=True), source_offline=True)
+    assert fail_over(eng) == N2
