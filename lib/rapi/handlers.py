@@ -4,6 +4,7 @@
 the call and returns a JSON value, a `Rows`, or an `Answer` with headers.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -159,14 +160,21 @@ def with_memory(beparams: Any) -> Any:
     return {**beparams, "memory": beparams["maxmem"]}
 
 
-def _row(call: Call, fields: Sequence[str], method: str) -> list[Any]:
-    """Return the values of the object that the path names; refuse an unknown one."""
+@contextlib.contextmanager
+def _unknown_is_not_found() -> Iterator[None]:
+    """Refuse with 404 what the master daemon does not know."""
     try:
-        rows = call.master.call(method, _query_args(call, [call.name], fields))
+        yield
     except errors.OpPrereqError as err:
         if err.args[1:] == (ecodes.ECODE_NOENT,):
             raise Refused(HTTPStatus.NOT_FOUND, str(err.args[0])) from err
         raise
+
+
+def _row(call: Call, fields: Sequence[str], method: str) -> list[Any]:
+    """Return the values of the object that the path names; refuse an unknown one."""
+    with _unknown_is_not_found():
+        rows = call.master.call(method, _query_args(call, [call.name], fields))
     if not rows:
         raise Refused(HTTPStatus.NOT_FOUND)
     return list(rows[0])
@@ -320,7 +328,8 @@ def cancel_job(call: Call) -> Any:
 @_handler
 def cancel_incident(call: Call) -> Any:
     """Cancel an incident and return the UUID of its node."""
-    return call.master.call("CancelIncident", [call.name])
+    with _unknown_is_not_found():
+        return call.master.call("CancelIncident", [call.name])
 
 
 @_handler

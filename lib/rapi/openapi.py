@@ -14,7 +14,7 @@ import msgspec
 from ganeti import ht
 from ganeti.constants import versions
 from ganeti.rapi import bodies, model, schemas
-from ganeti.rapi.model import Argument, Body, Kind, Resource
+from ganeti.rapi.model import Argument, Body, Job, Kind, Resource
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.schemas import Schema
 
@@ -28,6 +28,7 @@ _JSON: Final = "application/json"
 _NAME: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9_.\-]+$"}
 #: Longest number in a path that is still a valid index or job id.
 _NUMBER: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,9}$"}
+_DISK_INDEX: Final[Schema] = {"type": "string", "pattern": "^([0-9]|1[0-5])$"}
 _FLAG: Final[Schema] = {"type": "integer", "enum": [0, 1], "default": 0}
 _ERROR: Final[Schema] = {
     "type": "object",
@@ -126,7 +127,7 @@ def _operation(resource: Resource) -> dict[str, Any]:
         "tags": [_tag(resource)],
         "parameters": [
             *map(_variable, resource.variables),
-            *map(_argument, resource.arguments),
+            *(_argument(each, resource.job) for each in resource.arguments),
         ],
         "responses": {
             "200": {
@@ -160,22 +161,22 @@ def _tag(resource: Resource) -> str:
 
 
 def _variable(name: str) -> dict[str, Any]:
-    number = name in model.NUMBERS
+    number = _DISK_INDEX if name == "disk_index" else _NUMBER
     return {
         "name": name,
         "in": "path",
         "required": True,
-        "schema": _NUMBER if number else _NAME,
+        "schema": number if name in model.NUMBERS else _NAME,
     }
 
 
-def _argument(argument: Argument) -> dict[str, Any]:
+def _argument(argument: Argument, job: Job | None) -> dict[str, Any]:
     """Return the description of a query argument."""
     described: dict[str, Any] = {
         "name": argument.name,
         "in": "query",
         "description": argument.about,
-        "required": argument.required,
+        "required": argument.required or _is_needed(argument, job),
     }
     if argument.kind is Kind.FLAG:
         return {**described, "schema": _FLAG}
@@ -183,10 +184,25 @@ def _argument(argument: Argument) -> dict[str, Any]:
         schema = {**schemas.TEXT, "minLength": 1}
         if isinstance(argument.default, str):
             schema["default"] = argument.default
-        return {**described, "schema": schema}
+        return {**described, "schema": {**schema, **_choices(argument, job)}}
     schema = {"type": "array", "items": {**schemas.TEXT, "minLength": 1}}
     repeated = argument.kind is Kind.TEXTS
     return {**described, "schema": schema, "style": "form", "explode": repeated}
+
+
+def _is_needed(argument: Argument, job: Job | None) -> bool:
+    """Return whether an opcode lacks a parameter without this argument."""
+    if job is None or argument.kind is not Kind.TEXT or argument.default is not None:
+        return False
+    return argument.field in schemas.parameters(job.op_id)["required"]
+
+
+def _choices(argument: Argument, job: Job | None) -> Schema:
+    """Return the words that the opcode's parameter takes, if it takes no others."""
+    if job is None:
+        return {}
+    parameter = schemas.parameters(job.op_id)["properties"].get(argument.field, {})
+    return {"enum": parameter["enum"]} if "enum" in parameter else {}
 
 
 def _result(resource: Resource) -> Schema:

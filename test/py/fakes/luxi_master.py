@@ -283,6 +283,8 @@ class FakeMaster:
             if serial is None or number > serial
         ]
         facts = self._facts(job_id)
+        if unknown := sorted({*fields} - {*facts}):
+            raise errors.OpPrereqError(f"unknown fields {unknown}", "wrong_input")
         return [[facts[field] for field in fields], entries]
 
     def _QueryJobs(self, ids, fields):

@@ -307,6 +307,12 @@ def test_unknown_objects_are_not_found(browser, path):
     assert browser.send("GET", path, **basic("reader"))[0] == 404
 
 
+def test_an_unknown_incident_is_not_found(browser):
+    path = "/2/maintenance/incidents/x/cancel"
+    status, _, value = browser.send("PUT", path, **basic("writer"))
+    assert (status, value["message"]) == (404, "incident 'x' not known")
+
+
 def test_an_unknown_job_has_no_values(browser):
     status, headers, value = browser.send("GET", "/2/jobs/77")
     assert status == 200

@@ -78,6 +78,23 @@ def test_rights_arguments_and_opcode_are_those_of_the_table(resource):
     assert listed == in_path | {each.name: "query" for each in resource.arguments}
 
 
+def test_arguments_that_the_opcode_needs_are_required():
+    needed = {
+        (path, method, each["name"])
+        for path, methods in DOCUMENT["paths"].items()
+        for method, described in methods.items()
+        for each in described["parameters"]
+        if each["in"] == "query" and each["required"]
+    }
+    storage = "/2/nodes/{node_name}/storage"
+    assert needed >= {
+        ("/2/instances/{instance_name}/prepare-export", "put", "mode"),
+        (f"{storage}/modify", "put", "storage_type"),
+        (f"{storage}/repair", "put", "storage_type"),
+    }
+    assert not [each for each in needed if each[2] in {"tag", "reason", "dry-run"}]
+
+
 def is_valid(schema, value):
     return jsonschema.Draft202012Validator(schema).is_valid(value)
 
