@@ -146,6 +146,22 @@ def _is_texts(answer: Any, _args: Sequence[Any]) -> bool:
     return type(answer) in _LISTS and all(isinstance(text, str) for text in answer)
 
 
+def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
+    if not isinstance(answer, Mapping) or type(answer.get("incidents")) not in _LISTS:
+        return False
+    return all(_is_incident(item) for item in answer["incidents"])
+
+
+def _is_incident(item: Any) -> bool:
+    return (
+        isinstance(item, Mapping)
+        and all(isinstance(item.get(name), str) for name in _INCIDENT_TEXTS)
+        and all(type(item.get(name)) in {int, float} for name in _INCIDENT_NUMBERS)
+        and type(item.get("jobs")) in _LISTS
+        and "original" in item
+    )
+
+
 def _is_text(answer: Any, _args: Sequence[Any]) -> bool:
     return isinstance(answer, str)
 
@@ -164,6 +180,8 @@ def _object(*keys: str) -> _Form:
 
 
 _LISTS: Final = (list, tuple)
+_INCIDENT_NUMBERS: Final = ("ctime", "mtime", "serial_no")
+_INCIDENT_TEXTS: Final = ("uuid", "node", "action", "state", "tag", "note")
 _TABLE: Final = _Form("fields and rows of [status, value]", _is_table)
 _ROWS: Final = _Form("a list of rows with a value per field", _is_rows)
 _OUTCOME: Final = _Form("[success, text]", _is_outcome)
@@ -192,6 +210,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "PlanJob": _object(),
     "PlanBalance": _object("groups"),
     "QueryCapacity": _object("disk_template"),
+    "QueryMaintenance": _Form("the state with its incidents", _is_maintenance),
     "ReplaceFilter": _Form("a uuid", _is_text),
     "SetWatcherPause": _Form("a time or null", _is_time),
 }

@@ -74,6 +74,13 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "allow these disk templates",
         ),
     ),
+    "list-incidents": (
+        Example("gnt-cluster list-incidents", "show which nodes wait for a repair"),
+        Example(
+            "gnt-cluster list-incidents --json",
+            "the same for programs, with the whole reports of the nodes",
+        ),
+    ),
     "maintd-cancel": (
         Example(
             "gnt-cluster maintd-cancel 6a7dc4f5-3c3b-4b1d-a0b5-0d3f1e2c9a11",

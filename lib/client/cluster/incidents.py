@@ -1,6 +1,87 @@
-"""``maintd-cancel`` and ``remove-repair``: answers to faults that nodes report."""
+"""``list-incidents``, ``maintd-cancel`` and ``remove-repair``: faults of nodes."""
 
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti.cli import listing, table
 from ganeti.cli.context import CommandContext
+from ganeti.cli.text import timestamp
+from ganeti.utils.control_chars import escape
+
+#: Members of the JSON form, as on the status page, and of the stored form.
+_MEMBERS: Final = {
+    "id": "uuid",
+    "uuid": "uuid",
+    "node": "node",
+    "original": "original",
+    "action": "action",
+    "repair-status": "state",
+    "jobs": "jobs",
+    "tag": "tag",
+    "note": "note",
+    "ctime": "ctime",
+    "mtime": "mtime",
+    "serial_no": "serial_no",
+}
+#: Characters of a report in the table.
+_WIDTH: Final = 80
+_COLUMNS: Final = (
+    table.Column("Incident"),
+    table.Column("Node"),
+    table.Column("Action"),
+    table.Column("State"),
+    table.Column("Changed"),
+    table.Column("Jobs"),
+    table.Column("Note"),
+)
+
+
+def show(ctx: CommandContext) -> None:
+    """List the incidents, the newest first."""
+    stored = ctx.call("QueryMaintenance")["incidents"]
+    names: dict[str, str] = {}
+    if stored:
+        rows = listing.query_objects(ctx, "node", ["uuid", "name"])
+        names = {row["uuid"]: row["name"] for row in rows}
+    incidents = [_as_object(item, names) for item in stored]
+    if ctx.opts.json:
+        listing.print_json(ctx, incidents)
+        return
+    cells = [_cells(item) for item in incidents]
+    text = table.render(
+        _COLUMNS,
+        list(zip(*cells, strict=True)) or [()] * len(_COLUMNS),
+        separator=ctx.opts.separator,
+        headers=not ctx.opts.no_headers,
+    )
+    if text:
+        ctx.out(text)
+
+
+def _as_object(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    # A node that was removed stays known by its UUID until the next round.
+    members = {name: item[stored] for name, stored in _MEMBERS.items()}
+    return {**members, "node_name": names.get(item["node"])}
+
+
+def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
+    texts = (
+        item["uuid"],
+        item["node_name"] or item["node"],
+        item["action"],
+        item["repair-status"],
+        timestamp(item["mtime"]),
+        ",".join(map(str, item["jobs"])) or "-",
+        item["note"] or _details(item["original"]),
+    )
+    return tuple(escape(text) for text in texts)
+
+
+def _details(original: Any) -> str:
+    """Return the report, which a node has written, as one short line."""
+    text = json.dumps(original, sort_keys=True)
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
 
 
 def cancel(ctx: CommandContext) -> None:

@@ -317,6 +317,12 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        "list-incidents",
+        "list faults that nodes reported, and what was done about them",
+        options=(o.NO_HEADERS, o.SEPARATOR, o.JSON),
+        run="client.cluster.incidents:show",
+    ),
+    Command(
         "list-tags",
         "list tags, one per line, sorted",
         options=(o.JSON,),

@@ -26,10 +26,12 @@ ARGUMENTS = {
     "gnt-node-list-tags": ["node1"],
     "gnt-node-power": ["status", "node1"],
 }
-#: Locks that nobody waits for, volumes of machines without LVM, no lost history, no users.
+#: Locks that nobody waits for, volumes of machines without LVM, no lost history, no users,
+#: no faults.
 MAY_BE_EMPTY = (
     "gnt-debug-locks",
     "gnt-node-volumes",
+    "gnt-cluster-list-incidents",
     "gnt-cluster-lost-changes",
     "gnt-rapi-token-list",
 )

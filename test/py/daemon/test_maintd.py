@@ -107,6 +107,10 @@ def test_a_canceled_incident_and_one_that_fails(cluster):
     # The node delays its refusal, and the repair fails.
     until("it failed", lambda: states(cluster) == ["failed"])
     (incident,) = incidents(cluster)
+    listed = json.loads(cluster.check("gnt-cluster", "list-incidents", "--json"))
+    name = listed[0].pop("node_name")
+    assert name.partition(".")[0] == "node3"
+    assert listed == [incident]
     refused = cluster.run("gnt-cluster", "maintd-cancel", incident["id"])
     assert refused.failed
     assert "cannot be canceled" in refused.output
