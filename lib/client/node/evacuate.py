@@ -71,10 +71,6 @@ def _modes(ctx: CommandContext, mode: str) -> dict[str, str]:
 def run(ctx: CommandContext) -> int:
     """Evacuate nodes, one after another."""
     opts = ctx.opts
-    if opts.dst_node and opts.iallocator:
-        raise errors.OpPrereqError(
-            "--iallocator and --new-secondary exclude each other", ecodes.ECODE_INVAL
-        )
     modes = _modes(ctx, _mode(ctx))
     if not modes:
         return exitcodes.EXIT_SUCCESS
@@ -101,7 +97,8 @@ def _operation(ctx: CommandContext, node: str, mode: str) -> jobs.Op:
         node_name=node,
         mode=mode,
         remote_node=opts.dst_node,
-        iallocator=opts.iallocator,
+        # A new secondary node leaves nothing for an allocator to choose.
+        iallocator=None if opts.dst_node else opts.iallocator,
         early_release=opts.early_release,
         ignore_soft_errors=opts.ignore_soft_errors or None,
     )

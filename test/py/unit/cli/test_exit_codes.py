@@ -56,6 +56,18 @@ def test_a_new_secondary_selects_secondary_instances_whatever_else_was_asked(mas
     assert done.code == 1
 
 
+def test_a_new_secondary_leaves_an_allocator_without_effect(master):
+    master.results["OP_NODE_EVACUATE"] = {"jobs": []}
+    done = commands.run("gnt-node evacuate -f -n n1.tst -I hail n2.tst", master)
+    ((op,),) = master.jobs.values()
+    assert (op.remote_node, op.iallocator) == ("n1.tst", None)
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        "New secondary node given (disabling iallocator), hence evacuating secondary"
+        " instances only."
+    ]
+
+
 def test_a_node_without_instances_does_not_stop_the_others(master):
     master.results["OP_NODE_EVACUATE"] = {"jobs": []}
     done = commands.run("gnt-node evacuate -f -s n1.tst n2.tst", master)
