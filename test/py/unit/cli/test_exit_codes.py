@@ -62,10 +62,10 @@ def test_a_new_secondary_leaves_an_allocator_without_effect(master):
     ((op,),) = master.jobs.values()
     assert (op.remote_node, op.iallocator) == ("n1.tst", None)
     assert done.code == 0
-    assert done.err.splitlines() == [
+    assert done.err == (
         "New secondary node given (disabling iallocator), hence evacuating secondary"
-        " instances only."
-    ]
+        " instances only.\n"
+    )
 
 
 def test_a_node_without_instances_does_not_stop_the_others(master):
