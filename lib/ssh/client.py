@@ -480,7 +480,7 @@ def _converse(
     reader = threading.Thread(target=read_stderr, daemon=True)
     reader.start()
     if stdin is not None:
-        channel.sendall(stdin.encode() if isinstance(stdin, str) else stdin)
+        _send(channel, stdin.encode() if isinstance(stdin, str) else stdin)
     channel.shutdown_write()
     stdout, timed_out, left = [], False, MAX_OUTPUT
     try:
@@ -504,6 +504,15 @@ def _converse(
         stderr=b"".join(errors_read).decode(errors="replace"),
         timed_out=timed_out,
     )
+
+
+def _send(channel: Any, data: bytes) -> None:
+    """Write the input of a command, which may end without having read it."""
+    try:
+        channel.sendall(data)
+    except OSError:
+        if channel.exit_status < 0:
+            raise  # It has not ended, so the connection is lost.
 
 
 def _receive(read: Callable[[int], bytes]) -> bytes:
