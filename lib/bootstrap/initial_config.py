@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti import errors, uidpool
 from ganeti.bootstrap.options import InitOptions
 from ganeti.cmdlib import typed_params
 from ganeti.constants import (
@@ -387,7 +387,7 @@ def _policies(options: InitOptions) -> dict[str, Any]:
         "modify_etc_hosts": options.modify_etc_hosts,
         "modify_ssh_setup": options.modify_ssh_setup,
         "maintain_node_health": options.maintain_node_health,
-        "uid_pool": options.uid_pool,
+        "uid_pool": _uid_pool(options),
         "hidden_os": (),
         "blacklisted_os": (),
         "prealloc_wipe_disks": options.prealloc_wipe_disks,
@@ -415,3 +415,10 @@ def _pool_size(options: InitOptions) -> int:
             f"candidate pool size: wanted 1 or more, found {size}", ecodes.ECODE_INVAL
         )
     return DEFAULT_POOL_SIZE if size is None else size
+
+
+def _uid_pool(options: InitOptions) -> tuple[tuple[int, int], ...]:
+    pool = tuple(sorted(options.uid_pool))
+    uidpool.check(pool)
+    uidpool.check_overlaps(pool)
+    return pool

@@ -17,6 +17,7 @@ from ganeti.uidpool.pool import (
     Pool,
     add_ranges,
     check,
+    check_overlaps,
     format_pool,
     remove_ranges,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "RequestUnusedUid",
     "add_ranges",
     "check",
+    "check_overlaps",
     "format_pool",
     "remove_ranges",
 ]

@@ -60,6 +60,27 @@ def check(pool: Iterable[Sequence[int]]) -> None:
             )
 
 
+def check_overlaps(
+    pool: Sequence[tuple[int, int]], present: Iterable[Sequence[int]] = ()
+) -> None:
+    """Refuse sorted ranges with common uids, which are mistakes in most cases.
+
+    Those that are in the cluster already stay: Ganeti permits them, and clusters that
+    were taken over may have some.
+
+    Raises:
+        OpPrereqError: names both ranges.
+    """
+    known = {(low, high) for low, high in present}
+    for number, (low, high) in enumerate(pool):
+        for later in pool[number + 1 :]:
+            if later[0] <= high and not {(low, high), later} <= known:
+                raise errors.OpPrereqError(
+                    f"uid pool: ranges {low}-{high} and {later[0]}-{later[1]} overlap",
+                    ecodes.ECODE_INVAL,
+                )
+
+
 def format_pool(pool: Iterable[Sequence[int]], separator: str = ", ") -> str:
     """Return the text of a pool, which `ParseUidPool` reads again."""
     return separator.join(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ganeti import errors, objects, opcodes, pathutils
 from ganeti.constants import ecodes, mond, uidpool
 from ganeti.iallocator import defaults
+from ganeti.uidpool import check_overlaps
 
 #: Taken unchanged: their types check everything.
 _AS_GIVEN: Final = (
@@ -198,7 +199,7 @@ def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, 
             add=op.add_uids or (),
             remove=op.remove_uids or (),
         )
-        _check_overlaps(out["uid_pool"], cluster.uid_pool)
+        check_overlaps(out["uid_pool"], cluster.uid_pool)
     if op.reserved_lvs is not None:
         for text in op.reserved_lvs:
             _check_expression(text)
@@ -242,23 +243,6 @@ def uid_pool(
             raise refuse(f"uid pool: range {item[0]}-{item[1]} is not in the pool")
         ranges.discard(_uid_range(item))
     return tuple(sorted(ranges))
-
-
-def _check_overlaps(
-    pool: Sequence[tuple[int, int]], present: Iterable[Sequence[int]]
-) -> None:
-    """Refuse sorted ranges with common uids, which are mistakes in most cases.
-
-    Those that are in the cluster already stay: Ganeti permits them, and clusters that
-    were taken over may have some.
-    """
-    known = {(low, high) for low, high in present}
-    for number, (low, high) in enumerate(pool):
-        for later in pool[number + 1 :]:
-            if later[0] <= high and not {(low, high), later} <= known:
-                raise refuse(
-                    f"uid pool: ranges {low}-{high} and {later[0]}-{later[1]} overlap"
-                )
 
 
 def _uid_range(item: Sequence[int]) -> tuple[int, int]:

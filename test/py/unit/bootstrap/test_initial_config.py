@@ -129,6 +129,9 @@ def test_an_open_vswitch_link_has_its_own_default():
         ({"ipolicy": {"disk-templates": ["plain"]}}, "found plain"),
         ({"mac_prefix": "aa:bb"}, "MAC prefix"),
         ({"candidate_pool_size": 0}, "candidate pool size"),
+        ({"uid_pool": ((9, 5),)}, "lower bound 9 above higher bound 5"),
+        ({"uid_pool": ((20, 30), (1, 20))}, "ranges 1-20 and 20-30 overlap"),
+        ({"uid_pool": ((5, 2**33),)}, "5-8589934592 is not within 0-"),
         ({"ssh_key_type": "rsa", "ssh_key_bits": 64}, "at least 1024 bits"),
     ],
 )
@@ -136,6 +139,10 @@ def test_what_is_wrong_is_named(wrong, problem):
     refusals = (errors.OpPrereqError, errors.TypeEnforcementError)
     with pytest.raises(refusals, match=problem):
         make(**wrong)
+
+
+def test_ranges_of_uids_are_sorted():
+    assert make(uid_pool=((20, 30), (1, 9))).cluster.uid_pool == ((1, 9), (20, 30))
 
 
 @pytest.fixture
