@@ -12,6 +12,7 @@ from ganeti.clock import SystemClock
 from ganeti.confd import client as client_module
 from ganeti.confd import server, wire
 from ganeti.confd.client import ALL, ConfdClient, Result, needed, newer
+from ganeti.tools import confd_client
 
 
 class Peer:
@@ -185,3 +186,17 @@ def test_six_are_asked_by_default():
     assert len(set(client._choose(None))) == 6
     assert len(client._choose(ALL)) == 9
     assert client_module.ALL == -1
+
+
+def test_the_tool_with_another_key_names_what_to_look_at(peer_of, capsys):
+    peer = peer_of(orchard())
+    argv = ["-a", "127.0.0.1", "-p", str(peer.port), "-t", "0.3", "master"]
+    assert confd_client.main([f"--hmac={KEY.decode()}", *argv]) == 0
+    capsys.readouterr()
+    assert confd_client.main(["--hmac=anotherkey", *argv]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == (
+        "confd-client: no answer within 0.3 seconds: is ganeti-confd running there, and"
+        " is the key the same?\n"
+    )

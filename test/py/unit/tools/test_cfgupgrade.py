@@ -15,6 +15,8 @@ from ganeti.store.etcd import parse
 from ganeti.tools import cfgupgrade
 from ganeti.utils import pidfile
 
+NOBODY = "00000000-dead-4ead-8ead-000000000000"
+
 
 @pytest.fixture
 def paths(tmp_path, monkeypatch):
@@ -137,6 +139,40 @@ def test_an_inconsistent_configuration_needs_a_flag(
     assert "the highest used port should be at least 11001" in error
     assert "--no-verify" in error
     assert run(monkeypatch, "-f", "--no-verify") == 0
+
+
+def cut_node(data):
+    """Name a node that there is not as the primary one of an instance."""
+    next(iter(data["instances"].values()))["primary_node"] = NOBODY
+
+
+def cut_disk(data):
+    next(iter(data["instances"].values()))["disks"] = [NOBODY]
+
+
+def cut_group(data):
+    next(iter(data["nodes"].values()))["group"] = NOBODY
+
+
+def cut_master(data):
+    data["cluster"]["master_node"] = NOBODY
+
+
+@pytest.mark.parametrize("cut", [cut_node, cut_disk, cut_group, cut_master])
+def test_a_reference_to_nothing_is_named_and_changes_nothing(
+    paths, config_data, monkeypatch, capsys, cut
+):
+    cut(config_data)
+    with open(paths.data("config.data"), "w") as stream:
+        json.dump(config_data, stream)
+    before = sorted(path.name for path in paths_of(paths.data_dir))
+    assert run(monkeypatch, "-f") == 1
+    error = capsys.readouterr().err
+    assert NOBODY in error
+    assert "config.data" in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    assert sorted(path.name for path in paths_of(paths.data_dir)) == before
 
 
 def write_old(paths, minor):
