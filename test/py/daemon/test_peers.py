@@ -125,6 +125,8 @@ SPACE = {"type": "lvm-vg", "name": "xenvg"}
 SPACE |= {"storage_free": 50_000, "storage_size": 100_000}
 REPORT = {"memory_total": 8192, "memory_free": 6000, "memory_dom0": 500}
 REPORT |= {"cpu_total": 4, "cpu_nodes": 1, "cpu_sockets": 1, "cpu_dom0": 1}
+MIRROR = {"dev_path": "/dev/drbd0", "major": 147, "minor": 0, "sync_percent": None}
+MIRROR |= {"estimated_time": None, "is_degraded": True, "ldisk_status": 1}
 #: Answers of nodes, which have no DRBD here.
 NODES = {
     **SUCCESSFUL_ACTS,
@@ -134,6 +136,8 @@ NODES = {
     "instance_info": {},
     "blockdev_assemble": ["/dev/drbd0", "/link", None],
     "blockdev_find": ["/dev/drbd0", 147, 0, 100.0, 0, False, 1],
+    # Complete, without a connection to the node that is lost.
+    "blockdev_getmirrorstatus_multi": [[True, MIRROR]],
 }
 
 
