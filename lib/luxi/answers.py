@@ -7,6 +7,8 @@ release. Every command imports this module, so it imports little itself.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from ganeti import errors
 
 _EXCERPT: Final = 80
@@ -147,19 +149,13 @@ def _is_texts(answer: Any, _args: Sequence[Any]) -> bool:
 
 
 def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
-    if not isinstance(answer, Mapping) or type(answer.get("incidents")) not in _LISTS:
+    from ganeti.repair.incidents import MaintenanceState
+
+    try:
+        msgspec.convert(answer, MaintenanceState)
+    except msgspec.ValidationError:
         return False
-    return all(_is_incident(item) for item in answer["incidents"])
-
-
-def _is_incident(item: Any) -> bool:
-    return (
-        isinstance(item, Mapping)
-        and all(isinstance(item.get(name), str) for name in _INCIDENT_TEXTS)
-        and all(type(item.get(name)) in {int, float} for name in _INCIDENT_NUMBERS)
-        and type(item.get("jobs")) in _LISTS
-        and "original" in item
-    )
+    return True
 
 
 def _is_text(answer: Any, _args: Sequence[Any]) -> bool:
@@ -180,8 +176,6 @@ def _object(*keys: str) -> _Form:
 
 
 _LISTS: Final = (list, tuple)
-_INCIDENT_NUMBERS: Final = ("ctime", "mtime", "serial_no")
-_INCIDENT_TEXTS: Final = ("uuid", "node", "action", "state", "tag", "note")
 _TABLE: Final = _Form("fields and rows of [status, value]", _is_table)
 _ROWS: Final = _Form("a list of rows with a value per field", _is_rows)
 _OUTCOME: Final = _Form("[success, text]", _is_outcome)

@@ -4,26 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from ganeti.cli import listing, table
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
+from ganeti.repair.incidents import MaintenanceState, as_reported
 from ganeti.utils.control_chars import escape
 
-#: Members of the JSON form, as on the status page, and of the stored form.
-_MEMBERS: Final = {
-    "id": "uuid",
-    "uuid": "uuid",
-    "node": "node",
-    "original": "original",
-    "action": "action",
-    "repair-status": "state",
-    "jobs": "jobs",
-    "tag": "tag",
-    "note": "note",
-    "ctime": "ctime",
-    "mtime": "mtime",
-    "serial_no": "serial_no",
-}
 #: Characters of a report in the table.
 _WIDTH: Final = 80
 _COLUMNS: Final = (
@@ -39,12 +27,16 @@ _COLUMNS: Final = (
 
 def show(ctx: CommandContext) -> None:
     """List the incidents, the newest first."""
-    stored = ctx.call("QueryMaintenance")["incidents"]
+    state = msgspec.convert(ctx.call("QueryMaintenance"), MaintenanceState)
     names: dict[str, str] = {}
-    if stored:
+    if state.incidents:
         rows = listing.query_objects(ctx, "node", ["uuid", "name"])
         names = {row["uuid"]: row["name"] for row in rows}
-    incidents = [_as_object(item, names) for item in stored]
+    # A node that was removed stays known by its UUID until the next round.
+    incidents = [
+        {**as_reported(item), "node_name": names.get(item.node)}
+        for item in state.incidents
+    ]
     if ctx.opts.json:
         listing.print_json(ctx, incidents)
         return
@@ -57,12 +49,6 @@ def show(ctx: CommandContext) -> None:
     )
     if text:
         ctx.out(text)
-
-
-def _as_object(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    # A node that was removed stays known by its UUID until the next round.
-    members = {name: item[stored] for name, stored in _MEMBERS.items()}
-    return {**members, "node_name": names.get(item["node"])}
 
 
 def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
