@@ -3,9 +3,9 @@
 import contextlib
 import pathlib
 import re
-import time
 
 from fakes.histories.rules import Copy, Point
+from fakes.patience import until
 from ganeti import errors
 from ganeti.config import config as header
 from ganeti.quorum import parse_term
@@ -20,7 +20,6 @@ _ELECTED = re.compile(r"elected for term (\S+)$")
 
 #: Seconds in which a commit of the master daemon itself reaches all candidates.
 _ON_THE_WAY_S = 15.0
-_LOOK_S = 0.2
 
 
 def settled_copies(machines):
@@ -29,13 +28,14 @@ def settled_copies(machines):
     The master daemon may commit between the looks at two nodes, such as the rights of a
     candidate; copies that have different histories do not agree later either.
     """
-    end = time.monotonic() + _ON_THE_WAY_S
-    while True:
-        collected = copies(machines)
-        ends = {(copy.revision, copy.digest) for copy in collected.values()}
-        if len(ends) <= 1 or time.monotonic() > end:
-            return collected
-        time.sleep(_LOOK_S)
+    with contextlib.suppress(AssertionError):
+        return until("equal copies", lambda: _equal(copies(machines)), _ON_THE_WAY_S)
+    return copies(machines)
+
+
+def _equal(collected):
+    ends = {(copy.revision, copy.digest) for copy in collected.values()}
+    return collected if len(ends) == 1 else None
 
 
 def copies(machines):
