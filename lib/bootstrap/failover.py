@@ -147,7 +147,9 @@ def fail_over(
     finally:
         runner.close()
     feedback("Starting the master daemons on this node")
-    Services(paths, process).start_master(*_words(options, accept_loss=accept_loss))
+    Services(paths, process).start_master(
+        *_words(options, accept_loss=accept_loss), silent=plan.silent
+    )
     return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
 
@@ -221,7 +223,7 @@ def _fail_over_in_etcd(
             finally:
                 runner.close()
             feedback("Starting the master daemons on this node")
-            Services(paths, process).start_master()
+            Services(paths, process).start_master(silent=plan.silent)
             return _wait_for_master(plan, paths, clock, feedback) and is_clean
     except (errors.StorageError, errors.TermError) as err:
         raise errors.OpExecError(

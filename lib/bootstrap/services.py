@@ -1,7 +1,7 @@
 """Start and stop of daemons on this node, with daemon-util."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from ganeti import errors
@@ -36,13 +36,22 @@ class Services:
         """Stop a daemon."""
         self._run("stop", daemon)
 
-    def start_master(self, *arguments: str) -> None:
+    def start_master(
+        self, *arguments: str, silent: Collection[str] = frozenset()
+    ) -> None:
         """Start the daemons of the master role.
 
         Args:
             arguments: further options of the master daemon, for this start alone.
+            silent: UUIDs of nodes that have just not answered; the daemons that have
+                the nodes vote do not wait for these if the others decide.
         """
-        extra = {"EXTRA_MASTERD_ARGS": " ".join(arguments)} if arguments else {}
+        skip = ("--not-answering", ",".join(sorted(silent))) if silent else ()
+        extra = {
+            "EXTRA_MASTERD_ARGS": " ".join((*arguments, *skip)),
+            "EXTRA_MAINTD_ARGS": " ".join(skip),
+        }
+        extra = {name: value for name, value in extra.items() if value}
         self._run("start-master", env=extra, timeout_s=_ELECTION_S)
 
     def stop_master(self) -> None:

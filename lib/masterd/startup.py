@@ -3,6 +3,7 @@
 Asking and counting votes is `ganeti.rpc.voting`, an election `ganeti.store.election`.
 """
 
+import argparse
 import collections
 import enum
 import logging
@@ -137,6 +138,45 @@ def elect(
         f"{survey.shortage()}. If the other candidates are known to be down, use"
         " --no-voting to accept that loss",
     )
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option whose value is the argument ``silent`` of `asking`."""
+    parser.add_argument(
+        "--not-answering",
+        metavar="UUID[,UUID...]",
+        type=lambda text: frozenset(text.split(",")),
+        default=frozenset(),
+        help="nodes that have just not answered: do not wait for their votes if those"
+        " of the others decide",
+    )
+
+
+def asking(
+    gather: Callable[[Collection[str]], Mapping[str, str | None]],
+    nodes: Collection[str],
+    name: str,
+    silent: Collection[str],
+) -> Callable[[], Mapping[str, str | None]]:
+    """Return the argument ``ask`` of `vote`.
+
+    Args:
+        gather: returns node -> the master that it names, None without an answer.
+        nodes: UUIDs of all nodes.
+        name: of this node.
+        silent: nodes that have just not answered. Waiting for each of them again would
+            take a time limit, so they are asked only if this node does not win without.
+    """
+    left = [set(silent) & set(nodes)]
+
+    def ask() -> Mapping[str, str | None]:
+        skipped, left[0] = left[0], set()
+        votes = dict.fromkeys(skipped) | dict(gather(set(nodes) - skipped))
+        if skipped and count(votes, name).verdict is not Verdict.WON:
+            votes |= gather(skipped)
+        return votes
+
+    return ask
 
 
 def vote(

@@ -65,12 +65,13 @@ def gather(
     Args:
         runner: makes the calls.
         nodes: UUIDs of the nodes.
-        refusing: gets the nodes that do not accept the certificate of this node.
+        refusing: gets those of the nodes that do not accept the certificate of this
+            node; the others of them are taken out.
     """
     wanted = list(nodes)
     answers = runner.call("master_node_name", wanted, timeout_s=_TIMEOUT_S)
     if refusing is not None:
-        refusing.clear()
+        refusing.difference_update(wanted)
         refusing.update(node for node in wanted if answers[node].refused)
     return {
         node: None if answers[node].failed else str(answers[node].payload)

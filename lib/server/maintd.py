@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors, rpc, store
@@ -68,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("-b", "--bind", metavar="ADDRESS", help="address to bind to, default all")
     add("--no-voting", action="store_true", help="do not ask the nodes for the master")
     add("--yes-do-it", action="store_true", help="confirm --no-voting")
+    startup.add_option(parser)
     return parser
 
 
@@ -92,11 +93,15 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
     except (OSError, errors.GenericError) as err:
         raise common.StartError(f"cannot read the key of the cluster: {err}") from err
     if not options.no_voting:
-        _vote(paths)
+        _vote(paths, options.not_answering)
 
 
-def _vote(paths: Paths) -> None:
+def _vote(paths: Paths, silent: frozenset[str]) -> None:
     """Have the nodes vote.
+
+    Args:
+        paths: of this node.
+        silent: nodes that have just not answered.
 
     Raises:
         StartError: most of them do not name this node.
@@ -111,13 +116,14 @@ def _vote(paths: Paths) -> None:
     refusing: set[str] = set()
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
 
-    def ask() -> Mapping[str, str | None]:
-        return voting.gather(runner, snapshot.nodes, refusing)
+    def gather(nodes: Collection[str]) -> Mapping[str, str | None]:
+        return voting.gather(runner, nodes, refusing)
 
     def pause(seconds: float) -> None:
         # Whoever starts the daemons of the master waits for this one, too.
         time.wait(threading.Event(), min(seconds, _VOTE_PAUSE_S))
 
+    ask = startup.asking(gather, snapshot.nodes, paths.hostname, silent)
     try:
         startup.vote(ask, paths.hostname, pause=pause, refusing=refusing)
     except startup.NotMaster as err:

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from ganeti import clock, config, errors, masterd, pathutils, rpc, store
@@ -63,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --no-voting: still need a majority of the candidates' copies",
     )
+    startup.add_option(parser)
     return parser
 
 
@@ -94,7 +95,8 @@ def _check(
         options: of the command line.
         paths: of this node.
         time: for pauses.
-        silent: gets the nodes that did not answer.
+        silent: nodes that have just not answered; afterwards, those that did not
+            answer in the vote.
 
     Raises:
         StartError: this node may not be master.
@@ -108,7 +110,9 @@ def _check(
             return
         startup.check_configuration(snapshot, paths)
         if not options.no_voting:
-            silent |= _vote(snapshot, paths, time)
+            absent = _vote(snapshot, paths, time, frozenset(silent))
+            silent.clear()
+            silent |= absent
     except startup.NotMaster as err:
         raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
     except errors.GenericError as err:
@@ -116,22 +120,29 @@ def _check(
 
 
 def _vote(
-    snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock
+    snapshot: Snapshot,
+    paths: pathutils.Paths,
+    time: clock.Clock,
+    silent: frozenset[str],
 ) -> frozenset[str]:
-    """Have the nodes vote; return those that did not answer."""
+    """Have the nodes vote; return those that did not answer, now or just before."""
     if len(snapshot.nodes) == 1:
         return frozenset()
     last: dict[str, str | None] = {}
     refusing: set[str] = set()
 
+    def gather(nodes: Collection[str]) -> dict[str, str | None]:
+        return voting.gather(runner, nodes, refusing)
+
     def ask() -> dict[str, str | None]:
-        last.update(voting.gather(runner, snapshot.nodes, refusing))
+        last.update(asked())
         return last
 
     def pause(seconds: float) -> None:
         _pause(time, seconds)
 
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
+    asked = startup.asking(gather, snapshot.nodes, paths.hostname, silent)
     try:
         startup.vote(ask, paths.hostname, pause=pause, refusing=refusing)
     finally:
@@ -459,7 +470,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{NAME}: {err.args[0]}\n")
         return exitcodes.EXIT_FAILURE
     time = clock.SystemClock()
-    silent: set[str] = set()
+    silent: set[str] = set(options.not_answering)
     return common.run(
         common.Daemon(
             name=NAME,

@@ -228,7 +228,8 @@ def test_the_administrators_word_goes_on_with_a_minority(site):
     site.silence(OLD, THIRD)
     assert site.run(no_voting=True, accept_loss=True) is True
     assert any("Warning: copies of the" in line for line in site.lines)
-    assert site.starts == ["--no-voting --yes-do-it"]
+    silent = ",".join(sorted(site.node(number) for number in (OLD, THIRD)))
+    assert site.starts == [f"--no-voting --yes-do-it --not-answering {silent}"]
     # Numbers that lost changes may have used are left out.
     assert site.snapshot().revision > 1_000_000
     assert site.serial() > 1_000_000
@@ -242,6 +243,15 @@ def test_without_a_vote_the_daemon_still_needs_a_majority_of_copies(site):
     site.votes = dict.fromkeys(site.votes)
     assert site.run(no_voting=True) is True
     assert site.starts == ["--no-voting --require-majority --yes-do-it"]
+
+
+def test_the_daemons_do_not_wait_again_for_a_node_that_did_not_answer(site):
+    site.silence(OLD)
+    assert site.run() is True
+    words = f"--not-answering {site.node(OLD)}"
+    assert site.starts == [words]
+    [(_argv, options)] = site.process.commands
+    assert options["env"]["EXTRA_MAINTD_ARGS"] == words
 
 
 def test_a_normal_failover_leaves_out_no_numbers(site):

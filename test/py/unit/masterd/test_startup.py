@@ -14,7 +14,7 @@ from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.rpc.result import Result
 from ganeti.rpc.voting import Count, Verdict
-from ganeti.server import maintd
+from ganeti.server import maintd, masterd
 
 ME = "node1.example.com"
 
@@ -64,9 +64,9 @@ def test_votes_are_gathered_from_all_nodes():
         return ME if node == clusters.node_uuid(1) else "node3.example.com"
 
     runner = FakeRunner(lambda: snapshot, {"master_node_name": answer})
-    refusing = {"of an earlier round"}
+    refusing = {clusters.node_uuid(1), "not asked this time"}
     votes = voting.gather(runner, snapshot.nodes, refusing)
-    assert refusing == {clusters.node_uuid(2)}
+    assert refusing == {clusters.node_uuid(2), "not asked this time"}
     assert votes == {
         clusters.node_uuid(1): ME,
         clusters.node_uuid(2): None,
@@ -113,6 +113,33 @@ def test_vote_that_becomes_decided():
     pauses = []
     startup.vote(lambda: next(rounds), ME, pause=pauses.append)
     assert pauses == [10.0]
+
+
+@pytest.mark.parametrize(
+    ("answering", "asked"),
+    [("abc", [{"a", "b", "c"}]), ("ab", [{"a", "b", "c"}, {"d"}])],
+    ids=["decided without it", "not decided"],
+)
+def test_a_node_that_has_just_not_answered_is_asked_only_if_needed(answering, asked):
+    calls = []
+
+    def gather(nodes):
+        calls.append(set(nodes))
+        return {node: ME if node in answering else None for node in nodes}
+
+    ask = startup.asking(gather, "abcd", ME, {"d", "unknown"})
+    votes = ask()
+    assert calls == asked
+    assert votes == {node: ME if node in answering else None for node in "abcd"}
+    ask()
+    assert calls[len(asked) :] == [set("abcd")]
+
+
+@pytest.mark.parametrize("daemon", [masterd, maintd])
+def test_both_daemons_take_the_silent_nodes_of_a_failover(daemon):
+    options = daemon.build_parser().parse_args(["--not-answering", "one,two"])
+    assert options.not_answering == {"one", "two"}
+    assert daemon.build_parser().parse_args([]).not_answering == frozenset()
 
 
 def test_lost_vote_is_final():
