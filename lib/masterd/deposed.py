@@ -5,11 +5,35 @@ majority of them has confirmed the term, no call is made that acts; questions go
 master that knows that it is deposed calls no nodes any more.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti.rpc import Result, Runner
 from ganeti.rpc.table import PROCEDURES
+
+
+class Waits:
+    """The waits of threads for a majority of the candidates, and their early end."""
+
+    def __init__(self) -> None:
+        self._given_up: dict[threading.Thread, threading.Event] = {}
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[threading.Event]:
+        """Yield an event that is set when the wait of this thread is to end."""
+        me = threading.current_thread()
+        self._given_up[me] = threading.Event()
+        try:
+            yield self._given_up[me]
+        finally:
+            del self._given_up[me]
+
+    def end(self, thread: threading.Thread) -> None:
+        """End the wait of a thread, if it waits; for other threads."""
+        if (given_up := self._given_up.get(thread)) is not None:
+            given_up.set()
 
 
 class WatchedRunner(Runner):
@@ -20,7 +44,8 @@ class WatchedRunner(Runner):
         inner: Runner,
         on_refusal: Callable[[Sequence[str]], None],
         require_leading: Callable[[], None] = lambda: None,
-        require_confirmed: Callable[[], None] = lambda: None,
+        require_confirmed: Callable[[threading.Event], None] = lambda _give_up: None,
+        waits: Waits | None = None,
     ) -> None:
         """Watch a runner.
 
@@ -29,12 +54,15 @@ class WatchedRunner(Runner):
             on_refusal: called with the nodes that have refused this master's term.
             require_leading: raises TermError if this master is deposed.
             require_confirmed: the same before calls that act; it blocks until the
-                candidates have confirmed the term after a refusal.
+                candidates have confirmed the term after a refusal, or until its
+                argument is set.
+            waits: gets the threads that wait for the candidates.
         """
         self._inner = inner
         self._require_confirmed = require_confirmed
         self._require_leading = require_leading
         self._on_refusal = on_refusal
+        self._waits = waits or Waits()
 
     def call(
         self,
@@ -48,11 +76,13 @@ class WatchedRunner(Runner):
 
         Raises:
             TermError: this master is deposed; no node was called.
+            StorageError: the wait for the candidates was ended; no node was called.
         """
         if PROCEDURES[procedure].reads:
             self._require_leading()
         else:
-            self._require_confirmed()
+            with self._waits.begin() as give_up:
+                self._require_confirmed(give_up)
         results = self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
         if refused := [node for node, result in results.items() if result.deposed]:
             self._on_refusal(refused)

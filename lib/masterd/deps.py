@@ -6,6 +6,7 @@ unit as `ganeti.cmdlib.base.Context`.
 
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final, cast
@@ -15,7 +16,7 @@ from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
 from ganeti.masterd import cluster_facts, followers
-from ganeti.masterd.deposed import WatchedRunner
+from ganeti.masterd.deposed import Waits, WatchedRunner
 from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.term_resets import TermResets
 from ganeti.store import CopyState, Store, choice
@@ -67,10 +68,16 @@ class MasterDeps(mcpu.EngineDeps):
     def __post_init__(self) -> None:
         configuration = Config(self.store, self.clock)
         members = mcpu.members(configuration.snapshot())
-        rpc_at = self.rpc_at
+        rpc_at, abort_call, waits = self.rpc_at, self.abort_call, Waits()
+
+        def abort(thread: threading.Thread) -> None:
+            waits.end(thread)
+            abort_call(thread)
+
         made = {
-            "rpc": self._watched(self.rpc),
-            "rpc_at": lambda targets: self._watched(rpc_at(targets)),
+            "rpc": self._watched(self.rpc, waits),
+            "rpc_at": lambda targets: self._watched(rpc_at(targets), waits),
+            "abort_call": abort,
             "config": configuration,
             "locks": locking.LockManager(self.clock, members),
             "query_sources": functools.partial(_query_sources, self),
@@ -78,7 +85,7 @@ class MasterDeps(mcpu.EngineDeps):
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
-    def _watched(self, runner: rpc.Runner) -> rpc.Runner:
+    def _watched(self, runner: rpc.Runner, waits: Waits) -> rpc.Runner:
         store = self.store
 
         def on_refusal(nodes: Sequence[str]) -> None:
@@ -87,7 +94,7 @@ class MasterDeps(mcpu.EngineDeps):
             self.term_resets.note(nodes)
 
         return WatchedRunner(
-            runner, on_refusal, store.require_leading, store.require_confirmed
+            runner, on_refusal, store.require_leading, store.require_confirmed, waits
         )
 
     @functools.cached_property

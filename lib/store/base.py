@@ -6,6 +6,7 @@ durable and copied to master candidates the same way, but not part of snapshots.
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -159,12 +160,15 @@ class Store(Protocol):
     def note_refusal(self) -> None:
         """Take notice that a node has refused this master's term; returns at once."""
 
-    def require_confirmed(self) -> None:
+    def require_confirmed(self, give_up: threading.Event | None = None) -> None:
         """Block until a majority has confirmed the term since a node refused it.
+
+        Args:
+            give_up: set by others to end the wait.
 
         Raises:
             TermError: this master is deposed and must not act.
-            StorageError: the store was closed before that.
+            StorageError: the store was closed, or the wait given up, before that.
         """
 
     def close(self) -> None:

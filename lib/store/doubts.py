@@ -134,7 +134,7 @@ class NoDoubts:
     def note(self) -> None:
         """Do nothing."""
 
-    def settle(self, leader: Leader) -> None:
+    def settle(self, leader: Leader, give_up: threading.Event | None = None) -> None:
         """Do nothing."""
 
 
@@ -159,7 +159,6 @@ class Doubts:
         self._noted = 0
         self._confirmed = 0
         self._turn = threading.Lock()
-        self._pause = threading.Event()
 
     @property
     def is_open(self) -> bool:
@@ -171,16 +170,22 @@ class Doubts:
         with self._lock:
             self._noted += 1
 
-    def settle(self, leader: Leader) -> None:
+    def settle(self, leader: Leader, give_up: threading.Event | None = None) -> None:
         """Block until a majority has confirmed the term, if a node has refused it.
 
         A majority that follows another master deposes the leader.
 
+        Args:
+            leader: the master whose term was refused.
+            give_up: set by others to end the wait; a round of questions under way ends
+                first.
+
         Raises:
-            StorageError: the store was closed before that.
+            StorageError: the store was closed, or the wait given up, before that.
         """
         warned: float | None = None
-        while self.is_open and not leader.is_ending:
+        given_up = give_up or threading.Event()
+        while self.is_open and not leader.is_ending and not given_up.is_set():
             with self._turn:
                 if not self.is_open:
                     return
@@ -197,12 +202,13 @@ class Doubts:
             if warned is None or now - warned >= WARN_EVERY_S:
                 warned = now
                 _log.warning("calls that act on nodes wait: %s", why)
-            self._clock.wait(self._pause, RECHECK_S)
+            self._clock.wait(given_up, RECHECK_S)
         if self.is_open:
+            before = "the end of the master daemon" if leader.is_ending else "the kill"
             raise errors.StorageError(
                 f"term {leader.term} was refused by a node and not confirmed by a"
-                " majority of the master candidates before the end of the master"
-                " daemon; nothing was called"
+                f" majority of the master candidates before {before}; nothing was"
+                " called"
             )
 
     def _ask(self, leader: Leader) -> tuple[_Outcome, str]:

@@ -349,10 +349,10 @@ class Engine:
         """Take notice that a node has refused this master's term; returns at once."""
         self._doubts.note()
 
-    def require_confirmed(self) -> None:
+    def require_confirmed(self, give_up: threading.Event | None = None) -> None:
         """Block until a majority has confirmed the term since a node refused it."""
         self.require_leading()
-        self._doubts.settle(self)
+        self._doubts.settle(self, give_up)
         self.require_leading()
 
     def is_over(self) -> bool:

@@ -6,6 +6,7 @@ uses a fork.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 
 from ganeti import errors
@@ -116,7 +117,7 @@ class Fork:
     def note_refusal(self) -> None:
         """Do nothing: a fork calls no nodes that act."""
 
-    def require_confirmed(self) -> None:
+    def require_confirmed(self, give_up: threading.Event | None = None) -> None:
         """Do nothing: a fork calls no nodes that act."""
 
     def check_term(self) -> None:

@@ -1,9 +1,12 @@
 """A master that knows that it is deposed calls no nodes."""
 
+import threading
+
 import pytest
 
 from fakes import clusters
 from fakes.master import Master
+from fakes.patience import until
 from fakes.rpc import FakeRunner, failure
 from ganeti import errors
 from ganeti.masterd.deposed import WatchedRunner
@@ -49,7 +52,7 @@ def test_only_acts_wait_for_the_candidates_after_a_refusal():
     inner = FakeRunner(lambda: snapshot, {"version": 1, "test_delay": None})
     asked = []
 
-    def require_confirmed():
+    def require_confirmed(_give_up):
         asked.append(len(inner.calls))
         if len(asked) > 1:
             raise errors.TermError("term 1 is over")
@@ -62,6 +65,37 @@ def test_only_acts_wait_for_the_candidates_after_a_refusal():
     with pytest.raises(errors.TermError, match="term 1 is over"):
         runner.call_one("test_delay", uuid, 1.0)
     assert len(inner.calls) == 2
+
+
+def test_a_kill_ends_the_wait_of_its_job_alone(tmp_path, monkeypatch):
+    master = Master(tmp_path / "node1.example.com").start()
+    try:
+        deps = master.service.deps
+        given_up = {}
+
+        def settle(_leader, give_up):
+            given_up[threading.current_thread().name] = give_up
+            assert give_up.wait(60)
+            raise errors.StorageError("nothing was called")
+
+        monkeypatch.setattr(master.store._doubts, "settle", settle, raising=False)
+
+        def jobs():
+            return [each for name, each in given_up.items() if name.startswith("Jq")]
+
+        delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0, "on_nodes": ["node2"]}
+        with master.client() as client:
+            killed, other = (client.call("SubmitJob", [[delay]]) for _ in range(2))
+            until("both wait", lambda: len(jobs()) == 2)
+            assert client.call("CancelJob", [killed, True])[0] is True
+            status = client.call(
+                "WaitForJobChange", [killed, ["status"], ["running"], None, 60]
+            )
+            assert status[0] == ["error"]
+            assert [each.is_set() for each in jobs()].count(True) == 1
+            client.call("CancelJob", [other, True])
+    finally:
+        master.stop()
 
 
 def test_calls_to_joining_nodes_wait_as_well(tmp_path):

@@ -27,7 +27,7 @@ class Store:
     def snapshot(self):
         return self._snapshot
 
-    def require_confirmed(self):
+    def require_confirmed(self, _give_up=None):
         if self.error is not None:
             raise self.error
 

@@ -1,5 +1,7 @@
 """After a node's refusal, calls that act wait for a majority of the candidates."""
 
+import threading
+
 import pytest
 
 from fakes import cluster
@@ -59,6 +61,24 @@ def test_calls_wait_while_no_majority_answers(opener, simulation, caplog):
     assert not waiting.done()
     simulation.down.discard(simulation.node(1))
     waiting.result(60)
+    db.require_confirmed()
+
+
+def test_a_wait_can_be_given_up(opener, simulation):
+    db = ready(opener)
+    simulation.down |= set(simulation.copies)
+    db.note_refusal()
+    give_up = threading.Event()
+    waiting = start(lambda: db.require_confirmed(give_up))
+    until("a question", lambda: asked(simulation))
+    assert not waiting.done()
+    give_up.set()
+    with pytest.raises(
+        errors.StorageError, match="before the kill; nothing was called"
+    ):
+        waiting.result(60)
+    # Others wait on.
+    simulation.down.clear()
     db.require_confirmed()
 
 
