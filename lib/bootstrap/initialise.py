@@ -19,6 +19,7 @@ from ganeti.bootstrap import (
 )
 from ganeti.bootstrap.options import Feedback, InitOptions
 from ganeti.bootstrap.services import Services
+from ganeti.bootstrap.waiting import wait_until
 from ganeti.clock import Clock
 from ganeti.constants import daemons, versions
 from ganeti.objects import Snapshot
@@ -27,6 +28,8 @@ from ganeti.process import Runner
 from ganeti.storage import allowed
 from ganeti.utils import files
 
+#: Longest time until the node daemon, which has just started, answers.
+_NODE_DAEMON_S: Final = 30.0
 _DIRECTORY_MODES: Final = ((0o755, "data"), (0o755, "run"), (0o750, "log"))
 
 
@@ -85,7 +88,7 @@ def init_cluster(
         undo.callback(_stop_quietly, services, feedback)
         feedback("Starting the node daemon")
         services.start("ganeti-noded")
-        _check_node_daemon(paths, host)
+        _check_node_daemon(paths, host, clock)
         if options.modify_etc_hosts:
             _add_to_hosts(paths, host)
         feedback("Starting the master daemon")
@@ -229,14 +232,25 @@ def _static_runner(paths: Paths, host: initial_config.MasterHost) -> rpc.StaticR
     return rpc.StaticRunner([target], paths)
 
 
-def _check_node_daemon(paths: Paths, host: initial_config.MasterHost) -> None:
-    """Check that the node daemon answers and has this program's version."""
+def _check_node_daemon(
+    paths: Paths, host: initial_config.MasterHost, clock: Clock
+) -> None:
+    """Wait until the node daemon answers; check that it has this program's version."""
     runner = _static_runner(paths, host)
+    answers: list[rpc.Result] = []
+
+    def has_answered() -> bool:
+        answers.append(runner.call_one("version", host.hostname))
+        return not answers[-1].failed
+
     try:
-        answer = runner.call_one("version", host.hostname)
+        wait_until(has_answered, clock, timeout_s=_NODE_DAEMON_S)
     finally:
         runner.close()
-    version = answer.unwrap("cannot reach the new node daemon")
+    log_file = f"{paths.log_dir}/node-daemon.log"
+    version = answers[-1].unwrap(
+        f"cannot reach the new node daemon, see {log_file} on this machine"
+    )
     if version != versions.PROTOCOL_VERSION:
         raise errors.OpExecError(
             f"node {host.hostname}: wanted a node daemon of version"

@@ -242,6 +242,15 @@ def test_daemons_that_do_not_stop_do_not_hide_the_first_error(machine):
     assert machine.left() == []
 
 
+def test_a_node_daemon_may_take_a_while_to_answer(machine):
+    answers = iter([failure("timed out"), failure("timed out")])
+    machine.nodes.script["version"] = lambda _node, _args: next(
+        answers, versions.PROTOCOL_VERSION
+    )
+    machine.create()
+    assert [call[0] for call in machine.nodes.calls].count("version") == 3
+
+
 def test_a_node_daemon_of_another_version_is_named(machine):
     machine.nodes.script["version"] = versions.PROTOCOL_VERSION + 1
     with pytest.raises(
@@ -256,7 +265,7 @@ def test_a_node_daemon_of_another_version_is_named(machine):
 @pytest.mark.parametrize(
     ("procedure", "text"),
     [
-        ("version", "cannot reach the new node daemon"),
+        ("version", "cannot reach the new node daemon, see .*node-daemon.log"),
         ("etc_hosts_modify", "cannot add this node to the hosts file"),
     ],
 )
