@@ -1,12 +1,19 @@
 """Running an allocator on the master node."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, objects, rpc, serializer
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
-from ganeti.iallocator import answer_checks, answers, builtin, requests
+from ganeti.iallocator import (
+    answer_checks,
+    answers,
+    builtin,
+    node_resources,
+    requests,
+)
 from ganeti.iallocator.cluster_cache import ClusterCache
 from ganeti.objects import params
 
@@ -39,12 +46,16 @@ def run(
         chosen["ignore-soft-errors"] = None
     if name == builtin.NAME and builtin.supports(chosen):
         reports, running = _query_nodes(runner, snapshot, request)
+        request = _where_files_fit(snapshot, request, reports)
         memory = builtin.static_memory(chosen)
         reader = cluster_cache or ClusterCache()
         cluster = reader.read(snapshot, reports, running, static_memory=memory)
         answer = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
         return answer_checks.parse(name, answer, request, snapshot)
-    text = serializer.dump(question(runner, snapshot, request)).decode()
+    reports, running = _query_nodes(runner, snapshot, request)
+    request = _where_files_fit(snapshot, request, reports)
+    asked = requests.build(snapshot, request, reports, running)
+    text = serializer.dump(asked).decode()
     result = runner.call_one(
         "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
     )
@@ -111,6 +122,43 @@ def question(
     """Return the complete input of an allocator, with the nodes' reports."""
     reports, running = _query_nodes(runner, snapshot, request)
     return requests.build(snapshot, request, reports, running)
+
+
+def _where_files_fit(
+    snapshot: objects.Snapshot, request: requests.Request, reports: Mapping[str, Any]
+) -> requests.Request:
+    """Return a request that leaves out nodes without the space for its disk files.
+
+    Allocators count the space of volume groups alone.
+
+    Raises:
+        OpPrereqError: no node that could be used has the space.
+    """
+    if not isinstance(request, requests.Allocate) or request.disk_template != "file":
+        return request
+    wanted_mib = sum(int(disk["size"]) for disk in request.disks)
+    free_mib = {
+        snapshot.nodes[uuid].name: resources.free_disk
+        for uuid, report in reports.items()
+        if (resources := node_resources.read(snapshot.nodes[uuid], report)) is not None
+        and resources.total_disk
+    }
+    full = {name for name, free in free_mib.items() if free < wanted_mib}
+    if not full:
+        return request
+    names = request.restrict_to
+    if names is None:
+        names = [node.name for node in snapshot.nodes.values()]
+    left = sorted(set(names) - full)
+    if not left:
+        most_mib = max(free_mib[name] for name in names)
+        raise errors.OpPrereqError(
+            f"instance {request.name}: needs {wanted_mib} MiB for disks of template"
+            f" file in {snapshot.cluster.file_storage_dir}; no node has more than"
+            f" {most_mib} MiB free",
+            ecodes.ECODE_NORES,
+        )
+    return dataclasses.replace(request, restrict_to=left)
 
 
 def _query_nodes(

@@ -153,13 +153,11 @@ def require_space(
     instance: str,
     template: str,
     wanted_mib: int,
-    *,
-    always: bool = False,
 ) -> None:
     """Refuse disk files for which a node has no space besides reservations.
 
-    Nothing is checked, and no node asked, while nothing is reserved: files may be
-    larger than the space then, as they are sparse.
+    Files are sparse, so the space of others may be promised several times; a file alone
+    that cannot ever fit is refused.
 
     Args:
         ctx: dependencies of the opcode.
@@ -167,7 +165,6 @@ def require_space(
         instance: name of the instance.
         template: of the disks.
         wanted_mib: size of the new disks, or of the growth.
-        always: check also if nothing is reserved, for the first reservation.
 
     Raises:
         OpPrereqError: the space does not suffice, or the node does not answer.
@@ -175,26 +172,27 @@ def require_space(
     if wanted_mib <= 0 or template not in _FILES:
         return
     held = space(ctx.snapshot, node, template, besides=instance)
-    if not held.mib and not always:
-        return
     name = ctx.snapshot.nodes[node].name
     free = _free_space(ctx, node, template)
     if free is not None and wanted_mib > free - held.mib:
         raise errors.OpPrereqError(
             f"instance {instance}: needs {wanted_mib} MiB for disks of template"
-            f" {template} on node {name}, which has {free} MiB free{held.text()}",
+            f" {template} in {_directory(ctx, template)} on node {name}, which has"
+            f" {free} MiB free{held.text()}",
             ecodes.ECODE_NORES,
         )
 
 
+def _directory(ctx: base.Context, template: str) -> str:
+    cluster = ctx.snapshot.cluster
+    if template == "file":
+        return cluster.file_storage_dir
+    return cluster.shared_file_storage_dir
+
+
 def _free_space(ctx: base.Context, node: str, template: str) -> int | None:
     """Return the free MiB below the directory of a template, None if unknown."""
-    cluster = ctx.snapshot.cluster
-    directory = (
-        cluster.file_storage_dir
-        if template == "file"
-        else cluster.shared_file_storage_dir
-    )
+    directory = _directory(ctx, template)
     what = f"cannot get the free space of node {ctx.snapshot.nodes[node].name}"
     payload: Any = ctx.rpc.call_one(
         "node_info", node, [[template, directory, []]], []

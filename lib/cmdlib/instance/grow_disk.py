@@ -98,7 +98,6 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 instance.name,
                 self.disk.dev_type,
                 own_mib + self.delta_mib,
-                always=is_reserved,
             )
 
     def _check_volume(self, *, is_reserved: bool) -> None:

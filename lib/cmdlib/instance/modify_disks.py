@@ -7,6 +7,7 @@ from typing import Any
 from ganeti import errors, ht, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import (
+    capacity,
     common,
     disk_specs,
     disks,
@@ -145,6 +146,7 @@ def _new(
     )
     for node in disks.nodes_of(disk, instance):
         volumes.require_space(ctx, node, [disk], instance.name)
+    capacity.require_space(ctx, here, instance.name, template, disk.size)
     return disk.replace(forthcoming=instance.forthcoming)
 
 

@@ -84,9 +84,7 @@ def check_capacity(
         sizes = [disk.size for disk in disks if disk.dev_type == template]
         old = [disk.size for disk in present.values() if disk.dev_type == template]
         if moves or sum(sizes) > sum(old):
-            capacity.require_space(
-                ctx, node, before.name, template, sum(sizes), always=True
-            )
+            capacity.require_space(ctx, node, before.name, template, sum(sizes))
 
 
 def converted(

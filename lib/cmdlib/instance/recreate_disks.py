@@ -8,6 +8,7 @@ import msgspec
 from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, typed_params
 from ganeti.cmdlib.instance import (
+    capacity,
     checks,
     common,
     disk_specs,
@@ -121,6 +122,11 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         owner = self._owner()
         for node in {n for disk in self.changed for n in disks.nodes_of(disk, owner)}:
             volumes.require_space(self.ctx, node, self.changed, instance.name)
+        for kind in sorted({disk.dev_type for disk in self.changed}):
+            size_mib = sum(disk.size for disk in self.changed if disk.dev_type == kind)
+            capacity.require_space(
+                self.ctx, owner.primary_node, instance.name, kind, size_mib
+            )
 
     def _check_move(self, template: str) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot

@@ -89,7 +89,7 @@ class InstanceReserve(create.InstanceCreate):
             volumes.require_space(self.ctx, node, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
-            self.ctx, self.primary, self.name, self.template, size_mib, always=True
+            self.ctx, self.primary, self.name, self.template, size_mib
         )
 
     def hooks_env(self) -> dict[str, Any]:

@@ -40,9 +40,7 @@ def check_target(
     volumes.require_space(ctx, target, disks, instance.name)
     if snapshot.disk_template(instance) == "file":
         size_mib = sum(disk.size for disk in snapshot.instance_disks(instance))
-        capacity.require_space(
-            ctx, target, instance.name, "file", size_mib, always=True
-        )
+        capacity.require_space(ctx, target, instance.name, "file", size_mib)
 
 
 def choose_target(

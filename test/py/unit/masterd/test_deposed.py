@@ -70,7 +70,6 @@ def test_only_acts_wait_for_the_candidates_after_a_refusal():
 def test_a_kill_ends_the_wait_of_its_job_alone(tmp_path, monkeypatch):
     master = Master(tmp_path / "node1.example.com").start()
     try:
-        deps = master.service.deps
         given_up = {}
 
         def settle(_leader, give_up):
