@@ -224,6 +224,7 @@ def measured(tree, workers, near=None):
     reached = reach.Reach.load(path)
     modules = reached.update(tree, now, workers, lambda: reached.save(path))
     reached.save(path)
+    reached.read_imports(TOP)
     if modules:
         print(f"measured {len(modules)} test modules", file=sys.stderr)
     return reached

@@ -7,11 +7,14 @@ that execute a changed file of the library.
 
 import hashlib
 import json
+import pathlib
 import subprocess
 import sys
 from xml.etree import ElementTree as ET
 
 import coverage
+
+from mutants import imports
 
 TESTS = ("test/py/unit", "test/py/property")
 #: Test modules that are measured by one run of pytest; the result is kept after each.
@@ -63,6 +66,7 @@ class Reach:
         self.digests = state["digests"]
         self.seconds = state["seconds"]
         self._lines = state["lines"]
+        self._imports = imports.Imports(pathlib.Path(), ())
 
     @classmethod
     def load(cls, path):
@@ -75,6 +79,10 @@ class Reach:
             for number, indices in lines.items():
                 lines[number] = [tests[index] for index in indices]
         return cls(state)
+
+    def read_imports(self, top):
+        """Read which module imports which in the tree at top; `tests_of` needs it."""
+        self._imports = imports.Imports(top, self.digests)
 
     def save(self, path):
         """Store the state; tests by number, since a line may have thousands."""
@@ -176,19 +184,34 @@ class Reach:
         return (tests for lines in self._lines.values() for tests in lines.values())
 
     def tests_of(self, mutant):
-        """Return the tests that execute a mutant's statement, the nearest and fastest first.
+        """Return the tests that a mutant may concern, the nearest and fastest first.
 
-        A statement outside functions runs when its module is imported: then it is the
-        tests that execute a function of the module.
+        Those that execute its statement. A statement outside functions runs when its
+        module is imported, and its values may be used anywhere: there it is the tests that
+        execute a function of the module, then those that import it or execute a function
+        of its importers, and so on, and at last all others.
         """
-        lines = self._lines.get(mutant.path, {})
-        numbers = map(str, mutant.lines) if mutant.in_function else list(lines)
-        actual = {test for number in numbers for test in lines.get(number, ())}
+        if mutant.in_function:
+            lines = self._lines.get(mutant.path, {})
+            tests = {
+                test for line in mutant.lines for test in lines.get(str(line), ())
+            }
+            return self._sorted(tests, mutant)
+        order = {}
+        for paths in self._imports.levels(mutant.path):
+            order |= dict.fromkeys(self._sorted(self._tests_in(paths), mutant))
+        return list(order | dict.fromkeys(self._sorted(self.seconds, mutant)))
+
+    def _tests_in(self, paths):
+        """Return the tests of test modules, and those that execute files of the library."""
+        actual = {test for test in self.seconds if module_of(test) in paths}
+        for path in paths:
+            actual.update(*self._lines.get(path, {}).values())
+        return actual
+
+    def _sorted(self, tests, mutant):
         near = "/" + "/".join(mutant.path.removesuffix(".py").split("/")[1:2])
-        return sorted(
-            actual,
-            key=lambda test: (near not in test, self.seconds[test], test),
-        )
+        return sorted(tests, key=lambda test: (near not in test, self.seconds[test], test))
 
 
 def _report_name(test):

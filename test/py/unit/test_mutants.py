@@ -192,3 +192,37 @@ def test_a_run_may_take_much_longer_than_measured_but_ends():
     assert 4 * 4.01 < whole < 60
     assert 4 * 4.0 < single < whole
     assert command.limits([], seconds)[0] > 0
+
+
+def test_a_value_is_tested_by_those_who_import_it(tmp_path):
+    files = {
+        "lib/table.py": "LIMIT = 1\n",
+        "lib/user.py": "from ganeti import table\ndef use():\n    return table.LIMIT\n",
+        "lib/far.py": "def use():\n    import ganeti.user\n",
+        "test/py/unit/test_table.py": "from ganeti.table import LIMIT\n",
+    }
+    for path, code in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(code)
+    names = [f"test/py/unit/test_{name}.py::test" for name in "table user far other".split()]
+    direct, user, far, other = names
+    known = reach.Reach(
+        {
+            "digests": dict.fromkeys(files, "1"),
+            "seconds": dict.fromkeys(names, 1.0),
+            "lines": {
+                "lib/user.py": {"3": [user]},
+                "lib/far.py": {"2": [far]},
+                "lib/other.py": {"1": [other]},
+            },
+        }
+    )
+    known.read_imports(tmp_path)
+
+    def tests(path, line, *, in_function):
+        return known.tests_of(
+            changes.Mutant(path, line, (line,), "NumberReplacer", 0, in_function)
+        )
+
+    assert tests("lib/table.py", 1, in_function=False) == [direct, user, far, other]
+    assert tests("lib/user.py", 3, in_function=True) == [user]
