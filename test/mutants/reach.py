@@ -193,9 +193,7 @@ class Reach:
         """
         if mutant.in_function:
             lines = self._lines.get(mutant.path, {})
-            tests = {
-                test for line in mutant.lines for test in lines.get(str(line), ())
-            }
+            tests = {test for line in mutant.lines for test in lines.get(str(line), ())}
             return self._sorted(tests, mutant)
         order = {}
         for paths in self._imports.levels(mutant.path):
@@ -211,7 +209,9 @@ class Reach:
 
     def _sorted(self, tests, mutant):
         near = "/" + "/".join(mutant.path.removesuffix(".py").split("/")[1:2])
-        return sorted(tests, key=lambda test: (near not in test, self.seconds[test], test))
+        return sorted(
+            tests, key=lambda test: (near not in test, self.seconds[test], test)
+        )
 
 
 def _report_name(test):

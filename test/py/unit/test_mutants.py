@@ -204,7 +204,10 @@ def test_a_value_is_tested_by_those_who_import_it(tmp_path):
     for path, code in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(code)
-    names = [f"test/py/unit/test_{name}.py::test" for name in "table user far other".split()]
+    names = [
+        f"test/py/unit/test_{name}.py::test"
+        for name in ("table", "user", "far", "other")
+    ]
     direct, user, far, other = names
     known = reach.Reach(
         {
