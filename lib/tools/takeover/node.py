@@ -19,6 +19,7 @@ from ganeti.constants import ecodes
 from ganeti.hypervisor.kvm import files as kvm_files
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
+from ganeti.ssconf import SimpleStore
 from ganeti.store import sqlite_file
 from ganeti.tools import common
 from ganeti.tools.takeover import kept, runtimes, services
@@ -142,8 +143,19 @@ def _look(_paths: Paths, _process: Runner, _daemon_util: str) -> list[str]:
 
 def _stop(paths: Paths, process: Runner, daemon_util: str) -> list[str]:
     """Stop the other daemons, and whatever starts them."""
+    files.make_dir(state_dir(paths), 0o700)
+    record = _daemons_record(paths)
+    # After an interruption some have ended already, so the first list is complete.
+    if not os.path.exists(record):
+        up = msgspec.json.encode(services.running(paths))
+        files.write_file(record, up, mode=0o600)
     services.stop_old(paths, process, daemon_util)
     return []
+
+
+def _daemons_record(paths: Paths) -> str:
+    """Return the path of the list of the other daemons that ran on this node."""
+    return f"{state_dir(paths)}/daemons.json"
 
 
 def _keep(paths: Paths, _process: Runner, _daemon_util: str) -> list[str]:
@@ -188,9 +200,22 @@ def _restore(paths: Paths, process: Runner, _daemon_util: str) -> list[str]:
 
 def _start_old(paths: Paths, process: Runner, daemon_util: str) -> list[str]:
     """Start the other daemons, and let cron start their watcher."""
-    services.run(process, daemon_util, "start-all")
+    services.start_old(paths, process, daemon_util, _wanted(paths))
     services.restore_cron(paths)
     return []
+
+
+def _wanted(paths: Paths) -> list[str]:
+    """Return the other daemons that ran on this node and belong to its role now."""
+    try:
+        text = files.read_file(_daemons_record(paths))
+    except FileNotFoundError:  # an earlier release has stopped them
+        return []
+    names = msgspec.json.decode(text, type=list[str])
+    confd = "ganeti-confd"
+    if confd in names and paths.hostname not in SimpleStore(paths).master_candidates():
+        names.remove(confd)
+    return names
 
 
 def _forget(paths: Paths, _process: Runner, _daemon_util: str) -> list[str]:

@@ -7,6 +7,7 @@ implementation. Both can be undone.
 import contextlib
 import os
 import time
+from collections.abc import Collection
 from typing import Final
 
 from ganeti import _buildconf, errors
@@ -31,6 +32,13 @@ OLD_DAEMONS: Final = (
     "ganeti-kvmd",
     "ganeti-metad",
 )
+#: Those that run only while somebody needs them.
+_ON_DEMAND: Final = ("ganeti-kvmd", "ganeti-metad")
+#: Starts of the other daemons before one that does not run is an error: what an
+#: interrupted start has left may be in the way of the next one.
+_ATTEMPTS: Final = 3
+#: Seconds for a daemon to appear after its start.
+_APPEAR_S: Final = 5.0
 #: Seconds for the end of all daemons, and of a watcher that is running.
 _STOP_S: Final = 120.0
 _WATCHER_S: Final = 60.0
@@ -60,8 +68,13 @@ def run(process: Runner, daemon_util: str, verb: str) -> None:
     result = process.run([daemon_util, verb], timeout_s=_STOP_S)
     if result.failed:
         raise errors.OpExecError(
-            f"{daemon_util} {verb} {result.reason}: {result.output.strip()[-500:]}"
+            f"{daemon_util} {verb} {result.reason}: {_one_line(result.output)}"
         )
+
+
+def _one_line(output: str) -> str:
+    """Return the end of an output as a line: the last one of an error is shown."""
+    return " ".join(output.split())[-500:]
 
 
 def stop_old(paths: Paths, process: Runner, daemon_util: str) -> None:
@@ -79,6 +92,52 @@ def stop_old(paths: Paths, process: Runner, daemon_util: str) -> None:
     left = running(paths)
     if left:
         raise errors.OpExecError(f"{', '.join(left)} did not end")
+
+
+def start_old(
+    paths: Paths, process: Runner, daemon_util: str, wanted: Collection[str]
+) -> None:
+    """Start the other daemons; return when the wanted ones run.
+
+    What runs decides, if it is known what ran before: an exit code of the other
+    ``daemon-util`` says little after an interrupted start.
+
+    Args:
+        paths: of this node.
+        process: runs the program.
+        daemon_util: of the other Ganeti.
+        wanted: daemons that ran on this node before, or empty if that is not known.
+
+    Raises:
+        OpExecError: a wanted daemon does not run, or nothing is known and it failed.
+    """
+    lasting = [name for name in wanted if name not in _ON_DEMAND]
+    if not lasting:
+        run(process, daemon_util, "start-all")
+        return
+    for _ in range(_ATTEMPTS):
+        result = process.run([daemon_util, "start-all"], timeout_s=_STOP_S)
+        missing = _wait_for(paths, lasting)
+        if not missing and not result.failed:
+            return
+    if missing:
+        verb = "do" if len(missing) > 1 else "does"
+        raise errors.OpExecError(
+            f"{', '.join(missing)} {verb} not run, and ran before the take-over; see"
+            f" the logs of the other Ganeti on this node; {daemon_util} start-all"
+            f" {result.reason}: {_one_line(result.output) or 'no output'}"
+        )
+
+
+def _wait_for(paths: Paths, wanted: Collection[str]) -> list[str]:
+    """Wait for daemons; return those that do not run."""
+    deadline = time.monotonic() + _APPEAR_S
+    while True:
+        up = running(paths)
+        missing = [name for name in wanted if name not in up]
+        if not missing or time.monotonic() > deadline:
+            return missing
+        time.sleep(_POLL_S)
 
 
 def _wait_for_watcher() -> None:

@@ -65,6 +65,45 @@ def test_a_failing_daemon_util_is_named(paths, tmp_path) -> None:
         services.stop_old(paths, SystemRunner(), program)
 
 
+def test_what_runs_decides_about_the_start_of_the_other_daemons(
+    paths, tmp_path, daemon
+) -> None:
+    program = util(tmp_path, f'echo "$1" >> {tmp_path}/calls; exit 2')
+    services.start_old(paths, SystemRunner(), program, ["ganeti-luxid", "ganeti-kvmd"])
+    assert (tmp_path / "calls").read_text() == "start-all\n" * 3
+    with pytest.raises(errors.OpExecError, match="start-all exited with code 2"):
+        services.start_old(paths, SystemRunner(), program, [])
+
+
+def test_a_start_that_an_earlier_one_has_disturbed_is_repeated(
+    paths, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(services, "_APPEAR_S", 0.0)
+    mark, pid_file = tmp_path / "mark", paths.pid_file("ganeti-noded")
+    with process_named("/usr/sbin/ganeti-noded") as child:
+        program = util(
+            tmp_path,
+            f"test -e {mark} || {{ touch {mark}; exit 2; }}\n"
+            f"echo {child.pid} > {pid_file}",
+        )
+        services.start_old(paths, SystemRunner(), program, ["ganeti-noded"])
+        assert services.running(paths) == ["ganeti-noded"]
+
+
+def test_a_daemon_that_does_not_start_is_named(
+    paths, tmp_path, monkeypatch, daemon
+) -> None:
+    monkeypatch.setattr(services, "_APPEAR_S", 0.0)
+    program = util(tmp_path, "echo cannot bind; echo exit code 2")
+    with pytest.raises(errors.OpExecError) as raised:
+        services.start_old(
+            paths, SystemRunner(), program, ["ganeti-noded", "ganeti-luxid"]
+        )
+    text = str(raised.value)
+    assert text.startswith("ganeti-noded does not run, and ran before the take-over;")
+    assert text.endswith("start-all exited with code 0: cannot bind exit code 2")
+
+
 class Systemctl:
     """Records calls; systemd knows the units of Ganeti or not."""
 
