@@ -4,10 +4,11 @@ import re
 from typing import Final
 
 from ganeti import errors
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, misc
 
 _LABEL: Final = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
 _MAX_LENGTH: Final = 255
+_UUID: Final = re.compile(misc.UUID_REGEX)
 
 
 def normalize(name: str) -> str:
@@ -23,3 +24,19 @@ def normalize(name: str) -> str:
             ecodes.ECODE_INVAL,
         )
     return text
+
+
+def refuse_uuid(name: str, what: str) -> None:
+    """Refuse a name for a new object that could be taken for the uuid of another.
+
+    Args:
+        name: to check.
+        what: the object, for the error.
+
+    Raises:
+        OpPrereqError: it has the form of a uuid.
+    """
+    if _UUID.fullmatch(name):
+        raise errors.OpPrereqError(
+            f"{what}: a name must not look like a uuid", ecodes.ECODE_INVAL
+        )

@@ -117,6 +117,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def choose_name(self) -> None:
         """Determine the name, and its address if it is to be checked."""
         self.name = hostnames.normalize(self.op.instance_name)
+        hostnames.refuse_uuid(self.name, f"instance {self.name}")
         self.address = None
         if self.op.name_check:
             self.name, addresses = create_request.resolve(self.ctx, self.name)

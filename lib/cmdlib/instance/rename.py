@@ -24,6 +24,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         if self.op.ip_check and not self.op.name_check:
             raise self.prereq("checking the address needs the name to be checked too")
         self.new_name = hostnames.normalize(self.op.new_name)
+        hostnames.refuse_uuid(self.new_name, f"instance {self.new_name}")
         self.address = None
         if self.op.name_check:
             self.new_name, addresses = create_request.resolve(self.ctx, self.new_name)

@@ -20,7 +20,7 @@ from ganeti.config import candidate_pool
 from ganeti.constants import ecodes, hooks, nodeverify, versions
 from ganeti.objects import lookup, params
 from ganeti.ssh import host_keys as public_keys
-from ganeti.utils import authority
+from ganeti.utils import authority, hostnames
 
 #: Seconds for which a re-added node may refuse the master's term. One attempt to lead
 #: it back takes a moment, and the next one may follow after 10.
@@ -57,6 +57,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 f"node {self.op.node_name}: name does not resolve: {err}",
                 ecodes.ECODE_RESOLVER,
             ) from err
+        if not self.op.readd:
+            hostnames.refuse_uuid(self.name, f"node {self.name}")
         is_v6 = self.ctx.snapshot.cluster.primary_ip_family != 2
         fitting = [address for address in addresses if (":" in address) == is_v6]
         if not fitting:

@@ -72,3 +72,13 @@ def test_the_name_of_another_instance_is_refused():
     eng, request = renaming(new_name="web3.example.com")
     eng.run(creation(start=False, instance_name="web3.example.com"))
     refused(eng, request, "web3.example.com: (already exists|exists already)")
+
+
+UUID = "c0ffee00-1234-4abc-8def-0123456789ab"
+
+
+def test_a_name_that_could_be_the_uuid_of_another_object_is_refused():
+    eng, request = renaming(new_name=UUID.upper())
+    refused(eng, request, f"instance {UUID}: a name must not look like a uuid")
+    request = creation(start=False, instance_name=UUID)
+    refused(eng, request, f"instance {UUID}: a name must not look like a uuid")

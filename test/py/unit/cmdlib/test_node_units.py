@@ -23,6 +23,9 @@ GOOD = {
     "node_has_ip_address": True,
 }
 
+#: A host name with the form of a uuid.
+UUID = "c0ffee00-1234-4abc-8def-0123456789ab"
+
 
 def engine_with(*, nodes=2, extra=(), script=None, **cluster):
     engine = Engine(
@@ -30,6 +33,7 @@ def engine_with(*, nodes=2, extra=(), script=None, **cluster):
         {**SUCCESSFUL_ACTS, **GOOD, **(script or {})},
     )
     engine.hosts["node9"] = ("node9.example.com", ["192.0.2.9"])
+    engine.hosts[UUID] = (UUID, ["192.0.2.9"])
     engine.hosts["node2"] = ("node2.example.com", ["192.0.2.2"])
     engine.hosts["node1"] = ("node1.example.com", ["192.0.2.1"])
     return engine
@@ -110,6 +114,7 @@ def test_a_full_pool_or_incapable_node_gives_a_regular_one():
     [
         ({"name": "node8"}, None, "does not resolve", "resolver_error"),
         ({"name": "node2"}, None, "already in the conf", "already_exists"),
+        ({"name": UUID}, None, "must not look like a uuid", "wrong_input"),
         ({"readd": True}, None, "cannot be re-added", "unknown_entity"),
         ({"name": "node1", "readd": True}, None, "is the master", "wrong_state"),
         ({"secondary_ip": "x"}, None, "wanted an IPv4 address", "wrong_input"),
