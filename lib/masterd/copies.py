@@ -15,9 +15,10 @@ def query_copies(deps: MasterDeps) -> dict[str, Any] | Later:
     a majority has the newest changes), ``copies``: a list by name of ``name``,
     ``is_current``, ``revision`` (-1 if none is known), ``lag`` (in revisions),
     ``trouble`` and ``wants_restart`` (it refuses the master's term, and a restart of
-    the master daemon takes one that it accepts); and ``store``: ``file``, or the
-    address of a store in etcd. Its servers have the copies that count; the list shows
-    the files that follow them.
+    the master daemon takes one that it accepts); ``confd``: how candidates answer
+    queries of their copies, ``hmac`` and ``detect_replays``; and ``store``: ``file``,
+    or the address of a store in etcd. Its servers have the copies that count; the list
+    shows the files that follow them.
     """
     if choice.is_etcd(deps.paths):
         return Later(deps.slow.submit(_describe, deps))
@@ -44,5 +45,9 @@ def _describe(deps: MasterDeps) -> dict[str, Any]:
         "term": str(deps.store.term),
         "warning": deps.store.exposure(),
         "store": choice.describe(deps.paths),
+        "confd": {
+            "hmac": snapshot.cluster.confd_hmac,
+            "detect_replays": snapshot.cluster.confd_detect_replays,
+        },
         "copies": sorted(copies, key=lambda row: str(row["name"])),
     }

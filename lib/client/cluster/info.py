@@ -152,6 +152,11 @@ def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:
             ("store", copies["store"]),
             ("commit policy", copies["policy"]),
             ("master term", copies["term"]),
+            ("signatures that confd accepts", copies["confd"]["hmac"]),
+            (
+                "confd answers each request only once",
+                copies["confd"]["detect_replays"],
+            ),
             ("revision of the master", copies["revision"]),
             ("other candidates", others or "(none)"),
             ("warning", copies["warning"] or "(none)"),

@@ -63,6 +63,7 @@ def test_copies_are_listed_by_name_with_their_lag(snapshot):
         "term": str(Term(7, "owner")),
         "warning": "no majority",
         "store": "file",
+        "confd": {"hmac": "sha1", "detect_replays": False},
         "copies": [
             row(first, 40, 0),
             row(second, 37, 3),
