@@ -298,10 +298,12 @@ def _check_nodes(
             " down",
             ecodes.ECODE_ENVIRON,
         )
-    winner = Counter(vote for vote in votes.values() if vote).most_common(1)[0][0]
+    counts = Counter(vote for vote in votes.values() if vote)
+    winner, number = counts.most_common(1)[0]
     known = SimpleStore(paths).master_node()
-    # After an interrupted failover, some nodes already name this one.
-    if winner not in {known, plan.own.name}:
+    # After an interrupted failover, some nodes already name this one, or as many name
+    # one as another; then no node's files prove those of others to be outdated.
+    if winner not in {known, plan.own.name} and number * 2 > counts.total():
         raise errors.OpPrereqError(
             f"most nodes name {winner} as the master, this node names {known}: its"
             f" ssconf files are outdated; run 'gnt-cluster redist-conf' there",

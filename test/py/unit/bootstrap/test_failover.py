@@ -281,6 +281,14 @@ def test_one_silent_node_of_three_is_not_called_again(site):
     assert any(line.startswith(warning) for line in site.lines)
 
 
+def test_votes_without_a_majority_stop_no_failover(site):
+    # Two failovers that ended half-way: nobody could become master again.
+    names = ("node2.example.com", "node0.example.com", "node1.example.com")
+    site.votes = dict(zip(map(site.node, (THIRD, OLD, NEW)), names, strict=True))
+    assert site.run() is True
+    assert site.snapshot().cluster.master_node == site.node(NEW)
+
+
 def test_votes_for_another_master_stop_a_failover(site):
     site.votes = {site.node(n): "node2.example.com" for n in NODES}
     with pytest.raises(errors.OpPrereqError, match="most nodes name node2"):
