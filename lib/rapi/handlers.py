@@ -17,6 +17,7 @@ from ganeti.constants import ecodes, jobqueue, nodes
 from ganeti.rapi import bodies, requests
 from ganeti.rapi.model import Request, Resource
 from ganeti.rapi.problems import Refused, bad_request
+from ganeti.repair.incidents import MaintenanceState, as_listed
 
 #: Seconds of a wait for a job's change.
 WAIT_S: Final = 10.0
@@ -323,6 +324,17 @@ def delete_filter(call: Call) -> Any:
 def cancel_job(call: Call) -> Any:
     """Cancel a job and return whether that succeeded, with a text."""
     return call.master.call("CancelJob", [int(call.name)])
+
+
+@_handler
+def list_incidents(call: Call) -> Any:
+    """Return the incidents of the maintenance daemon with the names of their nodes."""
+    answer = call.master.call("QueryMaintenance")
+    state = msgspec.convert(answer, MaintenanceState)
+    names: dict[str, str] = {}
+    if state.incidents:
+        names = dict(call.master.call("QueryNodes", [[], ["uuid", "name"], False]))
+    return as_listed(state, names)
 
 
 @_handler

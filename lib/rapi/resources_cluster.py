@@ -25,7 +25,7 @@ FEATURES: Final = (
 _QUERY: Final = "/2/query/[resource]"
 _FILTER: Final = "/2/filters/[filter_uuid]"
 _JOB: Final = "/2/jobs/[job_id]"
-_INCIDENT: Final = "/2/maintenance/incidents/[incident_uuid]/cancel"
+_INCIDENTS: Final = "/2/maintenance/incidents"
 
 
 _FIXED: Final = (
@@ -202,8 +202,15 @@ _JOBS: Final = (
 )
 
 _MAINTENANCE: Final = (
+    reading(
+        _INCIDENTS,
+        "list faults that nodes reported, the newest first (not in Ganeti)",
+        "list_incidents",
+        list[dict[str, Any]],
+        access=(model.WRITE, model.READ),
+    ),
     Resource(
-        path=_INCIDENT,
+        path=f"{_INCIDENTS}/[incident_uuid]/cancel",
         method="PUT",
         about="have nothing more done about a fault of a node (not in Ganeti)",
         result=str,

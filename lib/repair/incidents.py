@@ -6,6 +6,7 @@ Pure.
 """
 
 import enum
+from collections.abc import Mapping
 from typing import Any, Final, Self
 
 import msgspec
@@ -149,3 +150,16 @@ def as_reported(incident: Incident) -> dict[str, Any]:
         "mtime": incident.mtime,
         "serial_no": incident.serial_no,
     }
+
+
+def as_listed(
+    state: MaintenanceState, names: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the incidents for readers, with ``node_name`` from names by UUID.
+
+    A removed node stays known by its UUID until the next round; it has no name.
+    """
+    return [
+        {**as_reported(item), "node_name": names.get(item.node)}
+        for item in state.incidents
+    ]

@@ -9,7 +9,7 @@ import msgspec
 from ganeti.cli import listing, table
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
-from ganeti.repair.incidents import MaintenanceState, as_reported
+from ganeti.repair.incidents import MaintenanceState, as_listed
 from ganeti.utils.control_chars import escape
 
 #: Characters of a report in the table.
@@ -32,11 +32,7 @@ def show(ctx: CommandContext) -> None:
     if state.incidents:
         rows = listing.query_objects(ctx, "node", ["uuid", "name"])
         names = {row["uuid"]: row["name"] for row in rows}
-    # A node that was removed stays known by its UUID until the next round.
-    incidents = [
-        {**as_reported(item), "node_name": names.get(item.node)}
-        for item in state.incidents
-    ]
+    incidents = as_listed(state, names)
     if ctx.opts.json:
         listing.print_json(ctx, incidents)
         return

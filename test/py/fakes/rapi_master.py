@@ -73,6 +73,7 @@ class RapiMaster(FakeMaster):
                 dict.fromkeys(fields.FILTER) | {"uuid": "rule-1", "priority": 3}
             ],
         }
+        self.incidents = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
 
@@ -105,6 +106,9 @@ class RapiMaster(FakeMaster):
 
     def _CancelJob(self, job_id):
         return super()._CancelJob(job_id, kill=False)
+
+    def _QueryMaintenance(self):
+        return {"serial_no": 1, "jobs": [], "incidents": self.incidents}
 
     def _CancelIncident(self, uuid):
         if uuid != INCIDENT:

@@ -307,6 +307,31 @@ def test_unknown_objects_are_not_found(browser, path):
     assert browser.send("GET", path, **basic("reader"))[0] == 404
 
 
+def test_incidents_are_listed_with_the_names_of_their_nodes(browser, master):
+    path = "/2/maintenance/incidents"
+    assert browser.send("GET", path, **basic("reader"))[::2] == (200, [])
+    known, gone = master.objects["node"][0]["uuid"], "uuid-of-a-removed-node"
+    report = {"status": "evacuate", "details": {"part": "psu2"}}
+    common = {"original": report, "action": "evacuate", "state": "pending"}
+    master.incidents = [
+        {"uuid": "i2", "node": known, "jobs": [900], "note": "no room", **common},
+        {"uuid": "i1", "node": gone, **common},
+    ]
+    status, _, (second, first) = browser.send("GET", path, **basic("reader"))
+    assert status == 200
+    assert (second["id"], second["node"], second["node_name"]) == ("i2", known, "n1")
+    assert second["original"] == report
+    assert (second["repair-status"], second["jobs"]) == ("pending", [900])
+    assert second["note"] == "no room"
+    assert (first["node"], first["node_name"]) == (gone, None)
+
+
+def test_incidents_are_not_for_everybody(browser):
+    path = "/2/maintenance/incidents"
+    assert browser.send("GET", path)[0] == 401
+    assert browser.send("GET", path, **basic("plain"))[0] == 403
+
+
 def test_an_unknown_incident_is_not_found(browser):
     path = "/2/maintenance/incidents/x/cancel"
     status, _, value = browser.send("PUT", path, **basic("writer"))

@@ -25,7 +25,10 @@ DESIGNED = {
 ROWS |= DESIGNED
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 #: Not in Ganeti.
-OURS = {("/2/maintenance/incidents/[incident_uuid]/cancel", "PUT")}
+OURS = {
+    ("/2/maintenance/incidents", "GET"),
+    ("/2/maintenance/incidents/[incident_uuid]/cancel", "PUT"),
+}
 JOBS = {key: each for key, each in TABLE.items() if each.job is not None}
 
 
