@@ -1,9 +1,12 @@
 """ganeti-maintd on a real cluster: an emptied node, a live repair, forged reports."""
 
+import base64
 import contextlib
 import http.server
 import json
+import ssl
 import threading
+import urllib.error
 import urllib.request
 
 import pytest
@@ -30,6 +33,34 @@ def incidents(cluster):
     url = f"http://{cluster.node('node1').address}:1816/1/status"
     with urllib.request.urlopen(url, timeout=30) as answer:
         return json.loads(answer.read())
+
+
+def by_remote_api(cluster):
+    """Return the incidents as a user reads them who may read and no more."""
+    users = cluster.file("/var/lib/ganeti/rapi/users")
+    users.write_text("reader example read\n")
+    users.chmod(0o640)
+    host = cluster.node("node1").address
+    token = base64.b64encode(b"reader:example").decode()
+    request = urllib.request.Request(
+        f"https://{host}:5080/2/maintenance/incidents",
+        headers={"Authorization": f"Basic {token}"},
+    )
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def listed():
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as err:
+            # Until the daemon has read the new user.
+            if err.code != 401:
+                raise
+            return None
+
+    until("the user is read", lambda: listed() is not None)
+    return listed()
 
 
 def states(cluster):
@@ -111,6 +142,7 @@ def test_a_canceled_incident_and_one_that_fails(cluster):
     name = listed[0].pop("node_name")
     assert name.partition(".")[0] == "node3"
     assert listed == [incident]
+    assert by_remote_api(cluster) == [{**incident, "node_name": name}]
     refused = cluster.run("gnt-cluster", "maintd-cancel", incident["id"])
     assert refused.failed
     assert "cannot be canceled" in refused.output
