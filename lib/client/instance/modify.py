@@ -117,11 +117,21 @@ def run(ctx: CommandContext) -> int:
     if not job.is_done:
         return job.code
     param_options.report_changes(ctx, f"instance {ctx.args[0]}", job.result)
+    _report_kept_state(ctx, job.result)
     if job.result:
         ctx.out(_REMINDER)
         if opts.hvparams:
             ctx.out(_HV_REMINDER)
     return job.code
+
+
+def _report_kept_state(ctx: CommandContext, report: list[Any] | None) -> None:
+    """Say on stderr, if nothing changed, that the requested state is kept."""
+    is_offline = _offline(ctx.opts)
+    if is_offline is None or report != [] or ctx.option("dry_run"):
+        return
+    state = "offline already" if is_offline else "not marked offline"
+    ctx.err(f"Instance {ctx.args[0]} is {state}, its state is kept")
 
 
 def _changes(ctx: CommandContext) -> dict[str, Any]:

@@ -7,23 +7,42 @@ import ast
 import functools
 import importlib
 import inspect
+import pathlib
 import types
 
 import pytest
 
 from fakes import commands
+from ganeti import client
 
-PROGRAMS = ("cluster", "debug", "filter", "group", "instance", "job", "node", "os")
+PROGRAMS = {
+    "cluster": "gnt-cluster",
+    "debug": "gnt-debug",
+    "filter": "gnt-filter",
+    "group": "gnt-group",
+    "instance": "gnt-instance",
+    "job": "gnt-job",
+    "network": "gnt-network",
+    "node": "gnt-node",
+    "os": "gnt-os",
+    "rapi_token": "gnt-rapi-token",
+}
+#: Directory of one package per program.
+CLIENT = pathlib.Path(client.__file__).parent
 #: Parts of the library that commands consist of.
 PARTS = ("ganeti.cli", "ganeti.client", "ganeti.bootstrap", "ganeti.tools")
 
 
 def commands_with_options():
-    for name in PROGRAMS:
+    for name, program in PROGRAMS.items():
         table = importlib.import_module(f"ganeti.client.{name}.table")
         for command in table.PROGRAM.commands:
             if command.options:
-                yield f"gnt-{name}", command
+                yield program, command
+
+
+def test_every_table_of_commands_is_checked():
+    assert {path.parent.name for path in CLIENT.glob("*/table.py")} == set(PROGRAMS)
 
 
 @functools.cache

@@ -297,6 +297,31 @@ def test_results_of_changes_are_shown(master):
     assert done.out == "Instance 'w1' renamed to 'w2.tst'\n"
 
 
+@pytest.mark.parametrize(
+    ("option", "kept"),
+    [("--online", "not marked offline"), ("--offline", "offline already")],
+)
+def test_a_state_that_an_instance_has_already_is_reported(master, option, kept):
+    master.results["OP_INSTANCE_SET_PARAMS"] = []
+    done = commands.run(f"gnt-instance modify {option} w1", master)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"Instance w1 is {kept}, its state is kept\n"
+
+
+def test_a_new_state_of_an_instance_is_shown_as_change_alone(master):
+    master.results["OP_INSTANCE_SET_PARAMS"] = [["admin_state", "down"]]
+    done = commands.run("gnt-instance modify --online w1", master)
+    assert done.out.startswith("Modified instance w1\n - admin_state -> down\n")
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("option", ["--online", "--offline"])
+def test_a_dry_run_says_nothing_about_a_state(master, option):
+    master.results["OP_INSTANCE_SET_PARAMS"] = []
+    done = commands.run(f"gnt-instance modify {option} --dry-run w1", master)
+    assert (done.code, done.err) == (0, "")
+
+
 def test_tags_come_from_files_too(master, tmp_path):
     source = tmp_path / "tags"
     source.write_text("b\n\nc\n")
