@@ -60,6 +60,35 @@ def compare(
             master,
             is_optional=path in optional,
         )
+        if master in given and path in candidates_only and path not in optional:
+            copies = {u: has for u in expected if (has := given[u].get(path))}
+            _secret_of_master(report, snapshot, path, copies)
+
+
+def _secret_of_master(
+    report: Report, snapshot: objects.Snapshot, path: str, copies: Mapping[str, str]
+) -> None:
+    """Say how the master gets back a secret: nothing else sends it one.
+
+    Other candidates get theirs from it. No command is named if the copies differ.
+    """
+    master = snapshot.nodes[snapshot.cluster.master_node]
+    if not copies or master.uuid in copies:
+        return
+    path = _plain(path)
+    holders = sorted(snapshot.nodes[uuid].name for uuid in copies)
+    relative = path.removeprefix("/")
+    what_to_do = (
+        f"run there: ssh {holders[0]} tar -C / -cf - {relative} | tar -C / -xpf -"
+        if len(set(copies.values())) == 1
+        else f"the copies of {', '.join(holders)} differ: copy the right one there"
+    )
+    report.error_if(
+        True,
+        "ECLUSTERFILECHECK",
+        master.name,
+        f"file {path} is missing on the master, which sends it to others; {what_to_do}",
+    )
 
 
 def missing_everywhere(

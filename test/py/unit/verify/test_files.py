@@ -111,6 +111,36 @@ def test_a_secret_of_candidates_is_an_error_elsewhere():
     assert findings(everywhere(), master_candidate=True, **options) == []
 
 
+def of_the_master(answers, path="/lib/secret", **options):
+    reported = findings(answers, candidates_only=[path], **options)
+    return [text for code, name, text in reported if (code, name) == (CODE, NAMES[ONE])]
+
+
+def test_a_secret_that_the_master_lacks_is_copied_from_a_candidate():
+    text = (
+        "file /lib/secret is missing on the master, which sends it to others; run"
+        f" there: ssh {NAMES[TWO]} tar -C / -cf - lib/secret | tar -C / -xpf -"
+    )
+    path = "/lib/secret"
+    assert of_the_master(everywhere(path=path, one=None)) == [text]
+    assert of_the_master(everywhere(path=path, one=None, three=None)) == [text]
+    # Nothing is to be done at the master if it has the file, or if nobody has it.
+    assert of_the_master(everywhere(path=path, two=None)) == []
+    nobody = {**everywhere(path=path, one=None, two=None), THREE: {path: "a"}}
+    assert of_the_master(nobody, master_candidate=False) == []
+    silent = everywhere(path=path) | {ONE: None}
+    assert of_the_master(silent) == []
+    # It may have none of an optional file, for instance of a store that is not used.
+    assert of_the_master(everywhere(path=path, one=None), optional=[path]) == []
+
+
+def test_no_copy_of_a_secret_is_chosen_if_the_copies_differ():
+    (text,) = of_the_master(everywhere(path="/lib/secret", one=None, three="b"))
+    assert text.endswith(
+        f"; the copies of {NAMES[TWO]}, {NAMES[THREE]} differ: copy the right one there"
+    )
+
+
 def test_paths_are_shown_as_administrators_know_them():
     path = f"{V_CLUSTER_VIRT_PATH_PREFIX}/etc/x"
     ((_code, _name, text),) = findings(everywhere(two="b", path=path))
