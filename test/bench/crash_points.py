@@ -10,11 +10,25 @@ import time
 from fakes import crash_points
 
 
+def _share(text):
+    percent = int(text)
+    if not 0 <= percent <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 100")
+    return percent / 100
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=2000)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--clusters", type=int, default=2, help="at the same time")
+    parser.add_argument(
+        "--power-cuts",
+        type=_share,
+        default=crash_points.POWER_CUTS,
+        metavar="PERCENT",
+        help="share of the points at which all nodes lose power and unsynced data",
+    )
     parser.add_argument("--quick", action="store_true", help="20 points")
     args = parser.parse_args()
     count = 20 if args.quick else args.count
@@ -25,7 +39,11 @@ def main():
     def play(number):
         directory = tempfile.mkdtemp(prefix="gv-", dir="/tmp")
         return crash_points.run(
-            directory, share, args.seed + number, lambda text: print(text, flush=True)
+            directory,
+            share,
+            args.seed + number,
+            lambda text: print(text, flush=True),
+            power_cuts=args.power_cuts,
         )
 
     with concurrent.futures.ThreadPoolExecutor(args.clusters) as pool:

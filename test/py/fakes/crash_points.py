@@ -62,6 +62,8 @@ HOOK = '#!/bin/sh\necho "$GANETI_INSTANCE_NAME" >> {root}/created\n'
 LIMIT_S = 60.0
 #: Acts of a master daemon from its start until it serves, roughly.
 START_ACTS = 90
+#: Share of the points at which the power of all nodes is cut.
+POWER_CUTS = 0.2
 #: Directories of a node that are empty when the cluster has no instances.
 EMPTY = (
     "srv/ganeti/file-storage",
@@ -506,20 +508,36 @@ def _is_success(seen):
     return seen is not None and seen[0] == "success"
 
 
-def points(chance, acts, count):
-    """Return points of a workload: half of them with something on top."""
+def points(chance, acts, count, power_cuts=POWER_CUTS):
+    """Return points of a workload, a share of them power cuts."""
     names = list(VICTIMS)
     collected = []
     for name, node in chance.choices(names, list(VICTIMS.values()), k=count):
-        is_power_cut = chance.random() < 0.2
+        is_power_cut = chance.random() < power_cuts
         start_acts = chance.randint(1, START_ACTS) if chance.random() < 0.2 else 0
         number = chance.randint(1, acts[name, node])
         collected.append(Point(name, node, number, start_acts, is_power_cut))
     return collected
 
 
-def run(directory, count, seed, show=lambda _text: None, *, minutes=None):
+def run(
+    directory,
+    count,
+    seed,
+    show=lambda _text: None,
+    *,
+    minutes=None,
+    power_cuts=POWER_CUTS,
+):
     """Play points, and begin none after some minutes; return how many daemons ended at one.
+
+    Args:
+        directory: of the cluster.
+        count: how many points.
+        seed: of their choice.
+        show: called with lines of progress.
+        minutes: begin no point after this.
+        power_cuts: share of the points at which the power is cut, too.
 
     Raises:
         AssertionError: something was lost or left; names point and seed.
@@ -531,7 +549,7 @@ def run(directory, count, seed, show=lambda _text: None, *, minutes=None):
         acts = cluster.acts_of_workload()
         show(f"acts of a workload: {acts}")
         end = time.monotonic() + (minutes or 1e9) * 60
-        for number, point in enumerate(points(chance, acts, count)):
+        for number, point in enumerate(points(chance, acts, count, power_cuts)):
             began = time.monotonic()
             if began > end:
                 break
