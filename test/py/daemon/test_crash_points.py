@@ -15,7 +15,7 @@ pytestmark = pytest.mark.daemon
 
 POINTS, CLUSTERS = 300, 3
 #: No point begins after this.
-MINUTES = 2
+MINUTES = 4
 
 
 @pytest.mark.timeout(900)
