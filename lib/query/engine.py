@@ -10,6 +10,7 @@ from ganeti.constants import query as constants
 from ganeti.objects import lookup
 from ganeti.query import cluster, config, encoded, instance, jobs, node, os_diagnose
 from ganeti.query.model import (
+    UNAVAIL,
     UNKNOWN,
     Cell,
     Field,
@@ -17,6 +18,7 @@ from ganeti.query.model import (
     QueryContext,
     Resource,
     Sources,
+    normal,
 )
 from ganeti.utils import messages, nicesort
 
@@ -181,10 +183,23 @@ def _predicate(
         if field is None:
             raise errors.ParameterError(_unknown_field(resource, name))
         skip = bool(field.live) and not live
-        get = _never if skip else field.bind(context)
+        get = _never if skip else _filled(field.bind(context), field.absent)
         return qlang.Leaf(name, field.kind, get, field.match, skip)
 
     return qlang.compile_(qfilter, resolve)
+
+
+def _filled(get: Getter, absent: str | float | None) -> Getter:
+    """Return a getter that has a value for filters where a field is unavailable."""
+    if absent is None:
+        return get
+    cell = normal(absent)
+
+    def filled(row: Any) -> Cell:
+        actual = get(row)
+        return cell if actual == UNAVAIL else actual
+
+    return filled
 
 
 def _unknown_field(resource: Resource, name: str) -> str:

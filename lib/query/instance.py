@@ -1,6 +1,7 @@
 """Query fields of instances: data of the configuration."""
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
@@ -352,6 +353,7 @@ _PLAIN_FIELDS: Final = (
         constants.QFT_TIMESTAMP,
         "When the reservation may be released",
         _term("expires"),
+        absent=math.inf,
     ),
     optional(
         "owner",
@@ -359,6 +361,7 @@ _PLAIN_FIELDS: Final = (
         constants.QFT_TEXT,
         "Who needs the reservation",
         _term("owner"),
+        absent="",
     ),
     optional(
         "reservation_priority",
@@ -366,6 +369,7 @@ _PLAIN_FIELDS: Final = (
         constants.QFT_TEXT,
         "Priority of the reservation: low, normal or high",
         _term("priority"),
+        absent="",
     ),
     optional(
         "request_key",
@@ -373,6 +377,7 @@ _PLAIN_FIELDS: Final = (
         constants.QFT_TEXT,
         "Key of the request that made it",
         lambda i: i.request.key if i.request else None,
+        absent="",
     ),
     optional(
         "network_port",

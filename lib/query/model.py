@@ -224,6 +224,8 @@ class Field:
         bind: returns the getter for one query.
         live: name of the live data that it needs, empty for none.
         match: how filters compare it, see `ganeti.qlang.Leaf`.
+        absent: what filters compare where it is unavailable; None lets every filter
+            match there, as documented for Ganeti's fields.
         column: computes the cells of all rows of the answer at once, in their order,
             where that is cheaper than one by one.
     """
@@ -235,6 +237,7 @@ class Field:
     bind: Callable[[QueryContext], Getter]
     live: str = ""
     match: str = ""
+    absent: str | float | None = None
     column: Column | None = None
 
 
@@ -254,10 +257,20 @@ def plain(
 
 
 def optional(
-    name: str, title: str, kind: str, doc: str, get: Callable[[Any], Any]
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    get: Callable[[Any], Any],
+    *,
+    absent: str | float | None = None,
 ) -> Field:
     """Return a field that is unavailable if a function of the row returns None."""
-    return Field(name, title, kind, doc, lambda _ctx: lambda row: maybe(get(row)))
+
+    def bind(_context: QueryContext) -> Getter:
+        return lambda row: maybe(get(row))
+
+    return Field(name, title, kind, doc, bind, absent=absent)
 
 
 def common(what: str) -> list[Field]:

@@ -22,6 +22,7 @@ class Result:
             node may have executed it.
         deposed: the node refused the call because it has seen a higher master term.
         refused: the node does not accept the certificate of the caller.
+        is_silent: no answer came: the node may be down.
     """
 
     call: str
@@ -32,6 +33,7 @@ class Result:
     is_lost: bool = False
     deposed: bool = False
     refused: bool = False
+    is_silent: bool = False
 
     @property
     def failed(self) -> bool:

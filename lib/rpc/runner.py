@@ -461,6 +461,7 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
             fail_msg=response.error,
             is_lost=response.is_lost,
             refused=response.is_refused,
+            is_silent=True,
         )
     if response.status == wire.STATUS_BUSY:
         return Result(procedure, node, fail_msg=_message(response))

@@ -51,6 +51,7 @@ def main(
     argv: Sequence[str],
     *,
     is_open: bool = False,
+    node_key: str = "",
 ) -> int:
     """Run a helper; return its exit code.
 
@@ -61,6 +62,7 @@ def main(
         act: executes a command.
         argv: arguments of the helper.
         is_open: further settings are allowed.
+        node_key: setting whose default is the node's name.
     """
     parser = argparse.ArgumentParser(
         prog=name, description=about, formatter_class=arguments.Formatter
@@ -74,6 +76,8 @@ def main(
         paths = pathutils.from_environ(os.environ)
         path = f"{paths.conf_dir}/{name}.conf"
         sections = read(path, is_virtual=paths.is_virtual)
+        if node_key:
+            keys = {**keys, node_key: options.node}
         given = settings(path, sections, options.node, keys, is_open=is_open)
         value = _in_time(options.command, lambda: act(options.command, given))
     except errors.GenericError as err:

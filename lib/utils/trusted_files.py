@@ -1,4 +1,4 @@
-"""Programs that nobody but root can replace: the owners and modes of a whole path."""
+"""Files that nobody but root can replace: the owners and modes of a whole path."""
 
 import os
 import stat
@@ -12,8 +12,11 @@ _MAX_LINKS: Final = 40
 class _Path:
     """Walks a path as the kernel does, and checks each directory that it enters."""
 
-    def __init__(self, owners: Collection[int], *, sticky_is_safe: bool) -> None:
+    def __init__(
+        self, owners: Collection[int], *, sticky_is_safe: bool, is_program: bool
+    ) -> None:
         self._owners = owners
+        self._is_program = is_program
         self._sticky_is_safe = sticky_is_safe
 
     def problem(self, path: str) -> str | None:
@@ -37,16 +40,16 @@ class _Path:
                 here = "/" if os.path.isabs(target) else here
                 parts[:0] = _parts(target)
                 continue
-            problem = self._directory(below) if parts else self._program(below, info)
+            problem = self._directory(below) if parts else self._file(below, info)
             if problem:
                 return problem
             here = below
         return None
 
-    def _program(self, path: str, info: os.stat_result) -> str | None:
+    def _file(self, path: str, info: os.stat_result) -> str | None:
         if not stat.S_ISREG(info.st_mode):
             return f"{path} is not a regular file"
-        if not info.st_mode & stat.S_IXUSR:
+        if self._is_program and not info.st_mode & stat.S_IXUSR:
             return f"{path} is not executable for its owner"
         return self._owned(path, info)
 
@@ -89,9 +92,23 @@ def program_problem(path: str, *, is_virtual: bool) -> str | None:
         is_virtual: the node is one of a virtual cluster: the user of this process
             counts as root, and directories such as /tmp are allowed.
     """
+    return _problem(path, is_virtual=is_virtual, is_program=True)
+
+
+def file_problem(path: str, *, is_virtual: bool) -> str | None:
+    """Return why the content of a file is not root's, None if it is.
+
+    See `program_problem`.
+    """
+    return _problem(path, is_virtual=is_virtual, is_program=False)
+
+
+def _problem(path: str, *, is_virtual: bool, is_program: bool) -> str | None:
     owners = {0, os.geteuid()} if is_virtual else {0}
     try:
-        return _Path(owners, sticky_is_safe=is_virtual).problem(path)
+        return _Path(owners, sticky_is_safe=is_virtual, is_program=is_program).problem(
+            path
+        )
     except FileNotFoundError:
         return f"{path} does not exist"
     except OSError as err:

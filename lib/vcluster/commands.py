@@ -14,7 +14,7 @@ from ganeti import _buildconf, errors
 from ganeti.constants import exitcodes, versions
 from ganeti.process import SystemRunner
 from ganeti.utils import arguments
-from ganeti.vcluster import agent, isolation, lifecycle, serial, status
+from ganeti.vcluster import agent, isolation, lifecycle, power, serial, status
 from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster.interrupts import Interrupts
 from ganeti.vcluster.nodes import NodeControl
@@ -59,14 +59,6 @@ def _parser() -> argparse.ArgumentParser:
 #: Clusters with more nodes do not manage SSH keys by default.
 _SSH_SETUP_LIMIT: Final = 5
 _CREATE_CLUSTER: Final = "create-cluster"
-#: Command of out-of-band helpers -> power action.
-_OOB: Final = {
-    "power-on": "on",
-    "power-off": "off",
-    "power-cycle": "cycle",
-    "power-status": "status",
-    "health": "health",
-}
 Work = Callable[[argparse.Namespace], int]
 Add = Callable[[str, str, Work], argparse.ArgumentParser]
 
@@ -138,13 +130,13 @@ def _add_nodes(add: Add) -> None:
     line.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
     on_node("pause", "suspend all processes of a node", _pause)
     on_node("resume", "continue the processes of a paused node", _resume)
-    power = add(
+    switch = add(
         "power", "switch or show a node's power: on, off, cycle, status", _power
     )
-    power.add_argument("action", choices=("on", "off", "cycle", "status"))
-    power.add_argument("node")
+    switch.add_argument("action", choices=("on", "off", "cycle", "status"))
+    switch.add_argument("node")
     oob = add("oob", "out-of-band helper: COMMAND NODE, as a cluster calls it", _oob)
-    oob.add_argument("action", choices=sorted(_OOB))
+    oob.add_argument("action", choices=sorted(power.ACTIONS))
     oob.add_argument("node")
     member = add("etcd", "act on a server of etcd: start, kill, pause, resume", _etcd)
     member.add_argument("action", choices=("start", "kill", "pause", "resume"))
@@ -404,7 +396,7 @@ def _power(args: argparse.Namespace) -> int:
 
 
 def _oob(args: argparse.Namespace) -> int:
-    return _print_power(args, _OOB[args.action])
+    return _print_power(args, power.ACTIONS[args.action])
 
 
 def _print_power(args: argparse.Namespace, action: str) -> int:
@@ -416,31 +408,15 @@ def _print_power(args: argparse.Namespace, action: str) -> int:
         sys.stderr.write(answer["stderr"])
         sys.stdout.write(answer["stdout"])
         return int(answer["code"])
-    sys.stdout.write(_act_on_power(layout, control, action, args.node))
+    sys.stdout.write(power.act(layout, control, action, args.node))
     return 0
-
-
-def _act_on_power(
-    layout: layout_module.Layout, control: NodeControl, action: str, name: str
-) -> str:
-    node = layout.node(name)
-    if action == "status":
-        return json.dumps({"powered": control.is_powered(node)}) + "\n"
-    if action == "health":
-        state = "OK" if control.is_powered(node) else "CRITICAL"
-        return json.dumps([["Power", state]]) + "\n"
-    if action in ("off", "cycle"):
-        control.power_off(node)
-    if action in ("on", "cycle"):
-        control.power_on(node)
-    return ""
 
 
 def _agent(args: argparse.Namespace) -> int:
     layout, control = _load(args)
 
     def act(action: str, node: str) -> str:
-        return _act_on_power(layout, control, action, node)
+        return power.act(layout, control, action, node)
 
     return agent.serve(layout, act)
 

@@ -8,6 +8,7 @@ from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import capacity
 from ganeti.constants import ecodes
 from ganeti.objects import params
+from ganeti.rpc.result import Result
 from ganeti.utils import messages
 
 _SPEC_OF: Final = {
@@ -268,7 +269,7 @@ def validate_hypervisor(
     )
     for result in results.values():
         if not result.offline:
-            result.require(f"hypervisor {hypervisor} parameters", ecodes.ECODE_INVAL)
+            result.require(f"hypervisor {hypervisor} parameters", _refusal(result))
 
 
 def os_not_blacklisted(
@@ -308,7 +309,12 @@ def validate_os(
     )
     for result in results.values():
         if not result.offline:
-            result.require(f"OS {os_name}", ecodes.ECODE_INVAL)
+            result.require(f"OS {os_name}", _refusal(result))
+
+
+def _refusal(result: Result) -> str:
+    """Return the class of a failed check: a silent node refuses nothing."""
+    return ecodes.ECODE_ENVIRON if result.is_silent else ecodes.ECODE_INVAL
 
 
 def hypervisor_enabled(snapshot: objects.Snapshot, name: str, instance: str) -> None:

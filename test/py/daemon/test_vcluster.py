@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from fakes.oob_helpers import Helper
 from fakes.patience import until
 from ganeti import errors
 from ganeti.ssh import account, client, keys, known_hosts
@@ -101,6 +102,37 @@ def test_power_ends_everything_on_a_node_and_brings_it_back(machines, command):
     assert json.loads(done.stdout) == [["Power", "CRITICAL"]]
     assert command(cluster.directory, "oob", "power-on", "node2").stdout == ""
     assert ssh_server(cluster, cluster.node("node2"))
+
+
+@pytest.mark.parametrize("mode", ["simple", pytest.param("isolated", marks=needs_root)])
+def test_the_helper_switches_nodes(tmp_path, machines, mode):
+    cluster = machines(2, *(("--isolated",) if mode == "isolated" else ()))
+    helper = Helper(tmp_path, "oob-vcluster")
+    helper.write(directory=cluster.directory, node="node2")
+    assert helper.is_on()
+    assert helper.value("health") == [["Power", "OK"]]
+    before = {process.pid for process in cluster.control.processes_on(cluster.master)}
+    helper.switch("power-off")
+    helper.switch("power-off")
+    assert not helper.is_on()
+    assert cluster.control.processes_on(cluster.node("node2")) == []
+    assert "the machine is off already" in helper.failure("power-cycle")
+    helper.switch("power-on")
+    assert helper.is_on()
+    if mode == "simple":
+        first = ssh_server(cluster, cluster.node("node2"))
+        helper.switch("power-on")
+        assert ssh_server(cluster, cluster.node("node2")).pid == first.pid
+        helper.switch("power-cycle")
+        assert ssh_server(cluster, cluster.node("node2")).pid != first.pid
+    # Nothing else was touched, and the node is what the settings say.
+    assert before == {
+        process.pid for process in cluster.control.processes_on(cluster.master)
+    }
+    helper.write(directory=cluster.directory)
+    assert "node node2.tst: not in the virtual cluster" in helper.failure("power-off")
+    helper.write(directory=tmp_path)
+    assert "no virtual cluster here" in helper.failure("power-status")
 
 
 def test_a_killed_process_is_only_that_one(machines, command):

@@ -285,6 +285,17 @@ def test_a_commit_that_fails_keeps_the_reservation():
     assert not the_instance(eng).forthcoming
 
 
+@pytest.mark.parametrize("procedure", ["hypervisor_validate_params", "os_validate"])
+def test_a_silent_node_refuses_no_parameters(procedure):
+    for is_silent, ecode in ((True, "environment_error"), (False, "wrong_input")):
+        eng = engine()
+        eng.rpc.script[procedure] = failure("no", is_silent=is_silent)
+        with pytest.raises(errors.OpPrereqError) as caught:
+            reserve(eng, **sized(pnode="node1.example.com"))
+        assert caught.value.args[1] == ecode
+        assert not eng.snapshot.instances
+
+
 # Keys
 def test_a_repeated_request_makes_no_second_instance():
     eng = engine()

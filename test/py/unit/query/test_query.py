@@ -369,6 +369,43 @@ def test_filter_on_live_data_counts_silence_as_true(snapshot):
     assert ask(source, "instance", ["name"], ["!", ["?", "oper_state"]]) == []
 
 
+@pytest.mark.parametrize(
+    ("qfilter", "wanted"),
+    [
+        (["==", "owner", "web"], ["held"]),
+        (["!=", "owner", "web"], ["kept", "inst1"]),
+        (["==", "owner", ""], ["kept", "inst1"]),
+        (["=~", "owner", "w.b"], ["held"]),
+        (["==", "reservation_priority", "high"], ["held"]),
+        (["==", "request_key", "k1"], ["held"]),
+        (["<", "expires", 2000], ["held"]),
+        ([">", "expires", 2000], ["kept", "inst1"]),
+    ],
+)
+def test_filters_on_terms_of_reservations_leave_out_what_has_none(qfilter, wanted):
+    extra = [
+        clusters.instance(20).replace(
+            name="held.example.com",
+            forthcoming=True,
+            reservation=objects.Reservation(
+                owner="web", expires=1000.0, priority="high"
+            ),
+            request=objects.CreationRequest(key="k1", digest=""),
+        ),
+        clusters.instance(21).replace(
+            name="kept.example.com",
+            forthcoming=True,
+            reservation=objects.Reservation(),
+        ),
+    ]
+    snapshot = clusters.snapshot(nodes=1, instances=1, extra=extra)
+    actual = values(sources(snapshot), "instance", ["name"], qfilter)
+    assert {name for (name,) in actual} == {f"{name}.example.com" for name in wanted}
+    # What a filter compares is not shown.
+    actual = values(sources(snapshot), "instance", ["owner", "expires"])
+    assert sorted(map(str, actual)) == ["['web', 1000.0]", *2 * ["[None, None]"]]
+
+
 def test_misfit_is_reported_even_without_rows():
     empty = clusters.snapshot(nodes=1)
     with pytest.raises(errors.ParameterError):
