@@ -71,6 +71,12 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("gnt-node powercycle -f node2", "reset a node that does not respond"),
     ),
     "health": (Example("gnt-node health node2", "health of its hardware"),),
+    "list-drbd": (
+        Example(
+            "gnt-node list-drbd node2",
+            "minors of its kernel, with the disks that use them",
+        ),
+    ),
     "list-storage": (
         Example(
             "gnt-node list-storage -t file",

@@ -156,6 +156,15 @@ COMMANDS: Final = (
         exits=((14, "unknown field"),),
     ),
     Command(
+        "list-drbd",
+        "list DRBD minors used on a node",
+        arguments=(Argument("node"),),
+        options=(*o.TABLE, o.JSON),
+        run="client.node.mirrors:show",
+        fields=("node", "minor", "instance", "disk", "role", "peer"),
+        exits=((1, "unknown node, or no answer or a malformed one of confd"),),
+    ),
+    Command(
         "list-fields",
         "list available node fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),

@@ -23,13 +23,15 @@ ARGUMENTS = {
     "gnt-job-info": ["1", "2", "3", "99999"],
     "gnt-network-info": ["json-net"],
     "gnt-network-list-tags": ["json-net"],
+    "gnt-node-list-drbd": ["node1"],
     "gnt-node-list-tags": ["node1"],
     "gnt-node-power": ["status", "node1"],
 }
 #: Locks that nobody waits for, volumes of machines without LVM, no lost history, no users,
-#: no faults.
+#: no faults, no mirrored disks.
 MAY_BE_EMPTY = (
     "gnt-debug-locks",
+    "gnt-node-list-drbd",
     "gnt-node-volumes",
     "gnt-cluster-list-incidents",
     "gnt-cluster-lost-changes",

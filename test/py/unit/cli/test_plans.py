@@ -307,6 +307,7 @@ WITHOUT = {
         "gnt-node health",
         "gnt-node info",
         "gnt-node list",
+        "gnt-node list-drbd",
         "gnt-node list-fields",
         "gnt-node list-storage",
         "gnt-node list-tags",

@@ -1,0 +1,94 @@
+"""``list-drbd``: the DRBD minors of a node, as confd of this node knows them."""
+
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.cli import listing, table
+from ganeti.cli.context import CommandContext
+from ganeti.confd import ConfdClient, Result, wire
+from ganeti.constants import confd, daemons, ecodes
+from ganeti.utils import files, netutils
+from ganeti.utils.control_chars import escape
+
+_DAEMON: Final = "ganeti-confd"
+_LOOPBACK: Final = "127.0.0.1"
+#: Seconds; confd of this node answers within milliseconds.
+_ANSWER_S: Final = 3.0
+#: Signatures of requests. A server that accepts only the other kind does not answer.
+_MAGICS: Final = (wire.MAGIC_SHA1, wire.MAGIC_SHA256)
+_COLUMNS: Final = (
+    table.Column("Node"),
+    table.Column("Minor", "number"),
+    table.Column("Instance"),
+    table.Column("Disk"),
+    table.Column("Role"),
+    table.Column("PeerNode"),
+)
+_Row = tuple[str, int, str, str, str, str]
+
+
+def show(ctx: CommandContext) -> None:
+    """List the minors of a node with the disks that use them."""
+    rows = _rows(ctx, ctx.args[0])
+    if ctx.opts.json:
+        fields = ctx.command.fields
+        listing.print_json(ctx, [dict(zip(fields, row, strict=True)) for row in rows])
+        return
+    texts = [[escape(str(value)) for value in row] for row in rows]
+    text = table.render(
+        _COLUMNS,
+        list(zip(*texts, strict=True)) or [()] * len(_COLUMNS),
+        separator=ctx.opts.separator,
+        headers=not ctx.opts.no_headers,
+        pad_header=True,
+    )
+    if text:
+        ctx.out(text)
+
+
+def _rows(ctx: CommandContext, node: str) -> list[_Row]:
+    """Return confd's answer.
+
+    Raises:
+        OpPrereqError: no node has the name.
+        ConfdClientError: confd does not answer, or answers something else.
+    """
+    result = _ask(ctx, node)
+    if not result.is_ok:
+        answer = None if result.reply is None else result.reply.answer
+        if answer == confd.CONFD_ERROR_UNKNOWN_ENTRY and type(answer) is int:
+            raise errors.OpPrereqError(
+                f"node {node}: confd of this node knows none of this name",
+                ecodes.ECODE_NOENT,
+            )
+        raise errors.ConfdClientError(
+            f"node {node}: confd of this node answers error {answer!r:.40}, see its log"
+        )
+    rows: Any = result.reply and result.reply.answer
+    try:
+        return msgspec.convert(rows, list[_Row])
+    except msgspec.ValidationError as err:
+        raise errors.ConfdClientError(
+            f"node {node}: wanted confd's list of minors, {err}"
+        ) from err
+
+
+def _ask(ctx: CommandContext, node: str) -> Result:
+    key = files.read_file(ctx.paths.hmac_key)
+    port = netutils.service_port(_DAEMON, daemons.DAEMONS[_DAEMON].port or 0, "udp")
+    # The daemons of virtual nodes share the loopback address and do not listen there.
+    address = _LOOPBACK
+    if ctx.paths.is_virtual:
+        address = netutils.lookup(ctx.paths.hostname, ctx.paths)
+    for magic in _MAGICS:
+        client = ConfdClient(key, [address], port=port, magic=magic)
+        result = client.ask(confd.CONFD_REQ_NODE_DRBD, node, timeout_s=_ANSWER_S)
+        if result.reply is not None:
+            return result
+    raise errors.ConfdClientError(
+        f"no answer of {_DAEMON} at {address}, UDP port {port}: is it running on this"
+        " node, does it listen at this address (option -b), and has it the same key"
+        f" ({ctx.paths.hmac_key})?"
+    )
