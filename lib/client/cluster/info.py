@@ -147,16 +147,15 @@ def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:
         + (f" ({row['trouble']})" if row["trouble"] else "")
         for row in copies["copies"]
     }
+    # A master daemon of an earlier release, which still runs during an upgrade, has none.
+    confd = copies.get("confd", {})
     return info_tree.Pairs(
         [
             ("store", copies["store"]),
             ("commit policy", copies["policy"]),
             ("master term", copies["term"]),
-            ("signatures that confd accepts", copies["confd"]["hmac"]),
-            (
-                "confd answers each request only once",
-                copies["confd"]["detect_replays"],
-            ),
+            ("signatures that confd accepts", confd.get("hmac")),
+            ("confd answers each request only once", confd.get("detect_replays")),
             ("revision of the master", copies["revision"]),
             ("other candidates", others or "(none)"),
             ("warning", copies["warning"] or "(none)"),
