@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors
-from ganeti.backend import leftovers, node_info, os_definitions, ssh_verify
+from ganeti.backend import leftovers, node_info, os_definitions, ssh_verify, volumes
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
 from ganeti.rpc import node_port
-from ganeti.storage import allowed, lvm
+from ganeti.storage import allowed, drbd_tools, lvm
 from ganeti.storage import files as disk_files
 from ganeti.utils import files, netutils, trusted_files, x509
 
@@ -213,6 +213,21 @@ def _vglist(node: LocalNode, _asked: Any) -> dict[str, int]:
     return lvm.volume_groups(node.process)
 
 
+def _lvlist(node: LocalNode, group: str) -> dict[str, Any]:
+    """Return the volumes of a group in the form of ``lv_list``."""
+    return volumes.lv_list(node, group)
+
+
+def _drbd_list(_node: LocalNode, _asked: Any) -> list[int]:
+    """Return the minors in use."""
+    return sorted(drbd_tools.mirrors())
+
+
+def _drbd_helper(_node: LocalNode, _asked: Any) -> str:
+    """Return the program that DRBD's kernel module calls."""
+    return drbd_tools.usermode_helper()
+
+
 Check = Callable[[LocalNode, Any], Any]
 #: All checks by key; answers lack the keys that are not in this table.
 CHECKS: Final[Mapping[str, Check]] = {
@@ -239,6 +254,9 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_VGLIST: _vglist,
+    nodeverify_constants.NV_LVLIST: _lvlist,
+    nodeverify_constants.NV_DRBDLIST: _drbd_list,
+    nodeverify_constants.NV_DRBDHELPER: _drbd_helper,
 }
 #: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(
@@ -249,6 +267,9 @@ _VM_CHECKS: Final = frozenset(
         nodeverify_constants.NV_HVINFO,
         nodeverify_constants.NV_OSLIST,
         nodeverify_constants.NV_BRIDGES,
+        nodeverify_constants.NV_LVLIST,
+        nodeverify_constants.NV_DRBDLIST,
+        nodeverify_constants.NV_DRBDHELPER,
     }
 )
 

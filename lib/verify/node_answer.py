@@ -4,7 +4,7 @@ All other modules of this package rely on these forms, and treat a missing key a
 reported.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,13 @@ _OsRow: TypeAlias = tuple[
     list[int] | None,
     bool,
 ]
+#: A volume's group and name, in the letters that LVM allows: it is shown in a command.
+_Volume = Annotated[
+    str,
+    msgspec.Meta(pattern=r"(?a)\A[\w+.][\w+.-]*/[\w+.][\w+.-]*\Z", max_length=256),
+]
+_Minor = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+_Path = Annotated[str, msgspec.Meta(max_length=4096)]
 #: Key -> type of its value.
 FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_VERSION: tuple[int, str],
@@ -49,6 +56,9 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_SSH_SETUP: _TEXTS,
     nodeverify.NV_SSH_CLUTTER: _TEXTS,
     nodeverify.NV_VGLIST: dict[str, float],
+    nodeverify.NV_LVLIST: dict[_Volume, tuple[str, bool, bool]],
+    nodeverify.NV_DRBDLIST: list[_Minor],
+    nodeverify.NV_DRBDHELPER: _Path,
 }
 
 

@@ -26,6 +26,7 @@ from ganeti.verify import (
     n_plus_one,
     node_answer,
     nodes,
+    volumes,
 )
 
 Answers = Mapping[str, Mapping[str, Any]]
@@ -361,6 +362,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                     answers[node.uuid],
                     snapshot.cluster.volume_group_name,
                 )
+                volumes.judge(self.report, snapshot, node, answers[node.uuid])
         self._judge_address(snapshot, answers)
         nodes.digests(self.report, snapshot, answers)
         hosts = {

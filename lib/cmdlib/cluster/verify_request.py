@@ -155,4 +155,9 @@ def _where_configured(
         asked[nodeverify.NV_SHARED_FILE_STORAGE_PATH] = record.shared_file_storage_dir
     if record.volume_group_name:
         asked[nodeverify.NV_VGLIST] = None
+        asked[nodeverify.NV_LVLIST] = record.volume_group_name
+    if "drbd" in enabled:
+        asked[nodeverify.NV_DRBDLIST] = None
+        if record.drbd_usermode_helper:
+            asked[nodeverify.NV_DRBDHELPER] = record.drbd_usermode_helper
     return asked

@@ -6,11 +6,19 @@ from hypothesis import strategies as st
 
 from fakes import clusters
 from ganeti.constants import versions
-from ganeti.verify import Report, files, nodes
+from ganeti.verify import Report, files, nodes, volumes
 from ganeti.verify import instances as where
 from ganeti.verify import node_answer as forms
 
 SNAPSHOT = clusters.snapshot(nodes=2, instances=2)
+MIRRORED = clusters.snapshot(
+    nodes=2,
+    extra=[clusters.drbd_disk("d0", 1, 2), clusters.instance(1, disks=["d0"])],
+    enabled_disk_templates=["drbd"],
+    volume_group_name="xenvg",
+    drbd_usermode_helper="/bin/true",
+    reserved_lvs=["a+"],
+)
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 EXPECTED = nodes.Expected(1000.0, 1001.0, "192.0.2.100")
 GARBAGE = st.recursive(
@@ -39,6 +47,9 @@ KEYS = [
     "ssh-setup",
     "ssh-clutter",
     "vglist",
+    "lvlist",
+    "drbd-list",
+    "drbd-helper",
     "version",
 ]
 VERSION = [versions.PROTOCOL_VERSION, versions.RELEASE_VERSION]
@@ -52,6 +63,7 @@ def test_no_answer_of_a_node_breaks_its_judgement(key, value):
     report = Report()
     nodes.judge(report, node, answer, EXPECTED)
     nodes.volume_groups(report, node, answer, "xenvg")
+    volumes.judge(report, MIRRORED, node, answer)
     nodes.digests(report, SNAPSHOT, {N1: answer})
     good, wrong = forms.clean(
         {"oslist": [["tiny", "/os", True, "", [], [], [20], False]]}

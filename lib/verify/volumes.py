@@ -1,0 +1,154 @@
+"""Checks of logical volumes and of DRBD on one node against the records.
+
+Killed operations leave such volumes and minors. Those of a running operation are not
+checked: it holds locks that the verification of its group waits for.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.constants import nodeverify
+from ganeti.verify.report import Report
+
+_PLAIN: Final = "plain"
+_DRBD: Final = "drbd"
+#: Index of the first node's minor in the address of a drbd disk.
+_MINOR: Final = 3
+
+
+def judge(
+    report: Report,
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    answer: Mapping[str, Any],
+) -> None:
+    """Check what a node that runs instances says about its volumes and minors."""
+    if not node.vm_capable:
+        return
+    cluster = snapshot.cluster
+    if cluster.volume_group_name:
+        _volumes(report, snapshot, node, answer.get(nodeverify.NV_LVLIST))
+    if _DRBD not in cluster.enabled_disk_templates:
+        return
+    _minors(report, snapshot, node, answer.get(nodeverify.NV_DRBDLIST))
+    if cluster.drbd_usermode_helper:
+        _helper(report, cluster, node, answer.get(nodeverify.NV_DRBDHELPER))
+
+
+def _disks(
+    snapshot: objects.Snapshot, node: objects.Node
+) -> Iterator[tuple[objects.Disk, objects.Instance | None]]:
+    for uuid in sorted(snapshot.disks_on_node(node.uuid)):
+        owner = snapshot.disk_owner(uuid)
+        yield snapshot.disks[uuid], None if owner is None else snapshot.instances[owner]
+
+
+# Volumes
+def _volumes(
+    report: Report,
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    actual: Mapping[str, Any] | None,
+) -> None:
+    """Compare the volumes of the cluster's volume group with the recorded ones."""
+    nothing = "unable to list logical volumes"
+    if report.error_if(actual is None, "ENODELVM", node.name, nothing):
+        return
+    group = snapshot.cluster.volume_group_name
+    recorded: set[str] = set()
+    for disk, owner in _disks(snapshot, node):
+        for volume in _parts(disk):
+            recorded.add(volume)
+            is_missing = volume.startswith(f"{group}/") and volume not in (actual or ())
+            if owner is None or disk.forthcoming or owner.forthcoming:
+                continue
+            report.error_if(
+                is_missing,
+                "EINSTANCEMISSINGDISK",
+                owner.name,
+                f"{disk.iv_name}: logical volume {volume} is missing on node"
+                f" {node.name}",
+            )
+    reserved = [re.compile(text) for text in snapshot.cluster.reserved_lvs]
+    for volume in sorted(set(actual or ()) - recorded):
+        report.error_if(
+            not _is_reserved(reserved, volume),
+            "ENODEORPHANLV",
+            node.name,
+            f"logical volume {volume} belongs to no instance; if nobody needs it,"
+            f" remove it there: lvremove {volume}",
+        )
+
+
+def _is_reserved(reserved: Iterable[re.Pattern[str]], volume: str) -> bool:
+    """Return whether an administrator's expression is for a volume, or its name."""
+    names = (volume, volume.partition("/")[2])
+    return any(pattern.fullmatch(name) for pattern in reserved for name in names)
+
+
+def _parts(disk: objects.Disk) -> list[str]:
+    """Return the volumes of a disk as ``group/name``."""
+    parts = disk.children or (disk,)
+    return [
+        "/".join(map(str, part.logical_id)) for part in parts if part.dev_type == _PLAIN
+    ]
+
+
+# DRBD
+def _minors(
+    report: Report,
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    actual: list[int] | None,
+) -> None:
+    """Compare the minors in use with the recorded ones."""
+    nothing = (
+        "unable to list DRBD's minors: is its kernel module loaded (modprobe drbd)?"
+    )
+    if report.error_if(actual is None, "ENODEDRBD", node.name, nothing):
+        return
+    recorded: set[int] = set()
+    for disk, owner in _disks(snapshot, node):
+        if disk.dev_type != _DRBD:
+            continue
+        minor = disk.logical_id[_MINOR + disk.logical_id[:2].index(node.uuid)]
+        recorded.add(minor)
+        if owner is None or owner.forthcoming or not owner.disks_active:
+            continue
+        report.error_if(
+            minor not in (actual or ()),
+            "ENODEDRBD",
+            node.name,
+            f"drbd minor {minor} of {disk.iv_name} of instance {owner.name} is not"
+            f" active; to activate it: gnt-instance activate-disks {owner.name}",
+        )
+    for minor in sorted(set(actual or ()) - recorded):
+        report.error_if(
+            True,
+            "ENODEDRBD",
+            node.name,
+            f"drbd minor {minor} is in use and belongs to no instance; if nobody needs"
+            f" it, release it there: drbdsetup down resource{minor}",
+        )
+
+
+def _helper(
+    report: Report, cluster: objects.Cluster, node: objects.Node, actual: str | None
+) -> None:
+    wanted = cluster.drbd_usermode_helper
+    report.error_if(
+        actual is None,
+        "ENODEDRBDHELPER",
+        node.name,
+        "unable to read DRBD's usermode helper: is its kernel module loaded"
+        " (modprobe drbd)?",
+    )
+    report.error_if(
+        actual is not None and actual != wanted,
+        "ENODEDRBDHELPER",
+        node.name,
+        f"DRBD's usermode helper: wanted {wanted}, found {actual or 'none'}; set it in"
+        " /etc/modprobe.d: options drbd usermode_helper=" + str(wanted),
+    )

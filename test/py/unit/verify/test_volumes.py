@@ -1,0 +1,134 @@
+"""Logical volumes and DRBD's minors that nobody knows, or that are missing."""
+
+import pytest
+
+from fakes import clusters
+from ganeti import objects
+from ganeti.verify import Report, node_answer, volumes
+
+N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
+WHOLE = {
+    "lvlist": {
+        f"xenvg/{name}": ["64.00", False, True]
+        for name in ("d0.data", "d0.meta", "d1.disk0")
+    },
+    "drbd-list": [0],
+    "drbd-helper": "/bin/true",
+}
+
+
+def actual(answer, number=1, **changes):
+    """Return the findings about a node with a mirrored and a plain disk."""
+    plain = objects.Disk(
+        uuid="d1",
+        dev_type="plain",
+        logical_id=("xenvg", "d1.disk0"),
+        size=64,
+        serial_no=1,
+        iv_name="disk/0",
+        nodes=(N1,),
+    )
+    snapshot = clusters.snapshot(
+        nodes=2,
+        extra=[
+            clusters.drbd_disk("d0", 1, 2).replace(iv_name="disk/0"),
+            plain,
+            clusters.instance(1, disks=["d0"], disks_active=True),
+            clusters.instance(2, disks=["d1"]),
+        ],
+        **{
+            "enabled_disk_templates": ["drbd", "plain"],
+            "volume_group_name": "xenvg",
+            "drbd_usermode_helper": "/bin/true",
+            **changes,
+        },
+    )
+    report = Report()
+    good, _wrong = node_answer.clean(answer)
+    volumes.judge(report, snapshot, snapshot.nodes[clusters.node_uuid(number)], good)
+    return [(f.severity, f.code, f.name, f.text) for f in report.take()]
+
+
+def without(key, name):
+    return {**WHOLE, key: {k: v for k, v in WHOLE[key].items() if k != name}}
+
+
+def test_what_is_recorded_is_fine_on_both_nodes():
+    assert actual(WHOLE) == []
+    assert actual(without("lvlist", "xenvg/d1.disk0"), 2) == []
+
+
+def test_a_missing_volume_is_an_error_of_its_disk_also_below_a_mirror():
+    ((level, code, name, text),) = actual(without("lvlist", "xenvg/d0.meta"))
+    assert (level, code, name) == (
+        "ERROR",
+        "EINSTANCEMISSINGDISK",
+        "inst1.example.com",
+    )
+    assert text == (
+        "disk/0: logical volume xenvg/d0.meta is missing on node node1.example.com"
+    )
+    ((_, _, name, _),) = actual(without("lvlist", "xenvg/d1.disk0"))
+    assert name == "inst2.example.com"
+
+
+def test_a_volume_of_nobody_is_an_error_unless_it_is_reserved():
+    answer = {
+        **WHOLE,
+        "lvlist": {**WHOLE["lvlist"], "xenvg/root": ["1.0", False, True]},
+    }
+    ((level, code, node, text),) = actual(answer)
+    assert (level, code, node) == ("ERROR", "ENODEORPHANLV", "node1.example.com")
+    assert text.endswith("remove it there: lvremove xenvg/root")
+    for expression in ("root", "xenvg/ro.*", "ro+t"):
+        assert actual(answer, reserved_lvs=[expression]) == []
+    # An expression is for the whole name.
+    assert len(actual(answer, reserved_lvs=["ro"])) == 1
+
+
+def test_a_recorded_volume_on_another_node_is_one_of_nobody():
+    ((_, code, node, _),) = actual(WHOLE, 2)
+    assert (code, node) == ("ENODEORPHANLV", "node2.example.com")
+
+
+def test_minors_are_missing_or_of_nobody():
+    ((_, code, node, text),) = actual({**WHOLE, "drbd-list": []})
+    assert (code, node) == ("ENODEDRBD", "node1.example.com")
+    assert text == (
+        "drbd minor 0 of disk/0 of instance inst1.example.com is not active; to activate"
+        " it: gnt-instance activate-disks inst1.example.com"
+    )
+    ((_, code, _, text),) = actual({**WHOLE, "drbd-list": [0, 7]})
+    assert code == "ENODEDRBD"
+    assert text.startswith("drbd minor 7 is in use and belongs to no instance")
+    assert text.endswith("drbdsetup down resource7")
+
+
+def test_the_helper_must_be_that_of_the_cluster():
+    ((level, code, _, text),) = actual({**WHOLE, "drbd-helper": "/sbin/drbdadm"})
+    assert (level, code) == ("ERROR", "ENODEDRBDHELPER")
+    assert "wanted /bin/true, found /sbin/drbdadm" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("lvlist", "ENODELVM"),
+        ("drbd-list", "ENODEDRBD"),
+        ("drbd-helper", "ENODEDRBDHELPER"),
+    ],
+)
+def test_an_absent_or_malformed_answer_is_an_error(key, code):
+    absent = {name: value for name, value in WHOLE.items() if name != key}
+    for answer in (absent, {**WHOLE, key: {"xenvg/a; reboot": [1]}}):
+        assert [row[1] for row in actual(answer)] == [code]
+
+
+def test_names_that_are_no_names_of_volumes_are_never_shown():
+    for name in ("xenvg/$(reboot)", "root", "xenvg/-f", "xenvg/a\n", "xenvg/a/b"):
+        answer = {**WHOLE, "lvlist": {**WHOLE["lvlist"], name: ["1", False, False]}}
+        assert [row[1] for row in actual(answer)] == ["ENODELVM"]
+
+
+def test_without_a_group_and_without_mirrors_nothing_is_compared():
+    assert actual({}, enabled_disk_templates=["file"], volume_group_name=None) == []
