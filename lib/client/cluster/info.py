@@ -147,7 +147,7 @@ def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:
         + (f" ({row['trouble']})" if row["trouble"] else "")
         for row in copies["copies"]
     }
-    # A master daemon of an earlier release, which still runs during an upgrade, has none.
+    # During an upgrade, the daemon of an earlier release answers without them.
     confd = copies.get("confd", {})
     return info_tree.Pairs(
         [

@@ -401,7 +401,7 @@ def test_filters_on_terms_of_reservations_leave_out_what_has_none(qfilter, wante
     snapshot = clusters.snapshot(nodes=1, instances=1, extra=extra)
     actual = values(sources(snapshot), "instance", ["name"], qfilter)
     assert {name for (name,) in actual} == {f"{name}.example.com" for name in wanted}
-    # What a filter compares is not shown.
+    # The values that a filter compares are not shown.
     actual = values(sources(snapshot), "instance", ["owner", "expires"])
     assert sorted(map(str, actual)) == ["['web', 1000.0]", *2 * ["[None, None]"]]
 
