@@ -286,12 +286,12 @@ def test_a_master_killed_while_it_creates_leaves_nothing_nameless(cluster):
 
 
 @pytest.fixture
-def small_disk(cluster):
-    """A file system of 4 MiB where node2 keeps disk files."""
+def small_disk(cluster, request):
+    """A file system where node2 keeps disk files, with mount options of the test."""
     place = cluster.file("/srv/ganeti/file-storage", node="node2")
     if os.getuid() != 0:
         pytest.skip("mounting needs root")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", place]
+    mount = ["mount", "-t", "tmpfs", "-o", request.param, "none", place]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"cannot mount: {done.stderr}")
@@ -299,17 +299,23 @@ def small_disk(cluster):
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_full_disk_fails_the_job_and_leaves_nothing(cluster, small_disk):
-    cluster.check("gnt-cluster", "modify", "--prealloc-wipe-disks", "yes")
-    try:
-        actual = cluster.run(
-            "gnt-instance",
-            *("add", "-t", "file", "-s", "16m", "-H", "fake", "-o", "tiny+default"),
-            *("--no-nics", "-n", "node2", "--no-install", "--no-start", "full.vc.test"),
-        )
-    finally:
-        cluster.check("gnt-cluster", "modify", "--prealloc-wipe-disks", "no")
-    fine(actual, "node2", "No space left")
+@pytest.mark.parametrize(
+    ("small_disk", "words"),
+    [
+        ("size=4m", ("needs 16 MiB", "which has 4 MiB free")),
+        # Room for the instance's directory, and for no disk in it.
+        ("size=32m,nr_inodes=2", ("No space left",)),
+    ],
+    indirect=["small_disk"],
+    ids=["too small", "full"],
+)
+def test_a_full_disk_fails_the_job_and_leaves_nothing(cluster, small_disk, words):
+    actual = cluster.run(
+        "gnt-instance",
+        *("add", "-t", "file", "-s", "16m", "-H", "fake", "-o", "tiny+default"),
+        *("--no-nics", "-n", "node2", "--no-install", "--no-start", "full.vc.test"),
+    )
+    fine(actual, "node2", *words)
     assert "full.vc.test" not in cluster.check("gnt-instance", "list")
     assert list(small_disk.iterdir()) == []
 
