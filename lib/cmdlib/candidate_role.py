@@ -116,9 +116,15 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
     loses = old.master_candidate and not new.master_candidate
     can_now = new.master_capable and not old.master_capable
     cannot_now = old.master_capable and not new.master_capable
-    if gains or can_now:
+    # Others may have become candidates while it was away.
+    is_back = old.offline and not new.offline and new.master_capable
+    if gains or can_now or is_back:
         add_ssh_key(
-            ctx, new, to_authorized=gains, to_public=can_now, get_public=can_now
+            ctx,
+            new,
+            to_authorized=gains,
+            to_public=can_now,
+            get_public=can_now or is_back,
         )
     if loses or cannot_now:
         remove_ssh_key(ctx, new, from_authorized=loses, from_public=cannot_now)

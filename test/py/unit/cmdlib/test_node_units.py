@@ -327,6 +327,17 @@ def test_a_node_that_can_no_longer_be_master_is_forgotten_and_known_again():
     assert node(engine, "node2.example.com").master_candidate
 
 
+def test_a_node_that_is_back_gets_the_keys_of_all_candidates():
+    engine = engine_with()
+    modify(engine, offline=True)
+    engine.rpc.calls.clear()
+    modify(engine, offline=False)
+    # Its own key is authorised as that of a candidate, and it gets the others' keys.
+    ((_, args),) = engine.rpc.called("node_ssh_key_add")
+    assert args[0] == N2
+    assert args[3:] == (True, False, True)
+
+
 def test_auto_promote_locks_all_nodes_and_finds_a_replacement():
     engine = engine_with(
         extra=[clusters.node(3, master_candidate=False)], candidate_pool_size=2
