@@ -15,7 +15,7 @@ pytestmark = pytest.mark.daemon
 
 POINTS, CLUSTERS = 300, 3
 #: No point begins after this.
-MINUTES = 4
+MINUTES = 2
 
 
 @pytest.mark.timeout(900)
