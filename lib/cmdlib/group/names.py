@@ -1,12 +1,8 @@
 """Rules for names of node groups."""
 
-import re
-from typing import Final
-
 from ganeti import errors, objects
-from ganeti.constants import ecodes, misc
-
-_UUID: Final = re.compile(misc.UUID_REGEX)
+from ganeti.constants import ecodes
+from ganeti.utils import hostnames
 
 
 def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
@@ -22,10 +18,7 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
             " space at its ends",
             ecodes.ECODE_INVAL,
         )
-    if _UUID.fullmatch(name):
-        raise errors.OpPrereqError(
-            f"node group {name}: a name must not look like a uuid", ecodes.ECODE_INVAL
-        )
+    hostnames.refuse_uuid(name, f"node group {name}")
     if (other := snapshot.uuid_of("nodegroups", name)) is not None:
         raise errors.OpPrereqError(
             f"node group {name}: already exists, with uuid {other}",

@@ -5,16 +5,13 @@ The address pool is in `ganeti.cmdlib.network.pools`.
 """
 
 import ipaddress
-import re
-from typing import Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.cluster import settings
 from ganeti.config.address_pool import LONGEST_PREFIX, SHORTEST_PREFIX
-from ganeti.constants import ecodes, misc
-
-_UUID: Final = re.compile(misc.UUID_REGEX)
+from ganeti.constants import ecodes
+from ganeti.utils import hostnames
 
 
 def refuse(name: str, text: str, ecode: str = ecodes.ECODE_INVAL) -> Exception:
@@ -33,8 +30,7 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
         )
     if name.lower() == typed_params.NONE:
         raise refuse(name, "the word stands for no network and cannot be a name")
-    if _UUID.fullmatch(name):
-        raise refuse(name, "a name must not look like a uuid")
+    hostnames.refuse_uuid(name, f"network {name}")
     if (other := snapshot.uuid_of("networks", name)) is not None:
         raise refuse(name, f"already exists, with uuid {other}", ecodes.ECODE_EXISTS)
 
