@@ -44,16 +44,13 @@ def run(
     chosen = dict(snapshot.cluster.default_iallocator_params)
     if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
         chosen["ignore-soft-errors"] = None
+    request, reports, running = _prepare(runner, snapshot, request)
     if name == builtin.NAME and builtin.supports(chosen):
-        reports, running = _query_nodes(runner, snapshot, request)
-        request = _where_files_fit(snapshot, request, reports)
         memory = builtin.static_memory(chosen)
         reader = cluster_cache or ClusterCache()
         cluster = reader.read(snapshot, reports, running, static_memory=memory)
         answer = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
         return answer_checks.parse(name, answer, request, snapshot)
-    reports, running = _query_nodes(runner, snapshot, request)
-    request = _where_files_fit(snapshot, request, reports)
     asked = requests.build(snapshot, request, reports, running)
     text = serializer.dump(asked).decode()
     result = runner.call_one(
@@ -119,9 +116,20 @@ def run_first(
 def question(
     runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
 ) -> dict[str, Any]:
-    """Return the complete input of an allocator, with the nodes' reports."""
+    """Return the complete input of an allocator, with the nodes' reports.
+
+    Raises:
+        OpPrereqError: no node has the space for disk files.
+    """
+    return requests.build(snapshot, *_prepare(runner, snapshot, request))
+
+
+def _prepare(
+    runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
+) -> tuple[requests.Request, dict[str, Any], dict[str, Any]]:
+    """Return the request for nodes that have space, the reports, running instances."""
     reports, running = _query_nodes(runner, snapshot, request)
-    return requests.build(snapshot, request, reports, running)
+    return _where_files_fit(snapshot, request, reports), reports, running
 
 
 def _where_files_fit(

@@ -167,10 +167,11 @@ def asking(
         silent: nodes that have just not answered. Waiting for each of them again would
             take a time limit, so they are asked only if this node does not win without.
     """
-    left = [set(silent) & set(nodes)]
+    left = set(silent) & set(nodes)
 
     def ask() -> Mapping[str, str | None]:
-        skipped, left[0] = left[0], set()
+        nonlocal left
+        skipped, left = left, set()
         votes = dict.fromkeys(skipped) | dict(gather(set(nodes) - skipped))
         if skipped and count(votes, name).verdict is not Verdict.WON:
             votes |= gather(skipped)
