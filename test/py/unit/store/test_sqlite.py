@@ -278,3 +278,134 @@ def test_a_damaged_compressed_record_is_named(path, data):
     raw.close()
     with pytest.raises(errors.ConfigurationError, match="networks n1: compressed"):
         open_master(path)
+
+
+class Steps:
+    """The time of the waiting steps; at the third one, something happens."""
+
+    def __init__(self, monkeypatch, third=None):
+        self.now = 100.0
+        self.waits = []
+        self._third = third
+        monkeypatch.setattr(database, "time", self)
+        # In seconds: four steps; SQLite itself gives up after a moment.
+        monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.02)
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.waits.append(seconds)
+        self.now += seconds
+        if self._third is not None and len(self.waits) == 3:
+            self._third()
+
+
+@pytest.fixture
+def holder(path):
+    """Return a connection that lets nobody else read or write the file."""
+    open_one = sqlite3.connect(path, isolation_level=None)
+    open_one.execute("BEGIN EXCLUSIVE")
+    yield open_one
+    open_one.close()
+
+
+def test_a_file_that_another_process_holds_is_waited_for(path, holder, monkeypatch):
+    steps = Steps(monkeypatch, holder.close)
+    made = database.Database(path, create=True)
+    assert made._pragma("journal_mode") == "wal"
+    made.close()
+    assert len(steps.waits) == 3
+
+
+def test_a_file_that_stays_held_is_given_up(path, holder, monkeypatch):
+    steps = Steps(monkeypatch)
+    with pytest.raises(errors.StorageError, match="database is locked"):
+        database.Database(path, create=True)
+    assert 4 <= len(steps.waits) <= 5
+
+
+def test_another_failure_is_not_waited_for(path, monkeypatch):
+    steps = Steps(monkeypatch)
+    failure = sqlite3.OperationalError("disk I/O error")
+    failure.sqlite_errorcode = sqlite3.SQLITE_IOERR
+
+    def pragma(_self, _text):
+        raise failure
+
+    monkeypatch.setattr(database.Database, "_pragma", pragma)
+    with pytest.raises(errors.StorageError, match="disk I/O error"):
+        database.Database(path, create=True)
+    assert steps.waits == []
+
+
+def test_a_file_that_is_set_aside_keeps_its_newest_commits(tmp_path):
+    path, aside = str(tmp_path / "store.db"), str(tmp_path / "aside.db")
+    held = sqlite3.connect(path, isolation_level=None)
+    held.execute("PRAGMA journal_mode = WAL")
+    held.execute("CREATE TABLE x (y)")
+    held.execute("INSERT INTO x VALUES (7)")
+    sqlite_file.set_aside(path, aside)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "aside.db",
+        "aside.db-shm",
+        "aside.db-wal",
+    ]
+    # Its commits are in the log alone, as after a power cut.
+    copy = sqlite3.connect(aside)
+    assert copy.execute("SELECT y FROM x").fetchall() == [(7,)]
+    copy.close()
+    held.close()
+
+
+def test_a_new_file_has_the_group_of_its_directory(tmp_path, monkeypatch):
+    owners = []
+    monkeypatch.setattr(sqlite_file.os, "fchown", lambda _fd, *ids: owners.append(ids))
+    old = os.umask(0o077)
+    try:
+        sqlite_file.make_file(str(tmp_path / "new.db"))
+    finally:
+        os.umask(old)
+    assert owners == [(-1, tmp_path.stat().st_gid)]
+    assert (tmp_path / "new.db").stat().st_mode & 0o7777 == 0o640
+
+
+def test_a_file_is_removed_after_its_companions(tmp_path, monkeypatch):
+    names, unlink = [], os.unlink
+
+    def note(path):
+        names.append(os.path.basename(path))
+        unlink(path)
+
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"store.db{suffix}").write_text("x")
+    monkeypatch.setattr(sqlite_file.os, "unlink", note)
+    sqlite_file.remove_file(str(tmp_path / "store.db"))
+    assert set(names[:2]) == {"store.db-wal", "store.db-shm"}
+    assert names[2:] == ["store.db"]
+    sqlite_file.remove_file(str(tmp_path / "store.db"))
+
+
+def test_damage_and_failures_of_the_disk_are_different_errors(path):
+    """Damage does not get better; a failure of the disk may."""
+    for code, kind in (
+        (sqlite3.SQLITE_CORRUPT, errors.ConfigurationError),
+        (sqlite3.SQLITE_NOTADB, errors.ConfigurationError),
+        # An extended code has its primary code in the lowest byte.
+        (sqlite3.SQLITE_CORRUPT | 2 << 8, errors.ConfigurationError),
+        (sqlite3.SQLITE_IOERR, errors.StorageError),
+        (sqlite3.SQLITE_FULL, errors.StorageError),
+    ):
+        failure = sqlite3.DatabaseError("oh")
+        failure.sqlite_errorcode = code
+        with (
+            pytest.raises(kind, match=r"store\.db: .*oh"),
+            sqlite_file.translated(path),
+        ):
+            raise failure
+    with (
+        pytest.raises(errors.StorageError, match=r"store\.db: .*No space left"),
+        sqlite_file.translated(path),
+    ):
+        raise OSError(28, "No space left on device")
+    assert sqlite_file.state_of(path) is None

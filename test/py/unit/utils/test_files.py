@@ -129,3 +129,175 @@ def test_a_mount_point_is_overwritten_in_place(tmp_path, monkeypatch):
     assert path.stat().st_ino == inode
     assert path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path) == ["hosts"]
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path):
+    (tmp_path / "f").write_bytes(b"x" * 10)
+    assert files.read_file(str(tmp_path / "f"), max_size=10) == b"x" * 10
+
+
+def test_content_owner_mode_and_times_are_set_before_the_file_is_in_place(
+    tmp_path, monkeypatch
+):
+    path, order = str(tmp_path / "f"), []
+    rename = os.rename
+
+    def note(name, real=None):
+        def call(*args):
+            shown = [a for a in args if not isinstance(a, int) or a >= 1000]
+            order.append((name, *shown))
+            return real(*args) if real else None
+
+        return call
+
+    monkeypatch.setattr(files.os, "fchown", note("fchown"))
+    monkeypatch.setattr(files.os, "fsync", note("fsync"))
+    monkeypatch.setattr(files.os, "rename", note("rename", rename))
+    files.write_file(path, "ä", uid=1001, gid=1002)
+    temporary = order[2][1]
+    assert order == [
+        ("fchown", 1001, 1002),
+        ("fsync",),
+        ("rename", temporary, path),
+        ("fsync",),
+    ]
+    assert os.path.basename(temporary).startswith(".f.")
+    assert temporary.endswith(".new")
+    assert files.read_file(path) == "ä".encode()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    order.clear()
+    # The owner stays unless one of both is given; the name may be made durable later.
+    files.write_file(path, b"x", sync_name=False)
+    assert [name for name, *_rest in order] == ["fsync", "rename"]
+    files.write_file(path, b"x", gid=1002)
+    assert order[2] == ("fchown", 1002)
+
+
+def test_the_rest_of_a_killed_writer_is_removed(tmp_path):
+    long = "n" * 150
+    for name in (
+        ".f[1].abc.new",
+        ".f[1].abc.old",
+        ".f1.abc.new",
+        f".{long[:100]}.x.new",
+    ):
+        (tmp_path / name).touch()
+    files.remove_unfinished(str(tmp_path / "f[1]"))
+    assert not (tmp_path / ".f[1].abc.new").exists()
+    files.remove_unfinished(str(tmp_path / long))
+    assert sorted(os.listdir(tmp_path)) == [".f1.abc.new", ".f[1].abc.old"]
+
+
+def test_another_error_of_the_last_step_is_not_hidden(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise OSError(errno.EACCES, "no", source, None, target)
+
+    monkeypatch.setattr(files.os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        files.write_file(str(tmp_path / "f"), "x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_system_that_cannot_sync_directories_is_tolerated(tmp_path, monkeypatch):
+    codes = [errno.EINVAL, errno.EIO]
+
+    def fail(_fd):
+        raise OSError(codes.pop(0), "no")
+
+    monkeypatch.setattr(files.os, "fsync", fail)
+    files.sync_dir(str(tmp_path))
+    with pytest.raises(OSError, match="no"):
+        files.sync_dir(str(tmp_path))
+
+
+def test_a_file_is_synced_with_its_directory(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(
+        files.os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+    )
+    (tmp_path / "f").touch()
+    files.sync_file(str(tmp_path / "f"))
+    assert synced == [str(tmp_path / "f"), str(tmp_path)]
+
+
+def test_removal_reports_whether_there_was_a_file(tmp_path):
+    (tmp_path / "f").touch()
+    assert files.remove_file(str(tmp_path / "f"))
+    assert not files.remove_file(str(tmp_path / "f"))
+
+
+def test_backups_are_named_by_time_private_and_removed_together(tmp_path, monkeypatch):
+    path, folder = str(tmp_path / "f[1]"), tmp_path / "backups"
+    files.write_file(path, "data")
+    monkeypatch.setattr(files.time, "strftime", lambda form: f"<{form}>")
+    copy = files.backup_file(path, str(folder))
+    assert os.path.basename(copy).startswith("f[1].backup-<%Y-%m-%d_%H_%M_%S>.")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (folder / "f1.backup-x").touch()
+    files.backup_file(path, str(folder))
+    assert files.remove_backups(path, str(folder)) == 2
+    assert os.listdir(folder) == ["f1.backup-x"]
+    assert files.remove_backups(path, str(folder)) == 0
+
+
+def test_a_directory_gets_mode_and_owner_whether_it_was_there_or_not(
+    tmp_path, monkeypatch
+):
+    owners = []
+    monkeypatch.setattr(files.os, "chown", lambda *args: owners.append(args))
+    path = str(tmp_path / "a" / "b")
+    for mode in (0o750, 0o700):
+        files.make_dir(path, mode)
+        assert stat.S_IMODE(os.stat(path).st_mode) == mode
+    files.make_dir(path, 0o755, uid=5)
+    files.make_dir(path, 0o755, gid=6)
+    assert owners == [(path, 5, -1), (path, -1, 6)]
+
+
+def test_a_version_differs_after_each_change(tmp_path):
+    path = tmp_path / "f"
+    path.write_text("a")
+    os.utime(path, ns=(1, 1))
+    first = files.version(str(path))
+    assert first == (path.stat().st_ino, 1, 1)
+    path.write_text("ab")
+    os.utime(path, ns=(1, 1))
+    assert files.version(str(path)) == (*first[:2], 2)
+
+
+def test_a_lock_is_tried_until_its_time_is_over(tmp_path, monkeypatch):
+    path, now, pauses = str(tmp_path / "lock"), [50.0], []
+
+    class Time:
+        @staticmethod
+        def monotonic():
+            return now[0]
+
+        @staticmethod
+        def sleep(seconds):
+            pauses.append(seconds)
+            now[0] += seconds
+
+    monkeypatch.setattr(files, "time", Time)
+    with (
+        files.locked(path) as descriptor,
+        pytest.raises(errors.LockError) as caught,
+        files.locked(path, timeout_s=0.1, shared=True),
+    ):
+        pytest.fail("locked twice")
+    assert caught.value.args == (f"{path}: not locked within 0.1 seconds",)
+    assert 5 <= len(pauses) <= 6
+    assert descriptor > 2
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(descriptor)
+
+
+def test_a_link_is_no_lock_file(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "target")
+    with (
+        pytest.raises(OSError, match="symbolic links"),
+        files.locked(str(tmp_path / "lock")),
+    ):
+        pytest.fail("it is followed")
+    assert not (tmp_path / "target").exists()

@@ -52,3 +52,236 @@ def test_families():
     assert netutils.family("::1") == socket.AF_INET6
     with pytest.raises(errors.IPAddressError, match="example"):
         netutils.family("example")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("192.0.2.1", True),
+        ("2001:db8::1", True),
+        ("192.0.2.256", False),
+        ("1.2.3", False),
+        ("12", False),
+        ("eth0:1", False),
+        ("eth0", True),
+        ("br-lan.12", True),
+        ("a" * 15, True),
+        ("a" * 16, False),
+        ("", False),
+        ("a/b", False),
+        ("a b", False),
+    ],
+)
+def test_a_service_listens_on_an_address_or_an_interface(text, expected):
+    assert netutils.is_bind_target(text) is expected
+
+
+def test_loopback_addresses():
+    own = ["127.0.0.1", "127.255.0.9", "::1"]
+    others = ["128.0.0.1", "::2", "localhost", ""]
+    assert [text for text in own + others if netutils.is_loopback(text)] == own
+    assert netutils.family("192.0.2.1") == socket.AF_INET
+
+
+def test_a_virtual_node_finds_addresses_of_the_wanted_family(tmp_path):
+    paths = Paths(root=str(tmp_path), hostname="n1.tst")
+    os.makedirs(tmp_path / "etc")
+    (tmp_path / "etc/hosts").write_text(
+        "\n# 127.1.1.1 n2.tst\nodd n2.tst\n127.2.2.2\n"
+        "127.9.9.9 two.tst n2.tst\n2001:db8::9 n2.tst\n127.9.9.8 n2.tst\n"
+    )
+    everything = ("two.tst", ["127.9.9.9", "2001:db8::9", "127.9.9.8"])
+    assert netutils.lookup_host("n2.tst", paths) == everything
+    old = ("two.tst", ["127.9.9.9", "127.9.9.8"])
+    assert netutils.lookup_host("n2.tst", paths, want=socket.AF_INET) == old
+    new = ("n2.tst", ["2001:db8::9"])
+    assert netutils.lookup_host("n2.tst", paths, want=socket.AF_INET6) == new
+    assert netutils.lookup("n2.tst", paths, want=socket.AF_INET6) == "2001:db8::9"
+    assert list(netutils.read_hosts(str(tmp_path / "none"))) == []
+
+
+def test_other_nodes_ask_the_resolver(monkeypatch):
+    asked = []
+    rows = [
+        (socket.AF_INET, 1, 6, "web1.example.com", ("192.0.2.1", 0)),
+        (socket.AF_INET, 1, 6, "", ("192.0.2.2", 0)),
+    ]
+
+    def resolve(*args, **options):
+        asked.append((args, options))
+        return rows
+
+    monkeypatch.setattr(netutils.socket, "getaddrinfo", resolve)
+    paths = Paths(root="", hostname="n1")
+    answer = ("web1.example.com", ["192.0.2.1", "192.0.2.2"])
+    assert netutils.lookup_host("web1", paths, want=socket.AF_INET) == answer
+    assert netutils.lookup("web1", paths) == "192.0.2.1"
+    flags = {"flags": socket.AI_CANONNAME}
+    assert asked == [
+        (("web1", None, socket.AF_INET, socket.SOCK_STREAM), flags),
+        (("web1", None, socket.AF_UNSPEC, socket.SOCK_STREAM), flags),
+    ]
+    # Not every resolver gives a full name.
+    rows[:] = rows[1:]
+    assert netutils.lookup_host("web1", paths) == ("web1", ["192.0.2.2"])
+
+
+def test_failures_of_the_resolver_have_name_number_and_text(monkeypatch):
+    def fail(*_args, **_options):
+        raise socket.gaierror(socket.EAI_AGAIN, "try again")
+
+    paths = Paths(root="", hostname="n1")
+    with pytest.raises(errors.ResolverError) as caught:
+        netutils.lookup("x" * 64 + ".tst", paths)
+    assert caught.value.args == (
+        "x" * 64 + ".tst",
+        socket.EAI_NONAME,
+        "not a valid host name",
+    )
+    monkeypatch.setattr(netutils.socket, "getaddrinfo", fail)
+    with pytest.raises(errors.ResolverError) as caught:
+        netutils.lookup("web1", paths)
+    assert caught.value.args == ("web1", socket.EAI_AGAIN, "try again")
+
+
+def test_a_machine_is_asked_from_the_given_address(listening):
+    assert netutils.tcp_ping("127.0.0.1", listening, source="127.0.0.3")
+    # An address of another machine cannot be used as one's own.
+    assert not netutils.tcp_ping("127.0.0.1", listening, source="192.0.2.123")
+
+
+def test_silence_is_no_answer(monkeypatch):
+    class Silent:
+        def __init__(self, *kind):
+            assert kind == (socket.AF_INET6, socket.SOCK_STREAM)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_error):
+            pass
+
+        def settimeout(self, seconds):
+            assert seconds == 2.5
+
+        def connect(self, address):
+            assert address == ("2001:db8::1", 22)
+            raise TimeoutError
+
+    monkeypatch.setattr(netutils.socket, "socket", Silent)
+    assert not netutils.tcp_ping("2001:db8::1", 22, timeout_s=2.5)
+
+
+class Routes:
+    """The kernel's tables of interfaces and addresses."""
+
+    changes = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        pass
+
+    def get_links(self):
+        return [Row({"index": 3}, IFLA_IFNAME="br0")]
+
+    def get_addr(self):
+        return [
+            Row({"index": 3, "prefixlen": 24}, IFA_LOCAL="192.0.2.5", IFA_ADDRESS="x"),
+            Row({"index": 4, "prefixlen": 64}, IFA_ADDRESS="2001:db8::5"),
+        ]
+
+    def link_lookup(self, ifname):
+        return [3] if ifname == "br0" else []
+
+    def addr(self, action, **options):
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        self.changes.append((action, options))
+        if options["address"] == "192.0.2.66":
+            raise NetlinkError(17, "File exists")
+
+
+class Row(dict):
+    """A row of a table: some members, and attributes."""
+
+    def __init__(self, members, **attributes):
+        super().__init__(members)
+        self._attributes = attributes
+
+    def get_attr(self, name):
+        return self._attributes.get(name)
+
+
+@pytest.fixture
+def routes(monkeypatch):
+    import pyroute2
+
+    monkeypatch.setattr(pyroute2, "IPRoute", Routes)
+    monkeypatch.setattr(Routes, "changes", [])
+    return Routes
+
+
+def test_addresses_of_this_machine(routes):
+    assert netutils.own_addresses() == [
+        ("br0", "192.0.2.5", 24),
+        ("", "2001:db8::5", 64),
+    ]
+    assert netutils.owns_address("192.0.2.5")
+    assert netutils.owns_address("2001:DB8:0::5")
+    assert not netutils.owns_address("192.0.2.6")
+    assert netutils.interface_address("br0") == "192.0.2.5"
+    with pytest.raises(errors.GenericError, match="br0: has no address to bind to"):
+        netutils.interface_address("br0", socket.AF_INET6)
+
+
+def test_an_address_is_added_with_a_label_and_never_as_a_source(routes):
+    netutils.add_address("br0", "192.0.2.100", 24, label="br0:0")
+    netutils.add_address("br0", "192.0.2.101", 32)
+    # Labels are names of IPv4 addresses alone.
+    netutils.add_address("br0", "2001:db8::100", 64, label="br0:0")
+    netutils.remove_address("br0", "192.0.2.100", 24)
+    one = {"index": 3, "address": "192.0.2.100", "prefixlen": 24}
+    assert routes.changes == [
+        ("add", one | {"preferred_lft": 0, "label": "br0:0"}),
+        ("add", one | {"address": "192.0.2.101", "prefixlen": 32, "preferred_lft": 0}),
+        (
+            "add",
+            {
+                "index": 3,
+                "address": "2001:db8::100",
+                "prefixlen": 64,
+                "preferred_lft": 0,
+            },
+        ),
+        ("del", one),
+    ]
+
+
+def test_an_address_that_cannot_be_changed_is_named(routes):
+    for change, verb in (
+        (netutils.add_address, "add"),
+        (netutils.remove_address, "del"),
+    ):
+        with pytest.raises(errors.IPAddressError) as caught:
+            change("br9", "192.0.2.1", 24)
+        text = f"{verb} 192.0.2.1/24 on br9: no such interface"
+        assert caught.value.args == (text,)
+        with pytest.raises(errors.IPAddressError, match=f"{verb} .*66/24.*File exists"):
+            change("br0", "192.0.2.66", 24)
+
+
+def test_ports_come_from_the_services_file_or_are_the_default(monkeypatch):
+    asked = []
+
+    def find(name, protocol):
+        asked.append((name, protocol))
+        if name == "none":
+            raise OSError("service/proto not found")
+        return 1999
+
+    monkeypatch.setattr(netutils.socket, "getservbyname", find)
+    assert netutils.service_port("ganeti-noded", 1811) == 1999
+    assert netutils.service_port("none", 1814, "udp") == 1814
+    assert asked == [("ganeti-noded", "tcp"), ("none", "udp")]

@@ -62,3 +62,63 @@ def test_what_cannot_be_shared_is_explained(tmp_path):
     assert "No such file" in shared_files.unreadable(str(tmp_path / "none"))
     (tmp_path / "good").touch()
     assert shared_files.unreadable(str(tmp_path / "good")) == ""
+
+
+BOTH = "files of this directory belong to one node alone"
+GRANTS = "this grants rights on one node; its administrator writes it there"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/opt/a", ""),
+        ("/var/lib/ganeti2/x", ""),
+        ("/etc/hosts", "this file is kept by the cluster itself"),
+        ("/procedures", ""),
+        *((f"{top}/x", BOTH) for top in ("/proc", "/sys", "/dev", "/var/log/ganeti")),
+        *((top, BOTH) for top in ("/proc", "/sys", "/dev", "/var/lib/ganeti")),
+        *(
+            (f"/etc/ganeti/{name}", GRANTS)
+            for name in (
+                "file-storage-paths",
+                "restricted-commands/x",
+                "node-repair-commands/x",
+                "node-diagnose-commands",
+            )
+        ),
+        ("/root/.ssh/authorized_keys", GRANTS),
+        ("/root/.sshd", ""),
+        ("opt/a", "wanted an absolute path without '.', '..' or doubled slashes"),
+        ("/opt//a", "wanted an absolute path"),
+        ("/opt/./a", "wanted an absolute path"),
+        ("/opt/a/", "wanted an absolute path"),
+    ],
+)
+def test_what_belongs_to_one_node_or_grants_rights_there_is_not_shared(
+    paths, path, why
+):
+    refused = shared_files.refusal(path, paths)
+    assert why in refused
+    assert bool(refused) == bool(why)
+
+
+def test_password_files_of_vnc_are_accepted_in_their_directory(paths):
+    directory = paths.conf_dir
+    assert shared_files.is_password_file(f"{directory}/vnc-web1", paths)
+    for wrong in (f"{directory}/web1", f"{directory}/x/vnc-web1", "/vnc-web1"):
+        assert not shared_files.is_password_file(wrong, paths)
+
+
+def test_the_list_has_up_to_200_files_of_a_mebibyte(paths, tmp_path):
+    write(paths, "".join(f"/opt/{n}\n" for n in range(200)))
+    actual = shared_files.read(paths)
+    assert (len(actual.paths), actual.problems) == (200, ())
+    large = tmp_path / "large"
+    with large.open("wb") as out:
+        out.truncate(1 << 20)
+    assert shared_files.unreadable(str(large)) == ""
+    write(paths, "#" * (64 * 1024))
+    assert shared_files.read(paths) == shared_files.SharedFiles()
+    write(paths, "#" * (64 * 1024 + 1))
+    (problem,) = shared_files.read(paths).problems
+    assert problem.startswith("shared-files cannot be read: ")

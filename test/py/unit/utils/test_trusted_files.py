@@ -64,6 +64,7 @@ def test_a_program_of_root_below_directories_of_root_may_run(program):
     assert problem(program) is None
     assert problem(f"{program.parent}//./{program.name}") is None
     assert problem(f"{program.parent}/../deep/{program.name}") is None
+    assert problem(f"{program.parent}/./../deep/{program.name}") is None
 
 
 @pytest.mark.parametrize("level", [1, 2])

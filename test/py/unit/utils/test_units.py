@@ -32,13 +32,24 @@ def test_a_wanted_unit_has_no_letter(unit, text):
 
 @pytest.mark.parametrize(
     ("text", "mib"),
-    [("512", 512), ("1g", 1024), ("1T", 1024 * 1024), ("0.5t", 512 * 1024), ("5", 8)],
+    [
+        ("512", 512),
+        ("1T", 1024 * 1024),
+        ("0.5t", 512 * 1024),
+        ("5", 8),
+        ("4.0", 4),
+        ("4.1", 8),
+        (" 12  MB ", 12),
+        *((f"3{unit}", 4) for unit in ("", "m", "MiB", "mb")),
+        *((f"2{unit}", 2048) for unit in ("g", "GB", "gib")),
+        *((f"2{unit}", 2048 * 1024) for unit in ("t", "TB", "tib")),
+    ],
 )
 def test_texts_are_read_in_mib_of_four(text, mib):
     assert units.parse_size_mib(text) == mib
 
 
-@pytest.mark.parametrize("text", ["", "g", "1x", "-1", "1 g g", "1e3"])
+@pytest.mark.parametrize("text", ["", "g", "1x", "-1", "1 g g", "1e3", "1.2.3", "."])
 def test_other_texts_are_no_sizes(text):
     with pytest.raises(errors.UnitParseError, match="wanted a size"):
         units.parse_size_mib(text)
