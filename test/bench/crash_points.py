@@ -1,10 +1,7 @@
 """End daemons at durable acts of a workload, and cut the power; count what is lost."""
 
 import argparse
-import collections
-import concurrent.futures
 import sys
-import tempfile
 import time
 
 from fakes import crash_points
@@ -32,23 +29,15 @@ def main():
     parser.add_argument("--quick", action="store_true", help="20 points")
     args = parser.parse_args()
     count = 20 if args.quick else args.count
-    share = -(-count // args.clusters)
     print(f"seed {args.seed}", flush=True)
-    began, reached = time.monotonic(), collections.Counter()
-
-    def play(number):
-        directory = tempfile.mkdtemp(prefix="gv-", dir="/tmp")
-        return crash_points.run(
-            directory,
-            share,
-            args.seed + number,
-            lambda text: print(text, flush=True),
-            power_cuts=args.power_cuts,
-        )
-
-    with concurrent.futures.ThreadPoolExecutor(args.clusters) as pool:
-        for hits in pool.map(play, range(args.clusters)):
-            reached += hits
+    began = time.monotonic()
+    reached = crash_points.run(
+        count,
+        args.seed,
+        lambda text: print(text, flush=True),
+        clusters=args.clusters,
+        power_cuts=args.power_cuts,
+    )
     spent = time.monotonic() - began
     print(f"{reached.total()} points in {spent:.0f} s, nothing lost: {dict(reached)}")
     return 0

@@ -1,6 +1,8 @@
 """Hypothesis draws the same examples in every run of the same tree.
 
-It mixes constants of loaded modules into its examples. Which modules are loaded depends
+A run ends with the figures that tests recorded.
+
+Hypothesis mixes constants of loaded modules into its examples. Which modules are loaded depends
 on the tests that ran before in this process, unless all of them are.
 """
 
@@ -17,3 +19,11 @@ def pytest_collection_finish():
         return
     for module in pkgutil.walk_packages(ganeti.__path__, "ganeti."):
         importlib.import_module(module.name)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the figures that tests recorded: how much of a random test was played."""
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, value in report.user_properties:
+            if name == "figures":
+                terminalreporter.write_line(f"{report.nodeid}: {value}")

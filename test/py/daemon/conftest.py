@@ -32,8 +32,6 @@ COMMAND_S = 240
 #: Files that take longest, those first; workers beside each other then end together.
 #: See the slowest tests that test/run prints at its end.
 LONGEST = (
-    "test_histories.py",
-    "test_crash_points.py",
     "test_hypervisors.py",
     "test_etcd.py",
     "test_failovers_under_load.py",
@@ -78,15 +76,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Print the figures that tests recorded: how much of a random test was played."""
     if not config.getoption("--long"):
         terminalreporter.write_line(
             "tests marked long were left out: test/run daemon -- --long runs them, too"
         )
-    for report in terminalreporter.stats.get("passed", ()):
-        for name, value in report.user_properties:
-            if name == "figures":
-                terminalreporter.write_line(f"{report.nodeid}: {value}")
 
 
 class NotUpError(Exception):

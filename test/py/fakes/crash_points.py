@@ -8,6 +8,7 @@ process in place of the n-th. After a power cut, all daemons are dead at once, a
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -521,34 +522,47 @@ def points(chance, acts, count, power_cuts=POWER_CUTS):
 
 
 def run(
-    directory,
     count,
     seed,
     show=lambda _text: None,
     *,
+    clusters=2,
     minutes=None,
     power_cuts=POWER_CUTS,
 ):
-    """Play points, and begin none after some minutes; return how many daemons ended at one.
+    """Play points, and begin none after some minutes; count the acts at which daemons ended.
 
     Args:
-        directory: of the cluster.
         count: how many points.
         seed: of their choice.
         show: called with lines of progress.
+        clusters: how many play at the same time, each one its share of the points.
         minutes: begin no point after this.
         power_cuts: share of the points at which the power is cut, too.
 
     Raises:
         AssertionError: something was lost or left; names point and seed.
     """
+    end = time.monotonic() + (minutes or 1e9) * 60
+
+    def play(number):
+        share = count // clusters + (number < count % clusters)
+        return _play_share(share, seed + number, show, end=end, power_cuts=power_cuts)
+
+    with concurrent.futures.ThreadPoolExecutor(clusters) as pool:
+        return sum(pool.map(play, range(clusters)), start=collections.Counter())
+
+
+def _play_share(count, seed, show, *, end, power_cuts):
+    """Play points on one cluster."""
     chance = random.Random(seed)
+    # Unix sockets have short paths.
+    directory = tempfile.mkdtemp(prefix="gv-", dir="/tmp")
     cluster = CrashCluster(directory)
     reached = collections.Counter()
     try:
         acts = cluster.acts_of_workload()
         show(f"acts of a workload: {acts}")
-        end = time.monotonic() + (minutes or 1e9) * 60
         for number, point in enumerate(points(chance, acts, count, power_cuts)):
             began = time.monotonic()
             if began > end:
@@ -566,4 +580,5 @@ def run(
             show(f"kept: {cluster.directory} {cluster.work}")
         else:
             cluster.close()
+            shutil.rmtree(directory, ignore_errors=True)
     return reached
