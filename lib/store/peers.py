@@ -645,7 +645,9 @@ class Peers:
 
     def _note_failure(self, peer: Peer, why: str) -> float:
         with self._lock:
-            if peer.failures == 0 and peer.state is not _State.CURRENT:
+            # Whoever closes the store ends the calls that are under way.
+            is_news = peer.state not in (_State.CURRENT, _State.STOPPED)
+            if peer.failures == 0 and is_news:
                 _log.warning("master candidate %s cannot be used: %s", peer.name, why)
             peer.is_tried = True
             self._set_stale_locked(peer, why)

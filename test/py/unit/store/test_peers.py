@@ -109,6 +109,21 @@ def test_closing_does_not_wait_for_a_majority(db, simulation, monkeypatch):
         waiting.result(60)
 
 
+def test_a_call_that_ends_with_the_store_is_no_fault_of_a_candidate(
+    opener, simulation, caplog
+):
+    simulation.hang(2)
+    db, node = opener(), simulation.node(2)
+    db.commit(cluster.big(3, 2))
+    until("a call", lambda: (node, "store_status") in simulation.calls)
+    peer = db._copies._peers[node]
+    db.close()
+    simulation.down.add(node)
+    simulation.release(2)
+    assert peer.has_ended.wait(60)
+    assert "cannot be used" not in caplog.text
+
+
 @pytest.fixture
 def lenient(opener):
     actual = opener(settings=CommitSettings(is_lenient=lambda: True))
