@@ -74,7 +74,7 @@ class FakeMaster:
         objects: resource -> list of field -> value; ``(status, None)`` for no value.
         values: what QueryConfigValues knows.
         cluster: the answer to QueryClusterInfo.
-        copies: of the master candidates, as QueryCopies answers.
+        copies: of the master candidates, as QueryCopies answers; or its whole answer.
         results: OP_ID -> result of such an opcode, an exception, or a callable of it.
         messages: OP_ID -> texts that the job says, or (kind, payload).
         jobs: id -> opcodes, as submitted.
@@ -191,6 +191,8 @@ class FakeMaster:
         return [self.values[name] for name in names]
 
     def _QueryCopies(self):
+        if isinstance(self.copies, dict):
+            return self.copies
         return {"copies": self.copies}
 
     def _QueryClusterInfo(self):
@@ -290,13 +292,13 @@ class FakeMaster:
     def _QueryJobs(self, ids, fields):
         rows = []
         for job_id in ids or self.jobs:
-            if job_id not in self.jobs:
-                rows.append([job_id if f == "id" else None for f in fields])
-                continue
-            facts = self._facts(job_id)
             stored = next(
                 (i for i in self.objects.get("job", []) if i["id"] == job_id), {}
             )
+            if job_id not in self.jobs and not stored:
+                rows.append([job_id if f == "id" else None for f in fields])
+                continue
+            facts = self._facts(job_id) if job_id in self.jobs else {}
             rows.append([(facts | stored).get(field) for field in fields])
         return rows
 

@@ -10,7 +10,7 @@ import pytest
 from ganeti.cli import model, parser
 from ganeti.cmdlib.unit_table import UNITS
 
-_ROOT = pathlib.Path(__file__).parents[2]
+_ROOT = pathlib.Path(__file__).parents[3]
 _SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())
 #: Names each documented command or option that is not offered, and its subject.
 _STATUS = _ROOT.parent / "doc" / "status.rst"
