@@ -8,12 +8,14 @@ from fakes import clusters
 from fakes.etcd_servers import EtcdServers
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
+from fakes.rpc import failure
 from ganeti import errors, ssconf
-from ganeti.bootstrap import etcd_failover, etcd_place, store_access
+from ganeti.bootstrap import etcd_failover, etcd_place, failover, store_access
 from ganeti.clock import SystemClock
+from ganeti.cmdlib import master_ip
 from ganeti.objects import TABLES, Update
 from ganeti.pathutils import Paths
-from ganeti.store import choice, open_master
+from ganeti.store import Document, choice, open_master
 from ganeti.store.etcd import Claim, Gateway, Servers, open_etcd
 from ganeti.store.etcd.reader import Reader
 
@@ -150,3 +152,116 @@ def test_a_place_is_checked_before_anything_is_changed(site, tmp_path):
     assert etcd_place.find(None) is None
     etcd_place.find(str(site.servers), is_new=False).remove()
     assert etcd_place.find(str(site.servers)) is not None
+
+
+@pytest.fixture
+def command(site, monkeypatch):
+    """Return the failover command on the second node, with fake nodes and daemons."""
+    acts = ("write_ssconf_files", "node_deactivate_master_ip", "node_stop_master")
+    nodes = FakeNodes(None, dict.fromkeys(acts))
+
+    def runner(source, paths, term):
+        assert paths is site.paths
+        assert term == site.leading()
+        nodes._snapshot = source
+        return nodes
+
+    serving, addresses = [True], [False, True]
+    monkeypatch.setattr(failover.rpc, "NetworkRunner", runner)
+    monkeypatch.setattr(failover, "_is_serving", lambda *_a, **_k: serving.pop(0))
+    monkeypatch.setattr(
+        failover.netutils, "tcp_ping", lambda *_a, **_k: addresses.pop(0)
+    )
+    ssconf.write(site.paths, {"master_node": f"{site.master.name}\n"})
+    leading = []
+
+    def daemon_util(_argv):
+        leading.append(site.leading().owner)
+        return FakeRunner.DONE
+
+    process, lines = FakeRunner(daemon_util=daemon_util), []
+
+    def run():
+        return failover.fail_over(
+            site.paths,
+            process,
+            CLOCK,
+            failover.FailoverOptions(),
+            feedback=lines.append,
+        )
+
+    run.lines, run.nodes, run.leading, run.process = lines, nodes, leading, process
+    return run
+
+
+def test_the_command_takes_the_leadership_and_stops_the_old_master(site, command):
+    db = open_etcd(site.servers, clock=CLOCK, node=site.master.uuid)
+    db.commit([Document("meta", "drain", b"1")])
+    db.close()
+    assert command() is True
+    assert command.lines == [
+        f"Setting master to {site.own.name}, old master: {site.master.name}",
+        "The job queue was drained; it accepts jobs again",
+        "Starting the master daemons on this node",
+    ]
+    assert command.process.lines == ["daemon-util start-master"]
+    assert command.leading == [site.own.uuid]
+    for name, nodes in (
+        ("write_ssconf_files", 3),
+        ("node_deactivate_master_ip", 1),
+        ("node_stop_master", 1),
+    ):
+        assert len(command.nodes.called(name)) == nodes, name
+    with site.lead() as (opened, old):
+        assert old is None
+        assert opened.read("meta", "drain") is None
+    values = command.nodes.called("write_ssconf_files")[0][1][0]
+    assert values["master_node"].strip() == site.own.name
+
+
+def test_servers_that_do_not_answer_leave_the_command_to_be_repeated(
+    site, command, monkeypatch
+):
+    def fail(*_args):
+        raise errors.TermError("another node is master")
+
+    monkeypatch.setattr(etcd_failover, "open_etcd", lambda *_a, **_k: fail())
+    with pytest.raises(errors.OpExecError) as caught:
+        command()
+    text = (
+        "another node is master. This command can be repeated, on this node or another"
+    )
+    assert str(caught.value).startswith(text)
+    assert command.process.lines == []
+
+
+def test_a_plan_in_etcd_asks_for_no_promises(site, command):
+    steps = failover.plan(site.paths, failover.FailoverOptions(), feedback=print)
+    assert steps[0].startswith("take the leadership in etcd from ")
+    assert len(steps) == 7
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_an_old_master_that_keeps_the_address_is_a_warning(
+    site, monkeypatch, caplog, failed
+):
+    answer = failure("it is dead") if failed else None
+    nodes = FakeNodes(None, {"node_deactivate_master_ip": answer})
+    closed = []
+
+    def runner(source, _paths, term):
+        nodes._snapshot = source
+        nodes.close = lambda: closed.append(term)
+        return nodes
+
+    monkeypatch.setattr(etcd_failover.rpc, "NetworkRunner", runner)
+    with site.lead() as (opened, old):
+        etcd_failover._drop_address(site.paths, opened, old)
+        cluster = opened.snapshot().cluster
+        assert closed == [opened.term]
+    ((node, args),) = nodes.called("node_deactivate_master_ip")
+    wanted = master_ip.parameters(cluster)
+    assert (node, list(args)) == (old.uuid, [wanted, cluster.use_external_mip_script])
+    assert nodes.limits == {"node_deactivate_master_ip": {5.0}}
+    text = "the old master did not remove the cluster's address"
+    assert (text in caplog.text) is failed

@@ -11,15 +11,15 @@ from fakes.patience import until
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
-from ganeti import errors, rpc, ssconf, store
-from ganeti.bootstrap import failover
+from ganeti import config, errors, rpc, ssconf, store
+from ganeti.bootstrap import elections, failover
 from ganeti.bootstrap.failover import FailoverOptions
 from ganeti.clock import SystemClock
 from ganeti.config.config import HEADER_KEY
 from ganeti.pathutils import Paths
 from ganeti.quorum import term_of
 from ganeti.rpc import Result
-from ganeti.store import Document
+from ganeti.store import Document, numbers
 
 NODES = (0, 1, 2)
 OLD, NEW, THIRD = NODES
@@ -138,6 +138,7 @@ def site(tmp_path, monkeypatch):
     actual = Site(tmp_path)
     monkeypatch.setattr(rpc, "NetworkRunner", actual.runner)
     monkeypatch.setattr(rpc, "node_port", lambda: 1811)
+    actual.real_is_serving = failover._is_serving
     monkeypatch.setattr(
         failover, "_is_serving", lambda *_a, **_k: actual.answer(actual.is_serving)
     )
@@ -395,3 +396,142 @@ def test_a_plan_names_the_steps_and_changes_nothing(site):
     site.silence(OLD, THIRD)
     with pytest.raises(errors.OpPrereqError, match="only 1 of 3"):
         failover.plan(site.paths, FailoverOptions(), feedback=site.lines.append)
+
+
+class Master:
+    """A master daemon that answers a query, or does not."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.calls = []
+        self.options = None
+
+    def of_node(self, paths, **options):
+        self.options = (paths, options)
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        pass
+
+    def call(self, method, args):
+        self.calls.append((method, args))
+        if self.error:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [None, errors.GenericError("no master")])
+def test_a_daemon_serves_if_it_answers_a_query_in_time(site, monkeypatch, error):
+    master = Master(error)
+    monkeypatch.setattr(failover.luxi.Client, "of_node", master.of_node)
+    assert site.real_is_serving(site.paths, timeout_s=4.0) is (error is None)
+    limits = {"connect_timeout_s": 4.0, "timeout_s": 4.0, "retries": 0}
+    assert master.options == (site.paths, limits)
+    assert master.calls == [("QueryConfigValues", [["master_node"]])]
+
+
+class Numbers:
+    """The store and the configuration, of which numbers are left out."""
+
+    def __init__(self, last_job):
+        self.left_out = []
+        self.committed = []
+        self._last_job = last_job
+
+    def leave_out(self, number):
+        self.left_out.append(number)
+
+    def read(self, table, key):
+        assert (table, key) == ("meta", failover.LAST_JOB)
+        return self._last_job
+
+    def commit(self, changes):
+        self.committed += changes
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"), [(None, b"30"), (b"7", b"30"), (b"31", b"31")]
+)
+def test_numbers_of_a_replaced_copy_are_left_out(known, expected):
+    higher, opened = config.HigherNumbers(), Numbers(known)
+    higher.note(numbers.Numbers(10, 20, 30))
+    cfg = Numbers(None)
+    failover._leave_out(cfg, opened, higher)
+    assert (opened.left_out, cfg.left_out) == ([10], [20])
+    assert opened.committed == [Document("meta", failover.LAST_JOB, expected)]
+    with pytest.raises(
+        errors.StorageError, match="another history with higher numbers"
+    ):
+        higher.note(numbers.Numbers(11, 20, 30))
+
+
+def test_without_replaced_copies_no_number_is_left_out():
+    opened = Numbers(None)
+    failover._leave_out(opened, opened, config.HigherNumbers())
+    assert (opened.left_out, opened.committed) == ([], [])
+
+
+def test_questions_about_copies_have_a_short_time_limit_and_no_term(site):
+    nodes = {site.node(OLD): None}
+    with elections.asking(site.paths) as ask:
+        snapshot = site.snapshot()
+        for name in ("store_status", "store_changes", "store_dump", "store_scan"):
+            site.script[name] = failure("no")
+            site.runners[-1].script[name] = failure("no")
+            ask(snapshot, list(nodes), name, ())
+        runner = site.runners[-1]
+        assert runner._snapshot() is snapshot
+    assert runner.term is None
+    assert runner.limits == {
+        "store_status": {10.0},
+        "store_changes": {300},
+        "store_dump": {300},
+        "store_scan": {300},
+    }
+
+
+def test_an_election_that_is_lost_can_be_repeated(site, monkeypatch):
+    def lose(_self, **_options):
+        raise errors.TermError("node2 was faster")
+
+    monkeypatch.setattr(failover.elections.Elector, "elect", lose)
+    with pytest.raises(errors.OpExecError) as caught:
+        site.run()
+    assert caught.value.args == (
+        "node2 was faster. This command can be repeated, on this node or another one",
+    )
+    assert site.starts == []
+
+
+def test_a_master_that_no_majority_records_is_an_error(site, monkeypatch):
+    def fail(*_args):
+        raise errors.StorageError("no majority")
+
+    monkeypatch.setattr(failover, "_leave_out", fail)
+    with pytest.raises(errors.OpExecError) as caught:
+        site.run()
+    assert caught.value.args[0].startswith(
+        "the new master was not recorded by a majority of the candidates: no majority."
+    )
+    assert site.starts == []
+
+
+def test_offline_nodes_need_not_answer_unless_they_are_asked_for(site):
+    third = site.node(THIRD)
+    record = site.master.snapshot().nodes[third]
+    site.master.commit([cluster.Update("nodes", third, record.replace(offline=True))])
+    revision = site.master.snapshot().revision
+    until("copy", lambda: site.copies[NEW].status()["revision"] >= revision)
+    site.votes[third] = site.votes[site.node(OLD)] = None
+    # One of two, or one of three: both are too few, and the text counts them.
+    with pytest.raises(errors.OpPrereqError, match="only 1 of 2 nodes answer"):
+        site.run()
+    assert site.lines == ["node node0.example.com does not answer"]
+    with pytest.raises(errors.OpPrereqError, match="only 1 of 3 nodes answer"):
+        site.run(ignore_offline_nodes=False)
+    assert site.lines[1:] == [
+        "node node0.example.com does not answer",
+        "node node2.example.com does not answer",
+    ]

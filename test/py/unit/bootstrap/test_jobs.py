@@ -87,3 +87,82 @@ def test_a_job_is_submitted_to_the_master_of_this_node(tmp_path, monkeypatch):
     assert jobs.run(paths, [opcodes.ClusterPostInit()], lines.append) == [True]
     assert connection.master.jobs == {1: [opcodes.ClusterPostInit()]}
     assert lines == ["hook ran"]
+
+
+class Verification:
+    """A master whose jobs end at once: one of verification, which submits others."""
+
+    def __init__(self, jobs_, results):
+        self.submitted = []
+        self.asked = []
+        self._first = {"jobs": jobs_}
+        self._results = results
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        pass
+
+    def call(self, method, args):
+        if method == "SubmitJob":
+            self.submitted += args[0]
+            return 5
+        assert method == "WaitForJobChange"
+        job = args[0]
+        self.asked.append(job)
+        results = [self._first] if job == 5 else self._results[job]
+        return ended("success", ["success"] * len(results), results)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ({6: [True], 7: [True, True]}, True),
+        ({6: [False], 7: [True]}, False),
+        ({6: [True], 7: [True, False]}, False),
+        # Anything else than the word of a verification that found nothing.
+        ({6: [True], 7: [1]}, False),
+    ],
+)
+def test_a_cluster_is_well_if_all_jobs_of_its_verification_are(
+    tmp_path, monkeypatch, results, expected
+):
+    master = Verification([[True, 6], [True, "7"]], results)
+    paths = Paths(str(tmp_path / "n1"), "n1")
+    monkeypatch.setattr(luxi.Client, "of_node", {paths: master}.__getitem__)
+    assert jobs.verify_cluster(paths, print) is expected
+    assert [op["OP_ID"] for op in master.submitted] == ["OP_CLUSTER_VERIFY"]
+    assert master.asked == [5, 6, 7]
+
+
+def test_a_verification_that_was_not_submitted_is_an_error(tmp_path, monkeypatch):
+    master = Verification([[False, "queue is full"]], {})
+    paths = Paths(str(tmp_path / "n1"), "n1")
+    monkeypatch.setattr(luxi.Client, "of_node", {paths: master}.__getitem__)
+    with pytest.raises(errors.OpExecError, match="cannot be verified: queue is full"):
+        jobs.verify_cluster(paths, print)
+
+
+def test_a_job_for_a_drained_queue_has_a_method_of_its_own(tmp_path, monkeypatch):
+    asked = []
+
+    class Client(Verification):
+        def call(self, method, args):
+            asked.append((method, args))
+            return 7 if "Submit" in method else ended("success", ["success"], [True])
+
+    paths = Paths(str(tmp_path / "n1"), "n1")
+    client = Client([], {})
+    monkeypatch.setattr(luxi.Client, "of_node", {paths: client}.__getitem__)
+    op = opcodes.ClusterPostInit()
+    assert jobs.run(paths, [op], print, to_drained=True) == [True]
+    assert asked[0] == ("SubmitJobToDrainedQueue", [[opcodes.encode(op)]])
+
+
+def test_the_first_failure_without_a_class_is_reported_as_it_is():
+    master = Master(
+        ended("error", ["success", "error", "error"], [1, {"odd": 1}, "later"])
+    )
+    with pytest.raises(errors.OpExecError, match=r"^\{'odd': 1\}$"):
+        wait(master)

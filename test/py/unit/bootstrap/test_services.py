@@ -14,6 +14,7 @@ PATHS = Paths(hostname="n1.example.com")
     ("method", "args", "line"),
     [
         ("start", ("ganeti-noded", "-d"), "daemon-util start ganeti-noded -d"),
+        ("stop", ("ganeti-standby",), "daemon-util stop ganeti-standby"),
         ("stop_master", (), "daemon-util stop-master"),
         ("start_all", (), "daemon-util start-all"),
         ("stop_all", (), "daemon-util stop-all"),
@@ -55,3 +56,14 @@ def test_programs_of_virtual_nodes_know_their_node(tmp_path):
     assert actual[ROOTDIR_ENV] == str(tmp_path)
     assert actual[HOSTNAME_ENV] == "n2"
     assert set(environment(PATHS)) == {"PATH", "LC_ALL"}
+
+
+def test_a_daemon_is_there_if_it_is_installed_and_not_disabled(tmp_path):
+    paths = Paths(str(tmp_path), "n2")
+    services = Services(paths, FakeRunner())
+    assert not services.has("ganeti-nosuchd")
+    defaults = tmp_path / "etc/default"
+    defaults.mkdir(parents=True)
+    assert services.has("ganeti-mond")
+    (defaults / "ganeti").write_text("DISABLED_DAEMONS=ganeti-mond\n")
+    assert not services.has("ganeti-mond")
