@@ -259,8 +259,8 @@ def test_the_rsa_key_of_a_machine_is_found_among_its_keys():
 def test_keys_that_are_not_used_yet_have_a_suffix(tmp_path):
     keys.save(keys.generate("ed25519"), f"{tmp_path}/ssh_host_ed25519_key.next")
     assert host_keys.own(str(tmp_path)) == ()
-    (found,) = host_keys.own(str(tmp_path), ".next")
-    assert found.startswith("ssh-ed25519 ")
+    (key,) = host_keys.own(str(tmp_path), ".next")
+    assert key.startswith("ssh-ed25519 ")
 
 
 # Accounts
@@ -339,7 +339,7 @@ def test_a_server_is_asked_for_the_type_of_its_recorded_key(tmp_path, monkeypatc
 
 
 class Server:
-    """What a server answers to a question about its host keys, by type."""
+    """The answers of a server to questions about its host keys, by type."""
 
     def __init__(self, monkeypatch, answers):
         self.answers, self.asked, self.made = answers, [], []
