@@ -14,10 +14,13 @@ from typing import Any, Final, Protocol
 from ganeti import errors, luxi
 from ganeti.autorepair import cluster_view, repair_jobs
 from ganeti.autorepair.cluster_view import ClusterView
+from ganeti.autorepair.recorder import Recorder
 from ganeti.autorepair.repair_jobs import KnownJobs
 from ganeti.clock import Clock
-from ganeti.repair import diagnosis, plan, tags
-from ganeti.repair.plan import RepairState, RepairStep
+from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.repair import diagnosis, journal, plan, tags
+from ganeti.repair.journal import Decision, Item, JobEnd
+from ganeti.repair.plan import JobState, RepairState, RepairStep
 from ganeti.repair.tags import RepairPolicy, RepairRecord
 from ganeti.utils.control_chars import escape
 
@@ -90,6 +93,8 @@ class RepairRun:
         self._new_id = new_id
         self._now = int(clock.time())
         wait_s = settings.wait_s
+        #: Report of this run to the journal; None if it has no effects.
+        self._round: Recorder | None = None
         self._deadline = None if wait_s is None else clock.monotonic() + wait_s
         #: Instance -> tags that a run without effects would have set.
         self._pretended: dict[str, list[str]] = {}
@@ -104,6 +109,15 @@ class RepairRun:
             DataError: an answer of the master is malformed.
             GenericError: the master does not answer.
         """
+        if self._settings.dry_run:
+            return self._all()
+        self._round = Recorder(self._client.call, journal.AUTOREPAIR)
+        try:
+            return self._all()
+        finally:
+            self._warn(self._round.finish())
+
+    def _all(self) -> Counter[RepairState]:
         view = cluster_view.load(self._client)
         records = {n: tags.records(row["tags"]) for n, row in view.instances.items()}
         pending = {n: rs for n, rs in records.items() if _is_pending(rs)}
@@ -132,6 +146,8 @@ class RepairRun:
             jobs = repair_jobs.load(self._client, {name: own})
             own, step, policy = self._decide(name, view, jobs)
         self._explain(name, own, step)
+        self._note(name, own, step, view)
+        self._note_ends(own, step, jobs)
         if step.repair is None or step.record is None:
             removed = [record.original_tag for record in step.remove]
             added = [record.tag for record in step.add]
@@ -185,6 +201,61 @@ class RepairRun:
             before = RepairState.PENDING
             self._report.info(f'Moving {name} from "{before}" to "{step.state}"')
 
+    # Journal
+    def _note(
+        self,
+        name: str,
+        records: Sequence[RepairRecord],
+        step: RepairStep,
+        view: ClusterView,
+    ) -> None:
+        """Note the decision about an instance that is not simply healthy."""
+        is_quiet = step.state == RepairState.HEALTHY and not step.is_change
+        if self._round is None or (is_quiet and not step.note):
+            return
+        pending = [record for record in records if record.outcome is None]
+        named = [*pending, *step.add, *step.remove]
+        ids = dict.fromkeys(record.id for record in named if record.id)
+        row = view.instances[name]
+        why = step.note or (step.repair.reason if step.repair else "")
+        self._round.add(
+            Item(
+                kind=journal.INSTANCE,
+                name=name,
+                decision=_decision(step),
+                action=step.repair.kind.word if step.repair else _action(step),
+                reason=why,
+                ids=tuple(ids),
+                nodes=tuple(filter(None, (row["pnode"], *(row["snodes"] or ())))),
+            )
+        )
+        if step.repair is not None:
+            self._warn(self._round.report())
+
+    def _note_ends(
+        self, records: Sequence[RepairRecord], step: RepairStep, jobs: KnownJobs
+    ) -> None:
+        """Note the ends of the jobs of repairs that end with this step."""
+        if self._round is None:
+            return
+        ended = {record.id for record in step.add if record.outcome is not None}
+        self._round.note_ends(
+            JobEnd(
+                job=job,
+                status=JOB_STATUS_SUCCESS
+                if jobs.states[job].state is JobState.SUCCESS
+                else JOB_STATUS_ERROR,
+            )
+            for record in records
+            if record.id in ended
+            for job in record.jobs
+            if job in jobs.states
+        )
+
+    def _warn(self, problem: str) -> None:
+        if problem:
+            self._report.warning(problem)
+
     # Acting
     def _submit(self, name: str, step: RepairStep, policy: RepairPolicy) -> RepairState:
         """Submit a repair's job and add its id to the tag; return the state."""
@@ -208,8 +279,13 @@ class RepairRun:
             raise
         except _REFUSALS as err:
             self._fail(f"{name}: the repair was not accepted: {err}")
+            if self._round is not None:
+                refused = {name: f"the repair was not accepted: {err}"}
+                self._round.note_refusals(journal.INSTANCE, refused, repair.kind.word)
             return step.state
         self._report.detail(f"{name}: job {job}: {repair.kind.word}")
+        if self._round is not None:
+            self._round.note_jobs(journal.INSTANCE, {name: int(job)}, repair.kind.word)
         grown = dataclasses.replace(record, jobs=(*record.jobs, int(job)))
         self._retag("instance", name, [grown.tag], removed, is_optional=True)
         return step.state
@@ -221,6 +297,8 @@ class RepairRun:
         if record is not None:
             tag = dataclasses.replace(record, jobs=()).tag
             trail.append([repair_jobs.REASON_SOURCE, f"{tag} {why}", now_ns])
+        if self._round is not None:
+            trail.append(self._round.reason(now_ns))
         return {"comment": self._settings.comment, "reason": trail}
 
     def _retag(
@@ -319,6 +397,21 @@ class RepairRun:
     def _fail(self, text: str) -> None:
         self.has_failed = True
         self._report.error(text)
+
+
+def _decision(step: RepairStep) -> Decision:
+    if step.is_change:
+        return Decision.CHOSEN
+    return Decision.WAITING if step.state == RepairState.PENDING else Decision.REFUSED
+
+
+def _action(step: RepairStep) -> str:
+    """Return the action of a step that submits no repair."""
+    for record in step.add:
+        if record.outcome is not None:
+            return f"end the repair: {record.outcome}"
+        return f"begin a repair: {record.kind.word}"
+    return "remove tags" if step.remove else "repair"
 
 
 def _is_pending(records: Sequence[RepairRecord]) -> bool:

@@ -15,6 +15,7 @@ METHODS: Final = frozenset(
         "QueryGroups",
         "QueryInstances",
         "QueryJobs",
+        "QueryJournal",
         "QueryMaintenance",
         "QueryNetworks",
         "QueryNodes",

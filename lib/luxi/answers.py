@@ -158,6 +158,16 @@ def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
     return True
 
 
+def _is_journal(answer: Any, _args: Sequence[Any]) -> bool:
+    from ganeti.repair.journal import Entry
+
+    try:
+        msgspec.convert(answer, list[Entry])
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def _is_text(answer: Any, _args: Sequence[Any]) -> bool:
     return isinstance(answer, str)
 
@@ -204,6 +214,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "PlanJob": _object(),
     "PlanBalance": _object("groups"),
     "QueryCapacity": _object("disk_template"),
+    "QueryJournal": _Form("a list of entries", _is_journal),
     "QueryMaintenance": _Form("the state with its incidents", _is_maintenance),
     "ReplaceFilter": _Form("a uuid", _is_text),
     "SetWatcherPause": _Form("a time or null", _is_time),

@@ -11,6 +11,7 @@ import msgspec
 from ganeti import errors
 from ganeti.clock import Clock
 from ganeti.constants import mond
+from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
 from ganeti.maintd.diagnoses import Place
 from ganeti.repair import rounds
 from ganeti.repair.incidents import (
@@ -18,6 +19,7 @@ from ganeti.repair.incidents import (
     MaintenanceState,
     as_reported,
 )
+from ganeti.repair.journal import MAINTD, JobEnd, Round
 from ganeti.repair.rounds import Move, NodeView, Seen
 
 _log = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ class Maintenance:
         Raises:
             GenericError: the master daemon does not answer, or refuses.
         """
+        begin = self._call("QueryAutomation", [])
         state = self._read()
         # Before the nodes: of a job that has ended, the nodes then show the effect.
         ended = self._ends(state.jobs)
@@ -99,11 +102,13 @@ class Maintenance:
             if not row["offline"]
         }
         diagnoses: dict[str, Any] = {}
+        problems: dict[str, str] = {}
         if info.get("diagnose_data_collector_filename") or state.incidents:
             diagnoses, problems = self._poll(places)
             self._show({places[each].name: text for each, text in problems.items()})
         views = {row["uuid"]: _view(row) for row in nodes}
         moves, unplanned = self._moves(state, views)
+        number = str(uuid.uuid4())
         seen = Seen(
             now=self._clock.time(),
             nodes=views,
@@ -112,10 +117,21 @@ class Maintenance:
             moves=moves,
             unplanned=unplanned,
             new_id=lambda: str(uuid.uuid4()),
+            round=number,
+            unused=problems,
         )
         plan = rounds.decide(state, seen)
+        entry = Round(
+            round=number,
+            automaton=MAINTD,
+            revision=int(begin["revision"]),
+            items=tuple(plan.items),
+            results=() if plan.is_waiting else _results(ended),
+        )
         if plan.state != state or plan.jobs:
-            self._commit(state, plan)
+            self._commit(state, plan, entry)
+        else:
+            self._call("RecordRound", [msgspec.to_builtins(entry)])
         for note in plan.notes:
             _log.info("%s", note)
         if plan.is_waiting or plan.jobs:
@@ -129,13 +145,15 @@ class Maintenance:
         self._state = msgspec.convert(answer, MaintenanceState)
         return self._state
 
-    def _commit(self, state: MaintenanceState, plan: rounds.Plan) -> None:
+    def _commit(self, state: MaintenanceState, plan: rounds.Plan, entry: Round) -> None:
         jobs = [
             {"ops": list(job.ops), "incident": job.incident, "is_tag": job.is_tag}
             for job in plan.jobs
         ]
         wanted = msgspec.to_builtins(plan.state)
-        answer = self._call("ChangeMaintenance", [state.serial_no, wanted, jobs])
+        noted = msgspec.to_builtins(entry)
+        args = [state.serial_no, wanted, jobs, noted]
+        answer = self._call("ChangeMaintenance", args)
         self._state = msgspec.convert(answer, MaintenanceState)
 
     def _show(self, problems: dict[str, str]) -> None:
@@ -199,6 +217,15 @@ class Maintenance:
                     used = frozenset(by_name[name] for name in names)
                     moves[row["instance"]] = Move(row["instance"], row["opcodes"], used)
         return moves, unplanned
+
+
+def _results(ended: Mapping[int, bool | None]) -> tuple[JobEnd, ...]:
+    """Return the ends of jobs for the journal."""
+    return tuple(
+        JobEnd(job=job, status=JOB_STATUS_SUCCESS if is_good else JOB_STATUS_ERROR)
+        for job, is_good in sorted(ended.items())
+        if is_good is not None
+    )
 
 
 def _view(row: Mapping[str, Any]) -> NodeView:

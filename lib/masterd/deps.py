@@ -15,7 +15,7 @@ from ganeti import errors, jqueue, locking, mcpu, query, rpc
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
-from ganeti.masterd import cluster_facts, followers
+from ganeti.masterd import cluster_facts, followers, journal_state
 from ganeti.masterd.deposed import Waits, WatchedRunner
 from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.term_resets import TermResets
@@ -127,7 +127,12 @@ class MasterDeps(mcpu.EngineDeps):
     @functools.cached_property
     def maintenance(self) -> Keeper:
         """The state of the maintenance daemon."""
-        return Keeper(self.store, self.clock)
+        return Keeper(self.store, self.clock, self.journal)
+
+    @functools.cached_property
+    def journal(self) -> journal_state.Keeper:
+        """The decision journal."""
+        return journal_state.Keeper(self.store, self.clock)
 
     @functools.cached_property
     def planner(self) -> mcpu.Planner:

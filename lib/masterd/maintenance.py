@@ -8,6 +8,7 @@ from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.maintenance_state import RoundJob
 from ganeti.repair.incidents import MaintenanceState
+from ganeti.repair.journal import Round
 
 #: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The change of the maintenance state"
@@ -21,10 +22,16 @@ def query_maintenance(deps: MasterDeps) -> Later:
 
 @method("ChangeMaintenance")
 def change_maintenance(
-    deps: MasterDeps, serial: int, state: MaintenanceState, jobs: list[RoundJob]
+    deps: MasterDeps,
+    serial: int,
+    state: MaintenanceState,
+    jobs: list[RoundJob],
+    entry: Round | None = None,
 ) -> Later:
     """Store the result of a round and submit its jobs; an addition to Ganeti."""
-    future = deps.slow.submit(deps.maintenance.change, deps.queue, serial, state, jobs)
+    future = deps.slow.submit(
+        deps.maintenance.change, deps.queue, serial, state, jobs, entry
+    )
     return Later(future, msgspec.to_builtins, committing=_CHANGE)
 
 

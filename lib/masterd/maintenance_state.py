@@ -11,14 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, store
 from ganeti.clock import Clock
 from ganeti.constants import ecodes
 from ganeti.jqueue import JobQueue
 from ganeti.jqueue.documents import META, Document
+from ganeti.masterd import journal_state
 from ganeti.repair import rounds
 from ganeti.repair.incidents import Incident, IncidentState, MaintenanceState
-from ganeti.store import Store
+from ganeti.repair.journal import Round
 
 KEY: Final = "maintenance"
 
@@ -34,9 +35,12 @@ class RoundJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Keeper:
     """The only writer of the state. For use by many threads; calls may block."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, store: store.Store, clock: Clock, journal: journal_state.Keeper
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._journal = journal
         self._lock = threading.Lock()
 
     def state(self) -> MaintenanceState:
@@ -59,8 +63,11 @@ class Keeper:
         serial: int,
         state: MaintenanceState,
         jobs: Sequence[RoundJob] = (),
+        entry: Round | None = None,
     ) -> MaintenanceState:
         """Replace the state and submit jobs, in one commit; return the new state.
+
+        The commit contains the entry of the journal, with the ids of the jobs.
 
         Raises:
             OpPrereqError: the state has changed since ``serial``, or an opcode is
@@ -68,8 +75,8 @@ class Keeper:
             JobQueueError: the jobs were refused; nothing was done.
         """
         decoded = [[opcodes.decode(op) for op in job.ops] for job in jobs]
-        named = [(job.incident, job.is_tag) for job in jobs]
-        with self._lock:
+        of_incidents = [(job.incident, job.is_tag) for job in jobs]
+        with self._lock, self._journal.writing() as batch:
             present = self.state()
             if present.serial_no != serial:
                 raise errors.OpPrereqError(
@@ -84,8 +91,11 @@ class Keeper:
 
             def documents(ids: Sequence[int]) -> list[Document]:
                 nonlocal new
-                new = rounds.with_jobs(new, named, ids)
-                return [Document(META, KEY, msgspec.json.encode(new))]
+                new = rounds.with_jobs(new, of_incidents, ids)
+                stored = Document(META, KEY, msgspec.json.encode(new))
+                if entry is None:
+                    return [stored]
+                return [stored, *_documents(batch.put(entry.with_jobs(ids)))]
 
             queue.submit_all_later(decoded, documents, to_drained=not decoded).result()
             return new
@@ -117,6 +127,11 @@ class Keeper:
                     raise
                 continue
             return item.node
+
+
+def _documents(changes: Sequence[store.Document]) -> list[Document]:
+    """Return documents of the store as those of the queue."""
+    return [Document(*change) for change in changes]
 
 
 def _canceled(item: Incident, now: float) -> Incident:

@@ -14,6 +14,7 @@ from ganeti.masterd import (
     copies,
     interrupted,
     jobs,
+    journal,
     maintenance,
     queries,
     remote,
@@ -32,7 +33,7 @@ OPCODES_S: Final = 10.0
 _RAPI: Final = "ganeti-rapi"
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (
-    *(balancing, capacity, copies, jobs, maintenance, queries, settings),
+    *(balancing, capacity, copies, jobs, journal, maintenance, queries, settings),
 )
 
 

@@ -18,6 +18,7 @@ from ganeti.rapi import bodies, requests
 from ganeti.rapi.model import Request, Resource
 from ganeti.rapi.problems import Refused, bad_request
 from ganeti.repair.incidents import MaintenanceState, as_listed
+from ganeti.repair.journal import Selection
 
 #: Seconds of a wait for a job's change.
 WAIT_S: Final = 10.0
@@ -335,6 +336,16 @@ def list_incidents(call: Call) -> Any:
     if state.incidents:
         names = dict(call.master.call("QueryNodes", [[], ["uuid", "name"], False]))
     return as_listed(state, names)
+
+
+@_handler
+def list_journal(call: Call) -> Any:
+    """Return entries of the decision journal."""
+    try:
+        selection = msgspec.convert(call.request.args, Selection, strict=False)
+    except msgspec.ValidationError as err:
+        raise bad_request(f"journal: {err}") from err
+    return call.master.call("QueryJournal", [msgspec.to_builtins(selection)])
 
 
 @_handler

@@ -203,6 +203,27 @@ _JOBS: Final = (
 
 _MAINTENANCE: Final = (
     reading(
+        "/2/journal",
+        "list rounds of programs that act by themselves, the oldest first (not in"
+        " Ganeti)",
+        "list_journal",
+        list[dict[str, Any]],
+        *(
+            model.Argument(name=name, kind=model.Kind.TEXT, about=about)
+            for name, about in (
+                ("since", "seconds since 1970: rounds at or after this time"),
+                ("changed_after", "entries whose mtime is greater"),
+                ("node", "name: entries about this node"),
+                ("instance", "name: entries about this instance"),
+                ("automaton", "watcher, autorepair or maintd"),
+                ("id", "number of the entry, or the UUID of a round, repair, incident"),
+                ("job", "id: entries about this job"),
+                ("limit", "most entries; the newest ones are returned"),
+            )
+        ),
+        access=(model.WRITE, model.READ),
+    ),
+    reading(
         _INCIDENTS,
         "list faults that nodes reported, the newest first (not in Ganeti)",
         "list_incidents",

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.constants.hooks import EXT_PLUGIN_MASK
+from ganeti.repair import journal
 from ganeti.repair.incidents import (
     EVACUATIONS_PER_HOUR,
     FAILED_PREFIX,
@@ -25,6 +26,7 @@ from ganeti.repair.incidents import (
     IncidentState,
     MaintenanceState,
 )
+from ganeti.repair.journal import INSTANCE, NODE, Decision, Item
 
 _HOUR_S: Final = 3600.0
 SOURCE: Final = "gnt:daemon:maintd"
@@ -88,6 +90,8 @@ class Seen:
         moves: possible moves off nodes to empty, by name of the instance.
         unplanned: why no moves could be planned, by group.
         new_id: returns a new UUID.
+        round: UUID of the round, for the reason trails of its jobs.
+        unused: why the diagnosis of a node is not used, by uuid.
     """
 
     now: float
@@ -97,6 +101,8 @@ class Seen:
     moves: Mapping[str, Move]
     new_id: Callable[[], str]
     unplanned: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    round: str = ""
+    unused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +130,7 @@ class Plan:
         free: uuids of the nodes that no incident concerns and no job uses.
         notes: what was decided and why, in sentences.
         is_waiting: whether jobs of the last round still run.
+        items: the decisions for the journal; a 0 stands for the id of a job, in order.
     """
 
     state: MaintenanceState
@@ -131,6 +138,7 @@ class Plan:
     free: frozenset[str]
     notes: Sequence[str]
     is_waiting: bool
+    items: Sequence[Item] = ()
 
 
 def decide(state: MaintenanceState, seen: Seen) -> Plan:
@@ -147,6 +155,7 @@ class _Round:
         self._incidents = {item.uuid: item for item in state.incidents}
         self._jobs: list[Job] = []
         self._notes: list[str] = []
+        self._items: list[Item] = []
         self._evacuations = [
             item for item in state.evacuations if item[0] > seen.now - _HOUR_S
         ]
@@ -167,7 +176,14 @@ class _Round:
             self._handle()
         kept = () if not is_waiting else self._state.jobs
         state = self._next(kept)
-        return Plan(state, self._jobs, frozenset(self._free), self._notes, is_waiting)
+        return Plan(
+            state,
+            self._jobs,
+            frozenset(self._free),
+            self._notes,
+            is_waiting,
+            self._items,
+        )
 
     def _next(self, jobs: tuple[int, ...]) -> MaintenanceState:
         changes: dict[str, Any] = {
@@ -188,8 +204,47 @@ class _Round:
         node = self._seen.nodes.get(incident.node)
         return node.name if node else incident.node
 
+    def _decide(
+        self,
+        decision: Decision,
+        item: Incident,
+        action: str,
+        reason: str,
+        *,
+        jobs: tuple[int, ...] = (),
+        instance: str = "",
+    ) -> None:
+        """Add a decision about an incident, or about an instance on its node."""
+        node = self._name(item)
+        self._items.append(
+            Item(
+                kind=INSTANCE if instance else NODE,
+                name=instance or node,
+                decision=decision,
+                action=action,
+                reason=reason,
+                jobs=jobs,
+                ids=(item.uuid,),
+                nodes=(node,) if instance else (),
+            )
+        )
+
+    def _refuse(self, name: str, action: str, reason: str) -> None:
+        """Add to the journal why the report of a node is not used."""
+        self._items.append(
+            Item(
+                kind=NODE,
+                name=name,
+                decision=Decision.REFUSED,
+                action=action,
+                reason=reason,
+            )
+        )
+
     # Observing
     def _note_reports(self) -> None:
+        for uuid, why in sorted(self._seen.unused.items()):
+            self._refuse(self._seen.nodes[uuid].name, "use its diagnosis", why)
         for uuid, data in self._seen.reports.items():
             for item in list(self._incidents.values()):
                 if item.node == uuid:
@@ -199,6 +254,7 @@ class _Round:
             if action is None:
                 name = self._seen.nodes[uuid].name
                 self._notes.append(f"{name}: its diagnosis has no known status")
+                self._refuse(name, "use its diagnosis", "it has no known status")
             elif action is not Action.OK:
                 self._note(uuid, action, data)
 
@@ -212,6 +268,8 @@ class _Round:
                 f"{name}: reports another fault, but has {len(own)} already; is its"
                 " diagnosis stable?"
             )
+            why = f"it has {MAX_PER_NODE} incidents already; is its diagnosis stable?"
+            self._refuse(name, "note another incident", why)
             return
         uuid, now = self._seen.new_id(), self._seen.now
         new = Incident(
@@ -225,6 +283,7 @@ class _Round:
         )
         self._incidents = {uuid: new} | self._incidents
         self._notes.append(f"{name}: new incident {uuid}: {action}")
+        self._decide(Decision.CHOSEN, new, "note an incident", action.value)
 
     # Jobs of the last round
     def _take_ends(self) -> None:
@@ -250,6 +309,8 @@ class _Round:
             f"{self._name(item)}: job {item.tag_job} did not set the tag {item.tag};"
             f" the next attempt is in {TAG_PAUSE_S} seconds"
         )
+        why = f"job {item.tag_job} failed; the next attempt is in {TAG_PAUSE_S} seconds"
+        self._decide(Decision.WAITING, item, f"set the tag {item.tag}", why)
 
     def _fail(self, item: Incident, note: str) -> None:
         """End an incident; its node gets the tag of a failure."""
@@ -260,6 +321,7 @@ class _Round:
         failed = failed.changed(now, tag=f"{FAILED_PREFIX}{item.uuid}", tag_job=0)
         self._put(failed)
         self._notes.append(f"{self._name(item)}: incident {item.uuid} failed: {note}")
+        self._decide(Decision.CHOSEN, item, "end the incident as failed", note)
 
     # Acknowledgement
     def _forget(self) -> None:
@@ -269,6 +331,8 @@ class _Round:
                 self._notes.append(
                     f"{self._name(item)}: incident {item.uuid} ({item.state}) is over"
                 )
+                why = f"{item.state}, and acknowledged or not reported any more"
+                self._decide(Decision.CHOSEN, item, "forget the incident", why)
 
     def _is_forgotten(self, item: Incident) -> bool:
         node = self._seen.nodes.get(item.node)
@@ -320,18 +384,25 @@ class _Round:
     def _wait(self, item: Incident, note: str) -> None:
         if item.note != note:
             self._notes.append(f"incident {item.uuid} waits: {note}")
+        self._decide(Decision.WAITING, item, item.action.value, note)
         self._put(item.changed(self._seen.now, note=note))
 
-    def _submit(self, item: Incident, ops: Sequence[Op], text: str) -> None:
+    def _submit(
+        self, item: Incident, ops: Sequence[Op], text: str, instance: str = ""
+    ) -> None:
         """Submit a job for an incident."""
         now_ns = int(self._seen.now * _NANOSECONDS)
         trail = [[SOURCE, text, now_ns], [SOURCE, f"event {item.uuid}", now_ns]]
+        if self._seen.round:
+            trail.append(journal.reason(self._seen.round, now_ns))
         self._jobs.append(Job([{**op, "reason": trail} for op in ops], item.uuid))
         if item.state is IncidentState.NOTED:
             item = item.entered(IncidentState.PENDING, self._seen.now)
         note = item.note if item.state is IncidentState.FAILED else ""
         self._put(item.changed(self._seen.now, note=note))
         self._notes.append(f"incident {item.uuid}: {text}")
+        why = f"incident with {item.action}"
+        self._decide(Decision.CHOSEN, item, text, why, jobs=(0,), instance=instance)
 
     def _repair(self, node: NodeView, item: Incident) -> None:
         if item.jobs:
@@ -385,7 +456,7 @@ class _Round:
                 ops = [_as_failover(op) for op in ops]
             if name not in self._evacuated:
                 self._evacuated.append(name)
-            self._submit(item, ops, f"Evacuating {node.name}: moving {name}")
+            self._submit(item, ops, f"Evacuating {node.name}: moving {name}", name)
             return
         why = self._seen.unplanned.get(node.group)
         if why is not None:

@@ -14,8 +14,9 @@ from ganeti.objects import Snapshot, Update
 from ganeti.quorum import Term
 
 #: Document tables: live jobs by id, archived jobs by id, log entries by
-#: ``<job id>/<serial, 10 digits>``, and single values (queue serial, drain flag).
-DOCUMENT_TABLES: Final = ("jobs", "archive", "joblogs", "meta")
+#: ``<job id>/<serial, 10 digits>``, single values (queue serial, drain flag), and the
+#: decision journal by number, 12 digits.
+DOCUMENT_TABLES: Final = ("jobs", "archive", "joblogs", "meta", "journal")
 
 
 class Document(NamedTuple):

@@ -45,7 +45,7 @@ PROBE_BYTES: Final = 1024 * 1024
 
 #: Tables that a copy replaces; of job logs it has those of live jobs. The rest, which
 #: is much, is sent afterwards.
-COPIED: Final = (*TABLES, "jobs", "joblogs", "meta")
+COPIED: Final = (*TABLES, "jobs", "joblogs", "meta", "journal")
 _LIVE_LOGS: Final = (
     " WHERE substr(key, 1, instr(key, '/') - 1) IN (SELECT key FROM jobs)"
 )

@@ -134,7 +134,7 @@ class MemoryBackend:
     def dump(self) -> bytes:
         """Return all that a candidate needs."""
         with self._lock:
-            rows = _flat(self._rows, (*TABLES, "jobs", "meta"))
+            rows = _flat(self._rows, (*TABLES, "jobs", "meta", "journal"))
             live = self._rows["jobs"].keys()
             rows += [
                 ("joblogs", key, data)

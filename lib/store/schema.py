@@ -75,10 +75,19 @@ def _add_replaced(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE state ADD COLUMN replaced TEXT NOT NULL DEFAULT '[]'")
 
 
+def _add_journal(db: sqlite3.Connection) -> None:
+    """Add the table of the decision journal.
+
+    A candidate of an earlier release made it when the first entry was sent to it.
+    """
+    db.execute(f"CREATE TABLE IF NOT EXISTS journal {COLUMNS}")
+
+
 #: In order, without gaps, beginning with version 2.
 STEPS: Final = (
     Step(2, "owners of terms, end of the archive", _add_terms),
     Step(3, "numbers of replaced histories", _add_replaced),
+    Step(4, "the decision journal", _add_journal),
 )
 #: The version that this release writes.
 VERSION: Final = 1 + len(STEPS)

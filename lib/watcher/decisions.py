@@ -40,6 +40,7 @@ class InstanceReport:
         disk_template: such as ``drbd``.
         secondaries: names of its secondary nodes.
         is_split: its nodes are in several groups.
+        primary: name of its primary node.
     """
 
     name: str
@@ -49,6 +50,7 @@ class InstanceReport:
     disk_template: str
     secondaries: tuple[str, ...] = ()
     is_split: bool = False
+    primary: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

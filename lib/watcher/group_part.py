@@ -6,10 +6,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ganeti import errors, luxi
+from ganeti.autorepair import Recorder
+from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.repair.journal import INSTANCE, WATCHER, Decision, Item, JobEnd
 from ganeti.watcher import decisions, group_files, reports
 from ganeti.watcher.decisions import Action, GroupReport, Verdict
 from ganeti.watcher.effects import Watch
-from ganeti.watcher.jobs import Jobs, Op
+from ganeti.watcher.jobs import Ended, Jobs, Op
 from ganeti.watcher.master_part import NotMaster, confirm_master, is_master_node
 from ganeti.watcher.records import GroupState
 
@@ -21,6 +24,8 @@ _WAIT_S: Final = 240.0
 _LOW: Final = 10
 #: Disk templates whose disks Ganeti cannot check.
 _UNCHECKED: Final = frozenset({"ext"})
+#: Action of items about disks.
+_ACTIVATE: Final = "activate disks"
 _LEVELS: Final = {
     Action.NONE: logging.DEBUG,
     Action.SILENT: logging.DEBUG,
@@ -62,16 +67,32 @@ class _GroupRun:
         self._group = group
         self._client = client
         self._file = file
-        self._jobs = Jobs(client, watch.clock, wait_s=_WAIT_S)
+        groups = watch.ssconf.nodegroups()
+        self._round = Recorder(client.call, WATCHER, groups.get(group, group))
+        self._jobs = Jobs(client, watch.clock, wait_s=_WAIT_S, recorder=self._round)
 
     def all(self) -> None:
-        """Do the steps in their documented order."""
+        """Do the steps in their documented order, and report them to the journal.
+
+        Without the journal instances are helped nevertheless; the log has the reasons.
+        """
+        try:
+            self._all()
+        finally:
+            self._warn(self._round.finish())
+
+    def _warn(self, problem: str) -> None:
+        if problem:
+            _log.warning("group %s: %s", self._group, problem)
+
+    def _all(self) -> None:
         report = reports.load(self._client, self._group)
         statuses = {name: item.status for name, item in report.instances.items()}
         groups = self._watch.ssconf.nodegroups()
         group_files.write_status(self._watch.paths, self._group, statuses, groups)
         now = self._watch.clock.time()
         verdicts = decisions.judge_instances(report, self._file.state, now)
+        self._round.add(*_items(verdicts, report))
         started = self._help_instances(verdicts, now)
         self._help_rebooted(report, started)
         if self._watch.settings.verify_disks:
@@ -87,7 +108,9 @@ class _GroupRun:
         for verdict in verdicts:
             _log_verdict(verdict)
         ops = {v.instance: self._op(v) for v in verdicts if v.action in _OPCODES}
-        accepted, refused = self._submit(ops)
+        accepted, refused = self._submit(
+            ops, {v.instance: v.action.value for v in verdicts}
+        )
         state = self._file.state
         instances = decisions.settle(state, verdicts, refused, now)
         self._file.save(GroupState(instances, state.boot_ids))
@@ -109,8 +132,23 @@ class _GroupRun:
         op_id, why, fields = _OPCODES[verdict.action]
         return self._jobs.op(op_id, why, instance_name=verdict.instance, **fields)
 
-    def _submit(self, ops: Mapping[str, Op]) -> tuple[dict[str, int], dict[str, str]]:
-        accepted, refused = self._jobs.submit(ops) if ops else ({}, {})
+    def _submit(
+        self, ops: Mapping[str, Op], actions: Mapping[str, str]
+    ) -> tuple[dict[str, int], dict[str, str]]:
+        """Submit a job per instance.
+
+        Args:
+            ops: instance name -> opcode.
+            actions: instance name -> action of its item in the journal.
+        """
+        if not ops:
+            return {}, {}
+        self._warn(self._round.report())
+        accepted, refused = self._jobs.submit(ops)
+        for action in sorted({actions[name] for name in ops}):
+            self._round.note_jobs(INSTANCE, accepted, action)
+            self._round.note_refusals(INSTANCE, refused, action)
+        self._warn(self._round.report())
         for name, job_id in sorted(accepted.items()):
             _log.info("instance %s: job %d: %s", name, job_id, ops[name]["OP_ID"])
         for name, error in sorted(refused.items()):
@@ -120,7 +158,7 @@ class _GroupRun:
     def _log_ends(
         self, accepted: Mapping[str, int], verdicts: Mapping[str, Verdict]
     ) -> None:
-        ended = self._jobs.wait(list(accepted.values()))
+        ended = self._wait(accepted.values())
         for name, job_id in sorted(accepted.items()):
             end, attempt = ended.get(job_id), verdicts[name].attempt
             tried = f"attempt {attempt} of {decisions.MAX_ATTEMPTS}"
@@ -131,6 +169,18 @@ class _GroupRun:
             else:
                 text = "instance %s: job %d failed, %s: %s"
                 _log.error(text, name, job_id, tried, end.text)
+
+    def _wait(self, job_ids: Collection[int]) -> dict[int, Ended]:
+        ended = self._jobs.wait(list(job_ids))
+        self._round.note_ends(
+            JobEnd(
+                job=job_id,
+                status=JOB_STATUS_SUCCESS if end.succeeded else JOB_STATUS_ERROR,
+                error=end.text,
+            )
+            for job_id, end in sorted(ended.items())
+        )
+        return ended
 
     # Disks
     def _help_rebooted(self, report: GroupReport, started: Collection[str]) -> None:
@@ -144,16 +194,35 @@ class _GroupRun:
             _log.info("instance %s: activating its disks, %s", name, why)
         if plan.activate:
             ops = {name: self._activation(name, w) for name, w in plan.activate.items()}
-            accepted, refused = self._submit(ops)
+            self._note(plan)
+            accepted, refused = self._submit(ops, dict.fromkeys(ops, _ACTIVATE))
             self._log_activations(accepted)
         boot_ids = decisions.settle_boots(state, plan, report, refused)
         self._file.save(GroupState(state.instances, boot_ids))
+
+    def _note(self, plan: decisions.DiskPlan) -> None:
+        for decision, chosen in (
+            (Decision.CHOSEN, plan.activate),
+            (Decision.REFUSED, plan.skipped),
+        ):
+            self._round.add(
+                *(
+                    Item(
+                        kind=INSTANCE,
+                        name=name,
+                        decision=decision,
+                        action=_ACTIVATE,
+                        reason=why,
+                    )
+                    for name, why in chosen.items()
+                )
+            )
 
     def _activation(self, name: str, why: str) -> Op:
         return self._jobs.op("OP_INSTANCE_ACTIVATE_DISKS", why, instance_name=name)
 
     def _log_activations(self, accepted: Mapping[str, int]) -> None:
-        ended = self._jobs.wait(list(accepted.values()))
+        ended = self._wait(accepted.values())
         for name, job_id in sorted(accepted.items()):
             end = ended.get(job_id)
             if end is None:
@@ -176,13 +245,16 @@ class _GroupRun:
         plan = decisions.judge_disks(report, inactive)
         for name, why in plan.skipped.items():
             _log.info("instance %s: disks not activated, %s", name, why)
+        self._note(plan)
         if not plan.activate:
             return
+        self._warn(self._round.report())
         ops = [self._activation(name, why) for name, why in plan.activate.items()]
         job_id = self._jobs.submit_one(ops)
         names = ", ".join(plan.activate)
         _log.info("job %d: activating inactive disks of %s", job_id, names)
-        end = self._jobs.wait([job_id]).get(job_id)
+        self._round.note_jobs(INSTANCE, dict.fromkeys(plan.activate, job_id), _ACTIVATE)
+        end = self._wait([job_id]).get(job_id)
         if end is not None and not end.succeeded:
             _log.error("job %d: disks could not be activated: %s", job_id, end.text)
 
@@ -232,13 +304,50 @@ _OPCODES: Final[dict[Action, tuple[str, str, dict[str, Any]]]] = {
 }
 
 
+_DECISIONS: Final = {
+    Action.RESTART: Decision.CHOSEN,
+    Action.CLEAN_UP: Decision.CHOSEN,
+    Action.WAIT: Decision.WAITING,
+    Action.GIVE_UP: Decision.REFUSED,
+    Action.SILENT: Decision.REFUSED,
+    Action.HELPLESS: Decision.REFUSED,
+    Action.REFUSE: Decision.REFUSED,
+}
+
+
+def _items(verdicts: Collection[Verdict], report: GroupReport) -> list[Item]:
+    """Return the items of the journal: instances that are not healthy."""
+    items = []
+    for verdict in verdicts:
+        decision = _DECISIONS.get(verdict.action)
+        if decision is None:
+            continue
+        instance = report.instances[verdict.instance]
+        # The second and later rounds after giving up repeat the first one.
+        action = Action.GIVE_UP if verdict.action is Action.SILENT else verdict.action
+        items.append(
+            Item(
+                kind=INSTANCE,
+                name=verdict.instance,
+                decision=decision,
+                action=action.value,
+                reason=f"{verdict.reason}{_tried(verdict)}",
+                nodes=tuple(filter(None, (instance.primary, *instance.secondaries))),
+            )
+        )
+    return items
+
+
+def _tried(verdict: Verdict) -> str:
+    if verdict.action not in _OPCODES:
+        return ""
+    return f", attempt {verdict.attempt} of {decisions.MAX_ATTEMPTS}"
+
+
 def _log_verdict(verdict: Verdict) -> None:
     """Log what happens with an instance and why."""
     level = _LEVELS.get(verdict.action, logging.INFO)
-    tried = ""
-    if verdict.action in _OPCODES:
-        tried = f", attempt {verdict.attempt} of {decisions.MAX_ATTEMPTS}"
-    action = verdict.action.value
+    action, tried = verdict.action.value, _tried(verdict)
     _log.log(
         level, "instance %s: %s: %s%s", verdict.instance, action, verdict.reason, tried
     )

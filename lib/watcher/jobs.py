@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, luxi
+from ganeti.autorepair import Recorder
 from ganeti.clock import Clock
 from ganeti.constants import jobqueue
 from ganeti.utils.control_chars import escape
@@ -36,15 +37,26 @@ class Jobs:
     hanging node does not keep the next run from its work.
     """
 
-    def __init__(self, client: luxi.Client, clock: Clock, *, wait_s: float) -> None:
+    def __init__(
+        self,
+        client: luxi.Client,
+        clock: Clock,
+        *,
+        wait_s: float,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._client = client
         self._clock = clock
+        self._recorder = recorder
         self._deadline = clock.monotonic() + wait_s
 
     def op(self, op_id: str, reason: str, /, **fields: Any) -> Op:
         """Return an opcode in wire form with the watcher's reason."""
         now_ns = int(self._clock.time() * 1_000_000_000)
-        return {"OP_ID": op_id, **fields, "reason": [[_SOURCE, reason, now_ns]]}
+        trail: list[Any] = [[_SOURCE, reason, now_ns]]
+        if self._recorder is not None:
+            trail.append(self._recorder.reason(now_ns))
+        return {"OP_ID": op_id, **fields, "reason": trail}
 
     def submit(self, jobs: Mapping[str, Op]) -> tuple[dict[str, int], dict[str, str]]:
         """Submit one job per opcode.

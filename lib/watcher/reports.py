@@ -8,7 +8,7 @@ from ganeti.watcher.decisions import GroupReport, InstanceReport, NodeReport
 
 _INSTANCE: Final = (
     *("name", "status", "admin_state", "disks_active", "disk_template"),
-    *("snodes", "pnode.group.uuid", "snodes.group.uuid"),
+    *("pnode", "snodes", "pnode.group.uuid", "snodes.group.uuid"),
 )
 _NODE: Final = ("name", "bootid", "offline")
 _UNFINISHED: Final = ("queued", "waiting", "canceling", "running")
@@ -70,6 +70,7 @@ def _instance(row: Mapping[str, Any]) -> InstanceReport:
         is_split=any(
             other != row["pnode.group.uuid"] for other in row["snodes.group.uuid"] or ()
         ),
+        primary=row["pnode"] or "",
     )
 
 

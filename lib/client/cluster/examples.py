@@ -74,6 +74,17 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "allow these disk templates",
         ),
     ),
+    "journal": (
+        Example(
+            "gnt-cluster journal --since 2h",
+            "show what the watcher, repairs and the maintenance daemon have done since",
+        ),
+        Example(
+            "gnt-cluster journal --instance web1.example.com",
+            "show why an instance was restarted, repaired or left alone",
+        ),
+        Example("gnt-cluster journal --follow", "watch the decisions"),
+    ),
     "list-incidents": (
         Example("gnt-cluster list-incidents", "show which nodes wait for a repair"),
         Example(

@@ -4,6 +4,7 @@ from typing import Final
 
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.client.cluster.automation_table import JOURNAL
 from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
 from ganeti.client.cluster.store_table import (
@@ -316,6 +317,7 @@ COMMANDS: Final = (
             (1, "wrong value, machine is already part of a cluster, or job failed"),
         ),
     ),
+    JOURNAL,
     Command(
         "list-incidents",
         "list faults that nodes reported, and what was done about them",

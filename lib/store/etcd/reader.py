@@ -196,7 +196,7 @@ class Reader:
         now = self.look()
         stored: dict[tuple[str, str], bytes | None] = {
             (table, key): data
-            for table in (*TABLES, "jobs", "joblogs", "meta")
+            for table in (*TABLES, "jobs", "joblogs", "meta", "journal")
             for key, data in self.rows(table, at=now.at)
         }
         # The archive has tables of its own, so what is staged for it is left out.

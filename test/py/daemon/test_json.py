@@ -33,6 +33,7 @@ MAY_BE_EMPTY = (
     "gnt-debug-locks",
     "gnt-node-list-drbd",
     "gnt-node-volumes",
+    "gnt-cluster-journal",
     "gnt-cluster-list-incidents",
     "gnt-cluster-lost-changes",
     "gnt-rapi-token-list",

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import http.server
 import json
+import re
 import ssl
 import threading
 import urllib.error
@@ -93,6 +94,34 @@ def log_of(cluster):
     return cluster.file("/var/log/ganeti/maintenance-daemon.log").read_text()
 
 
+def journal(cluster, *words, node="node1"):
+    line = ("gnt-cluster", "journal", "--json", *words)
+    return json.loads(cluster.check(*line, node=node))
+
+
+def check_journal(cluster, incident, shown):
+    """Check that the journal has each job of an incident, and its end."""
+    items = [
+        item
+        for entry in journal(cluster, f"--id={incident['id']}")
+        for item in entry["items"]
+        if incident["id"] in item["ids"]
+    ]
+    assert [job for item in items for job in item["jobs"]] == incident["jobs"]
+    moved = [item["name"] for item in items if item["kind"] == "instance"]
+    assert sorted(moved) == ["web1.vc.test", "web2.vc.test"]
+    # Job and round name each other.
+    number = re.search(r"round ([0-9a-f-]{36})", shown).group(1)
+    (entry,) = journal(cluster, f"--id={number}")
+    assert entry in journal(cluster, f"--job={incident['jobs'][1]}")
+    assert incident["jobs"][1] in [j for item in entry["items"] for j in item["jobs"]]
+    job = incident["jobs"][0]
+    ends = [
+        end for entry in journal(cluster, f"--job={job}") for end in entry["results"]
+    ]
+    assert {"job": job, "status": "success", "error": ""} in ends
+
+
 def test_a_node_is_emptied_tagged_and_acknowledged(cluster):
     for name in ("web1.vc.test", "web2.vc.test"):
         cluster.check(*ADD, "-n", "node2", name)
@@ -106,6 +135,7 @@ def test_a_node_is_emptied_tagged_and_acknowledged(cluster):
     shown = cluster.check("gnt-job", "info", str(incident["jobs"][1]))
     assert "gnt:daemon:maintd" in shown
     assert f"event {incident['id']}" in shown
+    check_journal(cluster, incident, shown)
     # A second start of the daemon begins nothing again.
     cluster.check("daemon-util", "stop", "ganeti-maintd")
     cluster.check("daemon-util", "start", "ganeti-maintd")
@@ -203,3 +233,16 @@ def test_forged_and_recorded_reports_do_nothing(cluster):
 def test_only_the_master_runs_it(cluster):
     result = cluster.run("ganeti-maintd", "-f", node="node2")
     assert result.code == 11
+
+
+def test_the_journal_is_there_after_a_failover_of_the_master(cluster):
+    # Entries that are only repeated may still change.
+    before = [
+        entry
+        for entry in journal(cluster)
+        if any(item["decision"] == "chosen" for item in entry["items"])
+    ]
+    assert before
+    cluster.check("gnt-cluster", "master-failover", node="node2")
+    after = {entry["id"]: entry for entry in journal(cluster, node="node2")}
+    assert [after.get(entry["id"]) for entry in before] == before

@@ -10,6 +10,7 @@ import pathlib
 import msgspec
 
 from ganeti import errors, opcodes
+from ganeti.repair import journal
 
 _SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec" / "query_fields.json"
 _NAME_FIELDS = {"job": "id", "filter": "uuid"}
@@ -80,6 +81,7 @@ class FakeMaster:
         jobs: id -> opcodes, as submitted.
         calls: (method, args) of everything but waiting.
         lists_jobs: queries of jobs report the submitted ones.
+        rounds: last report of each round of an automaton, by its UUID.
         down: error that every call raises.
     """
 
@@ -98,6 +100,7 @@ class FakeMaster:
         self.refuse = {}
         self.still = {}
         self.gone = set()
+        self.rounds = {}
         self._outcomes = {}
         self._next = 1
         self._fields = _definitions()
@@ -112,6 +115,14 @@ class FakeMaster:
         if handler is None:
             raise errors.RequestError(f"no method {method}")
         return handler(*args)
+
+    # Rounds of automatons
+    def _QueryAutomation(self):
+        return {"revision": 7}
+
+    def _RecordRound(self, entry):
+        self.rounds[entry["round"]] = msgspec.convert(entry, journal.Round)
+        return len(self.rounds)
 
     # Queries
     def _definition(self, resource, name):

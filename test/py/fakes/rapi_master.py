@@ -74,6 +74,7 @@ class RapiMaster(FakeMaster):
             ],
         }
         self.incidents = []
+        self.selections = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
 
@@ -109,6 +110,10 @@ class RapiMaster(FakeMaster):
 
     def _QueryMaintenance(self):
         return {"serial_no": 1, "jobs": [], "incidents": self.incidents}
+
+    def _QueryJournal(self, selection):
+        self.selections.append(selection)
+        return [{"id": 3}]
 
     def _CancelIncident(self, uuid):
         if uuid != INCIDENT:

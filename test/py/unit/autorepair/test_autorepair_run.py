@@ -269,3 +269,56 @@ def _malformed(query, answer):
         return answer if resource == "job" else query(resource, *args)
 
     return replaced
+
+
+# Journal
+def last_items(program):
+    return list(program.master.rounds.values())[-1].items
+
+
+def test_a_repair_is_in_the_journal_with_its_tag_and_job(program):
+    program.run()
+    begun, submitted = last_items(program)
+    (tag,) = program.cluster.tags()
+    (job,) = program.moves()
+    repair = tag.split(":")[5]
+    assert (begun.name, begun.decision, begun.jobs) == ("a", "chosen", ())
+    assert begun.action == "begin a repair: failover"
+    assert (submitted.action, submitted.jobs) == ("failover", (job,))
+    assert begun.ids == submitted.ids == (repair,)
+    assert submitted.nodes == ("n1",)
+    (number,) = program.master.rounds
+    source, text, _time = program.master.jobs[job][0].reason[2]
+    assert (source, text) == ("gnt:journal", f"round {number}")
+    program.run()
+    entry = list(program.master.rounds.values())[-1]
+    (ended,) = entry.items
+    assert (ended.action, ended.ids) == ("end the repair: success", (repair,))
+    assert [(end.job, end.status) for end in entry.results] == [(job, "success")]
+
+
+def test_a_repair_without_permission_is_a_refusal_in_the_journal(program):
+    program.cluster.master.cluster["tags"].clear()
+    program.run()
+    (refused,) = last_items(program)
+    assert (refused.name, refused.decision) == ("a", "refused")
+    assert refused.reason
+
+
+def test_a_healthy_cluster_has_a_round_without_items(program):
+    program.cluster.find("node", "n1")["offline"] = False
+    program.run()
+    assert last_items(program) == ()
+
+
+def test_a_dry_run_leaves_the_journal_alone(program):
+    program.run(dry_run=True)
+    assert program.master.rounds == {}
+
+
+def test_a_refused_job_of_a_repair_is_a_refusal_in_the_journal(program):
+    program.master.refuse["OP_INSTANCE_FAILOVER"] = errors.JobQueueError("a filter")
+    program.run()
+    _begun, refused = last_items(program)
+    assert refused.decision == "refused"
+    assert "a filter" in refused.reason

@@ -271,6 +271,7 @@ WITHOUT = {
         "gnt-cluster capacity",
         "gnt-cluster getmaster",
         "gnt-cluster info",
+        "gnt-cluster journal",
         "gnt-cluster list-incidents",
         "gnt-cluster list-tags",
         "gnt-cluster lost-changes",

@@ -7,6 +7,7 @@ from fakes.clocks import FakeClock
 from ganeti import errors
 from ganeti.maintd.service import Maintenance
 from ganeti.repair.incidents import Action, Incident, IncidentState, MaintenanceState
+from ganeti.repair.journal import Round
 
 FAULT = {"status": "live-repair", "command": "fix"}
 TAG = "maintd:repairfailed:i1"
@@ -24,6 +25,7 @@ class SmallMaster:
         }
         self.refusal = None
         self.submitted = []
+        self.rounds = []
 
     def call(self, method, args):
         return getattr(self, f"on_{method}")(*args)
@@ -51,7 +53,14 @@ class SmallMaster:
             raise self.refusal
         return {"groups": []}
 
-    def on_ChangeMaintenance(self, _serial, state, jobs):
+    def on_QueryAutomation(self):
+        return {"revision": 3}
+
+    def on_RecordRound(self, entry):
+        self.rounds.append(msgspec.convert(entry, Round))
+
+    def on_ChangeMaintenance(self, _serial, state, jobs, entry):
+        self.on_RecordRound(entry)
         self.state = msgspec.convert(state, MaintenanceState)
         self.submitted += jobs
         return state
@@ -109,3 +118,31 @@ def test_moves_are_planned_for_drained_and_offline_nodes(flags):
     master.on_PlanBalance = lambda request: asked.append(request) or {"groups": []}
     play(master, lambda _places: ({}, {}))
     assert [(each["group"], each["evacuate"]) for each in asked] == [("g2", True)]
+
+
+def test_each_round_is_in_the_journal_with_the_ends_of_jobs():
+    master = SmallMaster(
+        original=FAULT,
+        action=Action.LIVE_REPAIR,
+        state=IncidentState.PENDING,
+        jobs=(7,),
+    )
+    play(master, lambda _places: ({"u2": FAULT}, {"u3": "it was recorded"}))
+    (entry,) = master.rounds
+    assert (entry.automaton, entry.revision) == ("maintd", 3)
+    assert [(end.job, end.status) for end in entry.results] == [(7, "success")]
+    refused, tagged = entry.items
+    assert (refused.name, refused.reason) == ("node3", "it was recorded")
+    assert (tagged.jobs, tagged.ids) == ((0,), ("i1",))
+    ((source, text, _time),) = master.submitted[0]["ops"][0]["reason"][-1:]
+    assert (source, text) == ("gnt:journal", f"round {entry.round}")
+
+
+def test_a_round_that_changes_nothing_is_recorded_by_itself():
+    master = SmallMaster(
+        original=FAULT, action=Action.LIVE_REPAIR, state=IncidentState.CANCELED
+    )
+    play(master, lambda _places: ({"u2": FAULT}, {}))
+    (entry,) = master.rounds
+    assert (entry.items, entry.results) == ((), ())
+    assert not master.submitted

@@ -20,9 +20,12 @@ OURS = {
     "ChangeMaintenance",
     "PlanBalance",
     "PlanJob",
+    "QueryAutomation",
     "QueryCapacity",
     "QueryCopies",
+    "QueryJournal",
     "QueryMaintenance",
+    "RecordRound",
     "RemoveIncident",
     "WaitForJobChanges",
 }

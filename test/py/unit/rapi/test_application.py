@@ -326,6 +326,27 @@ def test_incidents_are_listed_with_the_names_of_their_nodes(browser, master):
     assert (first["node"], first["node_name"]) == (gone, None)
 
 
+def test_the_journal_is_listed_by_the_arguments_of_the_request(browser, master):
+    path = "/2/journal?since=1700000000.5&node=n1&job=7&limit=2&node="
+    assert browser.send("GET", path, **basic("reader"))[::2] == (200, [{"id": 3}])
+    (selection,) = master.selections
+    given = {name: value for name, value in selection.items() if value is not None}
+    assert given == {"since": 1700000000.5, "node": "n1", "job": 7, "limit": 2}
+
+
+@pytest.mark.parametrize("query", ["since=noon", "job=x", "limit=1.5"])
+def test_a_wrong_argument_of_the_journal_is_refused(browser, master, query):
+    path = f"/2/journal?{query}"
+    status, _, value = browser.send("GET", path, **basic("reader"))
+    assert (status, master.selections) == (400, [])
+    assert query.partition("=")[0] in value["message"]
+
+
+def test_the_journal_is_not_for_everybody(browser):
+    assert browser.send("GET", "/2/journal")[0] == 401
+    assert browser.send("GET", "/2/journal", **basic("plain"))[0] == 403
+
+
 def test_incidents_are_not_for_everybody(browser):
     path = "/2/maintenance/incidents"
     assert browser.send("GET", path)[0] == 401

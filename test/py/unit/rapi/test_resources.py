@@ -26,6 +26,7 @@ ROWS |= DESIGNED
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 #: Not in Ganeti.
 OURS = {
+    ("/2/journal", "GET"),
     ("/2/maintenance/incidents", "GET"),
     ("/2/maintenance/incidents/[incident_uuid]/cancel", "PUT"),
 }

@@ -424,3 +424,51 @@ def test_states_follow_the_table():
             else:
                 with pytest.raises(ValueError, match="incident i"):
                     item.entered(after, NOW)
+
+
+# Journal
+def test_jobs_and_items_have_one_order_and_items_name_incident_and_instance():
+    cluster = SmallCluster(instances=(("web1", 2), ("web2", 3)))
+    cluster.reports["u2"] = EVACUATE
+    cluster.reports["u3"] = {"status": "live-repair", "command": "fix"}
+    plans = [cluster.round() for _ in range(3)]
+    for plan in plans:
+        assert [item.jobs for item in plan.items if item.jobs] == [(0,)] * len(
+            plan.jobs
+        )
+    noted = [item for item in plans[0].items if item.action == "note an incident"]
+    assert [item.name for item in noted] == ["node2", "node3"]
+    (moved,) = [i for plan in plans for i in plan.items if i.kind == "instance"]
+    assert (moved.name, moved.nodes) == ("web1", ("node2",))
+    assert len(moved.ids) == 1
+
+
+def test_waiting_is_in_each_round_and_the_same_in_all_of_them():
+    cluster = SmallCluster()
+    cluster.reports["u1"] = EVACUATE
+    first, *later = [cluster.round() for _ in range(3)]
+    assert "master-failover" in first.items[-1].reason
+    for plan in later:
+        (waiting,) = plan.items
+        assert waiting == first.items[-1]
+        assert waiting.decision == "waiting"
+
+
+def test_diagnoses_that_are_not_used_are_refusals():
+    cluster = SmallCluster()
+    cluster.reports["u3"] = {"status": "odd"}
+    seen = dataclasses.replace(cluster.seen(), unused={"u2": "its signature is wrong"})
+    plan = rounds.decide(cluster.state, seen)
+    assert [(item.name, item.decision) for item in plan.items] == [
+        ("node2", "refused"),
+        ("node3", "refused"),
+    ]
+    assert plan.items[0].reason == "its signature is wrong"
+
+
+def test_the_reason_trail_names_the_round():
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
+    seen = dataclasses.replace(cluster.seen(), round="r1")
+    (job,) = rounds.decide(cluster.state, seen).jobs
+    assert job.ops[0]["reason"][-1][:2] == ["gnt:journal", "round r1"]

@@ -233,3 +233,84 @@ def test_a_drained_queue_keeps_the_counters(node):
 
 def _drained(*_args):
     raise errors.JobQueueDrainError("the queue is drained")
+
+
+# Journal
+def items(node):
+    return [item for each in node.master.rounds.values() for item in each.items]
+
+
+def test_a_round_has_its_decisions_with_jobs_and_their_ends_in_the_journal(node):
+    node.instances(web1="ERROR_down", web2="ERROR_nodedown", web3="running")
+    node.master.results["OP_INSTANCE_STARTUP"] = errors.OpExecError("no memory")
+    run(node)
+    ((number, entry),) = node.master.rounds.items()
+    assert (entry.automaton, entry.scope, entry.revision) == ("watcher", "default", 7)
+    started, helpless, activated = entry.items[:3]
+    assert (started.name, started.decision, started.jobs) == ("web1", "chosen", (1,))
+    assert started.reason == "status ERROR_down, attempt 1 of 5"
+    assert started.nodes == ("n1", "n2")
+    assert (helpless.name, helpless.decision) == ("web2", "refused")
+    assert activated.action == "activate disks"
+    assert (entry.results[0].job, entry.results[0].error) == (1, "no memory")
+    (op,) = node.master.jobs[1]
+    assert [entry[1] for entry in op.reason[:2]] == [
+        "it should run and does not",
+        f"round {number}",
+    ]
+
+
+def test_a_quiet_round_is_reported_once_and_without_items(node):
+    node.instances(web1="running")
+    settle(node)
+    node.master.calls.clear()
+    node.master.rounds.clear()
+    run(node)
+    assert items(node) == []
+    assert [m for m, _ in node.master.calls].count("RecordRound") == 1
+
+
+def test_a_refused_job_is_a_refusal_in_the_journal(node):
+    node.instances(web1="ERROR_down")
+    node.master.refuse["OP_INSTANCE_STARTUP"] = errors.JobQueueError("a filter")
+    run(node)
+    (refused,) = [item for item in items(node) if item.action == "start"]
+    assert (refused.decision, refused.reason) == ("refused", "a filter")
+    assert refused.jobs == ()
+
+
+def test_decisions_are_in_the_journal_before_their_jobs_are_submitted(node):
+    node.instances(web1="ERROR_down")
+    seen = []
+    submit = node.master._SubmitManyJobs
+
+    def watched(jobs):
+        seen.append([item.name for item in items(node)])
+        return submit(jobs)
+
+    node.master._SubmitManyJobs = watched
+    run(node, verify_disks=False)
+    assert seen[0] == ["web1"]
+
+
+def test_instances_are_helped_without_the_journal_and_the_log_says_so(node, log):
+    def fail(_entry):
+        raise errors.StorageError("no majority")
+
+    node.instances(web1="ERROR_down")
+    node.master._RecordRound = fail
+    run(node)
+    assert ("OP_INSTANCE_STARTUP", "web1") in node.ops()
+    assert "the round is not in the journal: no majority" in log.text
+
+
+def test_inactive_disks_are_noted_with_their_job(node):
+    node.instances(web1="running", web2="ERROR_nodedown")
+    settle(node)
+    node.master.rounds.clear()
+    node.master.results["OP_GROUP_VERIFY_DISKS"] = ({}, ["web1", "web2"], {})
+    run(node)
+    noted = {i.name: i for i in items(node) if i.action == "activate disks"}
+    assert noted["web1"].decision == "chosen"
+    assert len(noted["web1"].jobs) == 1
+    assert (noted["web2"].decision, noted["web2"].jobs) == ("refused", ())

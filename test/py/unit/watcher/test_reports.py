@@ -16,6 +16,7 @@ INSTANCE = {
     "admin_state": "up",
     "disks_active": True,
     "disk_template": "drbd",
+    "pnode": "n1",
     "snodes": ["n2"],
     "pnode.group.uuid": GROUP,
     "snodes.group.uuid": [GROUP],
@@ -56,6 +57,7 @@ def test_all_that_the_master_says_of_an_instance_is_in_its_report():
         disk_template="drbd",
         secondaries=("n2",),
         is_split=False,
+        primary="n1",
     )
     assert instance(disks_active=False).disks_active is False
 

@@ -1,0 +1,116 @@
+"""The report of a round to the decision journal, from its beginning to its end.
+
+A round is reported before the first job is submitted, with the ids of its jobs, and
+with the ends that it waited for. So a program that is killed leaves its decisions.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ganeti import errors
+from ganeti.repair import journal
+from ganeti.repair.journal import Decision, Item, JobEnd, Round
+
+#: Calls a method of the master daemon.
+Call = Callable[[str, Sequence[Any]], Any]
+
+
+class Recorder:
+    """One round under way.
+
+    Attributes:
+        id: UUID of the round, for the reason trails of its jobs.
+    """
+
+    def __init__(self, call: Call, automaton: str, scope: str = "") -> None:
+        """Begin a round.
+
+        Raises:
+            GenericError: the master does not answer.
+        """
+        self._call = call
+        self.id = str(uuid.uuid4())
+        answer = call("QueryAutomation", [])
+        self._round = Round(
+            round=self.id,
+            automaton=automaton,
+            scope=scope,
+            revision=int(answer["revision"]),
+        )
+        self._is_reported = True
+
+    def reason(self, now_ns: int) -> list[Any]:
+        """Return the entry of a reason trail that names this round."""
+        return journal.reason(self.id, now_ns)
+
+    def add(self, *items: Item) -> None:
+        """Note objects and the decisions about them."""
+        self._change(items=(*self._round.items, *items))
+
+    def note_jobs(self, kind: str, jobs: Mapping[str, int], action: str) -> None:
+        """Note the jobs that were submitted for objects.
+
+        Args:
+            kind: of the objects.
+            jobs: name of the object -> id.
+            action: of the items.
+        """
+        if jobs:
+            self._replace(
+                lambda item: (
+                    msgspec.structs.replace(item, jobs=(*item.jobs, jobs[item.name]))
+                    if (item.kind, item.action) == (kind, action) and item.name in jobs
+                    else item
+                )
+            )
+
+    def note_refusals(self, kind: str, refused: Mapping[str, str], action: str) -> None:
+        """Note that the master did not accept the jobs for objects.
+
+        Args:
+            kind: of the objects.
+            refused: name of the object -> error.
+            action: of the items.
+        """
+        if refused:
+            self._replace(
+                lambda item: (
+                    msgspec.structs.replace(
+                        item, decision=Decision.REFUSED, reason=refused[item.name]
+                    )
+                    if (item.kind, item.action) == (kind, action)
+                    and item.name in refused
+                    else item
+                )
+            )
+
+    def note_ends(self, ends: Iterable[JobEnd]) -> None:
+        """Note the ends of jobs."""
+        ends = tuple(ends)
+        if ends:
+            self._change(results=(*self._round.results, *ends))
+
+    def report(self) -> str:
+        """Send the round as far as it is known; return why that failed, or ""."""
+        try:
+            self._call("RecordRound", [msgspec.to_builtins(self._round)])
+        except errors.GenericError as err:
+            return f"the round is not in the journal: {err}"
+        self._is_reported = True
+        return ""
+
+    def finish(self) -> str:
+        """Send the round if it was never sent, or has changed since."""
+        if self._is_reported and self._round.items:
+            return ""
+        return self.report()
+
+    def _replace(self, change: Callable[[Item], Item]) -> None:
+        self._change(items=tuple(map(change, self._round.items)))
+
+    def _change(self, **changes: Any) -> None:
+        self._round = msgspec.structs.replace(self._round, **changes)
+        self._is_reported = False

@@ -1,0 +1,49 @@
+"""Rows of the command table of ``gnt-cluster`` that are about automatons."""
+
+from typing import Final
+
+from ganeti.cli import options as o
+from ganeti.cli.model import Command, Option
+
+JOURNAL: Final = Command(
+    "journal",
+    "show what programs did by themselves, or did not do, and why",
+    options=(
+        Option(
+            ("--since",),
+            "entries from this time on: a duration such as 2h, or a local time such"
+            " as '2026-03-01 22:15'",
+            dest="since",
+            kind="string",
+        ),
+        Option(("--node",), "entries about this node", dest="node", kind="string"),
+        Option(
+            ("--instance",),
+            "entries about this instance",
+            dest="instance",
+            kind="string",
+        ),
+        Option(
+            ("--automaton",),
+            "entries of watcher, autorepair or maintd",
+            dest="automaton",
+            kind="choice",
+            choices=("watcher", "autorepair", "maintd"),
+        ),
+        Option(
+            ("--id",),
+            "entry with this number, or about this round, repair or incident",
+            dest="id",
+            kind="string",
+        ),
+        Option(("--job",), "entries about this job", dest="job", kind="int"),
+        Option(
+            ("--follow",),
+            "print further entries as they come, until interrupted; with --json"
+            " one per line",
+            dest="follow",
+        ),
+        o.JSON,
+    ),
+    run="client.cluster.journal:run",
+)

@@ -1,0 +1,302 @@
+"""The decision journal: rounds of automatons, what each one considered, and why.
+
+An automaton is a program that acts on the cluster by itself: the watcher, the automatic
+repair, the maintenance daemon. Each of its rounds is an entry. A round that repeats the
+last one of its automaton and did nothing is counted there, so a quiet cluster needs one
+row. Pure; the master daemon keeps the entries.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+import msgspec
+
+#: Source of the entry in the reason trail of a job that names the round.
+REASON_SOURCE: Final = "gnt:journal"
+#: Automatons.
+WATCHER: Final = "watcher"
+MAINTD: Final = "maintd"
+AUTOREPAIR: Final = "autorepair"
+#: Kinds of objects.
+INSTANCE: Final = "instance"
+NODE: Final = "node"
+#: Most entries, and bytes of all of them; the oldest ones are removed.
+MAX_ENTRIES: Final = 10_000
+MAX_BYTES: Final = 4 << 20
+#: Bytes of one entry: a round over 1,000 instances in trouble. A store in etcd takes
+#: 1 MiB per value.
+MAX_ENTRY: Final = 256 << 10
+#: Characters of a text.
+_MAX_TEXT: Final = 500
+#: Most jobs, ids and nodes of one item.
+_MAX_PARTS: Final = 50
+
+
+class Decision(enum.StrEnum):
+    """The decision about one object."""
+
+    #: Something was done.
+    CHOSEN = "chosen"
+    #: Nothing was done, and nothing will be done until something changes.
+    REFUSED = "refused"
+    #: Nothing was done yet: something else comes first.
+    WAITING = "waiting"
+
+
+_ORDER: Final = {decision: place for place, decision in enumerate(Decision)}
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One object that a round considered.
+
+    Attributes:
+        kind: ``instance``, ``node``, ``group`` or ``cluster``.
+        name: of the object.
+        decision: whether something is done.
+        action: what is done, or would be done.
+        reason: why, or why not.
+        jobs: that do it; 0 stands for one that is submitted with the round.
+        ids: of the repair in the object's tags, or of the incident.
+        nodes: names of other nodes that it is about.
+    """
+
+    kind: str
+    name: str
+    decision: Decision
+    action: str
+    reason: str = ""
+    jobs: tuple[int, ...] = ()
+    ids: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+    def bounded(self) -> Self:
+        """Return it with texts and lists of limited length."""
+        return msgspec.structs.replace(
+            self,
+            kind=_cut(self.kind),
+            name=_cut(self.name),
+            action=_cut(self.action),
+            reason=_cut(self.reason),
+            jobs=self.jobs[:_MAX_PARTS],
+            ids=tuple(map(_cut, self.ids[:_MAX_PARTS])),
+            nodes=tuple(map(_cut, self.nodes[:_MAX_PARTS])),
+        )
+
+
+class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a job: its status, and the error of one that failed."""
+
+    job: int
+    status: str
+    error: str = ""
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """A round as its automaton reports it.
+
+    Attributes:
+        round: UUID; a later report with it replaces the earlier one.
+        automaton: `WATCHER`, `AUTOREPAIR` (also when run by ``harep``) or `MAINTD`.
+        scope: name of the only node group that it is about; empty for the cluster.
+        revision: of the configuration when the round began; the inputs are of this
+            revision or a later one.
+        items: objects that it considered. Healthy ones are not considered.
+        results: ends of jobs that it has learnt.
+    """
+
+    round: str
+    automaton: str
+    scope: str = ""
+    revision: int = 0
+    items: tuple[Item, ...] = ()
+    results: tuple[JobEnd, ...] = ()
+
+    @property
+    def has_acted(self) -> bool:
+        """Whether the round did something, or learnt the end of a job."""
+        chosen = any(item.decision is Decision.CHOSEN for item in self.items)
+        return chosen or bool(self.results)
+
+    def with_jobs(self, ids: Sequence[int]) -> Self:
+        """Return it with the ids of its jobs, in order, instead of zeros."""
+        left = iter(ids)
+        items = tuple(
+            msgspec.structs.replace(
+                item, jobs=tuple(job or next(left, 0) for job in item.jobs)
+            )
+            if 0 in item.jobs
+            else item
+            for item in self.items
+        )
+        return msgspec.structs.replace(self, items=items)
+
+
+class Entry(Round, frozen=True, kw_only=True):
+    """A round in the journal.
+
+    Attributes:
+        id: number; later rounds have higher ones.
+        ctime: of the first report, seconds since 1970.
+        mtime: of the last change; no two entries have the same one.
+        last: of the last round that is counted here.
+        count: rounds that are counted here.
+        omitted: items and results that were too many.
+    """
+
+    id: int = 0
+    ctime: float = 0.0
+    mtime: float = 0.0
+    last: float = 0.0
+    count: int = 1
+    omitted: int = 0
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The entries that a reader wants; None for all.
+
+    Attributes:
+        since: last round at or after this time.
+        changed_after: changed after this time, as ``mtime`` gives it.
+        node, instance: about this object, by its name or the first labels of it.
+        automaton: name.
+        id: number of the entry, or the UUID of the round, of a repair, of an incident.
+        job: id of a job of the entry.
+        limit: most entries; the newest ones are returned.
+    """
+
+    since: float | None = None
+    changed_after: float | None = None
+    node: str | None = None
+    instance: str | None = None
+    automaton: str | None = None
+    id: str | None = None
+    job: int | None = None
+    limit: int | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        """Return whether an entry is wanted, apart from the limit."""
+        if self.since is not None and entry.last < self.since:
+            return False
+        if self.changed_after is not None and entry.mtime <= self.changed_after:
+            return False
+        if self.automaton is not None and entry.automaton != self.automaton:
+            return False
+        if self.id is not None and not _has_id(entry, self.id):
+            return False
+        if self.job is not None and self.job not in _jobs(entry):
+            return False
+        if self.node is not None and not _is_about(entry, NODE, self.node):
+            return False
+        return self.instance is None or _is_about(entry, INSTANCE, self.instance)
+
+
+def reason(round_id: str, now_ns: int) -> list[Any]:
+    """Return the entry of a reason trail that names a round."""
+    return [REASON_SOURCE, f"round {round_id}", now_ns]
+
+
+def is_repeated(entry: Entry, new: Round) -> bool:
+    """Return whether a round only repeats an entry, and both did nothing."""
+    return not entry.has_acted and not new.has_acted and entry.items == new.items
+
+
+def bounded(new: Round) -> Round:
+    """Return a round with texts and lists of limited length."""
+    results = tuple(
+        msgspec.structs.replace(end, status=_cut(end.status), error=_cut(end.error))
+        for end in new.results
+    )
+    return msgspec.structs.replace(
+        new,
+        round=_cut(new.round),
+        automaton=_cut(new.automaton),
+        scope=_cut(new.scope),
+        items=tuple(item.bounded() for item in new.items),
+        results=results,
+    )
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the stored form, of at most `MAX_ENTRY` bytes.
+
+    Of an entry that is too long the last waiting items are left out first, then refused
+    ones, chosen ones, and results.
+    """
+    data = msgspec.json.encode(entry)
+    if len(data) <= MAX_ENTRY:
+        return data
+    # Room for the other members of the entry.
+    room = MAX_ENTRY - 4096
+    kept: dict[int, Item | JobEnd] = {}
+    parts: list[Item | JobEnd] = [*entry.results, *entry.items]
+    ordered = sorted(enumerate(parts), key=lambda pair: _rank(pair[1]))
+    for place, part in ordered:
+        room -= len(msgspec.json.encode(part)) + 1
+        if room < 0:
+            break
+        kept[place] = part
+    parts = [kept[place] for place in sorted(kept)]
+    omitted = len(ordered) - len(parts)
+    return msgspec.json.encode(
+        msgspec.structs.replace(
+            entry,
+            items=tuple(part for part in parts if isinstance(part, Item)),
+            results=tuple(part for part in parts if isinstance(part, JobEnd)),
+            omitted=omitted,
+        )
+    )
+
+
+def _rank(part: Item | JobEnd) -> int:
+    """Return the place of a part in the order in which parts are kept."""
+    return _ORDER[part.decision] if isinstance(part, Item) else -1
+
+
+def excess(sizes: Mapping[int, int]) -> list[int]:
+    """Return the numbers of the oldest entries, which are too many.
+
+    Args:
+        sizes: bytes of each entry by number, in ascending order.
+    """
+    count, size = len(sizes), sum(sizes.values())
+    removed = []
+    for number, own in sizes.items():
+        if count <= MAX_ENTRIES and size <= MAX_BYTES:
+            break
+        removed.append(number)
+        count, size = count - 1, size - own
+    return removed
+
+
+def select(entries: Iterable[Entry], selection: Selection) -> list[Entry]:
+    """Return the wanted entries in their order."""
+    chosen = [entry for entry in entries if selection.matches(entry)]
+    if selection.limit is None:
+        return chosen
+    return chosen[max(0, len(chosen) - selection.limit) :]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def _jobs(entry: Entry) -> set[int]:
+    ended = {end.job for end in entry.results}
+    return ended.union(*(item.jobs for item in entry.items))
+
+
+def _has_id(entry: Entry, wanted: str) -> bool:
+    if wanted in (str(entry.id), entry.round):
+        return True
+    return any(wanted in item.ids for item in entry.items)
+
+
+def _is_about(entry: Entry, kind: str, wanted: str) -> bool:
+    for item in entry.items:
+        names = [item.name] if item.kind == kind else []
+        if kind == NODE:
+            names.extend(item.nodes)
+        if any(name == wanted or name.startswith(f"{wanted}.") for name in names):
+            return True
+    return False

@@ -1,0 +1,123 @@
+"""``gnt-cluster journal``: text, JSON, selections, and following."""
+
+import json
+import time
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.client.cluster.journal import parse_since
+
+NOW = 1_700_000_000.0
+
+
+def entry(number, **values):
+    times = dict.fromkeys(("ctime", "mtime", "last"), NOW + number)
+    common = {"round": f"r{number}", "automaton": "watcher", "scope": "default"}
+    more = {"items": [], "results": [], "revision": 3, "count": 1, "omitted": 0}
+    return {"id": number, **common, **times, **more, **values}
+
+
+ITEM = {"kind": "instance", "name": "web1", "decision": "chosen", "action": "start"}
+ITEM |= {"reason": "status ERROR_down", "jobs": [17], "ids": [], "nodes": []}
+ACTED = entry(
+    2,
+    items=[ITEM, ITEM | {"name": "web2", "decision": "refused", "jobs": []}],
+    results=[{"job": 17, "status": "error", "error": "no memory\x1b[2J"}],
+    omitted=4,
+)
+
+
+class Master(FakeMaster):
+    """A master that answers questions for the journal in turn, then is down."""
+
+    def __init__(self, *answers):
+        super().__init__()
+        self.answers = list(answers)
+
+    def _QueryJournal(self, _selection):
+        if not self.answers:
+            raise errors.NoMasterError("/nowhere")
+        return self.answers.pop(0)
+
+    @property
+    def selections(self):
+        return [args[0] for method, args in self.calls if method == "QueryJournal"]
+
+
+def stamp(seconds):
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def test_the_text_has_each_decision_with_its_reason_and_jobs():
+    quiet = entry(1, automaton="maintd", scope="", count=9, last=NOW + 90)
+    done = commands.run("gnt-cluster journal", Master([quiet, ACTED]))
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        f"{stamp(NOW + 1)} 1 maintd, 9 rounds until {stamp(NOW + 90)}: nothing to do",
+        f"{stamp(NOW + 2)} 2 watcher group default",
+        "  instance web1: chosen: start: status ERROR_down (job 17)",
+        "  instance web2: refused: start: status ERROR_down",
+        "  job 17: error: no memory\\x1b[2J",
+        "  and 4 more",
+    ]
+
+
+def test_json_is_the_answer_of_the_master():
+    done = commands.run("gnt-cluster journal --json", Master([ACTED]))
+    assert json.loads(done.out) == [ACTED]
+
+
+def test_options_select_entries():
+    line = "--since 2h --node n1 --instance web1 --automaton maintd --id x --job 4"
+    master = Master([])
+    assert commands.run(f"gnt-cluster journal {line}", master).out == ""
+    assert master.selections == [
+        {
+            "since": NOW - 7200,
+            "node": "n1",
+            "instance": "web1",
+            "automaton": "maintd",
+            "id": "x",
+            "job": 4,
+        }
+    ]
+
+
+def test_following_asks_for_later_changes_and_prints_a_line_of_json_for_each():
+    master = Master([entry(1)], [], [ACTED])
+    pauses = []
+    done = commands.run(
+        "gnt-cluster journal --follow --json", master, sleep=pauses.append
+    )
+    assert [json.loads(line)["id"] for line in done.out.splitlines()] == [1, 2]
+    after = [selection.get("changed_after") for selection in master.selections]
+    assert after == [None, NOW + 1, NOW + 1, NOW + 2]
+    assert pauses == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("2023-11-14", "%Y-%m-%d"),
+        ("2023-11-14 22:15", "%Y-%m-%d %H:%M"),
+        ("2023-11-14T22:15:03", "%Y-%m-%dT%H:%M:%S"),
+    ],
+)
+def test_a_local_time_may_be_given(text, form):
+    assert parse_since(text, NOW) == time.mktime(time.strptime(text, form))
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2h30m", "2023-13-01"])
+def test_another_text_is_refused_with_examples(text):
+    done = commands.run(["gnt-cluster", "journal", "--since", text], Master())
+    assert done.code == 1
+    assert "wanted a duration such as 30m" in done.err
+
+
+def test_an_answer_of_another_form_is_refused():
+    done = commands.run("gnt-cluster journal", Master([{"id": 1}]))
+    assert done.code == 1
+    assert "QueryJournal: wanted a list of entries" in done.err

@@ -1,0 +1,210 @@
+"""The decision journal of the master: rows, repetitions, limits, restarts."""
+
+import logging
+
+import pytest
+
+from fakes.clocks import FakeClock
+from fakes.master import Master
+from ganeti import errors
+from ganeti.masterd import journal_state
+from ganeti.repair import journal
+from ganeti.repair.journal import Decision, Item, Round, Selection
+from ganeti.store import Document
+from ganeti.store.memory import MemoryBackend, open_memory
+
+WAITS = Item(kind="node", name="n1", decision=Decision.WAITING, action="drain")
+DOES = Item(kind="node", name="n1", decision=Decision.CHOSEN, action="drain", jobs=(7,))
+
+
+class Site:
+    """A store, and the keeper on it, which may start again."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+        self.backend = MemoryBackend()
+        self.start()
+
+    def start(self):
+        self.store = open_memory(self.backend)
+        self.keeper = journal_state.Keeper(self.store, self.clock)
+
+    def restart(self):
+        self.store.close()
+        self.start()
+
+    def record(self, *items, name="r", automaton="maintd", **values):
+        self.clock.now += 5
+        return self.keeper.record(
+            Round(round=name, automaton=automaton, items=items, **values)
+        )
+
+    def entries(self, **wanted):
+        return self.keeper.entries(Selection(**wanted))
+
+    def counts(self):
+        return [(entry.id, entry.count) for entry in self.entries()]
+
+    def rows(self):
+        return dict(self.store.scan("journal"))
+
+
+@pytest.fixture
+def site():
+    made = Site()
+    yield made
+    made.store.close()
+
+
+def test_entries_have_consecutive_numbers_also_after_a_restart(site):
+    assert site.record(DOES, name="a") == 1
+    assert site.record(DOES, name="b", revision=4) == 2
+    before = site.entries()
+    site.restart()
+    assert site.entries() == before
+    assert site.record(name="c") == 3
+    assert [entry.round for entry in site.entries()] == ["a", "b", "c"]
+    assert site.entries(id="2")[0].revision == 4
+
+
+@pytest.mark.parametrize("items", [(), (WAITS,)])
+def test_idle_rounds_that_repeat_themselves_are_counted_in_one_row(site, items):
+    for number in range(5):
+        assert site.record(*items, name=f"r{number}", revision=number) == 1
+    (entry,) = site.entries()
+    assert (entry.count, entry.round, entry.revision) == (5, "r0", 4)
+    assert entry.last - entry.ctime == pytest.approx(20)
+    assert entry.mtime == entry.ctime
+
+
+def test_a_count_is_written_once_in_a_while_and_with_another_entry(site):
+    site.record()
+    written = site.rows()
+    for number in range(9):
+        site.record(name=f"q{number}")
+    assert site.rows() == written
+    site.clock.now += 300
+    site.record(name="later")
+    assert site.rows() != written
+    site.record(name="more")
+    site.record(DOES, name="another", automaton="watcher")
+    site.restart()
+    assert site.counts() == [(1, 12), (2, 1)]
+
+
+def test_automatons_and_scopes_are_counted_apart(site):
+    for _ in range(3):
+        for automaton, scope in (("maintd", ""), ("watcher", "g1"), ("watcher", "g2")):
+            site.record(name=f"{automaton}{scope}", automaton=automaton, scope=scope)
+    assert len(site.entries()) == 3
+
+
+def test_an_entry_between_two_idle_rounds_begins_a_new_count(site):
+    site.record(name="a")
+    site.record(DOES, name="b")
+    site.record(name="c")
+    assert site.counts() == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_later_report_of_a_round_replaces_the_earlier_one(site):
+    site.record(DOES, name="a")
+    first = site.entries()[0]
+    site.record(DOES, WAITS, name="a")
+    (entry,) = site.entries()
+    assert (entry.id, len(entry.items), entry.ctime) == (1, 2, first.ctime)
+    assert entry.mtime > first.mtime
+    assert site.entries(changed_after=first.mtime) == [entry]
+
+
+def test_changes_have_different_times_although_the_clock_stands_still(site):
+    for number in range(3):
+        site.clock.now -= 5
+        site.record(DOES, name=f"r{number}")
+    times = [entry.mtime for entry in site.entries()]
+    assert times == sorted(set(times))
+
+
+def test_the_oldest_rows_are_removed_from_the_store_too(site, monkeypatch):
+    monkeypatch.setattr(journal, "MAX_ENTRIES", 3)
+    for number in range(5):
+        site.record(DOES, name=f"r{number}")
+    assert sorted(site.rows()) == [f"{number:012}" for number in (3, 4, 5)]
+    site.restart()
+    assert [entry.id for entry in site.entries()] == [3, 4, 5]
+
+
+def test_a_round_that_could_not_be_stored_is_not_shown(site):
+    site.record(DOES, name="a")
+    site.backend.failure = errors.StorageError("disk full")
+    with pytest.raises(errors.StorageError):
+        site.record(DOES, name="b")
+    site.backend.failure = None
+    assert [entry.round for entry in site.entries()] == ["a"]
+    site.restart()
+    assert site.record(DOES, name="c") == 2
+
+
+def test_a_damaged_row_is_left_out_and_logged(site, caplog):
+    site.record(DOES)
+    site.store.commit([Document("journal", "000000000000", b"{")])
+    site.restart()
+    with caplog.at_level(logging.ERROR):
+        assert [entry.id for entry in site.entries()] == [1]
+    assert "entry 000000000000 cannot be read" in caplog.text
+
+
+def test_a_long_idle_round_is_counted_although_its_row_omits_items(site):
+    many = [
+        Item(kind="node", name=f"n{n}", decision=Decision.WAITING, action="a" * 400)
+        for n in range(900)
+    ]
+    for number in range(3):
+        site.record(*many, name=f"r{number}")
+    (entry,) = site.entries()
+    assert entry.count == 3
+    assert entry.omitted > 0
+
+
+# Over LUXI
+@pytest.fixture
+def client(tmp_path):
+    made = Master(tmp_path / "node1.example.com")
+    made.start()
+    with made.client() as actual:
+        yield actual
+    made.stop()
+
+
+def test_a_round_of_the_maintenance_daemon_is_stored_with_the_ids_of_its_jobs(client):
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
+    job = {"ops": [delay], "incident": "i1"}
+    items = [
+        {"kind": "node", "name": "n1", "decision": "chosen", "action": action}
+        | {"jobs": [0]}
+        for action in ("a", "b")
+    ]
+    entry = {"round": "r1", "automaton": "maintd", "items": items}
+    answer = client.call("ChangeMaintenance", [1, {}, [job, job], entry])
+    (stored,) = client.call("QueryJournal", [{}])
+    assert [item["jobs"] for item in stored["items"]] == [[j] for j in answer["jobs"]]
+    assert stored["round"] == "r1"
+
+
+def test_a_refused_round_of_the_maintenance_daemon_leaves_no_entry(client):
+    entry = {"round": "r1", "automaton": "maintd"}
+    job = {"ops": [{"OP_ID": "OP_NO_SUCH"}], "incident": "i1"}
+    for serial, jobs in ((9, []), (1, [job])):
+        with pytest.raises(errors.GenericError):
+            client.call("ChangeMaintenance", [serial, {}, jobs, entry])
+    assert client.call("QueryJournal", [{}]) == []
+
+
+def test_rounds_are_recorded_and_selected_over_luxi(client):
+    revision = client.call("QueryAutomation", [])["revision"]
+    entry = {"round": "r1", "automaton": "watcher", "revision": revision}
+    assert client.call("RecordRound", [entry]) == 1
+    (stored,) = client.call("QueryJournal", [{"id": "r1"}])
+    assert stored["revision"] == revision
+    assert client.call("QueryJournal", [{"automaton": "maintd"}]) == []
+    with pytest.raises(errors.GenericError, match="unknown field"):
+        client.call("QueryJournal", [{"nod": "n1"}])
