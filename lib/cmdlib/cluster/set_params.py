@@ -164,13 +164,13 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         answer = master_ip.turn_down(self.ctx)
         if answer.failed and not self.op.force:
             raise errors.OpExecError(
-                answer.describe(
-                    "cannot deactivate the master IP address, going on because of force"
-                )
+                answer.describe("cannot deactivate the master IP address")
             )
         if answer.failed:
             self.ctx.log.warn(
-                answer.describe("cannot deactivate the master IP address")
+                answer.describe(
+                    "cannot deactivate the master IP address, going on because of force"
+                )
             )
 
     def _take_address_up(self) -> None:
