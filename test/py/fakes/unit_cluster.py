@@ -1,7 +1,7 @@
 """A cluster with an instance of each kind, and nodes on which everything succeeds.
 
-Nodes that are asked something answer as the records of the cluster want it; what they are
-told to do succeeds, with the answers that plans assume, see `ganeti.mcpu.dry_run_policy`.
+Nodes answer questions as the records of the cluster say. Calls that act succeed, with the
+answers that plans assume, see `ganeti.mcpu.dry_run_policy`.
 """
 
 import copy
