@@ -4,13 +4,14 @@ Each launcher calls ``main`` with the name of the program's module. Options and 
 are not handled here.
 """
 
+import contextlib
 import gc
 import importlib
 import os
 import signal
 import sys
 from types import ModuleType
-from typing import Final
+from typing import Final, NoReturn
 
 #: Size of NumPy's thread pool. The matrices of the programs are too small to profit
 #: from threads, and creating them takes longer than a run on a small cluster.
@@ -22,8 +23,8 @@ _GARBAGE: Final = 200_000
 _BACKPORTS: Final = "typing_extensions"
 
 
-def main(module: str) -> int:
-    """Run the program of a module and exit; return only if output fails.
+def main(module: str) -> NoReturn:
+    """Run the program of a module and exit.
 
     SIGINT ends the program at once, as usual for commands that only read. A program
     that executes a plan installs its own handler for that time.
@@ -36,15 +37,26 @@ def main(module: str) -> int:
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     gc.enable()
-    code: int = program.main()
+    code = _ended(program)
+    # Freeing every object takes a fifth of a short run; and the interpreter would try
+    # once more to write what nobody takes.
+    os._exit(code)
+
+
+def _ended(program: ModuleType) -> int:
+    """Run a program; return its exit code, or 1 if its output could not be written."""
     try:
+        code: int = program.main()
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:
-        # The interpreter reports the error at its normal exit.
-        return code
-    # Freeing every object takes a fifth of a short run.
-    os._exit(code)
+    except BrokenPipeError:
+        return 1
+    except OSError as err:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"Error: standard output: {err.strerror or err}\n")
+            sys.stderr.flush()
+        return 1
+    return code
 
 
 def _imported(module: str) -> ModuleType:

@@ -1,9 +1,11 @@
 """Placement programs start with few threads and end at once, with all their output."""
 
+import errno
 import gc
 import io
 import os
 import pathlib
+import re
 import signal
 import site
 import subprocess
@@ -15,6 +17,9 @@ import pytest
 import ganeti
 from fakes.patience import until
 from ganeti.client.htools import launch
+
+
+TOP = pathlib.Path(ganeti.__file__).parents[1]
 
 
 class Ended(Exception):
@@ -59,14 +64,58 @@ def test_threads_are_limited_unless_the_caller_chose(program, monkeypatch) -> No
     assert [one["OPENBLAS_NUM_THREADS"] for one in seen] == ["1", "2"]
 
 
-def test_output_that_nobody_takes_ends_as_usual(program, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "Error: standard output: No space left on device\n",
+        ),
+    ],
+)
+def test_output_that_cannot_be_written_is_a_failure(
+    program, monkeypatch, capfd, failure, said
+) -> None:
     class Full(io.StringIO):
         def flush(self) -> None:
-            raise BrokenPipeError
+            raise failure
 
-    program.main = lambda: 4
     monkeypatch.setattr(sys, "stdout", Full())
-    assert launch.main(program.__name__) == 4
+    with pytest.raises(Ended) as ended:
+        launch.main(program.__name__)
+    assert ended.value.args == (1,)
+    assert capfd.readouterr().err == said
+
+
+def test_a_program_whose_reader_is_gone_says_nothing() -> None:
+    said = run_hspace(closed_pipe())
+    assert said == (1, b"")
+
+
+def test_a_program_that_writes_to_a_full_disk_names_the_output() -> None:
+    with open("/dev/full", "wb") as full:
+        code, said = run_hspace(full)
+    assert code == 1
+    # Whether a write or the last flush fails depends on buffers.
+    assert re.fullmatch(rb"Error: (standard output: )?No space left on device\n", said)
+
+
+def closed_pipe():
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "wb")
+
+
+def run_hspace(output):
+    """Run hspace on a simulated cluster; return its exit code and what it says of errors."""
+    words = f"import sys; sys.path.insert(0, {str(TOP)!r})"
+    words += "; from ganeti.client.htools.launch import main"
+    words += "; main('ganeti.client.htools.hspace')"
+    argv = [sys.executable, "-c", words, "--simulate", "p,3,100g,8g,4"]
+    with output:
+        done = subprocess.run(argv, stdout=output, stderr=-1, check=False, timeout=60)
+    return done.returncode, done.stderr
 
 
 def test_a_program_that_fails_shows_how(program) -> None:
@@ -110,10 +159,9 @@ def test_an_interrupt_that_is_ignored_stays_so(program) -> None:
 def test_an_interrupt_ends_a_program_without_a_word(tmp_path) -> None:
     pipe = tmp_path / "data"
     os.mkfifo(pipe)
-    top = pathlib.Path(ganeti.__file__).parents[1]
     # Whoever runs the tests may ignore interrupts, which programs leave so.
     words = "import signal, sys; signal.signal(2, signal.default_int_handler)"
-    words += f"; sys.path.insert(0, {str(top)!r})"
+    words += f"; sys.path.insert(0, {str(TOP)!r})"
     words += "; from ganeti.client.htools.launch import main"
     words += "; main('ganeti.client.htools.hinfo')"
     argv = [sys.executable, "-I", "-c", words, "-t", str(pipe)]
