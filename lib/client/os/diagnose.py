@@ -71,12 +71,26 @@ def _report(ctx: CommandContext, os: dict[str, Any], names: dict[str, str]) -> b
         return valid
     flags = "".join(f" [{flag}]" for flag in ("hidden", "blacklisted") if os[flag])
     ctx.out(f"OS: {os['name']} [global status: {overall}]{flags}")
-    if os["variants"]:
-        ctx.out(f"  Variants: [{', '.join(os['variants'])}]")
+    variants = _common_variants(statuses)
+    if variants:
+        ctx.out(f"  Variants: [{', '.join(variants)}]")
     for line in (*good, *bad):
         ctx.out(line)
     ctx.out()
     return valid
+
+
+def _common_variants(statuses: dict[str, list[list[Any]]]) -> list[str]:
+    """Return the variants that all nodes with a valid copy have.
+
+    The field ``variants`` is empty as soon as one node has no valid copy.
+    """
+    valid = [copies[0] for copies in statuses.values() if copies and copies[0][1]]
+    if not valid:
+        return []
+    place = _COPY_FIELDS.index("variants")
+    shared = set.intersection(*(set(copy[place]) for copy in valid))
+    return nicesort.nice_names(shared)
 
 
 def _validity(copy: list[Any]) -> str:

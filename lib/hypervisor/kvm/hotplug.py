@@ -170,7 +170,7 @@ def _remove_device(guest: Files, qmp: Qmp, name: str) -> None:
     if not gone and _has_device(qmp, name):
         raise errors.HotplugError(
             f"instance {guest.name}: device {name}: the guest did not release it"
-            f" within {_UNPLUG_S:g} s"
+            f" within {_UNPLUG_S:g} s, but may still do so; then remove it once more"
         )
 
 

@@ -432,3 +432,22 @@ def test_an_offline_instance_goes_online(master):
     assert commands.run("gnt-instance modify --online w1", master).code == 0
     _, args = next(call for call in master.calls if call[0].startswith("Submit"))
     assert args[0][0]["offline"] is False
+
+
+def test_variants_of_a_system_that_one_node_lacks_are_those_of_the_others(master):
+    def copy(variants, ok=True):
+        return [["/srv/os/deb", ok, "", variants, [], [20], False]]
+
+    systems = {
+        "n1-uuid": copy(["min", "full", "big"]),
+        "n2-uuid": copy(["big", "min"]),
+        "n3-uuid": [],
+        "n4-uuid": copy([], ok=False),
+    }
+    names = [[f"n{k}-uuid", f"n{k}"] for k in range(1, 5)]
+    master.objects["node"] = [{"uuid": uuid, "name": name} for uuid, name in names]
+    master.results["OP_OS_DIAGNOSE"] = [["deb", False, [], systems, False, False]]
+    done = commands.run("gnt-os diagnose", master)
+    assert done.code == 1
+    head = ["OS: deb [global status: partial valid]", "  Variants: [big, min]"]
+    assert done.out.splitlines()[:2] == head

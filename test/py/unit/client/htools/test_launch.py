@@ -18,7 +18,6 @@ import ganeti
 from fakes.patience import until
 from ganeti.client.htools import launch
 
-
 TOP = pathlib.Path(ganeti.__file__).parents[1]
 
 
@@ -65,7 +64,7 @@ def test_threads_are_limited_unless_the_caller_chose(program, monkeypatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("failure", "said"),
+    ("failure", "complaint"),
     [
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
         (
@@ -75,7 +74,7 @@ def test_threads_are_limited_unless_the_caller_chose(program, monkeypatch) -> No
     ],
 )
 def test_output_that_cannot_be_written_is_a_failure(
-    program, monkeypatch, capfd, failure, said
+    program, monkeypatch, capfd, failure, complaint
 ) -> None:
     class Full(io.StringIO):
         def flush(self) -> None:
@@ -85,20 +84,22 @@ def test_output_that_cannot_be_written_is_a_failure(
     with pytest.raises(Ended) as ended:
         launch.main(program.__name__)
     assert ended.value.args == (1,)
-    assert capfd.readouterr().err == said
+    assert capfd.readouterr().err == complaint
 
 
 def test_a_program_whose_reader_is_gone_says_nothing() -> None:
-    said = run_hspace(closed_pipe())
-    assert said == (1, b"")
+    complaint = run_hspace(closed_pipe())
+    assert complaint == (1, b"")
 
 
 def test_a_program_that_writes_to_a_full_disk_names_the_output() -> None:
     with open("/dev/full", "wb") as full:
-        code, said = run_hspace(full)
+        code, complaint = run_hspace(full)
     assert code == 1
     # Whether a write or the last flush fails depends on buffers.
-    assert re.fullmatch(rb"Error: (standard output: )?No space left on device\n", said)
+    assert re.fullmatch(
+        rb"Error: (standard output: )?No space left on device\n", complaint
+    )
 
 
 def closed_pipe():
