@@ -338,7 +338,7 @@ def test_a_new_file_has_the_layout_of_this_release():
     db = sqlite3.connect(":memory:")
     schema.create(db)
     schema.check(db, "x")
-    assert schema.version_of(db) == schema.VERSION == 3
+    assert schema.version_of(db) == schema.VERSION
     assert db.execute("PRAGMA user_version").fetchone() == (1,)
     assert db.execute("PRAGMA application_id").fetchone() == (0x676E7469,)
     columns = [row[1] for row in db.execute("PRAGMA table_info(state)")]
@@ -347,7 +347,7 @@ def test_a_new_file_has_the_layout_of_this_release():
         *("archive", "schema", "replaced"),
     ]
     (row,) = db.execute("SELECT * FROM state").fetchall()
-    assert row == (0, 0, 0, NO_HISTORY, "", 0, "", "", 3, "[]")
+    assert row == (0, 0, 0, NO_HISTORY, "", 0, "", "", schema.VERSION, "[]")
     with pytest.raises(sqlite3.IntegrityError):
         db.execute(
             "INSERT INTO state (id, revision, term, digest) VALUES (1, 0, 0, '')"
@@ -362,38 +362,46 @@ def test_a_new_file_has_the_layout_of_this_release():
 def test_steps_that_break_older_software_need_a_way_back():
     db = sqlite3.connect(":memory:")
     schema.create(db)
+    one, two, three = (schema.VERSION + more for more in (1, 2, 3))
     done = []
     steps = (
-        schema.Step(4, "four", lambda _db: done.append(4)),
-        schema.Step(5, "five", lambda _db: done.append(5), breaks=True),
+        schema.Step(one, "one", lambda _db: done.append(1)),
+        schema.Step(two, "two", lambda _db: done.append(2), breaks=True),
         schema.Step(
-            6, "six", lambda _db: done.append(6), True, lambda _db: done.append(-6)
+            three,
+            "three",
+            lambda _db: done.append(3),
+            True,
+            lambda _db: done.append(-3),
         ),
     )
-    assert [step.version for step in schema.upgrade(db, steps)] == [4, 5, 6]
-    assert done == [4, 5, 6]
-    assert schema.version_of(db) == 6
-    assert db.execute("PRAGMA user_version").fetchone() == (6,)
-    assert [step.version for step in schema.irreversible(3, steps)] == [5]
-    assert schema.irreversible(5, steps) == []
+    assert [step.version for step in schema.upgrade(db, steps)] == [one, two, three]
+    assert done == [1, 2, 3]
+    assert schema.version_of(db) == three
+    assert db.execute("PRAGMA user_version").fetchone() == (three,)
+    assert [step.version for step in schema.irreversible(one, steps)] == [two]
+    assert schema.irreversible(two, steps) == []
     with pytest.raises(errors.ConfigurationError) as caught:
-        schema.downgrade(db, 4, steps)
-    assert caught.value.args == ("step 5 of the store (five) cannot be gone back",)
-    assert done == [4, 5, 6]
-    assert [step.version for step in schema.downgrade(db, 5, steps)] == [6]
-    assert done[-1] == -6
-    assert schema.version_of(db) == 5
-    assert db.execute("PRAGMA user_version").fetchone() == (5,)
-    assert schema.downgrade(db, 5, steps) == []
-    db.execute("PRAGMA user_version = 4")
+        schema.downgrade(db, one, steps)
+    assert caught.value.args == (f"step {two} of the store (two) cannot be gone back",)
+    assert done == [1, 2, 3]
+    assert [step.version for step in schema.downgrade(db, two, steps)] == [three]
+    assert done[-1] == -3
+    assert schema.version_of(db) == two
+    assert db.execute("PRAGMA user_version").fetchone() == (two,)
+    assert schema.downgrade(db, two, steps) == []
+    db.execute(f"PRAGMA user_version = {one}")
     with pytest.raises(errors.ConfigurationError) as caught:
         schema.check(db, "store.db")
     assert caught.value.args == (
         (
-            "store.db: needs software that knows version 4 of the store, this release knows"
-            " the versions 1 to 3: install the release that wrote it"
+            f"store.db: needs software that knows version {one} of the store, this release"
+            f" knows the versions 1 to {schema.VERSION}: install the release that wrote it"
         ),
     )
+    db.execute("PRAGMA user_version = 0")
+    with pytest.raises(errors.ConfigurationError, match="knows version 0 of the store"):
+        schema.check(db, "store.db")
     db.close()
 
 
