@@ -212,8 +212,18 @@ def disk_args(
     return ["-blockdev", _json(node), "-device", _plain(device)]
 
 
+def nic_bootindex(hvparams: Mapping[str, Any], index: int) -> int | None:
+    """Return the place of a NIC in the boot order at a start, None for no place.
+
+    Places are unique, since the emulator refuses two devices with one place. The guest
+    tries its NICs in their order.
+    """
+    boots = "network" in str(hvparams.get("boot_order", "")).split(",")
+    return index + 1 if boots and not hvparams.get("kernel_path") else None
+
+
 def nic_device(
-    nic: PluggedNic, hvparams: Mapping[str, Any], *, queues: int = 1
+    nic: PluggedNic, *, queues: int = 1, bootindex: int | None = None
 ) -> dict[str, Any]:
     """Return the device of a NIC, as ``device_add`` takes it."""
     if nic.hvinfo is None:
@@ -227,17 +237,17 @@ def nic_device(
         # One interrupt vector for each direction of a queue, one for changes, one
         # for the control queue.
         device |= {"mq": "on", "vectors": 2 * queues + 2}
-    if "network" in str(hvparams.get("boot_order", "")).split(","):
-        device["bootindex"] = 1
+    if bootindex is not None:
+        device["bootindex"] = bootindex
     return device
 
 
 def nic_args(
     nic: PluggedNic,
-    hvparams: Mapping[str, Any],
     *,
     tap_fds: Sequence[int],
     vhost_fds: Sequence[int] = (),
+    bootindex: int | None = None,
 ) -> list[str]:
     """Return the arguments of one NIC whose tap and vhost devices are open.
 
@@ -245,12 +255,12 @@ def nic_args(
     """
     identifier = device_id("nic", nic.uuid)
     if not tap_fds:
-        device = nic_device(nic, hvparams)
+        device = nic_device(nic, bootindex=bootindex)
         return ["-netdev", f"type=user,id={identifier}", "-device", _plain(device)]
     netdev = f"type=tap,id={identifier},{_fds('fd', tap_fds)}"
     if vhost_fds:
         netdev += f",vhost=on,{_fds('vhostfd', vhost_fds)}"
-    device = nic_device(nic, hvparams, queues=len(tap_fds))
+    device = nic_device(nic, queues=len(tap_fds), bootindex=bootindex)
     return ["-netdev", netdev, "-device", _plain(device)]
 
 

@@ -197,7 +197,7 @@ def add_nic(
     try:
         taps.connect(effects, taps.environment(instance, nic, index, tap.name))
         with _session(guest) as qmp:
-            _plug_nic(guest, qmp, plugged, plan.hvparams, tap)
+            _plug_nic(guest, qmp, plugged, tap)
     finally:
         tap.close()
     taps.write_names(guest, {index: (nic.uuid, tap)})
@@ -208,7 +208,6 @@ def _plug_nic(
     guest: Files,
     qmp: Qmp,
     nic: runtime.PluggedNic,
-    hvparams: dict[str, Any],
     tap: taps.Tap,
 ) -> None:
     name = devices.device_id("nic", nic.uuid)
@@ -223,7 +222,7 @@ def _plug_nic(
         netdev["vhost"] = True
     qmp.execute("netdev_add", netdev)
     try:
-        _add_device(guest, qmp, devices.nic_device(nic, hvparams, queues=len(tap.fds)))
+        _add_device(guest, qmp, devices.nic_device(nic, queues=len(tap.fds)))
     except errors.HypervisorError:
         qmp.execute("netdev_del", {"id": name})
         raise

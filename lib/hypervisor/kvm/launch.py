@@ -111,8 +111,15 @@ def _execute(
             effects, runtime.argv[0], hvp.get("kvm_flag") or ""
         ),
         nics=[
-            devices.nic_args(nic, hvp, tap_fds=tap.fds, vhost_fds=tap.vhost_fds)
-            for nic, (_, tap) in zip(runtime.nics, nics, strict=True)
+            devices.nic_args(
+                nic,
+                tap_fds=tap.fds,
+                vhost_fds=tap.vhost_fds,
+                bootindex=devices.nic_bootindex(hvp, index),
+            )
+            for index, (nic, (_, tap)) in enumerate(
+                zip(runtime.nics, nics, strict=True)
+            )
         ],
         block_paths=frozenset(path for _, path, _ in runtime.disks if _is_block(path)),
         user=user,

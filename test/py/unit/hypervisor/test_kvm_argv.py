@@ -1,5 +1,7 @@
 """Command lines of KVM guests."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -292,7 +294,7 @@ def test_slots_run_out_with_an_error():
 
 def test_nic_arguments():
     plan = started(nics=[nic()])
-    one = devices.nic_args(plan.nics[0], plan.hvparams, tap_fds=[7])
+    one = devices.nic_args(plan.nics[0], tap_fds=[7])
     assert one == [
         "-netdev",
         "type=tap,id=nic-0c1d2e3f-4a5b-4c6d,fd=7",
@@ -302,14 +304,30 @@ def test_nic_arguments():
             "netdev=nic-0c1d2e3f-4a5b-4c6d,mac=aa:00:00:00:00:01"
         ),
     ]
-    two = devices.nic_args(
-        plan.nics[0], plan.hvparams, tap_fds=[7, 8], vhost_fds=[9, 10]
-    )
+    two = devices.nic_args(plan.nics[0], tap_fds=[7, 8], vhost_fds=[9, 10])
     assert two[1].endswith("fds=7:8,vhost=on,vhostfds=9:10")
     assert two[3].endswith("mq=on,vectors=6")
-    user = devices.nic_args(plan.nics[0], plan.hvparams, tap_fds=[])
+    user = devices.nic_args(plan.nics[0], tap_fds=[])
     assert user[1] == "type=user,id=nic-0c1d2e3f-4a5b-4c6d"
     assert user[3] == one[3]
+
+
+@pytest.mark.parametrize("order", ["disk", "cdrom", "network", "floppy"])
+@pytest.mark.parametrize("kernel", ["", "/boot/vmlinuz"])
+def test_no_two_devices_have_one_place_in_the_boot_order(order, kernel):
+    """QEMU refuses a second device with the place of another one."""
+    params = {"boot_order": order, "kernel_path": kernel, "cdrom_image_path": "/cd"}
+    plan = started(disks=[disk(1), disk(2)], nics=[nic(1), nic(2)], **params)
+    nics = [
+        devices.nic_args(
+            item, tap_fds=[7], bootindex=devices.nic_bootindex(plan.hvparams, index)
+        )
+        for index, item in enumerate(plan.nics)
+    ]
+    text = " ".join(argv.complete(plan, argv.Extras("tcg", nics)))
+    places = re.findall(r"bootindex=(\d+)", text)
+    wanted = {"disk": ["1"], "cdrom": ["1"], "network": ["1", "2"], "floppy": []}
+    assert places == ([] if kernel else wanted[order])
 
 
 def test_runtime_survives_the_way_to_another_virtual_node():
