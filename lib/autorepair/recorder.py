@@ -13,6 +13,7 @@ import msgspec
 from ganeti import errors
 from ganeti.repair import journal
 from ganeti.repair.journal import Decision, Item, JobEnd, Round
+from ganeti.repair.limits import Automation
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
@@ -23,6 +24,7 @@ class Recorder:
 
     Attributes:
         id: UUID of the round, for the reason trails of its jobs.
+        automation: limits of the round; it grows with the moves of the round.
     """
 
     def __init__(self, call: Call, automaton: str, scope: str = "") -> None:
@@ -33,12 +35,12 @@ class Recorder:
         """
         self._call = call
         self.id = str(uuid.uuid4())
-        answer = call("QueryAutomation", [])
+        self.automation = convert(call("QueryAutomation", []))
         self._round = Round(
             round=self.id,
             automaton=automaton,
             scope=scope,
-            revision=int(answer["revision"]),
+            revision=self.automation.revision,
         )
         self._is_reported = True
 
@@ -108,9 +110,25 @@ class Recorder:
             return ""
         return self.report()
 
+    def note_move(self, instance: str) -> None:
+        """Count an instance that a job of the round moves."""
+        self.automation = self.automation.with_move(instance)
+
     def _replace(self, change: Callable[[Item], Item]) -> None:
         self._change(items=tuple(map(change, self._round.items)))
 
     def _change(self, **changes: Any) -> None:
         self._round = msgspec.structs.replace(self._round, **changes)
         self._is_reported = False
+
+
+def convert(answer: Any) -> Automation:
+    """Return the limits in an answer of the master.
+
+    Raises:
+        ProtocolError: it is of another form, so nothing may be done.
+    """
+    try:
+        return msgspec.convert(answer, Automation)
+    except msgspec.ValidationError as err:
+        raise errors.ProtocolError(f"QueryAutomation: {err}") from err

@@ -20,8 +20,9 @@ from ganeti.clock import Clock
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
 from ganeti.repair import diagnosis, journal, plan, tags
 from ganeti.repair.journal import Decision, Item, JobEnd
+from ganeti.repair.limits import Act
 from ganeti.repair.plan import JobState, RepairState, RepairStep
-from ganeti.repair.tags import RepairPolicy, RepairRecord
+from ganeti.repair.tags import RepairKind, RepairPolicy, RepairRecord
 from ganeti.utils.control_chars import escape
 
 _FINAL: Final = frozenset({"success", "error", "canceled"})
@@ -145,8 +146,9 @@ class RepairRun:
             own = tags.records(self._tags(name, view))
             jobs = repair_jobs.load(self._client, {name: own})
             own, step, policy = self._decide(name, view, jobs)
+        step, limit = self._limited(name, own, step)
         self._explain(name, own, step)
-        self._note(name, own, step, view)
+        self._note(name, own, step, view, limit)
         self._note_ends(own, step, jobs)
         if step.repair is None or step.record is None:
             removed = [record.original_tag for record in step.remove]
@@ -201,6 +203,23 @@ class RepairRun:
             before = RepairState.PENDING
             self._report.info(f'Moving {name} from "{before}" to "{step.state}"')
 
+    def _limited(
+        self, name: str, records: Sequence[RepairRecord], step: RepairStep
+    ) -> tuple[RepairStep, str]:
+        """Return a step, without its act if a limit refuses it; and that limit.
+
+        Ends of repairs are recorded nevertheless: they are facts.
+        """
+        act = _act_of(step)
+        if self._round is None or act is None:
+            return step, ""
+        moved = name if act is Act.MOVE else ""
+        refusal = self._round.automation.refusal(act, self._clock.time(), moved)
+        if refusal is None:
+            return step, ""
+        state = step.state if _is_pending(records) else RepairState.NEEDS_REPAIR
+        return RepairStep(state, note=refusal.text), refusal.limit
+
     # Journal
     def _note(
         self,
@@ -208,6 +227,7 @@ class RepairRun:
         records: Sequence[RepairRecord],
         step: RepairStep,
         view: ClusterView,
+        limit: str,
     ) -> None:
         """Note the decision about an instance that is not simply healthy."""
         is_quiet = step.state == RepairState.HEALTHY and not step.is_change
@@ -222,11 +242,13 @@ class RepairRun:
             Item(
                 kind=journal.INSTANCE,
                 name=name,
-                decision=_decision(step),
+                decision=Decision.REFUSED if limit else _decision(step),
                 action=step.repair.kind.word if step.repair else _action(step),
                 reason=why,
                 ids=tuple(ids),
                 nodes=tuple(filter(None, (row["pnode"], *(row["snodes"] or ())))),
+                moves=_act_of(step) is Act.MOVE,
+                limit=limit,
             )
         )
         if step.repair is not None:
@@ -285,6 +307,8 @@ class RepairRun:
             return step.state
         self._report.detail(f"{name}: job {job}: {repair.kind.word}")
         if self._round is not None:
+            if _act_of(step) is Act.MOVE:
+                self._round.note_move(name)
             self._round.note_jobs(journal.INSTANCE, {name: int(job)}, repair.kind.word)
         grown = dataclasses.replace(record, jobs=(*record.jobs, int(job)))
         self._retag("instance", name, [grown.tag], removed, is_optional=True)
@@ -397,6 +421,15 @@ class RepairRun:
     def _fail(self, text: str) -> None:
         self.has_failed = True
         self._report.error(text)
+
+
+def _act_of(step: RepairStep) -> Act | None:
+    """Return the kind of act of a step that begins or goes on with a repair."""
+    if step.repair is not None:
+        is_move = step.repair.kind in (RepairKind.MIGRATE, RepairKind.FAILOVER)
+        return Act.MOVE if is_move else Act.REPAIR
+    begins = any(record.outcome is None for record in step.add)
+    return Act.REPAIR if begins else None
 
 
 def _decision(step: RepairStep) -> Decision:

@@ -213,6 +213,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "AutoArchiveJobs": _Form("two numbers", _is_counts),
     "PlanJob": _object(),
     "PlanBalance": _object("groups"),
+    "QueryAutomation": _object("revision", "limits", "freeze"),
     "QueryCapacity": _object("disk_template"),
     "QueryJournal": _Form("a list of entries", _is_journal),
     "QueryMaintenance": _Form("the state with its incidents", _is_maintenance),

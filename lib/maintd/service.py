@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import errors
+from ganeti.autorepair.recorder import convert
 from ganeti.clock import Clock
 from ganeti.constants import mond
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
@@ -90,7 +91,7 @@ class Maintenance:
         Raises:
             GenericError: the master daemon does not answer, or refuses.
         """
-        begin = self._call("QueryAutomation", [])
+        automation = convert(self._call("QueryAutomation", []))
         state = self._read()
         # Before the nodes: of a job that has ended, the nodes then show the effect.
         ended = self._ends(state.jobs)
@@ -119,12 +120,13 @@ class Maintenance:
             new_id=lambda: str(uuid.uuid4()),
             round=number,
             unused=problems,
+            automation=automation,
         )
         plan = rounds.decide(state, seen)
         entry = Round(
             round=number,
             automaton=MAINTD,
-            revision=int(begin["revision"]),
+            revision=automation.revision,
             items=tuple(plan.items),
             results=() if plan.is_waiting else _results(ended),
         )

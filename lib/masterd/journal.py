@@ -1,21 +1,35 @@
 """LUXI methods of automatons and of the readers of their decision journal."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from ganeti.masterd import automation
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.repair.journal import Entry, Round, Selection
 
 #: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The entry of the journal"
+_FREEZE: Final = "The change of the freeze"
 
 
 @method("QueryAutomation")
-def query_automation(deps: MasterDeps) -> dict[str, Any]:
+def query_automation(deps: MasterDeps) -> Later:
     """Return what a round begins with; an addition to Ganeti."""
-    return {"revision": deps.config.snapshot().revision}
+    return Later(deps.slow.submit(automation.load, deps), msgspec.to_builtins)
+
+
+@method("FreezeAutomation")
+def freeze_automation(deps: MasterDeps, reason: str) -> Later:
+    """Let no automaton act until it is thawed; an addition to Ganeti."""
+    return Later(deps.slow.submit(automation.freeze, deps, reason), committing=_FREEZE)
+
+
+@method("ThawAutomation")
+def thaw_automation(deps: MasterDeps) -> Later:
+    """Let automatons act again; an addition to Ganeti."""
+    return Later(deps.slow.submit(automation.thaw, deps), committing=_FREEZE)
 
 
 @method("RecordRound")

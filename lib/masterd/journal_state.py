@@ -131,8 +131,13 @@ class Keeper:
                 raise
             self._adopt(batch)
 
-    def entries(self, selection: Selection) -> list[Entry]:
-        """Return entries in ascending order."""
+    def entries(self, selection: Selection, *, with_text: bytes = b"") -> list[Entry]:
+        """Return entries in ascending order.
+
+        Args:
+            selection: the entries.
+            with_text: return only entries whose stored form has it.
+        """
         rows = self._rows
         if rows is None:
             with self._lock:
@@ -147,7 +152,7 @@ class Keeper:
             (
                 msgspec.json.decode(data, type=Entry)
                 for data in rows.values()
-                if all(word in data for word in words)
+                if with_text in data and all(word in data for word in words)
             ),
             selection,
         )

@@ -19,6 +19,8 @@ class Cluster(Record, frozen=True, kw_only=True):
             "confd_detect_replays",
             "confd_hmac",
             "diagnose_data_collector_filename",
+            "automation_limits",
+            "automation_freeze",
         )
     )
 
@@ -100,6 +102,10 @@ class Cluster(Record, frozen=True, kw_only=True):
     confd_hmac: str = CONFD_HMAC_SHA1
     #: Command that diagnoses nodes, where a node allows it; empty for none.
     diagnose_data_collector_filename: str = ""
+    #: Limits of automatons that are set, see `ganeti.repair.limits`.
+    automation_limits: dict[str, float] = {}
+    #: Why and since when no automaton acts: ``reason`` and ``time``; empty if they may.
+    automation_freeze: dict[str, Any] = {}
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

@@ -120,6 +120,10 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     add_uids: Annotated[
         list[tuple[int, int]] | None, Doc("uid ranges [low, high] to add to the pool")
     ] = None
+    automation_limits: Annotated[
+        dict[str, float | None] | None,
+        Doc("limits of automatons, null removes one; not in Ganeti"),
+    ] = None
     beparams: Annotated[
         dict[str, Any] | None, Doc("cluster default backend params (default profile)")
     ] = None

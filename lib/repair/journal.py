@@ -59,6 +59,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         jobs: that do it; 0 stands for one that is submitted with the round.
         ids: of the repair in the object's tags, or of the incident.
         nodes: names of other nodes that it is about.
+        moves: whether the jobs move the instance.
+        limit: that refused it, see `ganeti.repair.limits`.
     """
 
     kind: str
@@ -69,6 +71,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[int, ...] = ()
     ids: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    moves: bool = False
+    limit: str = ""
 
     def bounded(self) -> Self:
         """Return it with texts and lists of limited length."""

@@ -27,6 +27,7 @@ from ganeti.repair.incidents import (
     MaintenanceState,
 )
 from ganeti.repair.journal import INSTANCE, NODE, Decision, Item
+from ganeti.repair.limits import Act, Automation
 
 _HOUR_S: Final = 3600.0
 SOURCE: Final = "gnt:daemon:maintd"
@@ -92,6 +93,7 @@ class Seen:
         new_id: returns a new UUID.
         round: UUID of the round, for the reason trails of its jobs.
         unused: why the diagnosis of a node is not used, by uuid.
+        automation: limits of automatons.
     """
 
     now: float
@@ -103,6 +105,7 @@ class Seen:
     unplanned: Mapping[str, str] = dataclasses.field(default_factory=dict)
     round: str = ""
     unused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    automation: Automation = dataclasses.field(default_factory=Automation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +159,7 @@ class _Round:
         self._jobs: list[Job] = []
         self._notes: list[str] = []
         self._items: list[Item] = []
+        self._automation = seen.automation
         self._evacuations = [
             item for item in state.evacuations if item[0] > seen.now - _HOUR_S
         ]
@@ -213,6 +217,7 @@ class _Round:
         *,
         jobs: tuple[int, ...] = (),
         instance: str = "",
+        limit: str = "",
     ) -> None:
         """Add a decision about an incident, or about an instance on its node."""
         node = self._name(item)
@@ -226,6 +231,8 @@ class _Round:
                 jobs=jobs,
                 ids=(item.uuid,),
                 nodes=(node,) if instance else (),
+                moves=bool(instance and jobs),
+                limit=limit,
             )
         )
 
@@ -381,10 +388,19 @@ class _Round:
         else:
             self._complete(item)
 
-    def _wait(self, item: Incident, note: str) -> None:
+    def _is_held(self, item: Incident, act: Act, instance: str = "") -> bool:
+        """Return whether a limit refuses an act; then the incident waits."""
+        refusal = self._automation.refusal(act, self._seen.now, instance)
+        if refusal is None:
+            return False
+        self._wait(item, refusal.text, refusal.limit)
+        return True
+
+    def _wait(self, item: Incident, note: str, limit: str = "") -> None:
         if item.note != note:
             self._notes.append(f"incident {item.uuid} waits: {note}")
-        self._decide(Decision.WAITING, item, item.action.value, note)
+        decision = Decision.REFUSED if limit else Decision.WAITING
+        self._decide(decision, item, item.action.value, note, limit=limit)
         self._put(item.changed(self._seen.now, note=note))
 
     def _submit(
@@ -419,6 +435,8 @@ class _Round:
                 " repair command (letters, digits, _ and -)",
             )
             return
+        if self._is_held(item, Act.REPAIR):
+            return
         op = {
             "OP_ID": "OP_REPAIR_COMMAND",
             "node_name": node.name,
@@ -436,6 +454,8 @@ class _Round:
                 f" the limit is {EVACUATIONS_PER_HOUR}",
             )
             return
+        if self._is_held(item, Act.REPAIR):
+            return
         self._evacuations.append((self._seen.now, node.group))
         op = {"node_name": node.name, "drained": True, "force": True}
         self._submit(
@@ -450,6 +470,9 @@ class _Round:
             others = move.nodes - {node.uuid}
             if not others <= self._free:
                 continue
+            if self._is_held(item, Act.MOVE, name):
+                return
+            self._automation = self._automation.with_move(name)
             self._free -= others
             ops = [dict(op) for op in move.ops]
             if item.action is Action.EVACUATE_FAILOVER:
@@ -474,6 +497,12 @@ class _Round:
         if item.tag_job or not (is_completed or item.state is IncidentState.FAILED):
             return
         if item.tag_time > self._seen.now:
+            return
+        refusal = self._automation.refusal(Act.START, self._seen.now)
+        if refusal is not None:
+            action = f"set the tag {item.tag}"
+            text, limit = refusal.text, refusal.limit
+            self._decide(Decision.REFUSED, item, action, text, limit=limit)
             return
         ops: list[Op] = []
         if is_completed and item.action is not Action.LIVE_REPAIR and not node.offline:

@@ -201,6 +201,12 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
     if cluster.confd_detect_replays:
         lost.append("cluster: confd_detect_replays = True")
         cluster = cluster.replace(confd_detect_replays=False)
+    if cluster.automation_limits:
+        lost.append(f"cluster: automation_limits = {cluster.automation_limits}")
+        cluster = cluster.replace(automation_limits={})
+    if cluster.automation_freeze:
+        lost.append(f"cluster: automation_freeze = {cluster.automation_freeze}")
+        cluster = cluster.replace(automation_freeze={})
     if cluster is not snapshot.cluster:
         snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
     known = [node for node in snapshot.nodes.values() if node.ssh_host_keys]

@@ -9,6 +9,7 @@ from ganeti import errors, luxi
 from ganeti.autorepair import Recorder
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
 from ganeti.repair.journal import INSTANCE, WATCHER, Decision, Item, JobEnd
+from ganeti.repair.limits import Act, Refusal
 from ganeti.watcher import decisions, group_files, reports
 from ganeti.watcher.decisions import Action, GroupReport, Verdict
 from ganeti.watcher.effects import Watch
@@ -92,7 +93,10 @@ class _GroupRun:
         group_files.write_status(self._watch.paths, self._group, statuses, groups)
         now = self._watch.clock.time()
         verdicts = decisions.judge_instances(report, self._file.state, now)
-        self._round.add(*_items(verdicts, report))
+        refusal = self._round.automation.refusal(Act.START, now)
+        self._round.add(*_items(verdicts, report, refusal))
+        if refusal is not None:
+            verdicts = [_held(verdict, refusal.text) for verdict in verdicts]
         started = self._help_instances(verdicts, now)
         self._help_rebooted(report, started)
         if self._watch.settings.verify_disks:
@@ -190,15 +194,40 @@ class _GroupRun:
         for node in plan.unknown:
             _log.error("node %s: did not report its boot id", node)
         refused: Collection[str] = ()
-        for name, why in plan.activate.items():
-            _log.info("instance %s: activating its disks, %s", name, why)
-        if plan.activate:
+        if self._is_held(plan):
+            # Their nodes keep the old boot ids, so a later run helps them.
+            refused = plan.activate.keys()
+        elif plan.activate:
+            for name, why in plan.activate.items():
+                _log.info("instance %s: activating its disks, %s", name, why)
             ops = {name: self._activation(name, w) for name, w in plan.activate.items()}
             self._note(plan)
             accepted, refused = self._submit(ops, dict.fromkeys(ops, _ACTIVATE))
             self._log_activations(accepted)
         boot_ids = decisions.settle_boots(state, plan, report, refused)
         self._file.save(GroupState(state.instances, boot_ids))
+
+    def _is_held(self, plan: decisions.DiskPlan) -> bool:
+        """Return whether automatons must not activate disks, and note that."""
+        now = self._watch.clock.time()
+        refusal = self._round.automation.refusal(Act.START, now)
+        if refusal is None or not plan.activate:
+            return False
+        _log.info("group %s: no disks are activated: %s", self._group, refusal.text)
+        self._round.add(
+            *(
+                Item(
+                    kind=INSTANCE,
+                    name=name,
+                    decision=Decision.REFUSED,
+                    action=_ACTIVATE,
+                    reason=refusal.text,
+                    limit=refusal.limit,
+                )
+                for name in plan.activate
+            )
+        )
+        return True
 
     def _note(self, plan: decisions.DiskPlan) -> None:
         for decision, chosen in (
@@ -245,6 +274,8 @@ class _GroupRun:
         plan = decisions.judge_disks(report, inactive)
         for name, why in plan.skipped.items():
             _log.info("instance %s: disks not activated, %s", name, why)
+        if self._is_held(plan):
+            return
         self._note(plan)
         if not plan.activate:
             return
@@ -315,13 +346,26 @@ _DECISIONS: Final = {
 }
 
 
-def _items(verdicts: Collection[Verdict], report: GroupReport) -> list[Item]:
+def _held(verdict: Verdict, why: str) -> Verdict:
+    """Return a verdict without its act; attempts are kept."""
+    if verdict.action not in _OPCODES:
+        return verdict
+    text = f"not {verdict.action.value}: {why}"
+    return Verdict(verdict.instance, Action.WAIT, text, verdict.attempt - 1)
+
+
+def _items(
+    verdicts: Collection[Verdict], report: GroupReport, refusal: Refusal | None = None
+) -> list[Item]:
     """Return the items of the journal: instances that are not healthy."""
     items = []
     for verdict in verdicts:
         decision = _DECISIONS.get(verdict.action)
         if decision is None:
             continue
+        why, limit = f"{verdict.reason}{_tried(verdict)}", ""
+        if refusal is not None and verdict.action in _OPCODES:
+            decision, why, limit = Decision.REFUSED, refusal.text, refusal.limit
         instance = report.instances[verdict.instance]
         # The second and later rounds after giving up repeat the first one.
         action = Action.GIVE_UP if verdict.action is Action.SILENT else verdict.action
@@ -331,8 +375,9 @@ def _items(verdicts: Collection[Verdict], report: GroupReport) -> list[Item]:
                 name=verdict.instance,
                 decision=decision,
                 action=action.value,
-                reason=f"{verdict.reason}{_tried(verdict)}",
+                reason=why,
                 nodes=tuple(filter(None, (instance.primary, *instance.secondaries))),
+                limit=limit,
             )
         )
     return items

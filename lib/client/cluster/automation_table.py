@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti.cli import options as o
-from ganeti.cli.model import Command, Option
+from ganeti.cli.model import Argument, Command, Option
 
 JOURNAL: Final = Command(
     "journal",
@@ -46,4 +46,24 @@ JOURNAL: Final = Command(
         o.JSON,
     ),
     run="client.cluster.journal:run",
+)
+FREEZE: Final = Command(
+    "freeze",
+    "let the watcher, repairs and the maintenance daemon do nothing by themselves",
+    arguments=(Argument("unknown", minimum=0, maximum=None, name="reason"),),
+    run="client.cluster.automation:freeze",
+    exits=((1, "the reason is too long"),),
+)
+THAW: Final = Command(
+    "thaw",
+    "end a freeze",
+    run="client.cluster.automation:thaw",
+)
+AUTOMATION_LIMITS: Final = Option(
+    ("--automation-limits",),
+    "moved-share=PERCENT of the instances that programs move by themselves at once,"
+    " quiet-time=TIME after more than that; -NAME removes a limit",
+    dest="automation_limits",
+    kind="keyval",
+    default={},
 )

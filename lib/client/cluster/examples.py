@@ -74,6 +74,13 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "allow these disk templates",
         ),
     ),
+    "freeze": (
+        Example(
+            "gnt-cluster freeze network of rack 2 is being rebuilt",
+            "keep all programs from acting by themselves, for a reason",
+        ),
+    ),
+    "thaw": (Example("gnt-cluster thaw", "let programs act by themselves again"),),
     "journal": (
         Example(
             "gnt-cluster journal --since 2h",

@@ -4,10 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import _buildconf
+from ganeti import _buildconf, errors
 from ganeti.cli import info_tree, ipolicy, listing, roman
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
+from ganeti.client.cluster.automation import freeze_text, limits_text
 from ganeti.utils import nicesort
 
 #: Title and key of each cluster parameter, in the order of the output.
@@ -67,11 +68,25 @@ def run(ctx: CommandContext) -> None:
         return
     flags = ctx.call("QueryConfigValues", ["drain_flag", "watcher_pause"])
     shown = _tree(ctx, info, ctx.call("QueryCopies"))
+    automation = _automation(ctx)
+    if automation.get("limits"):
+        shown.append(("Automation limits", limits_text(automation["limits"])))
     off = [*parts_off(info, *flags), *absent_daemons()]
+    if automation.get("freeze"):
+        off.append(freeze_text(automation["freeze"]))
     shown.append(("Parts that are off", off or "(none)"))
     ctx.out(
         info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
     )
+
+
+def _automation(ctx: CommandContext) -> Mapping[str, Any]:
+    """Return the limits of automatons; a daemon of an earlier release has none."""
+    try:
+        answer: Mapping[str, Any] = ctx.call("QueryAutomation")
+    except errors.RequestError:
+        return {}
+    return answer
 
 
 def _words(items: Any) -> str:

@@ -83,6 +83,7 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
         "ipolicy": ipolicy.from_options(ctx) or None,
         "master_netmask": _netmask(opts.master_netmask),
         "enabled_data_collectors": _collectors(ctx),
+        "automation_limits": _limits(opts.automation_limits),
     }
     if changes["data_collector_interval"]:
         changes["data_collector_interval"] = _intervals(
@@ -107,6 +108,14 @@ def _netmask(text: str | None) -> int | None:
             f"master netmask: wanted a prefix length, found {text!r}",
             ecodes.ECODE_INVAL,
         ) from err
+
+
+def _limits(given: dict[str, Any]) -> dict[str, float | None] | None:
+    if not given:
+        return None
+    from ganeti.client.cluster import automation
+
+    return automation.parse_limits(given)
 
 
 def _collectors(ctx: CommandContext) -> dict[str, bool] | None:

@@ -4,7 +4,12 @@ from typing import Final
 
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
-from ganeti.client.cluster.automation_table import JOURNAL
+from ganeti.client.cluster.automation_table import (
+    AUTOMATION_LIMITS,
+    FREEZE,
+    JOURNAL,
+    THAW,
+)
 from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
 from ganeti.client.cluster.store_table import (
@@ -317,6 +322,8 @@ COMMANDS: Final = (
             (1, "wrong value, machine is already part of a cluster, or job failed"),
         ),
     ),
+    FREEZE,
+    THAW,
     JOURNAL,
     Command(
         "list-incidents",
@@ -403,6 +410,7 @@ COMMANDS: Final = (
                 kind="int",
             ),
             o.INSTALL_IMAGE,
+            AUTOMATION_LIMITS,
             Option(
                 ("--commit-policy",),
                 "when changes are acknowledged: once a majority of the master"

@@ -6,12 +6,13 @@ fields to change.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, opcodes, pathutils
 from ganeti.constants import ecodes, mond, uidpool
 from ganeti.iallocator import defaults
+from ganeti.repair import limits
 from ganeti.uidpool import check_overlaps
 
 #: Taken unchanged: their types check everything.
@@ -190,6 +191,17 @@ def _no_network(name: str) -> str:
     return name
 
 
+def _limits(
+    cluster: objects.Cluster, given: Mapping[str, float | None]
+) -> dict[str, float]:
+    """Return the limits of automatons after a change; None removes one."""
+    changed: dict[str, float | None] = {**cluster.automation_limits, **given}
+    for name, value in given.items():
+        if text := limits.problem(name, value or 0.0):
+            raise refuse(text)
+    return {name: value for name, value in changed.items() if value is not None}
+
+
 # Lists
 def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, Any]:
     out: dict[str, Any] = {}
@@ -207,6 +219,8 @@ def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, 
     for name in ("commit_policy", "confd_detect_replays", "confd_hmac"):
         if (value := getattr(op, name)) is not None:
             out[name] = value
+    if op.automation_limits is not None:
+        out["automation_limits"] = _limits(cluster, op.automation_limits)
     if op.compression_tools is not None:
         wrong = [name for name in op.compression_tools if not _TOOL.fullmatch(name)]
         if wrong or _NO_TOOL in op.compression_tools:

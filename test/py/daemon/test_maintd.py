@@ -163,6 +163,29 @@ def test_a_live_repair_gets_the_report(cluster):
     until("it is acknowledged", lambda: states(cluster) == [])
 
 
+def test_a_freeze_holds_a_repair_and_is_shown_until_it_is_thawed(cluster):
+    allow(cluster, "node3", "node-repair-commands", "again", "true")
+    cluster.check("gnt-cluster", "freeze", "the room moves")
+    report(cluster, "node3", {"status": "live-repair", "command": "again"})
+
+    def held():
+        entries = journal(cluster, "--node=node3")
+        return any(i["limit"] == "frozen" for e in entries for i in e["items"])
+
+    until("the refusal", held)
+    assert states(cluster) == ["noted"]
+    assert "the room moves" in incidents(cluster)[0]["note"]
+    assert "automation (the room moves)" in cluster.check("gnt-cluster", "info")
+    cluster.check("gnt-cluster", "thaw")
+    assert "the room moves" not in cluster.check("gnt-cluster", "info")
+    until("it is repaired", lambda: states(cluster) == ["completed"])
+    (incident,) = incidents(cluster)
+    until("its tag", lambda: incident["tag"] in node_fields(cluster, "node3")[2])
+    report(cluster, "node3", {"status": "Ok"})
+    cluster.check("gnt-node", "remove-tags", "node3", incident["tag"])
+    until("it is acknowledged", lambda: states(cluster) == [])
+
+
 def test_a_canceled_incident_and_one_that_fails(cluster):
     report(cluster, "node3", {"status": "live-repair", "command": "absent"})
     # The node delays its refusal, and the repair fails.

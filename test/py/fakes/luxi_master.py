@@ -81,6 +81,7 @@ class FakeMaster:
         jobs: id -> opcodes, as submitted.
         calls: (method, args) of everything but waiting.
         lists_jobs: queries of jobs report the submitted ones.
+        automation: limits of automatons that differ from none.
         rounds: last report of each round of an automaton, by its UUID.
         down: error that every call raises.
     """
@@ -101,6 +102,7 @@ class FakeMaster:
         self.still = {}
         self.gone = set()
         self.rounds = {}
+        self.automation = {}
         self._outcomes = {}
         self._next = 1
         self._fields = _definitions()
@@ -118,7 +120,13 @@ class FakeMaster:
 
     # Rounds of automatons
     def _QueryAutomation(self):
-        return {"revision": 7}
+        return {"revision": 7, "limits": {}, "freeze": None, **self.automation}
+
+    def _FreezeAutomation(self, reason):
+        self.automation["freeze"] = {"reason": reason, "time": self.now}
+
+    def _ThawAutomation(self):
+        self.automation["freeze"] = None
 
     def _RecordRound(self, entry):
         self.rounds[entry["round"]] = msgspec.convert(entry, journal.Round)

@@ -322,3 +322,48 @@ def test_a_refused_job_of_a_repair_is_a_refusal_in_the_journal(program):
     _begun, refused = last_items(program)
     assert refused.decision == "refused"
     assert "a filter" in refused.reason
+
+
+# Limits
+def test_nothing_begins_during_a_freeze(program):
+    program.master.automation["freeze"] = {"reason": "work", "time": 1.0}
+    assert program.run() == ({RepairState.NEEDS_REPAIR: 1}, False)
+    assert (program.moves(), program.cluster.tags()) == ([], [])
+    (refused,) = last_items(program)
+    assert (refused.decision, refused.limit) == ("refused", "frozen")
+    assert "(work)" in refused.reason
+    program.master.automation["freeze"] = None
+    program.run()
+    assert len(program.moves()) == 1
+
+
+def test_a_repair_that_has_begun_waits_during_a_freeze_but_ends(program):
+    program.cluster.is_slow = True
+    program.run()
+    program.master.automation["freeze"] = {"reason": "", "time": 1.0}
+    program.cluster.finish()
+    program.run()
+    (tag,) = program.cluster.tags()
+    assert tag.startswith(f"{P}result:failover:")
+
+
+def test_no_more_instances_move_at_once_than_the_limit_permits(program):
+    rows = program.master.objects["instance"]
+    rows.extend(program.cluster.made(f"c{n}", "sharedfile") for n in range(9))
+    program.cluster.is_slow = True
+    limits = {"limits": {"moved-share": 20.0}, "instances": 10}
+    program.master.automation |= limits
+    program.run()
+    assert len(program.moves()) == 2
+    noted = last_items(program)
+    refused = [item for item in noted if item.limit == "moved-share"]
+    assert len(refused) == 8
+    assert {item.decision for item in refused} == {"refused"}
+    assert sum(item.moves for item in noted) == 2
+
+
+def test_instances_that_others_move_count_for_the_limit(program):
+    limits = {"moved-share": 10.0}
+    program.master.automation |= {"limits": limits, "instances": 10, "moving": ["z"]}
+    program.run()
+    assert program.moves() == []

@@ -252,9 +252,11 @@ def _painter(is_coloured):
 WITHOUT = {
     "tests a daemon, and is no operation": {"gnt-debug test-jobqueue"},
     "one call that is done at once": {
+        "gnt-cluster freeze",
         "gnt-cluster maintd-cancel",
         "gnt-cluster queue",
         "gnt-cluster remove-repair",
+        "gnt-cluster thaw",
         "gnt-cluster watcher",
         "gnt-debug submit-job",
         "gnt-filter add",

@@ -38,7 +38,7 @@ KINDS = {("gnt-network", "rename"): {"group": "network"}}
 WITHOUT_JSON = {
     "gnt-cluster": {
         *("backup-store", "command", "copyfile", "master-ping", "show-ispecs-cmd"),
-        *("maintd-cancel", "remove-repair"),
+        *("freeze", "maintd-cancel", "remove-repair", "thaw"),
     },
     "gnt-group": {"show-ispecs-cmd"},
     "gnt-instance": {"console"},

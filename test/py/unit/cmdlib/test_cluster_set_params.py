@@ -52,6 +52,11 @@ STORED = {
     "uid_pool": ([[9, 12], [1, 1]], "uid_pool", ((1, 1), (9, 12))),
     "add_uids": ([[5, 6]], "uid_pool", ((5, 6),)),
     "reserved_lvs": (["^xen.*"], "reserved_lvs", ("^xen.*",)),
+    "automation_limits": (
+        {"moved-share": 5, "quiet-time": None},
+        "automation_limits",
+        {"moved-share": 5.0},
+    ),
     "commit_policy": ("availability", "commit_policy", "availability"),
     "confd_hmac": ("both", "confd_hmac", "both"),
     "confd_detect_replays": (True, "confd_detect_replays", True),

@@ -6,6 +6,7 @@ import pytest
 
 from fakes.clocks import FakeClock
 from fakes.master import Master
+from fakes.patience import job_status
 from ganeti import errors
 from ganeti.masterd import journal_state
 from ganeti.repair import journal
@@ -208,3 +209,41 @@ def test_rounds_are_recorded_and_selected_over_luxi(client):
     assert client.call("QueryJournal", [{"automaton": "maintd"}]) == []
     with pytest.raises(errors.GenericError, match="unknown field"):
         client.call("QueryJournal", [{"nod": "n1"}])
+
+
+def test_limits_and_a_freeze_are_in_the_answer_until_they_are_removed(client):
+    known = client.call("QueryAutomation", [])
+    assert (known["limits"], known["freeze"], known["moving"]) == ({}, None, [])
+    client.call("FreezeAutomation", ["work"])
+    frozen = client.call("QueryAutomation", [])
+    assert frozen["freeze"]["reason"] == "work"
+    assert frozen["revision"] > known["revision"]
+    client.call("ThawAutomation", [])
+    assert client.call("QueryAutomation", [])["freeze"] is None
+    with pytest.raises(errors.OpPrereqError, match="at most 500 characters, found 501"):
+        client.call("FreezeAutomation", ["x" * 501])
+
+
+def test_moves_under_way_and_refused_ones_are_known_to_the_next_round(client):
+    limits = {"moved-share": 50.0, "quiet-time": 600.0}
+    op = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "automation_limits": limits}
+    assert job_status(client, client.call("SubmitJob", [[op]])) == "success"
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 300.0, "on_master": True}
+    running, ended = client.call("SubmitJob", [[delay]]), 1
+    item = {"kind": "instance", "decision": "chosen", "action": "move", "moves": True}
+    items = [
+        item | {"name": "web1", "jobs": [running]},
+        item | {"name": "web2", "jobs": [ended]},
+        item | {"name": "web3", "jobs": [running], "moves": False},
+    ]
+    entry = {"round": "r1", "automaton": "autorepair", "items": items}
+    client.call("RecordRound", [entry])
+    known = client.call("QueryAutomation", [])
+    assert (known["limits"], known["moving"]) == (limits, ["web1"])
+    assert known["mass_event"] is None
+    refused = item | {"name": "web4", "decision": "refused", "limit": "moved-share"}
+    entry = {"round": "r2", "automaton": "autorepair", "items": [refused]}
+    client.call("RecordRound", [entry])
+    (stored,) = client.call("QueryJournal", [{"id": "r2"}])
+    assert client.call("QueryAutomation", [])["mass_event"] == stored["last"]
+    client.call("CancelJob", [running, True])

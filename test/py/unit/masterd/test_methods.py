@@ -18,6 +18,7 @@ SPEC = json.loads(
 OURS = {
     "CancelIncident",
     "ChangeMaintenance",
+    "FreezeAutomation",
     "PlanBalance",
     "PlanJob",
     "QueryAutomation",
@@ -27,6 +28,7 @@ OURS = {
     "QueryMaintenance",
     "RecordRound",
     "RemoveIncident",
+    "ThawAutomation",
     "WaitForJobChanges",
 }
 ROWS = {row["method"]: row for row in SPEC["methods"]}

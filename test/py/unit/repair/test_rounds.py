@@ -15,6 +15,7 @@ from ganeti.repair.incidents import (
     MaintenanceState,
     as_reported,
 )
+from ganeti.repair.limits import Automation, Freeze
 from ganeti.repair.rounds import Move, NodeView, Seen
 
 EVACUATE = {"status": "evacuate", "details": {"part": "psu2"}}
@@ -472,3 +473,50 @@ def test_the_reason_trail_names_the_round():
     seen = dataclasses.replace(cluster.seen(), round="r1")
     (job,) = rounds.decide(cluster.state, seen).jobs
     assert job.ops[0]["reason"][-1][:2] == ["gnt:journal", "round r1"]
+
+
+# Limits
+def limited(cluster, **values):
+    seen = cluster.seen
+    actual = Automation(**values)
+    cluster.seen = lambda: dataclasses.replace(seen(), automation=actual)
+
+
+def test_a_freeze_holds_every_job_and_the_incident_says_why():
+    cluster = SmallCluster()
+    limited(cluster, freeze=Freeze("work", NOW))
+    cluster.reports["u2"] = EVACUATE
+    cluster.reports["u3"] = {"status": "live-repair", "command": "fix"}
+    plans = [cluster.round() for _ in range(2)]
+    assert not any(plan.jobs for plan in plans)
+    assert {item.limit for item in plans[1].items} == {"frozen"}
+    assert all("(work)" in item.note for item in cluster.state.incidents)
+    limited(cluster)
+    assert len(cluster.round().jobs) == 2
+
+
+def test_a_freeze_holds_the_tag_of_an_emptied_node():
+    cluster = SmallCluster(instances=())
+    cluster.reports["u2"] = EVACUATE
+    cluster.round()
+    limited(cluster, freeze=Freeze("", NOW))
+    for _ in range(3):
+        cluster.round()
+    assert cluster.only().state is IncidentState.COMPLETED
+    assert "OP_TAGS_SET" not in cluster.kinds()
+    limited(cluster)
+    cluster.round()
+    assert "OP_TAGS_SET" in cluster.kinds()
+
+
+def test_instances_wait_for_the_limit_of_moves():
+    cluster = SmallCluster()
+    cluster.reports["u2"] = EVACUATE
+    cluster.round()
+    limited(cluster, limits={"moved-share": 50.0}, instances=2, moving=("other",))
+    plan = cluster.round()
+    assert not plan.jobs
+    (refused,) = plan.items
+    assert (refused.limit, refused.decision) == ("moved-share", "refused")
+    limited(cluster, limits={"moved-share": 50.0}, instances=2)
+    assert [item.moves for item in cluster.round().items if item.jobs] == [True]

@@ -314,3 +314,27 @@ def test_inactive_disks_are_noted_with_their_job(node):
     assert noted["web1"].decision == "chosen"
     assert len(noted["web1"].jobs) == 1
     assert (noted["web2"].decision, noted["web2"].jobs) == ("refused", ())
+
+
+# Freeze
+FREEZE = {"reason": "work", "time": 1.0}
+
+
+def test_nothing_is_started_during_a_freeze_and_the_journal_says_why(node):
+    node.instances(web1="ERROR_down", web2="USER_down")
+    node.master.automation["freeze"] = FREEZE
+    node.master.results["OP_GROUP_VERIFY_DISKS"] = ({}, ["web1"], {})
+    state = run(node)
+    assert node.ops() == [VERIFY]
+    noted = items(node)
+    assert {item.decision for item in noted} == {"refused"}
+    assert {item.limit for item in noted} == {"frozen"}
+    actions = {(item.name, item.action) for item in noted}
+    assert ("web1", "start") in actions
+    assert ("web1", "activate disks") in actions
+    # No attempt was made, and nodes that have rebooted are helped afterwards.
+    assert state.instances == {}
+    assert "n2" not in state.boot_ids
+    node.master.automation["freeze"] = None
+    run(node)
+    assert ("OP_INSTANCE_STARTUP", "web1") in node.ops()

@@ -8,6 +8,7 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
+from ganeti.client.cluster.automation import freeze_text
 from ganeti.client.cluster.journal import parse_since
 
 NOW = 1_700_000_000.0
@@ -22,6 +23,7 @@ def entry(number, **values):
 
 ITEM = {"kind": "instance", "name": "web1", "decision": "chosen", "action": "start"}
 ITEM |= {"reason": "status ERROR_down", "jobs": [17], "ids": [], "nodes": []}
+ITEM |= {"moves": False, "limit": ""}
 ACTED = entry(
     2,
     items=[ITEM, ITEM | {"name": "web2", "decision": "refused", "jobs": []}],
@@ -121,3 +123,48 @@ def test_an_answer_of_another_form_is_refused():
     done = commands.run("gnt-cluster journal", Master([{"id": 1}]))
     assert done.code == 1
     assert "QueryJournal: wanted a list of entries" in done.err
+
+
+# Limits
+def test_a_freeze_has_its_reason_and_is_shown_until_it_is_thawed():
+    master = FakeMaster()
+    done = commands.run("gnt-cluster freeze rack 2 moves", master)
+    assert (done.code, master.calls[-1]) == (0, ("FreezeAutomation", ["rack 2 moves"]))
+    assert "gnt-cluster thaw" in done.out
+    since = stamp(master.now)
+    row = freeze_text(master._QueryAutomation()["freeze"])
+    assert row == f"automation (rack 2 moves) (frozen since {since}; gnt-cluster thaw)"
+    assert commands.run("gnt-cluster thaw", master).code == 0
+    assert master._QueryAutomation()["freeze"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("moved-share=10", {"moved-share": 10.0}),
+        ("moved-share=2.5%,quiet-time=10m", {"moved-share": 2.5, "quiet-time": 600.0}),
+        ("-moved-share,quiet-time=0", {"moved-share": None, "quiet-time": 0.0}),
+    ],
+)
+def test_limits_are_set_and_removed_by_modify(text, limits):
+    master = FakeMaster()
+    master.results["OP_CLUSTER_SET_PARAMS"] = None
+    line = ["gnt-cluster", "modify", f"--automation-limits={text}"]
+    assert commands.run(line, master).code == 0
+    ((op,),) = master.jobs.values()
+    assert op.automation_limits == limits
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("moved-share=many", "moved-share: wanted percent such as 10, found 'many'"),
+        ("quiet-time=soon", "quiet-time: wanted a time such as 10m, found 'soon'"),
+        ("speed=1", "wanted moved-share or quiet-time, found 'speed'"),
+    ],
+)
+def test_other_limits_are_refused(text, why):
+    line = ["gnt-cluster", "modify", f"--automation-limits={text}"]
+    done = commands.run(line, FakeMaster())
+    assert done.code == 1
+    assert why in done.err

@@ -1,0 +1,64 @@
+"""``freeze`` and ``thaw``, and the form of the limits of automatons."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli.context import CommandContext
+from ganeti.cli.text import timestamp
+from ganeti.cli.values import parse_duration
+from ganeti.constants import ecodes
+from ganeti.repair.limits import MOVED_SHARE, NAMES, QUIET_TIME
+
+
+def freeze(ctx: CommandContext) -> None:
+    """Let no automaton act."""
+    ctx.call("FreezeAutomation", " ".join(ctx.args))
+    ctx.out("Automation is frozen; gnt-cluster thaw ends that.")
+
+
+def thaw(ctx: CommandContext) -> None:
+    """Let automatons act again."""
+    ctx.call("ThawAutomation")
+    ctx.out("Automation is no longer frozen.")
+
+
+def parse_limits(given: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the limits in an option; None removes one.
+
+    Raises:
+        OpPrereqError: a limit is unknown, or its value is no number.
+    """
+    return {name: _limit(name, value) for name, value in given.items()}
+
+
+def _limit(name: str, value: Any) -> float | None:
+    if name not in NAMES:
+        raise errors.OpPrereqError(
+            f"--automation-limits: wanted {' or '.join(NAMES)}, found {name!r}",
+            ecodes.ECODE_INVAL,
+        )
+    if value is None:
+        return None
+    try:
+        if name == QUIET_TIME:
+            return float(parse_duration(str(value)))
+        return float(str(value).removesuffix("%"))
+    except (ValueError, errors.OpPrereqError) as err:
+        wanted = "percent such as 10" if name == MOVED_SHARE else "a time such as 10m"
+        raise errors.OpPrereqError(
+            f"--automation-limits: {name}: wanted {wanted}, found {str(value)!r}",
+            ecodes.ECODE_INVAL,
+        ) from err
+
+
+def limits_text(limits: Mapping[str, float]) -> str:
+    """Return the limits as the option takes them."""
+    return ",".join(f"{name}={limits[name]:g}" for name in NAMES if name in limits)
+
+
+def freeze_text(state: Mapping[str, Any]) -> str:
+    """Return the row of a freeze in the list of parts that are off."""
+    why = f" ({state['reason']})" if state["reason"] else ""
+    since = timestamp(state["time"])
+    return f"automation{why} (frozen since {since}; gnt-cluster thaw)"
