@@ -221,3 +221,81 @@ def test_a_node_of_a_cluster_is_refused_first(paths):
     pathlib.Path(paths.server_pem).write_text("")
     with pytest.raises(errors.OpPrereqError, match="already in a cluster, the file"):
         checks.gather(paths, FakeRunner(), options(cluster_name="nowhere"))
+
+
+KEYS = ("ssh-ed25519 DDDD", "ssh-rsa AAAA")
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_the_first_node_and_group_have_their_documented_values(ours):
+    host = dataclasses.replace(FACTS, secondary_ip="10.1.0.11", host_keys=KEYS)
+    first = initial_config.make(options(modify_ssh_setup=ours), host, 1000.0)
+    node, group = objects.to_dict(first.node), objects.to_dict(first.group)
+    wanted = {
+        "name": "node1.vc.test",
+        "primary_ip": "127.1.0.11",
+        "secondary_ip": "10.1.0.11",
+        "master_candidate": True,
+        "offline": False,
+        "drained": False,
+        "group": first.group.uuid,
+        "master_capable": True,
+        "vm_capable": True,
+        "ndparams": {},
+        "powered": True,
+        "serial_no": 1,
+        "ctime": 1000.0,
+        "mtime": 1000.0,
+    }
+    assert {name: node[name] for name in wanted} == wanted
+    # Host keys are recorded only where SSH is ours to set up.
+    assert first.node.ssh_host_keys == (KEYS if ours else ())
+    assert first.cluster.rsahostkeypub == "AAAA"
+    wanted = {
+        "name": "default",
+        "alloc_policy": "preferred",
+        "ipolicy": {},
+        "diskparams": {},
+        "ndparams": {},
+        "networks": {},
+        "serial_no": 1,
+    }
+    assert {name: group[name] for name in wanted} == wanted
+    uuids = {first.node.uuid, first.group.uuid, first.cluster.uuid}
+    assert len(uuids) == 3
+    assert (first.cluster.serial_no, first.cluster.mtime) == (1, 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "prefix"),
+    [
+        (None, "aa:00:00"),
+        ("AA:BB:CC", "aa:bb:cc"),
+        ("10:00:00", "10:00:00"),
+        ("fe:ff:ff", "fe:ff:ff"),
+        ("00:16:3e", "00:16:3e"),
+    ],
+)
+def test_addresses_of_nics_are_those_of_single_machines(given, prefix):
+    assert initial_config.mac_prefix(options(mac_prefix=given)) == prefix
+
+
+@pytest.mark.parametrize(
+    "given", ["01:00:00", "11:00:00", "ff:00:00", "aa:00", "aa:00:00:00", "aa:00:0g"]
+)
+def test_addresses_of_many_machines_are_refused(given):
+    with pytest.raises(errors.OpPrereqError) as caught:
+        initial_config.mac_prefix(options(mac_prefix=given))
+    assert caught.value.args == (
+        (
+            "MAC prefix: wanted three octets of a unicast address such as aa:00:00, found"
+            f" {given!r}"
+        ),
+        "wrong_input",
+    )
+
+
+def test_keys_of_root_have_a_type_and_a_length():
+    assert initial_config.ssh_key(options()) == ("rsa", 2048)
+    given = options(ssh_key_type="ecdsa", ssh_key_bits=384)
+    assert initial_config.ssh_key(given) == ("ecdsa", 384)
