@@ -199,3 +199,16 @@ def test_the_thread_goes_on_after_an_error(error, caplog):
     assert site.run() == [1.0, None]
     assert site.notes() == []
     assert str(error) in caplog.text
+
+
+def test_a_mirror_is_named_by_its_volumes(caplog):
+    mirror = clusters.drbd_disk("m1", 1, 2)
+    site = Site()
+    site.config.disk_notes.remove("disks/7/0/0")
+    site.config.disk_notes.add("7/0", DiskNote("web1", (MadeDisk(mirror, (N1,)),)))
+    site.config.disk_notes.leave("7/0")
+    site.rpc.script["blockdev_remove"] = failure("no answer")
+    with caplog.at_level(logging.WARNING):
+        assert not site.leftover.sweep()
+    text = "disk m1.data, m1.meta of instance web1, which has no record"
+    assert text in caplog.text
