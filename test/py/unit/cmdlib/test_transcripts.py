@@ -15,7 +15,7 @@ import pytest
 
 from fakes import clusters, golden
 from fakes.unit_cluster import UnitCluster
-from ganeti import errors, objects
+from ganeti import _buildconf, errors, objects
 from ganeti.jqueue.executor import LockTimeout
 from ganeti.locking import Level
 from ganeti.rpc.table import PROCEDURES
@@ -176,7 +176,7 @@ def run(words):
         *_changes(before, engine.snapshot, printer),
         *ending,
     ]
-    print("\n".join(lines))
+    print("\n".join(lines).replace(_buildconf.TOOLSDIR, "TOOLSDIR"))
     assert engine.locks.is_idle()
     return 0
 
