@@ -157,6 +157,15 @@ class Lanes:
         name = self._plan.lane_of(start)
         return self._pools[name].offer(conn) or self._refuse(conn, name)
 
+    def put_back(self, conn: Any) -> bool:
+        """Assign a connection whose parked request has an answer to its lane.
+
+        Returns:
+            whether it was accepted; the caller closes a refused connection.
+        """
+        pool = self._pools.get(conn.ssl_env.get(LANE_KEY), self._busy)
+        return pool.offer(conn) or self._busy.offer(conn)
+
     def _refuse(self, conn: Any, name: str) -> bool:
         _log.info("lane %s: busy, refused a call from %s", name, conn.remote_addr)
         return self._busy.offer(conn)

@@ -9,6 +9,7 @@ peers use no worker; it also assigns each request to a lane, see `ganeti.http.la
 import contextlib
 import logging
 import queue
+import select
 import selectors
 import socket
 import threading
@@ -20,7 +21,7 @@ from cheroot import connections, wsgi
 from cheroot import server as http_server
 from OpenSSL import SSL
 
-from ganeti.http import admission, limits, tls
+from ganeti.http import admission, limits, parking, tls
 from ganeti.http.lanes import CONNECTION_KEY, Lanes, Plan
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,15 @@ class _Connections(connections.ConnectionManager):
         self._selector.register(
             server.socket.fileno(), selectors.EVENT_READ, data=server
         )
+
+    def put(self, conn: Any) -> None:
+        """Watch a connection, or serve it at once if its next request is here."""
+        if isinstance(conn.socket, tls.TlsSocket) and conn.socket.has_pending:
+            # Decrypted data does not make the descriptor ready.
+            conn.last_used = time.time()
+            self.server.process_conn(conn)
+        else:
+            super().put(conn)
 
     def _expire(self, threshold: float) -> None:
         for conn in self.server.requests.expire():
@@ -141,6 +151,33 @@ class _Request(http_server.HTTPRequest):
     server: "Server"
     inheaders: dict[bytes, bytes]
     close_connection: bool
+    conn: "_Connection"
+    chunked_write: bool
+    #: Set when the answer of a parked request is written.
+    is_resumed = False
+
+    def parse_request(self) -> None:
+        """Read the request, unless it was parked."""
+        if not self.is_resumed:
+            super().parse_request()
+
+    def respond(self) -> None:
+        """Call the application, or write the answer of a parked request."""
+        ticket = self.conn.ticket
+        if not self.is_resumed or ticket is None or ticket.answer is None:
+            super().respond()
+            return
+        gateway = ticket.gateway
+        for chunk in filter(None, ticket.answer(gateway.start_response)):
+            gateway.write(chunk)
+        self.ensure_headers_sent()
+        if self.chunked_write:
+            self.conn.wfile.write(b"0\r\n\r\n")
+
+    def ensure_headers_sent(self) -> None:
+        """Send the headers, unless the request is parked."""
+        if self.conn.ticket is None or self.is_resumed:
+            super().ensure_headers_sent()
 
     def read_request_headers(self) -> bool:
         """Read the headers; refuse a body whose length is stated twice or negative."""
@@ -178,8 +215,64 @@ class _Request(http_server.HTTPRequest):
             self.conn.wfile.write(head.encode("latin-1") + body)
 
 
+class _Gateway(wsgi.Gateway_10):
+    """The gateway to the application, which may park the request."""
+
+    req: _Request
+    env: dict[str, Any]
+
+    def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
+        """Return the environment with the function that parks the request."""
+        environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
+        environ[parking.KEY] = self.req.conn.park
+        return environ
+
+    def respond(self) -> None:
+        """Call the application."""
+        # The environment must not refer to this object: a cycle would keep both until
+        # the next garbage collection.
+        conn = self.req.conn
+        conn.gateway = self
+        try:
+            super().respond()
+        finally:
+            conn.gateway = None
+
+
 class _Connection(http_server.HTTPConnection):
-    RequestHandlerClass = _Request
+    """A connection whose request may be parked."""
+
+    RequestHandlerClass: Any = _Request
+    server: "Server"
+    gateway: _Gateway | None = None
+    ticket: parking.Ticket | None = None
+
+    def park(self) -> parking.Ticket:
+        """Leave the request that is served until its answer comes.
+
+        Call it in the application, which must not fail afterwards.
+        """
+        self.ticket = self.server.parking.issue(self, self.gateway)
+        return self.ticket
+
+    def communicate(self) -> bool:
+        """Serve a request, or write the answer of a parked one.
+
+        Returns:
+            whether the connection stays open.
+        """
+        ticket = self.ticket
+        if ticket is None:
+            keep = super().communicate()  # type: ignore[no-untyped-call]
+            return bool(keep) or self.ticket is not None
+        request = ticket.gateway.req
+        request.is_resumed = True
+        self.RequestHandlerClass = lambda *_args: request
+        try:
+            return bool(super().communicate())  # type: ignore[no-untyped-call]
+        finally:
+            self.ticket = None
+            del self.RequestHandlerClass
 
 
 class Server(wsgi.Server):
@@ -234,6 +327,8 @@ class Server(wsgi.Server):
         plan = threads if isinstance(threads, Plan) else Plan.single(threads)
         # The pool that the constructor made has not started any thread.
         self.requests = Lanes(self, plan)
+        self.gateway = _Gateway
+        self.parking = parking.Parking(_peek, self._serve_parked, _close_parked)
         self.max_request_body_size = max_body
         self._is_known = is_known
         self.error_content = error_content
@@ -306,6 +401,25 @@ class Server(wsgi.Server):
             self._watch(conn)
         elif not start or not self.requests.put(conn, start):
             _close(conn)
+
+    def put_conn(self, conn: _Connection) -> None:
+        """Take a connection from a worker."""
+        if conn.ticket is not None:
+            self.parking.enter(conn.ticket)
+        else:
+            super().put_conn(conn)
+
+    def _serve_parked(self, conn: Any) -> None:
+        """Let a worker write the answer of a parked request."""
+        if isinstance(conn.socket, tls.TlsSocket):
+            conn.socket.begin_request()
+        if not self.requests.put_back(conn):
+            _close(conn)
+
+    def stop(self) -> None:
+        """Finish the running requests, and end; parked requests get no answer."""
+        super().stop()
+        self.parking.stop()
 
     def _shake_hands(self, conn: Any, sock: tls.TlsSocket) -> None:
         try:
@@ -385,11 +499,25 @@ def _peek(sock: Any) -> bytes | None:
     if isinstance(sock, tls.TlsSocket):
         return sock.peek(_PEEK_SIZE)
     try:
+        # A socket with a time limit would wait for data whatever the flags.
+        if not _is_readable(sock):
+            return None
         return bytes(sock.recv(_PEEK_SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
         return None
-    except OSError:
+    except (OSError, ValueError):  # it is broken, or closed
         return b""
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Return whether a read would return at once.
+
+    Raises:
+        ValueError: the socket is closed.
+    """
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def is_abandoned(environ: Mapping[str, Any]) -> bool:
@@ -407,6 +535,11 @@ def _close(conn: Any) -> None:
         conn.close()
     except OSError as err:
         _log.debug("closing: %s", err)
+
+
+def _close_parked(conn: _Connection) -> None:
+    conn.ticket = None
+    _close(conn)
 
 
 def wait_until_stopped(server: Server, timeout_s: float) -> bool:

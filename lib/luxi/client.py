@@ -184,7 +184,7 @@ class Client:
         for attempt in range(1, self._retries + 2):
             sent = False
             try:
-                sock = self._connect()
+                sock = self.connect()
                 sock.settimeout(limit)
                 sock.sendall(request)
                 sent = True
@@ -253,7 +253,13 @@ class Client:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _connect(self) -> socket.socket:
+    def connect(self) -> socket.socket:
+        """Connect, unless connected, and return the socket.
+
+        Raises:
+            NoMasterError: no process listens on the socket.
+            LuxiPermissionError: the caller has no access to the socket.
+        """
         if self._socket is not None:
             return self._socket
         wait = _Wait(self._timer.monotonic(), self._connect_timeout_s)
@@ -399,9 +405,19 @@ def _result(
 ) -> Any:
     """Return the result that an answer carries, or raise its error."""
     is_large = is_table and len(data) >= _LARGE
-    answer = _decode_table(data) if is_large else _decode(data)
+    return result_of(_decode_table(data) if is_large else _decode(data), on_warning)
+
+
+def result_of(answer: Any, on_warning: Callable[[str], None]) -> Any:
+    """Return the result in a decoded answer, or raise its error.
+
+    Raises:
+        GenericError: the daemon's error, also as a subclass.
+        ProtocolError: the value is no answer, or one to a request that was not
+            understood.
+    """
     if not isinstance(answer, dict) or framing.KEY_SUCCESS not in answer:
-        raise errors.ProtocolError(f"wanted an answer, found {bytes(data[:200])!r}")
+        raise errors.ProtocolError(f"wanted an answer, found {str(answer)[:200]!r}")
     version = answer.get(framing.KEY_VERSION)
     if version not in {None, versions.LUXI_VERSION}:
         raise errors.LuxiError(

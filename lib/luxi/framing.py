@@ -16,6 +16,8 @@ KEY_ARGS: Final = "args"
 KEY_SUCCESS: Final = "success"
 KEY_RESULT: Final = "result"
 KEY_VERSION: Final = "version"
+#: Number of a call that waits, repeated by its answer; not in Ganeti.
+KEY_CALL_ID: Final = "call_id"
 #: Only in answers to submissions, while too few copies hold the newest changes;
 #: not in Ganeti.
 KEY_WARNING: Final = "warning"

@@ -5,7 +5,8 @@ in order per connection. The handler runs in the loop's thread and must not bloc
 `Call` may be answered at once, or later from any thread. Clients cannot harm the loop:
 messages have a size limit, idle and stuck connections are closed, and a connection is
 not read while its request is being processed. Calls that wait for an event never take
-the last connections, which remain for administration. The methods do not belong here.
+the last connections, which remain for administration; many of them can share one
+connection if they have numbers. The methods do not belong here.
 """
 
 import collections
@@ -47,6 +48,8 @@ _ACCEPT_AT_ONCE: Final = 32
 _CHUNK: Final = 1 << 18
 #: Seconds between checks for idle connections.
 _SWEEP_S: Final = 5.0
+#: Numbered calls that one connection may have at a time.
+MAX_NUMBERED: Final = 4096
 _SOCKET_MODE: Final = 0o660
 #: Form of SO_PEERCRED: process, user, group.
 _CREDENTIALS: Final = struct.Struct("iII")
@@ -61,15 +64,20 @@ class Request(msgspec.Struct):
 
     method: str
     args: list[Any]
+    call_id: int | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(Request)
 
 
-def _encode(success: bool, result: Any, warning: str = "") -> bytearray:
+def _encode(
+    success: bool, result: Any, call_id: int | None, warning: str = ""
+) -> bytearray:
     """Return an encoded answer; large ones are not copied."""
     data = bytearray()
     answer = {"success": success, "result": result}
+    if call_id is not None:
+        answer[framing.KEY_CALL_ID] = call_id
     if warning:
         answer[framing.KEY_WARNING] = warning
     _encoder.encode_into(answer, data)
@@ -80,7 +88,7 @@ def _encode(success: bool, result: Any, warning: str = "") -> bytearray:
 class Call:
     """One request in progress. Answer it exactly once, from any thread."""
 
-    __slots__ = ("_server", "args", "connection", "method", "on_close")
+    __slots__ = ("_server", "args", "connection", "id", "method", "on_close")
 
     def __init__(
         self, server: "Server", connection: "Connection", request: Request
@@ -89,13 +97,16 @@ class Call:
         self.connection = connection
         self.method = request.method
         self.args = request.args
+        #: Its answer repeats this number; None for calls that are answered in order.
+        self.id = request.call_id
         #: Called in the loop's thread if the client disconnects before the answer.
         self.on_close: Callable[[], None] | None = None
 
     def succeed(self, result: Any) -> None:
         """Answer with a result, which is encoded in the caller's thread."""
         try:
-            data = _encode(True, result, self._server.warning_for(self.method))
+            warning = self._server.warning_for(self.method)
+            data = _encode(True, result, self.id, warning)
         except (TypeError, ValueError, OverflowError) as err:
             _log.exception("%s: the result cannot be sent", self.method)
             self.fail(errors.GenericError(f"{self.method}: {err}"))
@@ -106,16 +117,19 @@ class Call:
         """Answer with an error."""
         name, args = errors.encode(err)
         try:
-            data = _encode(False, [name, args])
+            data = _encode(False, [name, args], self.id)
         except (TypeError, ValueError, OverflowError):
             texts = [str(arg) for arg in args]
-            data = _encode(False, [name, texts])
+            data = _encode(False, [name, texts], self.id)
         self._server.answer(self, data)
 
     def reject(self, text: str) -> None:
-        """Answer that the request is malformed, and close the connection."""
-        data = _encode(False, text)
-        self._server.answer(self, data, close=True)
+        """Answer that the request is malformed, and close the connection.
+
+        A connection with numbered calls stays open: the others are not at fault.
+        """
+        data = _encode(False, text, self.id)
+        self._server.answer(self, data, close=self.id is None)
 
 
 Handler = Callable[[Call], None]
@@ -133,6 +147,8 @@ class Connection:
         "events",
         "fd",
         "handler",
+        "numbered",
+        "queued",
         "received",
         "sock",
         "unsent",
@@ -144,10 +160,40 @@ class Connection:
         self.fd = sock.fileno()
         self.received = bytearray()
         self.unsent = memoryview(b"")
+        #: Answers after the unsent one.
+        self.queued: collections.deque[memoryview] = collections.deque()
         self.call: Call | None = None
+        #: Calls that are answered in any order, by number.
+        self.numbered: dict[int, Call] = {}
         self.closing = False
         self.deadline = deadline
         self.events = _READ
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the client must act within the time limit."""
+        is_moving = bool(self.unsent or self.received)
+        return self.call is None and (is_moving or not self.numbered)
+
+    def has(self, call: Call) -> bool:
+        """Return whether a call waits for its answer."""
+        if call.id is None:
+            return self.call is call
+        return self.numbered.get(call.id) is call
+
+    def remove(self, call: Call) -> None:
+        """Forget a call that is answered now."""
+        if call.id is None:
+            self.call = None
+        else:
+            del self.numbered[call.id]
+
+    def remove_all(self) -> list[Call]:
+        """Remove and return all calls that wait for answers."""
+        calls = [*([self.call] if self.call else []), *self.numbered.values()]
+        self.call = None
+        self.numbered.clear()
+        return calls
 
 
 class Timer:
@@ -417,7 +463,7 @@ class Server:
         if len(self._connections) >= self._limits.crowded_from:
             now += max(0.0, self._idle_timeout_s - _CROWDED_IDLE_S)
         for connection in list(self._connections.values()):
-            if connection.call is None and connection.deadline < now:
+            if connection.is_idle and connection.deadline < now:
                 _log.debug("luxi: connection %d timed out", connection.fd)
                 self._close(connection)
         self._resume_accepting()
@@ -435,7 +481,8 @@ class Server:
         if not connection.received:
             # A whole message must arrive within one period, even if parts of it arrive.
             connection.deadline = self._new_deadline()
-        searched = len(connection.received)
+        # After a numbered call, the next request may be here already.
+        searched = 0 if connection.numbered else len(connection.received)
         connection.received += data
         self._buffered += len(data)
         self._take_request(connection, searched)
@@ -465,12 +512,36 @@ class Server:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
             self._refuse(connection, str(err))
             return
-        if request.method in self._waiting_methods and not self._may_wait(connection):
+        is_waiting = request.method in self._waiting_methods
+        if is_waiting and not self._may_wait(connection):
             return
+        if is_waiting and request.call_id is not None:
+            self._take_numbered(connection, request)
+            return
+        request.call_id = None
         call = connection.call = Call(self, connection, request)
         self._watch(connection)
+        self._handle(call)
+
+    def _take_numbered(self, connection: Connection, request: Request) -> None:
+        """Start to process a call whose connection is read further."""
+        call = Call(self, connection, request)
+        if call.id is None or call.id in connection.numbered:
+            self._refuse(connection, f"call_id {call.id} is in use")
+            return
+        is_full = len(connection.numbered) >= MAX_NUMBERED
+        connection.numbered[call.id] = call
+        if is_full:
+            text = f"the connection has {MAX_NUMBERED} waiting calls already"
+            call.fail(errors.GenericError(text))
+        else:
+            self._handle(call)
+        if connection.received:
+            self.run_soon(lambda: self._take_early(connection))
+
+    def _handle(self, call: Call) -> None:
         try:
-            connection.handler(call)
+            call.connection.handler(call)
         except errors.GenericError as err:
             call.fail(err)
         except Exception as err:  # noqa: BLE001 - logged
@@ -479,7 +550,8 @@ class Server:
 
     def _may_wait(self, connection: Connection) -> bool:
         """Count a call that waits; disconnect the client if too many others wait."""
-        if len(self._waiting) >= self._limits.waiting:
+        is_counted = connection.fd in self._waiting
+        if not is_counted and len(self._waiting) >= self._limits.waiting:
             _log.warning(
                 "luxi: limit of %d waiting clients, disconnected another one",
                 self._limits.waiting,
@@ -498,13 +570,16 @@ class Server:
     def _answer(self, call: Call, data: bytearray, *, close: bool) -> None:
         """Send an answer, unless the client has gone or was answered already."""
         connection = call.connection
-        if connection.call is not call:
+        if not connection.has(call):
             return
-        connection.call = None
-        self._waiting.discard(connection.fd)
-        connection.closing = close
+        connection.remove(call)
+        if not connection.numbered:
+            self._waiting.discard(connection.fd)
+        connection.closing = connection.closing or close
+        connection.queued.append(memoryview(data))
+        if connection.unsent:
+            return
         connection.deadline = self._new_deadline()
-        connection.unsent = memoryview(data)
         try:
             self._write(connection)
         except OSError as err:
@@ -512,7 +587,9 @@ class Server:
             self._close(connection)
 
     def _write(self, connection: Connection) -> None:
-        while connection.unsent:
+        while connection.unsent or connection.queued:
+            if not connection.unsent:
+                connection.unsent = connection.queued.popleft()
             try:
                 count = connection.sock.send(connection.unsent)
             except BlockingIOError:
@@ -555,11 +632,11 @@ class Server:
         connection.sock.close()
         self._buffered -= len(connection.received)
         connection.received.clear()
-        call, connection.call = connection.call, None
-        # The answering thread may clear it at any moment.
-        on_close = None if call is None else call.on_close
-        if on_close is not None:
-            self._guard(on_close)
+        for call in connection.remove_all():
+            # The answering thread may clear it at any moment.
+            on_close = call.on_close
+            if on_close is not None:
+                self._guard(on_close)
         self._resume_accepting()
 
     # The end

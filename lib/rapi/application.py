@@ -18,9 +18,10 @@ import msgspec
 
 from ganeti import errors
 from ganeti.clock import Clock
-from ganeti.rapi import access, handlers, requests, resources
+from ganeti.http import parking
+from ganeti.rapi import access, handlers, requests, resources, waits
 from ganeti.rapi.authentication import Authenticator, unauthorized
-from ganeti.rapi.handlers import Answer, Call, Master, Rows
+from ganeti.rapi.handlers import Answer, Call, Master, Rows, Waiting
 from ganeti.rapi.model import Request, Resource
 from ganeti.rapi.problems import Refused, bad_request, forbidden
 from ganeti.rapi.users import User
@@ -51,9 +52,11 @@ class _Exchange:
 
     environ: Mapping[str, Any]
     id: str
+    since: float
     path: str = ""
     user: User | None = None
     resource: Resource | None = None
+    is_parked: bool = False
 
     @property
     def address(self) -> str:
@@ -76,6 +79,7 @@ class Application:
         authenticator: Authenticator,
         clock: Clock,
         *,
+        waiting: waits.Waits,
         requires_authentication: bool = False,
     ) -> None:
         """Prepare to answer.
@@ -84,23 +88,38 @@ class Application:
             master: calls of the master daemon.
             authenticator: returns the users of requests.
             clock: time for reasons, and for the log.
+            waiting: waits for jobs, without a thread.
             requires_authentication: refuse all requests without credentials.
         """
         self._master = master
         self._authenticator = authenticator
         self._clock = clock
+        self._waits = waiting
         self._requires_authentication = requires_authentication
 
     def __call__(
         self, environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes]:
         """Answer a request."""
-        exchange = _Exchange(environ=environ, id=secrets.token_hex(6))
-        since = self._clock.monotonic()
+        exchange = _Exchange(
+            environ=environ, id=secrets.token_hex(6), since=self._clock.monotonic()
+        )
+        return self._conclude(exchange, start_response, lambda: self._answer(exchange))
+
+    def _conclude(
+        self,
+        exchange: _Exchange,
+        start_response: StartResponse,
+        answer: Callable[[], Any],
+    ) -> Iterable[bytes]:
+        """Send what a function returns or raises; nothing yet for a parked request."""
         headers: Mapping[str, str] = {}
         try:
-            value = self._answer(exchange)
+            value = answer()
             status = HTTPStatus.OK
+            if isinstance(value, Waiting):
+                self._park(exchange, value)
+                return []
             if isinstance(value, Answer):
                 value, headers = value.value, value.headers
         except Refused as err:
@@ -111,8 +130,28 @@ class Application:
             text = f"{type(err).__name__}; the log has request {exchange.id}"
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             value = _error_body(Refused(status, text))
-        self._note(exchange, status, self._clock.monotonic() - since)
+        self._note(exchange, status, self._clock.monotonic() - exchange.since)
         return _send(start_response, exchange, status, value, headers)
+
+    def _park(self, exchange: _Exchange, waiting: Waiting) -> None:
+        """Leave a request until a job changes."""
+        user = exchange.user.name if exchange.user else exchange.address
+        self._waits.admit(user, waiting.args)
+        # Nothing may fail from here on: the connection is not this thread's any more.
+        ticket: parking.Ticket = exchange.environ[parking.KEY]()
+        exchange.is_parked = True
+
+        def done(result: Any, error: Exception | None) -> None:
+            def outcome() -> Any:
+                if isinstance(error, errors.GenericError):
+                    raise refusal_of(error) from error
+                if error is not None:
+                    raise error
+                return handlers.changed(result)
+
+            ticket.resume(lambda start: self._conclude(exchange, start, outcome))
+
+        self._waits.start(user, waiting.args, done)
 
     def _answer(self, exchange: _Exchange) -> Any:
         environ = exchange.environ
@@ -180,8 +219,9 @@ class Application:
     def _note(self, exchange: _Exchange, status: HTTPStatus, took_s: float) -> None:
         method = str(exchange.environ.get("REQUEST_METHOD", ""))
         is_read = method == "GET" and status < HTTPStatus.BAD_REQUEST
+        is_fast = exchange.is_parked or took_s < _SLOW_S
         _log.log(
-            logging.DEBUG if is_read and took_s < _SLOW_S else logging.INFO,
+            logging.DEBUG if is_read and is_fast else logging.INFO,
             "%s: %s %s: %d in %.0f ms",
             exchange.requester,
             method,

@@ -14,14 +14,12 @@ import msgspec
 
 from ganeti import errors
 from ganeti.constants import ecodes, jobqueue, nodes
-from ganeti.rapi import bodies, requests
+from ganeti.rapi import bodies, requests, waits
 from ganeti.rapi.model import Request, Resource
 from ganeti.rapi.problems import Refused, bad_request
 from ganeti.repair.incidents import MaintenanceState, as_listed
 from ganeti.repair.journal import Selection
 
-#: Seconds of a wait for a job's change.
-WAIT_S: Final = 10.0
 #: Seconds for the job that lists operating systems.
 _OS_JOB_S: Final = 300.0
 #: Rows that are encoded together.
@@ -79,6 +77,17 @@ class Answer:
 
     value: Any
     headers: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """An answer that comes when a job changes.
+
+    Attributes:
+        args: of the method `ganeti.rapi.waits.METHOD`.
+    """
+
+    args: list[Any]
 
 
 class Rows:
@@ -269,12 +278,12 @@ def _result_of(master: Master, job_id: int) -> Any:
     fields, known = ["status"], None
     waited_s = 0.0
     while waited_s < _OS_JOB_S:
-        args = [job_id, fields, known, None, WAIT_S]
-        change = master.call("WaitForJobChange", args, timeout_s=3 * WAIT_S)
+        args = [job_id, fields, known, None, waits.WAIT_S]
+        change = master.call(waits.METHOD, args, timeout_s=waits.ANSWER_S)
         known = change[0]
         if known[0] in jobqueue.JOBS_FINALIZED:
             break
-        waited_s += WAIT_S
+        waited_s += waits.WAIT_S
     [[status, results]] = master.call("QueryJobs", [[job_id], ["status", "opresult"]])
     if status != jobqueue.JOB_STATUS_SUCCESS:
         known_error = errors.decode(results[0]) if results else None
@@ -360,8 +369,11 @@ def wait_for_job(call: Call) -> Any:
     """Wait until a job differs from what the client knows, or the time is over."""
     wait = wait_of(call)
     args = [int(call.name), wait.fields, wait.previous_job_info]
-    args += [wait.previous_log_serial, WAIT_S]
-    change = call.master.call("WaitForJobChange", args, timeout_s=3 * WAIT_S)
+    return Waiting([*args, wait.previous_log_serial, waits.WAIT_S])
+
+
+def changed(change: Any) -> dict[str, Any]:
+    """Return the answer to a wait that has ended."""
     return {"job_info": change[0], "log_entries": change[1]}
 
 

@@ -13,8 +13,9 @@ from ganeti import clock, errors, ssconf
 from ganeti.constants import exitcodes
 from ganeti.http import contexts, lanes, server, tls
 from ganeti.luxi import Client
+from ganeti.luxi.shared import SharedClient
 from ganeti.pathutils import Paths
-from ganeti.rapi import application, authentication, pool, users_file
+from ganeti.rapi import application, authentication, pool, users_file, waits
 from ganeti.server import common
 from ganeti.utils import x509 as certificates
 
@@ -23,10 +24,12 @@ _log = logging.getLogger(__name__)
 NAME: Final = "ganeti-rapi"
 #: Seconds to wait for a master daemon that does not listen, for example in a restart.
 _CONNECT_S: Final = 5.0
-#: Seconds for running requests after a request to stop; a wait for a job takes ten.
+#: Seconds for running requests after a request to stop, and for waits for jobs, which
+#: end at once then.
 _STOP_TIMEOUT_S: Final = 12.0
-#: Waits for jobs at the same time; they have threads of their own.
-_WAITS: Final = 64
+_STOP_WAITS_S: Final = 5.0
+#: Threads that begin waits for jobs and write their answers.
+_WAIT_THREADS: Final = 4
 #: Requests that may wait for a thread, per thread, and for how many seconds.
 _WAITING_PER_THREAD: Final = 50
 _PATIENCE_S: Final = 30.0
@@ -42,16 +45,22 @@ class Rapi:
         http: server.Server,
         followed: users_file.WatchedUsers,
         connections: pool.Pool,
+        waiting: waits.Waits,
     ) -> None:
         self._http = http
         self._followed = followed
         self._connections = connections
+        self._waits = waiting
 
     def stop(self) -> None:
         """Finish the running requests, and end."""
         self._followed.stop()
+        self._waits.stop_soon()
+        if not self._http.parking.wait_until_empty(_STOP_WAITS_S):
+            _log.warning("ending with waits for jobs")
         if not server.wait_until_stopped(self._http, _STOP_TIMEOUT_S):
             _log.warning("ending with running requests")
+        self._waits.close()
         self._connections.close()
 
 
@@ -130,20 +139,23 @@ def _files(options: argparse.Namespace, paths: Paths) -> tuple[str, str]:
 
 
 def lane_plan(max_clients: int) -> lanes.Plan:
-    """Return the lanes: waits for jobs never take the threads of other requests."""
+    """Return the lanes: waits for jobs never take the threads of other requests.
+
+    A wait needs a thread only when it begins and ends.
+    """
     ordinary = lanes.Lane(
         "ordinary",
         threads=max_clients,
         waiting=_WAITING_PER_THREAD * max_clients,
         patience_s=_PATIENCE_S,
     )
-    waits = lanes.Lane("wait", threads=_WAITS, patience_s=_PATIENCE_S)
+    waiting = lanes.Lane("wait", threads=_WAIT_THREADS, patience_s=_PATIENCE_S)
 
     def choose(path: str) -> str:
         is_wait = path.startswith("/2/jobs/") and path.endswith("/wait")
         return "wait" if is_wait else "ordinary"
 
-    return lanes.Plan([ordinary, waits], choose)
+    return lanes.Plan([ordinary, waiting], choose)
 
 
 def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -> Rapi:
@@ -164,12 +176,14 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
         )
 
     connections = pool.Pool(connect, clock_)
+    waiting = waits.Waits(SharedClient(connect, clock_))
     authenticator = authentication.Authenticator(clock_)
     followed = users_file.WatchedUsers(paths.data("rapi/users"), authenticator.replace)
     app = application.Application(
         connections,
         authenticator,
         clock_,
+        waiting=waiting,
         requires_authentication=options.require_authentication,
     )
     http = server.Server(
@@ -183,7 +197,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     port = http.start_serving()
     followed.start()
     _log.info("serving on port %d", port)
-    return Rapi(http, followed, connections)
+    return Rapi(http, followed, connections, waiting)
 
 
 def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedContext:

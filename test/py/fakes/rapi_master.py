@@ -8,6 +8,7 @@ import msgspec
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.constants import remote
+from ganeti.http import parking
 from ganeti.rapi import fields
 
 INCIDENT = "incident-1"
@@ -91,6 +92,15 @@ class RapiMaster(FakeMaster):
             for row in self.call(method, args)
         ]
 
+    def submit(self, method, args, done, *, timeout_s):
+        """Answer a wait, as `ganeti.luxi.shared.SharedClient` does."""
+        try:
+            result = self.call(method, args, timeout_s=timeout_s)
+        except errors.GenericError as err:
+            done(None, err)
+        else:
+            done(result, None)
+
     def _rows(self, resource, names, wanted):
         for name in names or ():
             if resource != "filter" and not list(self._matching(resource, [name])):
@@ -121,6 +131,17 @@ class RapiMaster(FakeMaster):
         return NODE_OF_INCIDENT
 
 
+class Parked:
+    """A parked request; its answer is sent at once when it comes."""
+
+    def __init__(self, start_response):
+        self.start_response = start_response
+        self.chunks = []
+
+    def resume(self, answer):
+        self.chunks = answer(self.start_response)
+
+
 class Browser:
     """Sends requests to an application without a server."""
 
@@ -149,7 +170,9 @@ class Browser:
             "wsgi.input": io.BytesIO(data),
         } | environ
         answer = []
-        chunks = self.application(environ, lambda *start: answer.append(start))
-        text = b"".join(chunks)
+        parked = Parked(lambda *start: answer.append(start))
+        environ[parking.KEY] = lambda: parked
+        chunks = self.application(environ, parked.start_response)
+        text = b"".join([*chunks, *parked.chunks])
         [(status, headers)] = answer
         return int(status.split()[0]), dict(headers), json.loads(text)

@@ -13,6 +13,7 @@ from ganeti.rapi import fields, handlers, openapi, resources, users
 from ganeti.rapi.application import Application
 from ganeti.rapi.authentication import Authenticator
 from ganeti.rapi.model import Body
+from ganeti.rapi.waits import Waits
 
 TEXT = """\
 reader pw read
@@ -86,7 +87,7 @@ def authenticator(clock):
 
 @pytest.fixture
 def browser(master, authenticator, clock):
-    return Browser(Application(master, authenticator, clock))
+    return Browser(Application(master, authenticator, clock, waiting=Waits(master)))
 
 
 def test_the_openapi_document_is_served_to_anybody_who_may_connect(
@@ -98,7 +99,13 @@ def test_the_openapi_document_is_served_to_anybody_who_may_connect(
         assert headers["Content-Type"] == "application/json"
     assert browser.send("GET", "/openapi.json", **basic("plain", "wrong"))[0] == 401
     assert browser.send("PUT", "/openapi.json")[0] == 501
-    app = Application(master, authenticator, clock, requires_authentication=True)
+    app = Application(
+        master,
+        authenticator,
+        clock,
+        waiting=Waits(master),
+        requires_authentication=True,
+    )
     strict = Browser(app)
     assert strict.send("GET", "/openapi.json")[0] == 401
     assert strict.send("GET", "/openapi.json", **basic("plain"))[0] == 200
@@ -158,7 +165,13 @@ def test_with_required_authentication_nothing_is_open(
     master, authenticator, clock, resource
 ):
     browser = Browser(
-        Application(master, authenticator, clock, requires_authentication=True)
+        Application(
+            master,
+            authenticator,
+            clock,
+            waiting=Waits(master),
+            requires_authentication=True,
+        )
     )
     assert outcome(browser, resource, "") == 401
     assert browser.send("GET", "/nothing")[0] == 401

@@ -14,7 +14,7 @@ import pytest
 from fakes.patience import until
 from fakes.rapi_master import RapiMaster
 from ganeti.constants import exitcodes
-from ganeti.luxi import Client
+from ganeti.luxi import Client, shared
 from ganeti.pathutils import Paths
 from ganeti.rapi import authentication, pool, users, users_file
 from ganeti.server import common, rapi
@@ -50,6 +50,9 @@ def master(monkeypatch):
     fake = RapiMaster()
     monkeypatch.setattr(pool.Pool, "call", lambda _self, *a, **k: fake.call(*a, **k))
     monkeypatch.setattr(pool.Pool, "rows", lambda _self, *a: fake.rows(*a))
+    monkeypatch.setattr(
+        shared.SharedClient, "submit", lambda _self, *a, **k: fake.submit(*a, **k)
+    )
     return fake
 
 

@@ -15,6 +15,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
 from fakes.rapi_master import RapiMaster
+from ganeti.luxi import shared
 from ganeti.pathutils import Paths
 from ganeti.rapi import authentication, openapi, pool
 from ganeti.rapi.resources import RESOURCES
@@ -58,6 +59,9 @@ def schema(master, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool.Pool, "call", lambda _self, *a, **k: master.call(*a, **k))
         patch.setattr(pool.Pool, "rows", lambda _self, *a: master.rows(*a))
+        patch.setattr(
+            shared.SharedClient, "submit", lambda _self, *a, **k: master.submit(*a, **k)
+        )
         patch.setattr(authentication, "_CHANGES", (1e9, 1e9))
         options = common.parse(rapi.build_parser(), words)
         service = rapi.start(options, paths, common.Control())
