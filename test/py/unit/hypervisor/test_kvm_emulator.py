@@ -9,7 +9,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.hypervisor import DRIVERS, NodeEffects
-from ganeti.hypervisor.kvm import emulator
+from ganeti.hypervisor.kvm import checks, emulator
 from ganeti.pathutils import Paths
 
 MACHINES = """Supported machines are:
@@ -200,3 +200,41 @@ def test_a_probe_that_cannot_run_or_ends_otherwise_has_no_time(effects):
 
     effects.process.answers["qemu"] = missing
     assert emulator.probe(effects, "/bin/qemu", "tcg", 5.0) is None
+
+
+OLD = (0, "QEMU emulator version 4.2.1\n", "")
+
+
+def checked(effects, **params):
+    checks.check_emulator(effects, {"kvm_path": "/bin/qemu", **params})
+
+
+def test_parameters_that_the_emulator_has_are_accepted(effects):
+    checked(effects)
+    checked(effects, disk_aio="io_uring")
+    checked(effects, machine_version="q35,smm=off")
+
+
+def test_a_machine_that_the_emulator_lacks_is_refused(effects):
+    text = "^hypervisor kvm: machine_version pc-1: unknown to /bin/qemu$"
+    with pytest.raises(errors.HypervisorError, match=text):
+        checked(effects, machine_version="pc-1,accel=kvm")
+
+
+def test_an_old_emulator_has_no_io_uring(effects):
+    effects.process.answers["qemu"] = OLD
+    checked(effects, disk_aio="native")
+    text = r"^hypervisor kvm: disk_aio io_uring needs emulator 5\.0, found 4\.2\.1$"
+    with pytest.raises(errors.HypervisorError, match=text):
+        checked(effects, disk_aio="io_uring")
+
+
+def test_a_node_is_verified_by_running_its_emulator(effects, tmp_path):
+    driver, program = DRIVERS["kvm"](effects), tmp_path / "qemu"
+    params = {"kvm_path": str(program)}
+    wanted = f"emulator {program}: not found or not executable"
+    assert driver.verify(params) == wanted
+    program.touch(0o755)
+    assert driver.verify(params) is None
+    effects.process.answers["qemu"] = (1, "", "bad library")
+    assert "bad library" in driver.verify(params)
