@@ -253,11 +253,16 @@ class Config:
         return self._reservations.reserve_first(owner, f"minor/{node}", lowest)
 
     def _used_minors(self, node: str) -> set[int]:
+        """Return the minors of recorded disks, and of noted ones that may be active."""
         snapshot = self.snapshot()
+        noted = [
+            made.disk for made in self.disk_notes.all_disks() if node in made.nodes
+        ]
+        recorded = [snapshot.disks[uuid] for uuid in snapshot.disks_on_node(node)]
         return {
             minor
-            for uuid in snapshot.disks_on_node(node)
-            if (disk := snapshot.disks[uuid]).dev_type == "drbd"
+            for disk in (*recorded, *noted)
+            if disk.dev_type == "drbd"
             for holder, minor in drbd_minors(disk)
             if holder == node
         }

@@ -5,6 +5,9 @@ that is needed to remove the disk is made durable. It is dropped when the opcode
 ended, which has committed the records or has removed the disks by then. Notes of disks
 that could not be removed, and those that an earlier master daemon left, are swept by
 `ganeti.masterd.leftover_disks`.
+
+Notes also name disks that a replacement takes out of use: they are removed when the
+disk that follows them is complete.
 """
 
 import contextlib
@@ -23,11 +26,19 @@ _TABLE: Final = "meta"
 _PREFIX: Final = "disks/"
 
 
-class MadeDisk(msgspec.Struct, frozen=True):
-    """A disk, and the uuids of the nodes that it is made on."""
+class MadeDisk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A disk, and the uuids of the nodes that it is made on.
+
+    Attributes:
+        disk: enough of its record to remove it.
+        nodes: uuids of its nodes.
+        kept_for: uuid of the recorded disk that must be complete on its nodes before
+            this one is removed; empty if it has no data of value.
+    """
 
     disk: Disk
     nodes: tuple[str, ...]
+    kept_for: str = ""
 
 
 class DiskNote(msgspec.Struct, frozen=True):
@@ -59,6 +70,8 @@ class DiskNotes:
         self.news = threading.Event()
         self._own: dict[str, list[str]] = {}
         self._held: set[str] = set()
+        #: Key of the note that is being swept.
+        self._swept: str | None = None
 
     def add(self, owner: str, note: DiskNote) -> None:
         """Make a note durable; blocks.
@@ -117,6 +130,98 @@ class DiskNotes:
         }
         return {key: _decode(key, data) for key, data in rows.items()}
 
+    def begin_sweep(self, key: str) -> DiskNote | None:
+        """Return a note that is swept from now on; None if it was taken over.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+        """
+        with self.lock:
+            for known, data in self._store.scan(_TABLE, key):
+                if known == key:
+                    note = _decode(key, data)
+                    self._swept = key
+                    return note
+        return None
+
+    def end_sweep(self, key: str, *, is_clean: bool) -> None:
+        """End the sweep of a note, and remove it if nothing of it is left."""
+        with self.lock:
+            self._swept = None
+        if is_clean:
+            self._remove([key])
+
+    def take_over(
+        self, owner: str, uuid: str, node: str, *, instance: str
+    ) -> list[MadeDisk]:
+        """Return the noted remains of a disk on a node, for a removal by the caller.
+
+        They are in a note of the caller from then on, so that no sweep removes what the
+        caller makes in the same place.
+
+        Args:
+            owner: execution id of the opcode that makes the disk there again.
+            uuid: of the disk.
+            node: uuid of the node.
+            instance: name of the owner of the disk, for messages.
+
+        Raises:
+            ConfigurationError: they are being removed at this moment.
+            StorageError: the change is not durable.
+        """
+        taken: list[MadeDisk] = []
+        changes: list[Document] = []
+        with self.lock:
+            own = {key for keys in self._own.values() for key in keys}
+            for key, data in self._store.scan(_TABLE, _PREFIX):
+                note = _decode(key, data)
+                mine = [
+                    made
+                    for made in note.disks
+                    if made.disk.uuid == uuid and node in made.nodes
+                ]
+                if not mine or key in own:
+                    continue
+                if key == self._swept:
+                    raise errors.ConfigurationError(
+                        f"instance {instance}: an old copy of one of its disks is being"
+                        " removed from the node at this moment; try again later"
+                    )
+                taken += [MadeDisk(made.disk, (node,), made.kept_for) for made in mine]
+                rest = tuple(
+                    MadeDisk(
+                        made.disk,
+                        tuple(name for name in made.nodes if name != node),
+                        made.kept_for,
+                    )
+                    if made in mine
+                    else made
+                    for made in note.disks
+                )
+                left = msgspec.structs.replace(
+                    note, disks=tuple(made for made in rest if made.nodes)
+                )
+                changes.append(Document(_TABLE, key, msgspec.json.encode(left)))
+            if taken:
+                keys = self._own.setdefault(owner, [])
+                key = f"{_PREFIX}{owner}/{len(keys)}"
+                keys.append(key)
+                data = msgspec.json.encode(DiskNote(instance, tuple(taken)))
+                self._store.commit([*changes, Document(_TABLE, key, data)])
+        return taken
+
+    def all_disks(self) -> list[MadeDisk]:
+        """Return the disks of all notes.
+
+        Raises:
+            ConfigurationError: a note cannot be read.
+        """
+        return [
+            made
+            for key, data in self._store.scan(_TABLE, _PREFIX)
+            for made in _decode(key, data).disks
+        ]
+
     def all_directories(self, but: str) -> set[tuple[str, str]]:
         """Return the directories of all notes but one; the caller holds the lock."""
         return {
@@ -125,10 +230,6 @@ class DiskNotes:
             if key != but
             for place in _decode(key, data).directories
         }
-
-    def remove(self, key: str) -> None:
-        """Remove a note whose disks are gone; returns at once."""
-        self._remove([key])
 
     def _remove(self, keys: Sequence[str]) -> None:
         with contextlib.suppress(errors.StorageError, errors.TermError):

@@ -2,18 +2,20 @@
 
 `ganeti.config.disk_notes` names them: those that an earlier master daemon was making
 when it ended, and those that an opcode could not remove. A disk that has a record
-stays, whatever the note says. Nodes that do not answer are tried again.
+stays, whatever the note says. The old copy of a replaced disk stays until the new one
+is complete. Nodes that do not answer are tried again.
 """
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from ganeti import errors, objects, rpc
 from ganeti.clock import Clock
 from ganeti.config import disk_notes
 from ganeti.config.disk_notes import DiskNote, DiskNotes, MadeDisk
+from ganeti.constants.disks import DTS_DRBD
 from ganeti.rpc import encode
 
 _log = logging.getLogger(__name__)
@@ -92,32 +94,46 @@ class LeftoverDisks:
             ConfigurationError: a note cannot be read.
         """
         is_clean = True
-        for key, note in self._notes.left().items():
+        for key in self._notes.left():
             if self._stopping.is_set():
                 return False
             # A job that goes on drops its notes itself, or leaves them for later.
-            job = disk_notes.job_of(key)
-            if self._has_ended(job) and self._sweep(key, note):
-                self._notes.remove(key)
-            else:
+            if not self._has_ended(disk_notes.job_of(key)):
                 is_clean = False
+                continue
+            note = self._notes.begin_sweep(key)
+            if note is None:
+                continue
+            is_done = False
+            try:
+                is_done = self._sweep(key, note)
+            finally:
+                self._notes.end_sweep(key, is_clean=is_done)
+            is_clean = is_done and is_clean
         return is_clean
 
     def _sweep(self, key: str, note: DiskNote) -> bool:
         is_clean = True
         for made in note.disks:
-            if not _is_recorded(self._snapshot(), made.disk):
-                is_clean = self._remove(note, made) and is_clean
+            is_clean = self._remove(note, made) and is_clean
         return is_clean and self._remove_directories(key, note)
 
     def _remove(self, note: DiskNote, made: MadeDisk) -> bool:
-        """Remove a disk from its nodes; return whether all have done so."""
+        """Remove a disk from those of its nodes where it has no record.
+
+        Returns whether all have done so.
+        """
         is_clean = True
         snapshot = self._snapshot()
-        for node in made.nodes:
+        nodes = [
+            node
+            for node in made.nodes
             # A removed node took the disk with it.
-            if node not in snapshot.nodes:
-                continue
+            if node in snapshot.nodes and not _is_recorded(snapshot, made.disk, node)
+        ]
+        if nodes and not self._is_replaced(note, made):
+            return not any(self._may_be_on(node, made) for node in nodes)
+        for node in nodes:
             where = ", ".join(
                 "/".join(map(str, part.logical_id[1:]))
                 for part in made.disk.children or (made.disk,)
@@ -131,6 +147,33 @@ class LeftoverDisks:
             else:
                 _log.info("%s: removed from node %s", what, answer.node)
         return is_clean
+
+    def _is_replaced(self, note: DiskNote, made: MadeDisk) -> bool:
+        """Return whether the disk that follows is complete, or no longer recorded."""
+        snapshot = self._snapshot()
+        after = snapshot.disks.get(made.kept_for)
+        owner = snapshot.disk_owner(made.kept_for) if after is not None else None
+        if after is None or owner is None:
+            return True
+        instance = snapshot.instances[owner]
+        if not instance.disks_active:
+            return False
+        answer = self._rpc.call_one(
+            "blockdev_getmirrorstatus_multi",
+            instance.primary_node,
+            [encode.disk(snapshot, after, instance)],
+        )
+        what = f"an old copy of {after.iv_name} of instance {note.instance} stays"
+        if answer.failed:
+            self._warn(answer.describe(what))
+            return False
+        return [_is_complete(row) for row in answer.payload or ()] == [True]
+
+    def _may_be_on(self, node: str, made: MadeDisk) -> bool:
+        """Return whether a node has a disk, or does not say that it has not."""
+        wire = encode.disk(self._snapshot(), made.disk)
+        answer = self._rpc.call_one("blockdev_find", node, wire)
+        return answer.failed or answer.payload is not None
 
     def _warn(self, text: str) -> None:
         """Log a failure once: nodes are tried again and again."""
@@ -157,12 +200,28 @@ class LeftoverDisks:
         return is_clean
 
 
-def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
-    """Return whether a disk, or another one at the same place, has a record."""
+def _is_complete(row: Any) -> bool:
+    """Return whether a row about a mirror says that both nodes have all data."""
+    is_known, status = row
+    return bool(
+        is_known
+        and isinstance(status, Mapping)
+        and status.get("dev_path")
+        and status.get("is_degraded") is False
+    )
+
+
+def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk, node: str) -> bool:
+    """Return whether a disk, or another one at the same place, has a record.
+
+    The volumes of a mirror have the same names on each of its nodes, so a mirror that
+    has left a node has no record there.
+    """
     recorded = snapshot.disks.get(disk.uuid)
     if recorded is not None and not recorded.forthcoming:
         # Each creation of a reserved disk uses a name of its own.
-        return _name(recorded) == _name(disk)
+        is_here = recorded.dev_type not in DTS_DRBD or node in recorded.nodes
+        return is_here and _name(recorded) == _name(disk)
     place = (disk.dev_type, disk.logical_id)
     return any(
         (other.dev_type, other.logical_id) == place and not other.forthcoming

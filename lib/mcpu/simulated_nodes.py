@@ -32,6 +32,10 @@ class SimulatedNodes:
             self._guests[node, guest["name"]] = guest if runs else None
         elif procedure in _USABLE:
             self._disks[node, _key(args[0])] = _USABLE[procedure]
+        elif procedure in _COMPLETE:
+            for disk in _COMPLETE[procedure](args):
+                for place in disk.get("nodes") or (node,):
+                    self._disks[place, _key(disk)] = True
 
     # Reads
     def adjust(self, node: str, args: Args, answer: Result) -> Result:
@@ -130,6 +134,11 @@ _USABLE: Final = {
     "blockdev_create": True,
     "blockdev_remove": False,
     "blockdev_shutdown": False,
+}
+#: Acts after which the data of mirrors is copied: the mirrors.
+_COMPLETE: Final[Mapping[str, Callable[[Args], Sequence[Mapping[str, Any]]]]] = {
+    "blockdev_addchildren": lambda args: args[:1],
+    "drbd_attach_net": lambda args: args[0],
 }
 _ADJUST: Final[Mapping[str, Callable[[SimulatedNodes, str, Args, Result], Any]]] = {
     "all_instances_info": SimulatedNodes._all_info,  # noqa: SLF001 - a table of its methods

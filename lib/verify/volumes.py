@@ -1,11 +1,12 @@
 """Checks of logical volumes and of DRBD on one node against the records.
 
 Killed operations leave such volumes and minors. Those of a running operation are not
-checked: it holds locks that the verification of its group waits for.
+checked: it holds locks that the verification of its group waits for. Nor are those that
+the master removes by itself later, such as the old copy of a replaced disk.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import objects
@@ -23,16 +24,27 @@ def judge(
     snapshot: objects.Snapshot,
     node: objects.Node,
     answer: Mapping[str, Any],
+    *,
+    noted: Iterable[objects.Disk] = (),
 ) -> None:
-    """Check what a node that runs instances says about its volumes and minors."""
+    """Check what a node that runs instances says about its volumes and minors.
+
+    Args:
+        report: gets the errors.
+        snapshot: has the records.
+        node: the node.
+        answer: its answer.
+        noted: disks without a record there that the master is to remove.
+    """
+    later = tuple(noted)
     if not node.vm_capable:
         return
     cluster = snapshot.cluster
     if cluster.volume_group_name:
-        _volumes(report, snapshot, node, answer.get(nodeverify.NV_LVLIST))
+        _volumes(report, snapshot, node, answer.get(nodeverify.NV_LVLIST), later)
     if _DRBD not in cluster.enabled_disk_templates:
         return
-    _minors(report, snapshot, node, answer.get(nodeverify.NV_DRBDLIST))
+    _minors(report, snapshot, node, answer.get(nodeverify.NV_DRBDLIST), later)
     if cluster.drbd_usermode_helper:
         _helper(report, cluster, node, answer.get(nodeverify.NV_DRBDHELPER))
 
@@ -51,13 +63,14 @@ def _volumes(
     snapshot: objects.Snapshot,
     node: objects.Node,
     actual: Mapping[str, Any] | None,
+    noted: Sequence[objects.Disk],
 ) -> None:
     """Compare the volumes of the cluster's volume group with the recorded ones."""
     nothing = "unable to list logical volumes"
     if report.error_if(actual is None, "ENODELVM", node.name, nothing):
         return
     group = snapshot.cluster.volume_group_name
-    recorded: set[str] = set()
+    recorded = {volume for disk in noted for volume in _parts(disk)}
     for disk, owner in _disks(snapshot, node):
         for volume in _parts(disk):
             recorded.add(volume)
@@ -102,6 +115,7 @@ def _minors(
     snapshot: objects.Snapshot,
     node: objects.Node,
     actual: list[int] | None,
+    noted: Sequence[objects.Disk],
 ) -> None:
     """Compare the minors in use with the recorded ones."""
     nothing = (
@@ -109,11 +123,11 @@ def _minors(
     )
     if report.error_if(actual is None, "ENODEDRBD", node.name, nothing):
         return
-    recorded: set[int] = set()
+    recorded = {_minor(disk, node) for disk in noted if disk.dev_type == _DRBD}
     for disk, owner in _disks(snapshot, node):
         if disk.dev_type != _DRBD:
             continue
-        minor = disk.logical_id[_MINOR + disk.logical_id[:2].index(node.uuid)]
+        minor = _minor(disk, node)
         recorded.add(minor)
         if owner is None or owner.forthcoming or not owner.disks_active:
             continue
@@ -132,6 +146,11 @@ def _minors(
             f"drbd minor {minor} is in use and belongs to no instance; if nobody needs"
             f" it, release it there: drbdsetup down resource{minor}",
         )
+
+
+def _minor(disk: objects.Disk, node: objects.Node) -> int:
+    """Return the minor of a mirror on one of its nodes."""
+    return int(disk.logical_id[_MINOR + disk.logical_id[:2].index(node.uuid)])
 
 
 def _helper(

@@ -345,6 +345,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         expected: nodes.Expected,
     ) -> None:
         master = snapshot.cluster.master_node
+        noted = self.ctx.config.disk_notes.all_disks()
         for node in members:
             if params.is_silent(snapshot, node):
                 if self.op.verbose:
@@ -362,7 +363,10 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                     answers[node.uuid],
                     snapshot.cluster.volume_group_name,
                 )
-                volumes.judge(self.report, snapshot, node, answers[node.uuid])
+                volumes.judge(
+                    *(self.report, snapshot, node, answers[node.uuid]),
+                    noted=[item.disk for item in noted if node.uuid in item.nodes],
+                )
         self._judge_address(snapshot, answers)
         nodes.digests(self.report, snapshot, answers)
         hosts = {

@@ -1,14 +1,24 @@
 """OP_INSTANCE_REPLACE_DISKS: replace disks or the secondary of a mirrored instance.
 
-The unit makes all checks and chooses the node. It refuses the replacement itself.
+The unit makes all checks and chooses disks and node; `replace_volumes` and
+`replace_secondary` do the work.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
+
+import msgspec
 
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import checks, common
+from ganeti.cmdlib.instance import (
+    checks,
+    common,
+    replace_secondary,
+    replace_volumes,
+    replacement,
+    volumes,
+)
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
@@ -17,16 +27,22 @@ from ganeti.rpc import encode
 _NEW_SECONDARY: Final = "replace_new_secondary"
 _AUTO: Final = "replace_auto"
 _ON_PRIMARY: Final = "replace_on_primary"
-#: Local disk status in which a node's copy is unusable.
-_FAULTY: Final = 4
 
 
 class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
-    """Unit that determines the disks to replace and their nodes, then refuses."""
+    """Unit that determines the disks to replace and their nodes, and replaces them."""
 
     NEEDS_EXISTING: ClassVar[str] = "it has no disks on nodes that could be replaced"
     HOOKS_PATH: ClassVar[str | None] = "mirrors-replace"
     LOCK_NODES: ClassVar[bool] = True
+
+    #: Indexes of the disks to replace, and the node that gets new volumes.
+    indexes: Sequence[int] = ()
+    target: str
+    #: The secondary node at the beginning.
+    old: str
+    #: The work of an earlier run whose master daemon ended.
+    left: replacement.Work | None = None
 
     def check_arguments(self) -> None:
         """Check that mode, disks and new node fit together."""
@@ -57,29 +73,38 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             if self.op.remote_node
             else None
         )
+        self.old = next(iter(snapshot.secondary_nodes(self.instance)), "")
+        if self.ctx.resumption is not None:
+            self.left = msgspec.convert(self.ctx.resumption, replacement.Work)
+            if self.left.old:
+                self.remote, self.old = self.left.target, self.left.old
+            return
         if self.op.iallocator:
             what = f"instance {self.instance.name}"
             allocation.names(snapshot, self.op.iallocator, what)
 
     def declare_locks(self, level: locking.Level) -> None:
         """Declare all nodes if the allocator chooses, else the affected ones."""
-        if self.op.iallocator:
+        if self.left is not None:
+            if level not in self.left.released:
+                super().declare_locks(level)
+        elif self.op.iallocator:
             allocation.lock_all_nodes(self.locks)
         else:
             super().declare_locks(level)
 
     def nodes_to_lock(self) -> Sequence[str]:
-        """Return the instance's nodes and the new secondary."""
-        known = super().nodes_to_lock()
-        return sorted({*known, self.remote} if self.remote else {*known})
+        """Return the instance's nodes, the old and the new secondary."""
+        more = (node for node in (self.old, self.remote) if node)
+        return sorted({*super().nodes_to_lock(), *more})
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the request."""
-        new = self.ctx.snapshot.nodes[self.remote].name if self.remote else None
+        new = common.node_name(self.ctx, self.remote) if self.remote else None
         return super().hooks_env() | {
             "MODE": self.op.mode,
             "NEW_SECONDARY": new,
-            "OLD_SECONDARY": self.secondary.name,
+            "OLD_SECONDARY": common.node_name(self.ctx, self.old),
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -95,21 +120,76 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         return snapshot.nodes[snapshot.secondary_nodes(self.instance)[0]]
 
     def check_prereq(self) -> None:
-        """Check all requirements of a replacement, and log what it would do."""
+        """Check all requirements of a replacement, and log what it does."""
         self._require_mirror()
         self._check_indexes()
         self.require_online_primary()
+        self.old = self.secondary.uuid
         if self.op.mode == _NEW_SECONDARY:
             self._find_new_secondary()
         else:
             self._find_disks()
-        if not self.op.dry_run:
-            self._refuse()
-        self.ctx.log.warn(f"{self._not_offered()}: only a dry run is possible")
+        if self.indexes:
+            chosen = [disk for _index, disk in self._chosen()]
+            volumes.require_space(self.ctx, self.target, chosen, self.instance.name)
 
-    def execute(self) -> NoReturn:
-        """Refuse; the checks have already succeeded."""
-        self._refuse()
+    def _chosen(self) -> list[tuple[int, objects.Disk]]:
+        everything = self.ctx.snapshot.instance_disks(self.instance)
+        return [(index, everything[index]) for index in self.indexes]
+
+    def execute(self) -> None:
+        """Replace the disks, if there are any to replace."""
+        if self.indexes:
+            self._replacement(self._work()).run()
+
+    def resume(self) -> None:
+        """Continue the replacement."""
+        work = msgspec.convert(self.ctx.resumption, replacement.Work)
+        recorded = {
+            disk.uuid for disk in self.ctx.snapshot.instance_disks(self.instance)
+        }
+        lost = [disk for disk in work.before if disk["uuid"] not in recorded]
+        if lost:
+            raise errors.OpExecError(
+                f"instance {self.instance.name}: a disk was removed while it was being"
+                " replaced"
+            )
+        self._replacement(work).resume()
+
+    def _replacement(self, work: replacement.Work) -> replacement.Replacement:
+        kind: type[replacement.Replacement] = (
+            replace_secondary.SecondaryReplacement
+            if work.old
+            else replace_volumes.VolumeReplacement
+        )
+        return kind(self.ctx, self.instance, work)
+
+    def _work(self) -> replacement.Work:
+        """Return the work, with new identifiers."""
+        ctx, instance, chosen = self.ctx, self.instance, self._chosen()
+        is_move = self.op.mode == _NEW_SECONDARY
+        releases_early = self.op.early_release
+        if is_move and self.secondary.offline and not releases_early:
+            ctx.log.info(
+                f"node {self.secondary.name} is marked offline, so its locks are"
+                " released early"
+            )
+            releases_early = True
+        made = (
+            replace_secondary.new_records(ctx, instance, self.target, chosen)
+            if is_move
+            else replace_volumes.new_records(ctx, self.target, chosen)
+        )
+        return replacement.Work(
+            target=self.target,
+            indexes=list(self.indexes),
+            made=[objects.to_dict(disk) for disk in made],
+            before=[objects.to_dict(disk) for _index, disk in chosen],
+            suffix=f"_replaced-{int(ctx.clock.time())}",
+            was_active=instance.disks_active,
+            releases_early=releases_early,
+            old=self.old if is_move else "",
+        )
 
     # Checks
     def _require_mirror(self) -> None:
@@ -141,7 +221,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         instance, snapshot = self.instance, self.ctx.snapshot
         primary, old = self.primary, self.secondary
         new = snapshot.nodes[self.remote or self._choose([primary.uuid, old.uuid])]
-        self.remote = new.uuid
+        self.remote = self.target = new.uuid
+        self.indexes = range(len(instance.disks))
         for taken, role in ((primary, "primary"), (old, "secondary")):
             if new == taken:
                 raise self.prereq(
@@ -152,8 +233,9 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         if new.group != primary.group and not self.op.ignore_ipolicy:
             problems = checks.problems_of(snapshot, instance, new.group)
             checks.require_policy(problems, snapshot, new.group, instance.name)
+        verb = "would get" if self.op.dry_run else "get"
         self.ctx.log.message(
-            f"all disks of instance {instance.name} would get their second copy on"
+            f"all disks of instance {instance.name} {verb} their second copy on"
             f" node {new.name}, in place of {old.name}"
         )
 
@@ -180,8 +262,10 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         where = self.primary if self.op.mode == _ON_PRIMARY else second
         if self.op.mode == _AUTO:
             indexes, where = self._faulty()
+        self.indexes, self.target = indexes, where.uuid
         named = ", ".join(f"disk/{index}" for index in indexes)
-        summary = f"{named} would be replaced on node {where.name}" if named else "none"
+        verb = "would be" if self.op.dry_run else "will be"
+        summary = f"{named} {verb} replaced on node {where.name}" if named else "none"
         self.ctx.log.message(f"disks of instance {instance.name} to replace: {summary}")
 
     def _faulty(self) -> tuple[list[int], objects.Node]:
@@ -219,16 +303,6 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
                     f"{what}: node {node.name}: disk/{index}: {status}",
                     ecodes.ECODE_ENVIRON,
                 )
-            if status is not None and status.get("ldisk_status") == _FAULTY:
+            if status is not None and status.get("ldisk_status") == replacement.FAULTY:
                 faulty.append(index)
         return faulty
-
-    def _not_offered(self) -> str:
-        template = self.ctx.snapshot.disk_template(self.instance)
-        return (
-            f"instance {self.instance.name}: replacing disks of template {template} is"
-            " not offered by this release"
-        )
-
-    def _refuse(self) -> NoReturn:
-        raise self.prereq(f"{self._not_offered()}, so no disk can be replaced")

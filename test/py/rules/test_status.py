@@ -4,8 +4,11 @@ import pathlib
 import runpy
 import subprocess
 import sys
+from typing import NoReturn
 
 import pytest
+
+from ganeti.cmdlib.unit_table import UNITS
 
 TOP = pathlib.Path(__file__).parents[3]
 STATUS = runpy.run_path(str(TOP / "autotools" / "status"))
@@ -44,6 +47,12 @@ def test_a_subject_that_waits_for_nothing_fails():
 
 def test_what_is_only_refused_does_not_count_as_offered(monkeypatch):
     monkeypatch.syspath_prepend(str(TOP / "build" / "py"))
+
+    class Refusing:
+        def execute(self) -> NoReturn:
+            raise AssertionError
+
+    monkeypatch.setitem(UNITS, "OP_INSTANCE_REPLACE_DISKS", Refusing)
     actual = list(STATUS["opcodes"]())
     assert "OP_INSTANCE_REPLACE_DISKS (*refused*)" in actual
     assert not any(name.startswith("OP_INSTANCE_RECREATE_DISKS") for name in actual)

@@ -1,4 +1,4 @@
-"""All is checked and the node chosen; in the end it is refused, saying what helps."""
+"""The checks of a replacement, and the choice of its node; see test_replacements.py."""
 
 import json
 
@@ -138,18 +138,20 @@ def test_a_new_secondary_takes_the_policy_of_its_group():
     assert any("in place of node2" in line for line in reported(eng))
 
 
-def test_the_refusal_comes_after_all_checks():
-    eng = mirrored()
-    for changes in (
-        NEW | {"remote_node": "node3"},
-        NEW | {"iallocator": "hail"},
-        {"mode": "replace_on_primary"},
-        {"mode": "replace_on_secondary", "disks": [1]},
+def test_too_little_space_is_refused_before_any_change():
+    eng = mirrored({"node_info": ["boot", [SPACE | {"storage_free": 2000}], [REPORT]]})
+    for changes, where in (
+        (NEW | {"remote_node": "node3"}, node(3)),
+        (NEW | {"iallocator": "mine"}, node(3)),
+        ({"mode": "replace_on_primary"}, node(1)),
+        ({"mode": "replace_on_secondary"}, OLD),
     ):
+        output = {"success": True, "info": "", "result": [node(3)]}
+        eng.rpc.script["iallocator_runner"] = json.dumps(output)
         text = refused(eng, **changes)
         assert text == (
-            f"instance {NAME}: replacing disks of template drbd is not offered by this"
-            " release, so no disk can be replaced"
+            f"instance {NAME}: needs 2304 MiB in volume group xenvg of node {where},"
+            " which has 2000 MiB free"
         )
         # No hook runs before a refused change.
         assert eng.rpc.called("hooks_runner") == []
@@ -167,7 +169,6 @@ def test_a_dry_run_reports_where_and_why_not_elsewhere():
     assert any(
         f"on node {node(3)}, in place of {OLD}" in line for line in reported(eng)
     )
-    assert any("only a dry run is possible" in line for line in reported(eng))
     ((_uuid, (units, _hv)), *_others) = eng.rpc.called("node_info")
     assert units == [["lvm-vg", "xenvg", [False]]]
 

@@ -204,7 +204,7 @@ def test_the_thread_goes_on_after_an_error(error, caplog):
 def test_a_mirror_is_named_by_its_volumes(caplog):
     mirror = clusters.drbd_disk("m1", 1, 2)
     site = Site()
-    site.config.disk_notes.remove("disks/7/0/0")
+    site.config.disk_notes.end_sweep("disks/7/0/0", is_clean=True)
     site.config.disk_notes.add("7/0", DiskNote("web1", (MadeDisk(mirror, (N1,)),)))
     site.config.disk_notes.leave("7/0")
     site.rpc.script["blockdev_remove"] = failure("no answer")
@@ -212,3 +212,72 @@ def test_a_mirror_is_named_by_its_volumes(caplog):
         assert not site.leftover.sweep()
     text = "disk m1.data, m1.meta of instance web1, which has no record"
     assert text in caplog.text
+
+
+def mirror_site(*, is_complete, kept_for="d0"):
+    """Return a site whose job has moved a mirror from node 2 to node 3."""
+    before = clusters.drbd_disk("d0", 1, 2)
+    after = clusters.drbd_disk("d0", 1, 3)
+    site = Site()
+    site.store.documents.clear()
+    site.store.commit(
+        [
+            Update("nodes", clusters.node_uuid(3), clusters.node(3)),
+            Update("disks", "d0", after),
+            Update(
+                "instances",
+                clusters.instance_uuid(1),
+                clusters.instance(1, disks=["d0"], disks_active=True),
+            ),
+        ]
+    )
+    made = MadeDisk(before, (N2,), kept_for=kept_for)
+    site.config.disk_notes.add("7/0", DiskNote("web1", (made,)))
+    site.config.disk_notes.leave("7/0")
+    status = {"dev_path": "/dev/drbd0", "major": 147, "minor": 0}
+    status |= {"sync_percent": None, "estimated_time": None, "ldisk_status": 1}
+    site.rpc.script["blockdev_getmirrorstatus_multi"] = [
+        [True, status | {"is_degraded": not is_complete}]
+    ]
+    site.rpc.script["blockdev_find"] = status | {"is_degraded": False}
+    return site
+
+
+def test_an_old_copy_stays_until_the_new_one_is_complete():
+    site = mirror_site(is_complete=False)
+    assert not site.leftover.sweep()
+    assert site.removed_on() == []
+    assert site.notes() == ["disks/7/0/0"]
+    site = mirror_site(is_complete=True)
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N2]
+    assert site.notes() == []
+
+
+def test_an_old_copy_goes_with_its_instance():
+    site = mirror_site(is_complete=False)
+    site.store.commit([Update("instances", clusters.instance_uuid(1), None)])
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N2]
+
+
+def test_a_mirror_stays_on_the_nodes_where_it_has_a_record():
+    site = mirror_site(is_complete=True)
+    site.store.commit([Update("disks", "d0", clusters.drbd_disk("d0", 1, 2))])
+    assert site.leftover.sweep()
+    assert site.removed_on() == []
+
+
+def test_remains_are_taken_over_unless_they_are_being_removed():
+    site = mirror_site(is_complete=True)
+    notes = site.config.disk_notes
+    assert notes.begin_sweep("disks/7/0/0") is not None
+    with pytest.raises(errors.ConfigurationError, match="try again later"):
+        notes.take_over("8/0", "d0", N2, instance="web1")
+    notes.end_sweep("disks/7/0/0", is_clean=False)
+    assert notes.take_over("8/0", "d0", N1, instance="web1") == []
+    (taken,) = notes.take_over("8/0", "d0", N2, instance="web1")
+    assert taken.nodes == (N2,)
+    # The new owner removes them, no sweep does.
+    assert site.leftover.sweep()
+    assert site.removed_on() == []

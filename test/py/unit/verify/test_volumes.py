@@ -17,7 +17,7 @@ WHOLE = {
 }
 
 
-def actual(answer, number=1, **changes):
+def actual(answer, number=1, noted=(), **changes):
     """Return the findings about a node with a mirrored and a plain disk."""
     plain = objects.Disk(
         uuid="d1",
@@ -45,7 +45,8 @@ def actual(answer, number=1, **changes):
     )
     report = Report()
     good, _wrong = node_answer.clean(answer)
-    volumes.judge(report, snapshot, snapshot.nodes[clusters.node_uuid(number)], good)
+    node = snapshot.nodes[clusters.node_uuid(number)]
+    volumes.judge(report, snapshot, node, good, noted=noted)
     return [(f.severity, f.code, f.name, f.text) for f in report.take()]
 
 
@@ -89,6 +90,19 @@ def test_a_volume_of_nobody_is_an_error_unless_it_is_reserved():
 def test_a_recorded_volume_on_another_node_is_one_of_nobody():
     ((_, code, node, _),) = actual(WHOLE, 2)
     assert (code, node) == ("ENODEORPHANLV", "node2.example.com")
+
+
+def test_what_the_master_removes_later_is_no_error():
+    old = clusters.drbd_disk("old", 1, 2)
+    old = old.replace(logical_id=(*old.logical_id[:3], 7, 0, "secret"))
+    names = ("xenvg/old.data", "xenvg/old.meta")
+    answer = {
+        **WHOLE,
+        "lvlist": {**WHOLE["lvlist"], **{key: ["1.0", False, True] for key in names}},
+        "drbd-list": [0, 7],
+    }
+    assert len(actual(answer)) == 3
+    assert actual(answer, noted=[old]) == []
 
 
 def test_minors_are_missing_or_of_nobody():

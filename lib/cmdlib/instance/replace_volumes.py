@@ -1,0 +1,275 @@
+"""New volumes for mirrored disks on one of their two nodes.
+
+The new volumes get names of their own, and metadata without valid data, while the disk
+is complete as before. Then the old volumes are renamed, and the new ones get their
+names, the metadata first: at no moment does new data meet old metadata, which would
+call it valid. So the records of the disks do not change. If the exchange fails, the old
+volumes get their names back.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ganeti import config, errors, objects
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import disks, mirrors, replacement
+from ganeti.cmdlib.instance.replacement import STEPS
+
+
+def new_records(
+    ctx: base.Context,
+    target: str,
+    chosen: Sequence[tuple[int, objects.Disk]],
+) -> list[objects.Disk]:
+    """Return mirrors with new volumes that no node connects: nobody has their port."""
+    records = []
+    for index, disk in chosen:
+        (minor,) = ctx.config.reserve_minors(ctx.owner, [target])
+        other = next(node for node in disk.nodes if node != target)
+        new = ctx.config.reserve_uuid(ctx.owner)
+        children = tuple(
+            child.replace(
+                uuid=ctx.config.reserve_uuid(ctx.owner),
+                logical_id=(child.logical_id[0], f"{new}.disk{index}_{kind}"),
+                nodes=(target,),
+            )
+            for child, kind in zip(disk.children, ("data", "meta"), strict=True)
+        )
+        record = disk.replace(
+            uuid=new,
+            logical_id=(target, other, None, minor, minor, disk.logical_id[5]),
+            nodes=(target, other),
+            children=children,
+        )
+        records.append(record)
+    return records
+
+
+class VolumeReplacement(replacement.Replacement):
+    """The steps that give one node new volumes."""
+
+    @property
+    def peer(self) -> str:
+        """The node that has the data."""
+        return next(
+            node for node in self.chosen[0][1].nodes if node != self.work.target
+        )
+
+    def _replaced(self, disk: objects.Disk) -> tuple[objects.Disk, ...]:
+        """Return the old volumes of a disk under their later names."""
+        return tuple(
+            child.replace(
+                logical_id=(
+                    child.logical_id[0],
+                    f"{child.logical_id[1]}{self.work.suffix}",
+                )
+            )
+            for child in disk.children
+        )
+
+    def note(self) -> Iterator[config.MadeDisk]:
+        """Yield the new volumes with their first names, and the renamed old ones."""
+        nodes = (self.work.target,)
+        for (_index, disk), made in zip(self.chosen, self.made, strict=True):
+            for volume in made.children:
+                yield config.MadeDisk(volume, nodes)
+            for volume in self._replaced(disk):
+                yield config.MadeDisk(volume, nodes, kept_for=disk.uuid)
+
+    # Steps
+    def check(self) -> None:
+        """Check that the devices exist, and that the other node has all data."""
+        log, target, peer = self.ctx.log, self.work.target, self.peer
+        log.step(1, STEPS, "Check that the devices exist")
+        own = self.states(target)
+        for (index, disk), state in zip(self.chosen, own, strict=True):
+            self._check_device(index, disk, state)
+        log.step(2, STEPS, f"Check the data of node {self.name(peer)}")
+        for (index, _disk), state, other in zip(
+            self.chosen, own, self.states(peer), strict=True
+        ):
+            problem = _problem(state, other, self.instance.name)
+            if problem:
+                raise errors.OpExecError(
+                    f"{self.what}: cannot replace {disks.label(index)} on node"
+                    f" {self.name(target)}: on node {self.name(peer)} it {problem}"
+                )
+
+    def _check_device(
+        self, index: int, disk: objects.Disk, state: mirrors.Status | str
+    ) -> None:
+        """Refuse a device that is not active, unless its volumes are lost."""
+        target = self.work.target
+        if not isinstance(state, str) and state.is_active:
+            return
+        is_lost = not all(self.has(target, child) for child in disk.children)
+        if is_lost and target != self.instance.primary_node:
+            self.ctx.log.info(
+                f"{disks.label(index)} has lost volumes on node {self.name(target)}"
+            )
+            return
+        why = state if isinstance(state, str) else "it is not active there"
+        help_ = (
+            f"fail the instance over (gnt-instance failover {self.instance.name})"
+            if is_lost
+            else f"run gnt-instance activate-disks {self.instance.name}"
+        )
+        raise errors.OpExecError(
+            f"{self.what}: cannot replace {disks.label(index)} on node"
+            f" {self.name(target)}: {why}; {help_} first"
+        )
+
+    def prepare(self) -> None:
+        """Do nothing: the new volumes have names that are in use nowhere."""
+
+    def create(self) -> None:
+        """Create the new volumes with metadata; remove them again if it fails."""
+        sized = self.sized(self.peer)
+        for index, made in zip(self.work.indexes, sized, strict=True):
+            result = self.create_one(index, made)
+            if result.failed:
+                for volume in (part for each in self.made for part in each.children):
+                    self.remove(self.work.target, volume)
+            result.unwrap(f"{self.what}: cannot create volumes of {disks.label(index)}")
+
+    def change(self) -> None:
+        """Exchange the volumes, one disk after the other."""
+        states = self.states(self.work.target)
+        for position, (index, disk) in enumerate(self.chosen):
+            self._exchange(index, disk, self.made[position], states[position])
+
+    def _exchange(
+        self,
+        index: int,
+        disk: objects.Disk,
+        made: objects.Disk,
+        state: mirrors.Status | str,
+    ) -> None:
+        target = self.work.target
+        is_active = isinstance(state, mirrors.Status) and state.is_active
+        is_faulty = isinstance(state, mirrors.Status) and (
+            state.ldisk == replacement.FAULTY
+        )
+        self.ctx.log.message(
+            f"* exchanging the volumes of {disks.label(index)} on {self.name(target)}"
+        )
+        is_first = not self.is_resumed or any(self._exist(made.children))
+        try:
+            if is_first:
+                if is_active:
+                    self._detach(index, disk)
+                self._rename(index, disk, made)
+            if is_active and (is_first or is_faulty):
+                children = [self.wire(child) for child in disk.children]
+                self.call(
+                    "blockdev_addchildren", target, self.wire(disk), children
+                ).unwrap(f"{self.what}: cannot attach the new {disks.label(index)}")
+            elif not is_active:
+                self.assemble(target, disk, index).unwrap(
+                    f"{self.what}: cannot activate the new {disks.label(index)}"
+                )
+        except errors.GenericError:
+            self._undo(index, disk, made)
+            raise
+
+    def _exist(self, volumes: Sequence[objects.Disk]) -> list[bool]:
+        return [self.has(self.work.target, volume) for volume in volumes]
+
+    def _detach(self, index: int, disk: objects.Disk) -> None:
+        children = [self.wire(child) for child in disk.children]
+        self.call(
+            *("blockdev_removechildren", self.work.target, self.wire(disk), children)
+        ).unwrap(f"{self.what}: cannot detach the old volumes of {disks.label(index)}")
+
+    def _rename(self, index: int, disk: objects.Disk, made: objects.Disk) -> None:
+        """Rename the old volumes as far as they exist, then the new ones."""
+        what = f"{self.what}: cannot rename the %s volumes of {disks.label(index)}"
+        away = zip(disk.children, self._replaced(disk), strict=True)
+        # After an interruption, some new volumes may have their final names already.
+        left = (
+            self._exist(made.children)
+            if self.is_resumed
+            else [True] * len(made.children)
+        )
+        old = [
+            (volume, replaced)
+            for (volume, replaced), is_left in zip(away, left, strict=True)
+            if is_left and self.has(self.work.target, volume)
+        ]
+        if old:
+            self._rename_all(old).unwrap(what % "old")
+        new = [
+            (volume, final)
+            for volume, final, is_left in zip(
+                made.children, disk.children, left, strict=True
+            )
+            if is_left
+        ]
+        self._rename_all(new[::-1]).unwrap(what % "new")
+
+    def _rename_all(self, pairs: Sequence[tuple[objects.Disk, objects.Disk]]) -> Any:
+        rows = [[self.wire(old), list(new.logical_id)] for old, new in pairs]
+        return self.call("blockdev_rename", self.work.target, rows)
+
+    def _undo(self, index: int, disk: objects.Disk, made: objects.Disk) -> None:
+        """Give the old volumes their names back, and attach them."""
+        replaced = self._replaced(disk)
+        try:
+            is_old = self._exist(replaced)
+            if any(is_old):
+                is_new = self._exist(made.children)
+                out = [
+                    (final, volume)
+                    for final, volume, is_there in zip(
+                        disk.children, made.children, is_new, strict=True
+                    )
+                    if not is_there and self.has(self.work.target, final)
+                ]
+                if out:
+                    self._rename_all(out).unwrap("new volumes")
+                back = [
+                    (volume, final)
+                    for volume, final, is_there in zip(
+                        replaced, disk.children, is_old, strict=True
+                    )
+                    if is_there
+                ]
+                self._rename_all(back[::-1]).unwrap("old volumes")
+            self.assemble(self.work.target, disk, index).unwrap("old disk")
+        except errors.GenericError as err:
+            self.ctx.log.warn(
+                f"{disks.label(index)} has no volumes in use on node"
+                f" {self.name(self.work.target)} now: {err}",
+                "repeat the command when the node answers",
+            )
+
+    def remove_old(self) -> bool:
+        """Remove the old volumes."""
+        gone = [
+            self.remove(self.work.target, volume)
+            for _index, disk in self.chosen
+            for volume in self._replaced(disk)
+        ]
+        return all(gone)
+
+
+def _problem(
+    own: mirrors.Status | str, other: mirrors.Status | str, instance: str
+) -> str | None:
+    """Return why the data of the other node does not suffice, None if it does."""
+    if isinstance(other, str):
+        return f"has an unknown state: {other}"
+    if not other.is_active:
+        return f"is not active; run gnt-instance activate-disks {instance}"
+    if not other.is_complete:
+        return "is not up to date; the only complete copy would be lost"
+    is_both = isinstance(own, mirrors.Status) and own.is_complete
+    if is_both and other.is_degraded:
+        return (
+            "may be old, since the nodes are not connected; run gnt-instance"
+            f" activate-disks {instance}"
+        )
+    return None
+
+
+__all__ = ["VolumeReplacement", "new_records"]
