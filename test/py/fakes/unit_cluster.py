@@ -99,7 +99,7 @@ def _instances():
     ]
 
 
-def start():
+def start(**changes):
     """Return the cluster: three nodes and a drained one; one apart, one offline."""
     cluster = clusters.cluster()
     policy = copy.deepcopy(cluster.ipolicy)
@@ -117,18 +117,22 @@ def start():
             clusters.node(9, group=RACK, master_candidate=False, tags=["apart"]),
             *_instances(),
         ],
-        ipolicy=policy,
-        enabled_disk_templates=_TEMPLATES,
-        volume_group_name="xenvg",
-        drbd_usermode_helper="/bin/true",
-        candidate_pool_size=3,
+        **{
+            "ipolicy": policy,
+            "enabled_disk_templates": _TEMPLATES,
+            "volume_group_name": "xenvg",
+            "drbd_usermode_helper": "/bin/true",
+            "candidate_pool_size": 3,
+            "highest_used_port": 11010,
+        }
+        | changes,
     )
 
 
 class UnitCluster:
     """The engine over this cluster, and the answers of its nodes."""
 
-    def __init__(self):
+    def __init__(self, **changes):
         script = {
             name: self._acting(row) for name, row in PROCEDURES.items() if not row.reads
         }
@@ -137,7 +141,7 @@ class UnitCluster:
             for name in dir(self)
             if name.startswith("_ask_")
         }
-        self.engine = Engine(start(), script, entropy=self._entropy())
+        self.engine = Engine(start(**changes), script, entropy=self._entropy())
         self.engine.hosts = {
             name.split(".")[0]: (name, [address])
             for name, address in (

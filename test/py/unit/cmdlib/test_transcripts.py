@@ -1,7 +1,8 @@
 """Operations from their opcode to locks, node calls, messages, records and results.
 
 The transcripts are in test/data/cmdlib. Every run begins with the cluster of
-`fakes.unit_cluster`. Lines that begin with ``lock`` are lock requests, ``>`` calls of
+`fakes.unit_cluster`; next to the parameters of the opcode, CLUSTER changes parameters of the
+cluster, ANSWERS answers of nodes, and ALLOCATION is the answer of an allocator. Lines that begin with ``lock`` are lock requests, ``>`` calls of
 nodes, ``say`` messages, ``job`` submitted jobs; ``+``, ``-`` and ``~`` are new, removed
 and changed records. A value that was printed before is left out, as ``@number``.
 """
@@ -154,7 +155,7 @@ def run(words):
     """Execute an opcode and print the transcript."""
     op_id, *parameters = words
     op = {"OP_ID": op_id, **json.loads(" ".join(parameters) or "{}")}
-    cluster = UnitCluster()
+    cluster = UnitCluster(**op.pop("CLUSTER", {}))
     engine, printer = cluster.engine, _Printer()
     cluster.allocation = op.pop("ALLOCATION", [])
     for name, answer in op.pop("ANSWERS", {}).items():
