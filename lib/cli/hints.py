@@ -225,6 +225,11 @@ HINTS: Final = (
         "add the name to DNS, or to /etc/hosts on all nodes",
     ),
     Hint(
+        r"(nicparams|nics\S*|disks\S*): unknown key",
+        YOU,
+        "'gnt-cluster modify --help-parameters' explains all parameters",
+    ),
+    Hint(
         r"filter: unknown field",
         YOU,
         "the command list-fields of the same program shows all fields",

@@ -8,6 +8,7 @@ from ganeti import errors
 from ganeti.cli import info_tree, listing, values
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, ipolicy
+from ganeti.utils import messages
 
 _SIZES: Final = frozenset(("memory-size", "disk-size"))
 _DEFAULT: Final = "default"
@@ -36,7 +37,8 @@ def _number(name: str, value: Any) -> int:
 def _specs(given: Mapping[str, Any], what: str) -> dict[str, int]:
     unknown = sorted(set(given) - set(ipolicy.ISPECS_PARAMETERS))
     if unknown:
-        raise _refusal(f"{what} specs: unknown {', '.join(unknown)}")
+        known = messages.known_names(unknown[0], ipolicy.ISPECS_PARAMETERS)
+        raise _refusal(f"{what} specs: unknown {', '.join(unknown)}; {known}")
     return {name: _number(name, value) for name, value in given.items()}
 
 
@@ -47,10 +49,10 @@ def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any
             raise _refusal("bounds specs: wanted one min and one max part each")
         pair = {}
         for key, given in alternative.items():
+            pair[key] = _specs(given, key)
             missing = sorted(set(ipolicy.ISPECS_PARAMETERS) - set(given))
             if missing:
                 raise _refusal(f"{key} specs: missing {', '.join(missing)}")
-            pair[key] = _specs(given, key)
         pairs.append(pair)
     return pairs
 

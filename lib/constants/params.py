@@ -31,7 +31,9 @@ BACKEND: Final[dict[str, Param]] = {
 #: NIC parameters of cluster, network connection and NIC.
 NIC: Final[dict[str, Param]] = {
     "link": Param(
-        "string", "xen-br0", "bridge, routing table or switch (default is build_time)"
+        "string",
+        "xen-br0",
+        "bridge, routing table or switch; gnt-cluster init takes a bridge of the machine",
     ),
     "mode": Param("string", "bridged", "one of bridged, routed, openvswitch"),
     "vlan": Param(

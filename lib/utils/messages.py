@@ -90,7 +90,11 @@ def _choice(given: str, known: set[str], *, is_key: bool) -> str:
     what = "unknown key" if is_key else "unknown value"
     if 0 < len(known) <= _FEW:
         wanted = f"wanted one of {', '.join(sorted(known))}"
-        return f"{what} {given}, {wanted}" if is_key else f"{wanted}, found {given}"
+        if not is_key:
+            return f"{wanted}, found {given}"
+        nearest = alike(given.strip(chr(39)), known)[:1]
+        question = "".join(f" (did you mean {name}?)" for name in nearest)
+        return f"{what} {given}{question}, {wanted}"
     more = f"; {known_names(given.strip(chr(39)), known)}" if known else ""
     return f"{what} {given}{more}"
 

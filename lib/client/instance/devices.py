@@ -1,5 +1,6 @@
 """Disk and NIC options: from ``INDEX:key=value,...`` to opcode parameters."""
 
+from collections.abc import Collection
 from typing import Any
 
 from ganeti import errors
@@ -99,6 +100,12 @@ def new_disks(
     ]
 
 
+def without_size(parameters: Collection[str]) -> str:
+    """Return the complaint about a disk without a size; names what it has."""
+    others = ", ".join(sorted(parameters))
+    return f"no size given, only {others}" if others else "no size given"
+
+
 def _new_disk(index: int, parameters: dict[str, Any]) -> dict[str, Any]:
     disk = dict(parameters)
     if "adopt" in disk:
@@ -106,6 +113,6 @@ def _new_disk(index: int, parameters: dict[str, Any]) -> dict[str, Any]:
             raise refusal(f"disk {index}: size and adopt exclude each other")
         return {**disk, "size": 0}
     if "size" not in disk:
-        raise refusal(f"disk {index}: no size given")
+        raise refusal(f"disk {index}: {without_size(disk)}")
     disk["size"] = parse_size(disk["size"], f"disk {index}: size")
     return disk

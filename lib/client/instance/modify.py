@@ -50,7 +50,7 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
     for ident, parameters in given:
         action, target, values = _modification(ident, parameters, what)
         if action == "add" and what == "disk" and "size" not in values:
-            raise devices.refusal("disk add: no size given")
+            raise devices.refusal(f"disk add: {devices.without_size(values)}")
         if action in ("add", "modify") and what == "disk" and "size" in values:
             values = {**values, "size": devices.parse_size(values["size"], "disk size")}
         if action in ("remove", "detach") and values:

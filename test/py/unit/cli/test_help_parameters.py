@@ -19,6 +19,7 @@ def test_all_parameters_are_explained_without_a_master() -> None:
     ) in done.out
     assert "acpi (true or false, default true)\n" in done.out
     assert "Parameters: hypervisor kvm (-H kvm:NAME=VALUE,...)\n" in done.out
+    assert "build_time" not in done.out
     assert max(map(len, done.out.splitlines())) < 200
 
 

@@ -17,6 +17,11 @@ from ganeti import _buildconf, errors
 from ganeti.cli import hints, parser
 
 PREREQ = [
+    (
+        "OP_CLUSTER_SET_PARAMS: nicparams: unknown key 'lnk', wanted one of link",
+        "wrong_input",
+        "'gnt-cluster modify --help-parameters'",
+    ),
     ("Instance 'web9' not known", "unknown_entity", "'gnt-instance list'"),
     ("Node 'n9' not known", "unknown_entity", "'gnt-node list'"),
     ("Node group 'g' not known", "unknown_entity", "'gnt-group list'"),

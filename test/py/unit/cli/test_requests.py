@@ -286,6 +286,31 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_sent(master, lin
     assert not master.jobs
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            "gnt-cluster modify --ipolicy-std-specs memory=3",
+            "standard specs: unknown memory; there are cpu-count, disk-count, ",
+        ),
+        (
+            "gnt-cluster modify --ipolicy-bounds-specs min:cpus=1/max:cpus=2",
+            "min specs: unknown cpus; there are cpu-count, disk-count, ",
+        ),
+        (
+            "gnt-instance add -t plain --disk 0:sze=1g,mode=rw w1",
+            "disk 0: no size given, only mode, sze",
+        ),
+        (
+            "gnt-instance modify --disk add:sze=1g w1",
+            "disk add: no size given, only sze",
+        ),
+    ],
+)
+def test_misspelt_parameters_are_named_in_the_refusal(master, line, text):
+    assert f"\n{text}" in commands.run(line, master).err
+
+
 def test_results_of_changes_are_shown(master):
     done = commands.run("gnt-instance modify -B vcpus=4 w1", master)
     assert done.out.startswith("Modified instance w1\n - be/vcpus -> 4\nPlease don't")

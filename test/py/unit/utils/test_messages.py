@@ -13,12 +13,14 @@ KEYS = (
     "x: [0]: unknown key 'foo', wanted one of"
     " bridge, ip, link, mac, mode, name, network, vlan"
 )
+NEAREST = KEYS.replace("'foo'", "'lnk' (did you mean link?)")
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
         ([{"foo": "x"}], list[ht.NicSpec], KEYS),
+        ([{"lnk": "x"}], list[ht.NicSpec], NEAREST),
         (
             [{"size": True}],
             list[dict[str, int]],
