@@ -22,8 +22,19 @@ _VALUES: Final[dict[str, Callable[[MaintenanceState], Any]]] = {
 class Application:
     """Answers requests from the state of the last round; threads call it at once."""
 
-    def __init__(self, state: Callable[[], MaintenanceState]) -> None:
+    def __init__(
+        self,
+        state: Callable[[], MaintenanceState],
+        metrics: Callable[[str], tuple[str, bytes]],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: returns the state of the last round.
+            metrics: returns type and content for the header Accept.
+        """
         self._state = state
+        self._metrics = metrics
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -34,6 +45,9 @@ class Application:
         if environ.get("REQUEST_METHOD") != "GET":
             status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is possible\n"
             headers.append(("Allow", "GET"))
+        elif environ.get("PATH_INFO") == "/metrics":
+            kind, body = self._metrics(str(environ.get("HTTP_ACCEPT", "")))
+            status, headers = HTTPStatus.OK, [("Content-Type", kind)]
         elif value is None:
             status, body = HTTPStatus.NOT_FOUND, b"Resource not found\n"
         else:

@@ -46,6 +46,9 @@ class WatchedRunner(Runner):
         require_leading: Callable[[], None] = lambda: None,
         require_confirmed: Callable[[threading.Event], None] = lambda _give_up: None,
         waits: Waits | None = None,
+        *,
+        measure: Callable[[str, float, int], None] = lambda *_: None,
+        monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Watch a runner.
 
@@ -57,12 +60,17 @@ class WatchedRunner(Runner):
                 candidates have confirmed the term after a refusal, or until its
                 argument is set.
             waits: gets the threads that wait for the candidates.
+            measure: gets the procedure, the seconds and the number of failed answers
+                of each call.
+            monotonic: returns seconds.
         """
         self._inner = inner
         self._require_confirmed = require_confirmed
         self._require_leading = require_leading
         self._on_refusal = on_refusal
         self._waits = waits or Waits()
+        self._measure = measure
+        self._monotonic = monotonic
 
     def call(
         self,
@@ -83,7 +91,10 @@ class WatchedRunner(Runner):
         else:
             with self._waits.begin() as give_up:
                 self._require_confirmed(give_up)
+        began = self._monotonic()
         results = self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
+        failed = sum(result.failed for result in results.values())
+        self._measure(procedure, self._monotonic() - began, failed)
         if refused := [node for node, result in results.items() if result.deposed]:
             self._on_refusal(refused)
         return results

@@ -16,6 +16,7 @@ from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
 from ganeti.masterd import cluster_facts, followers, journal_state
+from ganeti.masterd.call_times import CallTimes
 from ganeti.masterd.deposed import Waits, WatchedRunner
 from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.term_resets import TermResets
@@ -46,6 +47,7 @@ class MasterDeps(mcpu.EngineDeps):
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
         planning: threads for plans.
+        call_times: durations of calls of nodes.
         cells: encoded configuration cells that answers share.
     """
 
@@ -63,6 +65,7 @@ class MasterDeps(mcpu.EngineDeps):
     planning: Executor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")
     )
+    call_times: CallTimes = dataclasses.field(default_factory=CallTimes)
     cells: query.EncodedCells = dataclasses.field(default_factory=query.EncodedCells)
 
     def __post_init__(self) -> None:
@@ -94,7 +97,13 @@ class MasterDeps(mcpu.EngineDeps):
             self.term_resets.note(nodes)
 
         return WatchedRunner(
-            runner, on_refusal, store.require_leading, store.require_confirmed, waits
+            runner,
+            on_refusal,
+            store.require_leading,
+            store.require_confirmed,
+            waits,
+            measure=self.call_times.add,
+            monotonic=self.clock.monotonic,
         )
 
     @functools.cached_property

@@ -16,6 +16,7 @@ from ganeti.masterd import (
     jobs,
     journal,
     maintenance,
+    metrics,
     queries,
     remote,
     settings,
@@ -33,7 +34,17 @@ OPCODES_S: Final = 10.0
 _RAPI: Final = "ganeti-rapi"
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (
-    *(balancing, capacity, copies, jobs, journal, maintenance, queries, settings),
+    *(
+        balancing,
+        capacity,
+        copies,
+        jobs,
+        journal,
+        maintenance,
+        metrics,
+        queries,
+        settings,
+    ),
 )
 
 

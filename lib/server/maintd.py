@@ -11,7 +11,7 @@ from typing import Any, Final
 from ganeti import clock, errors, rpc, store
 from ganeti.constants import daemons, exitcodes
 from ganeti.luxi import Client
-from ganeti.maintd import diagnoses
+from ganeti.maintd import diagnoses, metrics
 from ganeti.maintd.application import Application
 from ganeti.maintd.service import Maintenance
 from ganeti.masterd import startup
@@ -161,7 +161,7 @@ def start(
         port = netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0)
     http = server.Server(
         (options.bind or common.wildcard_address(paths), port),
-        Application(maintenance.status),
+        Application(maintenance.status, metrics.exposition(call)),
         context=None,
         threads=_THREADS,
         max_body=_MAX_BODY,

@@ -146,7 +146,7 @@ def test_an_answer_byte_by_byte_ends_in_time(monkeypatch, headers):
 def test_status():
     item = Incident(uuid="i1", node="u1", original=DATA, action=Action.EVACUATE)
     state = MaintenanceState(jobs=(7,), evacuated=("web1",), incidents=(item,))
-    app = Application(lambda: state)
+    app = Application(lambda: state, lambda accept: (f"text {accept}", b"m 1"))
 
     def ask(path, method="GET"):
         seen = []
@@ -162,5 +162,6 @@ def test_status():
     (shown,) = json.loads(ask("/1/status")[1])
     assert shown["id"] == "i1"
     assert shown["repair-status"] == "noted"
+    assert ask("/metrics") == ("200 OK", b"m 1")
     assert ask("/2") == ("404 Not Found", b"Resource not found\n")
     assert ask("/1/status", "POST")[0].startswith("405")

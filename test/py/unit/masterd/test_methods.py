@@ -26,6 +26,7 @@ OURS = {
     "QueryCopies",
     "QueryJournal",
     "QueryMaintenance",
+    "QueryMetrics",
     "RecordRound",
     "RemoveIncident",
     "ThawAutomation",

@@ -1,0 +1,133 @@
+"""Metrics of the master for Prometheus, made from the numbers of the master daemon.
+
+Names and labels are documented in doc/monitoring.rst. The numbers are asked for with
+each request; nothing is kept between two of them.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ganeti import errors
+
+_log = logging.getLogger(__name__)
+
+#: Calls a method of the master daemon.
+Call = Callable[[str, Sequence[Any]], Any]
+
+
+class MasterMetrics(Collector):
+    """The metrics of the master."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the metrics are known when the master daemon answers."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics; without an answer only that the master daemon is down."""
+        up = GaugeMetricFamily("ganeti_master_up", "whether the master daemon answers")
+        try:
+            numbers = self._call("QueryMetrics", [])
+        except (errors.GenericError, OSError) as err:
+            _log.warning("metrics: the master daemon does not answer: %s", err)
+            up.add_metric([], 0)
+            yield up
+            return
+        up.add_metric([], 1)
+        yield up
+        yield from _queue(numbers)
+        yield from _locks(numbers["locks"])
+        yield from _calls(numbers["calls"])
+        yield from _objects(numbers)
+
+
+def _gauge(name: str, text: str, rows: Mapping[str, float], label: str) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in sorted(rows.items()):
+        family.add_metric([value], number)
+    return family
+
+
+def _queue(numbers: Mapping[str, Any]) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "ganeti_jobs", "unfinished jobs", labels=["status", "opcode"]
+    )
+    for status, opcode, count in numbers["jobs"]:
+        family.add_metric([status, opcode], count)
+    yield family
+    queue = numbers["queue"]
+    for name, text in (
+        ("ganeti_queue_unfinished", "jobs that have not ended"),
+        ("ganeti_queue_running", "jobs that a worker executes"),
+        ("ganeti_queue_workers", "threads that execute jobs"),
+    ):
+        yield GaugeMetricFamily(
+            name, text, value=queue[name.removeprefix("ganeti_queue_")]
+        )
+    yield CounterMetricFamily(
+        "ganeti_jobs_submitted", "jobs since the cluster began", value=queue["last_id"]
+    )
+
+
+def _locks(rows: Sequence[Sequence[Any]]) -> Iterator[Metric]:
+    held = {level: count for level, count, _waiting in rows}
+    waits = {level: waiting for level, _count, waiting in rows}
+    yield _gauge("ganeti_locks_held", "locks in use", held, "level")
+    yield _gauge("ganeti_lock_waits", "waits for locks", waits, "level")
+
+
+def _calls(rows: Sequence[Sequence[Any]]) -> Iterator[Metric]:
+    times = SummaryMetricFamily(
+        "ganeti_node_call_seconds", "duration of calls of nodes", labels=["procedure"]
+    )
+    failed = CounterMetricFamily(
+        "ganeti_node_call_failures", "nodes without a good answer", labels=["procedure"]
+    )
+    for procedure, count, failures, seconds in rows:
+        times.add_metric([procedure], count_value=count, sum_value=seconds)
+        failed.add_metric([procedure], failures)
+    yield times
+    yield failed
+
+
+def _objects(numbers: Mapping[str, Any]) -> Iterator[Metric]:
+    yield _gauge(
+        "ganeti_incidents", "incidents by state", numbers["incidents"], "state"
+    )
+    yield _gauge("ganeti_nodes", "nodes by flag", numbers["nodes"], "flag")
+    yield _gauge(
+        "ganeti_instances", "instances by wanted state", numbers["instances"], "state"
+    )
+    yield GaugeMetricFamily(
+        "ganeti_automation_frozen",
+        "whether automatons are frozen",
+        value=int(numbers["is_frozen"]),
+    )
+    yield GaugeMetricFamily(
+        "ganeti_configuration_revision", "revision", value=numbers["revision"]
+    )
+
+
+def exposition(call: Call) -> Callable[[str], tuple[str, bytes]]:
+    """Return a function of an Accept header: content type and content."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(MasterMetrics(call))
+
+    def content(accept: str) -> tuple[str, bytes]:
+        encode, kind = choose_encoder(accept)
+        return kind, encode(registry)
+
+    return content
