@@ -684,3 +684,28 @@ def test_connections_that_waited_for_too_long_are_refused():
     assert made.expire() == []
     assert conn.ssl_env[lanes.LANE_KEY] == lanes.BUSY
     assert made.qsize == 1
+
+
+def test_a_lane_takes_as_many_connections_as_may_wait():
+    class Conn:
+        remote_addr = "127.0.0.1"
+
+        def __init__(self):
+            self.ssl_env = {}
+
+    slow = lanes.Lane("slow", threads=1, waiting=2)
+    quick = lanes.Lane("quick", threads=1, waiting=0)
+    plan = lanes.Plan([slow, quick], lambda path: path.removeprefix("/"))
+    made = lanes.Lanes(None, plan)
+    taken = []
+    for start in (b"POST /slow HTTP/1.1\r\n",) * 3 + (b"POST /quick HTTP/1.1\r\n", b""):
+        conn = Conn()
+        assert made.put(conn, start)
+        assert conn.ssl_env[lanes.CONNECTION_KEY] is conn
+        taken.append(conn.ssl_env[lanes.LANE_KEY])
+    # The third, the fourth, and one that cannot be assigned are answered at once.
+    assert taken == ["slow", "slow", "busy", "busy", "busy"]
+    # No worker was started.
+    assert (made.qsize, made.idle) == (5, 0)
+    assert lanes.Plan.single(7).lanes == (lanes.Lane("all", 7),)
+    assert lanes.Plan.single(7).lane_of(b"POST /x HTTP/1.1\r\n") == "all"

@@ -12,7 +12,16 @@ from fakes import cluster, clusters
 from ganeti import errors, objects
 from ganeti.objects import Network, Update
 from ganeti.quorum import Voters
-from ganeti.store import Document, Follower, features, schema, sending, voters, wire
+from ganeti.store import (
+    Document,
+    Follower,
+    features,
+    peers,
+    schema,
+    sending,
+    voters,
+    wire,
+)
 from ganeti.store.backend import NO_HISTORY, ArchivePage, Group
 from ganeti.store.memory import MemoryBackend, open_memory
 
@@ -481,3 +490,51 @@ def test_a_follower_notices_a_history_that_went_further(followed):
         raw.commit()
         assert follower.is_below_replaced() is expected
     raw.close()
+
+
+def test_a_follower_leaves_nothing_beside_the_file(tmp_path):
+    from ganeti import store
+    from ganeti.clock import SystemClock
+
+    path = str(tmp_path / "store.db")
+    db = store.open_master(path, replicate=None, clock=SystemClock())
+    db.commit(cluster.big(2, 1))
+    db.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
+    before = (tmp_path / "store.db").stat()
+    follower = Follower(path)
+    assert len(follower.snapshot().nodes) == 2
+    assert follower.poll().is_empty
+    assert follower.read("jobs", "1") is None
+    assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
+    assert (tmp_path / "store.db").stat().st_mtime_ns == before.st_mtime_ns
+    follower.close()
+
+
+@pytest.mark.parametrize(
+    ("refuses", "can_restart", "expected"),
+    [
+        (True, True, True),
+        (True, False, False),
+        (False, True, False),
+        (False, False, False),
+    ],
+)
+def test_a_restart_helps_a_candidate_that_refuses_and_lets_it_happen(
+    refuses, can_restart, expected
+):
+    peer = peers.Peer("n1", "node1")
+    peer.is_refusing, peer.can_restart = refuses, can_restart
+    state = peers._state_of(peer)
+    assert state.wants_restart is expected
+    assert (state.is_current, state.revision) == (False, -1)
+    assert state.trouble == "not asked yet"
+
+
+def test_a_copy_is_current_when_its_archive_is_whole():
+    peer = peers.Peer("n1", "node1")
+    peer.state, peer.acked = peers._State.CURRENT, 7
+    assert peers._state_of(peer)[:3] == (True, 7, "")
+    peer.archive = "archive/"
+    text = "archived jobs are still being copied"
+    assert peers._state_of(peer)[:3] == (False, 7, text)
