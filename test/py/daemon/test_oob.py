@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from fakes import oob_helpers
 from fakes.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.daemon
@@ -185,3 +186,39 @@ def test_a_node_that_opted_out_is_left_alone(cluster):
         cluster.check(
             "gnt-node", "modify", "--node-parameters=oob_program=default", "node3"
         )
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root")
+def test_the_shipped_helper_switches_isolated_nodes(cluster_of):
+    """Isolated nodes have no environment of a virtual cluster: root's rules hold."""
+    isolated = cluster_of(2, "fake", "--isolated")
+    settings = "/etc/ganeti/oob-vcluster.conf"
+    text = f"[*]\\ndirectory = {isolated.directory}\\n"
+    for node in ("node1", "node2"):
+        write = f"umask 077; printf '{text}' > {settings}"
+        assert not isolated.run("sh", "-c", write, node=node).failed
+    program = oob_helpers.BIN / "oob-vcluster"
+    isolated.check("gnt-cluster", "modify", f"--node-parameters=oob_program={program}")
+
+    def power(*words):
+        return isolated.run("gnt-node", "power", "--force", *words)
+
+    def is_powered():
+        done = isolated.run("gnt-node", "power", "--no-headers", "status", "node2")
+        return done.output.split()[-1]
+
+    assert not isolated.run("sh", "-c", 'test -z "$GANETI_ROOTDIR"').failed
+    assert is_powered() == "powered"
+    assert not power("off", "node2").failed
+    assert is_powered() == "unpowered"
+    assert isolated.control.processes_on(isolated.node("node2")) == []
+    assert not power("on", "node2").failed
+    assert is_powered() == "powered"
+    state = pathlib.Path(isolated.directory) / "vcluster.json"
+    state.chmod(0o666)
+    done = power("off", "node2")
+    assert done.failed
+    assert "can be written by others than its owner (mode 0666)" in done.output
+    state.chmod(0o600)
+    assert is_powered() == "powered"
