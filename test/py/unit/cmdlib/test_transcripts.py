@@ -3,7 +3,7 @@
 The transcripts are in test/data/cmdlib. Every run begins with the cluster of
 `fakes.unit_cluster`; next to the parameters of the opcode, CLUSTER changes parameters of the
 cluster, ANSWERS answers of nodes, and ALLOCATION is the answer of an allocator. Lines that begin with ``lock`` are lock requests, ``>`` calls of
-nodes, ``say`` messages, ``job`` submitted jobs; ``+``, ``-`` and ``~`` are new, removed
+nodes, ``limit`` their time limits, ``say`` messages, ``job`` submitted jobs; ``+``, ``-`` and ``~`` are new, removed
 and changed records. A value that was printed before is left out, as ``@number``.
 """
 
@@ -112,6 +112,13 @@ def _calls(calls, printer):
             yield f">   {key}: {printer.text(value)}"
 
 
+def _limits(limits):
+    """Yield the time limits of calls that differ from that of the procedure."""
+    for procedure in sorted(limits):
+        if own := limits[procedure] - {None}:
+            yield f"limit {procedure}: {' '.join(f'{limit:g} s' for limit in sorted(own))}"
+
+
 def _hook(name, hook, phase, env, before):
     """Yield a run of hooks, without variables that have defaults or were there before."""
     yield f"{name}: {hook} {phase}"
@@ -168,6 +175,7 @@ def run(words):
     lines = [
         *_locks(engine.locks.requests),
         *_calls(engine.rpc.calls, printer),
+        *_limits(engine.rpc.limits),
         *(f"say {kind} {payload}" for kind, payload in engine.callbacks.entries),
         *(
             f"job {number} {printer.text(op)}"
