@@ -53,6 +53,9 @@ def _client_cert(node: LocalNode, _asked: Any) -> tuple[str | None, str]:
     if x509.is_self_signed(certificate):
         return "ERROR", f"the client certificate {path} is self-signed"
     left = x509.seconds_left(certificate)
+    if left < 0:
+        end = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        return "ERROR", f"the client certificate ended on {end}"
     if left < _WARN_BEFORE_S:
         level = "ERROR" if left < _ERROR_BEFORE_S else "WARNING"
         return level, f"the client certificate ends in {left / _DAY_S:.0f} days"

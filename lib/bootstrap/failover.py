@@ -30,7 +30,7 @@ from ganeti.store import Document, choice
 from ganeti.store.election import Survey
 from ganeti.store.etcd import Claim, Servers
 from ganeti.store.numbers import LAST_JOB
-from ganeti.utils import netutils
+from ganeti.utils import authority, netutils
 
 _log = logging.getLogger(__name__)
 
@@ -277,6 +277,7 @@ def _check_nodes(
     """
     if options.no_voting:
         return frozenset()
+    authority.check_ends(paths.server_pem, paths.client_pem)
     nodes = plan.snapshot.nodes
     runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
     try:

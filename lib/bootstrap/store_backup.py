@@ -27,7 +27,7 @@ from ganeti.store import Change, Document, choice, sqlite_file
 from ganeti.store.database import Database
 from ganeti.store.etcd import Mirror
 from ganeti.store.numbers import LAST_JOB
-from ganeti.utils import files
+from ganeti.utils import authority, files
 
 #: Bytes of documents in one commit.
 _BATCH_BYTES: Final = 256 * 1024
@@ -171,8 +171,18 @@ def check(paths: Paths, backup: Snapshot) -> str:
             f"{paths.hostname} is not a master candidate in the backup",
             ecodes.ECODE_STATE,
         )
+    own = authority.node_uuid(paths.client_pem)
+    if own not in (None, uuid):
+        raise errors.OpPrereqError(
+            f"wanted {paths.hostname} with the uuid {own} of {paths.client_pem}, found"
+            f" {uuid}: the backup is of another cluster, or of an earlier installation"
+            " of this node",
+            ecodes.ECODE_STATE,
+        )
     try:
         snapshot = store.read_snapshot(paths.store_db)
+    except store.VersionError as err:
+        raise errors.OpPrereqError(str(err), ecodes.ECODE_STATE) from err
     except errors.GenericError:
         return uuid  # lost or damaged, which is why it is restored
     present = snapshot.table("cluster").get(CLUSTER_KEY)
@@ -190,6 +200,21 @@ def _note(paths: Paths) -> str:
     return f"{paths.store_db}.restoring"
 
 
+def _lack(paths: Paths) -> str:
+    """Return why this node has no store; one that is damaged is set aside."""
+    if not os.path.exists(paths.store_db):
+        return f"{paths.store_db} is missing"
+    try:
+        store.check_pages(paths.store_db)
+    except store.VersionError:
+        return ""  # the writer that opens it brings it to this version, or says why not
+    except errors.ConfigurationError as err:
+        aside = f"{paths.store_db}.damaged"
+        sqlite_file.set_aside(paths.store_db, aside)
+        return f"{err}. It is kept as {aside}"
+    return ""
+
+
 def _put_first(paths: Paths, path: str, feedback: Feedback) -> bool:
     """Give a node without its file the backup; return whether the file was lost.
 
@@ -198,8 +223,9 @@ def _put_first(paths: Paths, path: str, feedback: Feedback) -> bool:
     """
     if choice.is_etcd(paths):
         return False
-    if not os.path.exists(paths.store_db):
-        feedback(f"{paths.store_db} is missing; beginning with the backup")
+    lack = _lack(paths)
+    if lack:
+        feedback(f"{lack}; beginning with the backup")
         files.write_file(_note(paths), b"", mode=0o600)
         source = Database(path, create=False, read_only=True)
         try:

@@ -17,13 +17,18 @@ from ganeti.pathutils import Paths
 from ganeti.quorum import Term
 from ganeti.rpc.voting import Verdict, count
 from ganeti.store.election import Elector
-from ganeti.utils import netutils
+from ganeti.utils import authority, netutils
 
 _log = logging.getLogger(__name__)
 
 #: Seconds between votes, and how many there are.
 VOTE_PAUSE_S: Final = 10.0
 VOTE_TRIES: Final = 6
+#: Advice for a master whose own store cannot be used.
+ANOTHER_COPY: Final = (
+    "run 'gnt-cluster master-failover' on another master candidate, or 'gnt-cluster"
+    " restore-store' with a backup here"
+)
 
 
 class Refusal(enum.Enum):
@@ -84,15 +89,24 @@ def check_own_files(paths: Paths) -> None:
 
 
 def check_configuration(snapshot: Snapshot, paths: Paths) -> None:
-    """Check that the configuration names this node as master.
+    """Check that the configuration names this node as master, and is of its cluster.
 
     Raises:
-        NotMaster: it does not.
+        NotMaster: it does not, or it is not.
     """
     node = snapshot.nodes.get(snapshot.cluster.master_node)
     if node is None or node.name != paths.hostname:
         recorded = snapshot.cluster.master_node if node is None else node.name
         text = f"the configuration names {recorded} as master, not {paths.hostname}"
+        raise NotMaster(Refusal.FAILED, text)
+    own = authority.node_uuid(paths.client_pem)
+    if own not in (None, node.uuid):
+        text = (
+            f"{paths.store_db}: wanted {node.name} with the uuid {own} of"
+            f" {paths.client_pem}, found {node.uuid}: this is the store of another"
+            " cluster, or of an earlier installation of this node. Put the right file"
+            f" back, or {ANOTHER_COPY}"
+        )
         raise NotMaster(Refusal.FAILED, text)
 
 

@@ -26,7 +26,7 @@ from ganeti.rpc import voting
 from ganeti.server import common, etcd_master, minority
 from ganeti.ssh import host_keys
 from ganeti.store import choice
-from ganeti.utils import netutils
+from ganeti.utils import authority, netutils
 
 _log = logging.getLogger(__name__)
 
@@ -110,11 +110,19 @@ def _check(
             return
         startup.check_configuration(snapshot, paths)
         if not options.no_voting:
+            authority.check_ends(paths.server_pem, paths.client_pem)
             absent = _vote(snapshot, paths, time, frozenset(silent))
             silent.clear()
             silent |= absent
     except startup.NotMaster as err:
         raise common.StartError(str(err), startup.EXIT_CODES[err.why]) from err
+    except errors.ConfigurationError as err:
+        raise common.StartError(
+            f"the configuration cannot be used: {err}. Unless the file can be put"
+            f" right, {startup.ANOTHER_COPY}"
+        ) from err
+    except errors.X509CertError as err:
+        raise common.StartError(f"certificate {err.args[0]}: {err.args[-1]}") from err
     except errors.GenericError as err:
         raise common.StartError(f"the configuration cannot be used: {err}") from err
 

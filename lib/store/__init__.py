@@ -15,9 +15,10 @@ from ganeti.store.base import (
     Store,
 )
 from ganeti.store.engine import Engine
-from ganeti.store.follower import Follower, read_snapshot
+from ganeti.store.follower import Follower, check_pages, read_snapshot
 from ganeti.store.fork import Fork
 from ganeti.store.replica import Replica
+from ganeti.store.schema import VersionError
 from ganeti.store.settings import CommitSettings
 from ganeti.store.sqlite import open_master
 
@@ -35,6 +36,8 @@ __all__ = [
     "Fork",
     "Replica",
     "Store",
+    "VersionError",
+    "check_pages",
     "open_master",
     "read_snapshot",
 ]

@@ -26,7 +26,13 @@ from ganeti.store.backend import (
     Row,
     chain,
 )
-from ganeti.store.sqlite_file import make_file, remove_file, state_of, translated
+from ganeti.store.sqlite_file import (
+    damage_of,
+    make_file,
+    remove_file,
+    state_of,
+    translated,
+)
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
@@ -188,9 +194,20 @@ class Database:
         # Before the pages: a file of another program is not damaged, it is the wrong
         # one.
         schema.check(self._db, self.path)
-        if check and (text := pragma("quick_check(1)")) != "ok":
-            raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
+        if check:
+            self.check_pages()
         self._upgrade()
+
+    def check_pages(self) -> None:
+        """Look for damage in all pages. Raises ConfigurationError if there is some."""
+        with translated(self.path):
+            text = str(self._pragma("quick_check(1)"))
+        if text != "ok":
+            # The first line is a title.
+            lines = [line for line in text.splitlines() if not line.startswith("*** ")]
+            raise errors.ConfigurationError(
+                f"{self.path}: damaged: {'; '.join(lines) or text}"
+            )
 
     def _check_kind(self) -> None:
         if self._pragma("schema_version") == 0:
@@ -456,11 +473,18 @@ class Database:
         self._log = self._read_log_sizes()
 
     def save_as(self, path: str) -> None:
-        """Write everything to another file, durably; an old one is replaced."""
+        """Write everything to another file, durably; an old one is replaced.
+
+        Raises:
+            ConfigurationError: this file is damaged.
+            StorageError: a disk failed.
+        """
         with translated(path):
             remove_file(path)
             make_file(path)
-            self._db.execute("VACUUM INTO ?", (path,))
+            # The new file is empty: only this one can be damaged.
+            with damage_of(self.path):
+                self._db.execute("VACUUM INTO ?", (path,))
             files.sync_file(path)
 
     def dump(self) -> bytes:
@@ -653,22 +677,18 @@ class Database:
             left -= old_size
         return drop
 
-    def replace(self, copy: wire.Copy, term: Term, *, is_same_cluster: bool) -> None:
+    def replace(self, copy: wire.Copy, term: Term) -> None:
         """Replace all records and documents but the archive; empties the change log.
 
-        What is left of another cluster goes altogether, its terms included. The numbers
-        of a history of this cluster are kept, see `replaced`.
+        The numbers of the present history are kept, see `replaced`.
 
         Raises:
             TermError: the file has promised another term.
         """
         with self.transaction():
-            replaced = numbers.Numbers()
-            if is_same_cluster:
-                self._promise(term)
-                replaced = numbers.highest(self.own_numbers(), self.replaced())
-            old = COPIED if is_same_cluster else _ALL
-            for table in (*old, *self._newer_tables(), "changelog"):
+            self._promise(term)
+            replaced = numbers.highest(self.own_numbers(), self.replaced())
+            for table in (*COPIED, *self._newer_tables(), "changelog"):
                 self._db.execute(f"DELETE FROM {table}")
             self._put(copy.rows)
             self._db.execute(

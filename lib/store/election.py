@@ -258,7 +258,7 @@ class Elector:
             return
         copy = wire.decode_copy(self._fetch(contacts, node, "store_dump", ()))
         kept = branches.keep(db, copy)
-        db.replace(copy, term, is_same_cluster=True)
+        db.replace(copy, term)
         _log.info("took the whole copy of node %s; ours is kept as %s", node, kept)
         self._fetch_archive(db, term, contacts, node)
 

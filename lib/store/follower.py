@@ -56,6 +56,20 @@ def read_snapshot(path: str) -> Snapshot:
         follower.close()
 
 
+def check_pages(path: str) -> None:
+    """Look for damage in all pages of a file, which others may have open.
+
+    Raises:
+        ConfigurationError: there is none, or it is damaged.
+        StorageError: the disk failed.
+    """
+    db = Database(path, create=False, read_only=True)
+    try:
+        db.check_pages()
+    finally:
+        db.close()
+
+
 class Follower:
     """Follows the file at a path, which may come, go and be replaced."""
 

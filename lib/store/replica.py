@@ -80,8 +80,8 @@ class Replica:
     def install(self, term: Term, data: str | bytes) -> dict[str, Any]:
         """Replace everything but the archive with a copy of the master's.
 
-        A copy that is left of another cluster is replaced altogether. A copy of this
-        cluster may hold changes that the master lacks: its file is kept, see
+        A copy that is left of another cluster is set aside. A copy of this cluster may
+        hold changes that the master lacks: its file is kept, see
         `ganeti.store.branches`.
 
         Returns:
@@ -94,7 +94,24 @@ class Replica:
         """
         copy = wire.decode_copy(data)
         with self._lock:
+            self._part_from(copy.cluster())
             return self._with_sound(lambda db: _install(db, term, copy))
+
+    def _part_from(self, cluster: str) -> None:
+        """Set aside a copy that is of another cluster; its terms do not count here."""
+        if self._has_left or not os.path.exists(self.path):
+            return
+        try:
+            other = self._open().cluster()
+        except errors.ConfigurationError:
+            return
+        if other not in ("", cluster):
+            _log.error(
+                "the copy of the store is replaced: %s: wanted one of cluster %s, found"
+                " one of cluster %s, which is kept as %s",
+                *(self.path, cluster, other, self._damaged),
+            )
+            self._set_aside()
 
     def status(self) -> dict[str, Any]:
         """Return where the copy stands.
@@ -268,25 +285,23 @@ def _promise(db: Database, term: Term) -> dict[str, Any]:
 
 
 def _install(db: Database, term: Term, copy: wire.Copy) -> dict[str, Any]:
-    is_same = db.cluster() in ("", copy.cluster())
-    if is_same:
-        position = db.promise(term)
-        if position.written == term.number and copy.revision < position.revision:
-            # A call that was given up, and begins only now.
-            raise errors.StorageError(
-                f"wanted a copy of revision {position.revision} or later, found"
-                f" {copy.revision}"
+    position = db.promise(term)
+    if position.written == term.number and copy.revision < position.revision:
+        # A call that was given up, and begins only now.
+        raise errors.StorageError(
+            f"wanted a copy of revision {position.revision} or later, found"
+            f" {copy.revision}"
+        )
+    # An equal digest means an equal history: nothing can be lost.
+    if position.revision and position.digest != copy.digest:
+        kept = branches.keep(db, copy)
+        if position.digest not in copy.history:
+            _log.warning(
+                "the copy of the store has changes that the master has not; it is"
+                " kept as %s, and 'gnt-cluster lost-changes' lists them",
+                kept,
             )
-        # An equal digest means an equal history: nothing can be lost.
-        if position.revision and position.digest != copy.digest:
-            kept = branches.keep(db, copy)
-            if position.digest not in copy.history:
-                _log.warning(
-                    "the copy of the store has changes that the master has not; it is"
-                    " kept as %s, and 'gnt-cluster lost-changes' lists them",
-                    kept,
-                )
-    db.replace(copy, term, is_same_cluster=is_same)
+    db.replace(copy, term)
     return _describe(db)
 
 

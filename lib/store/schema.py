@@ -29,6 +29,10 @@ ROW_TABLES: Final = (*TABLES, *DOCUMENT_TABLES)
 COLUMNS: Final = "(key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID"
 
 
+class VersionError(errors.ConfigurationError):
+    """A file is sound, but needs software of another release."""
+
+
 class Step(NamedTuple):
     """The way from one version to the next.
 
@@ -119,13 +123,14 @@ def check(db: sqlite3.Connection, path: str) -> None:
     """Check that this release can use a file.
 
     Raises:
-        ConfigurationError: it is no store, or needs a newer release.
+        ConfigurationError: it is no store.
+        VersionError: it needs a newer release.
     """
     if _pragma(db, "application_id") != APPLICATION_ID:
         raise errors.ConfigurationError(f"{path}: not a store of Ganeti")
     wanted = _pragma(db, "user_version")
     if not 1 <= wanted <= VERSION:
-        raise errors.ConfigurationError(
+        raise VersionError(
             f"{path}: needs software that knows version {wanted} of the store, this"
             f" release knows the versions 1 to {VERSION}: install the release that"
             " wrote it"

@@ -19,6 +19,17 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 @contextlib.contextmanager
+def damage_of(path: str) -> Iterator[None]:
+    """Turn SQLite's errors about damage into a ConfigurationError about a file."""
+    try:
+        yield
+    except sqlite3.Error as err:
+        if _is_damage(err):
+            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
+        raise
+
+
+@contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
     """Turn SQLite's errors into ours.
 
@@ -27,10 +38,9 @@ def translated(path: str) -> Iterator[None]:
         StorageError: the disk failed.
     """
     try:
-        yield
+        with damage_of(path):
+            yield
     except sqlite3.Error as err:
-        if _is_damage(err):
-            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
         raise errors.StorageError(f"{path}: {err}") from err
     except (OSError, UnicodeDecodeError) as err:
         raise errors.StorageError(f"{path}: {err}") from err

@@ -35,6 +35,7 @@ KEY_MODE: Final = 0o600
 _CERTIFICATE_MODE: Final = 0o440
 #: Largest request that is parsed, in bytes; one of a P-256 key has about 450.
 _MAX_REQUEST: Final = 8192
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KEY: Final = re.compile(
     b"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \\1-----\n?", re.DOTALL
 )
@@ -276,6 +277,45 @@ def issue_with_key(
             validity_s=validity_s,
         ),
     )
+
+
+def node_uuid(client_pem: str) -> str | None:
+    """Return the UUID that a node's own certificate names.
+
+    Returns:
+        None for a file that is missing or damaged, and in clusters of earlier releases,
+        whose certificates have no UUID.
+    """
+    try:
+        names = names_of(x509.load_certificate(client_pem))
+    except errors.X509CertError:
+        return None
+    return next(filter(_UUID.fullmatch, names), None)
+
+
+def check_ends(*paths: str) -> None:
+    """Check that what this node presents and trusts has not ended.
+
+    Args:
+        paths: files of certificates. One that cannot be read is left to its user; of
+            several certificates in a file, one that is valid is enough.
+
+    Raises:
+        X509CertError: one has ended, so no node can be called.
+    """
+    for path in paths:
+        try:
+            ends = [each.not_valid_after_utc for each in x509.load_certificates(path)]
+        except errors.X509CertError:
+            continue
+        if ends and max(ends) < dt.datetime.now(dt.UTC):
+            raise errors.X509CertError(
+                path,
+                f"ended on {max(ends):%Y-%m-%d %H:%M} UTC, so nodes and this one refuse"
+                " each other's calls; if the clock of this node is right, run"
+                " gnt-cluster renew-crypto --new-cluster-certificate on the master,"
+                " which needs no calls then",
+            )
 
 
 def names_of(certificate: library.Certificate) -> tuple[str, ...]:

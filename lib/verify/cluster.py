@@ -42,7 +42,7 @@ def certificates(report: Report, checked: Iterable[Certificate]) -> None:
         days = int(seconds_left // _DAY_S)
         text = f"certificate {path} expires in {days} days"
         if seconds_left < 0:
-            text = f"certificate {path} expired {-days} days ago"
+            text = f"certificate {path} expired {-seconds_left / _DAY_S:.0f} days ago"
         report.error_if(
             seconds_left < CERTIFICATE_WARN_DAYS * _DAY_S,
             "ECLUSTERCERT",
@@ -50,6 +50,34 @@ def certificates(report: Report, checked: Iterable[Certificate]) -> None:
             text + _advice(path),
             warn_only=seconds_left >= CERTIFICATE_ERROR_DAYS * _DAY_S,
         )
+
+
+def own_store(report: Report, snapshot: objects.Snapshot, problem: str | None) -> None:
+    """Check the master's own file of configuration and jobs.
+
+    The master works on with a damaged file until it starts again, and from then on the
+    copies of the other candidates are the only ones.
+
+    Args:
+        report: collects the findings.
+        snapshot: the configuration.
+        problem: of the file, None for a sound one.
+    """
+    nodes = snapshot.nodes.values()
+    copies = sum(node.master_candidate and not node.offline for node in nodes)
+    advice = (
+        "make another candidate the master with gnt-cluster master-failover there"
+        if copies > 1
+        else "add a master candidate now, and make it the master; the file is lost when"
+        " the master daemon ends"
+    )
+    report.error_if(
+        problem,
+        "ECLUSTERCFG",
+        None,
+        f"the store of the master cannot be read: {problem}; look at its disk, and"
+        f" {advice}",
+    )
 
 
 def unfinished_renewal(report: Report, path: str, authorities: int) -> None:

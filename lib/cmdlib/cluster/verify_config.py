@@ -4,7 +4,7 @@ import os.path
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti import config, errors, opcodes
+from ganeti import config, errors, opcodes, store
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster.verify_output import Output
@@ -33,6 +33,7 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         output = Output(self.ctx.log, report, error_codes=self.op.error_codes)
         output.step("Verifying cluster config")
         report.errors("ECLUSTERCFG", None, config.verify(snapshot))
+        cluster.own_store(report, snapshot, _store_problem(self.ctx.paths.store_db))
         output.step("Verifying cluster certificate files")
         cluster.certificates(report, self._certificates())
         server_pem = self.ctx.paths.server_pem
@@ -71,6 +72,15 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
                 yield cluster.Certificate(path, None, str(err.args[-1]))
             else:
                 yield cluster.Certificate(path, left)
+
+
+def _store_problem(path: str) -> str | None:
+    """Return what is wrong with the file of the store, None for nothing."""
+    try:
+        store.check_pages(path)
+    except errors.GenericError as err:
+        return str(err)
+    return None
 
 
 def _is_shared(path: str) -> bool:

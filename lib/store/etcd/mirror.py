@@ -154,7 +154,7 @@ class Mirror:
                     f"{self._gateway.servers}: wanted cluster {cluster}, as in"
                     f" {self._db.path}, found cluster {copy.cluster()}"
                 )
-            self._db.replace(copy, now.promised, is_same_cluster=True)
+            self._db.replace(copy, now.promised)
             _log.info("took a whole copy of revision %d", copy.revision)
             return now
         raise errors.StorageError(f"{self._gateway.servers}: {reason}")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sqlite3
 import stat
 
 import pytest
@@ -15,6 +16,7 @@ from ganeti.jqueue.state import Status
 from ganeti.objects import CLUSTER_KEY, TABLES, Update
 from ganeti.pathutils import Paths
 from ganeti.store import Document
+from ganeti.utils import authority, files
 
 CLOCK = SystemClock()
 
@@ -302,3 +304,57 @@ def test_a_failed_restoration_starts_no_master_and_can_be_repeated(site, monkeyp
     site.done.clear()
     site.restore()
     assert clusters.node_uuid(3) in site.read("jobs")[1].nodes
+
+
+def spoil(path):
+    """Overwrite all pages but the first one."""
+    with open(path, "r+b") as stream:
+        for start in range(4096, os.path.getsize(path), 4096):
+            stream.seek(start)
+            stream.write(b"\xff" * 4096)
+
+
+def test_a_damaged_store_is_kept_and_replaced_by_the_backup(site):
+    site.back_up()
+    before = site.read("jobs")[1]
+    spoil(site.paths.store_db)
+    site.restore()
+    assert site.read("jobs")[1].nodes == before.nodes
+    aside = f"{site.paths.store_db}.damaged"
+    assert os.path.exists(aside)
+    assert f"{site.paths.store_db}: damaged" in site.lines[1]
+    assert aside in site.lines[1]
+
+
+def test_a_backup_of_a_damaged_store_names_the_store(site):
+    spoil(site.paths.store_db)
+    with pytest.raises(errors.ConfigurationError) as caught:
+        site.back_up()
+    assert str(caught.value).startswith(f"{site.paths.store_db}: damaged")
+    assert not [
+        name
+        for name in os.listdir(os.path.dirname(site.file))
+        if name.startswith("backup")
+    ]
+
+
+def test_a_store_of_a_newer_release_is_not_replaced(site):
+    site.back_up()
+    with contextlib.closing(sqlite3.connect(site.paths.store_db)) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(errors.OpPrereqError, match="version 99"):
+        site.restore()
+    assert site.done == []
+
+
+def test_a_backup_of_another_cluster_is_refused_without_a_store(site):
+    site.back_up()
+    os.unlink(site.paths.store_db)
+    uuid = clusters.node_uuid(77)
+    pair = authority.issue_with_key(
+        authority.create(), name="n1", uuid=uuid, serial=1, validity_s=3600
+    )
+    files.write_file(site.paths.client_pem, pair.pem)
+    with pytest.raises(errors.OpPrereqError, match=f"uuid {uuid}.*another cluster"):
+        site.restore()
+    assert site.done == []

@@ -15,6 +15,7 @@ from ganeti.rpc import voting
 from ganeti.rpc.result import Result
 from ganeti.rpc.voting import Count, Verdict
 from ganeti.server import maintd, masterd
+from ganeti.utils import authority, files
 
 ME = "node1.example.com"
 
@@ -271,3 +272,23 @@ def test_the_operator_can_start_a_master_without_a_majority():
     assert elect([False], accept_loss=True)[0] == forced
     # With a majority nothing can be lost, so no revisions need to be left out.
     assert elect([True], accept_loss=True)[0] == forced._replace(is_forced=False)
+
+
+def test_a_store_of_another_cluster_is_refused(paths):
+    snapshot = clusters.snapshot()
+    own = snapshot.cluster.master_node
+    issuer = authority.create()
+    for uuid in (own, clusters.node_uuid(77)):
+        pair = authority.issue_with_key(
+            issuer, name=ME, uuid=uuid, serial=1, validity_s=3600
+        )
+        files.write_file(paths.client_pem, pair.pem)
+        if uuid == own:
+            startup.check_configuration(snapshot, paths)
+    with pytest.raises(startup.NotMaster) as caught:
+        startup.check_configuration(snapshot, paths)
+    assert caught.value.why is Refusal.FAILED
+    text = str(caught.value)
+    assert f"wanted {ME} with the uuid {clusters.node_uuid(77)}" in text
+    assert f"found {own}: this is the store of another cluster" in text
+    assert startup.ANOTHER_COPY in text

@@ -107,3 +107,36 @@ def test_a_missing_certificate_is_no_authority_and_a_damaged_one_is_named(tmp_pa
     files.write_file(path, b"x")
     with pytest.raises(errors.X509CertError, match=r"server\.pem"):
         authority.is_used(path)
+
+
+def node_pem(issuer, folder, *, uuid=UUID, validity_s=3600):
+    pair = authority.issue_with_key(
+        issuer, name="n1.example.com", uuid=uuid, serial=1, validity_s=validity_s
+    )
+    path = folder / "client.pem"
+    files.write_file(str(path), pair.pem)
+    return str(path)
+
+
+def test_the_uuid_of_a_node_is_in_its_certificate(issuer, tmp_path):
+    assert authority.node_uuid(node_pem(issuer, tmp_path)) == UUID
+    assert authority.node_uuid(node_pem(issuer, tmp_path, uuid="")) is None
+    assert authority.node_uuid(str(tmp_path / "none.pem")) is None
+
+
+def test_a_certificate_that_has_ended_is_named_with_the_command(issuer, tmp_path):
+    server_pem = str(tmp_path / "server.pem")
+    files.write_file(server_pem, issuer.certificate_pem)
+    path = node_pem(issuer, tmp_path)
+    authority.check_ends(server_pem, path, str(tmp_path / "none.pem"))
+    node_pem(issuer, tmp_path, validity_s=-1)
+    with pytest.raises(errors.X509CertError, match="--new-cluster-certificate") as info:
+        authority.check_ends(server_pem, path)
+    assert info.value.args[0] == path
+
+
+def test_one_valid_authority_of_two_is_enough(issuer, tmp_path):
+    path = node_pem(issuer, tmp_path, validity_s=-1)
+    with open(path, "ab") as stream:
+        stream.write(issuer.certificate_pem)
+    authority.check_ends(path)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fakes import clusters
 from ganeti.verify import cluster
 from ganeti.verify.report import Report
 
@@ -62,3 +63,17 @@ def test_a_certificate_that_all_nodes_share_is_reported_with_the_command() -> No
 
 def test_a_certificate_with_time_left_is_not_reported() -> None:
     assert not _lines("/var/lib/ganeti/server.pem", 31 * _DAY_S)
+
+
+def test_a_damaged_store_of_the_master_is_reported_with_the_way_out() -> None:
+    snapshot = clusters.snapshot(nodes=2)
+    report = Report()
+    cluster.own_store(report, snapshot, None)
+    assert not report.take()
+    cluster.own_store(report, snapshot, "store.db: damaged: x")
+    (finding,) = report.take()
+    assert "store.db: damaged: x" in finding.text
+    assert finding.text.endswith("with gnt-cluster master-failover there")
+    cluster.own_store(report, clusters.snapshot(nodes=1), "x")
+    (finding,) = report.take()
+    assert "add a master candidate now" in finding.text
