@@ -14,6 +14,8 @@ from lab import lab as labs
 from lab import product
 
 COUNT = 3
+#: The master of three nodes needs more than the default.
+MEMORY_MIB = 900
 
 
 def pytest_addoption(parser):
@@ -44,7 +46,7 @@ def lab():
                 made.power(machine.name, "off")
         made.join()
     else:
-        made = labs.up(count=COUNT)
+        made = labs.up(count=COUNT, memory_mib=MEMORY_MIB)
     yield made
     if not was_up and os.environ.get("LAB_KEEP") != "1":
         made.down()

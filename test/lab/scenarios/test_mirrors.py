@@ -2,7 +2,8 @@
 
 import pytest
 
-GROUP = "xenvg"
+from lab.mirroring import GROUP, mirroring_cluster
+
 WEB1 = "web1.lab.test"
 ADD = (
     *("gnt-instance", "add", "-t", "drbd", "--no-install", "--no-nics"),
@@ -14,22 +15,8 @@ COMPLETE = "ds:UpToDate/UpToDate"
 @pytest.fixture
 def pair(machines):
     """A cluster of two machines with a volume group each."""
-    for node in ("lab1", "lab2"):
-        machines.check("vgcreate", "-q", "-f", "-y", GROUP, "/dev/vdb", node=node)
-    machines.check(
-        *("gnt-cluster", "init", "--vg-name", GROUP, "--enabled-hypervisors", "fake"),
-        *("--enabled-disk-templates", "drbd,plain", "--master-netdev", "br0"),
-        *("-N", "link=br0", "--no-etc-hosts", "cluster.lab.test"),
-    )
-    machines.check("gnt-node", "add", "--no-ssh-key-check", "lab2")
-    yield machines
-    for node in ("lab1", "lab2"):
-        machines.run("/usr/lib/ganeti/daemon-util", "stop-all", node=node)
-        # A mirror may still be active.
-        machines.lab.power(node, "cycle")
-        machines.run("vgremove", "-q", "-f", "-y", GROUP, node=node)
-        wipe = "rm -rf /var/lib/ganeti/* /etc/ganeti/*; wipefs -qaf /dev/vdb"
-        machines.run("sh", "-c", wipe, node=node)
+    with mirroring_cluster(machines, ["lab1", "lab2"]) as made:
+        yield made
 
 
 def kernel(machines, node):

@@ -1,0 +1,162 @@
+"""Mirrored disks replaced on real DRBD: by side, to a third machine, after a fault.
+
+A program writes numbers to the disk all the time; the last one is there at the end.
+"""
+
+import json
+import re
+
+import pytest
+
+from lab.mirroring import GROUP, mirroring_cluster
+
+NODES = ["lab1", "lab2", "lab3"]
+WEB1 = "web1.lab.test"
+ADD = (
+    *("gnt-instance", "add", "-t", "drbd", "--no-install", "--no-nics"),
+    *("--ignore-ipolicy", "-B", "memory=64m", "-n", "lab1:lab2"),
+)
+REPLACE = ("gnt-instance", "replace-disks")
+DEVICE = "/dev/drbd0"
+COMPLETE = "ds:UpToDate/UpToDate"
+#: Writes 1, 2, 3... to the beginning of the disk until a file appears.
+WRITER = f"""
+import os
+disk = os.open("{DEVICE}", os.O_WRONLY | os.O_SYNC)
+number = 0
+while not os.path.exists("/run/stop-writing"):
+    number += 1
+    os.pwrite(disk, b"%-512d" % number, 0)
+    with open("/run/written", "w") as out:
+        out.write(str(number))
+"""
+
+
+@pytest.fixture
+def trio(machines):
+    """A cluster of three machines with a volume group of two disks each."""
+    with mirroring_cluster(machines, NODES, ("/dev/vdb", "/dev/vdc")) as made:
+        yield made
+
+
+class Writer:
+    """The program that writes on the first machine."""
+
+    def __init__(self, machines):
+        self.machines = machines
+        start = (
+            "rm -f /run/stop-writing; python3 /run/writer.py > /run/writer.log 2>&1 &"
+            " echo $! > /run/writer.pid"
+        )
+        machines.check("sh", "-c", f"cat > /run/writer.py <<'E'\n{WRITER}\nE")
+        machines.check("sh", "-c", start)
+
+    def stop(self):
+        """End it; return the last number that is written for certain."""
+        wait = "touch /run/stop-writing; tail --pid=$(cat /run/writer.pid) -f /dev/null"
+        self.machines.check("sh", "-c", wait)
+        assert self.machines.check("cat", "/run/writer.log") == ""
+        return int(self.machines.check("cat", "/run/written"))
+
+
+def kernel(machines, node):
+    return machines.check("cat", "/proc/drbd", node=node)
+
+
+def volumes(machines, node):
+    """Return the names of the volumes of a machine."""
+    argv = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
+    return sorted(machines.check(*argv, node=node).split())
+
+
+def require_whole(machines, *, primary, secondary, away):
+    """The mirror is complete on two machines, and nothing is left anywhere."""
+    for node in (primary, secondary):
+        assert COMPLETE in kernel(machines, node)
+        names = volumes(machines, node)
+        assert [name[-5:] for name in names] == ["_data", "_meta"]
+    assert volumes(machines, primary) == volumes(machines, secondary)
+    assert volumes(machines, away) == []
+    assert "cs:" not in kernel(machines, away).replace("cs:Unconfigured", "")
+    verified = machines.run("gnt-cluster", "verify", "--error-codes").stdout
+    assert not re.search(
+        r"ERROR:E(NODEORPHANLV|NODEDRBD|INSTANCEMISSINGDISK)", verified
+    )
+
+
+def number_on(machines, node):
+    """Return the number on the disk of a machine that is primary."""
+    return int(machines.check("head", "-c", "512", DEVICE, node=node).split()[0])
+
+
+def test_disks_are_replaced_while_a_program_writes_and_after_a_fault(trio):
+    _while_a_program_writes(trio)
+    _a_disk_fails(trio)
+
+
+def _while_a_program_writes(machines):
+    machines.check(*ADD, "--disk", "0:size=64m", WEB1)
+    machines.check("gnt-instance", "start", WEB1)
+    writer = Writer(machines)
+    _on_both_sides(machines)
+    _to_the_third_machine(machines)
+    _with_a_master_that_is_killed(machines)
+    last = writer.stop()
+    machines.check("gnt-instance", "failover", "-f", WEB1)
+    assert number_on(machines, "lab3") == last > 0
+    machines.check("gnt-instance", "remove", "-f", "--shutdown-timeout=1", WEB1)
+    assert [volumes(machines, node) for node in NODES] == [[], [], []]
+
+
+def _on_both_sides(machines):
+    before = volumes(machines, "lab2")
+    for side in ("-s", "-p"):
+        text = machines.check(*REPLACE, side, WEB1)
+        steps = re.findall(r"STEP (\d)/6", text)
+        assert steps == list("123456")
+        require_whole(machines, primary="lab1", secondary="lab2", away="lab3")
+    # The records name the same volumes as before.
+    assert volumes(machines, "lab2") == before
+
+
+def _to_the_third_machine(machines):
+    machines.check(*REPLACE, "-n", "lab3", WEB1)
+    require_whole(machines, primary="lab1", secondary="lab3", away="lab2")
+    # With an allocator it can only go back.
+    machines.check(*REPLACE, "-I", ".", "--early-release", WEB1)
+    require_whole(machines, primary="lab1", secondary="lab2", away="lab3")
+
+
+def _with_a_master_that_is_killed(machines):
+    """Ended while the data is copied, the master goes on after its next start."""
+    slow = "drbd:dynamic-resync=false,resync-rate=2048"
+    machines.check("gnt-cluster", "modify", "-D", slow)
+    done = machines.check(*REPLACE, "--submit", "--print-jobid", "-n", "lab3", WEB1)
+    job = done.split()[-1]
+    watch = f"gnt-job watch {job} | grep -q 'STEP 5/6'"
+    machines.check("sh", "-c", watch)
+    machines.check("sh", "-c", "kill -9 $(cat /run/ganeti/ganeti-masterd.pid)")
+    assert volumes(machines, "lab2") != []
+    machines.check("/usr/lib/ganeti/daemon-util", "start", "ganeti-masterd")
+    machines.check("gnt-job", "wait", job)
+    rows = json.loads(machines.check("gnt-job", "list", "--json", job))
+    assert "success" in str(rows)
+    require_whole(machines, primary="lab1", secondary="lab3", away="lab2")
+
+
+def _a_disk_fails(machines):
+    """Disk vdc of the secondary returns errors; the mirror goes on without it."""
+    modify = ("gnt-node", "modify-storage", "--allocatable")
+    machines.check(*modify, "no", "lab2", "lvm-pv", "/dev/vdb")
+    machines.check(*ADD, "--disk", "0:size=64m", WEB1)
+    machines.check(*modify, "yes", "lab2", "lvm-pv", "/dev/vdb")
+    assert "none" in machines.check(*REPLACE, "-a", "--dry-run", WEB1)
+    machines.lab.fail_disk("lab2", 1, ["read", "write"])
+    machines.check("sh", "-c", f"echo kept > {DEVICE}; sync {DEVICE}")
+    assert "ds:UpToDate/Diskless" in kernel(machines, "lab1")
+    machines.check("gnt-node", "repair-storage", "lab2", "lvm-vg", GROUP)
+    machines.check(*REPLACE, "-a", WEB1)
+    require_whole(machines, primary="lab1", secondary="lab2", away="lab3")
+    machines.check("gnt-instance", "failover", "-f", WEB1)
+    machines.check("gnt-instance", "activate-disks", WEB1)
+    assert machines.check("head", "-n", "1", DEVICE, node="lab2") == "kept\n"
