@@ -1,6 +1,7 @@
 """Servers of etcd for a virtual cluster: three members as processes of this machine.
 
-They are outside of all nodes, as if each were on a machine of its own.
+They are outside of all nodes, as if each were on a machine of its own. Beside isolated
+nodes each one has a network namespace, which its process holds.
 """
 
 import os
@@ -18,10 +19,12 @@ from ganeti.vcluster.layout import Layout
 COUNT: Final = 3
 _PORT: Final = 2379
 _STEP: Final = 10
-#: Last two octets of the servers' address: that of the machine on the bridge of
-#: isolated nodes, otherwise one that no node has.
-_ISOLATED: Final = "0.254"
+#: Last two octets of the servers' addresses, which no node has: of the first one beside
+#: isolated nodes, otherwise of all.
+_ISOLATED: Final = 240
 _SIMPLE: Final = "0.2"
+#: Waits for the network, then becomes the server.
+_WHEN_PLUGGED_IN: Final = 'read -r _ && exec "$@" < /dev/null'
 #: Milliseconds; etcd's own defaults are for networks.
 _HEARTBEAT: Final = "50"
 _ELECTION: Final = "500"
@@ -35,9 +38,14 @@ def servers(layout: Layout) -> Servers:
     return Servers(tuple(_endpoint(layout, number) for number in range(COUNT)))
 
 
+def address(layout: Layout, number: int) -> str:
+    """Return the address of a member, counted from 0."""
+    tail = f"0.{_ISOLATED + number}" if layout.isolated else _SIMPLE
+    return f"{layout.network}.{tail}"
+
+
 def _endpoint(layout: Layout, number: int, *, is_peer: bool = False) -> str:
-    tail = _ISOLATED if layout.isolated else _SIMPLE
-    return f"{layout.network}.{tail}:{_PORT + _STEP * number + is_peer}"
+    return f"{address(layout, number)}:{_PORT + _STEP * number + is_peer}"
 
 
 def _directory(layout: Layout) -> str:
@@ -100,19 +108,42 @@ def start(layout: Layout, number: int) -> None:
         "auto-compaction-mode": "periodic",
         "auto-compaction-retention": "1h",
     }
+    command = [
+        shutil.which("etcd") or "etcd",
+        *(f"--{name}={value}" for name, value in options.items()),
+    ]
+    if layout.isolated:
+        command = ["unshare", "--net", "sh", "-c", _WHEN_PLUGGED_IN, "sh", *command]
     with open(f"{_data(layout, number)}.log", "ab") as log:
-        subprocess.Popen(
-            [
-                shutil.which("etcd") or "etcd",
-                *(f"--{name}={value}" for name, value in options.items()),
-            ],
-            stdin=subprocess.DEVNULL,
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if layout.isolated else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={"PATH": os.environ.get("PATH", os.defpath)},
             start_new_session=True,
             cwd="/",
         )
+    if child.stdin is not None:
+        _give_network(layout, number, child.pid)
+        with child.stdin as line:
+            line.write(b"\n")
+
+
+def _give_network(layout: Layout, number: int, pid: int) -> None:
+    """Connect the network namespace of a member, once it has one."""
+    from ganeti.vcluster import network
+
+    time, never = clock.SystemClock(), threading.Event()
+    until = time.monotonic() + _READY_S
+    while os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+        if time.monotonic() > until:
+            raise errors.OpExecError(
+                f"server {number + 1} of etcd: its namespace cannot be created; see"
+                f" {_data(layout, number)}.log"
+            )
+        time.wait(never, _POLL_S)
+    network.plug_in_server(layout, number, address(layout, number), pid)
 
 
 def running(layout: Layout, number: int) -> list[processes.Process]:
@@ -129,6 +160,25 @@ def kill(layout: Layout, number: int) -> None:
 def signal_member(layout: Layout, number: int, what: signal.Signals) -> None:
     """Send a signal to one member, such as SIGSTOP."""
     processes.send(running(layout, number), what)
+
+
+def cut(layout: Layout, number: int, addresses: list[str]) -> None:
+    """Drop packets from a member of isolated nodes' etcd to some addresses.
+
+    A member that does not run has no network.
+    """
+    from ganeti.vcluster import network
+
+    for process in running(layout, number):
+        network.cut(process.pid, addresses)
+
+
+def join(layout: Layout, number: int, addresses: list[str]) -> None:
+    """Undo `cut`."""
+    from ganeti.vcluster import network
+
+    for process in running(layout, number):
+        network.join(process.pid, addresses)
 
 
 def stop_all(layout: Layout) -> None:

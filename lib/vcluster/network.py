@@ -72,7 +72,20 @@ def plug_in(layout: Layout, node: Node, pid: int) -> None:
 
     As on a machine that an administrator prepared, the bridge has the address.
     """
-    name = host_interface(layout, node)
+    card = host_interface(layout, node), hardware_address(layout, node)
+    _plug_in(layout, card, node.address, pid)
+
+
+def plug_in_server(layout: Layout, number: int, address: str, pid: int) -> None:
+    """Do the same for a server of etcd, counted from 0."""
+    second = int(layout.network.split(".")[1])
+    card = f"{layout.bridge[:9]}e{number + 1}", f"02:67:77:{second:02x}:00:{number:02x}"
+    _plug_in(layout, card, address, pid)
+
+
+def _plug_in(layout: Layout, card: tuple[str, str], address: str, pid: int) -> None:
+    """Connect a namespace by a veth pair: its name here, and the MAC address there."""
+    name, hardware = card
     with _route() as route:
         for index in route.link_lookup(ifname=name):
             route.link("del", index=index)
@@ -85,11 +98,10 @@ def plug_in(layout: Layout, node: Node, pid: int) -> None:
         route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
         route.link("add", ifname=GUEST_BRIDGE, kind="bridge")
         bridge = route.link_lookup(ifname=GUEST_BRIDGE)[0]
-        address = hardware_address(layout, node)
-        route.link("set", index=bridge, address=address, state="up")
-        card = route.link_lookup(ifname="eth0")[0]
-        route.link("set", index=card, master=bridge, state="up")
-        route.addr("add", index=bridge, address=node.address, prefixlen=PREFIX)
+        route.link("set", index=bridge, address=hardware, state="up")
+        inner = route.link_lookup(ifname="eth0")[0]
+        route.link("set", index=inner, master=bridge, state="up")
+        route.addr("add", index=bridge, address=address, prefixlen=PREFIX)
 
 
 def cut(pid: int, addresses: list[str]) -> None:

@@ -4,7 +4,12 @@ import argparse
 import sys
 import time
 
-from fakes import crash_points
+from fakes import crash_points, crash_points_etcd
+
+CLUSTERS = {
+    "file": crash_points.CrashCluster,
+    "etcd": crash_points_etcd.EtcdCrashCluster,
+}
 
 
 def _share(text):
@@ -26,6 +31,7 @@ def main():
         metavar="PERCENT",
         help="share of the points at which all nodes lose power and unsynced data",
     )
+    parser.add_argument("--store", choices=CLUSTERS, default="file")
     parser.add_argument("--quick", action="store_true", help="20 points")
     args = parser.parse_args()
     count = 20 if args.quick else args.count
@@ -35,6 +41,7 @@ def main():
         count,
         args.seed,
         lambda text: print(text, flush=True),
+        make=CLUSTERS[args.store],
         clusters=args.clusters,
         power_cuts=args.power_cuts,
     )

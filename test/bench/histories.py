@@ -14,6 +14,7 @@ def main():
     parser.add_argument("--clusters", type=int, default=4, help="at the same time")
     parser.add_argument("--nodes", type=int, help="one size only")
     parser.add_argument("--candidates", type=int, help="with --nodes")
+    parser.add_argument("--store", choices=("file", "etcd"), default="file")
     parser.add_argument("--minutes", type=float, help="begin no history after this")
     parser.add_argument("--quick", action="store_true", help="four histories")
     args = parser.parse_args()
@@ -26,6 +27,7 @@ def main():
         count,
         args.seed,
         sizes,
+        store=args.store,
         beside=min(args.clusters, len(sizes)),
         minutes=args.minutes,
         keep_going=True,

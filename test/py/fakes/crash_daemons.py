@@ -1,6 +1,6 @@
 """Starts daemons in forks of one process that has all modules loaded already.
 
-``python -m fakes.crash_daemons SHIM`` with the shim in LD_PRELOAD. Reads requests as JSON
+``python -m fakes.crash_daemons SHIM [NAME...]`` with the shim in LD_PRELOAD. Reads requests as JSON
 lines and answers each with a line. A daemon runs its real ``main`` in the foreground; the
 start of an interpreter, which takes most of a second, is all that is left out.
 """
@@ -18,6 +18,7 @@ _PR_SET_PDEATHSIG = 1
 MAINS = {
     "ganeti-masterd": "ganeti.server.masterd",
     "ganeti-noded": "ganeti.server.noded",
+    "ganeti-standby": "ganeti.server.standby",
 }
 
 

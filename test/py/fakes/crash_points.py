@@ -88,7 +88,8 @@ class Starter:
         shim = build_shim(directory)
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fakes.crash_daemons", shim],
+            # daemon-util finds the name of a daemon that it stops in its arguments.
+            [sys.executable, "-m", "fakes.crash_daemons", shim, "ganeti-standby"],
             env={
                 "PATH": os.environ["PATH"],
                 "LD_PRELOAD": shim,
@@ -175,6 +176,7 @@ class Point:
         acts: durable acts of the workload before the end.
         start_acts: durable acts of the next start before that is ended, too; 0: none.
         is_power_cut: all daemons of all nodes die with it, and unsynced data is lost.
+        is_takeover: another candidate takes over before it starts again.
     """
 
     name: str
@@ -182,6 +184,7 @@ class Point:
     acts: int
     start_acts: int
     is_power_cut: bool
+    is_takeover: bool = False
 
 
 class Workload:
@@ -251,12 +254,17 @@ class CrashCluster:
     """Three nodes whose daemons are ended at points."""
 
     HYPERVISORS = "fake"
+    STORE = "file"
+    VICTIMS = VICTIMS
+    #: Share of the ends of master daemons after which another candidate takes over.
+    TAKEOVERS = 0.0
 
     def __init__(self, directory):
         self.directory = directory
         self.work = tempfile.mkdtemp(prefix="gcp-", dir="/tmp")
         self._command(
-            "up", "-n", "3", "--hypervisors", self.HYPERVISORS, "--no-ssh-setup"
+            *("up", "-n", "3", "--hypervisors", self.HYPERVISORS, "--no-ssh-setup"),
+            *("--store", self.STORE),
         )
         self.layout = lay.Layout.load(directory)
         self.control = NodeControl(self.layout, SystemRunner())
@@ -265,12 +273,17 @@ class CrashCluster:
             hooks.mkdir(parents=True, exist_ok=True)
             (hooks / "created").write_text(HOOK.format(root=node.root))
             (hooks / "created").chmod(0o755)
-            self.control.kill(node, NODED)
-        self.control.kill(self.layout.node("node1"), MASTERD)
+        self._end_usual()
         self.starter = Starter(self.work)
         self.daemons = {}
         self._numbers = iter(range(10**9))
         self.start_all()
+
+    def _end_usual(self):
+        """Kill the daemons that are started differently from now on."""
+        for node in self.layout.nodes:
+            self.control.kill(node, NODED)
+        self.control.kill(self.layout.node("node1"), MASTERD)
 
     def _command(self, *words):
         command = [TOP / "build/bin/vcluster", "-C", self.directory, *words]
@@ -336,11 +349,11 @@ class CrashCluster:
     # Points
     def acts_of_workload(self):
         """Return how many acts a whole workload takes, by daemon."""
-        before = {key: self.daemons[key].count for key in VICTIMS}
+        before = {key: self.daemons[key].count for key in self.VICTIMS}
         workload = Workload(self, f"dry{next(self._numbers)}")
         workload.run()
         self.check(workload)
-        return {key: self.daemons[key].count - before[key] for key in VICTIMS}
+        return {key: self.daemons[key].count - before[key] for key in self.VICTIMS}
 
     def play(self, point, chance):
         """Run a workload into a point, start again, and check everything."""
@@ -361,6 +374,8 @@ class CrashCluster:
 
     def _restart(self, victim, point):
         victim.kill()
+        if point.is_takeover:
+            self.await_takeover()
         if point.name == MASTERD and point.start_acts:
             second = self.start(point.name, point.node)
             second.end_after(point.start_acts)
@@ -369,8 +384,12 @@ class CrashCluster:
         self.start(point.name, point.node)
         if point.name == MASTERD:
             self.wait_for_master()
-        else:
+        elif point.name == NODED:
             self.wait_for_noded(point.node)
+
+    def await_takeover(self):
+        """Wait until another candidate is the master."""
+        raise NotImplementedError
 
     def _data_dirs(self):
         return [
@@ -466,10 +485,14 @@ class CrashCluster:
         until("copies converge", lambda: len(set(self.positions().values())) == 1)
 
     def positions(self):
-        """Return revision and digest by node."""
+        """Return revision and digest by node, None for a copy that is not there yet."""
         collected = {}
         for node in NODES:
-            db = Database(self.paths(node).store_db, create=False)
+            try:
+                db = Database(self.paths(node).store_db, create=False)
+            except errors.ConfigurationError:
+                collected[node] = None
+                continue
             try:
                 position = db.position()
                 collected[node] = position.revision, position.digest, position.written
@@ -509,15 +532,21 @@ def _is_success(seen):
     return seen is not None and seen[0] == "success"
 
 
-def points(chance, acts, count, power_cuts=POWER_CUTS):
-    """Return points of a workload, a share of them power cuts."""
-    names = list(VICTIMS)
+def points(
+    chance, acts, count, power_cuts=POWER_CUTS, *, victims=VICTIMS, takeovers=0.0
+):
+    """Return points of a workload, a share of them power cuts, another one takeovers."""
+    names = list(victims)
     collected = []
-    for name, node in chance.choices(names, list(VICTIMS.values()), k=count):
+    for name, node in chance.choices(names, list(victims.values()), k=count):
         is_power_cut = chance.random() < power_cuts
         start_acts = chance.randint(1, START_ACTS) if chance.random() < 0.2 else 0
         number = chance.randint(1, acts[name, node])
-        collected.append(Point(name, node, number, start_acts, is_power_cut))
+        moves = bool(takeovers) and chance.random() < takeovers
+        is_takeover = moves and name == MASTERD and not is_power_cut
+        collected.append(
+            Point(name, node, number, start_acts, is_power_cut, is_takeover)
+        )
     return collected
 
 
@@ -526,6 +555,7 @@ def run(
     seed,
     show=lambda _text: None,
     *,
+    make=CrashCluster,
     clusters=2,
     minutes=None,
     power_cuts=POWER_CUTS,
@@ -536,6 +566,7 @@ def run(
         count: how many points.
         seed: of their choice.
         show: called with lines of progress.
+        make: class of the clusters.
         clusters: how many play at the same time, each one its share of the points.
         minutes: begin no point after this.
         power_cuts: share of the points at which the power is cut, too.
@@ -547,38 +578,42 @@ def run(
 
     def play(number):
         share = count // clusters + (number < count % clusters)
-        return _play_share(share, seed + number, show, end=end, power_cuts=power_cuts)
+        chance = random.Random(seed + number)
+        # Unix sockets have short paths.
+        directory = tempfile.mkdtemp(prefix="gv-", dir="/tmp")
+        cluster = make(directory)
+        try:
+            return _play_share(cluster, share, chance, show, end, power_cuts)
+        except Exception as err:
+            raise AssertionError(f"seed {seed + number}: {err}") from err
+        finally:
+            if os.environ.get("KEEP_VCLUSTER"):
+                show(f"kept: {cluster.directory} {cluster.work}")
+            else:
+                cluster.close()
+                shutil.rmtree(directory, ignore_errors=True)
 
     with concurrent.futures.ThreadPoolExecutor(clusters) as pool:
         return sum(pool.map(play, range(clusters)), start=collections.Counter())
 
 
-def _play_share(count, seed, show, *, end, power_cuts):
+def _play_share(cluster, count, chance, show, end, power_cuts):
     """Play points on one cluster."""
-    chance = random.Random(seed)
-    # Unix sockets have short paths.
-    directory = tempfile.mkdtemp(prefix="gv-", dir="/tmp")
-    cluster = CrashCluster(directory)
     reached = collections.Counter()
-    try:
-        acts = cluster.acts_of_workload()
-        show(f"acts of a workload: {acts}")
-        for number, point in enumerate(points(chance, acts, count, power_cuts)):
-            began = time.monotonic()
-            if began > end:
-                break
-            try:
-                what = cluster.play(point, chance)
-            except Exception as err:
-                raise AssertionError(
-                    f"seed {seed}, point {number}: {point}: {err}"
-                ) from err
-            reached[what.split(" ")[0]] += 1
-            show(f"{number} {point} {what} {time.monotonic() - began:.2f} s")
-    finally:
-        if os.environ.get("KEEP_VCLUSTER"):
-            show(f"kept: {cluster.directory} {cluster.work}")
-        else:
-            cluster.close()
-            shutil.rmtree(directory, ignore_errors=True)
+    acts = cluster.acts_of_workload()
+    show(f"acts of a workload: {acts}")
+    victims, takeovers = cluster.VICTIMS, cluster.TAKEOVERS
+    chosen = points(
+        chance, acts, count, power_cuts, victims=victims, takeovers=takeovers
+    )
+    for number, point in enumerate(chosen):
+        began = time.monotonic()
+        if began > end:
+            break
+        try:
+            what = cluster.play(point, chance)
+        except Exception as err:
+            raise AssertionError(f"point {number}: {point}: {err}") from err
+        reached[what.split(" ")[0]] += 1
+        show(f"{number} {point} {what} {time.monotonic() - began:.2f} s")
     return reached

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from fakes import crash_points
+from fakes.crash_points_etcd import EtcdCrashCluster
 
 ACTS = dict.fromkeys(crash_points.VICTIMS, 50)
 
@@ -31,3 +32,17 @@ def test_the_share_does_not_change_what_ends():
         return [(p.name, p.node, p.acts, p.start_acts) for p in chosen(share)]
 
     assert victims(0.0) == victims(1.0)
+
+
+def test_a_share_of_the_master_daemons_is_replaced_by_a_takeover():
+    victims, share = EtcdCrashCluster.VICTIMS, EtcdCrashCluster.TAKEOVERS
+    acts = dict.fromkeys(victims, 50)
+    made = crash_points.points(
+        random.Random(5), acts, 400, victims=victims, takeovers=share
+    )
+    assert {(point.name, point.node) for point in made} == set(victims)
+    masters = [p for p in made if p.name == crash_points.MASTERD and not p.is_power_cut]
+    replaced = [point for point in made if point.is_takeover]
+    assert set(replaced) <= set(masters)
+    assert abs(len(replaced) - len(masters) * share) < 20
+    assert not any(point.is_takeover for point in chosen(0.2))

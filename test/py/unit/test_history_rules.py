@@ -202,6 +202,21 @@ def test_schedules_have_all_kinds_and_a_failover_or_a_restart():
     assert set(schedule.FAILOVER_WORDS) <= words
 
 
+def test_with_etcd_servers_fail_and_nobody_accepts_loss():
+    made = [schedule.make(seed, 5, 5, 3) for seed in range(60)]
+    faults = [fault for faults in made for fault in faults]
+    kinds = {*schedule.KINDS, *schedule.SERVER_KINDS}
+    assert {fault.kind for fault in faults} == kinds
+    assert not any(fault.is_forced for fault in faults)
+    assert {len(fault.servers) for fault in faults} == {0, 1, 2, 3}
+    assert {fault.daemon for fault in faults} >= {"masterd", "noded", "standby"}
+    cuts = [fault.nodes for fault in faults if fault.kind == "server_cut"]
+    # From the other servers, from the master, from some nodes.
+    assert () in cuts
+    assert (schedule.MASTER,) in cuts
+    assert any(len(nodes) > 1 for nodes in cuts)
+
+
 def test_copies_that_a_forced_failover_left_behind_may_answer_with_lower_numbers():
     history = broken(is_forced=True, answers={"node1": [3, 9, 4]})
     assert violations(history) == []

@@ -15,7 +15,9 @@ from ganeti.store.database import Database
 _LOGS = "var/log/ganeti"
 _TERM = re.compile(r"master term \S+ -> (\S+)$")
 _CALL = re.compile(r"call (\w+), term (\d\S*)$")
+#: A store in etcd has no election: the term is that of a lease.
 _ELECTED = re.compile(r"elected for term (\S+)$")
+_LEADS = re.compile(r"revision \d+, term (\S+)$")
 
 
 #: Seconds in which a commit of the master daemon itself reaches all candidates.
@@ -108,11 +110,12 @@ class Logs:
     def elected(self):
         """Return (node, term) of each election that was won."""
         collected = []
+        pattern = _LEADS if self._machines.servers else _ELECTED
         for node in self._machines.nodes:
             for path in sorted(pathlib.Path(node.root, _LOGS).glob("*.log")):
                 if path.name != "node-daemon.log":
                     lines = self._news(node, path.name)
-                    matches = map(_ELECTED.search, lines)
+                    matches = map(pattern.search, lines)
                     collected += [(node.short, parse_term(m[1])) for m in matches if m]
         return collected
 

@@ -21,13 +21,14 @@ from ganeti import errors, luxi
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
 from ganeti.utils import pidfile
-from ganeti.vcluster import isolation, network, processes
+from ganeti.vcluster import etcd, isolation, network, processes
 from ganeti.vcluster import layout as lay
 from ganeti.vcluster.nodes import NodeControl
 
 TOP = pathlib.Path(__file__).resolve().parents[4]
 SHIM = pathlib.Path(__file__).with_name("fault_shim.c")
 MASTERD, NODED = "ganeti-masterd", "ganeti-noded"
+STANDBY = "ganeti-standby"
 #: Of the shared file: nanoseconds, milliseconds per fsync, whether the disk is full.
 _FAULTS = struct.Struct("=qqq")
 #: Milliseconds that a slow disk takes for one fsync.
@@ -42,9 +43,12 @@ _ADVICE = re.compile(r"node (\S+) refuses .* run gnt-node add --readd for it")
 
 
 class Machines:
-    """A cluster of isolated nodes, the first ones master candidates."""
+    """A cluster of isolated nodes, the first ones master candidates.
 
-    def __init__(self, nodes, candidates):
+    ``store`` is ``file`` or ``etcd``, which has three servers.
+    """
+
+    def __init__(self, nodes, candidates, store="file"):
         self.directory = tempfile.mkdtemp(prefix="gh-", dir="/tmp")
         self.refusals = []
         self._lock = threading.Lock()
@@ -52,11 +56,15 @@ class Machines:
         self._bent = {}
         #: Number of the node that served last, as clients know it.
         self.last_served = 0
-        self._vcluster("up", "-n", str(nodes), "--isolated", "--hypervisors", "fake")
+        self.servers = range(etcd.COUNT if store == "etcd" else 0)
+        words = ("--isolated", "--hypervisors", "fake", "--store", store)
+        self._vcluster("up", "-n", str(nodes), *words)
         self.layout = lay.Layout.load(self.directory)
         self.control = NodeControl(self.layout, SystemRunner())
         self.nodes = self.layout.nodes
         self.candidates = self.nodes[:candidates]
+        #: Daemons of each candidate.
+        self._always = [NODED, STANDBY] if self.servers else [NODED]
         #: One at a time switches a node, or there would be two of it.
         self._switches = {node.name: threading.Lock() for node in self.nodes}
         try:
@@ -94,11 +102,20 @@ class Machines:
             defaults = pathlib.Path(node.root, "etc/default/ganeti")
             text = f'export LD_PRELOAD={library}\nNODED_ARGS="$NODED_ARGS -d"\n'
             defaults.write_text(defaults.read_text() + text)
-            self.kill(node, MASTERD)
-            self.kill(node, NODED)
+            for daemon in (MASTERD, *self._always):
+                self.kill(node, daemon)
         for node in self.nodes:
             self.start(node, NODED)
+        # The first one to start it is the master before another candidate tries.
         self.start(self.nodes[0], MASTERD)
+        self._start_always()
+
+    def _start_always(self):
+        """Start what runs on each node; a standby only where the store is known."""
+        for node in self.nodes:
+            for daemon in self._always:
+                if not self.is_running(node, daemon):
+                    self.start(node, daemon)
 
     def close(self):
         """End everything, and remove it."""
@@ -217,15 +234,7 @@ class Machines:
             self._on_network(network.join, node, others)
 
     def _on_network(self, act, node, others):
-        pid = isolation.holder(self.layout, node)
-        # A node that is switched off, or is going on or off, has no network.
-        with contextlib.suppress(OSError, IndexError):
-            if pid is not None and others:
-                try:
-                    act(pid, [other.address for other in others])
-                except NetlinkError as err:
-                    if err.code != errno.ENODEV:
-                        raise
+        self._on_node(act, node, [other.address for other in others])
 
     def _play_skew(self, fault, nodes, _others):
         self._set_bent(nodes[0], 0, int(fault.seconds * 1e9))
@@ -249,6 +258,53 @@ class Machines:
         # In place: programs have it mapped.
         with open(path, "r+b" if path.exists() else "w+b") as file:
             file.write(_FAULTS.pack(*self._bent[node.name]))
+
+    def _play_server_kill(self, fault, _nodes, _others):
+        for number in fault.servers:
+            etcd.kill(self.layout, number)
+        return lambda: self._start_servers(fault.servers)
+
+    def _start_servers(self, servers):
+        for number in servers:
+            etcd.start(self.layout, number)
+
+    def _play_server_pause(self, fault, _nodes, _others):
+        self._signal_servers(fault.servers, signal.SIGSTOP)
+        return lambda: self._signal_servers(fault.servers, signal.SIGCONT)
+
+    def _signal_servers(self, servers, number):
+        for server in servers:
+            etcd.signal_member(self.layout, server, number)
+
+    def _play_server_cut(self, fault, nodes, _others):
+        """Cut servers off from nodes, or if there are none, from the other servers."""
+        hit = [etcd.address(self.layout, number) for number in fault.servers]
+        rest = [n for n in self.servers if n not in fault.servers]
+        if nodes:
+            changes = [(self._on_node, node, hit) for node in nodes]
+        else:
+            others = [etcd.address(self.layout, number) for number in rest]
+            changes = [(self._on_server, number, others) for number in fault.servers]
+        for change, place, addresses in changes:
+            change(network.cut, place, addresses)
+        return lambda: [c(network.join, place, away) for c, place, away in changes]
+
+    def _on_server(self, act, number, addresses):
+        for process in etcd.running(self.layout, number):
+            # A server that ends just now takes its network with it.
+            with contextlib.suppress(OSError, IndexError):
+                act(process.pid, addresses)
+
+    def _on_node(self, act, node, addresses):
+        pid = isolation.holder(self.layout, node)
+        # A node that is switched off, or is going on or off, has no network.
+        with contextlib.suppress(OSError, IndexError):
+            if pid is not None and addresses:
+                try:
+                    act(pid, addresses)
+                except NetlinkError as err:
+                    if err.code != errno.ENODEV:
+                        raise
 
     def _play_failover(self, fault, nodes, _others):
         command = ["gnt-cluster", "master-failover", *fault.words]
@@ -284,6 +340,7 @@ class Machines:
     # Healing
     def heal(self):
         """End all faults; wait for the commands of operators."""
+        self._heal_servers()
         for node in self.nodes:
             self._bent[node.name] = (0, 0, 0)
             self._bend(node)
@@ -296,8 +353,16 @@ class Machines:
             if isolation.holder(self.layout, node) is None:
                 self._power_on(node)
             self._on_network(network.join, node, self.nodes)
-            if not self.is_running(node, NODED):
-                self.start(node, NODED)
+        self._start_always()
+
+    def _heal_servers(self):
+        addresses = [etcd.address(self.layout, number) for number in self.servers]
+        for number in self.servers:
+            etcd.signal_member(self.layout, number, signal.SIGCONT)
+            etcd.start(self.layout, number)
+            self._on_server(network.join, number, addresses)
+        for node in self.nodes:
+            self._on_node(network.join, node, addresses)
 
     def named_master(self, node):
         """Return whether a node's own files call it the master."""
@@ -307,12 +372,16 @@ class Machines:
     def end_with_one_master(self, *, has_lost):
         """Do what an operator does until one master serves and all copies agree.
 
-        First start what the nodes' own files call for, then move the role.
+        First start what the nodes' own files call for, then move the role. With a store
+        in etcd there is nothing to do: a candidate takes over by itself.
 
         Args:
             has_lost: an operator accepted loss. If changes of the candidates are lost,
                 nodes refuse the master until they are added again, as its log says.
         """
+        if self.servers:
+            until("a takeover, and all copies to be current", self._are_current)
+            return
         self._start_named()
         advised = set()
 

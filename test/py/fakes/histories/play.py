@@ -53,8 +53,8 @@ class Figures:
 class Stage:
     """A cluster on which histories are played one after another."""
 
-    def __init__(self, nodes, candidates):
-        self.machines = machines.Machines(nodes, candidates)
+    def __init__(self, nodes, candidates, store="file"):
+        self.machines = machines.Machines(nodes, candidates, store)
         self._sizes = nodes, candidates
         self._logs = evidence.Logs(self.machines)
         self._rounds = itertools.count(1)
@@ -69,7 +69,7 @@ class Stage:
         Raises:
             AssertionError: a rule was violated; names seed, faults and log lines.
         """
-        faults = schedule.make(seed, *self._sizes)
+        faults = schedule.make(seed, *self._sizes, len(self.machines.servers))
         began = time.monotonic()
         self._logs.acts(), self._logs.elected()
         history = rules.History(
@@ -172,6 +172,7 @@ class Stage:
         again = (
             f"test/bench/run histories 1 --seed {seed} --nodes {nodes}"
             f" --candidates {candidates}"
+            + (" --store etcd" if self.machines.servers else "")
         )
         lines = [
             f"history of seed {seed} on {nodes} nodes, {candidates} candidates; again:",
@@ -189,6 +190,7 @@ def run(
     seed,
     sizes=SIZES,
     *,
+    store="file",
     beside=4,
     minutes=None,
     keep_going=False,
@@ -200,6 +202,7 @@ def run(
         count: how many histories.
         seed: of the first one.
         sizes: nodes and candidates of the clusters; each gets an equal share.
+        store: ``file`` or ``etcd``.
         beside: clusters at the same time.
         minutes: begin no history after this.
         keep_going: show violations and go on with a new cluster.
@@ -225,7 +228,7 @@ def run(
     def _play_seeds(size, seeds, end):
         left = collections.deque(seeds)
         while left and time.monotonic() < end:
-            with contextlib.closing(Stage(*size)) as stage:
+            with contextlib.closing(Stage(*size, store)) as stage:
                 try:
                     while left and time.monotonic() < end:
                         current = left.popleft()

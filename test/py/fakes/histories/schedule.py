@@ -9,6 +9,9 @@ Half of the faults are single ones at random. The others are what endangers a pr
 master on the smaller side of a partition while another node is made master (`_usurp`),
 loss that an operator accepts while a majority goes on (`_force`), a candidate that missed
 changes and is made master (`_stale`), operators who know nothing of each other (`_rival`).
+
+With a store in etcd, a third of the faults hit its servers, no operator can accept loss,
+and most masters are replaced by a takeover.
 """
 
 import dataclasses
@@ -50,6 +53,12 @@ FAILOVER_WORDS = {
 }
 #: Words of operators who start a master daemon.
 RESTART_WORDS = {(): 5, ("--no-voting", "--yes-do-it"): 1}
+#: Kinds of faults of servers of etcd and their weights.
+SERVER_KINDS = {"server_kill": 4, "server_pause": 4, "server_cut": 5}
+#: Share of the faults that hit servers of etcd, if there are any.
+_SERVERS = 0.35
+#: How many of three servers are hit at the same time, and how often.
+_SERVERS_HIT = {1: 6, 2: 3, 3: 1}
 #: Longest backward step: the certificates are only some minutes old.
 _BACK_S, _FORTH_S = 30.0, 90000.0
 
@@ -60,11 +69,12 @@ class Fault:
 
     Attributes:
         at_s: seconds after the beginning.
-        kind: one of `KINDS`.
-        nodes: numbers of the nodes that it hits.
+        kind: one of `KINDS` or `SERVER_KINDS`.
+        nodes: numbers of the nodes that it hits, or that cannot reach servers any more.
         others: numbers of the nodes that these cannot reach any more; none stands for
             all the others.
-        daemon: ``masterd`` or ``noded``, where one is hit.
+        daemon: ``masterd``, ``noded`` or ``standby``, where one is hit.
+        servers: numbers of the servers of etcd that it hits.
         seconds: how long it lasts; or of a clock, how far it is set.
         words: options of an operator's command.
         is_killed: the operator's command is killed while it runs, after ``seconds``.
@@ -78,6 +88,7 @@ class Fault:
     seconds: float = 0.0
     words: tuple[str, ...] = ()
     is_killed: bool = False
+    servers: tuple[int, ...] = ()
 
     @property
     def is_forced(self):
@@ -89,6 +100,8 @@ class Fault:
         parts.append(" ".join(map(_name, self.nodes)))
         if self.others:
             parts.append(f"-> {' '.join(map(_name, self.others))}")
+        if self.servers:
+            parts.append(f"server {' '.join(str(n + 1) for n in self.servers)}")
         if self.seconds:
             parts.append(f"{self.seconds:.2f} s")
         parts += [*self.words, "killed" if self.is_killed else ""]
@@ -101,17 +114,20 @@ def _name(number):
     return f"node{number + 1}"
 
 
-def make(seed, nodes, candidates):
+def make(seed, nodes, candidates, servers=0):
     """Return the faults of a seed for a cluster, in the order of their times.
 
     Args:
         seed: number or text.
         nodes: how many nodes there are; the first ones are candidates.
         candidates: how many candidates there are.
+        servers: how many servers of etcd there are; none with files.
     """
     chance = random.Random(f"{seed}/{nodes}/{candidates}")
     faults = _draw(chance, nodes, candidates)
-    if chance.random() >= _FORCED:
+    if servers:
+        faults = [_with_servers(chance, fault, nodes, servers) for fault in faults]
+    elif chance.random() >= _FORCED:
         faults = [dataclasses.replace(fault, words=()) for fault in faults]
     return faults
 
@@ -130,6 +146,32 @@ def _draw(chance, nodes, candidates):
     if not any(fault.kind in ("failover", "restart") for fault in faults):
         faults.append(_failover(chance, LENGTH_S - 0.1, candidates))
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _with_servers(chance, fault, nodes, servers):
+    """Return a fault as it is with a store in etcd, or one of the servers instead."""
+    fault = dataclasses.replace(fault, words=())
+    if chance.random() >= _SERVERS:
+        if fault.daemon == "noded" and chance.random() < 0.5:
+            return dataclasses.replace(fault, daemon="standby")
+        return fault
+    count = min(_choose(chance, _SERVERS_HIT), servers)
+    hit = tuple(sorted(chance.sample(range(servers), count)))
+    lasting = _lasting(chance)
+    kind = _choose(chance, SERVER_KINDS)
+    cut = (MASTER,) if chance.random() < 0.5 else _some(chance, nodes)
+    cut = cut if kind == "server_cut" else ()
+    return Fault(fault.at_s, kind, cut, seconds=lasting, servers=hit)
+
+
+def _some(chance, nodes):
+    """Return some nodes, or none, which stands for the other servers."""
+    return tuple(number for number in range(nodes) if chance.random() < 0.4)
+
+
+def _lasting(chance):
+    """Return how long a fault lasts: as many short ones as long ones."""
+    return _SHORTEST_S * (LENGTH_S / _SHORTEST_S) ** chance.random()
 
 
 def _usurp(chance, at_s):
@@ -197,8 +239,7 @@ def _failover(chance, at_s, candidates):
 
 def _fault(chance, at_s, nodes, candidates):
     kind = _choose(chance, KINDS)
-    # As many short ones as long ones.
-    lasting = _SHORTEST_S * (LENGTH_S / _SHORTEST_S) ** chance.random()
+    lasting = _lasting(chance)
     if kind == "failover":
         return _failover(chance, at_s, candidates)
     if kind == "restart":
