@@ -9,11 +9,12 @@ from ganeti.cli import listing, table
 from ganeti.cli.context import CommandContext
 from ganeti.confd import ConfdClient, Result, wire
 from ganeti.constants import confd, daemons, ecodes
+from ganeti.pathutils import Paths
+from ganeti.ssconf import SimpleStore
 from ganeti.utils import files, netutils
 from ganeti.utils.control_chars import escape
 
 _DAEMON: Final = "ganeti-confd"
-_LOOPBACK: Final = "127.0.0.1"
 #: Seconds; confd of this node answers within milliseconds.
 _ANSWER_S: Final = 3.0
 #: Signatures of requests. A server that accepts only the other kind does not answer.
@@ -53,7 +54,7 @@ def _rows(ctx: CommandContext, node: str) -> list[_Row]:
 
     Raises:
         OpPrereqError: no node has the name.
-        ConfdClientError: confd does not answer, or answers something else.
+        OpExecError: confd does not answer, or answers something else.
     """
     result = _ask(ctx, node)
     if not result.is_ok:
@@ -63,31 +64,37 @@ def _rows(ctx: CommandContext, node: str) -> list[_Row]:
                 f"node {node}: confd of this node knows none of this name",
                 ecodes.ECODE_NOENT,
             )
-        raise errors.ConfdClientError(
+        raise errors.OpExecError(
             f"node {node}: confd of this node answers error {answer!r:.40}, see its log"
         )
     rows: Any = result.reply and result.reply.answer
     try:
         return msgspec.convert(rows, list[_Row])
     except msgspec.ValidationError as err:
-        raise errors.ConfdClientError(
+        raise errors.OpExecError(
             f"node {node}: wanted confd's list of minors, {err}"
         ) from err
+
+
+def _own_address(paths: Paths) -> str:
+    """Return this node's address in the cluster, where confd listens in any case."""
+    try:
+        known = SimpleStore(paths).node_primary_ips()
+    except errors.ConfigurationError:
+        known = {}
+    return known.get(paths.hostname) or netutils.lookup(paths.hostname, paths)
 
 
 def _ask(ctx: CommandContext, node: str) -> Result:
     key = files.read_file(ctx.paths.hmac_key)
     port = netutils.service_port(_DAEMON, daemons.DAEMONS[_DAEMON].port or 0, "udp")
-    # The daemons of virtual nodes share the loopback address and do not listen there.
-    address = _LOOPBACK
-    if ctx.paths.is_virtual:
-        address = netutils.lookup(ctx.paths.hostname, ctx.paths)
+    address = _own_address(ctx.paths)
     for magic in _MAGICS:
         client = ConfdClient(key, [address], port=port, magic=magic)
         result = client.ask(confd.CONFD_REQ_NODE_DRBD, node, timeout_s=_ANSWER_S)
         if result.reply is not None:
             return result
-    raise errors.ConfdClientError(
+    raise errors.OpExecError(
         f"no answer of {_DAEMON} at {address}, UDP port {port}: is it running on this"
         " node, does it listen at this address (option -b), and has it the same key"
         f" ({ctx.paths.hmac_key})?"

@@ -15,6 +15,7 @@ from ganeti.clock import SystemClock
 from ganeti.confd import wire
 from ganeti.confd.server import Server
 from ganeti.pathutils import Paths
+from ganeti.ssconf import SimpleStore
 
 
 @pytest.fixture
@@ -86,6 +87,19 @@ def test_an_unknown_node_and_no_answer_are_errors(node, monkeypatch):
     done = commands.run("gnt-node list-drbd apple", environ=environ)
     assert (done.code, done.out) == (1, "")
     assert "no answer of ganeti-confd at 127.0.0.1, UDP port" in done.err
+    assert "wrong use" not in done.err
+
+
+def test_confd_is_asked_at_the_address_that_the_cluster_knows(node):
+    environ, sock = node
+    paths = Paths(root=environ["GANETI_ROOTDIR"], hostname="n1.tst")
+    pathlib.Path(paths.root, "etc/hosts").write_text("127.0.1.1 n1.tst\n")
+    path = pathlib.Path(SimpleStore(paths).path("node_primary_ips"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("n1.tst 127.0.0.1\nn2.tst 192.0.2.2\n")
+    with serving(sock):
+        done = commands.run("gnt-node list-drbd apple", environ=environ)
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize(
