@@ -68,7 +68,7 @@ def test_a_type_or_length_that_no_server_takes_is_named(kind, bits, text):
     [
         ("ssh-rsa AAAA", "rsa"),
         *((f"ecdsa-sha2-nistp{bits} A x", "ecdsa") for bits in (256, 384, 521)),
-        (ED, "ed25519"),
+        pytest.param(ED, "ed25519", id="ed25519"),
     ],
 )
 def test_the_first_word_of_a_line_says_which_kind_of_key_it_is(line, kind):
