@@ -150,6 +150,7 @@ class Connection:
         "numbered",
         "queued",
         "received",
+        "searched",
         "sock",
         "unsent",
     )
@@ -159,6 +160,8 @@ class Connection:
         self.handler = handler
         self.fd = sock.fileno()
         self.received = bytearray()
+        #: Received bytes that are known to have no end of a request.
+        self.searched = 0
         self.unsent = memoryview(b"")
         #: Answers after the unsent one.
         self.queued: collections.deque[memoryview] = collections.deque()
@@ -481,11 +484,9 @@ class Server:
         if not connection.received:
             # A whole message must arrive within one period, even if parts of it arrive.
             connection.deadline = self._new_deadline()
-        # After a numbered call, the next request may be here already.
-        searched = 0 if connection.numbered else len(connection.received)
         connection.received += data
         self._buffered += len(data)
-        self._take_request(connection, searched)
+        self._take_request(connection)
         is_over = self._buffered > self._limits.buffered_bytes
         if is_over and connection.received and connection.call is None:
             self._refuse(
@@ -493,17 +494,19 @@ class Server:
                 "the requests of all clients together are too large, try again later",
             )
 
-    def _take_request(self, connection: Connection, searched: int = 0) -> None:
+    def _take_request(self, connection: Connection) -> None:
         """Start to process the next request, if one is complete."""
         received = connection.received
-        end = received.find(framing.END, searched)
+        end = received.find(framing.END, connection.searched)
         if max(end, len(received) if end < 0 else 0) > self._limits.message_bytes:
             self._refuse(
                 connection, f"it is longer than {self._limits.message_bytes} bytes"
             )
             return
         if end < 0:
+            connection.searched = len(received)
             return
+        connection.searched = 0
         message = bytes(received[:end])
         del received[: end + 1]
         self._buffered -= end + 1
@@ -565,6 +568,7 @@ class Server:
         call = connection.call = Call(self, connection, Request("", []))
         self._buffered -= len(connection.received)
         connection.received.clear()
+        connection.searched = 0
         call.reject(f"Failed to parse request: {why}")
 
     def _answer(self, call: Call, data: bytearray, *, close: bool) -> None:
@@ -632,6 +636,7 @@ class Server:
         connection.sock.close()
         self._buffered -= len(connection.received)
         connection.received.clear()
+        connection.searched = 0
         for call in connection.remove_all():
             # The answering thread may clear it at any moment.
             on_close = call.on_close

@@ -136,7 +136,7 @@ class Application:
     def _park(self, exchange: _Exchange, waiting: Waiting) -> None:
         """Leave a request until a job changes."""
         user = exchange.user.name if exchange.user else exchange.address
-        self._waits.admit(user, waiting.args)
+        size = self._waits.admit(user, waiting.args)
         # Nothing may fail from here on: the connection is not this thread's any more.
         ticket: parking.Ticket = exchange.environ[parking.KEY]()
         exchange.is_parked = True
@@ -151,7 +151,7 @@ class Application:
 
             ticket.resume(lambda start: self._conclude(exchange, start, outcome))
 
-        self._waits.start(user, waiting.args, done)
+        self._waits.start(user, waiting.args, size, done)
 
     def _answer(self, exchange: _Exchange) -> Any:
         environ = exchange.environ

@@ -1,8 +1,9 @@
 """Waits for changes of jobs: many at a time, on one connection to the master daemon.
 
-Limits are per user, so that one user's waits leave room for those of others. A wait
-counts until its answer is here or its time is over, also if the client has gone, so
-that clients who close connections do not evade the limits.
+Limits are per user, so that one user's waits leave room for those of others; they are
+of numbers and of bytes, since both daemons keep the arguments. A wait counts until its
+answer is here or its time is over, also if the client has gone, so that clients who
+close connections do not evade the limits.
 """
 
 import collections
@@ -25,6 +26,10 @@ _MAX_WAITS: Final = 2000
 _MAX_PER_USER: Final = 1000
 #: Largest request to the master daemon, in bytes.
 _MAX_REQUEST: Final = 4 << 20
+#: Bytes of all requests at a time: of all users, and of one. Decoded values take up to
+#: 20 times as much memory, here and in the master daemon.
+_MAX_BYTES: Final = 32 << 20
+_MAX_BYTES_PER_USER: Final = 16 << 20
 #: Levels around the arguments in a request, and more.
 _LEVELS: Final = 8
 #: Position of the time limit among the arguments.
@@ -41,34 +46,51 @@ class Waits:
         self._is_stopping = False
         self._count = 0
         self._by_user: collections.Counter[str] = collections.Counter()
+        self._bytes = 0
+        self._bytes_by_user: collections.Counter[str] = collections.Counter()
 
-    def admit(self, user: str, args: Sequence[Any]) -> None:
+    def admit(self, user: str, args: Sequence[Any]) -> int:
         """Count a wait, which `start` must follow.
 
         Args:
             user: who waits.
             args: of the method `METHOD`.
 
+        Returns:
+            the size of the request, for `start`.
+
         Raises:
             Refused: 400 or 413 for arguments that are not passed on, 429 if the user
                 has too many waits, 503 if all users have.
         """
-        _check(args)
+        size = _size_of(args)
         with self._lock:
             if self._by_user[user] >= _MAX_PER_USER:
                 text = f"user {user} waits for {_MAX_PER_USER} changes of jobs already"
                 raise Refused(HTTPStatus.TOO_MANY_REQUESTS, text, _LATER)
+            if self._bytes_by_user[user] + size > _MAX_BYTES_PER_USER:
+                text = (
+                    f"the bodies of all waits of user {user} have more than"
+                    f" {_MAX_BYTES_PER_USER} bytes"
+                )
+                raise Refused(HTTPStatus.TOO_MANY_REQUESTS, text, _LATER)
             if self._count >= _MAX_WAITS:
                 text = f"{_MAX_WAITS} requests wait for changes of jobs already"
                 raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, text, _LATER)
+            if self._bytes + size > _MAX_BYTES:
+                text = f"the bodies of all waits have more than {_MAX_BYTES} bytes"
+                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, text, _LATER)
             self._count += 1
             self._by_user[user] += 1
+            self._bytes += size
+            self._bytes_by_user[user] += size
+        return size
 
-    def start(self, user: str, args: Sequence[Any], done: Done) -> None:
+    def start(self, user: str, args: Sequence[Any], size: int, done: Done) -> None:
         """Wait; ``done`` gets the result or the error, in another thread."""
 
         def end(result: Any, error: Exception | None) -> None:
-            self._forget(user)
+            self._forget(user, size)
             done(result, error)
 
         if self._is_stopping:
@@ -84,12 +106,15 @@ class Waits:
         """End all waits and the connection."""
         self._client.close()
 
-    def _forget(self, user: str) -> None:
+    def _forget(self, user: str, size: int) -> None:
         with self._lock:
             self._count -= 1
+            self._bytes -= size
             self._by_user[user] -= 1
+            self._bytes_by_user[user] -= size
             if not self._by_user[user]:
                 del self._by_user[user]
+                del self._bytes_by_user[user]
 
 
 def _at_once(args: Sequence[Any]) -> list[Any]:
@@ -97,8 +122,11 @@ def _at_once(args: Sequence[Any]) -> list[Any]:
     return [*args[:_LIMIT_AT], 0]
 
 
-def _check(args: Sequence[Any]) -> None:
-    """Refuse what the master daemon could not read: others use the connection, too."""
+def _size_of(args: Sequence[Any]) -> int:
+    """Return the size in bytes of what the master daemon can read.
+
+    Others use the connection, too, so anything else is refused.
+    """
     try:
         data = msgspec.json.encode(args)
         msgspec.json.decode(b"[" * _LEVELS + data + b"]" * _LEVELS)
@@ -109,3 +137,4 @@ def _check(args: Sequence[Any]) -> None:
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"body of a wait: wanted at most {_MAX_REQUEST} bytes",
         )
+    return len(data)

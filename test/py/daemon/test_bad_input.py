@@ -8,6 +8,7 @@ import pytest
 
 from fakes.patience import until
 from ganeti.bootstrap import crypto
+from ganeti.store import schema
 from ganeti.utils import authority, files, x509
 
 pytestmark = pytest.mark.daemon
@@ -95,7 +96,14 @@ def test_a_master_does_not_start_with_a_wrong_store(cluster, stranger):
     for spoil, wanted in (
         (foreign, ("this is the store of another cluster", newest)),
         (truncated, ("damaged: database disk image is malformed", newest)),
-        (future, ("version 99", "1 to 3", "install the release that wrote it")),
+        (
+            future,
+            (
+                "version 99",
+                f"1 to {schema.VERSION}",
+                "install the release that wrote it",
+            ),
+        ),
         (empty, ("nothing in it yet", newest)),
         (missing, ("there is no such database", newest)),
     ):

@@ -54,7 +54,7 @@ class EtcdCrashCluster(CrashCluster):
     def kill_all(self):
         self._kill_usual(STANDBY, MASTERD)
         super().kill_all()
-        # What one of them has started at the last moment.
+        # One of them may have started the other at the last moment.
         self._kill_usual(STANDBY, MASTERD)
 
     def await_takeover(self):

@@ -275,6 +275,19 @@ def test_requests_may_be_cut_anywhere(master):
     assert seen == [{"success": True, "result": [n], "call_id": n} for n in range(300)]
 
 
+@pytest.mark.parametrize("method", ["Wait", "Echo"])
+def test_requests_that_arrive_faster_than_they_are_served_stay_apart(master, method):
+    """A read may come before the requests of the read before it were taken."""
+    count, filling = 300, "x" * 4000
+    with raw(master.path) as sock:
+        data = b"".join(message(method, n, filling, call_id=n) for n in range(count))
+        sender = threading.Thread(target=sock.sendall, args=(data,))
+        sender.start()
+        seen = list(itertools.islice(answers(sock), count))
+        sender.join()
+    assert [each["result"] for each in seen] == [[n, filling] for n in range(count)]
+
+
 def test_other_calls_of_the_connection_are_answered_meanwhile(master):
     with raw(master.path) as sock:
         received = answers(sock)

@@ -41,8 +41,8 @@ def refusal(all_waits, user="jack", args=ARGS):
 
 def begin(all_waits, user="jack"):
     seen = []
-    all_waits.admit(user, ARGS)
-    all_waits.start(user, ARGS, lambda *outcome: seen.append(outcome))
+    size = all_waits.admit(user, ARGS)
+    all_waits.start(user, ARGS, size, lambda *outcome: seen.append(outcome))
     return seen
 
 
@@ -72,6 +72,27 @@ def test_all_users_have_a_limited_number_of_waits(all_waits, shared, monkeypatch
     assert (refused.status, refused.headers) == (503, {"Retry-After": "10"})
     shared.calls[0][1](None, errors.JobLost("no"))
     begin(all_waits)
+
+
+def test_the_bodies_of_waits_are_limited_together(all_waits, shared, monkeypatch):
+    """Both daemons keep them: 1000 of the largest ones would take gigabytes."""
+    size = all_waits.admit("jack", ARGS)
+    all_waits.start("jack", ARGS, size, lambda *_outcome: None)
+    monkeypatch.setattr(waits, "_MAX_BYTES_PER_USER", 2 * size)
+    monkeypatch.setattr(waits, "_MAX_BYTES", 3 * size)
+    begin(all_waits)
+    refused = refusal(all_waits)
+    assert (refused.status, refused.headers) == (429, {"Retry-After": "10"})
+    assert f"all waits of user jack have more than {2 * size} bytes" in refused.message
+    begin(all_waits, "ann")
+    refused = refusal(all_waits, "bob")
+    assert (refused.status, refused.headers) == (503, {"Retry-After": "10"})
+    shared.calls[0][1](["running"], None)
+    begin(all_waits, "bob")
+    for _args, done in shared.calls[1:]:
+        done(["running"], None)
+    for _ in range(2):
+        begin(all_waits)
 
 
 def test_large_and_deep_arguments_are_not_passed_on(all_waits, monkeypatch):
