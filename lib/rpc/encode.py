@@ -108,18 +108,27 @@ def disk(
 
 
 def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -> None:
-    """Add the data of both nodes; use the mirror's stripes for its volumes."""
+    """Add the data of both nodes; use the mirror's stripes for its volumes.
+
+    What is left of a disk on one node may be older than the removal of the other node;
+    without its address, nothing connects.
+    """
     volumes = ("data-stripes", "meta-stripes")
     for child, name in zip(wire["children"], volumes, strict=False):
         if name in wire["params"]:
             child["params"]["stripes"] = wire["params"][name]
     first, second, port, first_minor, second_minor, _secret = item.logical_id
     minors = {first: first_minor, second: second_minor}
+    addresses = {
+        node: snapshot.nodes[node].secondary_ip
+        for node in minors
+        if node in snapshot.nodes
+    }
     wire["dynamic_params"] = PerNode(
         {
             local: {
-                "local-ip": snapshot.nodes[local].secondary_ip,
-                "remote-ip": snapshot.nodes[remote].secondary_ip,
+                "local-ip": addresses.get(local),
+                "remote-ip": addresses.get(remote),
                 "local-minor": minors[local],
                 "remote-minor": minors[remote],
                 "port": port,

@@ -213,9 +213,16 @@ class VolumeReplacement(replacement.Replacement):
 
     def _undo(self, index: int, disk: objects.Disk, made: objects.Disk) -> None:
         """Give the old volumes their names back, and attach them."""
-        replaced = self._replaced(disk)
+        replaced, node = self._replaced(disk), self.name(self.work.target)
         try:
             is_old = self._exist(replaced)
+            if any(is_old) and self._has_volumes(disk):
+                # LVM would rename even these, and DRBD would go on with them.
+                self.ctx.log.warn(
+                    f"{disks.label(index)} uses its new volumes on node {node} already",
+                    "the old ones are removed when the disk is complete",
+                )
+                return
             if any(is_old):
                 is_new = self._exist(made.children)
                 out = [
@@ -238,10 +245,22 @@ class VolumeReplacement(replacement.Replacement):
             self.assemble(self.work.target, disk, index).unwrap("old disk")
         except errors.GenericError as err:
             self.ctx.log.warn(
-                f"{disks.label(index)} has no volumes in use on node"
-                f" {self.name(self.work.target)} now: {err}",
+                f"{disks.label(index)} may have no volumes in use on node {node} now:"
+                f" {err}",
                 "repeat the command when the node answers",
             )
+
+    def _has_volumes(self, disk: objects.Disk) -> bool:
+        """Return whether the target uses volumes for a disk.
+
+        Raises:
+            OpExecError: it does not say so.
+        """
+        position = [item for _index, item in self.chosen].index(disk)
+        state = self.states(self.work.target)[position]
+        if isinstance(state, str):
+            raise errors.OpExecError(state)
+        return state.is_active and state.ldisk != replacement.FAULTY
 
     def remove_old(self) -> bool:
         """Remove the old volumes."""

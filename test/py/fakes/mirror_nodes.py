@@ -42,6 +42,7 @@ class MirrorNodes:
         self.looks = 0
         self.is_stuck = False  # whether nothing is copied
         self.broken = {}  # (procedure, node) -> why it fails
+        self.unheard = {}  # the same, once, after the work: the answer is lost
         self.made = 0
 
     def script(self):
@@ -64,8 +65,12 @@ class MirrorNodes:
 
         def step(node, args):
             self.write()
-            why = self.broken.get((name.removeprefix("do_"), node))
-            return failure(why) if why else act(node, args)
+            place = name.removeprefix("do_"), node
+            if why := self.broken.get(place):
+                return failure(why)
+            answer = act(node, args)
+            why = self.unheard.pop(place, None)
+            return failure(why) if why else answer
 
         return step
 
@@ -162,9 +167,9 @@ class MirrorNodes:
             old, wanted = (node, _key(disk)), (node, "/".join(new))
             if old not in self.volumes or wanted in self.volumes:
                 problems.append(f"cannot rename {old} to {wanted}")
-            elif self._is_used(*old):
-                problems.append(f"{old} is in use")
             else:
+                # LVM renames it. Under its old name, DRBD would find another volume.
+                assert not self._is_used(*old), f"{old} is renamed while in use"
                 self.volumes[wanted] = self.volumes.pop(old)
         return failure("; ".join(problems)) if problems else None
 

@@ -251,6 +251,28 @@ def test_a_failed_step_is_undone(request_, procedure, node):
     site.require_right()
 
 
+@pytest.mark.parametrize(
+    ("request_", "procedure", "node"),
+    [*FAILURES, (ON_PRIMARY, "blockdev_rename", N1)],
+)
+def test_a_step_whose_answer_is_lost_leaves_whole_disks(request_, procedure, node):
+    """Volumes that are in use already keep their names."""
+    site = Site()
+    before = dict(site.snapshot.disks)
+    site.nodes.unheard[procedure, node] = "no answer"
+    with pytest.raises(errors.OpExecError, match="no answer"):
+        site.run(request_)
+    assert "no volumes in use" not in site.log
+    is_too_late = procedure == "blockdev_addchildren"
+    assert ("uses its new volumes" in site.log) == is_too_late
+    site.run({"OP_ID": "OP_INSTANCE_ACTIVATE_DISKS", "wait_for_sync": True})
+    site.sweep()
+    assert dict(site.snapshot.disks) == before
+    site.require_right()
+    site.run(request_)
+    site.require_right()
+
+
 def _is_complete(site):
     engine = Engine(site.snapshot, site.nodes.script())
     disks = list(site.snapshot.disks.values())

@@ -268,6 +268,19 @@ def test_a_mirror_stays_on_the_nodes_where_it_has_a_record():
     assert site.removed_on() == []
 
 
+def test_a_mirror_whose_other_node_was_removed_is_removed():
+    site = mirror_site(is_complete=True)
+    made = MadeDisk(clusters.drbd_disk("m1", 9, 2), (GONE, N2))
+    site.config.disk_notes.add("7/1", DiskNote("web1", (made,)))
+    site.config.disk_notes.leave("7/1")
+    assert site.leftover.sweep()
+    assert site.removed_on() == [N2, N2]
+    _node, (wire,) = site.rpc.called("blockdev_remove")[-1]
+    own = wire["dynamic_params"]
+    assert (own["local-minor"], own["remote-ip"]) == (0, None)
+    assert site.notes() == []
+
+
 def test_remains_are_taken_over_unless_they_are_being_removed():
     site = mirror_site(is_complete=True)
     notes = site.config.disk_notes
