@@ -81,6 +81,9 @@ class VolumeReplacement(replacement.Replacement):
         """Check that the devices exist, and that the other node has all data."""
         log, target, peer = self.ctx.log, self.work.target, self.peer
         log.step(1, STEPS, "Check that the devices exist")
+        if not self.work.was_active:
+            # The nodes have only begun to connect.
+            mirrors.wait_for_sync(self.ctx, self.instance, disks=self.chosen, once=True)
         own = self.states(target)
         for (index, disk), state in zip(self.chosen, own, strict=True):
             self._check_device(index, disk, state)

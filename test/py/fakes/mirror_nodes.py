@@ -30,6 +30,7 @@ class Device:
     meta: str | None = None
     port: int | None = None
     is_primary: bool = False
+    handshake: int = 0
 
 
 class MirrorNodes:
@@ -41,6 +42,7 @@ class MirrorNodes:
         self.written = {}  # key of a primary device -> number of its last write
         self.looks = 0
         self.is_stuck = False  # whether nothing is copied
+        self.handshake = 0  # number of looks at a new device until it is connected
         self.broken = {}  # (procedure, node) -> why it fails
         self.unheard = {}  # the same, once, after the work: the answer is lost
         self.made = 0
@@ -221,6 +223,7 @@ class MirrorNodes:
             return failure(f"minor {key} is in use with {device.data}")
         if device is None:
             device = self.devices[key] = Device(_other(disk, node))
+            device.handshake = self.handshake
         if device.data is None:
             self._attach(key, data, meta)
         port = disk["dynamic_params"]["port"]
@@ -299,6 +302,10 @@ class MirrorNodes:
                 "ldisk_status": 3,
             }
         own, peer = self._data(key), self._peer(key)
+        if peer is not None and self.devices[key].handshake:
+            for end in (key, peer):
+                self.devices[end].handshake -= 1
+            peer = None
         other = None if peer is None else self._data(peer)
         both = [copy for copy in (own, other) if copy is not None]
         is_syncing = len(both) == 2 and {copy.is_valid for copy in both} == {

@@ -172,6 +172,15 @@ def test_a_replacement_leaves_what_is_recorded_and_nothing_else(case):
         assert (port, minor, secret) == (old[2], old[3], old[5])
 
 
+@pytest.mark.parametrize("request_", [ON_PRIMARY, ON_SECONDARY, TO_NODE3])
+def test_disks_that_were_inactive_have_time_to_connect(request_):
+    site = Site(is_active=False)
+    site.nodes.handshake = 3
+    site.run(request_)
+    assert site.sweep()
+    site.require_right()
+
+
 @pytest.mark.parametrize("again", [None, 1, 4])
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_master_goes_on_from_any_step(case, again):
