@@ -707,7 +707,15 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
 
     monkeypatch.setattr(maintd, "Maintenance", Maintenance)
     monkeypatch.setattr(maintd, "Client", Client)
-    monkeypatch.setattr(maintd, "Application", lambda status: ("app", status))
+    served = []
+    monkeypatch.setattr(
+        maintd,
+        "Application",
+        lambda status, metrics: served.append(metrics) or ("app", status),
+    )
+    monkeypatch.setattr(
+        maintd.metrics, "exposition", lambda call: call("QueryMetrics", [])
+    )
     monkeypatch.setattr(
         maintd.netutils, "service_port", lambda name, default: (name, default)
     )
@@ -717,9 +725,10 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     service = maintd.start(plain, site.paths, Control())
     (call, poll, clock, agent) = made.pop(0)
     assert agent == ("ganeti-mond", 1815)
+    assert served == [("QueryMetrics", [])]
     assert call("Query", [1]) == ("Query", [1])
     limits = {"retries": 0, "connect_timeout_s": 10.0}
-    assert made == [(site.paths, limits), "closed"]
+    assert made == [(site.paths, limits), "closed"] * 2
     poll({"n": 1})
     assert polled == [({"n": 1}, b"key\n", clock.time)]
     address = ("0.0.0.0", ("ganeti-maintd", 1816))
