@@ -46,6 +46,7 @@ class Argument:
             uses it.
         default: the value without the argument; None leaves the parameter out.
         required: whether a request without the argument gets status 400.
+        form: JSON schema of a text that is not any text.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Argument:
     field: str = ""
     default: Any = None
     required: bool = False
+    form: Mapping[str, Any] | None = None
 
 
 class Body(enum.Enum):

@@ -181,6 +181,8 @@ def _argument(argument: Argument, job: Job | None) -> dict[str, Any]:
     if argument.kind is Kind.FLAG:
         return {**described, "schema": _FLAG}
     if argument.kind is Kind.TEXT:
+        if argument.form is not None:
+            return {**described, "schema": argument.form}
         schema = {**schemas.TEXT, "minLength": 1}
         if isinstance(argument.default, str):
             schema["default"] = argument.default

@@ -201,6 +201,15 @@ _JOBS: Final = (
     ),
 )
 
+_SECONDS: Final = {"type": "number", "minimum": 0}
+_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+#: Arguments of the journal that are numbers.
+_JOURNAL_FORMS: Final = {
+    "since": _SECONDS,
+    "changed_after": _SECONDS,
+    "job": _COUNT,
+    "limit": _COUNT,
+}
 _MAINTENANCE: Final = (
     reading(
         "/2/journal",
@@ -209,7 +218,12 @@ _MAINTENANCE: Final = (
         "list_journal",
         list[dict[str, Any]],
         *(
-            model.Argument(name=name, kind=model.Kind.TEXT, about=about)
+            model.Argument(
+                name=name,
+                kind=model.Kind.TEXT,
+                about=about,
+                form=_JOURNAL_FORMS.get(name),
+            )
             for name, about in (
                 ("since", "seconds since 1970: rounds at or after this time"),
                 ("changed_after", "entries whose mtime is greater"),
