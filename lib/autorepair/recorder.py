@@ -4,16 +4,21 @@ A round is reported before the first job is submitted, with the ids of its jobs,
 with the ends that it waited for. So a program that is killed leaves its decisions.
 """
 
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ganeti import errors
 from ganeti.repair import journal
 from ganeti.repair.journal import Decision, Item, JobEnd, Round
-from ganeti.repair.limits import Automation
+from ganeti.repair.limits import Act, Automation, Refusal
+
+_log = logging.getLogger(__name__)
+#: Part of the answer of a master daemon of a release without a method.
+_UNKNOWN: Final = "unknown method"
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
@@ -24,7 +29,7 @@ class Recorder:
 
     Attributes:
         id: UUID of the round, for the reason trails of its jobs.
-        automation: limits of the round; it grows with the moves of the round.
+        automation: limits as last asked for, with the moves of the round.
     """
 
     def __init__(self, call: Call, automaton: str, scope: str = "") -> None:
@@ -35,7 +40,10 @@ class Recorder:
         """
         self._call = call
         self.id = str(uuid.uuid4())
-        self.automation = convert(call("QueryAutomation", []))
+        self._moved: list[str] = []
+        self._has_journal = True
+        self.automation = Automation()
+        self._refresh()
         self._round = Round(
             round=self.id,
             automaton=automaton,
@@ -97,6 +105,8 @@ class Recorder:
 
     def report(self) -> str:
         """Send the round as far as it is known; return why that failed, or ""."""
+        if not self._has_journal:
+            return ""
         try:
             self._call("RecordRound", [msgspec.to_builtins(self._round)])
         except errors.GenericError as err:
@@ -112,7 +122,26 @@ class Recorder:
 
     def note_move(self, instance: str) -> None:
         """Count an instance that a job of the round moves."""
-        self.automation = self.automation.with_move(instance)
+        self._moved.append(instance)
+
+    def refusal(self, act: Act, now: float, instance: str = "") -> Refusal | None:
+        """Return why an act must not be done now; see `Automation.refusal`.
+
+        The master is asked again, since a round can take minutes and a freeze holds
+        whatever comes after it.
+
+        Raises:
+            GenericError: the master does not answer.
+        """
+        self._refresh()
+        return self.automation.refusal(act, now, instance)
+
+    def _refresh(self) -> None:
+        known = load(self._call)
+        self._has_journal = known is not None
+        self.automation = known or Automation()
+        for name in self._moved:
+            self.automation = self.automation.with_move(name)
 
     def _replace(self, change: Callable[[Item], Item]) -> None:
         self._change(items=tuple(map(change, self._round.items)))
@@ -122,7 +151,27 @@ class Recorder:
         self._is_reported = False
 
 
-def convert(answer: Any) -> Automation:
+def load(call: Call) -> Automation | None:
+    """Return the present limits; None if the master daemon has none, and no journal.
+
+    That is so during an upgrade, while the daemon of an earlier release runs.
+
+    Raises:
+        GenericError: the master does not answer.
+    """
+    try:
+        return _convert(call("QueryAutomation", []))
+    except errors.RequestError as err:
+        if _UNKNOWN not in str(err):
+            raise
+        _log.warning(
+            "the master daemon is of an earlier release without limits of automation"
+            " and journal; going on without them"
+        )
+        return None
+
+
+def _convert(answer: Any) -> Automation:
     """Return the limits in an answer of the master.
 
     Raises:

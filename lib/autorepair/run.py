@@ -214,7 +214,7 @@ class RepairRun:
         if self._round is None or act is None:
             return step, ""
         moved = name if act is Act.MOVE else ""
-        refusal = self._round.automation.refusal(act, self._clock.time(), moved)
+        refusal = self._round.refusal(act, self._clock.time(), moved)
         if refusal is None:
             return step, ""
         state = step.state if _is_pending(records) else RepairState.NEEDS_REPAIR

@@ -205,6 +205,10 @@ class Client:
                         f"{method}: connection to {self.path} broke: {err}"
                     ) from err
                 self._timer.sleep(RETRY_STEP_S * attempt)
+            except errors.RequestError:
+                # The daemon closes the connection after a malformed request.
+                self.close()
+                raise
             except errors.ProtocolError as err:
                 if type(err) is not errors.ProtocolError:
                     raise

@@ -41,6 +41,11 @@ class MasterMetrics(Collector):
         up = GaugeMetricFamily("ganeti_master_up", "whether the master daemon answers")
         try:
             numbers = self._call("QueryMetrics", [])
+        except errors.RequestError as err:
+            _log.warning("metrics: the master daemon has none: %s", err)
+            up.add_metric([], 1)
+            yield up
+            return
         except (errors.GenericError, OSError) as err:
             _log.warning("metrics: the master daemon does not answer: %s", err)
             up.add_metric([], 0)

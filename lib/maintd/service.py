@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import errors
-from ganeti.autorepair.recorder import convert
+from ganeti.autorepair.recorder import load
 from ganeti.clock import Clock
 from ganeti.constants import mond
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
@@ -21,6 +21,7 @@ from ganeti.repair.incidents import (
     as_reported,
 )
 from ganeti.repair.journal import MAINTD, JobEnd, Round
+from ganeti.repair.limits import Automation
 from ganeti.repair.rounds import Move, NodeView, Seen
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ class Maintenance:
         Raises:
             GenericError: the master daemon does not answer, or refuses.
         """
-        automation = convert(self._call("QueryAutomation", []))
+        known = load(self._call)
+        automation = known or Automation()
         state = self._read()
         # Before the nodes: of a job that has ended, the nodes then show the effect.
         ended = self._ends(state.jobs)
@@ -131,8 +133,8 @@ class Maintenance:
             results=() if plan.is_waiting else _results(ended),
         )
         if plan.state != state or plan.jobs:
-            self._commit(state, plan, entry)
-        else:
+            self._commit(state, plan, entry if known is not None else None)
+        elif known is not None:
             self._call("RecordRound", [msgspec.to_builtins(entry)])
         for note in plan.notes:
             _log.info("%s", note)
@@ -147,14 +149,17 @@ class Maintenance:
         self._state = msgspec.convert(answer, MaintenanceState)
         return self._state
 
-    def _commit(self, state: MaintenanceState, plan: rounds.Plan, entry: Round) -> None:
+    def _commit(
+        self, state: MaintenanceState, plan: rounds.Plan, entry: Round | None
+    ) -> None:
         jobs = [
             {"ops": list(job.ops), "incident": job.incident, "is_tag": job.is_tag}
             for job in plan.jobs
         ]
         wanted = msgspec.to_builtins(plan.state)
-        noted = msgspec.to_builtins(entry)
-        args = [state.serial_no, wanted, jobs, noted]
+        args = [state.serial_no, wanted, jobs]
+        if entry is not None:
+            args.append(msgspec.to_builtins(entry))
         answer = self._call("ChangeMaintenance", args)
         self._state = msgspec.convert(answer, MaintenanceState)
 

@@ -2,7 +2,7 @@
 
 The rows are also in memory, encoded, so a reader needs neither the store nor a lock.
 The count of an entry that only repeats itself is written once in a while and with the
-next other entry: a master that dies loses the last minutes of a count, never an entry.
+next other entry: a master that dies loses the last hour of a count, never an entry.
 """
 
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 TABLE: Final = "journal"
 #: Seconds between two writes of a count.
-_COUNT_S: Final = 300.0
+_COUNT_S: Final = 3600.0
 #: Smallest difference between the times of two changes.
 _TICK_S: Final = 1e-6
 
@@ -171,7 +171,10 @@ class Keeper:
                 self.counted[place] = entry.last
             else:
                 self.uncounted.add(entry.id)
-        self.last = batch.last
+        # Places whose last entry was removed are forgotten, so that names which nobody
+        # uses any more take no memory.
+        self.last = {p: e for p, e in batch.last.items() if e.id in batch.rows}
+        self.counted = {p: t for p, t in self.counted.items() if p in self.last}
         self.uncounted -= batch.written
         self.uncounted &= batch.rows.keys()
 

@@ -4,6 +4,8 @@ from typing import Final
 
 import msgspec
 
+from ganeti import errors
+from ganeti.constants import ecodes
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.maintenance_state import RoundJob
@@ -29,6 +31,12 @@ def change_maintenance(
     entry: Round | None = None,
 ) -> Later:
     """Store the result of a round and submit its jobs; an addition to Ganeti."""
+    if jobs and deps.config.snapshot().cluster.automation_freeze:
+        # The round began before the freeze.
+        raise errors.OpPrereqError(
+            "automation is frozen, so the jobs of the round are not accepted",
+            ecodes.ECODE_STATE,
+        )
     future = deps.slow.submit(
         deps.maintenance.change, deps.queue, serial, state, jobs, entry
     )

@@ -29,6 +29,8 @@ MAX_BYTES: Final = 4 << 20
 MAX_ENTRY: Final = 256 << 10
 #: Characters of a text.
 _MAX_TEXT: Final = 500
+#: Bytes for the number of omitted parts.
+_SPARE: Final = 64
 #: Most jobs, ids and nodes of one item.
 _MAX_PARTS: Final = 50
 
@@ -82,6 +84,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
             name=_cut(self.name),
             action=_cut(self.action),
             reason=_cut(self.reason),
+            limit=_cut(self.limit),
             jobs=self.jobs[:_MAX_PARTS],
             ids=tuple(map(_cut, self.ids[:_MAX_PARTS])),
             nodes=tuple(map(_cut, self.nodes[:_MAX_PARTS])),
@@ -230,8 +233,8 @@ def encode(entry: Entry) -> bytes:
     data = msgspec.json.encode(entry)
     if len(data) <= MAX_ENTRY:
         return data
-    # Room for the other members of the entry.
-    room = MAX_ENTRY - 4096
+    rest = msgspec.structs.replace(entry, items=(), results=())
+    room = MAX_ENTRY - len(msgspec.json.encode(rest)) - _SPARE
     kept: dict[int, Item | JobEnd] = {}
     parts: list[Item | JobEnd] = [*entry.results, *entry.items]
     ordered = sorted(enumerate(parts), key=lambda pair: _rank(pair[1]))

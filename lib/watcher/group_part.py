@@ -93,7 +93,7 @@ class _GroupRun:
         group_files.write_status(self._watch.paths, self._group, statuses, groups)
         now = self._watch.clock.time()
         verdicts = decisions.judge_instances(report, self._file.state, now)
-        refusal = self._round.automation.refusal(Act.START, now)
+        refusal = self._round.refusal(Act.START, now)
         self._round.add(*_items(verdicts, report, refusal))
         if refusal is not None:
             verdicts = [_held(verdict, refusal.text) for verdict in verdicts]
@@ -209,9 +209,10 @@ class _GroupRun:
 
     def _is_held(self, plan: decisions.DiskPlan) -> bool:
         """Return whether automatons must not activate disks, and note that."""
-        now = self._watch.clock.time()
-        refusal = self._round.automation.refusal(Act.START, now)
-        if refusal is None or not plan.activate:
+        if not plan.activate:
+            return False
+        refusal = self._round.refusal(Act.START, self._watch.clock.time())
+        if refusal is None:
             return False
         _log.info("group %s: no disks are activated: %s", self._group, refusal.text)
         self._round.add(

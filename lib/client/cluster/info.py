@@ -64,7 +64,12 @@ def run(ctx: CommandContext) -> None:
     """Show the cluster's parameters."""
     info = ctx.call("QueryClusterInfo")
     if ctx.opts.json:
-        listing.print_json(ctx, info)
+        automation = _automation(ctx)
+        more = {
+            "automation_limits": automation.get("limits", {}),
+            "automation_freeze": automation.get("freeze"),
+        }
+        listing.print_json(ctx, {**info, **more})
         return
     flags = ctx.call("QueryConfigValues", ["drain_flag", "watcher_pause"])
     shown = _tree(ctx, info, ctx.call("QueryCopies"))

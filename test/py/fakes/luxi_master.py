@@ -115,7 +115,9 @@ class FakeMaster:
             self.calls.append((method, args))
         handler = getattr(self, f"_{method}", None)
         if handler is None:
-            raise errors.RequestError(f"no method {method}")
+            raise errors.RequestError(
+                f"Failed to parse request: unknown method {method!r}"
+            )
         return handler(*args)
 
     # Rounds of automatons

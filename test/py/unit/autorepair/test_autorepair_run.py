@@ -367,3 +367,25 @@ def test_instances_that_others_move_count_for_the_limit(program):
     program.master.automation |= {"limits": limits, "instances": 10, "moving": ["z"]}
     program.run()
     assert program.moves() == []
+
+
+def test_a_freeze_during_a_run_holds_what_comes_after_it(program, monkeypatch):
+    master = program.master
+    asked, answer = [], master._QueryAutomation
+
+    def frozen_later():
+        asked.append(1)
+        if len(asked) > 1:
+            master.automation["freeze"] = {"reason": "work", "time": 1.0}
+        return answer()
+
+    monkeypatch.setattr(master, "_QueryAutomation", frozen_later)
+    program.run()
+    assert (program.moves(), program.cluster.tags()) == ([], [])
+
+
+def test_a_master_of_an_earlier_release_has_repairs_done(program, monkeypatch):
+    for name in ("_QueryAutomation", "_RecordRound"):
+        monkeypatch.delattr(type(program.master), name)
+    program.run()
+    assert program.moves()

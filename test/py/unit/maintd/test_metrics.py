@@ -88,3 +88,10 @@ def test_text_is_the_answer_to_a_reader_without_openmetrics():
 
 def _down():
     raise errors.NoMasterError("/nowhere")
+
+
+def test_a_master_daemon_of_an_earlier_release_is_up():
+    def old(*_args):
+        raise errors.RequestError("Failed to parse request: unknown method")
+
+    assert samples(old) == {("ganeti_master_up",): 1}

@@ -146,3 +146,22 @@ def test_a_round_that_changes_nothing_is_recorded_by_itself():
     (entry,) = master.rounds
     assert (entry.items, entry.results) == ((), ())
     assert not master.submitted
+
+
+def test_a_master_of_an_earlier_release_gets_rounds_as_before(caplog):
+    master = SmallMaster(original=FAULT, action=Action.LIVE_REPAIR)
+    changes = []
+
+    def refuse(*_args):
+        raise errors.RequestError("Failed to parse request: unknown method 'Q'")
+
+    def change(_serial, state, jobs):
+        changes.append(jobs)
+        master.state = msgspec.convert(state, MaintenanceState)
+        return state
+
+    master.on_QueryAutomation = master.on_RecordRound = refuse
+    master.on_ChangeMaintenance = change
+    play(master, lambda _places: ({"u2": FAULT}, {}))
+    assert [job["ops"][0]["OP_ID"] for (job,) in changes] == ["OP_REPAIR_COMMAND"]
+    assert "the master daemon is of an earlier release" in caplog.text

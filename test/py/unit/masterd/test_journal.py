@@ -84,7 +84,7 @@ def test_a_count_is_written_once_in_a_while_and_with_another_entry(site):
     for number in range(9):
         site.record(name=f"q{number}")
     assert site.rows() == written
-    site.clock.now += 300
+    site.clock.now += 3600
     site.record(name="later")
     assert site.rows() != written
     site.record(name="more")
@@ -164,6 +164,39 @@ def test_a_long_idle_round_is_counted_although_its_row_omits_items(site):
     (entry,) = site.entries()
     assert entry.count == 3
     assert entry.omitted > 0
+
+
+def test_a_watcher_every_five_minutes_writes_no_row_per_round(site):
+    site.record(automaton="watcher", scope="g1")
+    written = site.rows()
+    for number in range(10):
+        site.clock.now += 300
+        site.record(name=f"q{number}", automaton="watcher", scope="g1")
+    assert site.rows() == written
+
+
+def test_places_whose_entries_were_removed_take_no_memory(site, monkeypatch):
+    monkeypatch.setattr(journal, "MAX_ENTRIES", 3)
+    for number in range(9):
+        site.record(DOES, name=f"r{number}", scope=f"g{number}")
+    assert len(site.keeper.last) == len(site.keeper.counted) == 3
+
+
+def test_a_forged_round_takes_no_more_than_its_room(site):
+    wild = "\x01" * 100_000
+    item = Item(
+        kind=wild,
+        name=wild,
+        decision=Decision.REFUSED,
+        action=wild,
+        reason=wild,
+        limit=wild,
+    )
+    site.record(*[item] * 100, name=wild, automaton=wild, scope=wild)
+    (row,) = site.rows().values()
+    assert 0 < len(row) <= journal.MAX_ENTRY
+    (entry,) = site.entries()
+    assert 0 < entry.omitted < 100
 
 
 # Over LUXI
@@ -247,3 +280,21 @@ def test_moves_under_way_and_refused_ones_are_known_to_the_next_round(client):
     (stored,) = client.call("QueryJournal", [{"id": "r2"}])
     assert client.call("QueryAutomation", [])["mass_event"] == stored["last"]
     client.call("CancelJob", [running, True])
+
+
+def test_a_round_that_began_before_a_freeze_submits_nothing_after_it(client):
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
+    job = {"ops": [delay], "incident": "i1"}
+    client.call("FreezeAutomation", ["work"])
+    with pytest.raises(errors.OpPrereqError, match="automation is frozen"):
+        client.call("ChangeMaintenance", [1, {}, [job]])
+    client.call("ChangeMaintenance", [1, {}, []])
+    client.call("ThawAutomation", [])
+    assert client.call("ChangeMaintenance", [2, {}, [job]])["jobs"]
+
+
+def test_a_submission_succeeds_after_an_unknown_method(client):
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
+    with pytest.raises(errors.RequestError, match="unknown method"):
+        client.call("NoSuchMethod", [])
+    assert client.call("SubmitJob", [[delay]])

@@ -341,6 +341,10 @@ def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
             ("SubmitManyJobs", [[[DELAY]]]),
             ("SubmitJobToDrainedQueue", [[DELAY]]),
             ("ArchiveJob", [1]),
+            ("RecordRound", [{"round": "r1", "automaton": "watcher"}]),
+            ("ChangeMaintenance", [1, {}, []]),
+            ("FreezeAutomation", [""]),
+            ("ThawAutomation", []),
         ]:
             with pytest.raises(errors.OpPrereqError, match=f"method '{method}'"):
                 remote.call(method, args)

@@ -338,3 +338,42 @@ def test_nothing_is_started_during_a_freeze_and_the_journal_says_why(node):
     node.master.automation["freeze"] = None
     run(node)
     assert ("OP_INSTANCE_STARTUP", "web1") in node.ops()
+
+
+def test_a_master_of_an_earlier_release_has_instances_started(node, log, monkeypatch):
+    node.instances(web1="ERROR_down")
+    settle(node)
+    for name in ("_QueryAutomation", "_RecordRound"):
+        monkeypatch.delattr(type(node.master), name)
+    node.master.calls.clear()
+    run(node)
+    assert ("OP_INSTANCE_STARTUP", "web1") in node.ops()
+    assert "the master daemon is of an earlier release" in log.text
+    # It would close the connection, and the submission after it would fail.
+    assert "RecordRound" not in [method for method, _args in node.master.calls]
+
+
+def test_another_refusal_of_the_limits_ends_the_run(node, monkeypatch):
+    def refuse(_master):
+        raise errors.RequestError("Failed to parse request: QueryAutomation: no")
+
+    node.instances(web1="ERROR_down")
+    monkeypatch.setattr(type(node.master), "_QueryAutomation", refuse)
+    with pytest.raises(errors.RequestError):
+        run(node)
+    assert not node.ops()
+
+
+def test_a_freeze_during_a_run_holds_the_disks(node):
+    node.instances(web1="running", web2="ERROR_down")
+    settle(node)
+    node.nodes(n1="a", n2="c")
+
+    def started(_op):
+        node.master.automation = {"freeze": {"reason": "work", "time": 1.0}}
+
+    node.master.results["OP_INSTANCE_STARTUP"] = started
+    run(node)
+    actual = [op for op, _name in node.ops()]
+    assert "OP_INSTANCE_STARTUP" in actual
+    assert "OP_INSTANCE_ACTIVATE_DISKS" not in actual

@@ -168,3 +168,22 @@ def test_other_limits_are_refused(text, why):
     done = commands.run(line, FakeMaster())
     assert done.code == 1
     assert why in done.err
+
+
+def test_json_of_the_cluster_has_limits_and_freeze(monkeypatch):
+    master = FakeMaster()
+    master.cluster = {"name": "c1", "software_version": "3.1"}
+    master.automation = {
+        "limits": {"moved-share": 10.0},
+        "freeze": {"reason": "rack 2 moves", "time": NOW},
+    }
+    actual = json.loads(commands.run("gnt-cluster info --json", master).out)
+    assert actual == {
+        **master.cluster,
+        "automation_limits": {"moved-share": 10.0},
+        "automation_freeze": {"reason": "rack 2 moves", "time": NOW},
+    }
+    monkeypatch.delattr(FakeMaster, "_QueryAutomation")
+    actual = json.loads(commands.run("gnt-cluster info --json", master).out)
+    assert actual["automation_limits"] == {}
+    assert actual["automation_freeze"] is None
