@@ -6,6 +6,7 @@ the call and returns a JSON value, a `Rows`, or an `Answer` with headers.
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -22,6 +23,9 @@ from ganeti.repair.journal import Selection
 
 #: Seconds for the job that lists operating systems.
 _OS_JOB_S: Final = 300.0
+#: Requests that list operating systems at a time: each has a thread until its job ends.
+_MAX_OS_LISTS: Final = 4
+_os_lists: Final = threading.BoundedSemaphore(_MAX_OS_LISTS)
 #: Rows that are encoded together.
 _BATCH: Final = 250
 _ROLES: Final = {
@@ -265,8 +269,14 @@ def list_os(call: Call) -> Any:
         "output_fields": ["name", "variants"],
         "reason": call.trail,
     }
-    job_id = call.master.call("SubmitJob", [[op]])
-    rows = _result_of(call.master, int(job_id))
+    if not _os_lists.acquire(blocking=False):
+        text = f"{_MAX_OS_LISTS} requests wait for the operating systems already"
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "10"})
+    try:
+        job_id = call.master.call("SubmitJob", [[op]])
+        rows = _result_of(call.master, int(job_id))
+    finally:
+        _os_lists.release()
     actual = []
     for name, variants in rows:
         actual += [f"{name}+{each}" for each in variants] if variants else [name]

@@ -399,6 +399,27 @@ def test_operating_systems_are_listed_with_their_variants(browser, master):
     assert (status, value["message"]) == (500, "no node answers")
 
 
+def test_lists_of_operating_systems_leave_threads_to_others(
+    browser, master, monkeypatch
+):
+    """Each of them waits for a job; anybody may send them."""
+    limit, call, seen = 4, master.call, []
+
+    def nested(method, *args, **options):
+        if method == "SubmitJob":
+            seen.append(browser.send("GET", "/2/os"))
+        return call(method, *args, **options)
+
+    monkeypatch.setattr(master, "call", nested)
+    assert browser.send("GET", "/2/os")[0] == 200
+    assert [status for status, *_ in seen] == [503, *[200] * (limit - 1)]
+    assert seen[0][1]["Retry-After"] == "10"
+    # Those that have ended do not count.
+    monkeypatch.undo()
+    master.results["OP_OS_DIAGNOSE"] = errors.OpExecError("no node answers")
+    assert [browser.send("GET", "/2/os")[0] for _ in range(limit + 1)] == [500] * 5
+
+
 def test_a_wait_needs_a_body_and_a_known_job(browser):
     who = basic("writer")
     body = {
