@@ -48,13 +48,23 @@ class EtcdCrashCluster(CrashCluster):
         self._wait_for_standbys()
 
     def _wait_for_standbys(self):
-        files = [self.paths(node).pid_file(STANDBY) for node in NODES]
-        until("ganeti-standby", lambda: all(map(pidfile.is_locked, files)))
+        def absent():
+            return [
+                node
+                for node in NODES
+                if not pidfile.is_locked(self.paths(node).pid_file(STANDBY))
+            ]
+
+        try:
+            until("ganeti-standby", lambda: not absent())
+        except AssertionError as err:
+            logs = [self.log(self.daemons[STANDBY, node]) for node in absent()]
+            raise AssertionError("\n".join([str(err), *absent(), *logs])) from err
 
     def kill_all(self):
         self._kill_usual(STANDBY, MASTERD)
         super().kill_all()
-        # One of them may have started the other at the last moment.
+        # One may have started the other at the last moment.
         self._kill_usual(STANDBY, MASTERD)
 
     def await_takeover(self):

@@ -13,9 +13,9 @@ from fakes import crash_points, seeds
 pytestmark = pytest.mark.daemon
 
 POINTS = int(os.environ.get("CRASH_POINTS", "300"))
-CLUSTERS = 2
-#: No point begins after this; a machine of two cores is done in half of it.
-MINUTES = 8
+CLUSTERS = 4
+#: No point begins after this.
+MINUTES = 6
 
 
 def is_enough(reached, count):

@@ -25,8 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
 ]
 COUNT = int(os.environ.get("HISTORIES", "30"))
-#: No history begins after this; a machine of two cores is done in half of it.
-MINUTES = 8
+#: No history begins after this; the last ones take another minute.
+MINUTES = 6
 
 
 @pytest.mark.timeout(900)

@@ -98,7 +98,11 @@ def test_notes_of_disks_live_as_long_as_their_opcode(store):
     notes.leave("7/0")
     assert notes.news.is_set()
     assert notes.left()["disks/7/0/0"] == note
-    notes.remove("disks/7/0/0")
+    assert notes.begin_sweep("disks/7/0/9") is None
+    assert notes.begin_sweep("disks/7/0/0") == note
+    notes.end_sweep("disks/7/0/0", is_clean=False)
+    assert keys(store) == ["disks/7/0/0", "disks/7/0/1"]
+    notes.end_sweep("disks/7/0/0", is_clean=True)
     assert keys(store) == ["disks/7/0/1"]
 
 
@@ -152,7 +156,7 @@ def test_a_store_that_takes_no_changes_keeps_notes():
         notes.drop("7/0")
     store.error = ValueError("bug")
     with pytest.raises(ValueError, match="bug"):
-        notes.remove("disks/7/0/0")
+        notes.end_sweep("disks/7/0/0", is_clean=True)
 
 
 def test_lost_changes_may_have_used_some_numbers(store):
