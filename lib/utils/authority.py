@@ -288,7 +288,7 @@ def node_uuid(client_pem: str) -> str | None:
     """
     try:
         names = names_of(x509.load_certificate(client_pem))
-    except errors.X509CertError:
+    except (errors.X509CertError, ValueError):  # the latter for extensions
         return None
     return next(filter(_UUID.fullmatch, names), None)
 

@@ -4,6 +4,7 @@ import pytest
 from cryptography import x509 as library
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtensionOID
 
 from ganeti import errors
 from ganeti.utils import authority, files, x509
@@ -122,6 +123,26 @@ def test_the_uuid_of_a_node_is_in_its_certificate(issuer, tmp_path):
     assert authority.node_uuid(node_pem(issuer, tmp_path)) == UUID
     assert authority.node_uuid(node_pem(issuer, tmp_path, uuid="")) is None
     assert authority.node_uuid(str(tmp_path / "none.pem")) is None
+
+
+def test_unreadable_names_of_foreign_software_are_no_uuid(tmp_path):
+    """They must not keep a master from its start."""
+    pair = x509.create_self_signed()
+    names = library.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"x")
+    odd = (
+        x509.builder(
+            pair.certificate.subject,
+            pair.certificate.subject,
+            pair.certificate.public_key(),
+            1,
+            3600,
+        )
+        .add_extension(names, critical=False)
+        .sign(pair.key, hashes.SHA256())
+    )
+    path = tmp_path / "client.pem"
+    path.write_bytes(odd.public_bytes(serialization.Encoding.PEM))
+    assert authority.node_uuid(str(path)) is None
 
 
 def test_a_certificate_that_has_ended_is_named_with_the_command(issuer, tmp_path):
