@@ -144,10 +144,22 @@ class DiskNotes:
                     return note
         return None
 
-    def end_sweep(self, key: str, *, is_clean: bool) -> None:
-        """End the sweep of a note, and remove it if nothing of it is left."""
+    def end_sweep(
+        self, key: str, *, is_clean: bool, rest: DiskNote | None = None
+    ) -> None:
+        """End the sweep of a note, and remove it if nothing of it is left.
+
+        Args:
+            key: of the note.
+            is_clean: whether nothing is left.
+            rest: replaces a note of which something is left.
+        """
         with self.lock:
             self._swept = None
+            if rest is not None and not is_clean:
+                change = Document(_TABLE, key, msgspec.json.encode(rest))
+                with contextlib.suppress(errors.StorageError, errors.TermError):
+                    self._store.commit_soon([change])
         if is_clean:
             self._remove([key])
 

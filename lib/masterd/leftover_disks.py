@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from ganeti import errors, objects, rpc
 from ganeti.clock import Clock
 from ganeti.config import disk_notes
@@ -104,13 +106,32 @@ class LeftoverDisks:
             note = self._notes.begin_sweep(key)
             if note is None:
                 continue
-            is_done = False
+            is_done, rest = False, None
             try:
+                rest = self._without_record(note)
                 is_done = self._sweep(key, note)
             finally:
-                self._notes.end_sweep(key, is_clean=is_done)
+                changed = None if rest == note else rest
+                self._notes.end_sweep(key, is_clean=is_done, rest=changed)
             is_clean = is_done and is_clean
         return is_clean
+
+    def _without_record(self, note: DiskNote) -> DiskNote:
+        """Return a note without the disks that have got a record.
+
+        When they lose it later, another note says so, perhaps with a copy to wait for.
+        """
+        snapshot = self._snapshot()
+        disks = []
+        for made in note.disks:
+            nodes = tuple(
+                node
+                for node in made.nodes
+                if not _is_recorded(snapshot, made.disk, node)
+            )
+            if nodes:
+                disks.append(msgspec.structs.replace(made, nodes=nodes))
+        return msgspec.structs.replace(note, disks=tuple(disks))
 
     def _sweep(self, key: str, note: DiskNote) -> bool:
         is_clean = True

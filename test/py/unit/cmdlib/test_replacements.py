@@ -330,6 +330,21 @@ def test_a_node_that_was_left_can_be_returned_to():
     site.require_right()
 
 
+def test_an_older_note_removes_no_copy_that_is_still_needed():
+    site = Site()
+    site.nodes.broken["blockdev_remove", N2] = "no answer"
+    site.run(TO_NODE3)
+    assert not site.sweep()
+    site.nodes.broken.clear()
+    kept = {key for key in site.nodes.volumes if key[0] == N3}
+    site.nodes.is_stuck = True
+    # The copy never ends: the master is killed during it.
+    assert site.run(TO_NODE3 | {"remote_node": "node2.example.com"}, cut=120)
+    assert "STEP 5/6" in site.log
+    assert not site.sweep()
+    assert kept <= set(site.nodes.volumes)
+
+
 def test_minors_of_remains_are_not_given_to_others():
     site = Site()
     site.nodes.broken["blockdev_remove", N2] = "no answer"
