@@ -7,7 +7,7 @@ with the ends that it waited for. So a program that is killed leaves its decisio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 #: Part of the answer of a master daemon of a release without a method.
 _UNKNOWN: Final = "unknown method"
 
+Value = TypeVar("Value")
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
 
@@ -68,14 +69,12 @@ class Recorder:
             jobs: name of the object -> id.
             action: of the items.
         """
-        if jobs:
-            self._replace(
-                lambda item: (
-                    msgspec.structs.replace(item, jobs=(*item.jobs, jobs[item.name]))
-                    if (item.kind, item.action) == (kind, action) and item.name in jobs
-                    else item
-                )
-            )
+        self._update(
+            kind,
+            action,
+            jobs,
+            lambda item, job: msgspec.structs.replace(item, jobs=(*item.jobs, job)),
+        )
 
     def note_refusals(self, kind: str, refused: Mapping[str, str], action: str) -> None:
         """Note that the master did not accept the jobs for objects.
@@ -85,17 +84,14 @@ class Recorder:
             refused: name of the object -> error.
             action: of the items.
         """
-        if refused:
-            self._replace(
-                lambda item: (
-                    msgspec.structs.replace(
-                        item, decision=Decision.REFUSED, reason=refused[item.name]
-                    )
-                    if (item.kind, item.action) == (kind, action)
-                    and item.name in refused
-                    else item
-                )
-            )
+        self._update(
+            kind,
+            action,
+            refused,
+            lambda item, error: msgspec.structs.replace(
+                item, decision=Decision.REFUSED, reason=error
+            ),
+        )
 
     def note_ends(self, ends: Iterable[JobEnd]) -> None:
         """Note the ends of jobs."""
@@ -143,8 +139,22 @@ class Recorder:
         for name in self._moved:
             self.automation = self.automation.with_move(name)
 
-    def _replace(self, change: Callable[[Item], Item]) -> None:
-        self._change(items=tuple(map(change, self._round.items)))
+    def _update(
+        self,
+        kind: str,
+        action: str,
+        values: Mapping[str, Value],
+        change: Callable[[Item, Value], Item],
+    ) -> None:
+        """Change the items of a kind and an action whose objects have a value."""
+        if values:
+            items = (
+                change(item, values[item.name])
+                if (item.kind, item.action) == (kind, action) and item.name in values
+                else item
+                for item in self._round.items
+            )
+            self._change(items=tuple(items))
 
     def _change(self, **changes: Any) -> None:
         self._round = msgspec.structs.replace(self._round, **changes)
