@@ -58,6 +58,16 @@ class Master:
     def stop(self):
         self.service.stop()
 
+    @classmethod
+    @contextlib.contextmanager
+    def connected(cls, root):
+        """A client of a new service, which stops at the end."""
+        made = cls(root)
+        made.start()
+        with made.client() as actual:
+            yield actual
+        made.stop()
+
     @contextlib.contextmanager
     def client(self, path=None):
         with Client(path or self.paths.query_socket, retries=0, timeout_s=60) as actual:

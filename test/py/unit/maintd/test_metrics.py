@@ -23,11 +23,8 @@ def samples(call, accept=OPENMETRICS):
 
 @pytest.fixture
 def client(tmp_path):
-    made = Master(tmp_path / "node1.example.com")
-    made.start()
-    with made.client() as actual:
-        yield actual
-    made.stop()
+    with Master.connected(tmp_path / "node1.example.com") as made:
+        yield made
 
 
 def test_the_numbers_of_a_master_daemon_are_its_metrics(client):

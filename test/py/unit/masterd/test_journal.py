@@ -202,11 +202,8 @@ def test_a_forged_round_takes_no_more_than_its_room(site):
 # Over LUXI
 @pytest.fixture
 def client(tmp_path):
-    made = Master(tmp_path / "node1.example.com")
-    made.start()
-    with made.client() as actual:
-        yield actual
-    made.stop()
+    with Master.connected(tmp_path / "node1.example.com") as made:
+        yield made
 
 
 def test_a_round_of_the_maintenance_daemon_is_stored_with_the_ids_of_its_jobs(client):

@@ -19,11 +19,8 @@ INCIDENT = {
 
 @pytest.fixture
 def client(tmp_path):
-    made = Master(tmp_path / "node1.example.com")
-    made.start()
-    with made.client() as actual:
-        yield actual
-    made.stop()
+    with Master.connected(tmp_path / "node1.example.com") as made:
+        yield made
 
 
 def change(client, serial=1, jobs=(), incidents=(INCIDENT,), **fields):
