@@ -20,6 +20,8 @@ from ganeti.storage.base import MIB, Device, DeviceStatus, LocalStatus
 #: Characters that LVM allows in a tag, see lvm(8); others become underscores.
 _NO_TAG: Final = re.compile(r"[^A-Za-z0-9_+.\-/=!:&#]")
 _MAX_TAG: Final = 128
+#: Directory of the device files.
+DEVICES: Final = "/dev"
 #: Suffix of a snapshot whose name is not given.
 _SNAPSHOT: Final = ".snap"
 
@@ -34,7 +36,7 @@ class VolumeDisk(Device):
     @property
     def path(self) -> str:
         """Path of the device, which exists while the volume is active."""
-        return f"/dev/{self._group}/{self._name}"
+        return f"{DEVICES}/{self._group}/{self._name}"
 
     @property
     def _key(self) -> str:

@@ -1,0 +1,173 @@
+"""DRBD's tools and the kernel's text over devices in memory, above `FakeLvm`'s volumes.
+
+They refuse what the real ones refuse: a second user of a minor, data without metadata, a
+primary without valid data, changes of a device that does not exist.
+"""
+
+import dataclasses
+
+from fakes.lvm_tools import FakeLvm
+from ganeti.process import RunResult
+
+HEAD = "version: 8.4.11 (api:1/proto:86-101)\nsrcversion: F73C670A7EC572DB9CF3E5B\n"
+
+
+@dataclasses.dataclass
+class Resource:
+    """One resource with at most one device."""
+
+    minor: int | None = None
+    data: str = ""
+    meta: str = ""
+    state: str = ""
+    is_primary: bool = False
+    ends: tuple[str, str] = ("", "")
+    connection: str = "StandAlone"
+
+
+class FakeDrbd(FakeLvm):
+    """Runs the tools of both; writes the kernel's text to a file.
+
+    ``refusals``: first words of a command -> answers before the usual ones.
+    ``peer``: data of the node that each connection reaches; None: nobody answers.
+    """
+
+    def __init__(self, proc, **groups):
+        super().__init__(**groups)
+        self.proc, self.peer, self.refusals = proc, "UpToDate", {}
+        self.resources, self.metadata = {}, {}
+        self.limits = {}
+        self.show()
+
+    def run_bounded(self, argv, **limits):
+        words = " ".join(argv)
+        self.limits[argv[0]] = limits
+        for first, answers in self.refusals.items():
+            if words.startswith(first) and answers:
+                self.lines.append(words)
+                code, stderr = answers.pop(0)
+                return RunResult(tuple(argv), code, None, "", stderr)
+        done = super().run_bounded(argv, **limits)
+        self.show()
+        return done
+
+    def show(self):
+        """Write the text of the kernel."""
+        lines = [
+            f" {resource.minor}: {self._state(resource)}\n"
+            for resource in self.resources.values()
+            if resource.minor is not None
+        ]
+        self.proc.write_text(HEAD + "".join(lines))
+
+    def _state(self, resource):
+        if not resource.data and resource.connection == "StandAlone":
+            return "cs:Unconfigured"
+        role = "Primary" if resource.is_primary else "Secondary"
+        peer = self._peer(resource)
+        other = "Unknown" if peer is None else "Secondary"
+        return (
+            f"cs:{resource.connection} ro:{role}/{other}"
+            f" ds:{resource.state or 'Diskless'}/{peer or 'DUnknown'} C r-----"
+        )
+
+    def _peer(self, resource):
+        return self.peer if resource.connection == "Connected" else None
+
+    # The programs
+    def _drbdmeta(self, words):
+        force, _minor, version, device, place, verb = words
+        assert (force, version, place) == ("--force", "v08", "0")
+        if verb == "create-md":
+            self.metadata[device] = "Inconsistent"
+        elif device not in self.metadata:
+            return 20, "", f"{device}: no valid metadata"
+        return 0, "", ""
+
+    def _drbdsetup(self, words):
+        verb, *rest = words
+        options = [word for word in rest if word.startswith("--")]
+        plain = [word for word in rest if not word.startswith("--")]
+        return getattr(self, f"_do_{verb.replace('-', '_')}")(plain, options)
+
+    def _named(self, text):
+        for name, resource in self.resources.items():
+            if text in (name, str(resource.minor)) or resource.ends[1] == text:
+                return resource
+        raise LookupError(text)
+
+    def _do_show(self, _plain, _options):
+        texts = []
+        for name, resource in self.resources.items():
+            remote = here = volume = ""
+            if resource.ends[1]:
+                local, peer = (end.replace(":", " ", 1) for end in resource.ends)
+                remote = f"  _remote_host {{\n    address {peer};\n  }}\n"
+                here = f"    address {local};\n"
+            if resource.minor is not None:
+                volume = f"    volume 0 {{\n      device minor {resource.minor};\n"
+                if resource.data:
+                    volume += f'      disk "{resource.data}";\n'
+                    volume += f'      meta-disk "{resource.meta}" [ 0 ];\n'
+                volume += "    }\n"
+            this = f"  _this_host {{\n{here}{volume}  }}\n"
+            texts.append(f"resource {name} {{\n{remote}{this}}}\n")
+        return 0, "".join(texts), ""
+
+    def _do_new_resource(self, plain, _options):
+        (name,) = plain
+        self.resources[name] = Resource()
+        return 0, "", ""
+
+    def _do_new_minor(self, plain, _options):
+        name, minor, _volume = plain
+        self.resources[name].minor = int(minor)
+        return 0, "", ""
+
+    def _do_attach(self, plain, _options):
+        minor, data, meta, _place = plain
+        resource = self._named(minor)
+        resource.data, resource.meta = data, meta
+        resource.state = self.metadata[meta]
+        return 0, "", ""
+
+    def _do_detach(self, plain, _options):
+        resource = self._named(plain[0])
+        resource.data = resource.meta = resource.state = ""
+        return 0, "", ""
+
+    def _do_primary(self, plain, options):
+        resource = self._named(plain[0])
+        if "--force=yes" in options:
+            resource.state = self.metadata[resource.meta] = "UpToDate"
+        if "UpToDate" not in (resource.state, self._peer(resource)):
+            return 17, "", "State change failed: Need access to UpToDate data"
+        resource.is_primary = True
+        return 0, "", ""
+
+    def _do_secondary(self, plain, _options):
+        self._named(plain[0]).is_primary = False
+        return 0, "", ""
+
+    def _do_down(self, plain, _options):
+        del self.resources[plain[0]]
+        return 0, "", ""
+
+    def _do_connect(self, plain, _options):
+        name, local, remote = plain
+        resource = self.resources[name]
+        resource.ends = local, remote
+        resource.connection = "WFConnection" if self.peer is None else "Connected"
+        return 0, "", ""
+
+    def _do_disconnect(self, plain, _options):
+        resource = self._named(plain[1])
+        resource.ends, resource.connection = ("", ""), "StandAlone"
+        return 0, "", ""
+
+    def _accept(self, plain, _options):
+        self._named(plain[-1])
+        return 0, "", ""
+
+    _do_disk_options = _do_net_options = _do_resize = _accept
+    _do_pause_sync = _do_resume_sync = _accept
