@@ -5,7 +5,7 @@ configuration) and log in on all nodes (its key is in all authorized_keys).
 """
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 from ganeti import objects
 from ganeti.cmdlib import ancillary_files, callers, node_certificates
@@ -152,6 +152,14 @@ def forget_certificate(ctx: Context, uuid: str) -> None:
 def potential(snapshot: objects.Snapshot) -> list[str]:
     """Return the names of the nodes that may become candidates, sorted."""
     return sorted(node.name for node in snapshot.nodes.values() if node.master_capable)
+
+
+def key_owners(snapshot: objects.Snapshot) -> list[list[Any]]:
+    """Return uuid, name, is a candidate, could become one, of all nodes, by name."""
+    return [
+        [node.uuid, node.name, node.master_candidate, node.master_capable]
+        for node in sorted(snapshot.nodes.values(), key=lambda node: node.name)
+    ]
 
 
 def add_ssh_key(

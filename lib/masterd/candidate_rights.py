@@ -6,7 +6,8 @@ distinguishes it. When it answers, the three steps are repeated, the record last
 
 A candidate may also have lost the secrets: a master whose changes are replaced later
 has demoted it, or an interrupted ``gnt-node add --readd`` has emptied it. So all
-candidates are asked for them every few minutes, and get what they lack.
+candidates are asked for them every few minutes, and get what they lack; so are nodes
+for SSH keys, see `ganeti.masterd.login_keys`.
 """
 
 import logging
@@ -18,6 +19,7 @@ from ganeti import errors, objects
 from ganeti.cmdlib import ancillary_files, base, candidate_role
 from ganeti.locking import Level, Request
 from ganeti.locking.manager import BGL
+from ganeti.masterd import login_keys
 from ganeti.mcpu import EngineDeps
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class CandidateRights:
         self._deps = deps
         #: Monotonic time of the next look for the secrets, by UUID.
         self._looks: dict[str, float] = {}
+        self._keys = login_keys.LoginKeys(deps, self._context, self._locked)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=_OWNER, daemon=True)
 
@@ -74,6 +77,8 @@ class CandidateRights:
             self._looks[node.uuid] = now + (AWAY_S if is_lacking is None else LOOK_S)
             if is_lacking:
                 self._locked(node.uuid, self._restore)
+        if not self._stopping.is_set():
+            self._keys.sweep()
 
     def _locked(self, uuid: str, act: Callable[[str], None]) -> None:
         """Act on a node, unless a job has it."""

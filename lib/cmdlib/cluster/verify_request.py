@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ganeti import objects, pathutils
-from ganeti.cmdlib import ancillary_files
+from ganeti.cmdlib import ancillary_files, candidate_role
 from ganeti.constants import nodeverify
 from ganeti.objects import params
 from ganeti.rpc import wire
@@ -133,10 +133,7 @@ def _where_configured(
     record = snapshot.cluster
     asked: dict[str, Any] = {}
     if record.modify_ssh_setup:
-        asked[nodeverify.NV_SSH_SETUP] = [
-            [node.uuid, node.name, node.master_candidate, node.master_capable]
-            for node in sorted(snapshot.nodes.values(), key=lambda node: node.name)
-        ]
+        asked[nodeverify.NV_SSH_SETUP] = candidate_role.key_owners(snapshot)
     if record.use_external_mip_script:
         script = f"{paths.conf_dir}/scripts/master-ip-setup"
         asked[nodeverify.NV_USERSCRIPTS] = [paths.virtualize(script)]

@@ -1,0 +1,109 @@
+"""SSH keys that nodes lack although their job of distribution has ended.
+
+A change of a node's role is committed before the keys follow it. They may not: the
+master is killed between the two, a node does not answer, or two nodes return at once
+and each job sees the other one as absent. So nodes that could become candidates are
+asked, at the start of the master, after each change of a role and every few minutes,
+what their key files lack, and get the keys of all.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.cmdlib import base, candidate_role
+from ganeti.constants import nodeverify
+from ganeti.mcpu import EngineDeps
+from ganeti.verify import node_answer
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between looks if no role changes.
+LOOK_S: Final = 300.0
+
+Locked = Callable[[str, Callable[[str], None]], None]
+
+
+class LoginKeys:
+    """Looks at key files of nodes, and sends what they lack. Of one thread."""
+
+    def __init__(
+        self, deps: EngineDeps, context: Callable[[], base.Context], locked: Locked
+    ) -> None:
+        """Prepare.
+
+        Args:
+            deps: those of the master daemon.
+            context: returns what the steps of an operation get.
+            locked: calls a function with a node's UUID, with the node locked; not at
+                all if a job has it.
+        """
+        self._deps = deps
+        self._context = context
+        self._locked = locked
+        #: Monotonic time of the next look, and the roles at the last one.
+        self._next_look = 0.0
+        self._seen: Sequence[Sequence[Any]] = ()
+        self._changed: Sequence[Sequence[Any]] = ()
+
+    def sweep(self) -> None:
+        """Look, if it is time; changed roles are left to their job for one period."""
+        snapshot = self._deps.config.snapshot()
+        if not snapshot.cluster.modify_ssh_setup:
+            return
+        rows = _roles(snapshot)
+        is_settled = rows == self._changed
+        self._changed = rows
+        now = self._deps.clock.monotonic()
+        if rows == self._seen and now < self._next_look:
+            return
+        if not is_settled:
+            return
+        self._seen, self._next_look = rows, now + LOOK_S
+        for uuid, lines in self._ask(snapshot).items():
+            name = snapshot.nodes[uuid].name
+            _log.warning("SSH keys: node %s: %s", name, "; ".join(lines))
+            self._locked(uuid, self._send)
+
+    def _ask(self, snapshot: objects.Snapshot) -> dict[str, list[str]]:
+        """Return the problems of nodes that have any, by UUID."""
+        asked = sorted(
+            node.uuid
+            for node in snapshot.nodes.values()
+            if node.master_capable and not node.offline
+        )
+        answers = self._deps.rpc.call(
+            "node_verify",
+            asked,
+            (
+                {nodeverify.NV_SSH_SETUP: candidate_role.key_owners(snapshot)},
+                snapshot.cluster.cluster_name,
+                {},
+            ),
+        )
+        return {
+            uuid: lines
+            for uuid, answer in answers.items()
+            if not answer.failed and (lines := _problems(answer.payload))
+        }
+
+    def _send(self, uuid: str) -> None:
+        node = self._deps.config.snapshot().nodes.get(uuid)
+        if node is not None and node.master_capable and not node.offline:
+            candidate_role.add_ssh_key(self._context(), node, get_public=True)
+            _log.info("SSH keys: node %s was sent those of all nodes", node.name)
+
+
+def _roles(snapshot: objects.Snapshot) -> list[list[Any]]:
+    """Return what decides which keys a node has, and whether it gets any."""
+    return [
+        [*row, snapshot.nodes[row[0]].offline]
+        for row in candidate_role.key_owners(snapshot)
+    ]
+
+
+def _problems(payload: Any) -> list[str]:
+    checked, _invalid = node_answer.clean(payload)
+    lines: list[str] = checked.get(nodeverify.NV_SSH_SETUP) or []
+    return lines

@@ -1,0 +1,152 @@
+"""Nodes whose key files lack something get the keys of all nodes."""
+
+import logging
+import threading
+
+import pytest
+
+from fakes import clusters
+from fakes.clocks import FakeClock
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti.constants import nodeverify
+from ganeti.locking import Level, LockManager, Request
+from ganeti.locking.manager import BGL
+from ganeti.masterd.candidate_rights import CandidateRights
+from ganeti.masterd.login_keys import LOOK_S
+
+MASTER, SECOND, THIRD = (clusters.node_uuid(n) for n in (1, 2, 3))
+LACKS = "does not authorise the key of master candidate node2"
+
+
+class Site:
+    """Three candidates that have all rights; `problems` are those of their key files."""
+
+    def __init__(self, root, **changes):
+        self.problems = {}
+        uuids = (MASTER, SECOND, THIRD)
+        self.engine = Engine(
+            clusters.snapshot(
+                nodes=3, candidate_certs=dict.fromkeys(uuids, "AA"), **changes
+            ),
+            {"node_verify": self.verify, "node_ssh_key_add": self.add},
+            root=str(root),
+        )
+        locks = LockManager(FakeClock(), {Level.NODE: list(uuids)})
+        self.engine.locks = locks
+        self.rights = CandidateRights(self.engine.deps())
+
+    def verify(self, node, args):
+        if nodeverify.NV_SSH_SETUP not in args[0]:
+            return {nodeverify.NV_FILELIST: dict.fromkeys(args[0]["filelist"], "x")}
+        lines = self.problems.get(node, [])
+        return {nodeverify.NV_SSH_SETUP: lines} if isinstance(lines, list) else lines
+
+    def add(self, _node, args):
+        self.problems.pop(args[0], None)
+        return []
+
+    def change(self, uuid, **changes):
+        with self.engine.config.edit("test") as edit:
+            edit.update(self.engine.snapshot.nodes[uuid].replace(**changes))
+
+    def sweep(self, times=2):
+        """Return who was asked, and who was sent keys."""
+        self.engine.rpc.calls.clear()
+        for _ in range(times):
+            self.rights.sweep()
+        asked = [
+            node
+            for name, node, args in self.engine.rpc.calls
+            if name == "node_verify" and nodeverify.NV_SSH_SETUP in args[0]
+        ]
+        sent = [
+            (node, args)
+            for name, node, args in self.engine.rpc.calls
+            if name == "node_ssh_key_add"
+        ]
+        return asked, sent
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path, modify_ssh_setup=True)
+
+
+def test_all_are_asked_at_the_start_and_then_rarely(site):
+    assert site.sweep() == ([MASTER, SECOND, THIRD], [])
+    site.engine.clock.now += LOOK_S - 1
+    assert site.sweep() == ([], [])
+    site.engine.clock.now += 1
+    assert site.sweep() == ([MASTER, SECOND, THIRD], [])
+
+
+def test_a_node_that_lacks_keys_gets_those_of_all(site, caplog):
+    caplog.set_level(logging.WARNING)
+    site.problems[THIRD] = [LACKS]
+    _asked, sent = site.sweep()
+    name = "node3.example.com"
+    capable = [f"node{n}.example.com" for n in (1, 2, 3)]
+    assert sent == [(MASTER, (THIRD, name, capable, False, False, True))]
+    assert f"SSH keys: node {name}: {LACKS}" in caplog.text
+    site.engine.clock.now += LOOK_S
+    assert site.sweep()[1] == []
+
+
+def test_nodes_are_asked_when_a_changed_role_has_settled(site):
+    site.sweep()
+    site.change(THIRD, offline=True)
+    assert site.sweep(1) == ([], [])
+    assert site.sweep() == ([MASTER, SECOND], [])
+    site.change(THIRD, offline=False)
+    assert site.sweep(1) == ([], [])
+    assert site.sweep() == ([MASTER, SECOND, THIRD], [])
+
+
+def test_other_changes_ask_nobody(site):
+    site.sweep()
+    site.change(THIRD, drained=True)
+    assert site.sweep() == ([], [])
+
+
+def test_nodes_that_never_become_candidates_are_not_asked(site):
+    site.change(THIRD, master_candidate=False, master_capable=False)
+    assert site.sweep()[0] == [MASTER, SECOND]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        failure("no route"),
+        *({nodeverify.NV_SSH_SETUP: value} for value in ("yes", ["x", 1], {"a": 1})),
+        {},
+    ],
+    ids=["fails", "text", "numbers", "mapping", "nothing"],
+)
+def test_an_answer_that_is_none_causes_nothing(site, answer):
+    site.problems[THIRD] = answer
+    assert site.sweep()[1] == []
+
+
+def test_a_node_that_a_job_has_is_asked_again_later(site):
+    site.problems[THIRD] = [LACKS]
+    locks = site.engine.locks
+    locks.acquire(Request(Level.CLUSTER, [BGL], shared=True))
+    locks.acquire(Request(Level.NODE, [THIRD]))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(site.sweep()))
+    thread.start()
+    thread.join()
+    locks.release_all()
+    assert results[0][1] == []
+    site.engine.clock.now += LOOK_S
+    assert len(site.sweep()[1]) == 1
+
+
+def test_keys_that_the_administrator_distributes_are_left_alone(tmp_path):
+    assert Site(tmp_path, modify_ssh_setup=False).sweep() == ([], [])
+
+
+def test_after_a_stop_nobody_is_asked(site):
+    site.rights.stop()
+    assert site.sweep() == ([], [])
