@@ -594,7 +594,9 @@ def test_qemu_reports_why_a_migration_failed(node, other):
         return status if status["status"] == "failed" else None
 
     status = until("the migration fails", failed)
-    assert re.search("reset|closed|pipe|write|channel", status["error"], re.IGNORECASE)
+    assert re.search(
+        "refused|reset|closed|pipe|write|channel", status["error"], re.IGNORECASE
+    )
     nodes.call(other, "instance_finalize_migration_dst", record, text, False)
     nodes.call(node, "instance_finalize_migration_src", record, False, True)
     assert (names(node, record), names(other, record)) == (["web1"], [])
