@@ -33,6 +33,13 @@ _UNTRUSTED: Final = (
     f"Error {pycurl.E_SSL_CACERT}: ",
 )
 _UNUSABLE: Final = f"Error {pycurl.E_SSL_CERTPROBLEM}: "
+#: The library wanted to send a request again that must not be.
+_NOT_REPEATED: Final = f"Error {pycurl.E_SEND_FAIL_REWIND}: "
+#: Error text for such a request.
+CLOSED: Final = (
+    "the server closed the connection while the request was sent; it may have acted, so"
+    " the request was not sent again"
+)
 #: Error text if the kernel accepts connections but the server does not answer.
 FROZEN: Final = (
     "it accepts connections but does not answer: the daemon or its machine is frozen"
@@ -77,6 +84,8 @@ class Request:
         silence_s: seconds after the first failed probe until the request is given up.
         server: name of the server program in error texts.
         max_answer: size limit of the answer, in bytes; a larger one is an error.
+        is_repeatable: the server may receive the request twice. The library sends it
+            again if a kept connection breaks before the answer begins.
         on_silence: called with true when the server has failed a probe and the request
             continues to wait, and with false when the server is alive again; from the
             client's thread, so it must not block.
@@ -95,6 +104,7 @@ class Request:
     silence_s: float = 0.0
     server: str = "the server"
     max_answer: int = limits.MAX_ANSWER
+    is_repeatable: bool = False
     on_silence: Callable[[bool], None] | None = None
 
     @property
@@ -168,15 +178,16 @@ class Transfer:
         return self.repetition
 
     def read(self, size: int) -> bytes:
-        """Return the body, once."""
+        """Return the next bytes of the body."""
         data = self._body.read(size)
         self.sent += len(data)
         return data
 
     def seek(self, offset: int, _origin: int) -> int:
-        """Refuse to send the body again."""
-        if offset or self.sent:
+        """Go back to the beginning, unless a request that acts has left it."""
+        if offset or (self.sent and not self.request.is_repeatable):
             return int(pycurl.SEEKFUNC_FAIL)
+        self._body.seek(0)
         return int(pycurl.SEEKFUNC_OK)
 
     def write(self, data: bytes) -> int:
@@ -242,6 +253,8 @@ class Transfer:
             return f"{number}: {where}: the answer is larger than {limit} bytes"
         if is_unanswered(curl, error):
             return f"{number}: {where}: {reason}: {FROZEN}"
+        if error.startswith(_NOT_REPEATED):
+            return f"{number}: {where}: {CLOSED}"
         if error.startswith(_NOT_TRUSTED) and self.request.demands_identity:
             wanted = _describe_stranger(self.request.identity, reason)
             return f"{number}: {where}: {wanted}"

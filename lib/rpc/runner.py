@@ -323,6 +323,7 @@ class _Runner(Runner, abc.ABC):
                 silence_s=0.0 if row.reads else _SILENCE_S[row.timeout],
                 server=_NODED,
                 max_answer=row.max_answer,
+                is_repeatable=row.reads or row.names_its_base,
                 on_silence=on_silence,
             )
             for (_, target), body in zip(targets, bodies, strict=True)

@@ -604,7 +604,8 @@ class Peers:
         peer = flight.peers[node]
         try:
             payload = sending.payload_of(_APPLY, answer)
-            sending.require_applied(flight.groups[0].base, payload)
+            groups = flight.groups
+            sending.require_applied(groups[0].base, payload, groups[-1].digest)
         except errors.GenericError as err:
             self._fail_later(peer, err)
             return

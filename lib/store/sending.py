@@ -97,9 +97,22 @@ def payload_of(procedure: str, answer: Answer | None) -> Mapping[str, Any]:
     return answer.payload
 
 
-def require_applied(base: int, answer: Mapping[str, Any]) -> None:
-    """Raise StorageError if a candidate has not applied change-sets."""
-    if not answer.get("applied"):
+def require_applied(
+    base: int, answer: Mapping[str, Any], digest: bytes | None = None
+) -> None:
+    """Check that a candidate holds the change-sets that it was sent.
+
+    Args:
+        base: revision that the first one builds on.
+        answer: the candidate's.
+        digest: of the history after the last one, if there are any. A copy that is
+            there already got them twice, because a connection broke.
+
+    Raises:
+        StorageError: it has not applied them.
+    """
+    is_there = digest is not None and answer.get("digest") == digest.hex()
+    if not (answer.get("applied") or is_there):
         raise errors.StorageError(
             f"wanted revision {base}, found {answer.get('revision')}"
         )

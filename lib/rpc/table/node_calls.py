@@ -324,6 +324,7 @@ ROWS: Final = (
         "{revision, term, owner, digest, written, cluster, applied}",
         "urgent",
         own_lane=LANE_STORE,
+        names_its_base=True,
         multi=True,
     ),
     Procedure(

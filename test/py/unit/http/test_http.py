@@ -325,6 +325,30 @@ def test_a_request_is_never_repeated_by_itself(caller, answers):
     assert b"repeated" not in got
 
 
+def test_a_repeatable_request_survives_the_end_of_a_kept_connection(caller):
+    """The server closes it when it has read the request, and answers on another one."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        got = []
+
+        def serve():
+            for is_last in (False, True):
+                sock, _ = listener.accept()
+                with sock:
+                    got.append(sock.recv(65536))
+                    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    if not is_last:
+                        got.append(sock.recv(65536))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listener.getsockname()[1]
+        for _ in range(2):
+            (answer,) = caller.perform([request(port, is_repeatable=True)])
+            assert (answer.error, answer.body) == (None, b"ok")
+        thread.join()
+    assert got[0] == got[1] == got[2]
+
+
 def test_a_refused_kept_connection_is_tried_once_more(plain, caller, app):
     caller.perform([request(plain)])
     (answer,) = caller.perform([request(plain, path="/no")])

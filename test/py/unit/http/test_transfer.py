@@ -87,13 +87,30 @@ def test_the_certificate_is_compared_with_the_name_and_the_address_is_given_apar
     assert options[CONNECT_TO] == ["u1.node:1811:[2001:db8::7]:1811"]
 
 
-def test_the_body_is_sent_once():
+def test_the_body_of_a_request_that_acts_is_sent_once():
     body = made()
     assert body.seek(0, 0) == pycurl.SEEKFUNC_OK
     assert body.seek(1, 0) == pycurl.SEEKFUNC_FAIL
     assert (body.read(4), body.sent) == (b"[1, ", 4)
     assert body.seek(0, 0) == pycurl.SEEKFUNC_FAIL
     assert (body.read(4), body.read(4), body.sent) == (b"2]", b"", 6)
+
+
+def test_the_body_of_a_repeatable_request_may_be_sent_again():
+    body = made(is_repeatable=True)
+    assert body.read(4) == b"[1, "
+    assert body.seek(1, 0) == pycurl.SEEKFUNC_FAIL
+    assert body.seek(0, 0) == pycurl.SEEKFUNC_OK
+    assert (body.read(8), body.sent) == (b"[1, 2]", 10)
+
+
+def test_a_request_that_may_have_acted_says_why_it_was_not_sent_again():
+    body = made()
+    body.read(6)
+    text = "Error 65: seek callback returned error 1"
+    answer = body.result(Handle(NUM_CONNECTS=0), text)
+    assert answer.error == f"Error 65: 192.0.2.7:1811: {transfer.CLOSED}"
+    assert answer.is_lost
 
 
 def test_an_answer_of_the_largest_size_is_accepted_and_no_larger_one():

@@ -68,6 +68,8 @@ def lines(row, request):
         f"{request.max_answer // (1 << 20)} MiB",
         *(["can be aborted"] if len(request.headers) > 1 else []),
         *(["private parameters"] if row.private else []),
+        # Calls that only read are repeatable.
+        *(["repeatable"] if request.is_repeatable != row.reads else []),
     ]
     yield f"    {request.path}: {'; '.join(parts)}"
     if row.reads:

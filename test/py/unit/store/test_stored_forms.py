@@ -293,6 +293,13 @@ def test_answers_of_candidates_that_count():
         sending.require_applied(5, {})
 
 
+def test_change_sets_that_a_candidate_got_twice_are_applied():
+    payload = {"applied": False, "revision": 7, "digest": "aa01"}
+    sending.require_applied(5, payload, bytes.fromhex("aa01"))
+    with pytest.raises(errors.StorageError, match="wanted revision 5, found 7"):
+        sending.require_applied(5, payload, bytes.fromhex("aa02"))
+
+
 def test_calls_that_cannot_be_begun_wait_in_threads():
     asked, answers, all_there = [], {}, threading.Event()
 
