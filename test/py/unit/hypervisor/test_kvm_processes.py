@@ -1,6 +1,5 @@
 """Which process is a guest, and the ends of migrations, which must leave one guest."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import types
 import pytest
 
 from fakes.clocks import FakeClock
+from fakes.emulators import Emulator
 from ganeti import errors
 from ganeti.hypervisor.kvm import files, migrate
 from ganeti.pathutils import Paths
@@ -24,36 +24,6 @@ class Effects:
 
     def sleep(self, seconds):
         self.clock.now += seconds
-
-
-class Emulator:
-    """Answers the scripted QMP commands; the rest fails the test.
-
-    A list gives one answer per call; the last one stays.
-    """
-
-    def __init__(self, **answers):
-        self.answers = {name.replace("_", "-"): a for name, a in answers.items()}
-        if "migrate-cancel" in self.answers:
-            # The one command that QEMU spells with an underscore.
-            self.answers["migrate_cancel"] = self.answers.pop("migrate-cancel")
-        self.executed = []
-
-    def __call__(self, _path, _name):
-        return contextlib.nullcontext(self)
-
-    def execute(self, command, arguments=None):
-        assert command in self.answers, command
-        self.executed.append((command, arguments))
-        answer = self.answers[command]
-        if isinstance(answer, list):
-            answer = answer.pop(0) if len(answer) > 1 else answer[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def names(self):
-        return [command for command, _arguments in self.executed]
 
 
 @pytest.fixture

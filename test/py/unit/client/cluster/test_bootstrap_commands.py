@@ -331,7 +331,7 @@ def test_lost_changes_of_named_files_alone(run, kept):
     assert run("lost-changes", "/b").out.splitlines()[0] == "/b"
 
 
-def test_no_lost_changes_are_said_to_be_none(run, kept):
+def test_without_lost_changes_the_list_is_empty(run, kept):
     assert run("lost-changes").out == "No lost history is kept on this node\n"
     assert json.loads(run("lost-changes", "--json").out) == []
 

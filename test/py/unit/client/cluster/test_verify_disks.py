@@ -40,7 +40,7 @@ def run(fake, line="gnt-cluster verify-disks"):
     return done, lines
 
 
-def test_nothing_to_do_is_said_and_is_a_success(master):
+def test_nothing_to_do_is_a_success(master):
     groups(master, ({}, [], {}))
     done, lines = run(master, "gnt-cluster verify-disks -g default --no-strict")
     assert (done.code, lines) == (0, ["No disks need to be activated."])
