@@ -141,8 +141,8 @@ LOOK, RESUME = ("kvmd", "query-status"), ("qmp", "cont")
 def test_a_paused_guest_is_resumed_after_a_moment(
     monkeypatch, tmp_path, states, leaves, ran, waited
 ):
-    monitor, left, said = Monitor(monkeypatch, *states), Left(leaves), []
-    kvm_console.unpause(Guest(tmp_path), said.append, left)
+    monitor, left, shown = Monitor(monkeypatch, *states), Left(leaves), []
+    kvm_console.unpause(Guest(tmp_path), shown.append, left)
     assert (monitor.ran, left.waited) == (ran, waited)
     resumed = ["Instance web1.example.com is paused, unpausing"]
-    assert said == (resumed if RESUME in ran else [])
+    assert shown == (resumed if RESUME in ran else [])
