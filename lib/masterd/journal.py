@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from ganeti import objects
 from ganeti.masterd import automation
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
@@ -41,8 +42,19 @@ def record_round(deps: MasterDeps, entry: Round) -> Later:
 @method("QueryJournal")
 def query_journal(deps: MasterDeps, selection: Selection) -> Later:
     """Return entries of the journal, the oldest first; an addition to Ganeti."""
+    named = _by_name(deps.config.snapshot(), selection)
 
     def entries() -> list[Entry]:
-        return deps.journal.entries(selection)
+        return deps.journal.entries(named)
 
     return Later(deps.slow.submit(entries), msgspec.to_builtins, can_cancel=True)
+
+
+def _by_name(snapshot: objects.Snapshot, selection: Selection) -> Selection:
+    """Return a selection with names, which entries have, in place of UUIDs."""
+    node, instance = selection.node, selection.instance
+    if node is not None and node in snapshot.nodes:
+        node = snapshot.nodes[node].name
+    if instance is not None and instance in snapshot.instances:
+        instance = snapshot.instances[instance].name
+    return msgspec.structs.replace(selection, node=node, instance=instance)

@@ -165,7 +165,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         since: last round at or after this time.
         changed_after: changed after this time, as ``mtime`` gives it.
-        node, instance: about this object, by its name or the first labels of it.
+        node, instance: about this object, by its name or the first labels of it; the
+            master daemon accepts UUIDs, too.
         automaton: name.
         id: number of the entry, or the UUID of the round, of a repair, of an incident.
         job: id of a job of the entry.

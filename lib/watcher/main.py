@@ -84,7 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="address at which ganeti-rapi is asked whether it works (default: the one"
         " at which its process listens)",
     )
-    add("-g", "--node-group", metavar="UUID", help="work on this node group only")
+    add("-g", "--node-group", metavar="GROUP", help="work on this node group only")
     return parser
 
 
@@ -210,12 +210,13 @@ def _check_own_name(watch: Watch) -> None:
 
 
 def _run_group(watch: Watch, group: str) -> None:
-    if not _UUID.fullmatch(group):
-        raise Failure(f"--node-group: wanted the UUID of a group, found {group!r}")
-    if group not in watch.ssconf.nodegroups():
-        raise Failure(f"node group {group}: not a group of this cluster")
-    with group_files.opened(watch.paths, group) as file:
-        group_part.run(watch, group, file)
+    groups = watch.ssconf.nodegroups()
+    matches = [uuid for uuid, name in groups.items() if group in {uuid, name}]
+    if len(matches) != 1 or not _UUID.fullmatch(matches[0]):
+        wanted = "the UUID or the name of a group of this cluster"
+        raise Failure(f"--node-group: wanted {wanted}, found {group!r}")
+    with group_files.opened(watch.paths, matches[0]) as file:
+        group_part.run(watch, matches[0], file)
 
 
 if __name__ == "__main__":

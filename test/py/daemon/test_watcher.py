@@ -284,7 +284,7 @@ def test_old_jobs_are_archived(cluster):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--node-group=default",), 1, "wanted the UUID of a group"),
+        (("--node-group=nowhere",), 1, "wanted the UUID or the name of a group"),
         (("-A", "soon"), 2, "Usage"),
         (("web1",), 2, "Usage"),
         (("--version",), 0, "ganeti-watcher (ganeti)"),

@@ -6,21 +6,30 @@ the error if these fake nodes or this cluster refuse it, which is never that an 
 is unknown. Calls of LUXI and commands answer the same in both forms, too.
 """
 
-import json
-import re
+import importlib
+import pkgutil
 
 import msgspec
 import pytest
 
-from fakes import clusters, commands
-from fakes.master import Master
-from fakes.rpc import SUCCESSFUL_ACTS
+from fakes import commands, named_objects
+from fakes.named_objects import (
+    I1,
+    I2,
+    N1,
+    N2,
+    N3,
+    N4,
+    in_words,
+    names_of,
+    plain,
+    with_uuids,
+)
+from ganeti import client as programs
 from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.unit_table import UNITS
+from ganeti.masterd.calls import METHODS
 
-RACK = "00000000-0000-4000-8000-0000000000b0"
-N1, N2, N3, N4 = (f"node{n}.example.com" for n in (1, 2, 3, 4))
-I1, I2 = "inst1.example.com", "inst2.example.com"
 #: Parameters that name objects. Others that look so: `NO_OBJECTS`.
 OBJECTS = frozenset(
     {"group", "group_name", "instance_name", "instances", "network_name", "node_name"}
@@ -267,82 +276,13 @@ EXAMPLES = (
         "on_nodes": [N2],
     },
 )
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
-_TIME = re.compile(r"\d{10}(\.\d+)?|(?<=job )\d+|(?<=jobs )\d+")
-DISK, NIC = clusters.node_uuid(71), clusters.node_uuid(72)
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
-    disk = objects.Disk(
-        uuid=DISK,
-        name="data",
-        dev_type="file",
-        logical_id=("loop", "/srv/ganeti/file-storage/inst1/disk"),
-        size=1024,
-        nodes=(clusters.node_uuid(1),),
-        serial_no=1,
-    )
-    nic = objects.Nic(uuid=NIC, name="lan", mac="aa:00:00:00:00:01", nicparams={})
-    start = clusters.snapshot(
-        nodes=3,
-        instances=1,
-        extra=[
-            clusters.group("rack", RACK, tags=frozenset({"old"})),
-            clusters.node(4, group=RACK, master_candidate=False),
-            clusters.network("net", tags=frozenset({"old"})),
-            clusters.node(2, tags=frozenset({"old"})),
-            disk,
-            clusters.instance(
-                1,
-                disks=(DISK,),
-                nics=(nic,),
-                disk_template="file",
-                tags=frozenset({"old"}),
-            ),
-            clusters.instance(2),
-        ],
-        candidate_pool_size=2,
-        default_iallocator="hail",
-        ipolicy=clusters.cluster().ipolicy | {"disk-templates": ["file", "diskless"]},
-    )
-    script = {
-        **SUCCESSFUL_ACTS,
-        "version": 3010000,
-        "node_powercycle": "",
-    }
-    root = tmp_path_factory.mktemp("uuids") / "node1.example.com"
-    made = Master(root, start, script).start()
+    made = named_objects.open_master(tmp_path_factory.mktemp("uuids"))
     yield made
     made.stop()
-
-
-def names_of(snapshot):
-    """Return uuid -> name of all objects."""
-    by_uuid = {DISK: "data", NIC: "lan"}
-    for table in ("nodes", "nodegroups", "instances", "networks"):
-        by_uuid |= {uuid: row.name for uuid, row in snapshot.table(table).items()}
-    return by_uuid
-
-
-def with_uuids(value, uuids):
-    """Return a parameter with the uuids of all objects that it names."""
-    if isinstance(value, str):
-        return uuids.get(value, value)
-    if isinstance(value, list):
-        return [with_uuids(item, uuids) for item in value]
-    if isinstance(value, dict):
-        return {key: with_uuids(item, uuids) for key, item in value.items()}
-    return value
-
-
-def plain(answer, names):
-    """Return an answer as text without what differs from run to run."""
-    text = json.dumps(answer, indent=1, sort_keys=True)
-    for uuid, name in names.items():
-        text = text.replace(uuid, name)
-    return _TIME.sub("TIME", _MAC.sub("MAC", _UUID.sub("UUID", text)))
 
 
 def test_every_parameter_that_names_objects_has_an_example():
@@ -375,22 +315,15 @@ def test_an_operation_is_the_same_by_name_and_by_uuid(master, example):
 
 
 # Calls
-FIELDS = ["name", "uuid", "tags"]
-CALLS = (
-    ("QueryNodes", [[N2, N1], FIELDS, False]),
-    ("QueryInstances", [[I2, I1], FIELDS, False]),
-    ("QueryGroups", [["rack"], FIELDS, False]),
-    ("QueryNetworks", [["net"], FIELDS, False]),
-    ("QueryTags", ["network", "net"]),
-    ("QueryTags", ["node", N2]),
-    ("QueryTags", ["instance", I1]),
-    ("QueryTags", ["nodegroup", "rack"]),
-    ("QueryCapacity", [{"groups": ["rack"], "memory": 128, "disk": 0}]),
-    ("PlanBalance", [{"group": "rack"}]),
-)
 
 
-@pytest.mark.parametrize(("method", "args"), CALLS)
+def test_every_call_has_a_row():
+    rows = {method for method, _args in named_objects.CALLS}
+    assert rows | set(named_objects.OTHER_CALLS) == set(METHODS)
+    assert not rows & set(named_objects.OTHER_CALLS)
+
+
+@pytest.mark.parametrize(("method", "args"), named_objects.CALLS)
 def test_a_call_answers_the_same_by_name_and_by_uuid(master, method, args):
     names = names_of(master.store.snapshot())
     uuids = {name: uuid for uuid, name in names.items()}
@@ -409,92 +342,69 @@ def test_a_call_answers_the_same_by_name_and_by_uuid(master, method, args):
 # Commands
 #: Exit code for mistakes in the command line.
 USAGE = 2
-COMMANDS = (
-    "gnt-node list -o name,group node2.example.com node1.example.com",
-    "gnt-node info node2.example.com",
-    "gnt-node list-tags node2.example.com",
-    "gnt-node list-storage --storage-type file node2.example.com",
-    "gnt-node volumes node2.example.com",
-    "gnt-node add-tags --plan node2.example.com x",
-    "gnt-node remove-tags --plan node2.example.com old",
-    "gnt-node modify --plan -D yes node2.example.com",
-    "gnt-node remove --plan node4.example.com",
-    "gnt-node powercycle --plan -f node2.example.com",
-    "gnt-node migrate --plan -f -n node3.example.com node1.example.com",
-    "gnt-node failover --plan -f node1.example.com",
-    "gnt-node evacuate --plan -f -p node1.example.com",
-    "gnt-node health node2.example.com",
-    "gnt-node power status node2.example.com",
-    "gnt-network list -o name,uuid net",
-    "gnt-network info net",
-    "gnt-network list-tags net",
-    "gnt-network add-tags --plan net x",
-    "gnt-network modify --plan --gateway=198.51.100.1 net",
-    "gnt-network rename --plan net wide",
-    "gnt-network remove --plan -f net",
-    "gnt-network connect --plan -N mode=bridged,link=br0 net rack",
-    "gnt-group list -o name,uuid rack",
-    "gnt-group info rack",
-    "gnt-group list-tags rack",
-    "gnt-group add-tags --plan rack x",
-    "gnt-group modify --plan --alloc-policy=last_resort rack",
-    "gnt-group rename --plan rack row",
-    "gnt-group remove --plan rack",
-    "gnt-group assign-nodes --plan rack node3.example.com",
-    "gnt-group evacuate --plan --to rack default",
-    "gnt-instance list -o name,pnode inst2.example.com inst1.example.com",
-    "gnt-instance info -s inst1.example.com",
-    "gnt-instance list-tags inst1.example.com",
-    "gnt-instance add-tags --plan inst1.example.com x",
-    "gnt-instance remove-tags --plan inst1.example.com old",
-    "gnt-instance startup --plan inst2.example.com",
-    "gnt-instance startup --plan --node -f node1.example.com",
-    "gnt-instance shutdown --plan inst1.example.com",
-    "gnt-instance shutdown --plan --primary node1.example.com",
-    "gnt-instance reboot --plan inst1.example.com",
-    "gnt-instance failover --plan -f -n node3.example.com inst2.example.com",
-    "gnt-instance migrate --plan -f -n node3.example.com inst2.example.com",
-    "gnt-instance move --plan -f -n node3.example.com inst2.example.com",
-    "gnt-instance change-group --plan --to rack inst1.example.com",
-    "gnt-instance activate-disks --plan inst1.example.com",
-    "gnt-instance deactivate-disks --plan inst1.example.com",
-    "gnt-instance grow-disk --plan inst1.example.com 0 64m",
-    "gnt-instance recreate-disks --plan -n node3.example.com inst2.example.com",
-    "gnt-instance reinstall --plan -f inst2.example.com",
-    "gnt-instance remove --plan -f inst1.example.com",
-    "gnt-instance rename --plan inst2.example.com new.example.com",
-    "gnt-instance modify --plan --disk data:modify,name=boot inst1.example.com",
-    "gnt-instance modify --plan --net lan:modify,name=wan inst1.example.com",
-    "gnt-instance modify --plan --new-primary node3.example.com inst2.example.com",
-    "gnt-cluster verify-disks -g rack",
-    "gnt-cluster repair-disk-sizes --plan inst1.example.com",
-    "gnt-cluster capacity -g rack --memory 128m --disk 1g",
-    "gnt-cluster balance --plan -g rack",
-    "gnt-debug delay --plan -n node2.example.com --no-master 0.1",
-    "gnt-debug allocator --dir in -m relocate inst1.example.com",
-)
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+def command_tables():
+    for row in pkgutil.iter_modules(programs.__path__):
+        if row.name != "htools":
+            yield importlib.import_module(
+                f"{programs.__name__}.{row.name}.table"
+            ).PROGRAM
+
+
+def uses_of(row):
+    """Return the options of a command, and its arguments, that name objects."""
+    for option in row.options:
+        if option.kind in named_objects.TEXTS:
+            known = [name for name in option.names if name in named_objects.OPTIONS]
+            others = named_objects.OTHER_OPTIONS.intersection(option.names)
+            assert known or others, f"{row.name}: may {option.names} name objects?"
+            if known:
+                yield option
+    for argument in row.arguments:
+        pair = argument.kind, argument.name
+        known = pair in named_objects.ARGUMENTS
+        assert known or pair in named_objects.OTHER_ARGUMENTS, pair
+        if known:
+            yield argument
+
+
+def has_row(program, row, use):
+    """Return whether a row uses an option, or has arguments."""
+    for line in (*named_objects.COMMANDS, *named_objects.ON_NODES):
+        first, command, *words = line.split()
+        if first == program.name and program.find(command) is row:
+            spellings = {word.partition("=")[0] for word in words}
+            if not hasattr(use, "names") or spellings.intersection(use.names):
+                return True
+    return False
+
+
+def test_every_command_that_names_objects_has_rows():
+    missing = []
+    for program in command_tables():
+        for row in program.offered():
+            for use in uses_of(row):
+                names = getattr(use, "names", None) or (use.name or use.kind,)
+                command = f"{program.name} {row.name}"
+                is_other = any((command, n) in named_objects.OTHER_USES for n in names)
+                if not is_other and not has_row(program, row, use):
+                    missing.append((command, names))
+    assert missing == []
+
+
+@pytest.mark.parametrize("line", named_objects.COMMANDS)
 def test_a_command_does_the_same_by_name_and_by_uuid(master, line):
     names = names_of(master.store.snapshot())
     uuids = {name: uuid for uuid, name in names.items()}
     results = []
-    for words in (line, in_words(line, uuids)):
+    for words in (line.split(), in_words(line, uuids)):
         with master.client() as client:
             done = commands.run(words, client, environ=environ(master))
         results.append((done.code, plain([done.out, done.err], names)))
     assert results[0] == results[1]
-    assert "not known" not in results[0][1]
+    assert "' not known" not in results[0][1]
     assert results[0][0] != USAGE
-
-
-def in_words(line, uuids):
-    """Return a command with uuids in place of names, also inside of words."""
-    return " ".join(
-        ":".join(uuids.get(part, part) for part in word.split(":"))
-        for word in line.split()
-    )
 
 
 def environ(master):

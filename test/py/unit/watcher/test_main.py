@@ -108,17 +108,37 @@ def test_a_name_that_does_not_resolve_has_its_own_exit_code(node, monkeypatch, c
 
 
 @pytest.mark.parametrize(
-    ("group", "text"),
+    "group",
     [
-        ("default", "wanted the UUID"),
-        ("../../etc/passwd", "wanted the UUID"),
-        ("5e1c0b9a-0000-4000-8000-000000000009", "not a group of this cluster"),
+        "nowhere",
+        "../../etc/passwd",
+        "5e1c0b9a-0000-4000-8000-000000000009",
     ],
 )
-def test_a_wrong_group_is_refused(node, capsys, group, text):
+def test_a_wrong_group_is_refused(node, capsys, group):
     assert main.guarded(node.watch(), group) == 1
-    assert text in capsys.readouterr().err
+    wanted = f"wanted the UUID or the name of a group of this cluster, found {group!r}"
+    assert wanted in capsys.readouterr().err
     assert [n for n in os.listdir(node.paths.data_dir) if n.startswith("watcher")] == []
+
+
+def test_a_group_may_be_named(node, monkeypatch):
+    groups = []
+    monkeypatch.setattr(
+        main.group_part, "run", lambda _w, uuid, _f: groups.append(uuid)
+    )
+    [name] = node.watch().ssconf.nodegroups().values()
+    assert main.guarded(node.watch(), name) == 0
+    assert main.guarded(node.watch(), GROUP) == 0
+    assert groups == [GROUP, GROUP]
+
+
+def test_a_malformed_list_of_groups_names_no_file(node, capsys):
+    path = node.paths.data("ssconf_nodegroups")
+    with open(path, "w") as file:
+        file.write("../../etc default\n")
+    assert main.guarded(node.watch(), "default") == 1
+    assert "--node-group" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [errors.JobQueueFull, errors.JobQueueDrainError])
