@@ -227,12 +227,26 @@ def _put_first(paths: Paths, path: str, feedback: Feedback) -> bool:
     if lack:
         feedback(f"{lack}; beginning with the backup")
         files.write_file(_note(paths), b"", mode=0o600)
-        source = Database(path, create=False, read_only=True)
-        try:
-            source.save_as(paths.store_db)
-        finally:
-            source.close()
+        _copy(path, paths.store_db)
     return os.path.exists(_note(paths))
+
+
+def _copy(path: str, target: str) -> None:
+    """Copy a backup to a file that is there as a whole or not at all.
+
+    A part of it would be taken for a damaged store, and set aside in place of the store
+    that was set aside before.
+    """
+    new = f"{target}.new"
+    source = Database(path, create=False, read_only=True)
+    try:
+        source.save_as(new)
+        sqlite_file.remove_file(target)
+        os.rename(new, target)
+        files.sync_dir(os.path.dirname(target))
+    finally:
+        source.close()
+        sqlite_file.remove_file(new)
 
 
 def _write(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import sqlite3
 import stat
 
@@ -324,6 +325,33 @@ def test_a_damaged_store_is_kept_and_replaced_by_the_backup(site):
     assert os.path.exists(aside)
     assert f"{site.paths.store_db}: damaged" in site.lines[1]
     assert aside in site.lines[1]
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_restoration_killed_in_its_copy_keeps_the_damaged_store(site, monkeypatch):
+    site.back_up()
+    spoil(site.paths.store_db)
+    damaged = pathlib.Path(site.paths.store_db).read_bytes()
+
+    def half(source, path):
+        content = pathlib.Path(source.path).read_bytes()
+        pathlib.Path(path).write_bytes(content[: len(content) // 2])
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_backup.Database, "save_as", half)
+        with pytest.raises(Killed):
+            site.restore()
+    # A killed process removes nothing.
+    pathlib.Path(f"{site.paths.store_db}.new").write_bytes(damaged[:8192])
+    site.done.clear()
+    site.restore()
+    assert pathlib.Path(f"{site.paths.store_db}.damaged").read_bytes() == damaged
+    assert set(site.read("jobs")[0]) == {"6"}
+    assert sorted(os.listdir(site.paths.data_dir)) == ["store.db", "store.db.damaged"]
 
 
 def test_a_backup_of_a_damaged_store_names_the_store(site):
