@@ -49,7 +49,10 @@ def _parse() -> argparse.Namespace:
         action="store_true",
         help="do not require that this node is the master",
     )
-    parser.add_argument("--path", help="directory of config.data")
+    parser.add_argument(
+        "--path",
+        help="data directory to convert: config.data, queue, store and ssconf files",
+    )
     parser.add_argument("--confdir", help="directory of file-storage-paths")
     parser.add_argument(
         "--no-verify", action="store_true", help="accept an inconsistent configuration"
@@ -64,6 +67,35 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+class _DataDirectory(pathutils.Paths):
+    """The paths of this machine, with the data in another directory."""
+
+    directory: str
+
+    @property
+    def data_dir(self) -> str:
+        """State directory."""
+        return self.directory
+
+
+def _paths_of(directory: str | None) -> tuple[pathutils.Paths, bool]:
+    """Return the paths to work on, and whether they are those of the daemons here.
+
+    Raises:
+        GenericError: there is no such directory.
+    """
+    own = common.own_paths()
+    if directory is None:
+        return own, True
+    if not os.path.isdir(directory):
+        raise errors.GenericError(f"--path: {directory}: no such directory")
+    if os.path.exists(own.data_dir) and os.path.samefile(directory, own.data_dir):
+        return own, True
+    paths = _DataDirectory(*own)
+    paths.directory = os.path.abspath(directory)
+    return paths, False
+
+
 @dataclasses.dataclass(frozen=True)
 class UpgradePaths:
     """Files of one conversion."""
@@ -76,18 +108,12 @@ class UpgradePaths:
     storage_list: str = ""
 
     @classmethod
-    def of(
-        cls,
-        paths: pathutils.Paths,
-        directory: str | None = None,
-        conf_dir: str | None = None,
-    ) -> "UpgradePaths":
-        """Return the paths of a node, with ``config.data`` in a directory."""
-        old = directory or paths.data_dir
+    def of(cls, paths: pathutils.Paths, conf_dir: str | None = None) -> "UpgradePaths":
+        """Return the paths of a node."""
         listed = os.path.basename(allowed.list_file(paths))
         return cls(
-            config_data=os.path.join(old, "config.data"),
-            queue_dir=os.path.join(old, "queue"),
+            config_data=paths.data("config.data"),
+            queue_dir=paths.data("queue"),
             store_db=paths.store_db,
             backup_dir=paths.backup_dir,
             storage_list=os.path.join(conf_dir or paths.conf_dir, listed),
@@ -102,11 +128,11 @@ def main() -> int:
 
 
 def _work(options: argparse.Namespace) -> None:
-    paths = common.own_paths()
+    paths, is_own = _paths_of(options.path)
     if not options.ignore_hostname:
         check_master(paths)
     for daemon in _WRITERS:
-        if pidfile.is_locked(paths.pid_file(daemon)):
+        if is_own and pidfile.is_locked(paths.pid_file(daemon)):
             raise errors.GenericError(f"{daemon} is running; stop all daemons first")
     if choice.is_etcd(paths):
         # The file only follows, and nothing follows from it.
@@ -116,7 +142,7 @@ def _work(options: argparse.Namespace) -> None:
         )
     if not (options.force or options.dry_run) and not _is_confirmed():
         raise errors.GenericError("nothing was changed")
-    places = UpgradePaths.of(paths, options.path, options.confdir)
+    places = UpgradePaths.of(paths, options.confdir)
     dry_run, check = options.dry_run, not options.no_verify
     if options.downgrade:
         write_config(places, version=OLDER_VERSION, dry_run=dry_run, check=check)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pathlib
 import sys
 
 import pytest
@@ -249,10 +250,59 @@ def test_parts_of_disks_get_uuids(paths, config_data, monkeypatch):
     assert run(monkeypatch, "-f") == 0
 
 
-def test_a_missing_or_strange_file_is_named(paths, tmp_path):
-    places = cfgupgrade.UpgradePaths.of(paths, str(tmp_path))
+def test_a_missing_or_strange_file_is_named(paths):
+    places = cfgupgrade.UpgradePaths.of(paths)
     with pytest.raises(errors.ConfigurationError, match="no such file"):
         cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)
-    (tmp_path / "config.data").write_text("{")
+    with open(paths.data("config.data"), "w") as file:
+        file.write("{")
     with pytest.raises(errors.ConfigurationError, match="not valid JSON"):
         cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)
+
+
+@pytest.fixture
+def copied(paths, config_data, tmp_path):
+    """A copy of a data directory; that of this machine has only a store."""
+    directory = tmp_path / "copied"
+    os.rename(paths.data_dir, directory)
+    os.mkdir(paths.data_dir)
+    store.open_master(paths.store_db, replicate=None, clock=clock.SystemClock()).close()
+    return directory
+
+
+def contents(directory):
+    return {each: each.read_bytes() for each in directory.rglob("*") if each.is_file()}
+
+
+def test_another_directory_is_converted_there_and_nothing_here(
+    paths, copied, monkeypatch, capsys
+):
+    here = pathlib.Path(paths.data_dir)
+    before = contents(here)
+    option = f"--path={copied}"
+    with pidfile.PidFile(paths.pid_file("ganeti-masterd")):  # it is not concerned
+        assert run(monkeypatch, "-f", option) == 0
+        assert contents(here) == before
+        name = store.read_snapshot(str(copied / "store.db")).cluster.cluster_name
+        assert name == "cluster1.example.com"
+        os.unlink(copied / "config.data")
+        assert run(monkeypatch, "-f", "--export", option) == 0
+    assert read(copied / "config.data")["cluster"]["cluster_name"] == name
+    assert contents(here) == before
+
+
+def test_the_usual_directory_may_be_given(paths, config_data, monkeypatch, capsys):
+    with pidfile.PidFile(paths.pid_file("ganeti-masterd")):
+        assert run(monkeypatch, "-f", f"--path={paths.data_dir}/") == 1
+    assert "ganeti-masterd is running" in capsys.readouterr().err
+    assert run(monkeypatch, "-f", f"--path={paths.data_dir}/") == 0
+    assert os.path.exists(paths.store_db)
+
+
+def test_another_directory_has_its_own_master(paths, copied, monkeypatch, capsys):
+    (copied / "ssconf_master_node").write_text("node2\n")
+    assert run(monkeypatch, "-f", f"--path={copied}") == 1
+    assert "the master is node2" in capsys.readouterr().err
+    assert not (copied / "store.db").exists()
+    assert run(monkeypatch, "-f", f"--path={copied}/absent") == 1
+    assert "absent: no such directory" in capsys.readouterr().err
