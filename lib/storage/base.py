@@ -31,8 +31,31 @@ class LocalStatus(enum.IntEnum):
 
 
 @dataclasses.dataclass(frozen=True)
+class MirrorStatus:
+    """The state of a mirror in the terms of the kernel, for a comparison of both nodes.
+
+    Attributes:
+        connection: to the other node.
+        role: of this node.
+        disk: state of the data of this node.
+        peer_disk: the same of the other node, as far as this node knows.
+        generations: identifiers of the data, present first; only while the nodes are
+            not connected, since their reading takes a program.
+    """
+
+    connection: str
+    role: str
+    disk: str
+    peer_disk: str
+    generations: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class DeviceStatus:
-    """Status of a device; the wire form of block device status."""
+    """Status of a device; the wire form of block device status.
+
+    ``mirror`` is not in Ganeti; only mirrors that are active have it.
+    """
 
     dev_path: str
     major: int | None = None
@@ -41,6 +64,7 @@ class DeviceStatus:
     estimated_time: float | None = None
     is_degraded: bool = False
     ldisk_status: LocalStatus = LocalStatus.OK
+    mirror: MirrorStatus | None = None
 
 
 class Device(abc.ABC):

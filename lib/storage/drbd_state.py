@@ -146,6 +146,20 @@ def _with_progress(mirror: Mirror, line: str) -> Mirror:
     return mirror
 
 
+#: Generation identifiers: of the present data, of the data since the peer was lost, and
+#: of two earlier ones.
+_GENERATIONS: Final = re.compile(
+    r"([0-9A-F]{16}):([0-9A-F]{16}):([0-9A-F]{16}):([0-9A-F]{16})(?::[01])*\s*",
+    re.ASCII,
+)
+
+
+def parse_generations(text: str) -> tuple[str, ...]:
+    """Return the identifiers in the output of ``drbdsetup get-gi``; none if unknown."""
+    line = _GENERATIONS.fullmatch(text)
+    return line.groups() if line is not None else ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Resource:
     """The settings of one resource; resources of this suite have one device.

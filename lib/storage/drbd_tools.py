@@ -96,6 +96,16 @@ def resources(process: Runner) -> dict[str, drbd_state.Resource]:
     return drbd_state.parse_show(result.stdout)
 
 
+def generations(process: Runner, minor: int) -> tuple[str, ...]:
+    """Return the generation identifiers of a device with a disk, none if unknown.
+
+    Raises:
+        StorageError: DRBD's tools are not installed.
+    """
+    result = _run(process, ["drbdsetup", "get-gi", str(minor)])
+    return () if result.failed else drbd_state.parse_generations(result.stdout)
+
+
 def setup(process: Runner, *argv: str, secret: str = "") -> str | None:
     """Run a command of ``drbdsetup``; return why it failed, None if it did not.
 

@@ -18,7 +18,7 @@ from ganeti.constants import disks as constants
 from ganeti.objects.filled import DiskX
 from ganeti.process import Runner
 from ganeti.storage import drbd_tools as tools
-from ganeti.storage.base import Device, DeviceStatus, LocalStatus
+from ganeti.storage.base import Device, DeviceStatus, LocalStatus, MirrorStatus
 from ganeti.storage.drbd_state import Mirror, Resource
 from ganeti.storage.volumes import VolumeDisk
 
@@ -112,6 +112,18 @@ class MirrorDisk(Device):
             estimated_time=mirror.left_s,
             is_degraded=mirror.is_degraded,
             ldisk_status=mirror.local_status,
+            mirror=self._words(mirror),
+        )
+
+    def _words(self, mirror: Mirror) -> MirrorStatus:
+        """Return the kernel's words for a state, with identifiers if they matter."""
+        is_known = mirror.is_connected or mirror.is_diskless
+        return MirrorStatus(
+            mirror.connection,
+            mirror.role,
+            mirror.disk,
+            mirror.peer_disk,
+            () if is_known else tools.generations(self._process, self.minor),
         )
 
     def size_bytes(self) -> int:
@@ -345,8 +357,11 @@ class MirrorDisk(Device):
 
     def replace_parts(self) -> None:
         """Take the volumes with the recorded names as new ones, without valid data."""
-        mirror = self._active()
-        if not mirror.is_diskless:
+        mirror = self.mirror()
+        if mirror is None and self._resource() is None:
+            raise self.error("is not active on this node")
+        # Without volumes and without a connection, DRBD calls it unconfigured.
+        if mirror is not None and not mirror.is_diskless:
             raise self.error(f"has volumes already ({mirror.text()})")
         self.data.assemble()
         self.meta.assemble()

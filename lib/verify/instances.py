@@ -7,6 +7,7 @@ from typing import Any, Final
 from ganeti import objects
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
+from ganeti.verify import mirrors
 from ganeti.verify.report import Report
 
 #: Local disk status from which a disk is unusable (larger is worse).
@@ -190,10 +191,33 @@ def _disks(
         instance.name,
         f"disks {', '.join(missing)} are not in the configuration",
     )
-    for node_uuid, rows in sorted(observed.disks.get(instance.uuid, {}).items()):
+    rows = observed.disks.get(instance.uuid, {})
+    torn = {} if missing else _mirrors(report, snapshot, instance, rows)
+    for node_uuid, statuses in sorted(rows.items()):
         node = snapshot.nodes[node_uuid].name
-        for index, (is_known, status) in enumerate(rows):
-            _one_disk(report, instance, f"disk/{index} on {node}", is_known, status)
+        for index, (is_known, status) in enumerate(statuses):
+            if index not in torn:
+                _one_disk(report, instance, f"disk/{index} on {node}", is_known, status)
+
+
+def _mirrors(
+    report: Report,
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    rows: Mapping[str, Sequence[Sequence[Any]]],
+) -> dict[int, mirrors.Problem]:
+    """Check mirrors by the answers of both nodes; return those with a problem."""
+    problems = mirrors.of_instance(snapshot, instance, rows) if rows else {}
+    for index, problem in problems.items():
+        lost = problem.state is mirrors.State.LOST
+        report.error_if(
+            True,
+            "EINSTANCEMISSINGDISK" if lost else "EINSTANCEFAULTYDISK",
+            instance.name,
+            f"disk/{index}: {problem.line()}",
+            warn_only=not problem.is_error,
+        )
+    return problems
 
 
 def _one_disk(

@@ -26,6 +26,7 @@ def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
     for key, where in (("pstatus", "on primary"), ("sstatus", "on secondary")):
         if disk[key]:
             pairs.append((where, _status(kind, disk[key])))
+    pairs += _problem(disk)
     pairs.append(("name", disk["name"]))
     pairs.append(("UUID", disk["uuid"]))
     if disk["children"]:
@@ -35,6 +36,17 @@ def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
         ]
         pairs.append(("child devices", children))
     return pairs
+
+
+def _problem(disk: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the lines of a mirror that is not complete on both nodes."""
+    problem = (disk.get("drbd_info") or {}).get("problem")
+    if not problem:
+        return []
+    lines = [("mirror", problem["text"])]
+    if problem["command"]:
+        lines.append(("to mend it", problem["command"]))
+    return lines
 
 
 def _place(kind: str, disk: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -1,20 +1,25 @@
 """OP_GROUP_VERIFY_DISKS: find disks of a group that are missing or not assembled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects, opcodes
+from ganeti import objects, opcodes, rpc
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.group.locks import GroupLocks
 from ganeti.constants import disks as constants
 from ganeti.locking import Level
 from ganeti.rpc import encode
+from ganeti.verify import mirrors
 
 #: Result: node -> problem, instances to activate, instance -> [node, volume] missing.
 Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
 #: The best local disk status.
 _OK: Final = 1
 _SYNCING: Final = 2
+#: The row of a node that does not answer.
+_SILENT: Final = (False, "no answer")
+#: Node uuid -> its disks with their instances.
+_Expected = Mapping[str, Sequence[tuple[objects.Instance, objects.Disk]]]
 
 
 class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
@@ -60,7 +65,34 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                     inactive.add(owner.name)
                 elif status is None:
                     missing.setdefault(owner.name, []).append([name, volume(disk)])
+        inactive |= self._name_problems(snapshot, disks_by_node, answers)
         return problems, sorted(inactive), missing
+
+    def _name_problems(
+        self,
+        snapshot: objects.Snapshot,
+        disks_by_node: _Expected,
+        answers: Mapping[str, rpc.Result],
+    ) -> set[str]:
+        """Log the problems of mirrors; return the instances that activation mends."""
+        by_instance: dict[str, dict[str, list[Any]]] = {}
+        for uuid, rows in disks_by_node.items():
+            payload = answers[uuid].payload or ()
+            known = payload if len(payload) == len(rows) else [_SILENT] * len(rows)
+            for (owner, _disk), row in zip(rows, known, strict=True):
+                by_node = by_instance.setdefault(owner.uuid, {})
+                by_node.setdefault(uuid, []).append(row)
+        alone: set[str] = set()
+        for uuid, by_node in sorted(by_instance.items()):
+            instance = snapshot.instances[uuid]
+            problems = mirrors.of_instance(snapshot, instance, by_node)
+            for index, problem in problems.items():
+                self.ctx.log.message(
+                    f"instance {instance.name}: disk/{index}: {problem.line()}"
+                )
+                if problem.activates:
+                    alone.add(instance.name)
+        return alone
 
     def _expected_disks(
         self, snapshot: objects.Snapshot

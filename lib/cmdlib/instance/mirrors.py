@@ -22,6 +22,7 @@ _SILENT_S: Final = 6.0
 _DEGRADED_TRIES: Final = 10
 _DEGRADED_S: Final = 1.0
 _OK: Final = 1
+_STANDALONE: Final = "StandAlone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Status:
         percent: part of a running synchronisation that is done, None without one.
         left_s: its estimated time in seconds.
         ldisk: status of the node's own data, see `ganeti.constants.disks.LDS_NAMES`.
+        is_standalone: whether the node does not try to connect.
+        row: the answer of the node.
     """
 
     is_active: bool
@@ -41,6 +44,8 @@ class Status:
     percent: float | None = None
     left_s: float | None = None
     ldisk: int = _OK
+    is_standalone: bool = False
+    row: Any = None
 
     @property
     def is_complete(self) -> bool:
@@ -62,7 +67,9 @@ def _status(row: Any) -> Status | str:
     if not is_known:
         return str(value)
     if not isinstance(value, Mapping) or not value.get("dev_path"):
-        return Status(is_active=False, is_degraded=True)
+        return Status(is_active=False, is_degraded=True, row=row)
+    kernel = value.get("mirror")
+    connection = kernel.get("connection") if isinstance(kernel, Mapping) else None
     percent, left = value.get("sync_percent"), value.get("estimated_time")
     return Status(
         is_active=True,
@@ -70,6 +77,8 @@ def _status(row: Any) -> Status | str:
         percent=float(percent) if isinstance(percent, int | float) else None,
         left_s=float(left) if isinstance(left, int | float) else None,
         ldisk=int(value.get("ldisk_status") or _OK),
+        is_standalone=connection == _STANDALONE,
+        row=row,
     )
 
 

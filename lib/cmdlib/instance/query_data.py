@@ -7,7 +7,8 @@ from ganeti import locking, objects, opcodes
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import disks, mirror_specs
 from ganeti.objects import lookup, params
-from ganeti.rpc import encode
+from ganeti.rpc import Result, encode
+from ganeti.verify import mirrors
 
 
 class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
@@ -119,23 +120,28 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
         self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
     ) -> dict[str, Any]:
         *others, primary = disks.nodes_of(disk, instance)
-        secondary = others[0] if others else None
-        return self._described(snapshot, instance, disk) | {
-            "pstatus": self._ask(snapshot, instance, disk, primary),
-            "sstatus": self._ask(snapshot, instance, disk, secondary)
-            if secondary
-            else None,
-            "children": [
-                self._described(snapshot, instance, child)
-                | {
-                    "pstatus": self._ask(snapshot, instance, child, primary),
-                    "sstatus": self._ask(snapshot, instance, child, secondary)
-                    if secondary
-                    else None,
-                }
-                for child in disk.children
-            ],
-        }
+        nodes = [primary, *others[:1]]
+        answers = [self._ask(snapshot, instance, disk, node) for node in nodes]
+        described = self._described(snapshot, instance, disk)
+        if described["drbd_info"] is not None and not self.op.static:
+            ends = [
+                (snapshot.nodes[node].name, _row(answer))
+                for node, answer in zip(nodes, answers, strict=True)
+            ]
+            described["drbd_info"]["problem"] = _problem(instance, disk, ends)
+        return (
+            described
+            | _statuses(answers)
+            | {
+                "children": [
+                    self._described(snapshot, instance, child)
+                    | _statuses(
+                        [self._ask(snapshot, instance, child, node) for node in nodes]
+                    )
+                    for child in disk.children
+                ],
+            }
+        )
 
     def _ask(
         self,
@@ -143,11 +149,11 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
         instance: objects.Instance,
         disk: objects.Disk,
         node: str,
-    ) -> list[Any] | None:
+    ) -> Result | None:
         if disk.forthcoming or snapshot.nodes[node].offline or self.op.static:
             return None
         wire = encode.disk(snapshot, disk, instance)
-        return _status(self.ctx.rpc.call_one("blockdev_find", node, wire).payload)
+        return self.ctx.rpc.call_one("blockdev_find", node, wire)
 
     def _described(
         self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
@@ -188,7 +194,41 @@ def _mirror_info(
         "secondary_node": snapshot.nodes[secondary].name,
         "secondary_minor": secondary_minor,
         "port": port,
+        "problem": None,
     }
+
+
+def _problem(
+    instance: objects.Instance,
+    disk: objects.Disk,
+    ends: Sequence[tuple[str, Sequence[Any] | None]],
+) -> dict[str, Any] | None:
+    """Return the problem of a mirror, the primary node first; None without one."""
+    if disk.forthcoming or not instance.disks_active:
+        return None
+    problem = mirrors.find(instance.name, instance.disks.index(disk.uuid), *ends)
+    if problem is None:
+        return None
+    return {
+        "state": str(problem.state),
+        "text": problem.text,
+        "command": problem.command or None,
+    }
+
+
+def _row(answer: Result | None) -> tuple[bool, Any] | None:
+    """Return an answer as a row of ``blockdev_getmirrorstatus_multi``."""
+    if answer is None or answer.offline:
+        return None
+    if answer.failed:
+        return False, answer.fail_msg
+    return True, answer.payload
+
+
+def _statuses(answers: Sequence[Result | None]) -> dict[str, Any]:
+    """Return the members with the states on the primary and the secondary node."""
+    rows = [None if answer is None else _status(answer.payload) for answer in answers]
+    return {"pstatus": rows[0], "sstatus": rows[1] if len(rows) > 1 else None}
 
 
 def _reserved(instance: objects.Instance) -> dict[str, Any]:

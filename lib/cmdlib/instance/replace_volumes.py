@@ -14,6 +14,7 @@ from ganeti import config, errors, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import disks, mirrors, replacement
 from ganeti.cmdlib.instance.replacement import STEPS
+from ganeti.verify import mirrors as verify_mirrors
 
 
 def new_records(
@@ -92,11 +93,34 @@ class VolumeReplacement(replacement.Replacement):
             self.chosen, own, self.states(peer), strict=True
         ):
             problem = _problem(state, other, self.instance.name)
-            if problem:
+            if problem and not self._is_given_up(index, state, other):
                 raise errors.OpExecError(
                     f"{self.what}: cannot replace {disks.label(index)} on node"
                     f" {self.name(target)}: on node {self.name(peer)} it {problem}"
                 )
+
+    def _is_given_up(
+        self, index: int, own: mirrors.Status | str, other: mirrors.Status | str
+    ) -> bool:
+        """Return whether the data of the secondary node is to be given up anyway.
+
+        After a split brain, both nodes have complete data that differ. Who replaces
+        the disk of the secondary node has chosen that of the primary one.
+        """
+        if isinstance(own, str) or isinstance(other, str) or not other.is_complete:
+            return False
+        if self.work.target == self.instance.primary_node:
+            return False
+        problem = verify_mirrors.find(
+            self.instance.name,
+            index,
+            (self.name(self.peer), other.row),
+            (self.name(self.work.target), own.row),
+        )
+        return (
+            problem is not None
+            and problem.state in verify_mirrors.SECONDARY_IS_GIVEN_UP
+        )
 
     def _check_device(
         self, index: int, disk: objects.Disk, state: mirrors.Status | str
@@ -140,6 +164,28 @@ class VolumeReplacement(replacement.Replacement):
         states = self.states(self.work.target)
         for position, (index, disk) in enumerate(self.chosen):
             self._exchange(index, disk, self.made[position], states[position])
+        self._connect()
+
+    def _connect(self) -> None:
+        """Have nodes connect that have ended their connection, as after a split brain.
+
+        Raises:
+            OpExecError: one cannot.
+        """
+        nodes = (self.work.target, self.peer)
+        alone = [
+            any(
+                isinstance(state, mirrors.Status) and state.is_standalone
+                for state in ends
+            )
+            for ends in zip(*(self.states(node) for node in nodes), strict=True)
+        ]
+        for node in nodes:
+            for (index, disk), is_alone in zip(self.chosen, alone, strict=True):
+                if is_alone:
+                    self.assemble(node, disk, index).unwrap(
+                        f"{self.what}: cannot connect {disks.label(index)}"
+                    )
 
     def _exchange(
         self,

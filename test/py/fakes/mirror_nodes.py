@@ -46,6 +46,7 @@ class MirrorNodes:
         self.broken = {}  # (procedure, node) -> why it fails
         self.unheard = {}  # the same, once, after the work: the answer is lost
         self.made = 0
+        self.generations = {}  # node -> identifiers of its data, if they differ
 
     def script(self):
         """Return the script of a `fakes.rpc.FakeRunner`."""
@@ -92,6 +93,16 @@ class MirrorNodes:
                 self.devices[node, minor] = Device(
                     peer, data, meta, port, is_primary=node == primary
                 )
+
+    def split(self, first, second):
+        """Have the guest write on both of two nodes, which lose each other."""
+        for node, present in ((first, "2"), (second, "6")):
+            self.generations[node] = tuple(
+                digit * 16 for digit in (present, "4", "0", "0")
+            )
+        for device in self.devices.values():
+            device.port = None
+        self.write()
 
     # State
     def write(self):
@@ -295,7 +306,9 @@ class MirrorNodes:
 
     def _status(self, node, disk):
         key = node, _minor(disk)
-        if key not in self.devices:
+        device = self.devices.get(key)
+        # DRBD calls one without volumes and without a connection unconfigured.
+        if device is None or (device.data is None and device.port is None):
             return _healthy(disk) | {
                 "dev_path": "",
                 "is_degraded": True,
@@ -326,7 +339,31 @@ class MirrorNodes:
             "ldisk_status": local,
             "sync_percent": 50.0 if is_syncing else None,
             "estimated_time": 1.0 if is_syncing else None,
+            "mirror": self._kernel(key, own, other, is_syncing=is_syncing),
         }
+
+    def _kernel(self, key, own, other, *, is_syncing):
+        """Return the words of the kernel for the state of a device."""
+        device, way = self.devices[key], "WFConnection"
+        if other is not None or (own is None and self._peer(key) is not None):
+            way = "Connected"
+        elif device.port is None:
+            way = "StandAlone"
+        if is_syncing:
+            way = "SyncSource" if own.is_valid else "SyncTarget"
+        return {
+            "connection": way,
+            "role": "Primary" if device.is_primary else "Secondary",
+            "disk": _word(own),
+            "peer_disk": _word(other) if way != "StandAlone" else "DUnknown",
+            "generations": self.generations.get(key[0], ()) if own else (),
+        }
+
+
+def _word(copy):
+    if copy is None:
+        return "Diskless"
+    return "UpToDate" if copy.is_valid else "Inconsistent"
 
 
 def _key(volume):

@@ -77,6 +77,52 @@ def test_strict_verification_locks_all_and_the_other_what_is_free():
     }
 
 
+def mirror_row(connection, generations=(), *, disk="UpToDate"):
+    kernel = {"connection": connection, "role": "Primary", "disk": disk,
+              "peer_disk": "DUnknown", "generations": generations}  # fmt: skip
+    status = {"dev_path": "/dev/drbd0", "is_degraded": True, "ldisk_status": 1}
+    return [True, status | {"mirror": kernel}]
+
+
+COMMON, ONE, TWO = ("4" * 16, "2" * 16, "6" * 16)
+#: Rows of both nodes, part of the message, whether the disks are activated.
+APART = {
+    "standalone": (
+        mirror_row("StandAlone", (COMMON, "0" * 16, "0" * 16, "0" * 16)),
+        mirror_row("WFConnection", (COMMON, "0" * 16, "0" * 16, "0" * 16)),
+        ("standalone: node node1.example.com does not try", True),
+    ),
+    "split brain": (
+        mirror_row("StandAlone", (ONE, COMMON, "0" * 16, "0" * 16)),
+        mirror_row("StandAlone", (TWO, COMMON, "0" * 16, "0" * 16)),
+        ("run gnt-instance replace-disks -s --disks=0 inst1.example.com", False),
+    ),
+    "silent": (
+        mirror_row("WFConnection"),
+        None,
+        ("node node2.example.com does not report its state", False),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_mirrors_whose_nodes_lost_each_other_are_named(case):
+    first, second, (words, is_activated) = APART[case]
+    mirror = clusters.drbd_disk("d1", 1, 2)
+    start = clusters.snapshot(
+        extra=[mirror, clusters.instance(1, disks=["d1"], disks_active=True)]
+    )
+
+    def answer(node, _args):
+        row = first if node == N1 else second
+        return failure("dead") if row is None else [row]
+
+    engine = Engine(start, {"blockdev_getmirrorstatus_multi": answer})
+    _problems, inactive, missing = verify_disks(engine)
+    assert words in engine.callbacks.text()
+    assert (inactive, missing) == (["inst1.example.com"] if is_activated else [], {})
+
+
 def test_disks_that_should_not_be_assembled_are_not_looked_at():
     assert verify_disks(with_disk(disks_active=False)) == ({}, [], {})
 

@@ -181,6 +181,30 @@ def test_disks_that_were_inactive_have_time_to_connect(request_):
     site.require_right()
 
 
+@pytest.mark.parametrize("cut", [None, 20])
+def test_the_data_of_the_secondary_node_is_given_up_after_a_split_brain(cut):
+    site = Site()
+    site.nodes.split(N1, N2)
+    if site.run(ON_SECONDARY, cut=cut):
+        site.run(ON_SECONDARY, resumption=site.resumption)
+    assert site.sweep()
+    site.require_right()
+
+
+@pytest.mark.parametrize("request_", [ON_PRIMARY, ON_SECONDARY])
+def test_data_that_may_be_old_is_not_the_only_copy(request_):
+    site = Site()
+    site.nodes.split(N1, N2)
+    if request_ is ON_SECONDARY:
+        # The connection was ended, and only the secondary node has been written to.
+        site.nodes.generations = {
+            N1: ("4" * 16, "0" * 16, "0" * 16, "0" * 16),
+            N2: ("2" * 16, "4" * 16, "0" * 16, "0" * 16),
+        }
+    with pytest.raises(errors.OpExecError, match="may be old"):
+        site.run(request_)
+
+
 @pytest.mark.parametrize("again", [None, 1, 4])
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_master_goes_on_from_any_step(case, again):

@@ -457,6 +457,42 @@ def test_disks_are_judged_by_the_status_that_nodes_give():
         assert text in engine.callbacks.text()
 
 
+def test_a_mirror_is_judged_by_both_of_its_nodes():
+    start = clusters.snapshot(
+        nodes=2,
+        extra=[
+            clusters.drbd_disk("d1", 1, 2),
+            clusters.instance(1, disks=["d1"], disks_active=True),
+        ],
+        ipolicy={**POLICY, "disk-templates": ["drbd"]},
+    )
+    kernel = {"connection": "SyncSource", "disk": "UpToDate"}
+    status = {"dev_path": "/dev/drbd0", "is_degraded": True, "sync_percent": 41.2}
+
+    def answer(node, _args):
+        if node == MASTER:
+            return [[True, {**status, "ldisk_status": 1, "mirror": kernel}]]
+        other = {"connection": "SyncTarget", "disk": disk}
+        return [[True, {**status, "ldisk_status": 2, "mirror": other}]]
+
+    disk = "Inconsistent"
+    engine = engine_with(start=start, blockdev_getmirrorstatus_multi=answer)
+    run(engine, error_codes=True)
+    where = "instance:inst1.example.com:disk/0: "
+    (about,) = (line for line in findings(engine) if where in line)
+    assert about == (
+        f"  - WARNING:EINSTANCEFAULTYDISK:{where}is being copied from node"
+        " node1.example.com to node node2.example.com, 41.2 % done"
+    )
+    disk = "Diskless"
+    run(engine, error_codes=True)
+    about = [line for line in findings(engine) if where in line]
+    assert about[-1].startswith(f"  - ERROR:EINSTANCEFAULTYDISK:{where}diskless: node")
+    assert about[-1].endswith(
+        "run gnt-instance replace-disks -s --disks=0 inst1.example.com"
+    )
+
+
 def test_offline_nodes_are_skipped_and_instances_on_them_are_not_well():
     start = clusters.snapshot(
         nodes=1,

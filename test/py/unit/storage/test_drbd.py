@@ -6,6 +6,7 @@ from fakes.processes import FakeRunner
 from ganeti import errors, pathutils
 from ganeti.objects.filled import DiskX
 from ganeti.storage import LocalStatus, drbd_state, drbd_tools, mirrors
+from ganeti.storage import base as storage_base
 
 HEAD = """version: 8.4.11 (api:1/proto:86-101)
 srcversion: F73C670A7EC572DB9CF3E5B
@@ -186,3 +187,66 @@ def test_parameters_become_options(params, expected, absent):
     line = " ".join(drbd_tools.disk_options(params))
     assert expected in line
     assert absent not in line
+
+
+#: As the tool printed it in the lab, on both nodes after a split brain.
+GENERATIONS = (
+    "E5F74DF80A4059DF:E3A8041D39C89945:97F856590090CFCD:97F756590090CFCD"
+    ":1:1:1:0:0:0:0\n"
+)
+
+
+def test_generations_are_read_only_while_the_nodes_are_apart(kernel):
+    asked = []
+
+    def answer(argv):
+        asked.append(argv[1:])
+        return 0, GENERATIONS, ""
+
+    kernel(PROC)
+    runner = FakeRunner(drbdsetup=answer)
+    status = device(runner, minor=4).status()
+    assert (status.mirror.connection, status.mirror.generations) == ("Connected", ())
+    assert asked == []
+    status = device(runner, minor=2).status()
+    assert asked == [("get-gi", "2")]
+    assert status.mirror == storage_base.MirrorStatus(
+        "StandAlone", "Secondary", "Inconsistent", "DUnknown",
+        ("E5F74DF80A4059DF", "E3A8041D39C89945", "97F856590090CFCD",
+         "97F756590090CFCD"),
+    )  # fmt: skip
+    assert device(runner, minor=9).status().mirror is None
+
+
+@pytest.mark.parametrize("text", ["", "unknown minor", GENERATIONS.lower(), "A:B:C:D"])
+def test_generations_that_cannot_be_read_are_none(text):
+    assert drbd_state.parse_generations(text) == ()
+
+
+def test_a_device_without_volumes_and_connection_gets_new_volumes(kernel):
+    show = """resource resource3 {
+    _this_host {
+        volume 0 {
+            device			minor 3;
+        }
+    }
+}
+"""
+    kernel(PROC)
+    runner = FakeRunner(
+        drbdsetup=lambda argv: (0, show if argv[1] == "show" else "", ""),
+        drbdmeta=(0, "", ""),
+        lvchange=(0, "", ""),
+        lvs=(0, "", ""),
+    )
+    made = device(runner, minor=3)
+    for volume in (made.data, made.meta):
+        volume.assemble = lambda: None
+    made.replace_parts()
+    assert "attach" in [argv[1] for argv, _options in runner.commands]
+    show = show.replace("resource3", "resource9")
+    with pytest.raises(errors.BlockDeviceError, match="in use by resource resource9"):
+        made.replace_parts()
+    show = ""
+    with pytest.raises(errors.BlockDeviceError, match="not active on this node"):
+        made.replace_parts()
