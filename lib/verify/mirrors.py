@@ -3,7 +3,8 @@
 The answer of one node does not distinguish a split brain from a connection that was
 ended: in both cases its data is up to date, and it has no connection. Generation
 identifiers of the data decide: DRBD gives data a new one when it is written to without
-the other node, and keeps the former one, see "How DRBD uses generation identifiers" in the users' guide of DRBD 8.4.
+the other node, and keeps the former one, see "How DRBD uses generation identifiers" in
+the users' guide of DRBD 8.4.
 """
 
 import dataclasses
