@@ -122,7 +122,7 @@ def read_cluster(
     fixed = static_memory if hypervisors[:1] == ("kvm",) else 0
     policy = None
     if root.has("ipolicy"):
-        policy = read_policy(root.part("ipolicy"), may_lack_ranges=True)
+        policy = read_policy(root.part("ipolicy"), may_lack_parts=True)
     groups = [
         _group(uuid, part, policy) for uuid, part in root.part("nodegroups").members()
     ]

@@ -16,30 +16,43 @@ def read_spec(part: JsonPart) -> Spec:
     )
 
 
-def read_policy(part: JsonPart, *, may_lack_ranges: bool = False) -> Policy:
+def read_policy(part: JsonPart, *, may_lack_parts: bool = False) -> Policy:
     """Read a policy.
 
     Args:
         part: the policy.
-        may_lack_ranges: without ``minmax``, the default ranges apply.
+        may_lack_parts: the default ones stand in for parts that are absent.
 
     Raises:
         DataError: malformed, or no instance can fulfil the policy.
     """
-    ranges = DEFAULT_POLICY.ranges
-    if part.has("minmax") or not may_lack_ranges:
+
+    def is_read(key: str) -> bool:
+        return part.has(key) or not may_lack_parts
+
+    default = DEFAULT_POLICY
+    ranges = default.ranges
+    if is_read("minmax"):
         ranges = tuple(
             (read_spec(pair.part("min")), read_spec(pair.part("max")))
             for pair in part.parts("minmax")
         )
     if not ranges:
         raise part.wrong("minmax", "at least one pair", [])
+    templates = default.templates
+    if is_read("disk-templates"):
+        templates = part.texts("disk-templates")
+    vcpus, spindles = default.vcpu_ratio, default.spindle_ratio
+    if is_read("vcpu-ratio"):
+        vcpus = part.number("vcpu-ratio", least=0)
+    if is_read("spindle-ratio"):
+        spindles = part.number("spindle-ratio", least=0)
     policy = Policy(
-        std=read_spec(part.part("std")),
+        std=read_spec(part.part("std")) if is_read("std") else default.std,
         ranges=ranges,
-        templates=part.texts("disk-templates"),
-        vcpu_ratio=part.number("vcpu-ratio", least=0),
-        spindle_ratio=part.number("spindle-ratio", least=0),
+        templates=templates,
+        vcpu_ratio=vcpus,
+        spindle_ratio=spindles,
     )
     flaw = policy.flaw()
     if flaw:

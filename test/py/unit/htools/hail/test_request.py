@@ -8,6 +8,7 @@ import pytest
 from fakes import placement
 from ganeti.htools.hail import request
 from ganeti.htools.model.cluster import DataError
+from ganeti.htools.model.policy import DEFAULT_POLICY
 
 NODES = {"n1": placement.node(), "n2": placement.node()}
 
@@ -85,6 +86,19 @@ def test_the_policy_of_the_cluster_may_lack_ranges() -> None:
     del group["ipolicy"]["minmax"]
     with pytest.raises(DataError, match="minmax"):
         read(data)
+
+
+@pytest.mark.parametrize(
+    "lacking", ["minmax", "std", "disk-templates", "vcpu-ratio", "spindle-ratio", ""]
+)
+def test_the_policy_of_the_cluster_may_lack_each_part_or_all(lacking: str) -> None:
+    data = changed("cluster_name", "c")
+    whole = data["nodegroups"]["g-0"]["ipolicy"]
+    data["ipolicy"] = {k: v for k, v in whole.items() if lacking and k != lacking}
+    policy = request.read_cluster(data).policy
+    if not lacking:
+        assert policy == DEFAULT_POLICY
+    read(data)
 
 
 @pytest.mark.parametrize("data", [None, [], 5, {}, {"nodegroups": {}}])
