@@ -126,6 +126,8 @@ def _command(program: Program, command: Command, prose: str) -> Iterator[str]:
     yield from _options(command)
     if command.fields:
         yield from (f"Default fields: {escape(', '.join(command.fields))}.", "")
+    if command.more_fields:
+        yield from (f"Further fields: {escape(', '.join(command.more_fields))}.", "")
     for example in usage.examples(program, command):
         text = f"{example.text[:1].upper()}{example.text[1:]}"
         yield from (f"Example: {escape(text)}::", "", f"    {example.line}", "")

@@ -92,6 +92,7 @@ class Command(NamedTuple):
         opcodes: jobs that it submits; all must be implemented by the master.
         aliases: further names.
         fields: columns that a listing shows without ``-o``.
+        more_fields: further ones, where no command ``list-fields`` lists them.
         exits: exit codes of special meaning, with the meaning.
         offered: False if the master does not implement one of the opcodes.
     """
@@ -104,6 +105,7 @@ class Command(NamedTuple):
     opcodes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    more_fields: tuple[str, ...] = ()
     exits: tuple[tuple[int, str], ...] = ()
     offered: bool = True
 

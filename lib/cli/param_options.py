@@ -47,6 +47,25 @@ def state_parameters(opts: Any) -> dict[str, Any]:
     }
 
 
+def nic_parameters(given: dict[str, Any]) -> dict[str, Any]:
+    """Return NIC parameters of a cluster or a connection, all of them known.
+
+    Raises:
+        TypeEnforcementError: a name is unknown.
+    """
+    from ganeti.constants import params
+    from ganeti.utils import messages
+
+    for name in given:
+        if name not in params.NIC:
+            known = messages.known_names(name, params.NIC)
+            raise errors.TypeEnforcementError(
+                f"NIC parameter {name}: unknown; {known};"
+                " 'gnt-cluster modify --help-parameters' explains all"
+            )
+    return given
+
+
 def split_words(text: str | None) -> list[str] | None:
     """Return the parts of a comma-separated list; None for None."""
     if text is None:

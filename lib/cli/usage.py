@@ -141,6 +141,14 @@ def _heading(title: str) -> list[str]:
     return ["", title, "=" * len(title)]
 
 
+def _all_fields(command: Command) -> str:
+    """Return the fields of a listing whose program lists no fields."""
+    shown = ", ".join(command.fields)
+    if not command.more_fields:
+        return shown
+    return f"{shown} unless -o selects others; also {', '.join(command.more_fields)}"
+
+
 def command_help(program: Program, command: Command) -> str:
     """Return the full help of a command."""
     lines = [usage_block(program, command), ""]
@@ -156,7 +164,7 @@ def command_help(program: Program, command: Command) -> str:
             f"{', '.join(command.fields)} unless -o selects others;"
             f" '{program.name} list-fields' shows all"
             if any(row.name == "list-fields" for row in program.commands)
-            else ", ".join(command.fields),
+            else _all_fields(command),
             _WIDTH,
         )
     shown_examples = examples(program, command)

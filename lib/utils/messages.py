@@ -36,10 +36,11 @@ def alike(wanted: str, known: Iterable[str]) -> list[str]:
 
 
 def known_names(wanted: str, known: Collection[str]) -> str:
-    """Return suggestions: all names if they are few, else the similar ones."""
-    if len(known) <= _FEW:
-        return f"there are {', '.join(sorted(known))}"
+    """Return suggestions: all names if they are few, and the similar ones."""
     similar = alike(wanted, known)
+    if len(known) <= _FEW:
+        question = f"; did you mean {similar[0]}?" if similar else ""
+        return f"there are {', '.join(sorted(known))}{question}"
     if similar:
         return f"did you mean {' or '.join(similar)}?"
     return f"none of the {len(known)} known names is similar"

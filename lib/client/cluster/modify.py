@@ -35,7 +35,7 @@ _SAME: Final = (
     "diagnose_data_collector_filename",
 )
 #: Options whose empty value means "not given".
-_UNLESS_EMPTY: Final = ("beparams", "nicparams", "data_collector_interval")
+_UNLESS_EMPTY: Final = ("beparams", "data_collector_interval")
 _MICROSECONDS: Final = 1_000_000
 _COLLECTORS: Final = (*mond.DATA_COLLECTOR_NAMES, *mond.FURTHER_COLLECTOR_NAMES)
 
@@ -67,6 +67,7 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
     opts = ctx.opts
     changes = {name: getattr(opts, name) for name in _SAME}
     changes |= {name: getattr(opts, name) or None for name in _UNLESS_EMPTY}
+    changes["nicparams"] = param_options.nic_parameters(opts.nicparams) or None
     changes |= param_options.state_parameters(opts)
     changes |= {
         "hvparams": param_options.by_ident(opts.hvparams, "hypervisor") or None,

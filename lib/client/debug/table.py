@@ -162,6 +162,7 @@ COMMANDS: Final = (
         ),
         run="client.debug.locks:run",
         fields=("name", "mode", "owner", "pending"),
+        more_fields=("held",),
         exits=((14, "unknown field"),),
     ),
     Command(

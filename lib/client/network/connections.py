@@ -3,22 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import jobs, listing, submission
+from ganeti.cli import jobs, listing, param_options, submission
 from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
+from ganeti.constants import exitcodes
 
 _KEYS = ("mode", "link", "vlan")
 
 
 def connect(ctx: CommandContext) -> int:
     """Connect a network to the named groups, or to all."""
-    given = ctx.opts.nicparams
-    if unknown := sorted(set(given) - set(_KEYS)):
-        raise errors.OpPrereqError(
-            f"NIC parameters: unknown {', '.join(unknown)}; wanted mode, link and vlan",
-            ecodes.ECODE_INVAL,
-        )
+    given = param_options.nic_parameters(ctx.opts.nicparams)
     defaults = ctx.call("QueryClusterInfo")["nicparams"]["default"]
     params = {key: given.get(key, defaults.get(key) or "") for key in _KEYS}
     if given.get("mode", defaults.get("mode")) != defaults.get("mode"):

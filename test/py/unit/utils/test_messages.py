@@ -55,6 +55,8 @@ def test_fields_of_records_are_named():
 
 def test_few_names_are_listed_and_of_many_those_alike():
     assert messages.known_names("x", ["b", "a"]) == "there are a, b"
+    text = messages.known_names("lnk", ["mode", "link", "vlan"])
+    assert text == "there are link, mode, vlan; did you mean link?"
     many = [f"parameter{letter}" for letter in "abcdefghijklmnop"] + ["boot_order"]
     assert messages.known_names("boot_ordre", many) == "did you mean boot_order?"
     assert messages.known_names("zzz", many) == (

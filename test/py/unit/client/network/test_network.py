@@ -168,7 +168,10 @@ def test_each_group_is_disconnected_by_a_job_of_its_own(master):
     [
         ("gnt-network add blue", "--network option must be given"),
         ("gnt-network modify blue", "Please give at least one of the parameters.\n"),
-        ("gnt-network connect -N colour=red blue", "unknown colour; wanted mode, link"),
+        (
+            "gnt-network connect -N colour=red blue",
+            "parameter colour: unknown; there are link, mode",
+        ),
     ],
 )
 def test_missing_and_unknown_values_are_refused_before_submission(master, line, text):
