@@ -155,7 +155,21 @@ class UnitCluster:
         self.allocation = []
 
     def answer(self, procedure, payload):
-        """Let the nodes answer a procedure with a payload, or with a failure."""
+        """Let the nodes answer a procedure.
+
+        Args:
+            procedure: its name.
+            payload: the answer; ``{"fail": text}`` for a failure, ``{"turns": [...]}``
+                for one answer per call, the last of which stays.
+        """
+        if isinstance(payload, dict) and "turns" in payload:
+            turns = list(payload["turns"])
+
+            def answer(_node, _args):
+                return turns.pop(0) if len(turns) > 1 else turns[0]
+
+            self.engine.rpc.script[procedure] = answer
+            return
         if isinstance(payload, dict) and "fail" in payload:
             payload = failure(payload["fail"])
         self.engine.rpc.script[procedure] = payload
