@@ -610,7 +610,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         try:
             self._install()
         except Exception:
-            if self.instance.creation:
+            # An instance whose mirrors have no second copy is removed already.
+            present = self.ctx.snapshot.instances.get(self.plan.instance.uuid)
+            if present is not None and present.creation:
                 self._change(creation=CREATION_INTERRUPTED)
             raise
         if self.op.start and self.op.no_install:
@@ -687,7 +689,10 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_instance(instance.uuid)
         disks.remove_all(self.ctx, instance, made)
-        raise mirrors.degraded_error(instance, degraded)
+        raise errors.OpExecError(
+            f"instance {instance.name}: {', '.join(degraded)} is degraded and not being"
+            " synchronised, so the instance was removed again"
+        )
 
     def _change(self, **changes: Any) -> None:
         common.set_instance(self.ctx, self.plan.instance.uuid, **changes)
