@@ -308,8 +308,15 @@ class TlsSocket:
         return self._request_since + allowed - time.monotonic()
 
     def send(self, data: Any) -> int:
-        """Write at least one byte; raises the same errors as `recv_into`."""
-        return int(self._wait_and_call(self._connection.send, data))
+        """Write all of the data; raises the same errors as `recv_into`.
+
+        OpenSSL takes one record of 16 KiB at a time, and the caller copies what is
+        left after each call.
+        """
+        left = memoryview(data)
+        while left:
+            left = left[self._wait_and_call(self._connection.send, left) :]
+        return len(data)
 
     def _wait_and_call(self, call: Callable[[Any], int], argument: Any) -> int:
         while True:

@@ -9,7 +9,7 @@ import errno
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Protocol, Self
 
 from ganeti import errors
@@ -31,6 +31,8 @@ NOTE_CONNECT_S: Final = 2.0
 NOTE_ANSWER_S: Final = 5.0
 _DAEMON: Final = "ganeti-masterd"
 _CHUNK: Final = 1 << 18
+#: Bytes of one part of an answer that is passed on at once.
+_STREAM_CHUNK: Final = 1 << 16
 #: The method whose answers are tables.
 _QUERY: Final = "Query"
 #: Answers of at least this size, in bytes, justify the import of the faster codec.
@@ -154,7 +156,6 @@ class Client:
         args: Sequence[Any] = (),
         *,
         timeout_s: float | None = None,
-        as_rows: bool = False,
     ) -> Any:
         """Call a method and return its result.
 
@@ -162,8 +163,6 @@ class Client:
             method: documented name.
             args: JSON values or records, in documented order.
             timeout_s: longest silence, the client's by default.
-            as_rows: the result is a list of rows; leave their values encoded, as lists
-                of `msgspec.Raw`.
 
         Raises:
             GenericError: the daemon's error, also as a subclass.
@@ -173,49 +172,124 @@ class Client:
             LuxiTimeoutError: no answer in time.
             ConnectionClosedError: the connection broke, also in all retries.
         """
-        request = _encode(
-            {
-                framing.KEY_METHOD: method,
-                framing.KEY_ARGS: list(args),
-                framing.KEY_VERSION: versions.LUXI_VERSION,
-            }
-        )
+        request = _request(method, args)
         limit = self._timeout_s if timeout_s is None else timeout_s
         for attempt in range(1, self._retries + 2):
             sent = False
             try:
-                sock = self.connect()
-                sock.settimeout(limit)
-                sock.sendall(request)
-                sent = True
-                data = self._receive(sock, limit, method)
-                if as_rows and (rows := _rows(data)) is not None:
-                    return rows
-                return _result(data, self._on_warning, is_table=method == _QUERY)
-            except TimeoutError as err:
-                self.close()
-                raise errors.LuxiTimeoutError(
-                    f"{method}: no answer within {limit:g} seconds{self._hung()}"
-                ) from err
-            except (OSError, errors.ConnectionClosedError) as err:
-                self.close()
+                with self._ended_by_errors(method, limit):
+                    sock = self.connect()
+                    sock.settimeout(limit)
+                    sock.sendall(request)
+                    sent = True
+                    data = self._receive(sock, limit, method, bytearray())
+                    return _result(data, self._on_warning, is_table=method == _QUERY)
+            except errors.ConnectionClosedError:
                 unsafe = sent and method in _NOT_REPEATABLE
                 if unsafe or attempt > self._retries:
-                    raise errors.ConnectionClosedError(
-                        f"{method}: connection to {self.path} broke: {err}"
-                    ) from err
-                self._timer.sleep(RETRY_STEP_S * attempt)
-            except errors.RequestError:
-                # The daemon closes the connection after a malformed request.
-                self.close()
-                raise
-            except errors.ProtocolError as err:
-                if type(err) is not errors.ProtocolError:
                     raise
-                # The next bytes of this connection are undefined.
-                self.close()
-                raise errors.ProtocolError(f"{method} at {self.path}: {err}") from err
+                self._timer.sleep(RETRY_STEP_S * attempt)
         raise errors.ProgrammerError("unreachable")
+
+    def stream(
+        self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
+    ) -> Generator[bytes, None, None]:
+        """Call a method, and yield the JSON text of its result in parts.
+
+        The call is made for the first part, and not repeated. The text is not examined.
+        No other call may be made before the last part; a stream that is closed early
+        closes the connection.
+
+        Args:
+            method: see `call`.
+            args: see `call`.
+            timeout_s: see `call`.
+
+        Raises:
+            GenericError: see `call`; before the first part, unless the connection
+                breaks later.
+        """
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        is_complete = False
+        try:
+            with self._ended_by_errors(method, limit):
+                sock = self.connect()
+                sock.settimeout(limit)
+                sock.sendall(_request(method, args))
+                yield from self._parts(sock, limit, method)
+                is_complete = True
+        except errors.ProtocolError:
+            raise
+        except errors.GenericError:
+            # An error of the daemon is a complete answer.
+            is_complete = True
+            raise
+        finally:
+            if not is_complete:
+                self.close()
+
+    def _parts(
+        self, sock: socket.socket, limit_s: float, method: str
+    ) -> Iterator[bytes]:
+        """Yield the text of a result as it arrives."""
+        start, end = framing.RESULT_FOLLOWS, framing.RESULT_ENDS
+        chunk = memoryview(bytearray(_STREAM_CHUNK))
+        received = b""
+        while len(received) < len(start) and not received.endswith(framing.END):
+            received += self._some(sock, chunk, limit_s, method)
+        if not received.startswith(start):
+            whole = bytearray(received)
+            if not received.endswith(framing.END):
+                whole = self._receive(sock, limit_s, method, whole)
+            _result(whole.removesuffix(framing.END), self._on_warning)
+            raise errors.ProtocolError("wanted the answer to begin with its success")
+        received = received[len(start) :]
+        while True:
+            place = received.find(framing.END)
+            if place >= 0:
+                break
+            # The last byte may belong to the end of the answer.
+            if len(received) > 1:
+                yield received[:-1]
+            received = received[-1:] + self._some(sock, chunk, limit_s, method)
+        if place != len(received) - 1 or not received.endswith(end):
+            raise errors.ProtocolError("the end of the answer is malformed")
+        if len(received) > len(end):
+            yield received[: -len(end)]
+
+    def _some(
+        self, sock: socket.socket, chunk: memoryview, limit_s: float, method: str
+    ) -> bytes:
+        count = self._receive_part(sock, chunk, limit_s, method)
+        if not count:
+            raise errors.ConnectionClosedError("closed by the daemon")
+        return bytes(chunk[:count])
+
+    @contextlib.contextmanager
+    def _ended_by_errors(self, method: str, limit_s: float) -> Iterator[None]:
+        """Close a connection that is of no more use, and raise what happened to it."""
+        try:
+            yield
+        except TimeoutError as err:
+            self.close()
+            raise errors.LuxiTimeoutError(
+                f"{method}: no answer within {limit_s:g} seconds{self._hung()}"
+            ) from err
+        except (OSError, errors.ConnectionClosedError) as err:
+            self.close()
+            raise errors.ConnectionClosedError(
+                f"{method}: connection to {self.path} broke: {err}"
+            ) from err
+        except errors.RequestError:
+            # The daemon closes the connection after a malformed request.
+            self.close()
+            raise
+        except errors.ProtocolError as err:
+            if type(err) is not errors.ProtocolError:
+                raise
+            # The next bytes of this connection are undefined.
+            self.close()
+            raise errors.ProtocolError(f"{method} at {self.path}: {err}") from err
 
     def is_stale(self) -> bool:
         """Return whether the daemon has closed the connection, between two calls."""
@@ -300,9 +374,11 @@ class Client:
         if now - wait.start >= NOTE_CONNECT_S:
             self.on_wait(_note(pid, self.path, now - wait.start))
 
-    def _receive(self, sock: socket.socket, limit_s: float, method: str) -> bytearray:
+    def _receive(
+        self, sock: socket.socket, limit_s: float, method: str, received: bytearray
+    ) -> bytearray:
+        """Return a whole answer, given its first bytes, without its last one."""
         # Answers can be large, so avoid copies.
-        received = bytearray()
         chunk = memoryview(bytearray(_CHUNK))
         while True:
             count = self._receive_part(sock, chunk, limit_s, method)
@@ -364,6 +440,16 @@ def _note(pid: int, path: str, waited_s: float) -> str:
     return f"waiting for {what}, {waited_s:.0f} s"
 
 
+def _request(method: str, args: Sequence[Any]) -> bytes:
+    return _encode(
+        {
+            framing.KEY_METHOD: method,
+            framing.KEY_ARGS: list(args),
+            framing.KEY_VERSION: versions.LUXI_VERSION,
+        }
+    )
+
+
 def _encode(request: dict[str, Any]) -> bytes:
     if "msgspec" in sys.modules:
         import msgspec
@@ -395,13 +481,6 @@ def _decode_table(data: bytearray) -> Any:
 
     answer = tables.decode(data)
     return _decode(data) if answer is None else answer
-
-
-def _rows(data: bytearray) -> Any:
-    """Return rows of encoded values; None for an answer of another form."""
-    from ganeti.luxi import tables
-
-    return tables.decode_rows(data)
 
 
 def _result(

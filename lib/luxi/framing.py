@@ -18,6 +18,9 @@ KEY_RESULT: Final = "result"
 KEY_VERSION: Final = "version"
 #: Number of a call that waits, repeated by its answer; not in Ganeti.
 KEY_CALL_ID: Final = "call_id"
+#: Start of an answer without a warning whose result follows, and the end of one.
+RESULT_FOLLOWS: Final = b'{"success":true,"result":'
+RESULT_ENDS: Final = b"}" + END
 #: Only in answers to submissions, while too few copies hold the newest changes;
 #: not in Ganeti.
 KEY_WARNING: Final = "warning"

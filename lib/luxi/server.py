@@ -70,6 +70,12 @@ class Request(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(Request)
 
 
+class Encoded(NamedTuple):
+    """A result that is JSON text already; several answers may share it."""
+
+    text: bytes
+
+
 def _encode(
     success: bool, result: Any, call_id: int | None, warning: str = ""
 ) -> bytearray:
@@ -103,7 +109,16 @@ class Call:
         self.on_close: Callable[[], None] | None = None
 
     def succeed(self, result: Any) -> None:
-        """Answer with a result, which is encoded in the caller's thread."""
+        """Answer with a result, which is encoded in the caller's thread.
+
+        A result that is `Encoded` is neither encoded nor copied.
+        """
+        if isinstance(result, Encoded) and self.id is None:
+            parts = (framing.RESULT_FOLLOWS, result.text, framing.RESULT_ENDS)
+            self._server.answer(self, *parts)
+            return
+        if isinstance(result, Encoded):
+            result = msgspec.Raw(result.text)
         try:
             warning = self._server.warning_for(self.method)
             data = _encode(True, result, self.id, warning)
@@ -347,12 +362,14 @@ class Server:
         with contextlib.suppress(BlockingIOError, OSError):
             os.eventfd_write(self._wake_fd, 1)
 
-    def answer(self, call: Call, data: bytearray, *, close: bool = False) -> None:
-        """Send an encoded answer and its last byte; thread-safe."""
+    def answer(
+        self, call: Call, *parts: bytes | bytearray, close: bool = False
+    ) -> None:
+        """Send the parts of an encoded answer, with its last byte; thread-safe."""
         if threading.current_thread() is self._thread:
-            self._answer(call, data, close=close)
+            self._answer(call, parts, close=close)
         else:
-            self.run_soon(lambda: self._answer(call, data, close=close))
+            self.run_soon(lambda: self._answer(call, parts, close=close))
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
         """Run a function in the loop's thread after some seconds; loop thread only."""
@@ -571,7 +588,9 @@ class Server:
         connection.searched = 0
         call.reject(f"Failed to parse request: {why}")
 
-    def _answer(self, call: Call, data: bytearray, *, close: bool) -> None:
+    def _answer(
+        self, call: Call, parts: Sequence[bytes | bytearray], *, close: bool
+    ) -> None:
         """Send an answer, unless the client has gone or was answered already."""
         connection = call.connection
         if not connection.has(call):
@@ -580,7 +599,7 @@ class Server:
         if not connection.numbered:
             self._waiting.discard(connection.fd)
         connection.closing = connection.closing or close
-        connection.queued.append(memoryview(data))
+        connection.queued.extend(map(memoryview, parts))
         if connection.unsent:
             return
         connection.deadline = self._new_deadline()

@@ -9,7 +9,7 @@ this module only when a large answer arrives.
 import gc
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 import msgspec
 
@@ -39,13 +39,7 @@ class _Answer(msgspec.Struct):
     version: Any = None
 
 
-class _RowsAnswer(msgspec.Struct):
-    success: Literal[True]
-    result: list[list[msgspec.Raw]]
-
-
 _decoder = msgspec.json.Decoder(_Answer)
-_rows_decoder = msgspec.json.Decoder(_RowsAnswer)
 _cell_decoder = msgspec.json.Decoder(Cell)
 _row_decoder = msgspec.json.Decoder(Row)
 
@@ -227,14 +221,6 @@ def _cut_all(rows: Sequence[msgspec.Raw], width: int) -> Iterator[Sequence[bytes
             return pattern.columns(cut)
     pattern = _Pattern(samples[0], [False] * width)
     return pattern.columns([_split(_inside(row), width) for row in rows])
-
-
-def decode_rows(data: bytes | bytearray) -> list[list[msgspec.Raw]] | None:
-    """Return the rows of an older query with encoded values; None if there are none."""
-    try:
-        return _rows_decoder.decode(data).result
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def decode(data: bytes | bytearray) -> dict[str, Any] | None:

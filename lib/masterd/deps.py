@@ -19,6 +19,7 @@ from ganeti.masterd import cluster_facts, followers, journal_state
 from ganeti.masterd.call_times import CallTimes
 from ganeti.masterd.deposed import Waits, WatchedRunner
 from ganeti.masterd.maintenance_state import Keeper
+from ganeti.masterd.shared_answers import SharedAnswers
 from ganeti.masterd.term_resets import TermResets
 from ganeti.store import CopyState, Store, choice
 
@@ -48,7 +49,8 @@ class MasterDeps(mcpu.EngineDeps):
         slow: threads for work that waits for nodes.
         planning: threads for plans.
         call_times: durations of calls of nodes.
-        cells: encoded configuration cells that answers share.
+        lists: texts of lists of objects, of which later answers use parts.
+        shared_answers: answers that clients who ask together share.
     """
 
     store: Store
@@ -66,7 +68,8 @@ class MasterDeps(mcpu.EngineDeps):
         default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")
     )
     call_times: CallTimes = dataclasses.field(default_factory=CallTimes)
-    cells: query.EncodedCells = dataclasses.field(default_factory=query.EncodedCells)
+    lists: query.EncodedLists = dataclasses.field(default_factory=query.EncodedLists)
+    shared_answers: SharedAnswers = dataclasses.field(default_factory=SharedAnswers)
 
     def __post_init__(self) -> None:
         configuration = Config(self.store, self.clock)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from ganeti import errors, objects, qlang, query
 from ganeti.constants import ecodes
 from ganeti.constants import query as c
+from ganeti.luxi.server import Encoded
 from ganeti.masterd import cluster_facts
 from ganeti.masterd.calls import JobId, Later, Malformed, method
 from ganeti.masterd.deps import MasterDeps
@@ -55,15 +56,44 @@ def query_fields(
 def _legacy(
     deps: MasterDeps, what: str, names: list[Any], fields: list[str], *, lock: bool
 ) -> Later:
-    if lock:
-        raise errors.OpPrereqError("Sync queries are not allowed", ecodes.ECODE_INVAL)
+    _refuse_lock(lock=lock)
     is_slow = what == c.QR_EXPORT or _is_slow(what, fields)
     return _ask(
         deps.slow if is_slow else deps.quick,
-        lambda: query.legacy(
-            deps.query_sources(), what, names, fields, cells=deps.cells
-        ),
+        lambda: query.legacy(deps.query_sources(), what, names, fields),
     )
+
+
+def _refuse_lock(*, lock: bool) -> None:
+    if lock:
+        raise errors.OpPrereqError("Sync queries are not allowed", ecodes.ECODE_INVAL)
+
+
+@method("QueryObjects")
+def query_objects(
+    deps: MasterDeps,
+    what: str,
+    names: list[str],
+    fields: list[str],
+    lock: bool = False,
+) -> Later:
+    """Return objects as the remote API shows them, all without names; not in Ganeti.
+
+    Clients that ask for all objects together share one answer.
+    """
+    _check_resource(what)
+    if what not in c.QR_VIA_LUXI:
+        raise errors.GenericError(f"Resource '{what}' is queried by an opcode")
+    _refuse_lock(lock=lock)
+
+    def compute() -> bytes:
+        return query.objects(deps.query_sources(), what, names, fields, deps.lists)
+
+    executor = deps.slow if _is_slow(what, fields) else deps.quick
+    if names:
+        return Later(executor.submit(compute), Encoded, can_cancel=True)
+    key = (what, *fields)
+    return Later(deps.shared_answers.ask(executor, key, compute), Encoded)
 
 
 def _is_slow(what: str, fields: list[str]) -> bool:

@@ -1,12 +1,21 @@
 """Queries of all objects of a cluster, answered from a snapshot and live data.
 
 A field is one row of a table: name, title, kind, text, its getter, and the live data
-that it needs. `query` answers; `describe` lists fields; `legacy` is the older form.
+that it needs. `query` answers; `describe` lists fields; `legacy` is the older
+form, and `objects` the one of the remote API.
 Queries change nothing. The protocols of queries do not belong here.
 """
 
-from ganeti.query.encoded import EncodedCells
-from ganeti.query.engine import RESOURCES, Answer, asks_nodes, describe, legacy, query
+from ganeti.query.encoded import EncodedLists
+from ganeti.query.engine import (
+    RESOURCES,
+    Answer,
+    asks_nodes,
+    describe,
+    legacy,
+    objects,
+    query,
+)
 from ganeti.query.jobs import job_values, parse_job_id
 from ganeti.query.model import ClusterFacts, Jobs, Sources
 from ganeti.query.status import instance_status
@@ -15,7 +24,7 @@ __all__ = [
     "RESOURCES",
     "Answer",
     "ClusterFacts",
-    "EncodedCells",
+    "EncodedLists",
     "Jobs",
     "Sources",
     "asks_nodes",
@@ -23,6 +32,7 @@ __all__ = [
     "instance_status",
     "job_values",
     "legacy",
+    "objects",
     "parse_job_id",
     "query",
 ]

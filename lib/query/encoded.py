@@ -1,9 +1,12 @@
-"""Encoded configuration cells of whole tables, shared by the answers of one daemon.
+"""Lists of whole objects as JSON text, kept between the answers of one daemon.
 
-Few objects change between two bulk lists. So the values of the configuration fields of
-a row are encoded once, and encoded again when the row's record, one of its disks, or a
-table that applies to all rows changes. Records are immutable, so the identity of a
-record proves that nothing changed. Live fields are never kept.
+Few objects change between two lists. So the members of a row that come from the
+configuration are encoded once, and encoded again when the row's record, one of its
+disks, or a table that applies to all rows changes. Records are immutable, so the
+identity of a record proves that nothing changed. Nodes are asked for each list. Their
+answers are reduced to the few values that decide the live members of a row, and these
+members are encoded again when one of these values changes. If nothing changed at all,
+the text of the list before is the answer.
 """
 
 import threading
@@ -12,54 +15,131 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.objects import Instance, Snapshot
+from ganeti.objects import Instance
 from ganeti.query.model import UNKNOWN, Getter, QueryContext, Resource
 
-#: Tables on which the cells of every row may depend. Instances and disks are not among
-#: them: those of a row are compared one by one.
+#: Tables on which the members of every row may depend. Instances and disks are not
+#: among them: those of a row are compared one by one.
 _SHARED: Final = ("cluster", "nodes", "nodegroups", "networks")
 #: Resources whose rows depend on their own record, their disks and `_SHARED` alone.
 _RESOURCES: Final = frozenset({"instance"})
-#: Fewer configuration fields are computed faster than their encoded form is found.
-_FEWEST_FIELDS: Final = 8
 #: Lists of fields that are kept, and the most bytes of each.
 _MAX_LISTS: Final = 2
 _MAX_BYTES: Final = 32 * 1024 * 1024
+#: The member that has a further, older name of one of its values.
+_BEPARAMS: Final = "beparams"
 
-_encoder: Final = msgspec.json.Encoder()
+_encode: Final = msgspec.json.Encoder().encode
 
 
-class _Row(NamedTuple):
-    """Encoded cells of one row, and the records that they were computed from."""
+def with_memory(beparams: Any) -> Any:
+    """Return backend parameters with ``memory``, the older name of ``maxmem``."""
+    if not isinstance(beparams, dict) or "maxmem" not in beparams:
+        return beparams
+    return {**beparams, "memory": beparams["maxmem"]}
 
-    record: Instance
-    disks: tuple[Any, ...]
-    parts: tuple[msgspec.Raw, ...]
+
+def object_of(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return one object by the names of its members."""
+    actual = dict(zip(names, values, strict=True))
+    if _BEPARAMS in actual:
+        actual[_BEPARAMS] = with_memory(actual[_BEPARAMS])
+    return actual
+
+
+def objects_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return rows as a list of objects."""
+    return _encode([object_of(names, row) for row in rows])
+
+
+def keeps(resource: Resource) -> bool:
+    """Return whether texts of a resource may be kept."""
+    return resource.name in _RESOURCES
 
 
 class _Run(NamedTuple):
-    """Neighbouring fields of an answer: their indices, and whether they are live."""
+    """Neighbouring members of an object, all live or all not."""
 
-    indices: range
+    names: Sequence[str]
     is_live: bool
 
 
+class _Members:
+    """Encodes one run of members of a row."""
+
+    def __init__(
+        self, names: Sequence[str], getters: Sequence[Getter], before: bytes
+    ) -> None:
+        self._names = names
+        self._getters = getters
+        self._before = before
+
+    def __call__(self, row: Instance) -> bytes:
+        """Return the members with what is before them, without the object's end."""
+        values = [get(row)[1] for get in self._getters]
+        return self._before + _encode(object_of(self._names, values))[1:-1]
+
+
+class _Row(NamedTuple):
+    """Encoded members of one row, and what they were computed from."""
+
+    record: Instance
+    disks: tuple[Any, ...]
+    state: tuple[Any, ...]
+    fixed: tuple[bytes, ...]
+    live: tuple[bytes, ...]
+
+
 class _List:
-    """Encoded cells of one list of fields; used under the lock of `EncodedCells`."""
+    """The text of one list of fields; for use by many threads."""
 
-    def __init__(self) -> None:
-        self.shared: tuple[Any, ...] = ()
-        self.rows: dict[str, _Row] = {}
+    def __init__(self, resource: Resource, names: Sequence[str]) -> None:
+        self._resource = resource
+        self._runs = list(_runs(resource, names))
+        self._lock = threading.Lock()
+        self._tables: tuple[Any, ...] = ()
+        self._states: list[tuple[Any, ...]] = []
+        self._rows: dict[str, _Row] = {}
+        self._text: bytes | None = None
 
-    def update(
-        self, snapshot: Snapshot, rows: Sequence[Instance], encode: "_Encode"
-    ) -> list[tuple[msgspec.Raw, ...]]:
-        """Return the encoded runs of each row; keep those that are in the snapshot."""
+    def text(self, context: QueryContext, rows: Sequence[Instance]) -> bytes:
+        """Return the list of all objects of a context whose live data are loaded."""
+        columns = [
+            self._resource.states[need](context, rows) for need in sorted(context.live)
+        ]
+        states = list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+        snapshot = context.snapshot
         shared = tuple(snapshot.table(name) for name in _SHARED)
-        known = self.rows if _are_same(shared, self.shared) else {}
-        disk = snapshot.disks.get
-        kept: dict[str, _Row] = {}
-        for record in rows:
+        tables = (*shared, snapshot.instances, snapshot.disks)
+        with self._lock:
+            if (
+                self._text is not None
+                and _are_same(tables, self._tables)
+                and states == self._states
+            ):
+                return self._text
+            if not _are_same(shared, self._tables[: len(shared)]):
+                self._rows = {}
+            rows_now = self._update(context, rows, states)
+            text = self._join(rows_now.values())
+            if len(text) <= _MAX_BYTES:
+                self._rows, self._tables, self._states = rows_now, tables, states
+                self._text = text
+            else:
+                self._rows, self._tables, self._text = {}, (), None
+            return text
+
+    def _update(
+        self,
+        context: QueryContext,
+        rows: Sequence[Instance],
+        states: Sequence[tuple[Any, ...]],
+    ) -> dict[str, _Row]:
+        """Return the rows by UUID, with those members encoded again that changed."""
+        fixed, live = self._encoders(context)
+        disk, known = context.snapshot.disks.get, self._rows
+        actual: dict[str, _Row] = {}
+        for record, state in zip(rows, states, strict=True):
             disks = tuple(map(disk, record.disks))
             row = known.get(record.uuid)
             if (
@@ -67,88 +147,97 @@ class _List:
                 or row.record is not record
                 or not _are_same(row.disks, disks)
             ):
-                row = _Row(record, disks, encode(record))
-            kept[record.uuid] = row
-        size = sum(len(memoryview(part)) for row in kept.values() for part in row.parts)
-        self.shared, self.rows = shared, kept if size <= _MAX_BYTES else {}
-        return [row.parts for row in kept.values()]
+                row = _Row(
+                    record,
+                    disks,
+                    state,
+                    tuple([members(record) for members in fixed]),
+                    tuple([members(record) for members in live]),
+                )
+            elif row.state != state:
+                again = tuple([members(record) for members in live])
+                row = row._replace(state=state, live=again)
+            actual[record.uuid] = row
+        return actual
+
+    def _encoders(self, context: QueryContext) -> tuple[list[_Members], list[_Members]]:
+        """Return the encoders of the fixed and of the live runs, in their order."""
+        encoders: tuple[list[_Members], list[_Members]] = ([], [])
+        before = b"{"
+        for run in self._runs:
+            getters = [_getter(self._resource, context, name) for name in run.names]
+            encoders[run.is_live].append(_Members(run.names, getters, before))
+            before = b","
+        return encoders
+
+    def _join(self, rows: Iterable[_Row]) -> bytes:
+        """Return the text of the list; both kinds of runs alternate."""
+        starts_live = bool(self._runs) and self._runs[0].is_live
+        parts: list[bytes] = []
+        before = b"["
+        for row in rows:
+            first, second = (
+                (row.live, row.fixed) if starts_live else (row.fixed, row.live)
+            )
+            parts.append(before)
+            for index, part in enumerate(first):
+                parts.append(part)
+                if index < len(second):
+                    parts.append(second[index])
+            before = b"},"
+        parts.append(b"}]" if parts else b"[]")
+        return b"".join(parts)
 
 
-def _are_same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    """Return whether two tuples have the identical items."""
-    return len(left) == len(right) and all(
-        a is b for a, b in zip(left, right, strict=True)
-    )
-
-
-class _Encode:
-    """Encodes the configuration cells of a row, one text per run."""
-
-    def __init__(self, runs: Iterable[Sequence[Getter]]) -> None:
-        self._runs = list(runs)
-
-    def __call__(self, row: Instance) -> tuple[msgspec.Raw, ...]:
-        """Return the values of each run: JSON, separated by commas."""
-        return tuple(
-            msgspec.Raw(_encoder.encode([get(row)[1] for get in run])[1:-1])
-            for run in self._runs
-        )
-
-
-class EncodedCells:
-    """A bounded store of encoded cells; thread-safe."""
+class EncodedLists:
+    """A bounded store of lists; for use by many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         #: By resource and names of fields; the list that was used last comes last.
         self._lists: dict[tuple[str, tuple[str, ...]], _List] = {}
+        #: Table and sorted rows by resource.
+        self._sorted: dict[str, tuple[Any, Sequence[Instance]]] = {}
 
-    def answer(
+    def rows(self, resource: Resource, context: QueryContext) -> Sequence[Instance]:
+        """Return all rows of a resource, sorted again after a change of its table."""
+        table = context.snapshot.instances
+        known = self._sorted.get(resource.name)
+        if known is not None and known[0] is table:
+            return known[1]
+        rows = resource.rows(context, None)
+        self._sorted[resource.name] = (table, rows)
+        return rows
+
+    def text(
         self,
         resource: Resource,
         context: QueryContext,
         names: Sequence[str],
         rows: Sequence[Instance],
-    ) -> list[list[Any]]:
-        """Return the values of each row, ready for a JSON encoder.
+    ) -> bytes:
+        """Return all objects of a resource as JSON text.
 
         Args:
-            resource: see `pays`.
+            resource: see `keeps`.
             context: its live data are loaded.
-            names: names of fields.
-            rows: of the context's snapshot.
-
-        Returns:
-            A list per row. An item is a live value, or a ``msgspec.Raw`` with the
-            values of several neighbouring fields, separated by commas, so that the
-            encoded list has one value per field.
+            names: names of fields, each once.
+            rows: see `rows`.
         """
-        getters = [_getter(resource, context, name) for name in names]
-        runs = list(_runs(resource, names))
-        encode = _Encode(
-            [getters[index] for index in run.indices] for run in runs if not run.is_live
-        )
         with self._lock:
-            # The next caller finds what this one encodes.
             key = (resource.name, tuple(names))
-            cells = self._lists.pop(key) if key in self._lists else _List()
-            self._lists[key] = cells
+            actual = self._lists.pop(key, None) or _List(resource, names)
+            self._lists[key] = actual
             while len(self._lists) > _MAX_LISTS:
                 del self._lists[next(iter(self._lists))]
-            encoded = cells.update(context.snapshot, rows, encode)
-        live = [
-            [getters[index] for index in run.indices] if run.is_live else None
-            for run in runs
-        ]
-        return [
-            _merge(row, live, parts) for row, parts in zip(rows, encoded, strict=True)
-        ]
+        return actual.text(context, rows)
 
 
-def pays(resource: Resource, names: Sequence[str]) -> bool:
-    """Return whether encoded cells may be kept for a list of fields, and save time."""
-    count = sum(not _is_live(resource.fields, name) for name in names)
-    return resource.name in _RESOURCES and count >= _FEWEST_FIELDS
+def _are_same(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Return whether two sequences have the identical items."""
+    return len(left) == len(right) and all(
+        a is b for a, b in zip(left, right, strict=True)
+    )
 
 
 def _getter(resource: Resource, context: QueryContext, name: str) -> Getter:
@@ -160,29 +249,13 @@ def _unknown(_row: Any) -> Any:
     return UNKNOWN
 
 
-def _merge(
-    row: Instance,
-    live: Sequence[Sequence[Getter] | None],
-    parts: Sequence[msgspec.Raw],
-) -> list[Any]:
-    """Return live values and encoded runs of a row in the order of the fields."""
-    values: list[Any] = []
-    encoded = iter(parts)
-    for getters in live:
-        if getters is None:
-            values.append(next(encoded))
-        else:
-            values += [get(row)[1] for get in getters]
-    return values
-
-
 def _runs(resource: Resource, names: Sequence[str]) -> Iterator[_Run]:
-    """Yield the longest runs of neighbouring fields that are all live, or all not."""
+    """Yield the longest runs of neighbouring members, all live or all not."""
     start = 0
     for index in range(1, len(names) + 1):
         is_live = _is_live(resource.fields, names[start])
         if index == len(names) or _is_live(resource.fields, names[index]) != is_live:
-            yield _Run(range(start, index), is_live)
+            yield _Run(names[start:index], is_live)
             start = index
 
 

@@ -241,12 +241,7 @@ def _column(
 
 
 def legacy(
-    sources: Sources,
-    what: str,
-    identifiers: Sequence[Any],
-    names: Sequence[str],
-    *,
-    cells: encoded.EncodedCells | None = None,
+    sources: Sources, what: str, identifiers: Sequence[Any], names: Sequence[str]
 ) -> list[list[Any]]:
     """Answer an older call: plain values, null for missing ones.
 
@@ -256,11 +251,55 @@ def legacy(
         identifiers: names, also shortened ones, or uuids; none means all. Unknown
             jobs give a row of nulls, unknown filter rules are left out.
         names: names of fields.
-        cells: encoded cells that may be used for a list of all objects; then
-            neighbouring values of a row may be one ``msgspec.Raw``.
 
     Raises:
         OpPrereqError: wrong_input, a field is unknown; unknown_entity, an object is.
+    """
+    resource = _resource_with(what, names)
+    context = QueryContext(sources, frozenset(names))
+    rows = _legacy_rows(resource, context, identifiers)
+    rows = _load(resource, context, rows, names, None)
+    getters = _getters(resource, context, names)
+    return [[get(row)[1] for get in getters] for row in rows]
+
+
+def objects(
+    sources: Sources,
+    what: str,
+    identifiers: Sequence[Any],
+    names: Sequence[str],
+    lists: encoded.EncodedLists,
+) -> bytes:
+    """Answer as the remote API does: the JSON text of a list of objects.
+
+    Args:
+        sources: data of the answer.
+        what: resource.
+        identifiers: see `legacy`.
+        names: names of fields, each once.
+        lists: texts of former answers, of which parts may be used again.
+
+    Raises:
+        OpPrereqError: see `legacy`.
+    """
+    resource = _resource_with(what, names)
+    if len(set(names)) != len(names):
+        raise errors.OpPrereqError(
+            f"fields: wanted each once, found {', '.join(names)}", ecodes.ECODE_INVAL
+        )
+    if identifiers or not encoded.keeps(resource):
+        return encoded.objects_text(names, legacy(sources, what, identifiers, names))
+    context = QueryContext(sources, frozenset(names))
+    rows = lists.rows(resource, context)
+    _load(resource, context, rows, names, None)
+    return lists.text(resource, context, names, rows)
+
+
+def _resource_with(what: str, names: Sequence[str]) -> Resource:
+    """Return a resource that has all of the given fields.
+
+    Raises:
+        OpPrereqError: wrong_input, it has not.
     """
     resource = resource_of(what)
     unknown = [name for name in names if name not in resource.fields]
@@ -268,13 +307,7 @@ def legacy(
         raise errors.OpPrereqError(
             f"Unknown output fields selected: {', '.join(unknown)}", ecodes.ECODE_INVAL
         )
-    context = QueryContext(sources, frozenset(names))
-    rows = _legacy_rows(resource, context, identifiers)
-    rows = _load(resource, context, rows, names, None)
-    if cells is not None and not identifiers and encoded.pays(resource, names):
-        return cells.answer(resource, context, names, rows)
-    getters = _getters(resource, context, names)
-    return [[get(row)[1] for get in getters] for row in rows]
+    return resource
 
 
 def _legacy_rows(

@@ -439,4 +439,5 @@ RESOURCE: Final = Resource(
     ),
     rows_by_name("instances"),
     instance_live.FETCH,
+    instance_live.STATES,
 )

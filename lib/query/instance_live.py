@@ -7,7 +7,7 @@ import msgspec
 
 from ganeti.constants import query as constants
 from ganeti.constants.instance import INSTST_ADMINDOWN
-from ganeti.objects import Instance, consoles, params
+from ganeti.objects import Instance, Snapshot, consoles, params
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
@@ -33,14 +33,25 @@ def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> dict[str, Re
     """Ask each node of the instances once for all instances that it runs."""
     snapshot = context.snapshot
     cluster = snapshot.cluster
-    nodes = {uuid for row in rows for uuid in snapshot.instance_nodes(row)}
-    capable = {uuid for uuid in nodes if uuid in snapshot.nodes}
+    capable = _nodes_of(snapshot, rows)
     hvparams = {
         hypervisor: params.hvparams_for(cluster, hypervisor, "", {})
         for hypervisor in cluster.enabled_hypervisors
     }
     args = [list(cluster.enabled_hypervisors), hvparams]
     return dict(context.call(_INFO, capable, args, wanted_type=dict))
+
+
+def _nodes_of(snapshot: Snapshot, rows: Sequence[Instance]) -> set[str]:
+    """Return the nodes of some instances; indexes know those of all."""
+    if len(rows) == len(snapshot.instances):
+        return {
+            uuid
+            for uuid in snapshot.nodes
+            if snapshot.primary_instances(uuid) or snapshot.secondary_instances(uuid)
+        }
+    nodes = {uuid for row in rows for uuid in snapshot.instance_nodes(row)}
+    return {uuid for uuid in nodes if uuid in snapshot.nodes}
 
 
 def _is_shut_down(info: Mapping[str, Any]) -> bool:
@@ -70,16 +81,37 @@ def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
     return nodes
 
 
+def _find_elsewhere(answers: Mapping[str, Result]) -> Callable[[Instance], bool]:
+    """Return a function that says whether another node than the primary runs one."""
+    node_of: dict[str, str] = {}
+    count = 0
+    for node, result in answers.items():
+        if not result.failed:
+            node_of |= dict.fromkeys(result.payload, node)
+            count += len(result.payload)
+    if count == len(node_of):
+
+        def is_elsewhere(instance: Instance) -> bool:
+            primary = instance.primary_node
+            return node_of.get(instance.name, primary) != primary
+
+        return is_elsewhere
+    # Some run on two nodes.
+    nodes = _running_names(answers)
+    return lambda instance: bool(
+        nodes.get(instance.name, set()) - {instance.primary_node}
+    )
+
+
 def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
     answers: Mapping[str, Result] = context.live[_INFO]
-    where = context.once("running names", lambda: _running_names(answers))
+    is_elsewhere = context.once("elsewhere", lambda: _find_elsewhere(answers))
 
     def get(instance: Instance) -> ObservedState:
         state = _seen(instance, answers)
         if state in {ObservedState.NODE_OFFLINE, ObservedState.NODE_DOWN}:
             return state
-        others = where.get(instance.name, set()) - {instance.primary_node}
-        return ObservedState.ELSEWHERE if others else state
+        return ObservedState.ELSEWHERE if is_elsewhere(instance) else state
 
     return get
 
@@ -167,6 +199,35 @@ def _bind_console(context: QueryContext) -> Getter:
     return cell
 
 
+def _states(context: QueryContext, rows: Sequence[Instance]) -> list[tuple[Any, ...]]:
+    """Return what decides the live cells of each row; see `Resource.states`.
+
+    Of an answer of a node, the getters above read nothing else.
+    """
+    answers: Mapping[str, Result] = context.live[_INFO]
+    is_elsewhere = context.once("elsewhere", lambda: _find_elsewhere(answers))
+    #: Instances by node, or why they are not known.
+    payloads: dict[str, Any] = {
+        node: (result.offline,) if result.failed else result.payload
+        for node, result in answers.items()
+    }
+    no_answer = (None,)
+    states: list[tuple[Any, ...]] = []
+    for row in rows:
+        payload = payloads.get(row.primary_node, no_answer)
+        if type(payload) is tuple:
+            states.append(payload)
+            continue
+        info = payload.get(row.name)
+        if info:
+            get = info.get
+            values = (get("state"), get("memory"), get("vcpus"))
+            states.append((is_elsewhere(row), *values))
+        else:
+            states.append((is_elsewhere(row), info is None))
+    return states
+
+
 _OPER_STATE: Final = _of_info(_is_running)
 FIELDS: Final = (
     Field(
@@ -211,3 +272,4 @@ FIELDS: Final = (
     ),
 )
 FETCH: Final = {_INFO: _fetch_info}
+STATES: Final = {_INFO: _states}

@@ -311,6 +311,9 @@ class Resource:
         rows: returns all rows in natural order of names, or those of some names in
             their order; raises OpPrereqError for unknown ones.
         fetch: gets live data for the remaining rows, by name of the source.
+        states: by name of the source, returns a value per row that decides its cells
+            from that source, together with the record of the row, its disks and the
+            tables of cluster, nodes, groups and networks.
     """
 
     name: str
@@ -318,6 +321,9 @@ class Resource:
     fields: Mapping[str, Field]
     rows: Callable[[QueryContext, Sequence[Any] | None], Sequence[Any]]
     fetch: Mapping[str, Callable[[QueryContext, Sequence[Any]], Any]] = (
+        dataclasses.field(default_factory=dict)
+    )
+    states: Mapping[str, Callable[[QueryContext, Sequence[Any]], Sequence[Any]]] = (
         dataclasses.field(default_factory=dict)
     )
 

@@ -6,11 +6,12 @@ the log, in the answer and in the reasons of the opcodes.
 """
 
 import dataclasses
+import errno
 import html
 import logging
 import secrets
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from ganeti.clock import Clock
 from ganeti.http import parking
 from ganeti.rapi import access, handlers, requests, resources, waits
 from ganeti.rapi.authentication import Authenticator, unauthorized
-from ganeti.rapi.handlers import Answer, Call, Master, Rows, Waiting
+from ganeti.rapi.handlers import Answer, Call, Master, Parts, Waiting
 from ganeti.rapi.model import Request, Resource
 from ganeti.rapi.problems import Refused, bad_request, forbidden
 from ganeti.rapi.users import User
@@ -358,6 +359,29 @@ def _error_body(err: Refused) -> dict[str, Any]:
     return {**body, "message": html.escape(body["message"], quote=False)}
 
 
+class _Sent:
+    """The parts of an answer on the way to the client.
+
+    The server closes it in the end, also if it sends none of them.
+    """
+
+    def __init__(self, exchange: _Exchange, answer: Parts) -> None:
+        self._exchange = exchange
+        self._parts = answer.parts
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the parts; the client notices an end that comes too early."""
+        try:
+            yield from self._parts
+        except errors.GenericError as err:
+            _log.warning("%s: the answer is cut off: %s", self._exchange.requester, err)
+            raise ConnectionResetError(errno.ECONNRESET, "no more to send") from err
+
+    def close(self) -> None:
+        """Release what the parts come from."""
+        self._parts.close()
+
+
 def _send(
     start_response: StartResponse,
     exchange: _Exchange,
@@ -367,9 +391,9 @@ def _send(
 ) -> Iterable[bytes]:
     listed = [("Content-Type", _JSON), ("X-Request-Id", exchange.id), *headers.items()]
     line = f"{status.value} {status.phrase}"
-    if isinstance(value, Rows):
+    if isinstance(value, Parts):
         start_response(line, listed)
-        return value.chunks()
+        return _Sent(exchange, value)
     data = _encode(value)
     start_response(line, [*listed, ("Content-Length", str(len(data)))])
     return [data]

@@ -1,13 +1,13 @@
 """Functions that answer requests which submit no job of their own.
 
 `HANDLERS` has them by the name in `ganeti.rapi.model.Resource.direct`. A handler gets
-the call and returns a JSON value, a `Rows`, or an `Answer` with headers.
+the call and returns a JSON value, `Parts`, or an `Answer` with headers.
 """
 
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -17,6 +17,7 @@ from ganeti import errors
 from ganeti.constants import ecodes, jobqueue, nodes
 from ganeti.rapi import bodies, requests, waits
 from ganeti.rapi.model import Request, Resource
+from ganeti.rapi.pool import Stream
 from ganeti.rapi.problems import Refused, bad_request
 from ganeti.repair.incidents import MaintenanceState, as_listed
 from ganeti.repair.journal import Selection
@@ -26,8 +27,10 @@ _OS_JOB_S: Final = 300.0
 #: Requests that list operating systems at a time: each has a thread until its job ends.
 _MAX_OS_LISTS: Final = 4
 _os_lists: Final = threading.BoundedSemaphore(_MAX_OS_LISTS)
-#: Rows that are encoded together.
-_BATCH: Final = 250
+#: Names that are encoded together.
+_BATCH: Final = 500
+#: The method of LUXI that returns objects of a kind in the documented form.
+_OBJECTS: Final = "QueryObjects"
 _ROLES: Final = {
     nodes.NR_MASTER: "master",
     nodes.NR_MCANDIDATE: "master-candidate",
@@ -49,8 +52,8 @@ class Master(Protocol):
     ) -> Any:
         """Call a method and return its result."""
 
-    def rows(self, method: str, args: Sequence[Any]) -> list[list[msgspec.Raw]]:
-        """Call a method and return rows of encoded values."""
+    def stream(self, method: str, args: Sequence[Any]) -> Stream:
+        """Call a method and return the JSON text of its result in parts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,25 +97,15 @@ class Waiting:
     args: list[Any]
 
 
-class Rows:
-    """Rows of encoded values that are sent as a list of objects."""
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """An answer that is sent part by part, as the master daemon sends it.
 
-    def __init__(
-        self, names: Sequence[str], rows: Sequence[Sequence[msgspec.Raw]]
-    ) -> None:
-        self._rows = rows
-        members = b",".join(b'"%b":%%b' % name.encode() for name in names)
-        self._form = b"{" + members + b"}"
+    Attributes:
+        parts: JSON text, not empty; closed in the end, or early.
+    """
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the parts of the encoded list."""
-        form, rows = self._form, self._rows
-        before = b"["
-        for start in range(0, len(rows), _BATCH):
-            batch = rows[start : start + _BATCH]
-            yield before + b",".join([form % tuple(row) for row in batch])
-            before = b","
-        yield b"]" if rows else b"[]"
+    parts: Stream | Generator[bytes, None, None]
 
 
 Handler = Callable[[Call], Any]
@@ -130,49 +123,38 @@ def constant(call: Call) -> Any:
     return call.resource.options["value"]
 
 
-def _query_args(call: Call, names: list[str] | None, fields: Sequence[str]) -> Any:
-    """Return the arguments of an older query, whose last one is the lock if any."""
-    args = [names, list(fields)]
-    if call.resource.options.get("call") in {"QueryFilters", "QueryJobs"}:
-        return args
-    return [*args, call.request.args.get("lock", False)]
+def _arguments(
+    call: Call, kind: str, names: Sequence[str], fields: Sequence[str]
+) -> list[Any]:
+    """Return the arguments of the method ``QueryObjects``."""
+    lock = call.request.args.get("lock", False)
+    return [kind, list(names), list(fields), lock]
+
+
+def _name_parts(
+    names: Sequence[Any], shown: str, path: str
+) -> Generator[bytes, None, None]:
+    """Yield the parts of a list of names and URIs."""
+    before = b"["
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
+        listed = [{shown: name, "uri": f"{path}/{name}"} for name in batch]
+        yield before + msgspec.json.encode(listed)[1:-1]
+        before = b","
+    yield b"]" if names else b"[]"
 
 
 @_handler
 def list_objects(call: Call) -> Any:
     """Return all objects of a kind: names and URIs, or whole objects."""
     options = call.resource.options
-    method, key = options["call"], options["key"]
+    kind, key = options["kind"], options["key"]
     if not call.request.args.get("bulk", False):
-        actual = call.master.call(method, _query_args(call, [], [key]))
-        names = [row[0] for row in actual]
-        return [
-            {options["shown"]: name, "uri": f"{call.resource.path}/{name}"}
-            for name in names
-        ]
-    names = list(options["fields"])
-    rows = call.master.rows(method, _query_args(call, [], names))
-    if "beparams" in names:
-        _add_memory(rows, names.index("beparams"))
-    return Rows(names, rows)
-
-
-def _add_memory(rows: list[list[Any]], column: int) -> None:
-    """Add ``memory``, the older name of ``maxmem``, to backend parameters."""
-    known: dict[bytes, msgspec.Raw] = {}
-    for row in rows:
-        encoded = bytes(row[column])
-        if encoded not in known:
-            value = with_memory(msgspec.json.decode(encoded))
-            known[encoded] = msgspec.Raw(msgspec.json.encode(value))
-        row[column] = known[encoded]
-
-
-def with_memory(beparams: Any) -> Any:
-    """Return backend parameters with ``memory``, the older name of ``maxmem``."""
-    if not isinstance(beparams, dict) or "maxmem" not in beparams:
-        return beparams
-    return {**beparams, "memory": beparams["maxmem"]}
+        actual = call.master.call(_OBJECTS, _arguments(call, kind, [], [key]))
+        names = [row[key] for row in actual]
+        return Parts(_name_parts(names, options["shown"], call.resource.path))
+    arguments = _arguments(call, kind, [], options["fields"])
+    return Parts(call.master.stream(_OBJECTS, arguments))
 
 
 @contextlib.contextmanager
@@ -186,25 +168,22 @@ def _unknown_is_not_found() -> Iterator[None]:
         raise
 
 
-def _row(call: Call, fields: Sequence[str], method: str) -> list[Any]:
-    """Return the values of the object that the path names; refuse an unknown one."""
+def _object(call: Call, kind: str, fields: Sequence[str]) -> dict[str, Any]:
+    """Return the object that the path names; refuse an unknown one."""
     with _unknown_is_not_found():
-        rows = call.master.call(method, _query_args(call, [call.name], fields))
-    if not rows:
+        actual = call.master.call(_OBJECTS, _arguments(call, kind, [call.name], fields))
+    if not actual:
         raise Refused(HTTPStatus.NOT_FOUND)
-    return list(rows[0])
+    return dict(actual[0])
 
 
 @_handler
 def get_object(call: Call) -> Any:
     """Return one object."""
     options = call.resource.options
-    names = options["fields"]
-    actual = dict(zip(names, _row(call, names, options["call"]), strict=True))
+    actual = _object(call, options["kind"], options["fields"])
     for copy, original in options.get("copies", {}).items():
         actual[copy] = actual[original]
-    if "beparams" in actual:
-        actual["beparams"] = with_memory(actual["beparams"])
     return actual
 
 
@@ -232,14 +211,13 @@ def get_job(call: Call) -> Any:
 @_handler
 def get_role(call: Call) -> Any:
     """Return the role of a node."""
-    [letter] = _row(call, ["role"], "QueryNodes")
-    return _ROLES[letter]
+    return _ROLES[_object(call, "node", ["role"])["role"]]
 
 
 @_handler
 def console(call: Call) -> Any:
     """Return how to reach the console of a running instance."""
-    [actual] = _row(call, ["console"], "QueryInstances")
+    actual = _object(call, "instance", ["console"])["console"]
     if actual is None:
         raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Instance console unavailable")
     return actual

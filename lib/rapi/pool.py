@@ -2,11 +2,10 @@
 
 import collections
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
-
-import msgspec
 
 from ganeti import errors
 from ganeti.clock import Clock
@@ -16,6 +15,33 @@ from ganeti.luxi import Client
 _IDLE_S: Final = 30.0
 #: Idle connections that are kept.
 _MAX_IDLE: Final = 32
+
+
+class Stream:
+    """The parts of one result; the connection is another call's after the last one."""
+
+    def __init__(
+        self, first: bytes, others: Iterator[bytes], release: Callable[[], None]
+    ) -> None:
+        self._parts = itertools.chain([first], others)
+        self._release: Callable[[], None] | None = release
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the parts.
+
+        Raises:
+            ProtocolError: the connection broke.
+        """
+        try:
+            yield from self._parts
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Leave the rest, if any, and release the connection."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
 
 class Pool:
@@ -44,18 +70,25 @@ class Pool:
         with self._client() as client:
             return client.call(method, args, timeout_s=timeout_s)
 
-    def rows(self, method: str, args: Sequence[Any]) -> list[list[msgspec.Raw]]:
-        """Call a method whose result is a list of rows; values stay encoded.
+    def stream(self, method: str, args: Sequence[Any]) -> "Stream":
+        """Call a method and return the JSON text of its result in parts.
 
         Raises:
-            ProtocolError: the result has another form, or see
-                `ganeti.luxi.Client.call`.
+            GenericError: see `ganeti.luxi.Client.stream`.
         """
-        with self._client() as client:
-            actual = client.call(method, args, as_rows=True)
-        if actual and not isinstance(actual[0][0], msgspec.Raw):
-            raise errors.ProtocolError(f"{method}: wanted rows")
-        return actual  # type: ignore[no-any-return]
+        client = self._take()
+        parts = client.stream(method, args)
+
+        def release() -> None:
+            parts.close()
+            self._put(client)
+
+        try:
+            first = next(parts)
+        except BaseException:
+            release()
+            raise
+        return Stream(first, parts, release)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -44,7 +44,7 @@ _COLLECTION: Final = (
         result=list[dict[str, Any]],
         direct="list_objects",
         options={
-            "call": "QueryInstances",
+            "kind": "instance",
             "fields": fields.INSTANCE,
             "key": "name",
             "shown": "id",
@@ -85,7 +85,7 @@ _COLLECTION: Final = (
         about="return an instance",
         result=dict[str, Any],
         direct="get_object",
-        options={"call": "QueryInstances", "fields": fields.INSTANCE},
+        options={"kind": "instance", "fields": fields.INSTANCE},
         arguments=(model.LOCK,),
     ),
     Resource(

@@ -17,6 +17,7 @@ from ganeti.luxi.shared import SharedClient
 from ganeti.pathutils import Paths
 from ganeti.rapi import application, authentication, pool, users_file, waits
 from ganeti.server import common
+from ganeti.utils import memory
 from ganeti.utils import x509 as certificates
 
 _log = logging.getLogger(__name__)
@@ -166,6 +167,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
         OSError: the address cannot be bound.
     """
     clock_ = clock.SystemClock()
+    memory.use_one_arena()
 
     def connect() -> Client:
         return Client.of_node(

@@ -16,50 +16,62 @@ import pathlib
 import runpy
 import signal
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from ganeti import clock, query
 from ganeti.pathutils import Paths
-from ganeti.query import Sources
 
 ADDRESS, PORT = "127.0.0.1", 15080
 
 
-def child(run, *args):
-    """Run a function in a new process that reports when it is ready; return its id."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        with contextlib.suppress(KeyboardInterrupt):
-            run(*args)
-            os.write(writer, b"x")
-            while True:
-                signal.pause()
-        os._exit(0)
-    os.close(writer)
-    if os.read(reader, 1) != b"x":
-        sys.exit("a server did not start")
-    os.close(reader)
-    return pid
+@contextlib.contextmanager
+def child(*words):
+    """Run this program with other arguments until it is ready; yield its process."""
+    argv = [sys.executable, __file__, *words]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            if process.stdout.read(1) != b"x":
+                sys.exit("a server did not start")
+            yield process
+        finally:
+            process.kill()
+
+
+def serve(run):
+    """Start a server, report that it is ready, and wait for the end."""
+    run()
+    os.write(sys.stdout.fileno(), b"x")
+    while True:
+        signal.pause()
 
 
 def serve_master(path, count):
     """Answer the calls of the remote API."""
-    from ganeti.luxi.server import Server
+    from ganeti import clock, query
+    from ganeti.luxi.server import Encoded, Server
+    from ganeti.masterd.shared_answers import SharedAnswers
+    from ganeti.query import Sources
 
     module = runpy.run_path(str(pathlib.Path(__file__).with_name("query.py")))
     make_snapshot, nodes_of = module["make_snapshot"], module["Nodes"]
 
     example = pathlib.Path(__file__).parents[1] / "data/spec/objects.json"
     snapshot = make_snapshot(json.loads(example.read_text())["example_config"], count)
-    sources, cells = Sources(snapshot, nodes_of(snapshot)), query.EncodedCells()
+    sources, lists = Sources(snapshot, nodes_of(snapshot)), query.EncodedLists()
+    shared, workers = SharedAnswers(), ThreadPoolExecutor(16)
 
     def answer(call):
-        names, fields, *_lock = call.args
-        call.succeed(query.legacy(sources, "instance", names, fields, cells=cells))
+        kind, names, fields, _lock = call.args
+
+        def compute():
+            return query.objects(sources, kind, names, fields, lists)
+
+        future = shared.ask(workers, tuple(fields), compute)
+        future.add_done_callback(lambda done: call.succeed(Encoded(done.result())))
 
     Server(answer, [path], clock=clock.SystemClock()).start()
 
@@ -95,8 +107,17 @@ def requests(path, count, times, sizes, wrong):
                 return
 
 
-def measure(what, path, count, clients=1):
-    """Print rate and times of requests; each client has one connection."""
+def cpu_ms(pid):
+    """Return the processor time of a process, without that of its children."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    user, system = fields.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def measure(what, path, count, clients=1, *, pids):
+    """Print rate, times and processor times; each client has one connection."""
+    processes = {"client": os.getpid(), **pids}
+    before = {name: cpu_ms(pid) for name, pid in processes.items()}
     times, sizes, wrong = [], [], []
     threads = [
         threading.Thread(target=requests, args=(path, count, times, sizes, wrong))
@@ -117,6 +138,14 @@ def measure(what, path, count, clients=1):
         f"{what:38} {len(times) / took:8.1f}/s   p50 {p50 * 1000:8.2f} ms"
         f"   p95 {p95 * 1000:8.2f} ms   {max(sizes):9} bytes"
     )
+    spent = {
+        name: (cpu_ms(pid) - before[name]) / len(times)
+        for name, pid in processes.items()
+    }
+    print(
+        "  processor time per answer:",
+        ", ".join(f"{name} {each:.2f} ms" for name, each in spent.items()),
+    )
 
 
 def memory(pid):
@@ -125,11 +154,16 @@ def memory(pid):
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def prepare(root):
+def paths_of(root):
     """Return the paths of a master in a directory."""
+    return Paths(root=root, hostname="node1.x")
+
+
+def prepare(root):
+    """Make the files of a master in a directory."""
     from ganeti.utils import x509
 
-    paths = Paths(root=root, hostname="node1.x")
+    paths = paths_of(root)
     os.makedirs(paths.data("rapi"))
     os.makedirs(os.path.dirname(paths.rapi_socket))
     pathlib.Path(paths.data("ssconf_master_node")).write_text(
@@ -138,28 +172,28 @@ def prepare(root):
     pem = pathlib.Path(paths.data("rapi.pem"))
     pem.write_bytes(x509.create_self_signed().pem)
     pem.chmod(0o440)
-    return paths
 
 
-def run(paths, count, *, quick):
+def run(root, count, *, quick):
     """Measure."""
     share = 10 if quick else 1
-    pids = [child(serve_master, paths.rapi_socket, count)]
-    try:
-        pids.append(child(functools.partial(serve_api, paths)))
-        api = pids[1]
+    prepare(root)
+    with contextlib.ExitStack() as serving:
+        pids = {
+            name: serving.enter_context(child(str(count), "--serve", what, root)).pid
+            for name, what in (("master daemon", "master"), ("remote API", "api"))
+        }
+        api = pids["remote API"]
+        timed = functools.partial(measure, pids=pids)
         print(f"{count} instances; memory of the daemon after its start:", end=" ")
         print(f"{memory(api):.1f} MiB")
-        measure("version, one connection", "/version", 5000 // share)
-        measure("version, eight connections", "/version", 1000 // share, 8)
-        measure("bulk list, one client", "/2/instances?bulk=1", 40 // share)
-        measure("bulk list, eight clients", "/2/instances?bulk=1", 10 // share, 8)
-        measure("names, one client", "/2/instances", 100 // share)
+        timed("version, one connection", "/version", 5000 // share)
+        timed("version, eight connections", "/version", 1000 // share, 8)
+        timed("bulk list, one client", "/2/instances?bulk=1", 40 // share)
+        timed("bulk list, eight clients", "/2/instances?bulk=1", 10 // share, 8)
         print(f"memory of the daemon after that: {memory(api):.1f} MiB")
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        timed("names, one client", "/2/instances", 100 // share)
+        print(f"memory of the daemon after that: {memory(api):.1f} MiB")
 
 
 def main():
@@ -167,9 +201,16 @@ def main():
     parser = argparse.ArgumentParser("test/bench/run rapi", description=__doc__)
     parser.add_argument("instances", nargs="?", type=int, default=5000)
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
+    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        role, root = options.serve
+        paths = paths_of(root)
+        if role == "api":
+            serve(lambda: serve_api(paths))
+        serve(lambda: serve_master(paths.rapi_socket, options.instances))
     with tempfile.TemporaryDirectory(prefix="bench-rapi.") as root:
-        run(prepare(root), options.instances, quick=options.quick)
+        run(root, options.instances, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.constants import remote
 from ganeti.http import parking
+from ganeti.query import encoded
 from ganeti.rapi import fields
+from ganeti.rapi.pool import Stream
 
 INCIDENT = "incident-1"
 NODE_OF_INCIDENT = "uuid-of-its-node"
@@ -86,11 +88,9 @@ class RapiMaster(FakeMaster):
             assert {op["OP_ID"] for op in args[0]} <= remote.OPCODES
         return super().call(method, args)
 
-    def rows(self, method, args):
-        return [
-            [msgspec.Raw(msgspec.json.encode(value)) for value in row]
-            for row in self.call(method, args)
-        ]
+    def stream(self, method, args):
+        text = msgspec.json.encode(self.call(method, args))
+        return Stream(text[:1], iter([text[1:]]), lambda: None)
 
     def submit(self, method, args, done, *, timeout_s):
         """Answer a wait, as `ganeti.luxi.shared.SharedClient` does."""
@@ -112,8 +112,12 @@ class RapiMaster(FakeMaster):
         is_set = op.op_id() in self.results
         return super()._outcome(op) if is_set else ("success", None)
 
-    def _QueryNetworks(self, names, wanted, lock):
-        return self._rows("network", names, wanted)
+    def _QueryObjects(self, kind, names, wanted, lock):
+        if kind == "job":
+            rows = self._QueryJobs(names, wanted)
+        else:
+            rows = self._rows(kind, names, wanted)
+        return [encoded.object_of(wanted, row) for row in rows]
 
     def _CancelJob(self, job_id):
         return super()._CancelJob(job_id, kill=False)

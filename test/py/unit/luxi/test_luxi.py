@@ -21,7 +21,7 @@ from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.luxi import Client, framing
 from ganeti.luxi import client as luxi_client
-from ganeti.luxi.server import Limits, Restricted, Server
+from ganeti.luxi.server import Encoded, Limits, Restricted, Server
 from ganeti.pathutils import Paths
 
 
@@ -691,15 +691,83 @@ def test_an_interrupted_call_fails_at_once(server, paths, handler):
         assert client.call("Echo", [2]) == [2]
 
 
-def test_rows_stay_encoded_and_errors_are_errors(server, client):
-    rows = client.call("Echo", [[1, "a"], [{"b": []}, None]], as_rows=True)
-    assert [[bytes(cell) for cell in row] for row in rows] == [
-        [b"1", b'"a"'],
-        [b'{"b":[]}', b"null"],
-    ]
-    assert client.call("Echo", [1], as_rows=True) == [1]
+def test_a_streamed_result_is_the_text_of_the_whole_one(server, client):
+    for value in ([], ["}", {"b": []}]):
+        text = b"".join(client.stream("Echo", value))
+        assert json.loads(text) == value
+    text = b"".join(client.stream("Big"))
+    assert json.loads(text) == client.call("Big")
+    assert client.call("Echo", [1]) == [1]
+
+
+def test_a_streamed_result_may_be_encoded_already(server, client, handler):
+    text = b"[" + b",".join([b'"x"'] * 200_000) + b"]"
+    for _ in range(2):
+        parts = client.stream("Keep")
+        reader = threading.Thread(target=_answer_encoded, args=(handler, text))
+        reader.start()
+        assert b"".join(parts) == text
+        reader.join()
+
+
+def _answer_encoded(handler, text):
+    assert handler.arrived.acquire(timeout=60)
+    handler.kept.pop().succeed(Encoded(text))
+
+
+def test_an_encoded_result_of_a_plain_call_is_decoded(server, client, handler):
+    answering = threading.Thread(target=_answer_encoded, args=(handler, b"[1]"))
+    answering.start()
+    assert client.call("Keep") == [1]
+    answering.join()
+
+
+def test_the_error_of_a_streamed_call_leaves_the_connection(server, client):
     with pytest.raises(errors.OpPrereqError):
-        client.call("Fail", as_rows=True)
+        next(client.stream("Fail"))
+    before = client.connect()
+    assert client.call("Echo", [1]) == [1]
+    assert client.connect() is before
+
+
+def test_a_stream_that_is_left_closes_the_connection(server, client):
+    parts = client.stream("Big")
+    next(parts)
+    parts.close()
+    assert client._socket is None
+    assert client.call("Echo", [1]) == [1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"success":true,"result":[1]\x03',
+        b'{"success":true,"result":[1]}\x03{',
+        b'{"result":[1],"success":true}\x03',
+        b"nonsense\x03",
+        b'{"success":true,"result":[1]',
+        b"",
+    ],
+)
+def test_a_malformed_streamed_answer_is_an_error(tmp_path, answer):
+    path = str(tmp_path / "odd")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def serve():
+            peer, _address = listener.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        client = Client(path, retries=0)
+        with pytest.raises(errors.ProtocolError):
+            b"".join(client.stream("Echo"))
+        assert client._socket is None
+        thread.join()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="other users need root")

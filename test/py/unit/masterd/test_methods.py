@@ -27,6 +27,7 @@ OURS = {
     "QueryJournal",
     "QueryMaintenance",
     "QueryMetrics",
+    "QueryObjects",
     "RecordRound",
     "RemoveIncident",
     "ThawAutomation",

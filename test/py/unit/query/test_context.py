@@ -160,37 +160,21 @@ def test_rows_come_in_natural_order_or_as_asked_for():
         rows(ctx, ["inst7"])
 
 
-# Encoded cells
-NAMES = (
-    "name",
-    "os",
-    "hypervisor",
-    "admin_state",
-    "pnode",
-    "uuid",
-    "serial_no",
-    "tags",
-)
-
-
-def test_eight_fields_of_the_configuration_are_worth_keeping():
-    instance, node = query.RESOURCES["instance"], query.RESOURCES["node"]
-    assert encoded.pays(instance, NAMES)
-    assert not encoded.pays(instance, NAMES[1:])
-    assert not encoded.pays(instance, [*NAMES[1:], "oper_state"])
-    assert encoded.pays(instance, [*NAMES, "oper_state"])
-    assert not encoded.pays(node, ["name", "uuid", "tags", "pip", "sip"] * 3)
-    # Unknown fields have a fixed cell.
-    assert encoded.pays(instance, ["nonsense"] * 8)
-
-
+# Lists as text
 def test_neighbours_are_encoded_together_and_live_fields_apart():
     instance = query.RESOURCES["instance"]
     runs = encoded._runs(instance, ["oper_ram", "name", "os", "oper_state", "uuid"])
-    assert [(list(run.indices), run.is_live) for run in runs] == [
-        ([0], True),
-        ([1, 2], False),
-        ([3], True),
-        ([4], False),
+    assert list(runs) == [
+        (["oper_ram"], True),
+        (["name", "os"], False),
+        (["oper_state"], True),
+        (["uuid"], False),
     ]
-    assert list(encoded._runs(instance, ["name"])) == [(range(1), False)]
+    assert list(encoded._runs(instance, ["name"])) == [(["name"], False)]
+
+
+def test_resources_whose_texts_are_kept_have_states_for_all_their_sources():
+    kept = [each for each in query.RESOURCES.values() if encoded.keeps(each)]
+    assert [each.name for each in kept] == ["instance"]
+    for resource in kept:
+        assert set(resource.states) == set(resource.fetch)

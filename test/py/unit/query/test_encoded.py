@@ -1,4 +1,4 @@
-"""Encoded cells: the same bytes as a plain answer, after any change."""
+"""Lists as text: after any change, the bytes of a list without a former one."""
 
 import random
 
@@ -7,20 +7,16 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import objects, query
+from ganeti import errors, objects, query
 from ganeti.objects import Update
 from ganeti.query import encoded
+from ganeti.rpc import Result
 
 NODES, INSTANCES = 3, 6
 NETWORK = objects.Network(name="net", uuid="net-1", network="192.0.2.0/24", serial_no=1)
 #: Live fields at the start, in the middle and at the end.
 FIELDS = ["status", "name", "oper_state", "oper_ram", "snodes", "tags", "oper_vcpus"]
 CONFIG = [n for n, f in query.RESOURCES["instance"].fields.items() if not f.live]
-
-
-@pytest.fixture(autouse=True)
-def keep_short_lists(monkeypatch):
-    monkeypatch.setattr(encoded, "_FEWEST_FIELDS", 1)
 
 
 def start():
@@ -33,18 +29,6 @@ def start():
     ]
     disks = [clusters.drbd_disk(f"disk-{n}", 1, 2) for n in range(1, INSTANCES + 1)]
     return clusters.snapshot(nodes=NODES, extra=[*instances, *disks, NETWORK])
-
-
-def sources(snapshot, running=()):
-    names = {name: {"memory": 5, "vcpus": 2, "state": 0} for name in running}
-    script = {"all_instances_info": lambda node, args: names}
-    return query.Sources(snapshot, FakeRunner(lambda: snapshot, script))
-
-
-def answer(source, fields, cells=None):
-    return msgspec.json.encode(
-        query.legacy(source, "instance", [], fields, cells=cells)
-    )
 
 
 def change(rng, snapshot, step):
@@ -73,81 +57,145 @@ def change(rng, snapshot, step):
     return snapshot.apply([rng.choice(changes)])
 
 
+class Nodes:
+    """Nodes whose answers a test sets.
+
+    Attributes:
+        infos: running instances by node; None for a node that does not answer.
+    """
+
+    def __init__(self):
+        self.infos = {}
+
+    def sources(self, snapshot):
+        """Return the sources of a query with the present answers."""
+
+        def answer(node, _args):
+            info = self.infos.get(node, {})
+            if info is None:
+                return Result("", "", fail_msg="no answer")
+            return info
+
+        script = {"all_instances_info": answer}
+        return query.Sources(snapshot, FakeRunner(lambda: snapshot, script))
+
+
+def plain(source, fields):
+    """Return the list that is made without former ones."""
+    return encoded.objects_text(fields, query.legacy(source, "instance", [], fields))
+
+
+def text(source, fields, lists):
+    return query.objects(source, "instance", [], fields, lists)
+
+
+def one(source, fields, lists, index=0):
+    return msgspec.json.decode(text(source, fields, lists))[index]
+
+
+def info(memory=5, state=0):
+    return {"memory": memory, "vcpus": 2, "state": state, "time": 1.5}
+
+
+def change_answers(rng, nodes):
+    """Change the answer of one node."""
+    node = clusters.node_uuid(rng.randint(1, NODES))
+    names = [f"inst{rng.randint(1, INSTANCES)}.example.com" for _ in range(4)]
+    infos = {name: info(rng.choice([5, 6]), rng.choice([0, 1])) for name in names}
+    nodes.infos[node] = rng.choice([None, {}, infos, infos])
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_answers_equal_plain_ones_after_any_change(seed):
-    rng, cells, snapshot = random.Random(seed), query.EncodedCells(), start()
-    for step in range(1, 60):
-        source = sources(snapshot, running=[f"inst{step % 7}.example.com"])
+def test_texts_equal_those_of_new_lists_after_any_change(seed):
+    rng, lists, nodes = random.Random(seed), query.EncodedLists(), Nodes()
+    snapshot = start()
+    for step in range(1, 80):
+        source = nodes.sources(snapshot)
         for fields in (FIELDS, CONFIG):
-            assert answer(source, fields, cells) == answer(source, fields)
-        snapshot = change(rng, snapshot, step)
+            assert text(source, fields, lists) == plain(source, fields)
+        if rng.random() < 0.5:
+            change_answers(rng, nodes)
+        else:
+            snapshot = change(rng, snapshot, step)
 
 
-def test_live_values_are_not_kept():
-    cells, snapshot = query.EncodedCells(), start()
+def test_live_values_are_those_of_the_present():
+    lists, nodes, snapshot = query.EncodedLists(), Nodes(), start()
     fields = ["name", "oper_ram", "os"]
-    assert b'"inst1.example.com",null,"tiny"' in answer(
-        sources(snapshot), fields, cells
-    )
-    later = sources(snapshot, running=["inst1.example.com"])
-    assert b'"inst1.example.com",5,"tiny"' in answer(later, fields, cells)
+    assert one(nodes.sources(snapshot), fields, lists)["oper_ram"] is None
+    nodes.infos[clusters.node_uuid(1)] = {"inst1.example.com": info(5)}
+    assert one(nodes.sources(snapshot), fields, lists)["oper_ram"] == 5
+    nodes.infos[clusters.node_uuid(1)] = {"inst1.example.com": info(6)}
+    assert one(nodes.sources(snapshot), fields, lists)["oper_ram"] == 6
 
 
-def test_rows_without_a_change_are_encoded_once():
-    cells, snapshot = query.EncodedCells(), start()
-
-    def parts():
-        return query.legacy(sources(snapshot), "instance", [], ["name"], cells=cells)
-
-    before = parts()
-    changed = snapshot.instances[clusters.instance_uuid(2)].replace(tags=("x",))
-    snapshot = clusters.changed(snapshot, changed)
-    after = parts()
-    same = [old[0] is new[0] for old, new in zip(before, after, strict=True)]
-    assert same == [True, False, True, True, True, True]
+def test_without_a_change_the_text_is_used_again():
+    lists, nodes, snapshot = query.EncodedLists(), Nodes(), start()
+    before = text(nodes.sources(snapshot), FIELDS, lists)
+    nodes.infos[clusters.node_uuid(3)] = {"unknown": info()}
+    assert text(nodes.sources(snapshot), FIELDS, lists) is before
 
 
-def test_named_objects_and_other_resources_have_plain_values():
-    cells, source = query.EncodedCells(), sources(start())
-    one = query.legacy(source, "instance", ["inst1"], ["name"], cells=cells)
-    assert one == [["inst1.example.com"]]
-    nodes = query.legacy(source, "node", [], ["name"], cells=cells)
-    assert nodes[0] == ["node1.example.com"]
+def test_rows_without_a_change_are_encoded_once(monkeypatch):
+    lists, nodes, snapshot = query.EncodedLists(), Nodes(), start()
+    text(nodes.sources(snapshot), FIELDS, lists)
+    again, encode = [], encoded._Members.__call__
+
+    def watched(members, row):
+        again.append((row.name, members._names))
+        return encode(members, row)
+
+    monkeypatch.setattr(encoded._Members, "__call__", watched)
+    record = snapshot.instances[clusters.instance_uuid(2)].replace(tags=("x",))
+    snapshot = clusters.changed(snapshot, record)
+    text(nodes.sources(snapshot), FIELDS, lists)
+    assert {name for name, _names in again} == {"inst2.example.com"}
+    again.clear()
+    nodes.infos[clusters.node_uuid(1)] = {"inst3.example.com": info()}
+    text(nodes.sources(snapshot), FIELDS, lists)
+    live = [["status"], ["oper_state", "oper_ram"], ["oper_vcpus"]]
+    assert again == [("inst3.example.com", names) for names in live]
+
+
+def test_one_object_and_other_resources_have_the_same_form():
+    lists, source = query.EncodedLists(), Nodes().sources(start())
+    fields = ["name", "beparams"]
+    named = query.objects(source, "instance", ["inst1"], fields, lists)
+    [actual] = msgspec.json.decode(named)
+    assert actual == one(source, fields, lists)
+    beparams = actual["beparams"]
+    assert beparams["memory"] == beparams["maxmem"]
+    nodes = query.objects(source, "node", [], ["name"], lists)
+    assert msgspec.json.decode(nodes)[0] == {"name": "node1.example.com"}
+
+
+def test_wrong_fields_are_refused():
+    lists, source = query.EncodedLists(), Nodes().sources(start())
+    for fields in (["nonsense"], ["name", "name"]):
+        with pytest.raises(errors.OpPrereqError, match=fields[0]):
+            text(source, fields, lists)
+
+
+def test_a_list_of_nothing_is_a_list():
+    lists, source = query.EncodedLists(), Nodes().sources(clusters.snapshot(nodes=1))
+    assert text(source, FIELDS, lists) == b"[]"
 
 
 def test_only_few_lists_of_fields_are_kept():
-    cells, source = query.EncodedCells(), sources(start())
-
-    def part(field):
-        rows = query.legacy(source, "instance", [], [field], cells=cells)
-        return rows[0][0]
-
-    first = part("name")
-    part("os")
-    assert part("name") is first
-    part("tags")
-    assert part("name") is first
-    part("uuid")
-    part("os")
-    assert part("name") is not first
+    lists, source = query.EncodedLists(), Nodes().sources(start())
+    first = text(source, ["name"], lists)
+    text(source, ["os"], lists)
+    assert text(source, ["name"], lists) is first
+    text(source, ["tags"], lists)
+    assert text(source, ["name"], lists) is first
+    text(source, ["uuid"], lists)
+    text(source, ["os"], lists)
+    assert text(source, ["name"], lists) is not first
 
 
 def test_a_list_that_is_too_large_is_not_kept(monkeypatch):
     monkeypatch.setattr(encoded, "_MAX_BYTES", 10)
-    cells, source = query.EncodedCells(), sources(start())
-    rows = [
-        query.legacy(source, "instance", [], ["name"], cells=cells) for _ in range(2)
-    ]
-    assert rows[0][0][0] is not rows[1][0][0]
-    assert answer(source, ["name"], cells) == answer(source, ["name"])
-
-
-def test_few_fields_are_not_kept(monkeypatch):
-    monkeypatch.setattr(encoded, "_FEWEST_FIELDS", 2)
-    cells, source = query.EncodedCells(), sources(start())
-
-    def first(*fields):
-        return query.legacy(source, "instance", [], fields, cells=cells)[0]
-
-    assert first("name", "oper_ram") == ["inst1.example.com", None]
-    assert isinstance(first("name", "os")[0], msgspec.Raw)
+    lists, source = query.EncodedLists(), Nodes().sources(start())
+    texts = [text(source, ["name"], lists) for _ in range(2)]
+    assert texts[0] == texts[1] == plain(source, ["name"])
+    assert texts[0] is not texts[1]

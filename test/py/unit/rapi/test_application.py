@@ -13,6 +13,7 @@ from ganeti.rapi import fields, handlers, openapi, resources, users
 from ganeti.rapi.application import Application
 from ganeti.rapi.authentication import Authenticator
 from ganeti.rapi.model import Body
+from ganeti.rapi.pool import Stream
 from ganeti.rapi.waits import Waits
 
 TEXT = """\
@@ -297,6 +298,23 @@ def test_many_rows_are_one_list(browser, master):
     master.objects["instance"] = [one | {"name": f"web{k}"} for k in range(1001)]
     bulk = browser.send("GET", "/2/instances?bulk=1")[2]
     assert [each["name"] for each in bulk] == [f"web{k}" for k in range(1001)]
+
+
+def test_an_answer_that_the_master_does_not_complete_is_cut_off(
+    browser, master, monkeypatch, caplog
+):
+    released = []
+
+    def broken():
+        yield b'{"name":'
+        raise errors.ConnectionClosedError("closed")
+
+    stream = Stream(b"[", broken(), lambda: released.append(1))
+    monkeypatch.setattr(master, "stream", lambda _method, _args: stream)
+    with pytest.raises(ConnectionResetError):
+        browser.send("GET", "/2/instances?bulk=1")
+    assert released == [1]
+    assert "the answer is cut off: closed" in caplog.text
 
 
 def test_single_objects_have_their_copies(browser):

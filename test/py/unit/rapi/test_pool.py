@@ -104,11 +104,26 @@ def test_a_restart_of_the_master_is_not_noticed_by_clients(pool, master):
     assert pool.call("Echo", [2]) == [2]
 
 
-def test_rows_are_encoded_values(pool):
-    [[one, two]] = pool.rows("Echo", [[1, "x"]])
-    assert (bytes(one), bytes(two)) == (b"1", b'"x"')
-    assert pool.rows("Echo", []) == []
-    with pytest.raises(errors.OpPrereqError):
-        pool.rows("Fail", [])
-    with pytest.raises(errors.ProtocolError):
-        pool.rows("Echo", ["text"])
+def test_streams_give_their_connection_back(pool, master):
+    for _ in range(2):
+        assert b"".join(pool.stream("Echo", [1, "x"])) == b'[1,"x"]'
+        with pytest.raises(errors.OpPrereqError):
+            pool.stream("Fail", [])
+    assert len({id(each) for each in master.connections}) == 1
+
+
+def test_a_stream_that_is_not_read_to_its_end_gives_up_its_connection(pool, master):
+    stream = pool.stream("Echo", ["x" * 300_000])
+    next(iter(stream))
+    stream.close()
+    stream.close()
+    pool.stream("Echo", ["x" * 300_000]).close()
+    assert pool.call("Echo", [1]) == [1]
+    assert len({id(each) for each in master.connections}) == 3
+
+
+def test_two_streams_at_a_time_have_connections_of_their_own(pool, master):
+    one, two = (pool.stream("Echo", [word * 200_000]) for word in "ab")
+    assert b"".join(two) == b'["' + b"b" * 200_000 + b'"]'
+    assert b"".join(one) == b'["' + b"a" * 200_000 + b'"]'
+    assert len({id(each) for each in master.connections}) == 2

@@ -49,7 +49,7 @@ def master(monkeypatch):
     """Let the daemon call a fake master instead of a socket."""
     fake = RapiMaster()
     monkeypatch.setattr(pool.Pool, "call", lambda _self, *a, **k: fake.call(*a, **k))
-    monkeypatch.setattr(pool.Pool, "rows", lambda _self, *a: fake.rows(*a))
+    monkeypatch.setattr(pool.Pool, "stream", lambda _self, *a: fake.stream(*a))
     monkeypatch.setattr(
         shared.SharedClient, "submit", lambda _self, *a, **k: fake.submit(*a, **k)
     )

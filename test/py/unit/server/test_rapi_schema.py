@@ -58,7 +58,7 @@ def schema(master, tmp_path_factory):
     words = ["-b", "127.0.0.1", "-p", "0"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool.Pool, "call", lambda _self, *a, **k: master.call(*a, **k))
-        patch.setattr(pool.Pool, "rows", lambda _self, *a: master.rows(*a))
+        patch.setattr(pool.Pool, "stream", lambda _self, *a: master.stream(*a))
         patch.setattr(
             shared.SharedClient, "submit", lambda _self, *a, **k: master.submit(*a, **k)
         )

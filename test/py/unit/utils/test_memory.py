@@ -21,6 +21,10 @@ class Library:
     def munlockall(self):
         self.calls.append(("munlockall",))
 
+    def mallopt(self, parameter, value):
+        self.calls.append(("mallopt", parameter, value))
+        return 1
+
     def malloc_trim(self, pad):
         self.calls.append(("malloc_trim", pad))
 
@@ -88,3 +92,11 @@ def test_memory_that_cannot_be_locked_again_is_a_warning(load, caplog):
 def test_another_library_returns_nothing(load):
     load(object(), "64 kB")
     memory.trim()
+
+
+def test_one_arena_is_asked_for_where_there_are_arenas(load):
+    library = load(Library())
+    memory.use_one_arena()
+    assert library.calls == [("mallopt", -8, 1)]
+    load(object())
+    memory.use_one_arena()
