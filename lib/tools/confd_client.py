@@ -21,6 +21,8 @@ from ganeti.utils.control_chars import escape
 
 NAME: Final = "confd-client"
 _DAEMON: Final = "ganeti-confd"
+#: Bytes; a key has 41.
+_MAX_KEY: Final = 4096
 #: Queries by the word of the command line.
 KINDS: Final = {
     "ping": confd.CONFD_REQ_PING,
@@ -58,7 +60,17 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=arguments.Formatter,
     )
     add = parser.add_argument
-    add("--hmac", metavar="KEY", help="the key; default: that of this node")
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument(
+        "--hmac",
+        metavar="KEY",
+        help="the key itself, visible to all users of this machine while it runs",
+    )
+    keys.add_argument(
+        "--hmac-file",
+        metavar="FILE",
+        help="file of the key; default: that of this node",
+    )
     add(
         "-a",
         "--address",
@@ -96,13 +108,28 @@ def _client(options: argparse.Namespace, paths: Paths) -> ConfdClient:
     port = options.port
     if port is None:
         port = netutils.service_port(_DAEMON, daemons.DAEMONS[_DAEMON].port or 0, "udp")
-    key = options.hmac.encode() if options.hmac else files.read_file(paths.hmac_key)
+    key = _key(options, paths)
     if options.address:
         peers = [netutils.lookup(name, paths) for name in options.address]
     else:
         peers = ssconf.SimpleStore(paths).master_candidates_ips()
     magic = wire.MAGIC_SHA256 if options.sha256 else wire.MAGIC_SHA1
     return ConfdClient(key, peers, port=port, magic=magic)
+
+
+def _key(options: argparse.Namespace, paths: Paths) -> bytes:
+    """Return the key that the options name.
+
+    Raises:
+        ConfdClientError: the file is empty.
+    """
+    if options.hmac:
+        return str(options.hmac).encode()
+    path = options.hmac_file or paths.hmac_key
+    key = files.read_file(path, max_size=_MAX_KEY)
+    if not key.strip():
+        raise errors.ConfdClientError(f"{path}: wanted a key, found an empty file")
+    return key
 
 
 def _ask(

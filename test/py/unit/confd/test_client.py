@@ -200,3 +200,27 @@ def test_the_tool_with_another_key_names_what_to_look_at(peer_of, capsys):
         "confd-client: no answer within 0.3 seconds: is ganeti-confd running there, and"
         " is the key the same?\n"
     )
+
+
+def test_the_tool_takes_a_key_from_a_file(peer_of, capsys, tmp_path):
+    peer = peer_of(orchard())
+    argv = ["-a", "127.0.0.1", "-p", str(peer.port), "master"]
+    path = tmp_path / "key"
+    path.write_bytes(KEY)
+    assert confd_client.main([f"--hmac-file={path}", *argv]) == 0
+    assert capsys.readouterr().err == ""
+    for content, text in (
+        (b"\n", "wanted a key, found an empty file"),
+        (b"x" * 5000, "larger than 4096 bytes"),
+        (None, "No such file"),
+    ):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        assert confd_client.main([f"--hmac-file={path}", *argv]) == 1
+        shown = capsys.readouterr().err
+        assert text in shown
+        assert str(path) in shown
+    with pytest.raises(SystemExit):
+        confd_client.main(["--hmac=x", f"--hmac-file={path}", *argv])
+    assert "not allowed with argument" in capsys.readouterr().err
