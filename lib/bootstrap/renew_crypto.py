@@ -41,6 +41,7 @@ from ganeti.utils import authority, daemon_users, files, x509
 
 _log = logging.getLogger(__name__)
 _OWNER: Final = "renew-crypto"
+_MASTER_DAEMON: Final = "ganeti-masterd"
 _SERVER_PEM: Final = "server.pem"
 _SERVER_KEY: Final = "server-key.pem"
 _CLIENT_PEM: Final = "client.pem"
@@ -71,11 +72,14 @@ class RenewOptions:
         cluster_certificate: create a new cluster certificate.
         contents: file name in the state directory -> new content.
         check_host_keys: refuse nodes whose SSH host key is not the cluster's.
+        without_master: this node is another master candidate, because the master is
+            lost. Nodes that cannot be reached are left out.
     """
 
     cluster_certificate: bool = False
     contents: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
     check_host_keys: bool = True
+    without_master: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +103,7 @@ def renew(
     """Replace files on all online nodes, while all daemons are stopped.
 
     Args:
-        paths: of this node, the master.
+        paths: of this node, the master; see `RenewOptions.without_master`.
         process: starts daemons.
         clock: source of time stamps.
         options: the files to replace.
@@ -111,6 +115,8 @@ def renew(
 
     Raises:
         SshError: a node cannot be reached; nothing was changed.
+        OpPrereqError: without a master, this node is no master candidate, or the
+            master daemon runs.
         OpExecError: daemons do not stop, and nothing was changed; or the new files
             could not be created, no majority of the master candidates has recorded the
             new certificate, or the daemons of the master do not start.
@@ -118,16 +124,19 @@ def renew(
     services = Services(paths, process)
     with contextlib.ExitStack() as stack:
         feedback("Gathering cluster information")
-        remotes = _connect(paths, options, stack)
+        caller = _caller(paths, options)
+        if options.without_master:
+            _check_lost(paths, options)
+        failed: dict[str, str] = {}
+        remotes = _connect(paths, options, stack, failed)
         feedback("Blocking watcher")
         lock = f"{paths.lock_dir}/{_WATCHER_LOCK}"
         stack.enter_context(files.locked(lock, timeout_s=_WATCHER_S))
         with _restarted_on_failure(services, paths, remotes, feedback):
             _stop(services, paths, remotes, feedback)
-        failed: dict[str, str] = {}
         try:
             feedback("Updating certificates and keys")
-            written = _write(paths, clock, options)
+            written = _write(paths, clock, options, caller)
             failed |= _copy(paths, remotes, written, feedback)
             if options.cluster_certificate:
                 failed |= _send_certificates(paths, clock, remotes, failed, feedback)
@@ -136,11 +145,11 @@ def renew(
                 "interrupted while all daemons are stopped"
                 f" ({str(err) or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
-        with _holding(paths, clock) as held:
+        with _holding(paths, clock, caller) as held:
             failed |= _start_nodes(services, paths, remotes, feedback)
             if options.cluster_certificate:
                 feedback("Recording the certificate of the master")
-                _record_master(paths, clock, held)
+                _record_master(paths, clock, caller, held)
             _start_master(services, paths, feedback)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
@@ -166,7 +175,7 @@ def needs_restart(paths: Paths) -> bool:
 def steps(paths: Paths, options: RenewOptions) -> list[str]:
     """Return the steps of `renew` as text, in order; no node is contacted."""
     simple = SimpleStore(paths)
-    others = sorted(set(simple.online_nodes()) - {simple.master_node()})
+    others = _others(simple, paths)
     written = [*options.contents]
     if options.cluster_certificate:
         written.insert(0, _SERVER_PEM)
@@ -195,29 +204,88 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
     ]
 
 
+def _caller(paths: Paths, options: RenewOptions) -> str:
+    """Return the uuid of the node that nodes accept afterwards: usually the master."""
+    snapshot = store.read_snapshot(paths.store_db)
+    if not options.without_master:
+        return snapshot.cluster.master_node
+    uuid = snapshot.uuid_of("nodes", paths.hostname)
+    if uuid is None or not snapshot.nodes[uuid].master_candidate:
+        raise errors.OpPrereqError(
+            f"{paths.hostname} is not a master candidate", ecodes.ECODE_STATE
+        )
+    return uuid
+
+
+def _others(simple: SimpleStore, paths: Paths) -> list[str]:
+    return sorted(set(simple.online_nodes()) - {simple.master_node(), paths.hostname})
+
+
 def _connect(
-    paths: Paths, options: RenewOptions, stack: contextlib.ExitStack
+    paths: Paths,
+    options: RenewOptions,
+    stack: contextlib.ExitStack,
+    failed: dict[str, str],
 ) -> list[_RemoteNode]:
-    """Log in to all other online nodes, before anything is changed."""
+    """Log in to all other online nodes, before anything is changed.
+
+    Without a master, those that cannot be reached are added to `failed`: nothing could
+    mark them offline.
+    """
+    remotes = []
+    for name in _others(SimpleStore(paths), paths):
+        try:
+            remotes.append(_log_in(paths, options, name, stack))
+        except errors.SshError as err:
+            if not options.without_master:
+                raise
+            failed[name] = str(err)
+    return remotes
+
+
+def _log_in(
+    paths: Paths, options: RenewOptions, name: str, stack: contextlib.ExitStack
+) -> _RemoteNode:
+    """Log in to a node until the end of a stack. Raises SshError."""
     simple = SimpleStore(paths)
     identity = dataclasses.replace(
         client.cluster_identity(paths, simple.cluster_name()),
         check_host_key=options.check_host_keys,
     )
-    addresses, ports = simple.node_primary_ips(), simple.ssh_ports()
-    remotes = []
-    for name in sorted(set(simple.online_nodes()) - {simple.master_node()}):
-        port = ports.get(name, _SSH_PORT)
-        shell = client.Client(
-            name,
-            port,
-            identity,
-            address=addresses.get(name),
-            environment=account.node_environment(paths, name),
+    address = simple.node_primary_ips().get(name)
+    port = simple.ssh_ports().get(name, _SSH_PORT)
+    shell = client.Client(
+        name,
+        port,
+        identity,
+        address=address,
+        environment=account.node_environment(paths, name),
+    )
+    stack.enter_context(shell)
+    return _RemoteNode(name, address, port, shell)
+
+
+def _check_lost(paths: Paths, options: RenewOptions) -> None:
+    """Refuse to act without a master that runs.
+
+    Raises:
+        OpPrereqError: its daemon runs.
+    """
+    master = SimpleStore(paths).master_node()
+    with contextlib.ExitStack() as stack:
+        try:
+            remote = _log_in(paths, options, master, stack)
+            argv = [paths.daemon_util, "check", _MASTER_DAEMON]
+            is_running = not remote.shell.run(argv, timeout_s=_DAEMONS_S).failed
+        except errors.SshError:
+            return  # lost, as the administrator wrote
+    if is_running:
+        raise errors.OpPrereqError(
+            f"{_MASTER_DAEMON} runs on {master}: run the command there, without"
+            f" --without-master; or stop it with 'daemon-util stop {_MASTER_DAEMON}' if"
+            " it cannot be used",
+            ecodes.ECODE_STATE,
         )
-        stack.enter_context(shell)
-        remotes.append(_RemoteNode(name, addresses.get(name), port, shell))
-    return remotes
 
 
 # Daemons
@@ -289,7 +357,7 @@ def _daemon_util(paths: Paths, remote: _RemoteNode, verb: str) -> None:
 
 
 # Files
-def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
+def _write(paths: Paths, clock: Clock, options: RenewOptions, caller: str) -> list[str]:
     """Write the new files on this node, keeping backups; return the names to copy."""
     contents = dict(options.contents)
     if options.cluster_certificate:
@@ -308,10 +376,8 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
         return sorted(contents)
     _back_up(paths, paths.client_pem)
     snapshot = store.read_snapshot(paths.store_db)
-    digest = crypto.write_node_certificate(
-        paths, snapshot.cluster.master_node, clock.time()
-    )
-    values = config.ssconf_values(_with_caller(snapshot, digest))
+    digest = crypto.write_node_certificate(paths, caller, clock.time())
+    values = config.ssconf_values(_with_caller(snapshot, caller, digest))
     ssconf.write(paths, {_CANDIDATES: values[_CANDIDATES]})
     return [*sorted(contents), f"{constants.FILEPREFIX}{_CANDIDATES}"]
 
@@ -327,19 +393,17 @@ def _back_up(paths: Paths, path: str) -> None:
         _log.info("%s: saved as %s", path, files.backup_file(path, paths.backup_dir))
 
 
-def _with_caller(snapshot: Snapshot, digest: str) -> Snapshot:
-    """Return the configuration with the master's certificate as the only one.
+def _with_caller(snapshot: Snapshot, caller: str, digest: str) -> Snapshot:
+    """Return the configuration with the certificate of one node as the only one.
 
     The other candidates get new certificates later.
     """
-    cluster = snapshot.cluster.replace(
-        candidate_certs={snapshot.cluster.master_node: digest}
-    )
+    cluster = snapshot.cluster.replace(candidate_certs={caller: digest})
     return snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
 
 
 @contextlib.contextmanager
-def _holding(paths: Paths, clock: Clock) -> Iterator[store.Engine | None]:
+def _holding(paths: Paths, clock: Clock, caller: str) -> Iterator[store.Engine | None]:
     """Keep the leadership of a store in etcd while daemons of candidates start.
 
     Raises:
@@ -347,8 +411,7 @@ def _holding(paths: Paths, clock: Clock) -> Iterator[store.Engine | None]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            master = store.read_snapshot(paths.store_db).cluster.master_node
-            held = stack.enter_context(store_access.holding(paths, clock, master))
+            held = stack.enter_context(store_access.holding(paths, clock, caller))
         except errors.GenericError as err:
             raise errors.OpExecError(
                 f"all daemons are stopped: {err}. {_REPEAT_HINT}"
@@ -356,7 +419,9 @@ def _holding(paths: Paths, clock: Clock) -> Iterator[store.Engine | None]:
         yield held
 
 
-def _record_master(paths: Paths, clock: Clock, held: store.Engine | None) -> None:
+def _record_master(
+    paths: Paths, clock: Clock, caller: str, held: store.Engine | None
+) -> None:
     """Record this node's new certificate as the only one that may call nodes.
 
     The node daemons accept it already, from their ssconf files. The master daemon must
@@ -367,13 +432,12 @@ def _record_master(paths: Paths, clock: Clock, held: store.Engine | None) -> Non
     """
     try:
         digest = x509.digest(x509.load_certificate(paths.client_pem))
-        master = store.read_snapshot(paths.store_db).cluster.master_node
         with contextlib.ExitStack() as stack:
             engine = held or stack.enter_context(
-                store_access.opened(paths, clock, master)
+                store_access.opened(paths, clock, caller)
             )
             with config.Config(engine, clock).edit(_OWNER) as edit:
-                edit.update_cluster(candidate_certs={master: digest})
+                edit.update_cluster(candidate_certs={caller: digest})
     except (errors.GenericError, KeyboardInterrupt) as err:
         raise errors.OpExecError(
             "the node daemons run with the new files, but the master daemon is not"

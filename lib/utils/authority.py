@@ -314,7 +314,8 @@ def check_ends(*paths: str) -> None:
                 f"ended on {max(ends):%Y-%m-%d %H:%M} UTC, so nodes and this one refuse"
                 " each other's calls; if the clock of this node is right, run"
                 " gnt-cluster renew-crypto --new-cluster-certificate on the master,"
-                " which needs no calls then",
+                " which needs no calls then; if the master is lost, run it on another"
+                " master candidate, with --without-master",
             )
 
 

@@ -10,11 +10,19 @@ from ganeti.constants import ecodes, exitcodes
 if TYPE_CHECKING:
     from ganeti.bootstrap import renew_crypto
 
+_LOST_QUESTION: Final = (
+    "All daemons on all nodes are restarted with certificates that the present master"
+    " does not get. It has to be off, and is to be added again later. Continue?"
+)
 _QUESTION: Final = (
     "This requires all daemons on all nodes to be restarted and may take some time."
     " Continue?"
 )
 _ONLINE_QUESTION: Final = "All daemons and jobs go on during this. Continue?"
+_NEXT: Final = (
+    "The nodes that answered have new certificates; run 'gnt-cluster master-failover'"
+    " now."
+)
 _NOTICE: Final = (
     "Updating certificates and keys. The daemons of all nodes are stopped until the"
     " end; after an interruption, run the same command again."
@@ -45,12 +53,15 @@ _EITHER: Final = (
 def run(ctx: CommandContext) -> int:
     """Replace the requested items: first files, then by a job all others."""
     opts = ctx.opts
-    local.check_is_master(ctx.paths)
+    if not opts.without_master:
+        local.check_is_master(ctx.paths)
     _check(opts)
     contents = _contents(opts)
+    if opts.without_master:
+        _check_without_master(ctx, contents)
     restarts = _restarts(ctx)
     has_files = bool(contents) or restarts
-    has_job = any(
+    has_job = not opts.without_master and any(
         (
             opts.new_cluster_cert,
             opts.new_node_cert,
@@ -67,6 +78,8 @@ def run(ctx: CommandContext) -> int:
     if plans.wanted(ctx):
         return plans.show(ctx, [], before=_plan(ctx, contents, restarts, has_job))
     question = _QUESTION if has_files else _ONLINE_QUESTION
+    if opts.without_master:
+        question = _LOST_QUESTION
     if not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     troubles = _replace_files(ctx, contents, restarts) if has_files else []
@@ -79,9 +92,30 @@ def run(ctx: CommandContext) -> int:
             "These nodes do not have the new files: mark them offline and add them"
             " again with gnt-node add --readd, or run the same command again."
         )
-        return exitcodes.EXIT_FAILURE
+        if not opts.without_master:
+            return exitcodes.EXIT_FAILURE
+    if opts.without_master:
+        ctx.out(_NEXT)
+        return exitcodes.EXIT_FAILURE if troubles else exitcodes.EXIT_SUCCESS
     ctx.out("All requested certificates and keys have been replaced.")
     return exitcodes.EXIT_SUCCESS
+
+
+def _check_without_master(ctx: CommandContext, contents: dict[str, bytes]) -> None:
+    """Refuse what needs a master.
+
+    Raises:
+        OpPrereqError: this is the master, or other things are to be replaced.
+    """
+    opts = ctx.opts
+    others = opts.new_node_cert or opts.new_ssh_keys or opts.new_ssh_host_keys
+    if local.master_node(ctx.paths) == ctx.paths.hostname:
+        text = f"{ctx.paths.hostname} is the master; leave the option out"
+    elif not opts.new_cluster_cert or contents or others:
+        text = "wanted --new-cluster-certificate, and nothing else to be replaced"
+    else:
+        return
+    raise errors.OpPrereqError(f"--without-master: {text}", ecodes.ECODE_INVAL)
 
 
 def _plan(
@@ -112,6 +146,7 @@ def _options(
         cluster_certificate=restarts,
         contents=contents,
         check_host_keys=bool(ctx.opts.ssh_key_check),
+        without_master=bool(ctx.opts.without_master),
     )
 
 
@@ -119,6 +154,8 @@ def _restarts(ctx: CommandContext) -> bool:
     """Return whether a new cluster certificate needs a restart of all daemons."""
     from ganeti.bootstrap import renew_crypto
 
+    if ctx.opts.without_master:
+        return True  # also when it is repeated, after this node has got its own
     return bool(ctx.opts.new_cluster_cert) and renew_crypto.needs_restart(ctx.paths)
 
 

@@ -76,6 +76,12 @@ RENEW_CRYPTO: Final = Command(
             default=False,
         ),
         Option(
+            ("--without-master",),
+            "run on another master candidate, because the master is lost and the"
+            " certificates have ended",
+            dest="without_master",
+        ),
+        Option(
             ("--no-ssh-key-check",),
             "do not verify the SSH host keys of nodes",
             dest="ssh_key_check",

@@ -1,15 +1,18 @@
 """``gnt-cluster renew-crypto``: everything new, and everything works afterwards."""
 
+import datetime as dt
 import subprocess
 
 import pytest
+from cryptography import x509 as certificates
+from cryptography.hazmat.primitives import hashes
 
 from fakes.patience import until
-from ganeti.bootstrap import renew_crypto
+from ganeti.bootstrap import crypto, renew_crypto
 from ganeti.clock import SystemClock
 from ganeti.process import SystemRunner
 from ganeti.store.database import Database
-from ganeti.utils import x509
+from ganeti.utils import authority, files, x509
 
 EVERYTHING = (
     "--new-cluster-certificate",
@@ -154,3 +157,59 @@ def test_the_new_certificate_is_committed_by_an_elected_master(cluster):
 def daemons_on(cluster, node):
     actual = cluster.control.processes_on(cluster.node(node))
     return {process.name for process in actual}
+
+
+def end_all(cluster, names):
+    """Give nodes an authority and certificates that have ended."""
+    issuer = crypto.load_authority(cluster.paths(names[0]))
+    old = issuer.certificate
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        certificates.CertificateBuilder()
+        .subject_name(old.subject)
+        .issuer_name(old.issuer)
+        .public_key(old.public_key())
+        .serial_number(old.serial_number)
+        .not_valid_before(now - dt.timedelta(days=2))
+        .not_valid_after(now - dt.timedelta(days=1))
+    )
+    for extension in old.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    ended = x509.Pair(None, builder.sign(issuer.key, hashes.SHA256()))
+    for name in names:
+        paths = cluster.paths(name)
+        uuid = authority.node_uuid(paths.client_pem)
+        host = cluster.node(name).name
+        own = authority.issue_with_key(
+            issuer, name=host, uuid=uuid, serial=1, validity_s=-60
+        )
+        files.write_file(paths.client_pem, own.pem, mode=0o440)
+        files.write_file(paths.server_pem, ended.certificate_pem, mode=0o440)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_ended_certificates_are_renewed_without_the_lost_master(cluster_of):
+    cluster = cluster_of(3)
+    cluster.check("gnt-cluster", "add-tags", "kept")
+    names = ("node1", "node2", "node3")
+    end_all(cluster, names)
+    renew = ("gnt-cluster", "renew-crypto", "-f", "--new-cluster-certificate")
+    renew += ("--without-master",)
+    refused = cluster.run(*renew, node="node2")
+    assert refused.code == 1
+    assert "ganeti-masterd runs on node1" in refused.stderr
+    cluster.command("kill", "node1")
+    for name in names[1:]:
+        cluster.command("kill", name)
+        cluster.command("start", name)
+    refused = cluster.run("gnt-cluster", "master-failover", node="node2")
+    assert refused.code == 1
+    assert "--without-master" in refused.stderr
+    cluster.check(*renew, node="node2")
+    cluster.check("gnt-cluster", "master-failover", node="node2")
+    assert "kept" in cluster.check("gnt-cluster", "list-tags", node="node2").split()
+    cluster.command("start", "node1")
+    readd = ("gnt-node", "add", "--readd", cluster.node("node1").name)
+    cluster.check(*readd, node="node2")
+    cluster.wait_until_clean("node2")

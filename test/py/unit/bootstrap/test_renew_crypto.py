@@ -5,6 +5,7 @@ import dataclasses
 import glob
 import os
 import re
+import shutil
 import stat
 
 import pytest
@@ -248,6 +249,65 @@ def test_an_unreachable_node_is_found_before_anything_stops(site):
     with pytest.raises(errors.SshError, match="no route"):
         site.renew(cluster_certificate=True)
     assert (site.events, site.content()) == ([], before)
+
+
+def without_master(site):
+    """Go on at the second candidate."""
+    store_db = site.paths.store_db
+    site.paths = Paths(str(site.folder / SECOND), SECOND)
+    shutil.copytree(os.path.dirname(store_db), site.paths.data_dir)
+    os.makedirs(site.paths.lock_dir)
+    site.process.answers["daemon-util"] = lambda argv: (
+        site.daemons(SECOND, argv),
+        "",
+        "broken\n",
+    )
+    site.copies.copies[site.copies.node(1)].close()
+    site.copies.copies[site.copies.node(1)] = store.Replica(site.paths.store_db)
+    site.copies.down = {site.copies.node(0)}
+    site.unreachable = {MASTER}
+    return site
+
+
+def test_without_a_master_another_candidate_is_recorded(site):
+    before = site.content()
+    without_master(site)
+    site.unreachable |= {PLAIN}
+    options = {"cluster_certificate": True, "without_master": True}
+    assert site.renew(**options) == [f"node {PLAIN}: {PLAIN}: no route"]
+    digest = x509.digest(x509.load_certificate(site.paths.client_pem))
+    assert site.snapshot().cluster.candidate_certs == {site.copies.node(1): digest}
+    assert site.snapshot().term > site.term.number
+    listed = site.read(THIRD, "ssconf_master_candidates_certs").decode()
+    assert listed == f"{site.copies.node(1)}={digest}\n"
+    for path, data in before.items():
+        assert files.read_file(path) == data  # the lost master's
+    assert not [event for event in site.events if event[0] in {MASTER, PLAIN}]
+    # It can be repeated, when this node has its new certificate already.
+    assert len(site.renew(**options)) == 1
+
+
+def test_a_running_master_is_not_left_out(site):
+    without_master(site).unreachable = set()
+    before = site.content()
+    with pytest.raises(errors.OpPrereqError, match=f"ganeti-masterd runs on {MASTER}"):
+        site.renew(cluster_certificate=True, without_master=True)
+    assert site.events == [(MASTER, "check ganeti-masterd")]
+    assert site.content() == before
+    site.broken.add((MASTER, "check ganeti-masterd"))
+    assert site.renew(cluster_certificate=True, without_master=True) == []
+    assert {event for event in site.events if event[0] == MASTER} == {
+        (MASTER, "check ganeti-masterd")
+    }
+
+
+def test_only_a_candidate_can_act_without_a_master(site):
+    without_master(site)
+    shutil.copytree(site.folder / SECOND, site.folder / PLAIN)
+    site.paths = Paths(str(site.folder / PLAIN), PLAIN)
+    with pytest.raises(errors.OpPrereqError, match="is not a master candidate"):
+        site.renew(cluster_certificate=True, without_master=True)
+    assert site.events == []
 
 
 def test_a_watcher_that_runs_stops_it_before_anything_is_stopped(site, monkeypatch):

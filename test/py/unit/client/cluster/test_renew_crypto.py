@@ -340,3 +340,44 @@ def test_only_the_master_can_do_this(run, environ, renewal):
     assert done.code == 1
     assert "this is not the master node: please connect to 'n2.tst'" in done.err
     assert (renewal.options, done.ops) == ([], [])
+
+
+LOST = "--new-cluster-certificate --without-master"
+
+
+def test_another_candidate_renews_certificates_alone_and_submits_no_job(
+    run, environ, renewal
+):
+    master_file = f"{environ['GANETI_ROOTDIR']}/var/lib/ganeti/ssconf_master_node"
+    pathlib.Path(master_file).write_text("n2.tst\n")
+    done = run(f"{LOST} -f")
+    assert (done.code, done.err, done.ops) == (0, "", [])
+    assert "run 'gnt-cluster master-failover' now" in done.out
+    (options,) = renewal.options
+    assert (options.cluster_certificate, options.without_master) == (True, True)
+    assert dict(options.contents) == {}
+    renewal.troubles = ["n3.tst: no answer"]
+    assert run(f"{LOST} -f").code == 1
+    done = run(LOST, answers=["n\n"])
+    assert done.code == 1
+    assert "the present master does not get" in " ".join(done.terminal.split())
+    assert len(renewal.options) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--without-master", "wanted --new-cluster-certificate, and nothing else"),
+        (f"{LOST} --new-ssh-keys", "nothing else to be replaced"),
+        (f"{LOST} --new-rapi-certificate", "nothing else to be replaced"),
+        (LOST, "n1.tst is the master; leave the option out"),
+    ],
+)
+def test_without_a_master_nothing_else_is_renewed(run, environ, renewal, options, text):
+    if "leave" not in text:
+        master_file = f"{environ['GANETI_ROOTDIR']}/var/lib/ganeti/ssconf_master_node"
+        pathlib.Path(master_file).write_text("n2.tst\n")
+    done = run(f"{options} -f")
+    assert done.code == 1
+    assert f"--without-master: {text}" in done.err or text in done.err
+    assert (renewal.options, done.ops) == ([], [])
