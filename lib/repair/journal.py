@@ -18,6 +18,8 @@ REASON_SOURCE: Final = "gnt:journal"
 WATCHER: Final = "watcher"
 MAINTD: Final = "maintd"
 AUTOREPAIR: Final = "autorepair"
+NODE_DEATH: Final = "node-death"
+AUTOMATONS: Final = (WATCHER, AUTOREPAIR, MAINTD, NODE_DEATH)
 #: Kinds of objects.
 INSTANCE: Final = "instance"
 NODE: Final = "node"
@@ -104,7 +106,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         round: UUID; a later report with it replaces the earlier one.
-        automaton: `WATCHER`, `AUTOREPAIR` (also when run by ``harep``) or `MAINTD`.
+        automaton: one of `AUTOMATONS`; `AUTOREPAIR` also when run by ``harep``.
         scope: name of the only node group that it is about; empty for the cluster.
         revision: of the configuration when the round began; the inputs are of this
             revision or a later one.

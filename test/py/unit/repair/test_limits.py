@@ -84,7 +84,8 @@ def test_without_a_quiet_time_a_mass_event_ends_at_once():
         ("moved-share", 101, "wanted 0 to 100 percent, found 101"),
         ("quiet-time", -1, "wanted 0 to 604800 seconds, found -1"),
         ("quiet-time", float("nan"), "found nan"),
-        ("speed", 1, "wanted one of moved-share, quiet-time, found 'speed'"),
+        ("fenced-per-hour", 1001, "wanted 0 to 1000 nodes, found 1001"),
+        ("speed", 1, "moved-share, quiet-time, fenced-per-hour, found 'speed'"),
     ],
 )
 def test_limits_that_can_be_set(name, value, text):
@@ -97,3 +98,16 @@ def test_limits_pass_the_wire_unchanged():
     actual = automation(freeze=Freeze("r", 1.5), moving=("a",), mass_event=3.0)
     wire = msgspec.json.decode(msgspec.json.encode(actual))
     assert msgspec.convert(wire, Automation) == actual
+
+
+def test_fences_have_limits_also_where_none_are_set():
+    assert limit_of(automation(fenced=(NOW,)), Act.FENCE) == limits.FENCED_PER_HOUR
+    assert limit_of(automation(fenced=(NOW,)), Act.MOVE) is None
+    two = automation(fenced=(NOW,), limits={limits.FENCED_PER_HOUR: 2.0})
+    assert limit_of(two, Act.FENCE) is None
+    event = NOW - limits.DEFAULT_FENCE_QUIET_S + 1
+    assert limit_of(automation(mass_event=event), Act.FENCE) == limits.QUIET_TIME
+    assert limit_of(automation(mass_event=event), Act.MOVE) is None
+    assert limit_of(automation(mass_event=event - 1), Act.FENCE) is None
+    short = automation(mass_event=event, limits={limits.QUIET_TIME: 60.0})
+    assert limit_of(short, Act.FENCE) is None

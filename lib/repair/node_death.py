@@ -1,0 +1,660 @@
+"""Death of nodes: suspicion, fencing, and the release of instances. Pure.
+
+A node whose node daemon and SSH server are silent is suspected. It is fenced when a
+majority of the master candidates, the master among them, cannot reach it either: its
+out-of-band helper switches it off and confirms that it is off. Only then is it marked
+offline, and only then may automatic repair start its instances on other nodes.
+
+Safety: an instance never runs twice. Let N be the node. A job starts an instance of N
+elsewhere only when N is marked offline. `Phase.FENCED`, which marks it, is entered only
+by `Event.CONFIRM`: the helper said "off" after the last power-off, and afterwards N
+answered nobody. A guest does not survive the loss of power, so none runs on N. Each act
+is a job that is committed together with the phase that it belongs to, so an act is
+neither lost nor done twice, whoever dies.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+
+from ganeti.repair import journal
+from ganeti.repair.journal import Decision, Item
+from ganeti.repair.limits import Act, Automation, Refusal
+
+#: Seconds of silence, and probes without an answer, until a node is fenced.
+#: A node daemon that restarts is away for 2 seconds.
+SILENCE_S: Final = 8.0
+SILENT_PROBES: Final = 3
+#: Nodes that vanish within this time, in seconds, vanish at once.
+AT_ONCE_S: Final = 300.0
+#: Of so many nodes one may vanish at once; more are a mass event.
+_NODES_PER_DEATH: Final = 10
+#: Attempts of an act that fails, and seconds between two of them.
+ATTEMPTS: Final = 3
+PAUSE_S: Final = 10.0
+HOUR_S: Final = 3600.0
+#: Reasons to do nothing, beside the limits of automatons.
+DRAINED: Final = "drained"
+MAINTENANCE: Final = "maintenance"
+NO_HELPER: Final = "no-helper"
+MINORITY: Final = "minority"
+REACHED: Final = "reached"
+MASS_EVENT: Final = "mass-event"
+UNCONFIRMED: Final = "unconfirmed"
+LYING_HELPER: Final = "lying-helper"
+NOT_MARKED: Final = "not-marked"
+#: Action of the items of the journal.
+_FENCE: Final = "fence"
+_RELEASE: Final = "mark offline"
+_RECOVER: Final = "start its instances elsewhere"
+_NOT_OFFLINE: Final = "it is no longer marked offline"
+
+
+class Phase(enum.StrEnum):
+    """Progress of the death of a node."""
+
+    #: It does not answer.
+    SUSPECTED = "suspected"
+    #: A job switches it off.
+    FENCING = "fencing"
+    #: It is off; a job marks it offline.
+    FENCED = "fenced"
+    #: It is marked offline, and its instances are repaired.
+    OFFLINE = "offline"
+    #: Nothing more is done until a person steps in.
+    HELD = "held"
+
+
+class Event(enum.Enum):
+    """The reason of a new phase."""
+
+    FENCE = enum.auto()
+    CONFIRM = enum.auto()
+    MARK = enum.auto()
+    HOLD = enum.auto()
+
+
+_NEXT: Final[Mapping[tuple[Phase, Event], Phase]] = {
+    (Phase.SUSPECTED, Event.FENCE): Phase.FENCING,
+    (Phase.FENCING, Event.CONFIRM): Phase.FENCED,
+    (Phase.FENCING, Event.HOLD): Phase.HELD,
+    (Phase.FENCED, Event.MARK): Phase.OFFLINE,
+    (Phase.FENCED, Event.HOLD): Phase.HELD,
+}
+
+
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that does not answer, and what was done about it.
+
+    Attributes:
+        node: UUID.
+        name: of the node.
+        phase: progress.
+        since: begin of the silence, seconds since 1970.
+        witnesses: who has found it silent.
+        helper: out-of-band helper that was used.
+        jobs: all jobs about it, in order.
+        job: the one under way; 0 for none, -1 for one that the commit submits.
+        attempts: jobs of the present phase.
+        again: when a failed job is repeated, seconds since 1970; 0 if none has failed.
+        reason: why nothing is done at the moment; empty if something is.
+        limit: name of the limit or rule that is the reason.
+        mtime: last change, seconds since 1970.
+    """
+
+    node: str
+    name: str
+    phase: Phase = Phase.SUSPECTED
+    since: float = 0.0
+    witnesses: tuple[str, ...] = ()
+    helper: str = ""
+    jobs: tuple[int, ...] = ()
+    job: int = 0
+    attempts: int = 0
+    again: float = 0.0
+    reason: str = ""
+    limit: str = ""
+    mtime: float = 0.0
+
+    def entered(self, event: Event, now: float, **changes: Any) -> Self:
+        """Return it in the phase that an event leads to; data of the old one is gone.
+
+        Raises:
+            ValueError: the event cannot occur in the present phase.
+        """
+        phase = _NEXT.get((self.phase, event))
+        if phase is None:
+            raise ValueError(f"node {self.name}: {event.name} while {self.phase}")
+        cleared = {"job": 0, "attempts": 0, "again": 0.0, "reason": "", "limit": ""}
+        return self.changed(now, phase=phase, **{**cleared, **changes})
+
+    def changed(self, now: float, **changes: Any) -> Self:
+        """Return it with changes; the same object if nothing changes."""
+        if all(getattr(self, name) == value for name, value in changes.items()):
+            return self
+        return msgspec.structs.replace(self, mtime=now, **changes)
+
+    def with_job(self, job: int) -> Self:
+        """Return it with the id of the job that its commit submitted."""
+        return msgspec.structs.replace(self, job=job, jobs=(*self.jobs, job))
+
+
+class DeathState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is remembered about deaths of nodes.
+
+    Attributes:
+        serial_no: number of changes; a change names the serial that it is based on.
+        deaths: in the order of the first suspicion.
+        fenced: time and name of nodes that were fenced within the last hour.
+        mass_event: last time that too many nodes vanished at once; None for never.
+    """
+
+    serial_no: int = 1
+    deaths: tuple[Death, ...] = ()
+    fenced: tuple[tuple[float, str], ...] = ()
+    mass_event: float | None = None
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that is silent, or whose death is being handled.
+
+    Attributes:
+        uuid, name: of the node.
+        offline, drained: its flags.
+        helper: its out-of-band helper; empty without one.
+        incident: UUID of an open incident of maintenance; empty without one.
+        daemon, ssh: whether its daemon and SSH server answer the master; None if they
+            were not asked.
+        asked: names of master candidates that answered a question about it.
+        reached_by: names of those that it answers.
+    """
+
+    uuid: str
+    name: str
+    offline: bool = False
+    drained: bool = False
+    helper: str = ""
+    incident: str = ""
+    daemon: bool | None = None
+    ssh: bool | None = None
+    asked: tuple[str, ...] = ()
+    reached_by: tuple[str, ...] = ()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether both of its servers were asked and did not answer the master."""
+        return self.daemon is False and self.ssh is False
+
+    @property
+    def answers(self) -> str:
+        """The sign of life of the node as a text; empty without one."""
+        if self.daemon:
+            return "its node daemon answers"
+        if self.ssh:
+            return "its SSH server answers"
+        if self.reached_by:
+            return f"it answers {', '.join(self.reached_by)}"
+        return ""
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        """Who has found it silent."""
+        own = ("node daemon from the master", "SSH server from the master")
+        others = [name for name in self.asked if name not in self.reached_by]
+        return (*own, *others) if self.is_silent else ()
+
+
+class JobSeen(msgspec.Struct, frozen=True):
+    """A job that has ended.
+
+    Attributes:
+        job: its id.
+        is_success: it succeeded.
+        is_off: it asked a helper, which said that the machine is off.
+        text: its error.
+    """
+
+    job: int
+    is_success: bool
+    is_off: bool = False
+    text: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of the master daemon for one round.
+
+    Attributes:
+        is_enabled: the cluster wants deaths of nodes handled.
+        is_probed: nodes were asked.
+        state: what is remembered.
+        nodes: those that are silent or in the state.
+        watched: number of nodes that are not offline, without the master.
+        candidates: number of master candidates, the master among them.
+        answered: how many of them answered, the master among them.
+        ended: the current jobs of the state that have ended.
+        automation: limits of automatons.
+    """
+
+    is_enabled: bool
+    is_probed: bool
+    state: DeathState
+    nodes: tuple[NodeView, ...] = ()
+    watched: int = 0
+    candidates: int = 1
+    answered: int = 0
+    ended: tuple[JobSeen, ...] = ()
+    automation: Automation = Automation()
+
+    def end_of(self, job: int) -> JobSeen | None:
+        """Return the end of a job; None if it has not ended."""
+        return next((end for end in self.ended if end.job == job), None)
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether a majority of the master candidates answered."""
+        return self.answered * 2 > self.candidates
+
+
+class Silence(NamedTuple):
+    """Consecutive probes that a node did not answer, and the seconds they took."""
+
+    probes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is long enough to fence the node."""
+        return self.probes >= SILENT_PROBES and self.seconds >= SILENCE_S
+
+
+class Seen(NamedTuple):
+    """Inputs of a decision.
+
+    Attributes:
+        now: seconds since 1970.
+        facts: of the master daemon.
+        silences: node UUID -> its silence as this process has measured it.
+        recovered: UUIDs of nodes whose instances have been taken care of.
+    """
+
+    now: float
+    facts: Facts
+    silences: Mapping[str, Silence] = {}
+    recovered: frozenset[str] = frozenset()
+
+
+class DeathJob(msgspec.Struct, frozen=True):
+    """A job about a node."""
+
+    node: str
+    ops: tuple[dict[str, Any], ...]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done.
+
+    Attributes:
+        state: the new state.
+        jobs: at most one for each node.
+        items: for the journal.
+        recover: UUIDs of nodes whose instances are to be repaired.
+        wants_probe: a decision waits for a fresh probe.
+    """
+
+    state: DeathState
+    jobs: tuple[DeathJob, ...] = ()
+    items: tuple[Item, ...] = ()
+    recover: tuple[str, ...] = ()
+    wants_probe: bool = False
+
+
+class _Step(NamedTuple):
+    """The decision about one node; no death means that it is over."""
+
+    death: Death | None
+    item: Item | None = None
+    job: DeathJob | None = None
+    recovers: bool = False
+    wants_probe: bool = False
+
+
+def most_at_once(watched: int) -> int:
+    """Return how many nodes may vanish at once without being a mass event."""
+    return max(1, watched // _NODES_PER_DEATH)
+
+
+def with_jobs(
+    state: DeathState, jobs: tuple[DeathJob, ...], ids: tuple[int, ...]
+) -> DeathState:
+    """Return a state with the ids of the jobs that its commit submits."""
+    of_node = {job.node: number for job, number in zip(jobs, ids, strict=True)}
+    deaths = tuple(
+        death.with_job(of_node[death.node]) if death.node in of_node else death
+        for death in state.deaths
+    )
+    return msgspec.structs.replace(state, deaths=deaths)
+
+
+def decide(state: DeathState, seen: Seen) -> Plan:
+    """Return the next step of each node."""
+    if not seen.facts.is_enabled:
+        return _given_up(state)
+    views = {view.uuid: view for view in seen.facts.nodes}
+    deaths = (*state.deaths, *_new(state, seen))
+    recent = [fence for fence in state.fenced if seen.now - fence[0] < HOUR_S]
+    mass_event = state.mass_event
+    if _vanished(state, deaths, views, seen) > most_at_once(seen.facts.watched):
+        mass_event = seen.now
+    steps = []
+    for death in deaths:
+        automation = _with_memory(seen.facts.automation, recent, mass_event)
+        step = _step(death, views.get(death.node), seen, automation)
+        if (
+            step.death is not None
+            and death.phase is Phase.SUSPECTED
+            and step.death.phase is Phase.FENCING
+        ):
+            recent.append((seen.now, death.name))
+        steps.append(step)
+    new = msgspec.structs.replace(
+        state,
+        deaths=tuple(step.death for step in steps if step.death is not None),
+        fenced=tuple(recent),
+        mass_event=_kept(mass_event, state.mass_event),
+    )
+    return Plan(
+        state=new,
+        jobs=tuple(step.job for step in steps if step.job is not None),
+        items=tuple(step.item for step in steps if step.item is not None),
+        recover=tuple(
+            step.death.node
+            for step in steps
+            if step.recovers and step.death is not None
+        ),
+        wants_probe=any(step.wants_probe for step in steps),
+    )
+
+
+def _kept(event: float | None, stored: float | None) -> float | None:
+    """Return the time of a mass event, stored again at most once per minute."""
+    if event is None or stored is None or abs(event - stored) > AT_ONCE_S / 5:
+        return event
+    return stored
+
+
+def _given_up(state: DeathState) -> Plan:
+    """Forget everything that is under way: a person has switched this off."""
+    items = tuple(
+        _item(death, Decision.REFUSED, "it was switched off", limit="off")
+        for death in state.deaths
+    )
+    return Plan(state=msgspec.structs.replace(state, deaths=()), items=items)
+
+
+def _new(state: DeathState, seen: Seen) -> Iterator[Death]:
+    known = {death.node for death in state.deaths}
+    for view in seen.facts.nodes:
+        if view.uuid not in known and view.is_silent and not view.offline:
+            yield Death(
+                node=view.uuid,
+                name=view.name,
+                since=seen.now,
+                reason="it does not answer",
+                mtime=seen.now,
+            )
+
+
+def _vanished(
+    state: DeathState,
+    deaths: tuple[Death, ...],
+    views: Mapping[str, NodeView],
+    seen: Seen,
+) -> int:
+    """Return the number of nodes that have vanished at about the same time."""
+    fenced = {name for when, name in state.fenced if abs(seen.now - when) < AT_ONCE_S}
+    return len(
+        fenced.union(
+            death.name
+            for death in deaths
+            if abs(seen.now - death.since) < AT_ONCE_S
+            and death.node in views
+            and not views[death.node].answers
+        )
+    )
+
+
+def _with_memory(
+    automation: Automation, fenced: list[tuple[float, str]], mass_event: float | None
+) -> Automation:
+    times = [when for when in (automation.mass_event, mass_event) if when is not None]
+    return msgspec.structs.replace(
+        automation,
+        fenced=tuple(when for when, _name in fenced),
+        mass_event=max(times, default=None),
+    )
+
+
+def _step(
+    death: Death, view: NodeView | None, seen: Seen, automation: Automation
+) -> _Step:
+    if view is None:
+        return _Step(None, _item(death, Decision.REFUSED, "the node was removed"))
+    if death.phase is Phase.SUSPECTED:
+        return _suspected(death, view, seen, automation)
+    if death.phase is Phase.FENCING:
+        return _fencing(death, view, seen, automation)
+    if death.phase is Phase.FENCED:
+        return _fenced(death, view, seen, automation)
+    if death.phase is Phase.OFFLINE:
+        return _offline(death, view, seen)
+    return _held(death, view)
+
+
+def _suspected(
+    death: Death, view: NodeView, seen: Seen, automation: Automation
+) -> _Step:
+    if view.offline:
+        return _Step(None, _item(death, Decision.REFUSED, "it was marked offline"))
+    if not seen.facts.is_probed:
+        return _Step(death, _stored_item(death))
+    if not view.is_silent:
+        return _Step(None, _item(death, Decision.REFUSED, view.answers))
+    if not seen.silences.get(view.uuid, Silence()).is_long:
+        return _Step(death, _stored_item(death))
+    refusal = _refusal(view, seen, automation)
+    if refusal is not None:
+        return _waits(death, seen.now, refusal)
+    new = death.entered(
+        Event.FENCE,
+        seen.now,
+        job=-1,
+        attempts=1,
+        witnesses=view.witnesses,
+        helper=view.helper,
+    )
+    return _Step(new, _chosen(new, _FENCE), _fence_job(new))
+
+
+def _refusal(view: NodeView, seen: Seen, automation: Automation) -> Refusal | None:
+    """Return why a silent node must not be fenced; None if it may."""
+    if view.drained:
+        return Refusal(DRAINED, "it is drained, so a person works on it")
+    if view.incident:
+        text = f"maintenance works on it (incident {view.incident})"
+        return Refusal(MAINTENANCE, text)
+    if not view.helper:
+        return Refusal(NO_HELPER, "it has no out-of-band helper (oob_program)")
+    if problem := _doubt(view, seen):
+        return problem
+    vanished = automation.mass_event
+    if vanished is not None and vanished == seen.now:
+        return Refusal(MASS_EVENT, "too many nodes vanished at once")
+    return automation.refusal(Act.FENCE, seen.now)
+
+
+def _doubt(view: NodeView, seen: Seen) -> Refusal | None:
+    """Return why the master cannot be sure that a node is dead; None if it is."""
+    if view.answers:
+        return Refusal(REACHED, view.answers)
+    if not seen.facts.has_majority:
+        return Refusal(
+            MINORITY, "no majority of the master candidates answers the master"
+        )
+    return None
+
+
+def _fencing(death: Death, view: NodeView, seen: Seen, automation: Automation) -> _Step:
+    if view.offline:
+        return _Step(None, _item(death, Decision.REFUSED, "it was marked offline"))
+    ended = seen.facts.end_of(death.job)
+    if death.again == 0.0 and ended is None:
+        return _Step(death, _item(death, Decision.WAITING, "it is being switched off"))
+    if not seen.facts.is_probed:
+        return _Step(death, _stored_item(death), wants_probe=True)
+    if death.again == 0.0 and ended is not None and ended.is_off:
+        return _confirmed(death, view, seen, automation)
+    if view.answers:
+        return _Step(None, _item(death, Decision.REFUSED, view.answers))
+    text = ended.text if ended is not None else death.reason
+    return _again(death, seen, automation, _Act(_FENCE, UNCONFIRMED, text))
+
+
+def _confirmed(
+    death: Death, view: NodeView, seen: Seen, automation: Automation
+) -> _Step:
+    """Return the step of a node whose helper says that it is off."""
+    if view.answers:
+        text = f"the helper {death.helper} says that it is off, but {view.answers}"
+        held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
+        return _Step(held, _stored_item(held))
+    refusal = _doubt(view, seen) or automation.stop()
+    if refusal is not None:
+        return _waits(death, seen.now, refusal)
+    new = death.entered(Event.CONFIRM, seen.now, job=-1, attempts=1)
+    return _Step(new, _chosen(new, _RELEASE), _mark_job(new))
+
+
+def _fenced(death: Death, view: NodeView, seen: Seen, automation: Automation) -> _Step:
+    if view.offline:
+        new = death.entered(Event.MARK, seen.now)
+        return _Step(new, _item(new, Decision.WAITING, "", _RECOVER), recovers=True)
+    ended = seen.facts.end_of(death.job)
+    if death.again == 0.0 and ended is None:
+        return _Step(death, _item(death, Decision.WAITING, "", _RELEASE))
+    if ended is not None and ended.is_success:
+        return _Step(None, _item(death, Decision.REFUSED, _NOT_OFFLINE))
+    text = ended.text if ended is not None else death.reason
+    return _again(death, seen, automation, _Act(_RELEASE, NOT_MARKED, text))
+
+
+class _Act(NamedTuple):
+    """An act that failed: its name, the rule if it fails for good, and the error."""
+
+    name: str
+    limit: str
+    text: str
+
+
+def _again(death: Death, seen: Seen, automation: Automation, act: _Act) -> _Step:
+    """Return the step after a job that failed: another one, or none any more."""
+    if death.attempts >= ATTEMPTS:
+        held = death.entered(Event.HOLD, seen.now, reason=act.text, limit=act.limit)
+        return _Step(held, _stored_item(held))
+    if death.again == 0.0:
+        again = seen.now + PAUSE_S
+        new = death.changed(seen.now, again=again, reason=act.text, limit=act.limit)
+        return _Step(new, _stored_item(new))
+    # After a clock that was set back, the wait is no longer than the pause.
+    if 0 < death.again - seen.now <= PAUSE_S:
+        return _Step(death, _stored_item(death))
+    refusal = automation.stop()
+    if refusal is None and death.phase is Phase.FENCING and not seen.facts.has_majority:
+        refusal = Refusal(MINORITY, "no majority of the master candidates answers")
+    if refusal is not None:
+        return _waits(death, seen.now, refusal)
+    new = death.changed(
+        seen.now, job=-1, attempts=death.attempts + 1, again=0.0, reason="", limit=""
+    )
+    job = _fence_job(new) if death.phase is Phase.FENCING else _mark_job(new)
+    return _Step(new, _chosen(new, act.name), job)
+
+
+def _offline(death: Death, view: NodeView, seen: Seen) -> _Step:
+    if not view.offline:
+        return _Step(None, _item(death, Decision.REFUSED, _NOT_OFFLINE, _RECOVER))
+    if death.node in seen.recovered:
+        text = "automatic repair has dealt with its instances"
+        return _Step(None, _item(death, Decision.CHOSEN, text, _RECOVER))
+    return _Step(death, _item(death, Decision.WAITING, "", _RECOVER), recovers=True)
+
+
+def _held(death: Death, view: NodeView) -> _Step:
+    if view.offline:
+        return _Step(None, _item(death, Decision.REFUSED, "it was marked offline"))
+    is_liar = death.limit == LYING_HELPER
+    if (is_liar and view.helper != death.helper) or (not is_liar and view.answers):
+        text = view.answers or "it has another helper"
+        return _Step(None, _item(death, Decision.REFUSED, text))
+    return _Step(death, _stored_item(death))
+
+
+def _waits(death: Death, now: float, refusal: Refusal) -> _Step:
+    new = death.changed(now, reason=refusal.text, limit=refusal.limit)
+    return _Step(new, _stored_item(new))
+
+
+def notice(death: Death) -> str:
+    """Return a sentence about the death of a node, for people."""
+    text = f"node {death.name} does not answer and is {death.phase}"
+    if death.limit:
+        return f"{text}; nothing is done ({death.limit}): {death.reason}"
+    return text
+
+
+# Journal
+def _stored_item(death: Death) -> Item:
+    decision = Decision.REFUSED if death.limit else Decision.WAITING
+    return _item(death, decision, death.reason, limit=death.limit)
+
+
+def _chosen(death: Death, action: str) -> Item:
+    why = ", ".join(death.witnesses)
+    item = _item(death, Decision.CHOSEN, f"silent for: {why}", action)
+    return msgspec.structs.replace(item, jobs=(0,))
+
+
+def _item(
+    death: Death, decision: Decision, reason: str, action: str = "", limit: str = ""
+) -> Item:
+    return Item(
+        kind=journal.NODE,
+        name=death.name,
+        decision=decision,
+        action=action or (_RELEASE if death.phase is Phase.FENCED else _FENCE),
+        reason=reason,
+        limit=limit,
+    )
+
+
+# Jobs
+def _fence_job(death: Death) -> DeathJob:
+    common = {"OP_ID": "OP_OOB_COMMAND", "node_names": [death.name]}
+    return DeathJob(
+        death.node,
+        (
+            {**common, "command": "power-off", "ignore_status": True},
+            {**common, "command": "power-status"},
+        ),
+    )
+
+
+def _mark_job(death: Death) -> DeathJob:
+    op = {
+        "OP_ID": "OP_NODE_SET_PARAMS",
+        "node_name": death.name,
+        "offline": True,
+        "auto_promote": True,
+    }
+    return DeathJob(death.node, (op,))

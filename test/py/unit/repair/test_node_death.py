@@ -1,0 +1,388 @@
+"""Death of nodes: phases, reasons to do nothing, and acts that are done once."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from ganeti.repair import limits, node_death
+from ganeti.repair.journal import Decision
+from ganeti.repair.limits import Automation, Freeze
+from ganeti.repair.node_death import (
+    Death,
+    DeathState,
+    Event,
+    Facts,
+    JobSeen,
+    NodeView,
+    Phase,
+    Seen,
+    Silence,
+    decide,
+)
+
+NOW = 1_700_000_000.0
+LONG = Silence(node_death.SILENT_PROBES, node_death.SILENCE_S)
+OFF = {"is_success": True, "is_off": True}
+FAILED = {"is_success": False, "text": "the controller does not answer"}
+NEXT = {
+    (Phase.SUSPECTED, Event.FENCE): Phase.FENCING,
+    (Phase.FENCING, Event.CONFIRM): Phase.FENCED,
+    (Phase.FENCING, Event.HOLD): Phase.HELD,
+    (Phase.FENCED, Event.MARK): Phase.OFFLINE,
+    (Phase.FENCED, Event.HOLD): Phase.HELD,
+}
+
+
+class Site:
+    """Three candidates; node2 is silent. Jobs get ids from 1 on."""
+
+    def __init__(self, *names, **view):
+        self.state = DeathState()
+        self.views = {name: {} for name in names or ("node2",)}
+        for values in self.views.values():
+            values.update(self.silent() | view)
+        self.facts = {"is_enabled": True, "watched": 2, "candidates": 3, "answered": 2}
+        self.automation = Automation()
+        self.ended = {}
+        self.now = NOW
+        self.silence = LONG
+        self.recovered = frozenset()
+        self.jobs = []
+        self.items = []
+
+    @staticmethod
+    def silent():
+        return {"daemon": False, "ssh": False, "helper": "/ipmi", "asked": ("node3",)}
+
+    def round(self, *, is_probed=True):
+        views = []
+        for name, values in self.views.items():
+            view = NodeView(uuid=name, name=name, **values)
+            if not is_probed:
+                view = msgspec.structs.replace(
+                    view, daemon=None, ssh=None, asked=(), reached_by=()
+                )
+            views.append(view)
+        facts = Facts(
+            is_probed=is_probed,
+            state=self.state,
+            nodes=tuple(views),
+            ended=tuple(JobSeen(n, **end) for n, end in self.ended.items()),
+            automation=self.automation,
+            **self.facts,
+        )
+        silences = dict.fromkeys(self.views, self.silence)
+        plan = decide(self.state, Seen(self.now, facts, silences, self.recovered))
+        ids = tuple(range(len(self.jobs) + 1, len(self.jobs) + 1 + len(plan.jobs)))
+        self.jobs += plan.jobs
+        self.items = plan.items
+        self.state = node_death.with_jobs(plan.state, plan.jobs, ids)
+        self.now += 1
+        return plan
+
+    @property
+    def phase(self):
+        return self.state.deaths[0].phase if self.state.deaths else None
+
+    @property
+    def limit(self):
+        (item,) = self.items
+        assert item.decision is Decision.REFUSED
+        return item.limit
+
+    def fence(self):
+        self.round()
+        assert self.phase is Phase.FENCING
+        return self
+
+    def confirm(self):
+        self.fence()
+        self.ended[1] = OFF
+        self.round()
+        assert self.phase is Phase.FENCED
+        return self
+
+
+def commands(job):
+    return [op.get("command") or op["OP_ID"] for op in job.ops]
+
+
+@pytest.mark.parametrize(("phase", "event"), [*itertools.product(Phase, Event)])
+def test_each_event_leads_to_its_phase_or_is_refused(phase, event):
+    death = Death(node="u", name="n", phase=phase, job=4, attempts=2, reason="r")
+    if (phase, event) not in NEXT:
+        with pytest.raises(ValueError, match=f"n: {event.name} while {phase}"):
+            death.entered(event, NOW)
+        return
+    new = death.entered(event, NOW)
+    assert new.phase is NEXT[phase, event]
+    assert (new.job, new.attempts, new.reason, new.mtime) == (0, 0, "", NOW)
+
+
+def test_a_dead_node_is_fenced_confirmed_marked_and_left_to_repair():
+    site = Site()
+    plan = site.round()
+    assert [commands(job) for job in plan.jobs] == [["power-off", "power-status"]]
+    (death,) = site.state.deaths
+    assert (death.phase, death.job, death.jobs) == (Phase.FENCING, 1, (1,))
+    assert death.witnesses[-1] == "node3"
+    assert not site.round().jobs
+    site.ended[1] = OFF
+    plan = site.round()
+    assert [commands(job) for job in plan.jobs] == [["OP_NODE_SET_PARAMS"]]
+    assert site.phase is Phase.FENCED
+    site.ended[2] = {"is_success": True}
+    site.views["node2"]["offline"] = True
+    assert site.round(is_probed=False).recover == ("node2",)
+    assert site.phase is Phase.OFFLINE
+    site.recovered = frozenset({"node2"})
+    plan = site.round(is_probed=False)
+    assert (site.phase, plan.recover) == (None, ())
+    assert [name for _time, name in site.state.fenced] == ["node2"]
+    assert not site.round(is_probed=False).items
+
+
+def test_a_confirmation_needs_a_probe_that_follows_it():
+    site = Site().fence()
+    site.ended[1] = OFF
+    plan = site.round(is_probed=False)
+    assert (plan.wants_probe, plan.jobs, site.phase) == (True, (), Phase.FENCING)
+    assert not site.round().wants_probe
+    assert site.phase is Phase.FENCED
+
+
+@pytest.mark.parametrize(
+    ("silence", "phase"),
+    [
+        (Silence(node_death.SILENT_PROBES - 1, 99.0), Phase.SUSPECTED),
+        (Silence(99, node_death.SILENCE_S - 0.1), Phase.SUSPECTED),
+        (LONG, Phase.FENCING),
+    ],
+)
+def test_a_short_silence_is_only_a_suspicion(silence, phase):
+    site = Site()
+    site.silence = silence
+    site.round()
+    assert site.phase is phase
+
+
+@pytest.mark.parametrize(
+    "sign", [{"daemon": True}, {"ssh": True}, {"daemon": None, "ssh": None}]
+)
+def test_a_node_that_answers_the_master_is_not_suspected(sign):
+    site = Site(**sign)
+    if not sign.get("daemon") and not sign.get("ssh"):
+        assert not site.round(is_probed=False).items
+    else:
+        assert not site.round().items
+    assert site.phase is None
+
+
+def test_a_suspicion_ends_with_an_answer():
+    site = Site()
+    site.silence = Silence()
+    site.round()
+    assert site.phase is Phase.SUSPECTED
+    site.views["node2"]["ssh"] = True
+    site.round()
+    assert site.phase is None
+    assert "SSH server answers" in site.items[0].reason
+
+
+@pytest.mark.parametrize(
+    ("view", "facts", "limit"),
+    [
+        ({"drained": True}, {}, node_death.DRAINED),
+        ({"incident": "i1"}, {}, node_death.MAINTENANCE),
+        ({"helper": ""}, {}, node_death.NO_HELPER),
+        ({"reached_by": ("node3",)}, {}, node_death.REACHED),
+        ({}, {"answered": 1}, node_death.MINORITY),
+        ({}, {"candidates": 4}, node_death.MINORITY),
+    ],
+)
+def test_doubt_keeps_a_node_from_being_fenced(view, facts, limit):
+    site = Site(**view)
+    site.facts.update(facts)
+    for _ in range(3):
+        assert not site.round().jobs
+        assert (site.phase, site.limit) == (Phase.SUSPECTED, limit)
+    assert site.state.deaths[0].limit == limit
+    # The reason ends, and the node is fenced.
+    site.views["node2"] = site.silent()
+    site.facts.update(candidates=3, answered=2)
+    site.fence()
+
+
+def test_a_freeze_and_the_limits_hold_fences():
+    site = Site()
+    site.automation = Automation(freeze=Freeze("work", NOW))
+    site.round()
+    assert site.limit == limits.FROZEN
+    site.automation = Automation(limits={limits.FENCED_PER_HOUR: 0.0})
+    site.round()
+    assert site.limit == limits.FENCED_PER_HOUR
+    site.automation = Automation(mass_event=NOW)
+    site.round()
+    assert site.limit == limits.QUIET_TIME
+    site.automation = Automation()
+    site.fence()
+
+
+def test_one_node_per_hour_is_fenced_unless_a_limit_permits_more():
+    site = Site().confirm()
+    site.ended[2] = {"is_success": True}
+    site.views = {"node2": site.silent() | {"offline": True}}
+    site.round()
+    site.recovered = frozenset({"node2"})
+    site.round()
+    site.now += node_death.AT_ONCE_S
+    site.views["node3"] = site.silent()
+    site.round()
+    assert [death.name for death in site.state.deaths] == ["node3"]
+    assert site.items[-1].limit == limits.FENCED_PER_HOUR
+    site.automation = Automation(limits={limits.FENCED_PER_HOUR: 2.0})
+    site.round()
+    assert site.phase is Phase.FENCING
+    # Fences are forgotten after an hour.
+    site.now += node_death.HOUR_S
+    site.round()
+    assert site.state.fenced == ()
+
+
+def test_nodes_that_vanish_at_once_are_a_mass_event_with_a_quiet_time():
+    site = Site("node2", "node3")
+    assert not site.round().jobs
+    assert {item.limit for item in site.items} == {node_death.MASS_EVENT}
+    assert site.state.mass_event == NOW
+    site.views.pop("node3")
+    site.round()
+    assert "removed" in site.items[1].reason
+    site.round()
+    assert site.limit == limits.QUIET_TIME
+    site.now += limits.DEFAULT_FENCE_QUIET_S
+    site.fence()
+
+
+@pytest.mark.parametrize(
+    ("watched", "most"), [(0, 1), (2, 1), (19, 1), (20, 2), (200, 20)]
+)
+def test_a_tenth_of_the_nodes_may_vanish_at_once(watched, most):
+    assert node_death.most_at_once(watched) == most
+
+
+@pytest.mark.parametrize(
+    "sign", [{"daemon": True}, {"ssh": True}, {"reached_by": ("node3",)}]
+)
+def test_a_node_that_answers_after_its_helper_said_off_is_held(sign):
+    site = Site()
+    site.automation = Automation(limits={limits.FENCED_PER_HOUR: 2.0})
+    site.fence()
+    site.ended[1] = OFF
+    site.views["node2"].update(sign)
+    for _ in range(2):
+        assert not site.round().jobs
+        assert (site.phase, site.limit) == (Phase.HELD, node_death.LYING_HELPER)
+    assert "/ipmi says that it is off, but" in site.items[0].reason
+    # Not even when it is silent again; another helper is trusted.
+    site.views["node2"] = site.silent()
+    assert not site.round().jobs
+    site.views["node2"]["helper"] = "/redfish"
+    site.round()
+    assert site.phase is None
+    site.fence()
+
+
+def test_a_fence_that_is_not_confirmed_is_repeated_and_then_given_up():
+    site = Site().fence()
+    for attempt in range(1, node_death.ATTEMPTS + 1):
+        site.ended[attempt] = FAILED
+        plan = site.round()
+        assert (plan.jobs, site.limit) == ((), node_death.UNCONFIRMED)
+        site.now += node_death.PAUSE_S
+        site.round()
+    assert len(site.jobs) == node_death.ATTEMPTS
+    assert site.phase is Phase.HELD
+    assert "controller does not answer" in site.items[0].reason
+    # It counts as one fence, and an answer of the node ends it.
+    assert len(site.state.fenced) == 1
+    site.views["node2"]["daemon"] = True
+    site.round()
+    assert site.phase is None
+
+
+def test_a_node_whose_fence_failed_and_that_answers_is_alive():
+    site = Site().fence()
+    site.ended[1] = FAILED
+    site.views["node2"]["ssh"] = True
+    assert not site.round().jobs
+    assert site.phase is None
+
+
+def test_a_lost_majority_or_a_freeze_holds_a_confirmed_node():
+    site = Site().fence()
+    site.ended[1] = OFF
+    site.facts["answered"] = 1
+    site.round()
+    assert (site.phase, site.limit) == (Phase.FENCING, node_death.MINORITY)
+    site.facts["answered"] = 2
+    site.automation = Automation(freeze=Freeze("", NOW))
+    site.round()
+    assert (site.phase, site.limit) == (Phase.FENCING, limits.FROZEN)
+    site.automation = Automation()
+    site.round()
+    assert site.phase is Phase.FENCED
+
+
+def test_a_node_that_cannot_be_marked_is_held_at_last():
+    site = Site().confirm()
+    for attempt in range(2, node_death.ATTEMPTS + 2):
+        site.ended[attempt] = FAILED
+        assert not site.round().jobs
+        assert site.limit == node_death.NOT_MARKED
+        site.now += node_death.PAUSE_S
+        site.round()
+    assert len(site.jobs) == 1 + node_death.ATTEMPTS
+    assert site.phase is Phase.HELD
+
+
+@pytest.mark.parametrize("prepare", ["round", "fence", "confirm"])
+def test_whoever_switches_it_off_ends_everything(prepare):
+    site = Site()
+    getattr(site, prepare)()
+    site.facts["is_enabled"] = False
+    plan = site.round()
+    assert (site.phase, plan.jobs, site.limit) == (None, (), "off")
+    assert not site.round().items
+
+
+@pytest.mark.parametrize("prepare", ["fence", "confirm"])
+def test_a_person_who_marks_or_unmarks_a_node_takes_over(prepare):
+    site = Site()
+    getattr(site, prepare)()
+    if prepare == "fence":
+        site.views["node2"]["offline"] = True
+    else:
+        site.ended[2] = {"is_success": True}
+    plan = site.round()
+    assert (site.phase, plan.jobs, plan.recover) == (None, (), ())
+
+
+def test_a_state_survives_its_stored_form():
+    site = Site().confirm()
+    stored = msgspec.json.encode(site.state)
+    assert msgspec.json.decode(stored, type=DeathState) == site.state
+
+
+def test_a_notice_names_node_phase_and_reason():
+    site = Site(helper="")
+    site.silence = Silence()
+    site.round()
+    (death,) = site.state.deaths
+    assert node_death.notice(death) == "node node2 does not answer and is suspected"
+    site.silence = LONG
+    site.round()
+    text = node_death.notice(site.state.deaths[0])
+    assert text.endswith(
+        "nothing is done (no-helper): it has no out-of-band helper (oob_program)"
+    )
