@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from ganeti import errors, luxi
 from ganeti.autorepair import cluster_view, repair_jobs
-from ganeti.autorepair.cluster_view import ClusterView
+from ganeti.autorepair.cluster_view import ClusterView, Row
 from ganeti.autorepair.recorder import Recorder
 from ganeti.autorepair.repair_jobs import KnownJobs
 from ganeti.clock import Clock
@@ -110,16 +110,29 @@ class RepairRun:
             DataError: an answer of the master is malformed.
             GenericError: the master does not answer.
         """
+        return self._reported(lambda _row: True)
+
+    def of_node(self, node: str) -> Counter[RepairState]:
+        """Do the next step of the instances whose primary node has a name.
+
+        Raises:
+            DataError, GenericError: see `all`.
+        """
+        return self._reported(lambda row: row["pnode"] == node)
+
+    def _reported(self, is_wanted: Callable[[Row], bool]) -> Counter[RepairState]:
         if self._settings.dry_run:
-            return self._all()
+            return self._all(is_wanted)
         self._round = Recorder(self._client.call, journal.AUTOREPAIR)
         try:
-            return self._all()
+            return self._all(is_wanted)
         finally:
             self._warn(self._round.finish())
 
-    def _all(self) -> Counter[RepairState]:
+    def _all(self, is_wanted: Callable[[Row], bool]) -> Counter[RepairState]:
         view = cluster_view.load(self._client)
+        wanted = {n: row for n, row in view.instances.items() if is_wanted(row)}
+        view = dataclasses.replace(view, instances=wanted)
         records = {n: tags.records(row["tags"]) for n, row in view.instances.items()}
         pending = {n: rs for n, rs in records.items() if _is_pending(rs)}
         jobs = repair_jobs.load(self._client, pending)

@@ -25,6 +25,7 @@ _MODULES = (
     "oob",
     "open_vswitch",
     "os_scripts",
+    "peers",
     "replica",
     "running_calls",
     "scripts",

@@ -14,6 +14,7 @@ from ganeti.config import addresses
 from ganeti.config.address_pool import AddressPool
 from ganeti.config.disk_notes import DiskNotes
 from ganeti.config.edit import Edit
+from ganeti.config.node_deaths import NodeDeaths
 from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
 from ganeti.store import Document, Fork, Store
@@ -65,6 +66,8 @@ class Config:
         self._reservations = Reservations()
         #: Disks that are about to be made.
         self.disk_notes = DiskNotes(store)
+        #: Nodes that do not answer, and what was done about them.
+        self.node_deaths = NodeDeaths(store)
         self._header: Header | None = None  # guarded by the store's writers' lock
 
     def snapshot(self) -> Snapshot:

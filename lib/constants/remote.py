@@ -15,6 +15,7 @@ METHODS: Final = frozenset(
         "QueryJobs",
         "QueryJournal",
         "QueryMaintenance",
+        "QueryNodeDeaths",
         "QueryNodes",
         "QueryObjects",
         "QueryTags",

@@ -216,6 +216,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "QueryAutomation": _object("revision", "limits", "freeze"),
     "QueryCapacity": _object("disk_template"),
     "QueryJournal": _Form("a list of entries", _is_journal),
+    "QueryNodeDeaths": _object("state"),
     "QueryMaintenance": _Form("the state with its incidents", _is_maintenance),
     "ReplaceFilter": _Form("a uuid", _is_text),
     "SetWatcherPause": _Form("a time or null", _is_time),

@@ -53,10 +53,18 @@ class MasterMetrics(Collector):
             return
         up.add_metric([], 1)
         yield up
-        yield from _queue(numbers)
-        yield from _locks(numbers["locks"])
-        yield from _calls(numbers["calls"])
-        yield from _objects(numbers)
+        try:
+            families = [
+                *_queue(numbers),
+                *_locks(numbers["locks"]),
+                *_calls(numbers["calls"]),
+                *_objects(numbers),
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError) as err:
+            # A master daemon of another release, during an upgrade.
+            _log.warning("metrics: the master daemon's are of another form: %r", err)
+            return
+        yield from families
 
 
 def _gauge(name: str, text: str, rows: Mapping[str, float], label: str) -> Metric:
@@ -123,6 +131,27 @@ def _objects(numbers: Mapping[str, Any]) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "ganeti_configuration_revision", "revision", value=numbers["revision"]
+    )
+    yield from _deaths(numbers)
+
+
+def _deaths(numbers: Mapping[str, Any]) -> Iterator[Metric]:
+    yield _gauge(
+        "ganeti_node_deaths",
+        "nodes that do not answer, by phase",
+        numbers.get("node_deaths", {}),
+        "phase",
+    )
+    yield _gauge(
+        "ganeti_node_deaths_refused",
+        "nodes that do not answer and about which nothing is done, by reason",
+        numbers.get("refused_deaths", {}),
+        "reason",
+    )
+    yield GaugeMetricFamily(
+        "ganeti_nodes_fenced",
+        "nodes that were fenced within the last hour",
+        value=numbers.get("fenced", 0),
     )
 
 

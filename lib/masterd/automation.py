@@ -31,13 +31,20 @@ def load(deps: MasterDeps) -> Automation:
         )
     settings = dict(cluster.automation_limits)
     is_limited = limits.MOVED_SHARE in settings
+    deaths = deps.config.node_deaths.state()
+    events = [
+        _mass_event(deps, now, settings.get(limits.QUIET_TIME, 0.0)),
+        deaths.mass_event,
+    ]
     return Automation(
         revision=snapshot.revision,
         limits=settings,
         freeze=freeze,
         instances=len(snapshot.instances),
         moving=_moving(deps, now) if is_limited else (),
-        mass_event=_mass_event(deps, now, settings.get(limits.QUIET_TIME, 0.0)),
+        mass_event=max((when for when in events if when is not None), default=None),
+        fenced=tuple(when for when, _name in deaths.fenced),
+        node_death=cluster.node_death,
     )
 
 

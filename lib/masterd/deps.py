@@ -15,13 +15,19 @@ from ganeti import errors, jqueue, locking, mcpu, query, rpc
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
-from ganeti.masterd import cluster_facts, followers, journal_state
+from ganeti.masterd import (
+    cluster_facts,
+    followers,
+    journal_state,
+    node_death_state,
+)
 from ganeti.masterd.call_times import CallTimes
 from ganeti.masterd.deposed import Waits, WatchedRunner
 from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.shared_answers import SharedAnswers
 from ganeti.masterd.term_resets import TermResets
 from ganeti.store import CopyState, Store, choice
+from ganeti.utils import netutils
 
 #: Threads for queries of the configuration. These take milliseconds of processor time,
 #: so more threads would not help.
@@ -30,6 +36,8 @@ _QUICK_THREADS: Final = 2
 _SLOW_THREADS: Final = 16
 #: Concurrent plans; a plan costs the master as much work as the job.
 _PLANNING_THREADS: Final = 2
+#: Seconds that the SSH server of a silent node has to react.
+_REACTION_S: Final = 1.5
 #: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
 #: was for job files; here a queued job costs a row and 2 KiB of memory.
 MAX_UNFINISHED_JOBS: Final = 50_000
@@ -51,6 +59,7 @@ class MasterDeps(mcpu.EngineDeps):
         call_times: durations of calls of nodes.
         lists: texts of lists of objects, of which later answers use parts.
         shared_answers: answers that clients who ask together share.
+        server_reacts: (address, port) -> whether a server there sends something.
     """
 
     store: Store
@@ -70,6 +79,9 @@ class MasterDeps(mcpu.EngineDeps):
     call_times: CallTimes = dataclasses.field(default_factory=CallTimes)
     lists: query.EncodedLists = dataclasses.field(default_factory=query.EncodedLists)
     shared_answers: SharedAnswers = dataclasses.field(default_factory=SharedAnswers)
+    server_reacts: Callable[[str, int], bool] = dataclasses.field(
+        default=functools.partial(netutils.server_reacts, timeout_s=_REACTION_S)
+    )
 
     def __post_init__(self) -> None:
         configuration = Config(self.store, self.clock)
@@ -145,6 +157,12 @@ class MasterDeps(mcpu.EngineDeps):
     def journal(self) -> journal_state.Keeper:
         """The decision journal."""
         return journal_state.Keeper(self.store, self.clock)
+
+    @functools.cached_property
+    def node_deaths(self) -> node_death_state.Keeper:
+        """The state of deaths of nodes."""
+        reader = self.config.node_deaths
+        return node_death_state.Keeper(reader, self.journal)
 
     @functools.cached_property
     def planner(self) -> mcpu.Planner:

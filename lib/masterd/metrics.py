@@ -39,6 +39,7 @@ def numbers(deps: MasterDeps) -> dict[str, Any]:
     snapshot = deps.config.snapshot()
     states = Counter(each.admin_state for each in snapshot.instances.values())
     incidents = Counter(i.state.value for i in deps.maintenance.state().incidents)
+    deaths = deps.config.node_deaths.state()
     return {
         "jobs": [[*key, count] for key, count in sorted(jobs.items())],
         "queue": {
@@ -58,4 +59,9 @@ def numbers(deps: MasterDeps) -> dict[str, Any]:
         "instances": {state: states[state] for state in _ADMIN},
         "is_frozen": bool(snapshot.cluster.automation_freeze),
         "revision": snapshot.revision,
+        "node_deaths": dict(Counter(each.phase.value for each in deaths.deaths)),
+        "refused_deaths": dict(
+            Counter(each.limit for each in deaths.deaths if each.limit)
+        ),
+        "fenced": len(deaths.fenced),
     }

@@ -21,6 +21,7 @@ class Cluster(Record, frozen=True, kw_only=True):
             "diagnose_data_collector_filename",
             "automation_limits",
             "automation_freeze",
+            "node_death",
         )
     )
 
@@ -106,6 +107,8 @@ class Cluster(Record, frozen=True, kw_only=True):
     automation_limits: dict[str, float] = {}
     #: Why and since when no automaton acts: ``reason`` and ``time``; empty if they may.
     automation_freeze: dict[str, Any] = {}
+    #: Whether dead nodes are fenced and their instances started elsewhere.
+    node_death: bool = False
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

@@ -217,6 +217,10 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     ] = None
     ndparams: common.Ndparams = None
     nicparams: Annotated[ht.NicSpec | None, Doc("cluster default NIC params")] = None
+    node_death: Annotated[
+        bool | None,
+        Doc("fence dead nodes and start their instances elsewhere; not in Ganeti"),
+    ] = None
     os_hvp: Annotated[
         dict[str, dict[str, Any]] | None, Doc("OS name to hypervisor to params")
     ] = None

@@ -336,6 +336,12 @@ def list_incidents(call: Call) -> Any:
 
 
 @_handler
+def list_node_deaths(call: Call) -> Any:
+    """Return the nodes that do not answer, and what was done about each."""
+    return call.master.call("QueryNodeDeaths", [False])["state"]["deaths"]
+
+
+@_handler
 def list_journal(call: Call) -> Any:
     """Return entries of the decision journal."""
     try:

@@ -7,7 +7,7 @@ offline, and only then may automatic repair start its instances on other nodes.
 
 Safety: an instance never runs twice. Let N be the node. A job starts an instance of N
 elsewhere only when N is marked offline. `Phase.FENCED`, which marks it, is entered only
-by `Event.CONFIRM`: the helper said "off" after the last power-off, and afterwards N
+by `Event.CONFIRM`: the helper reported "off" after the last power-off, and afterwards N
 answered nobody. A guest does not survive the loss of power, so none runs on N. Each act
 is a job that is committed together with the phase that it belongs to, so an act is
 neither lost nor done twice, whoever dies.
@@ -212,7 +212,7 @@ class JobSeen(msgspec.Struct, frozen=True):
     Attributes:
         job: its id.
         is_success: it succeeded.
-        is_off: it asked a helper, which said that the machine is off.
+        is_off: it asked a helper, which reported that the machine is off.
         text: its error.
     """
 
@@ -293,7 +293,7 @@ class DeathJob(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done.
+    """The decisions of a round.
 
     Attributes:
         state: the new state.
@@ -498,6 +498,8 @@ def _doubt(view: NodeView, seen: Seen) -> Refusal | None:
     """Return why the master cannot be sure that a node is dead; None if it is."""
     if view.answers:
         return Refusal(REACHED, view.answers)
+    if not view.is_silent:
+        return Refusal(MASS_EVENT, "so many nodes are silent that it was not asked")
     if not seen.facts.has_majority:
         return Refusal(
             MINORITY, "no majority of the master candidates answers the master"

@@ -11,8 +11,9 @@ from typing import Any, Final
 from ganeti import clock, errors, rpc, store
 from ganeti.constants import daemons, exitcodes
 from ganeti.luxi import Client
-from ganeti.maintd import diagnoses, metrics
+from ganeti.maintd import diagnoses, instances, metrics
 from ganeti.maintd.application import Application
+from ganeti.maintd.node_deaths import NodeDeaths
 from ganeti.maintd.service import Maintenance
 from ganeti.masterd import startup
 from ganeti.pathutils import Paths
@@ -43,10 +44,12 @@ _VOTE_PAUSE_S: Final = 1.0
 class Maintd:
     """The daemon's service."""
 
-    def __init__(self, maintenance: Maintenance, http: Any) -> None:
+    def __init__(self, maintenance: Maintenance, deaths: NodeDeaths, http: Any) -> None:
         self._maintenance = maintenance
+        self._deaths = deaths
         self._http = http
-        threading.Thread(target=maintenance.live, name="rounds", daemon=True).start()
+        for name, live in (("rounds", maintenance.live), ("deaths", deaths.live)):
+            threading.Thread(target=live, name=name, daemon=True).start()
 
     def stop(self) -> None:
         """Begin no further round, and answer no more requests.
@@ -56,6 +59,7 @@ class Maintd:
         from ganeti.http import server
 
         self._maintenance.stop()
+        self._deaths.stop()
         server.wait_until_stopped(self._http, _STOP_TIMEOUT_S)
 
 
@@ -167,7 +171,8 @@ def start(
         max_body=_MAX_BODY,
     )
     _log.info("serving on port %d", http.start_serving())
-    return Maintd(maintenance, http)
+    deaths = NodeDeaths(call, lambda node: instances.repair(paths, time, node), time)
+    return Maintd(maintenance, deaths, http)
 
 
 def main() -> int:

@@ -134,6 +134,37 @@ def tcp_ping(
     return True
 
 
+def server_reacts(
+    address: str, port: int, *, timeout_s: float, greeting: bytes = b""
+) -> bool:
+    """Return whether a server sends something or closes the connection in time.
+
+    The kernel of a machine accepts connections for a server that is frozen, so an
+    accepted connection alone is no sign of life.
+
+    Args:
+        address: address of the machine.
+        port: TCP port.
+        timeout_s: time limit of the connection, and of the answer.
+        greeting: bytes to send first, for a server that does not speak first.
+    """
+    with socket.socket(family(address), socket.SOCK_STREAM) as sock:
+        sock.settimeout(timeout_s)
+        try:
+            sock.connect((address, port))
+        except OSError:
+            return False
+        try:
+            sock.sendall(greeting)
+            sock.recv(1)
+        except TimeoutError:
+            return False
+        except OSError:
+            # The connection was reset by a living kernel.
+            return True
+    return True
+
+
 def owns_address(address: str) -> bool:
     """Return whether this machine has an address; it has all of 127.0.0.0/8."""
     if is_loopback(address):

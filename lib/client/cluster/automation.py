@@ -1,14 +1,20 @@
 """``freeze`` and ``thaw``, and the form of the limits of automatons."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.cli.values import parse_duration
 from ganeti.constants import ecodes
-from ganeti.repair.limits import MOVED_SHARE, NAMES, QUIET_TIME
+from ganeti.repair.limits import FENCED_PER_HOUR, MOVED_SHARE, NAMES, QUIET_TIME
+
+_WANTED: Final = {
+    MOVED_SHARE: "percent such as 10",
+    QUIET_TIME: "a time such as 10m",
+    FENCED_PER_HOUR: "a number such as 2",
+}
 
 
 def freeze(ctx: CommandContext) -> None:
@@ -35,7 +41,7 @@ def parse_limits(given: Mapping[str, Any]) -> dict[str, float | None]:
 def _limit(name: str, value: Any) -> float | None:
     if name not in NAMES:
         raise errors.OpPrereqError(
-            f"--automation-limits: wanted {' or '.join(NAMES)}, found {name!r}",
+            f"--automation-limits: wanted one of {', '.join(NAMES)}, found {name!r}",
             ecodes.ECODE_INVAL,
         )
     if value is None:
@@ -43,11 +49,13 @@ def _limit(name: str, value: Any) -> float | None:
     try:
         if name == QUIET_TIME:
             return float(parse_duration(str(value)))
+        if name == FENCED_PER_HOUR:
+            return float(int(str(value)))
         return float(str(value).removesuffix("%"))
     except (ValueError, errors.OpPrereqError) as err:
-        wanted = "percent such as 10" if name == MOVED_SHARE else "a time such as 10m"
         raise errors.OpPrereqError(
-            f"--automation-limits: {name}: wanted {wanted}, found {str(value)!r}",
+            f"--automation-limits: {name}: wanted {_WANTED[name]}, found"
+            f" {str(value)!r}",
             ecodes.ECODE_INVAL,
         ) from err
 
@@ -62,3 +70,9 @@ def freeze_text(state: Mapping[str, Any]) -> str:
     why = f" ({state['reason']})" if state["reason"] else ""
     since = timestamp(state["time"])
     return f"automation{why} (frozen since {since}; gnt-cluster thaw)"
+
+
+def death_text(death: Mapping[str, Any]) -> str:
+    """Return the row of a node that does not answer."""
+    text = f"{death['name']}: {death['phase']} since {timestamp(death['since'])}"
+    return f"{text}: {death['reason']}" if death["reason"] else text

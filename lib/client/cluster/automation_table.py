@@ -25,10 +25,10 @@ JOURNAL: Final = Command(
         ),
         Option(
             ("--automaton",),
-            "entries of watcher, autorepair or maintd",
+            "entries of watcher, autorepair, maintd or node-death",
             dest="automaton",
             kind="choice",
-            choices=("watcher", "autorepair", "maintd"),
+            choices=("watcher", "autorepair", "maintd", "node-death"),
         ),
         Option(
             ("--id",),
@@ -62,8 +62,16 @@ THAW: Final = Command(
 AUTOMATION_LIMITS: Final = Option(
     ("--automation-limits",),
     "moved-share=PERCENT of the instances that programs move by themselves at once,"
-    " quiet-time=TIME after more than that; -NAME removes a limit",
+    " quiet-time=TIME after more than that, fenced-per-hour=COUNT of dead nodes that"
+    " are switched off; -NAME removes a limit",
     dest="automation_limits",
     kind="keyval",
     default={},
+)
+NODE_DEATH: Final = Option(
+    ("--node-death",),
+    "switch nodes off that do not answer any more, and start their instances on other"
+    " nodes",
+    dest="node_death",
+    kind="bool",
 )

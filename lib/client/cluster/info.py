@@ -1,14 +1,14 @@
 """``info``: the cluster's parameters."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import _buildconf, errors
 from ganeti.cli import info_tree, ipolicy, listing, roman
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
-from ganeti.client.cluster.automation import freeze_text, limits_text
+from ganeti.client.cluster.automation import death_text, freeze_text, limits_text
 from ganeti.utils import nicesort
 
 #: Title and key of each cluster parameter, in the order of the output.
@@ -68,6 +68,8 @@ def run(ctx: CommandContext) -> None:
         more = {
             "automation_limits": automation.get("limits", {}),
             "automation_freeze": automation.get("freeze"),
+            "node_death": automation.get("node_death", False),
+            "node_deaths": _deaths(ctx),
         }
         listing.print_json(ctx, {**info, **more})
         return
@@ -76,7 +78,13 @@ def run(ctx: CommandContext) -> None:
     automation = _automation(ctx)
     if automation.get("limits"):
         shown.append(("Automation limits", limits_text(automation["limits"])))
+    if deaths := _deaths(ctx):
+        shown.append(
+            ("Nodes that do not answer", [death_text(each) for each in deaths])
+        )
     off = [*parts_off(info, *flags), *absent_daemons()]
+    if not automation.get("node_death"):
+        off.append("fencing of dead nodes (gnt-cluster modify --node-death=yes)")
     if automation.get("freeze"):
         off.append(freeze_text(automation["freeze"]))
     shown.append(("Parts that are off", off or "(none)"))
@@ -91,6 +99,17 @@ def _automation(ctx: CommandContext) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = ctx.call("QueryAutomation")
     except errors.RequestError:
         return {}
+    return answer
+
+
+def _deaths(ctx: CommandContext) -> Sequence[Mapping[str, Any]]:
+    """Return the deaths of nodes; a daemon of an earlier release knows none."""
+    try:
+        answer: Sequence[Mapping[str, Any]] = ctx.call("QueryNodeDeaths", False)[
+            "state"
+        ]["deaths"]
+    except errors.RequestError:
+        return []
     return answer
 
 

@@ -21,6 +21,7 @@ _SAME: Final = (
     "master_netdev",
     "vg_name",
     "maintain_node_health",
+    "node_death",
     "drbd_helper",
     "default_iallocator",
     "default_iallocator_params",

@@ -8,6 +8,7 @@ from ganeti.client.cluster.automation_table import (
     AUTOMATION_LIMITS,
     FREEZE,
     JOURNAL,
+    NODE_DEATH,
     THAW,
 )
 from ganeti.client.cluster.balance_table import BALANCE
@@ -411,6 +412,7 @@ COMMANDS: Final = (
             ),
             o.INSTALL_IMAGE,
             AUTOMATION_LIMITS,
+            NODE_DEATH,
             Option(
                 ("--commit-policy",),
                 "when changes are acknowledged: once a majority of the master"

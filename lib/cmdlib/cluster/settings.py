@@ -21,6 +21,7 @@ _AS_GIVEN: Final = (
     "max_running_jobs",
     "max_tracked_jobs",
     "maintain_node_health",
+    "node_death",
     "prealloc_wipe_disks",
     "modify_etc_hosts",
     "enabled_user_shutdown",

@@ -9,6 +9,7 @@ from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.locking import Level
+from ganeti.repair import node_death
 from ganeti.store import choice, etcd
 from ganeti.utils import authority, x509
 from ganeti.verify import Report, cluster
@@ -46,6 +47,8 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         )
         output.step("Verifying all nodes belong to an existing group")
         cluster.dangling(report, snapshot)
+        for death in self.ctx.config.node_deaths.state().deaths:
+            output.notice(node_death.notice(death))
         servers = choice.read(self.ctx.paths)
         if servers is not None:
             output.step("Verifying the servers of the store in etcd")

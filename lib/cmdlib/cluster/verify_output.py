@@ -22,6 +22,10 @@ class Output:
         for finding in self._report.take():
             self._log.message(finding.line(error_codes=self._error_codes))
 
+    def notice(self, text: str) -> None:
+        """Write a note."""
+        self._log.message(f"  - NOTICE: {text}")
+
     def note(self, count: int, what: str) -> None:
         """Write a note about a number of objects, unless it is 0."""
         if count:

@@ -194,6 +194,14 @@ ROWS: Final = (
         answer="Reboot scheduled",
     ),
     Procedure(
+        "node_reaches",
+        ("nodes",),
+        "[[daemon reacts, SSH server reacts]]",
+        "urgent",
+        multi=True,
+        reads=True,
+    ),
+    Procedure(
         "node_ssh_key_add",
         (
             "node_uuid",

@@ -79,6 +79,7 @@ SHAPES: Final[dict[str, Any]] = {
     "node_info": tuple[Scalar, list[_Space | None] | None, list[_Host | None] | None],
     "node_verify": dict[str, Any],
     "node_verify_light": dict[str, Any],
+    "node_reaches": list[tuple[bool, bool]],
     "node_volumes": list[Facts],
     "os_diagnose": list[tuple[str, Scalar, bool, Scalar, _Items, _Items, _Items, bool]],
     "os_validate": bool,

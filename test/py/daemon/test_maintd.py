@@ -280,3 +280,43 @@ def test_the_journal_is_there_after_a_failover_of_the_master(cluster):
     before = rounds("node1")
     cluster.check("gnt-cluster", "master-failover", node="node2")
     assert rounds("node2")[: len(before)] == before
+
+
+def test_a_dead_node_is_fenced_when_it_has_a_helper(cluster):
+    """The guest of a node that dies runs elsewhere once the node can be fenced."""
+
+    def guest():
+        fields = ("gnt-instance", "list", "--no-headers", "-o", "pnode,status")
+        return cluster.check(*fields, "dead1.vc.test", node="node2").split()
+
+    def deaths():
+        info = cluster.check("gnt-cluster", "info", "--json", node="node2")
+        return {d["name"]: d["limit"] for d in json.loads(info)["node_deaths"]}
+
+    cluster.check(*ADD, "-n", "node3", "dead1.vc.test", node="node2")
+    cluster.check("gnt-instance", "startup", "dead1.vc.test", node="node2")
+    parameter = "--node-parameters=oob_program"
+    for words in (
+        ("gnt-node", "modify", f"{parameter}=!", "node3"),
+        ("gnt-cluster", "add-tags", "ganeti:watcher:autorepair:failover"),
+        ("gnt-cluster", "modify", "--node-death=yes"),
+    ):
+        cluster.check(*words, node="node2")
+    cluster.command("kill", "node3")
+    name = "node3.vc.test"
+    until("it is refused", lambda: deaths() == {name: "no-helper"})
+    verified = cluster.run("gnt-cluster", "verify", node="node2").output
+    assert f"NOTICE: node {name} does not answer and is suspected" in verified
+    assert guest() == [name, "ERROR_nodedown"]
+    cluster.check("gnt-node", "modify", f"{parameter}=default", "node3", node="node2")
+    until("the guest runs elsewhere", lambda: guest()[1] == "running")
+    assert guest()[0] != name
+    assert not cluster.control.is_powered(cluster.node("node3"))
+    until("it is over", lambda: deaths() == {})
+    chosen = [
+        item["action"]
+        for entry in journal(cluster, "--automaton=node-death", node="node2")
+        for item in entry["items"]
+        if item["decision"] == "chosen"
+    ]
+    assert chosen == ["fence", "mark offline", "start its instances elsewhere"]

@@ -103,6 +103,7 @@ class FakeMaster:
         self.gone = set()
         self.rounds = {}
         self.automation = {}
+        self.deaths = []
         self._outcomes = {}
         self._next = 1
         self._fields = _definitions()
@@ -123,6 +124,10 @@ class FakeMaster:
     # Rounds of automatons
     def _QueryAutomation(self):
         return {"revision": 7, "limits": {}, "freeze": None, **self.automation}
+
+    def _QueryNodeDeaths(self, probe):
+        assert not probe
+        return {"state": {"serial_no": 1, "deaths": self.deaths}}
 
     def _FreezeAutomation(self, reason):
         self.automation["freeze"] = {"reason": reason, "time": self.now}

@@ -53,12 +53,15 @@ OTHER_CALLS = {
         (
             *("AutoArchiveJobs", "SetDrainFlag", "QueryCopies", "QueryAutomation"),
             *("FreezeAutomation", "ThawAutomation", "QueryMaintenance"),
-            *("QueryMetrics", "QueryFields", "QueryClusterInfo"),
+            *("QueryMetrics", "QueryNodeDeaths", "QueryFields", "QueryClusterInfo"),
             *("QueryConfigValues", "SetWatcherPause"),
         ),
         "names nothing",
     ),
-    **dict.fromkeys(("RecordRound", "ChangeMaintenance"), "programs report names"),
+    **dict.fromkeys(
+        ("RecordRound", "ChangeMaintenance", "ChangeNodeDeaths"),
+        "programs report names",
+    ),
     **dict.fromkeys(("CancelIncident", "RemoveIncident"), "incidents have no name"),
     **dict.fromkeys(
         ("QueryFilters", "ReplaceFilter", "DeleteFilter"), "filter rules have no name"

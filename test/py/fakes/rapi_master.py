@@ -77,6 +77,7 @@ class RapiMaster(FakeMaster):
             ],
         }
         self.incidents = []
+        self.deaths = []
         self.selections = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
@@ -121,6 +122,10 @@ class RapiMaster(FakeMaster):
 
     def _CancelJob(self, job_id):
         return super()._CancelJob(job_id, kill=False)
+
+    def _QueryNodeDeaths(self, probe):
+        assert not probe
+        return {"state": {"serial_no": 2, "deaths": self.deaths}}
 
     def _QueryMaintenance(self):
         return {"serial_no": 1, "jobs": [], "incidents": self.incidents}

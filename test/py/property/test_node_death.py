@@ -211,7 +211,7 @@ class Deaths(RuleBasedStateMachine):
                 assert not view.drained
         assert facts.has_majority
         assert facts.is_probed
-        assert len(view.witnesses) >= 2 or not is_fence
+        assert len(view.witnesses) >= 2
         if is_fence:
             return
         assert not view.answers

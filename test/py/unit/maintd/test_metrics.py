@@ -77,6 +77,28 @@ def test_calls_of_nodes_are_summed_up_by_procedure():
     assert actual["ganeti_lock_waits", "node"] == 2
 
 
+@pytest.mark.parametrize(
+    "numbers", [{}, {"jobs": [[1]]}, {"jobs": 3}, [], None, {"jobs": [], "queue": None}]
+)
+def test_numbers_of_another_form_leave_only_that_the_daemon_is_up(numbers):
+    assert samples(lambda *_: numbers) == {("ganeti_master_up",): 1}
+
+
+def test_deaths_of_nodes_are_counted_by_phase_and_reason():
+    empty = {"jobs": [], "locks": [], "incidents": {}, "nodes": {}, "calls": []}
+    empty |= {
+        "queue": dict.fromkeys(("unfinished", "running", "workers", "last_id"), 0)
+    }
+    empty |= {"instances": {}, "is_frozen": False, "revision": 9}
+    # A master daemon of the release before has none.
+    assert samples(lambda *_: empty)["ganeti_nodes_fenced",] == 0
+    empty |= {"node_deaths": {"held": 2}, "refused_deaths": {"no-helper": 1}}
+    actual = samples(lambda *_: {**empty, "fenced": 3})
+    assert actual["ganeti_node_deaths", "held"] == 2
+    assert actual["ganeti_node_deaths_refused", "no-helper"] == 1
+    assert actual["ganeti_nodes_fenced",] == 3
+
+
 def test_text_is_the_answer_to_a_reader_without_openmetrics():
     kind, body = metrics.exposition(lambda *_: _down())("")
     assert kind.startswith("text/plain")

@@ -18,6 +18,7 @@ SPEC = json.loads(
 OURS = {
     "CancelIncident",
     "ChangeMaintenance",
+    "ChangeNodeDeaths",
     "FreezeAutomation",
     "PlanBalance",
     "PlanJob",
@@ -28,6 +29,7 @@ OURS = {
     "QueryMaintenance",
     "QueryMetrics",
     "QueryObjects",
+    "QueryNodeDeaths",
     "RecordRound",
     "RemoveIncident",
     "ThawAutomation",

@@ -343,6 +343,7 @@ def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
             ("ArchiveJob", [1]),
             ("RecordRound", [{"round": "r1", "automaton": "watcher"}]),
             ("ChangeMaintenance", [1, {}, []]),
+            ("ChangeNodeDeaths", [1, {}, [], {"round": "r1", "automaton": "x"}]),
             ("FreezeAutomation", [""]),
             ("ThawAutomation", []),
         ]:

@@ -384,6 +384,14 @@ def test_incidents_are_not_for_everybody(browser):
     assert browser.send("GET", path, **basic("plain"))[0] == 403
 
 
+def test_deaths_of_nodes_are_listed_and_not_for_everybody(browser, master):
+    path = "/2/maintenance/node-deaths"
+    master.deaths = [{"name": "n1", "phase": "fencing"}]
+    assert browser.send("GET", path, **basic("reader"))[::2] == (200, master.deaths)
+    assert browser.send("GET", path)[0] == 401
+    assert browser.send("GET", path, **basic("plain"))[0] == 403
+
+
 def test_an_unknown_incident_is_not_found(browser):
     path = "/2/maintenance/incidents/x/cancel"
     status, _, value = browser.send("PUT", path, **basic("writer"))

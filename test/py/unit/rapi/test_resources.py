@@ -29,6 +29,7 @@ OURS = {
     ("/2/journal", "GET"),
     ("/2/maintenance/incidents", "GET"),
     ("/2/maintenance/incidents/[incident_uuid]/cancel", "PUT"),
+    ("/2/maintenance/node-deaths", "GET"),
 }
 JOBS = {key: each for key, each in TABLE.items() if each.job is not None}
 

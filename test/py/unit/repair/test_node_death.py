@@ -274,7 +274,7 @@ def test_a_tenth_of_the_nodes_may_vanish_at_once(watched, most):
 @pytest.mark.parametrize(
     "sign", [{"daemon": True}, {"ssh": True}, {"reached_by": ("node3",)}]
 )
-def test_a_node_that_answers_after_its_helper_said_off_is_held(sign):
+def test_a_node_that_answers_after_its_helper_reported_off_is_held(sign):
     site = Site()
     site.automation = Automation(limits={limits.FENCED_PER_HOUR: 2.0})
     site.fence()
@@ -291,6 +291,17 @@ def test_a_node_that_answers_after_its_helper_said_off_is_held(sign):
     site.round()
     assert site.phase is None
     site.fence()
+
+
+def test_a_node_that_was_not_asked_again_is_not_confirmed():
+    site = Site().fence()
+    site.ended[1] = OFF
+    site.views["node2"].update(daemon=None, ssh=None, asked=())
+    assert not site.round().jobs
+    assert (site.phase, site.limit) == (Phase.FENCING, node_death.MASS_EVENT)
+    site.views["node2"] = site.silent()
+    site.round()
+    assert site.phase is Phase.FENCED
 
 
 def test_a_fence_that_is_not_confirmed_is_repeated_and_then_given_up():

@@ -142,6 +142,7 @@ ANSWERS = [
     ("master_node_name", ["n1"], [None, ["n1"]]),
     ("node_crypto_tokens", [[["ssl", "AA"]]], [[["ssl"]], [["ssl", None]], "AA"]),
     ("node_has_ip_address", [True, False], [1, "yes", None]),
+    ("node_reaches", [[], [[True, False]]], [None, [True], [[1, 0]], [[True]]]),
     (
         "node_info",
         [["boot", None, None], [5, [SPACE, None], [HOST, None]]],

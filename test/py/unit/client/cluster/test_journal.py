@@ -8,7 +8,7 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.client.cluster.automation import freeze_text
+from ganeti.client.cluster.automation import death_text, freeze_text
 from ganeti.client.cluster.journal import parse_since
 
 NOW = 1_700_000_000.0
@@ -143,6 +143,7 @@ def test_a_freeze_has_its_reason_and_is_shown_until_it_is_thawed():
     [
         ("moved-share=10", {"moved-share": 10.0}),
         ("moved-share=2.5%,quiet-time=10m", {"moved-share": 2.5, "quiet-time": 600.0}),
+        ("fenced-per-hour=2", {"fenced-per-hour": 2.0}),
         ("-moved-share,quiet-time=0", {"moved-share": None, "quiet-time": 0.0}),
     ],
 )
@@ -160,7 +161,11 @@ def test_limits_are_set_and_removed_by_modify(text, limits):
     [
         ("moved-share=many", "moved-share: wanted percent such as 10, found 'many'"),
         ("quiet-time=soon", "quiet-time: wanted a time such as 10m, found 'soon'"),
-        ("speed=1", "wanted moved-share or quiet-time, found 'speed'"),
+        ("speed=1", "moved-share, quiet-time, fenced-per-hour, found 'speed'"),
+        (
+            "fenced-per-hour=1.5",
+            "fenced-per-hour: wanted a number such as 2, found '1.5'",
+        ),
     ],
 )
 def test_other_limits_are_refused(text, why):
@@ -182,8 +187,28 @@ def test_json_of_the_cluster_has_limits_and_freeze(monkeypatch):
         **master.cluster,
         "automation_limits": {"moved-share": 10.0},
         "automation_freeze": {"reason": "rack 2 moves", "time": NOW},
+        "node_death": False,
+        "node_deaths": [],
     }
+    monkeypatch.delattr(FakeMaster, "_QueryNodeDeaths")
     monkeypatch.delattr(FakeMaster, "_QueryAutomation")
     actual = json.loads(commands.run("gnt-cluster info --json", master).out)
     assert actual["automation_limits"] == {}
     assert actual["automation_freeze"] is None
+
+
+def test_info_shows_nodes_that_do_not_answer_and_whether_they_are_fenced():
+    death = {"name": "n2", "phase": "suspected", "since": NOW, "reason": "no helper"}
+    assert death_text(death).startswith("n2: suspected since ")
+    assert death_text(death).endswith(": no helper")
+    assert death_text(death | {"reason": ""}).count(": ") == 1
+
+
+@pytest.mark.parametrize(("word", "value"), [("yes", True), ("no", False)])
+def test_fencing_of_dead_nodes_is_switched_by_modify(word, value):
+    master = FakeMaster()
+    master.results["OP_CLUSTER_SET_PARAMS"] = None
+    line = ["gnt-cluster", "modify", f"--node-death={word}"]
+    assert commands.run(line, master).code == 0
+    ((op,),) = master.jobs.values()
+    assert op.node_death is value

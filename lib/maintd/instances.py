@@ -1,0 +1,67 @@
+"""Instances of a dead node: the steps of automatic repair, by its rules and tags."""
+
+import logging
+import uuid
+from typing import Final
+
+from ganeti import autorepair
+from ganeti.clock import Clock
+from ganeti.constants import versions
+from ganeti.luxi import Client
+from ganeti.pathutils import Paths
+from ganeti.repair.plan import RepairState
+
+_log = logging.getLogger(__name__)
+
+#: Seconds to wait for a program that repairs at the same time, such as the watcher; and
+#: for all changes of tags.
+_LOCK_S: Final = 30.0
+_WAIT_S: Final = 30.0
+
+
+class _Log:
+    """Messages of repairs in the log of the daemon."""
+
+    def detail(self, text: str) -> None:
+        _log.info("autorepair: %s", text)
+
+    def info(self, text: str) -> None:
+        _log.info("autorepair: %s", text)
+
+    def warning(self, text: str) -> None:
+        _log.warning("autorepair: %s", text)
+
+    def error(self, text: str) -> None:
+        _log.error("autorepair: %s", text)
+
+
+def repair(paths: Paths, clock: Clock, node: str) -> int:
+    """Do the next step of each instance whose primary node has a name.
+
+    Returns:
+        the number of instances with a repair under way.
+
+    Raises:
+        LockError: another program repairs instances.
+        GenericError: the master daemon does not answer.
+    """
+    # A job of a repair can wait for no tag that it would delay: its reason trail names
+    # the repair, so the tag may come after it.
+    settings = autorepair.RunSettings(
+        source="gnt:daemon:maintd",
+        reason=f"death of {node}",
+        comment=f"automated repairs by ganeti-maintd {versions.RELEASE_VERSION}",
+        job_delay_s=0.0,
+        wait_s=_WAIT_S,
+    )
+    with (
+        autorepair.exclusive(paths, timeout_s=_LOCK_S),
+        Client.of_node(paths, retries=0) as client,
+    ):
+        run = autorepair.RepairRun(
+            client, clock, settings, _Log(), lambda: str(uuid.uuid4())
+        )
+        count = run.of_node(node)
+    states = ", ".join(f"{state}: {count[state]}" for state in sorted(count))
+    _log.info("instances of %s: %s", node, states or "none")
+    return count[RepairState.PENDING]

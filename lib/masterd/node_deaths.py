@@ -1,0 +1,252 @@
+"""LUXI methods about deaths of nodes: which nodes are silent, and the next step."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.constants import oob as oob_constants
+from ganeti.jqueue import Job
+from ganeti.masterd import automation
+from ganeti.masterd.calls import Later, method
+from ganeti.masterd.deps import MasterDeps
+from ganeti.objects import Node, Snapshot, params
+from ganeti.repair.journal import Round
+from ganeti.repair.node_death import (
+    Death,
+    DeathJob,
+    DeathState,
+    Facts,
+    JobSeen,
+    NodeView,
+)
+from ganeti.rpc.runner import node_port
+
+#: The request that waits for a commit, as the subject of a sentence.
+_CHANGE: Final = "The change of deaths of nodes"
+#: Seconds that node daemons have to answer; and master candidates, which try to reach
+#: the silent nodes.
+_ANSWER_S: Final = 2.0
+_OTHERS_S: Final = 4.0
+#: Most silent nodes that are looked at closely. That many are a mass event.
+_MAX_SILENT: Final = 64
+#: Threads that look for SSH servers.
+_AT_ONCE: Final = 16
+#: Characters of an error of a job.
+_SHOWN: Final = 300
+
+
+@method("QueryNodeDeaths")
+def query_node_deaths(deps: MasterDeps, probe: bool = False) -> Later:
+    """Return the state, the nodes that it is about, and silent ones if asked to probe.
+
+    An addition to Ganeti.
+    """
+    return Later(deps.slow.submit(facts, deps, probe=probe), msgspec.to_builtins)
+
+
+@method("ChangeNodeDeaths")
+def change_node_deaths(
+    deps: MasterDeps,
+    serial: int,
+    state: DeathState,
+    jobs: list[DeathJob],
+    entry: Round,
+) -> Later:
+    """Store the result of a step and submit its jobs; an addition to Ganeti."""
+    cluster = deps.config.snapshot().cluster
+    if jobs and (cluster.automation_freeze or not cluster.node_death):
+        # The round began before.
+        raise errors.OpPrereqError(
+            "automation is frozen or deaths of nodes are not to be handled, so the jobs"
+            " are not accepted",
+            ecodes.ECODE_STATE,
+        )
+    future = deps.slow.submit(
+        deps.node_deaths.change, deps.queue, serial, state, jobs, entry
+    )
+    return Later(future, msgspec.to_builtins, committing=_CHANGE)
+
+
+def facts(deps: MasterDeps, *, probe: bool) -> Facts:
+    """Return the facts of one round.
+
+    Ends of jobs are read first, so that a probe follows each end that it shows.
+    """
+    state = deps.config.node_deaths.state()
+    ended = _ended(deps, state.deaths)
+    snapshot = deps.config.snapshot()
+    is_enabled = snapshot.cluster.node_death
+    watched = _watched(snapshot)
+    is_probed = probe and is_enabled
+    known = {death.node for death in state.deaths} & set(snapshot.nodes)
+    views = {uuid: _view(snapshot, snapshot.nodes[uuid]) for uuid in sorted(known)}
+    answered = 0
+    if is_probed:
+        silent = _silent(deps, watched)
+        answered = _look_closely(deps, snapshot, views, silent)
+    limits = automation.load(deps) if views or not is_enabled else None
+    if views:
+        incidents = {
+            item.node: item.uuid
+            for item in deps.maintenance.state().incidents
+            if not item.state.is_final
+        }
+        views = {
+            uuid: msgspec.structs.replace(view, incident=incidents.get(uuid, ""))
+            for uuid, view in views.items()
+        }
+    return Facts(
+        is_enabled=is_enabled,
+        is_probed=is_probed,
+        state=state,
+        nodes=tuple(views.values()),
+        watched=len(watched),
+        candidates=len(_candidates(snapshot)),
+        answered=answered,
+        ended=ended,
+        **({"automation": limits} if limits is not None else {}),
+    )
+
+
+def _watched(snapshot: Snapshot) -> list[str]:
+    """Return the nodes that should answer: all but the master and offline ones."""
+    return sorted(
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if uuid != snapshot.cluster.master_node and not node.offline
+    )
+
+
+def _candidates(snapshot: Snapshot) -> list[str]:
+    master = snapshot.cluster.master_node
+    return sorted(
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if node.master_candidate or uuid == master
+    )
+
+
+def _view(snapshot: Snapshot, node: Node) -> NodeView:
+    return NodeView(
+        uuid=node.uuid,
+        name=node.name,
+        offline=node.offline,
+        drained=node.drained,
+        helper=params.oob_program(snapshot, node) or "",
+    )
+
+
+def _silent(deps: MasterDeps, nodes: Sequence[str]) -> list[str]:
+    """Return the nodes whose daemon does not answer; one that refuses answers."""
+    results = deps.rpc.call("version", nodes, timeout_s=_ANSWER_S)
+    return [
+        uuid for uuid in nodes if results[uuid].is_silent and not results[uuid].refused
+    ]
+
+
+def _look_closely(
+    deps: MasterDeps,
+    snapshot: Snapshot,
+    views: dict[str, NodeView],
+    silent: Sequence[str],
+) -> int:
+    """Ask SSH servers and master candidates about nodes; add the answers to views.
+
+    Returns:
+        the number of master candidates that answered, with the master.
+    """
+    online = {u for u in views if not views[u].offline}
+    nodes = sorted(online.union(silent))[:_MAX_SILENT]
+    if not nodes:
+        return 0
+    others = [
+        uuid
+        for uuid in _candidates(snapshot)
+        if uuid != snapshot.cluster.master_node
+        and not snapshot.nodes[uuid].offline
+        and uuid not in silent
+    ]
+    places = {uuid: _place(snapshot, snapshot.nodes[uuid]) for uuid in nodes}
+    with ThreadPoolExecutor(_AT_ONCE, "reach") as pool:
+        shells = {
+            uuid: pool.submit(deps.server_reacts, address, ssh)
+            for uuid, (address, _port, ssh) in places.items()
+        }
+        reached = _ask_others(deps, others, list(places.values()))
+        ssh = {uuid: future.result() for uuid, future in shells.items()}
+    names = {uuid: snapshot.nodes[uuid].name for uuid in reached}
+    for place, uuid in enumerate(nodes):
+        asked = [each for each in reached if each != uuid]
+        reaching = [each for each in asked if any(reached[each][place])]
+        views[uuid] = msgspec.structs.replace(
+            views.get(uuid) or _view(snapshot, snapshot.nodes[uuid]),
+            daemon=uuid not in silent,
+            ssh=ssh[uuid],
+            asked=tuple(names[each] for each in asked),
+            reached_by=tuple(names[each] for each in reaching),
+        )
+    return 1 + len(reached)
+
+
+def _place(snapshot: Snapshot, node: Node) -> tuple[str, int, int]:
+    ssh = int(params.fill_ndparams(snapshot, node)["ssh_port"])
+    return node.primary_ip, node_port(), ssh
+
+
+def _ask_others(
+    deps: MasterDeps, nodes: Sequence[str], places: Sequence[tuple[str, int, int]]
+) -> Mapping[str, list[tuple[bool, bool]]]:
+    """Return for each candidate that answers what it reaches."""
+    if not nodes:
+        return {}
+    results = deps.rpc.call("node_reaches", nodes, (places,), timeout_s=_OTHERS_S)
+    return {
+        uuid: results[uuid].payload
+        for uuid in nodes
+        if not results[uuid].failed and len(results[uuid].payload) == len(places)
+    }
+
+
+def _ended(deps: MasterDeps, deaths: Sequence[Death]) -> tuple[JobSeen, ...]:
+    """Return the ends of the current jobs."""
+    ended = []
+    for number in [death.job for death in deaths if death.job]:
+        job = deps.queue.job(number)
+        if job is None:
+            ended.append(JobSeen(number, is_success=False, text="the job is gone"))
+        elif job.is_final:
+            ended.append(_end(job))
+    return tuple(ended)
+
+
+def _end(job: Job) -> JobSeen:
+    results = [op.result_value() for op in job.ops]
+    is_success = job.status.value == "success"
+    if not is_success:
+        problems = [errors.decode(result) for result in results]
+        texts = [str(problem) for problem in problems if problem is not None]
+        text = texts[0] if texts else f"the job is {job.status.value}"
+        return JobSeen(job.id, is_success=False, text=text[:_SHOWN])
+    is_off = _says_off(results[-1])
+    text = (
+        "" if is_off else f"its helper does not confirm that it is off (job {job.id})"
+    )
+    return JobSeen(job.id, is_success=True, is_off=is_off, text=text)
+
+
+def _says_off(result: Any) -> bool:
+    """Return whether a result of ``power-status`` about one node is "off"."""
+    try:
+        ((_name, (_status, value)),) = result
+    except (TypeError, ValueError):
+        return False
+    is_powered = (
+        value.get(oob_constants.OOB_POWER_STATUS_POWERED)
+        if isinstance(value, dict)
+        else None
+    )
+    return is_powered is False

@@ -1,0 +1,207 @@
+"""Deaths of nodes on the master: facts, and steps that are one commit."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from fakes import clusters
+from fakes.master import Master
+from fakes.patience import job_status
+from ganeti import errors
+from ganeti.masterd import node_deaths
+from ganeti.repair import node_death
+from ganeti.repair.journal import NODE_DEATH
+from ganeti.repair.node_death import DeathState
+from ganeti.rpc import Result
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
+SILENT = Result("version", "n", fail_msg="no answer", is_silent=True)
+
+
+class Site:
+    """Four candidates; the first one is the master."""
+
+    def __init__(self, root):
+        snapshot = clusters.snapshot(nodes=4, instances=0)
+        self.uuids = sorted(snapshot.nodes, key=lambda u: snapshot.nodes[u].name)
+        self.names = [snapshot.nodes[uuid].name for uuid in self.uuids]
+        self.dead = set()
+        self.reaching = set()
+        self.ssh = False
+        script = {"version": self.version, "node_reaches": self.reaches}
+        self.master = Master(root, snapshot, script)
+
+    def version(self, node, _args):
+        if node in self.dead:
+            return SILENT
+        return 3010000
+
+    def reaches(self, node, args):
+        if node in self.dead:
+            return SILENT
+        (places,) = args
+        return [[node in self.reaching, False] for _ in places]
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path / "node1.example.com")
+    made.master.start()
+    deps = made.master.service.deps
+    object.__setattr__(deps, "server_reacts", lambda _address, _port: made.ssh)
+    with made.master.client() as made.client:
+        yield made
+    made.master.stop()
+
+
+def switch(site, value=True, **more):
+    op = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "node_death": value, **more}
+    assert job_status(site.client, site.client.call("SubmitJob", [[op]])) == "success"
+
+
+def facts(site, probe=True):
+    return site.client.call("QueryNodeDeaths", [probe])
+
+
+def change(site, serial=1, phase="fencing", job=-1, ops=(DELAY,), node=1):
+    uuid = site.uuids[node]
+    death = {"node": uuid, "name": site.names[node], "phase": phase, "job": job}
+    jobs = [{"node": uuid, "ops": list(ops)}] if ops else []
+    entry = {"round": "r", "automaton": NODE_DEATH}
+    args = [serial, {"deaths": [death]}, jobs, entry]
+    return site.client.call("ChangeNodeDeaths", args)
+
+
+def test_nobody_is_asked_while_it_is_off(site):
+    site.dead = {site.uuids[1]}
+    answer = facts(site)
+    assert (answer["is_enabled"], answer["is_probed"], answer["nodes"]) == (
+        *(False, False),
+        [],
+    )
+    assert not site.master.rpc.called("version")
+
+
+def test_a_silent_node_is_looked_at_by_the_candidates(site):
+    switch(site)
+    assert facts(site)["nodes"] == []
+    assert not site.master.rpc.called("node_reaches")
+    site.dead = {site.uuids[1]}
+    answer = facts(site)
+    (view,) = answer["nodes"]
+    assert (view["name"], view["daemon"], view["ssh"]) == (site.names[1], False, False)
+    assert site.names[0] not in view["asked"]
+    assert (view["reached_by"], view["helper"]) == ([], "")
+    assert answer["answered"] == 1 + len(view["asked"])
+    site.reaching = {uuid for uuid in site.uuids if uuid != site.uuids[1]}
+    site.ssh = True
+    (view,) = facts(site)["nodes"]
+    assert (view["reached_by"], view["ssh"]) == (view["asked"], True)
+
+
+def test_a_daemon_that_refuses_or_is_busy_answers(site):
+    switch(site)
+    busy = dataclasses.replace(SILENT, is_silent=False)
+    for result in (dataclasses.replace(SILENT, refused=True), busy):
+        site.master.rpc.script["version"] = lambda _node, _args, r=result: r
+        assert facts(site)["nodes"] == []
+
+
+def test_answers_of_another_length_do_not_count(site):
+    switch(site)
+    site.dead = {site.uuids[1]}
+    site.master.rpc.script["node_reaches"] = []
+    answer = facts(site)
+    assert (answer["answered"], answer["nodes"][0]["asked"]) == (1, [])
+
+
+def test_a_step_stores_the_phase_and_submits_its_job_at_once(site):
+    switch(site)
+    answer = change(site)
+    (death,) = answer["deaths"]
+    assert answer["serial_no"] == 2
+    assert death["jobs"] == [death["job"]]
+    assert job_status(site.client, death["job"]) == "success"
+    answer = facts(site, probe=False)
+    assert answer["state"]["deaths"] == [death]
+    (end,) = answer["ended"]
+    assert (end["job"], end["is_success"], end["is_off"]) == (death["job"], True, False)
+    assert "does not confirm" in end["text"]
+    (entry,) = site.client.call("QueryJournal", [{"automaton": NODE_DEATH}])
+    assert entry["round"] == "r"
+    with pytest.raises(errors.OpPrereqError, match="have the serial 2 by now"):
+        change(site, serial=1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ops": ()}, {"job": 0}, {"ops": ({"OP_ID": "OP_NO_SUCH"},)}]
+)
+def test_a_step_without_its_job_is_refused(site, wrong):
+    switch(site)
+    with pytest.raises(errors.GenericError):
+        change(site, **wrong)
+    assert facts(site)["state"]["deaths"] == []
+
+
+def test_no_job_is_accepted_when_it_is_off_or_in_a_freeze(site):
+    with pytest.raises(errors.OpPrereqError, match="not to be handled"):
+        change(site)
+    switch(site)
+    site.client.call("FreezeAutomation", ["work"])
+    with pytest.raises(errors.OpPrereqError, match="frozen"):
+        change(site)
+    # A change without jobs is accepted.
+    assert change(site, phase="suspected", job=0, ops=())["serial_no"] == 2
+
+
+def test_a_job_that_is_gone_has_failed(site):
+    switch(site)
+    change(site, job=0, ops=(), phase="suspected")
+    state = site.client.call("QueryNodeDeaths", [False])["state"]
+    state["deaths"][0]["job"] = 999
+    entry = {"round": "s", "automaton": NODE_DEATH}
+    site.client.call("ChangeNodeDeaths", [2, state, [], entry])
+    (end,) = facts(site, probe=False)["ended"]
+    assert (end["is_success"], end["text"]) == (False, "the job is gone")
+
+
+def test_the_state_survives_a_restart_and_is_in_metrics_and_limits(site):
+    switch(site)
+    change(site, phase="suspected", job=0, ops=())
+    state = msgspec.convert(facts(site, probe=False)["state"], DeathState)
+    held = msgspec.structs.replace(state.deaths[0], limit=node_death.NO_HELPER)
+    now = 1_700_000_000.0
+    new = msgspec.structs.replace(
+        state, deaths=(held,), fenced=((now, "n"),), mass_event=now
+    )
+    entry = {"round": "s", "automaton": NODE_DEATH}
+    site.client.call("ChangeNodeDeaths", [2, msgspec.to_builtins(new), [], entry])
+    site.master.stop()
+    site.master.start()
+    with site.master.client() as client:
+        kept = client.call("QueryNodeDeaths", [False])["state"]
+        numbers = client.call("QueryMetrics")
+        known = client.call("QueryAutomation")
+    assert (kept["serial_no"], kept["deaths"][0]["limit"]) == (3, "no-helper")
+    assert numbers["node_deaths"] == {"suspected": 1}
+    assert (numbers["refused_deaths"], numbers["fenced"]) == ({"no-helper": 1}, 1)
+    assert (known["mass_event"], known["fenced"]) == (now, [now])
+    assert known["node_death"] is True
+
+
+@pytest.mark.parametrize(
+    ("result", "is_off"),
+    [
+        ([[[0, "n"], [0, {"powered": False}]]], True),
+        ([[[0, "n"], [0, {"powered": True}]]], False),
+        ([[[0, "n"], [0, {"powered": None}]]], False),
+        ([[[0, "n"], [2, None]]], False),
+        ([], False),
+        (None, False),
+        ("off", False),
+        ([[[0, "n"], [0, {"powered": 0}]]], False),
+    ],
+)
+def test_only_a_clear_answer_about_one_node_is_off(result, is_off):
+    assert node_deaths._says_off(result) is is_off
