@@ -19,7 +19,7 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 #: Arguments that describe something to people or to tools.
 DESCRIPTIONS = {
     "help", "metavar", "description", "epilog", "title", "doc", "summary", "name",
-    "daemon", "exc_info", "frozen", "slots", "repr", "kw_only", "strict", "stacklevel",
+    "daemon", "exc_info", "exits", "frozen", "slots", "repr", "kw_only", "strict", "stacklevel",
 }  # fmt: skip
 #: Decorators without which a function returns the same.
 INVISIBLE_DECORATORS = {
@@ -158,6 +158,11 @@ def _hidden_statements(node):
     """Yield a statement that has no effect on what a program does."""
     match node:
         case ast.FunctionDef(name="__repr__") | ast.Assert():
+            yield node
+        # For readers alone: the function does not use this argument.
+        case ast.Delete(targets=targets) if all(
+            isinstance(target, ast.Name | ast.Tuple) for target in targets
+        ):
             yield node
         case ast.Assign(targets=[ast.Name(id="__all__")]):
             yield node

@@ -190,11 +190,14 @@ class Reach:
         module is imported, and its values may be used anywhere: there it is the tests that
         execute a function of the module, then those that import it or execute a function
         of its importers, and so on, and at last all others.
+
+        A statement that no test executes may be one that runs in child processes, which
+        are not measured: there it is the tests of the module that is named after it.
         """
         if mutant.in_function:
             lines = self._lines.get(mutant.path, {})
             tests = {test for line in mutant.lines for test in lines.get(str(line), ())}
-            return self._sorted(tests, mutant)
+            return self._sorted(tests or self._tests_in({_own_tests(mutant)}), mutant)
         order = {}
         for paths in self._imports.levels(mutant.path):
             order |= dict.fromkeys(self._sorted(self._tests_in(paths), mutant))
@@ -212,6 +215,12 @@ class Reach:
         return sorted(
             tests, key=lambda test: (near not in test, self.seconds[test], test)
         )
+
+
+def _own_tests(mutant):
+    """Return the test module that is named after the file of a mutant."""
+    *folders, name = mutant.path.split("/")[1:]
+    return "/".join([TESTS[0], *folders, f"test_{name}"])
 
 
 def _report_name(test):

@@ -68,6 +68,12 @@ def test_types_texts_assertions_and_durations_are_left_alone():
         assert "int & None" not in line
 
 
+def test_arguments_that_are_not_used_are_left_alone():
+    code = "def f(a, b, c):\n    del a, b\n    del c[0]\n    del c.x\n"
+    lines = {m.line for some in changes.changes_of("lib/a.py", code) for m in some}
+    assert lines == {3, 4}
+
+
 def test_a_sample_depends_on_the_seed_alone(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "a.py").write_text(CODE)
@@ -229,3 +235,6 @@ def test_a_value_is_tested_by_those_who_import_it(tmp_path):
 
     assert tests("lib/table.py", 1, in_function=False) == [direct, user, far, other]
     assert tests("lib/user.py", 3, in_function=True) == [user]
+    # Nobody executes it in the process of a test.
+    assert tests("lib/table.py", 7, in_function=True) == [direct]
+    assert tests("lib/none.py", 7, in_function=True) == []

@@ -8,6 +8,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.backend import LastAnswer
+from ganeti.pathutils import VIRTUAL_PREFIX as VIRTUAL
 from ganeti.utils import authority, files, pidfile, x509
 
 PARAMS = {
@@ -208,7 +209,11 @@ def test_a_certificate_of_another_key_or_authority_is_not_installed(node, issuer
     [
         ["dsa", "get", {}],
         ["ssl", "drop", {}],
-        ["ssl", "get", {"cert_file": "/###-VIRTUAL-PATH-###,/etc/passwd"}],
+        ["ssl", "get", {"cert_file": f"{VIRTUAL}/etc/passwd"}],
+        *(
+            ["ssl", action, {"cert_file": f"{VIRTUAL}/var/lib/ganeti/server.pem"}]
+            for action in ("create", "install")
+        ),
     ],
 )
 def test_wrong_token_requests_are_refused(node, request_):

@@ -9,6 +9,12 @@ from ganeti.backend import master_term
 from ganeti.quorum import MAX_JUMP, Term
 
 
+def test_only_root_reads_the_term(tmp_path):
+    path = tmp_path / "term"
+    master_term.TermGuard(str(path), "AA").check(Term(3))
+    assert path.stat().st_mode & 0o7777 == 0o600
+
+
 def test_a_new_authority_of_the_cluster_takes_the_term_over(tmp_path):
     path = str(tmp_path / "term")
     guard = master_term.TermGuard(path, "AA")

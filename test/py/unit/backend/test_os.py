@@ -46,6 +46,21 @@ def make_os(node, name="tiny"):
     return path
 
 
+def directory_instead(name):
+    """Return a change of a definition: a directory in place of a file."""
+
+    def change(path):
+        os.unlink(f"{path}/{name}")
+        os.mkdir(f"{path}/{name}")
+
+    return change
+
+
+def written(name, data):
+    """Return a change of a definition: another content of a file."""
+    return lambda path: pathlib.Path(path, name).write_bytes(data)
+
+
 def test_valid_definition(node, directory):
     parameters = [["motd", "text at login"], ["fail", "exit code"]]
     parameters.append(["secret-key", "hidden"])
@@ -62,6 +77,10 @@ def test_valid_definition(node, directory):
         (lambda path: os.unlink(f"{path}/verify"), "script verify"),
         (lambda path: os.unlink(f"{path}/parameters.list"), "parameters.list"),
         (lambda path: os.chmod(f"{path}/rename", 0o644), "rename: not executable"),
+        (directory_instead("verify"), "script verify: wanted a regular file"),
+        (directory_instead("variants.list"), "variants.list: wanted a regular file"),
+        (written("ganeti_api_version", b"20\nnew\n"), "wanted one number per line"),
+        (written("variants.list", b"\xff\n"), "variants.list: cannot be read"),
     ],
 )
 def test_broken_definitions_say_why(node, directory, break_it, text):

@@ -41,6 +41,7 @@ class Site:
         self.votes = {self.node(n): "node0.example.com" for n in NODES}
         self.is_serving = [False, True]
         self.addresses = [False, True]
+        self.pings = []
         self.runners = []
         self.lines = []
         self.process = FakeRunner(daemon_util=(0, "", ""))
@@ -82,6 +83,11 @@ class Site:
 
     def answer(self, answers):
         return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def ping(self, address, port, **options):
+        assert address == self.snapshot().cluster.master_ip
+        self.pings.append((port, options))
+        return self.answer(self.addresses)
 
     def silence(self, *numbers):
         for number in numbers:
@@ -142,9 +148,7 @@ def site(tmp_path, monkeypatch):
     monkeypatch.setattr(
         failover, "_is_serving", lambda *_a, **_k: actual.answer(actual.is_serving)
     )
-    monkeypatch.setattr(
-        failover.netutils, "tcp_ping", lambda *_a, **_k: actual.answer(actual.addresses)
-    )
+    monkeypatch.setattr(failover.netutils, "tcp_ping", actual.ping)
     # Without the pauses; test_waiting.py has them.
     monkeypatch.setattr(
         failover,
@@ -185,6 +189,11 @@ def test_the_role_moves_under_a_new_term_and_everybody_learns_it(site):
     ((where, _parameters),) = site.called("node_deactivate_master_ip")
     assert where == site.node(OLD)
     assert site.starts == [""]
+    # Of the old master first, then of this one.
+    assert site.pings == [
+        (1811, {"timeout_s": 2.0, "live_port_needed": True}),
+        (1811, {"timeout_s": 2.0}),
+    ]
     owners = {site.copies[n].status()["owner"] for n in NODES}
     assert owners == {site.node(NEW)}
     assert not [line for line in site.lines if "Warning" in line]

@@ -191,6 +191,31 @@ def test_the_parameter_decides_without_a_probe(effects, device):
     assert effects.process.commands == []
 
 
+def test_a_probe_is_a_machine_with_one_sector_and_nothing_else(effects):
+    images = []
+
+    def end(argv):
+        (path,) = [word.partition("file=")[2] for word in argv if "file=" in word]
+        with open(path, "rb") as image:
+            images.append((path, image.read()))
+        effects.clock.now += 0.5
+        return (emulator._PROBE_EXIT, "", "")
+
+    effects.process.answers["qemu"] = end
+    assert emulator.probe(effects, "/bin/qemu", "tcg", 5.0) == 0.5
+    ((path, image),) = images
+    assert (len(image), image[-2:]) == (512, b"\x55\xaa")
+    assert not os.path.exists(path)
+    ((command, options),) = effects.process.commands
+    assert options == {"timeout_s": 5.0}
+    expected = (
+        "/bin/qemu -accel tcg -m 16 -display none -nodefaults -no-user-config -net none"
+        f" -device isa-debug-exit,iobase=0xf4,iosize=0x04 -drive"
+        f" if=ide,format=raw,file={path}"
+    )
+    assert " ".join(command) == expected
+
+
 def test_a_probe_that_cannot_run_or_ends_otherwise_has_no_time(effects):
     effects.process.answers["qemu"] = (0, "", "")
     assert emulator.probe(effects, "/bin/qemu", "tcg", 5.0) is None

@@ -212,6 +212,9 @@ def test_waits_for_jobs_leave_threads_for_others():
     plan = rapi.lane_plan(3)
     assert (plan.lanes[0].name, plan.lanes[0].threads) == ("ordinary", 3)
     assert plan.lane_of(b"GET /2/jobs/5/wait HTTP/1.1\r\n") == "wait"
+    assert plan.lanes[0].waiting == 150
+    assert [lane.patience_s for lane in plan.lanes] == [30.0, 30.0]
+    assert (plan.lanes[1].name, plan.lanes[1].threads) == ("wait", 4)
     assert plan.lane_of(b"GET /2/jobs/5 HTTP/1.1\r\n") == "ordinary"
     assert plan.lane_of(b"junk") == "ordinary"
 

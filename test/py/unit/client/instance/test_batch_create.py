@@ -78,7 +78,7 @@ def test_submission_alone_waits_for_nothing(tmp_path):
         ),
     ],
 )
-def test_a_file_that_means_no_request_is_refused(tmp_path, entries, text):
+def test_a_file_without_requests_is_refused(tmp_path, entries, text):
     master = FakeMaster()
     done = run(tmp_path, entries, master)
     assert done.code == 1
