@@ -168,7 +168,7 @@ def child_options(settings: Settings) -> list[str]:
 
 
 def _run_children(watch: Watch, groups: Sequence[str]) -> int:
-    """Start a child per group; return 1 if one of them failed."""
+    """Start a child per group; return 11 if one noticed another master, else 0 or 1."""
     program = f"{watch.paths.daemons_dir}/ganeti-watcher"
     options = child_options(watch.settings)
     children = []
@@ -181,10 +181,12 @@ def _run_children(watch: Watch, groups: Sequence[str]) -> int:
         children.append((group, child))
     if not watch.settings.wait_children:
         return exitcodes.EXIT_SUCCESS
-    failed = False
+    failures = set()
     for group, child in children:
         code = child.wait()
         if code != exitcodes.EXIT_SUCCESS:
-            failed = True
+            failures.add(code)
             _log.error("group %s: the watcher of this group ended with %d", group, code)
-    return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+    if exitcodes.EXIT_NOTMASTER in failures:
+        return exitcodes.EXIT_NOTMASTER
+    return exitcodes.EXIT_FAILURE if failures else exitcodes.EXIT_SUCCESS

@@ -66,6 +66,9 @@ EXAMPLES = {
     "0 5g": "0 1g",
     "memory=2g,vcpus=2": "memory=256m,vcpus=1",
     "memory=4g": "memory=384m",
+    # Each stop of a guest that still boots takes half a minute under emulation.
+    "burn1 burn2": "--no-startstop --no-move --no-reinstall --no-reboot"
+    " --no-renamesame --no-activate-disks burn1",
 }
 #: Commands of the guide that fail as they are typed here -> exit code and output.
 REFUSED = {

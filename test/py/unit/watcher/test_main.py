@@ -240,6 +240,16 @@ def test_a_failed_child_is_a_failure_if_somebody_waits(node, children, log):
     assert main.guarded(node.watch(wait_children=False), None) == 0
 
 
+@pytest.mark.parametrize("codes", [(11,), (11, 1), (1, 11)])
+def test_another_master_that_a_child_notices_has_its_own_exit_code(
+    node, children, codes
+):
+    more = f"{GROUP[:-1]}9"
+    node.ssconf(nodegroups=f"{GROUP} a\n{more} b")
+    children.codes = codes
+    assert main.guarded(node.watch(), None) == 11
+
+
 def test_rapi_is_restarted_once_if_it_does_not_answer(node, children, monkeypatch, log):
     asked = []
     monkeypatch.setattr(master_part.rapi_probe, "problem", asked.append)
