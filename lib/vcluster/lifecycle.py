@@ -93,12 +93,21 @@ def reserve_network(directory: str, *, isolated: bool) -> str:
     registry = os.open(_REGISTRY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(registry, fcntl.LOCK_EX)
+        is_claimed_by_others = False
         for network in layout_module.candidate_networks(directory, isolated=isolated):
             path = os.path.join(_REGISTRY, network)
-            if _claim(path, directory, network) and not _is_used(network, isolated):
+            if not _claim(path, directory, network):
+                is_claimed_by_others = True
+            elif not _is_used(network, isolated):
                 return network
     finally:
         os.close(registry)
+    if not is_claimed_by_others:
+        raise errors.OpExecError(
+            f"TCP port {_NODED_PORT} is in use on all addresses of this machine, as by"
+            " the node daemon of a cluster that it belongs to; give --isolated, which"
+            " makes networks of their own"
+        )
     raise errors.OpExecError(
         "all address blocks for virtual clusters are in use; end one with"
         " `vcluster down`"

@@ -159,6 +159,21 @@ def test_a_network_is_claimed_before_the_layout_is_written(tmp_path, two_network
     assert lifecycle.reserve_network(second, isolated=False) == "127.7"
 
 
+def test_a_node_daemon_on_all_addresses_is_named(tmp_path, two_networks, monkeypatch):
+    monkeypatch.setattr(lifecycle, "_is_used", lambda network, isolated: True)
+    with pytest.raises(errors.OpExecError, match=r"TCP port 1811 .* give --isolated"):
+        lifecycle.reserve_network(str(tmp_path / "a"), isolated=False)
+
+
+def test_the_end_of_all_networks_is_named(tmp_path, two_networks):
+    first, second, third = (str(tmp_path / name) for name in "abc")
+    with lifecycle.exclusive(first, "up"), lifecycle.exclusive(second, "up"):
+        lifecycle.reserve_network(first, isolated=False)
+        lifecycle.reserve_network(second, isolated=False)
+        with pytest.raises(errors.OpExecError, match="all address blocks"):
+            lifecycle.reserve_network(third, isolated=False)
+
+
 def test_a_claimed_network_is_given_to_nobody_else(tmp_path, two_networks):
     first, second = str(tmp_path / "a"), str(tmp_path / "b")
     for directory in (first, second):
