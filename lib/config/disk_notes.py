@@ -12,12 +12,13 @@ disk that follows them is complete.
 
 import contextlib
 import threading
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from ganeti import errors
+from ganeti.constants.disks import DTS_LVM
 from ganeti.objects import Disk
 from ganeti.store import Document, Store
 
@@ -34,11 +35,22 @@ class MadeDisk(msgspec.Struct, frozen=True, omit_defaults=True):
         nodes: uuids of its nodes.
         kept_for: uuid of the recorded disk that must be complete on its nodes before
             this one is removed; empty if it has no data of value.
+        keeps_data: whether the data volume of this mirror is a disk of its own on these
+            nodes, so that only the device and the metadata are removed.
     """
 
     disk: Disk
     nodes: tuple[str, ...]
     kept_for: str = ""
+    keeps_data: bool = False
+
+    @property
+    def volumes(self) -> frozenset[tuple[Any, ...]]:
+        """The locations of the logical volumes that are removed."""
+        parts = self.disk.children or (self.disk,)
+        if self.keeps_data:
+            parts = parts[1:]
+        return frozenset(part.logical_id for part in parts if part.dev_type in DTS_LVM)
 
 
 class DiskNote(msgspec.Struct, frozen=True):
@@ -81,14 +93,45 @@ class DiskNotes:
             note: the disks.
 
         Raises:
+            ConfigurationError: remains with the names of the disks are being removed at
+                this moment.
             StorageError: it is not durable.
             TermError: another node became master.
         """
         with self.lock:
+            self._refuse_swept(note)
             keys = self._own.setdefault(owner, [])
             key = f"{_PREFIX}{owner}/{len(keys)}"
             keys.append(key)
             self._store.commit([Document(_TABLE, key, msgspec.json.encode(note))])
+
+    def _refuse_swept(self, note: DiskNote) -> None:
+        """Refuse disks whose places are being swept; the caller holds the lock."""
+        if self._swept is None:
+            return
+        for key, data in self._store.scan(_TABLE, self._swept):
+            if key == self._swept and _overlap(note, _decode(key, data)):
+                raise _being_removed(note.instance)
+
+    def is_claimed(
+        self, made: MadeDisk, node: str, *, has_ended: Callable[[int], bool]
+    ) -> bool:
+        """Return whether an opcode that goes on makes volumes in the places of a disk.
+
+        Args:
+            made: the remains of a disk.
+            node: uuid of the node that has them.
+            has_ended: returns whether a job, given by its id, has ended.
+        """
+        wanted = DiskNote("", (msgspec.structs.replace(made, nodes=(node,)),))
+        with self.lock:
+            own = {key for keys in self._own.values() for key in keys}
+            rows = list(self._store.scan(_TABLE, _PREFIX))
+        return any(
+            _overlap(wanted, _decode(key, data))
+            for key, data in rows
+            if key in own or (key != self._swept and not has_ended(job_of(key)))
+        )
 
     def drop(self, owner: str) -> None:
         """Drop the notes of an opcode that has ended; returns at once.
@@ -195,16 +238,11 @@ class DiskNotes:
                 if not mine or key in own:
                     continue
                 if key == self._swept:
-                    raise errors.ConfigurationError(
-                        f"instance {instance}: an old copy of one of its disks is being"
-                        " removed from the node at this moment; try again later"
-                    )
-                taken += [MadeDisk(made.disk, (node,), made.kept_for) for made in mine]
+                    raise _being_removed(instance)
+                taken += [msgspec.structs.replace(made, nodes=(node,)) for made in mine]
                 rest = tuple(
-                    MadeDisk(
-                        made.disk,
-                        tuple(name for name in made.nodes if name != node),
-                        made.kept_for,
+                    msgspec.structs.replace(
+                        made, nodes=tuple(name for name in made.nodes if name != node)
                     )
                     if made in mine
                     else made
@@ -246,6 +284,29 @@ class DiskNotes:
     def _remove(self, keys: Sequence[str]) -> None:
         with contextlib.suppress(errors.StorageError, errors.TermError):
             self._store.commit_soon([Document(_TABLE, key, None) for key in keys])
+
+
+def _overlap(note: DiskNote, other: DiskNote) -> bool:
+    """Return whether two notes have a volume in common on one of their nodes."""
+    places = {
+        (node, volume)
+        for made in note.disks
+        for node in made.nodes
+        for volume in made.volumes
+    }
+    return any(
+        (node, volume) in places
+        for made in other.disks
+        for node in made.nodes
+        for volume in made.volumes
+    )
+
+
+def _being_removed(instance: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(
+        f"instance {instance}: an old copy of one of its disks is being removed from"
+        " the node at this moment; try again later"
+    )
 
 
 def job_of(key: str) -> int:

@@ -17,7 +17,7 @@ from ganeti import errors, objects, rpc
 from ganeti.clock import Clock
 from ganeti.config import disk_notes
 from ganeti.config.disk_notes import DiskNote, DiskNotes, MadeDisk
-from ganeti.constants.disks import DTS_DRBD
+from ganeti.constants.disks import DTS_LVM
 from ganeti.rpc import encode
 
 _log = logging.getLogger(__name__)
@@ -125,9 +125,7 @@ class LeftoverDisks:
         disks = []
         for made in note.disks:
             nodes = tuple(
-                node
-                for node in made.nodes
-                if not _is_recorded(snapshot, made.disk, node)
+                node for node in made.nodes if not _is_recorded(snapshot, made, node)
             )
             if nodes:
                 disks.append(msgspec.structs.replace(made, nodes=nodes))
@@ -150,24 +148,43 @@ class LeftoverDisks:
             node
             for node in made.nodes
             # A removed node took the disk with it.
-            if node in snapshot.nodes and not _is_recorded(snapshot, made.disk, node)
+            if node in snapshot.nodes and not _is_recorded(snapshot, made, node)
         ]
         if nodes and not self._is_replaced(note, made):
             return not any(self._may_be_on(node, made) for node in nodes)
         for node in nodes:
+            if self._notes.is_claimed(made, node, has_ended=self._has_ended):
+                # A job makes volumes with these names there, and will note their end.
+                is_clean = False
+                continue
             where = ", ".join(
                 "/".join(map(str, part.logical_id[1:]))
                 for part in made.disk.children or (made.disk,)
             )
             what = f"disk {where} of instance {note.instance}, which has no record"
-            wire = encode.disk(snapshot, made.disk)
-            answer = self._rpc.call_one("blockdev_remove", node, wire)
+            answer = self._remove_from(snapshot, node, made)
             if answer.failed:
                 self._warn(answer.describe(f"{what}, cannot be removed"))
                 is_clean = False
             else:
                 _log.info("%s: removed from node %s", what, answer.node)
         return is_clean
+
+    def _remove_from(
+        self, snapshot: objects.Snapshot, node: str, made: MadeDisk
+    ) -> rpc.Result:
+        """Remove a disk from a node, or all of a mirror but its data."""
+        if not made.keeps_data:
+            wire = encode.disk(snapshot, made.disk)
+            return self._rpc.call_one("blockdev_remove", node, wire)
+        metadata = encode.disk(snapshot, made.disk.children[1])
+        answer = self._rpc.call_one("blockdev_remove", node, metadata)
+        if answer.failed:
+            # The device may still use it. Another disk may have the minor by now.
+            device = encode.disk(snapshot, made.disk)
+            self._rpc.call_one("blockdev_shutdown", node, device)
+            answer = self._rpc.call_one("blockdev_remove", node, metadata)
+        return answer
 
     def _is_replaced(self, note: DiskNote, made: MadeDisk) -> bool:
         """Return whether the disk that follows is complete, or no longer recorded."""
@@ -232,17 +249,27 @@ def _is_complete(row: Any) -> bool:
     )
 
 
-def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk, node: str) -> bool:
-    """Return whether a disk, or another one at the same place, has a record.
+def _is_recorded(snapshot: objects.Snapshot, made: MadeDisk, node: str) -> bool:
+    """Return whether a disk, or another one at one of its places, has a record.
 
     The volumes of a mirror have the same names on each of its nodes, so a mirror that
-    has left a node has no record there.
+    has left a node has no record there. Names of volumes outlive the disks: a
+    conversion keeps them.
     """
+    disk = made.disk
+    if made.volumes:
+        return any(
+            part.logical_id in made.volumes
+            and node in (part.nodes or other.nodes or (node,))
+            for other in snapshot.disks.values()
+            if not other.forthcoming
+            for part in other.children or (other,)
+            if part.dev_type in DTS_LVM
+        )
     recorded = snapshot.disks.get(disk.uuid)
     if recorded is not None and not recorded.forthcoming:
         # Each creation of a reserved disk uses a name of its own.
-        is_here = recorded.dev_type not in DTS_DRBD or node in recorded.nodes
-        return is_here and _name(recorded) == _name(disk)
+        return _name(recorded) == _name(disk)
     place = (disk.dev_type, disk.logical_id)
     return any(
         (other.dev_type, other.logical_id) == place and not other.forthcoming
@@ -252,8 +279,6 @@ def _is_recorded(snapshot: objects.Snapshot, disk: objects.Disk, node: str) -> b
 
 def _name(disk: objects.Disk) -> str:
     """Return the last part of a disk's location; its directory may be renamed."""
-    if disk.children:
-        return _name(disk.children[0])
     return str(disk.logical_id[-1]).rpartition("/")[2]
 
 

@@ -1,10 +1,13 @@
-"""Conversion of a stopped instance to another disk template, by copying its disks."""
+"""Conversion of a stopped instance to another disk template, by copying its disks.
+
+`convert_mirror` converts without a copy.
+"""
 
 from typing import Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import disk_specs, disks, volumes
+from ganeti.cmdlib.instance import convert_mirror, disk_specs, disks, volumes
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
@@ -15,8 +18,20 @@ _COPYABLE: Final = ("file", "plain", "sharedfile")
 PIECE_MIB: Final = 256
 
 
-def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
+def check(
+    ctx: base.Context,
+    instance: objects.Instance,
+    target: str,
+    *,
+    secondary: str | None = None,
+) -> None:
     """Refuse a conversion that is not possible.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: the instance.
+        target: its template afterwards.
+        secondary: uuid of the node that is to get second copies.
 
     Raises:
         OpPrereqError: the instance or the templates do not allow it.
@@ -31,13 +46,20 @@ def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
     if (
         source in disk_constants.DTS_NOT_CONVERTIBLE_FROM
         or target in disk_constants.DTS_NOT_CONVERTIBLE_TO
-        or not {source, target} <= set(_COPYABLE)
+        or not (
+            {source, target} <= set(_COPYABLE)
+            or convert_mirror.is_possible(source, target)
+        )
     ):
         raise errors.OpPrereqError(
             f"instance {instance.name}: disk template {source} cannot be converted to"
             f" {target}",
             ecodes.ECODE_INVAL,
         )
+    if convert_mirror.is_possible(source, target):
+        if secondary is not None:
+            convert_mirror.check_to_mirror(ctx, instance, secondary)
+        return
     node = instance.primary_node
     volumes.check_exclusive(ctx.snapshot, node, target, instance.name)
     if target == "plain":

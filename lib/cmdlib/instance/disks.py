@@ -7,6 +7,7 @@ from typing import Any, Final
 from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
 from ganeti.cmdlib.instance import common, mirror_specs
+from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.rpc import encode
 
@@ -93,20 +94,28 @@ def _note(
     directories: Sequence[tuple[str, str]],
 ) -> None:
     """Make durable which disks are about to be made: their records come later."""
-    made = tuple(
-        config.MadeDisk(disk, nodes_of(disk, instance))
+    made = [
+        config.MadeDisk(disk, nodes)
         for disk in disks
-        if not _exists(ctx.snapshot, disk)
-    )
+        if (nodes := _without_record(ctx.snapshot, disk, instance))
+    ]
     if made:
-        note = config.DiskNote(instance.name, made, tuple(directories))
+        note = config.DiskNote(instance.name, tuple(made), tuple(directories))
         ctx.config.disk_notes.add(ctx.owner, note)
 
 
-def _exists(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
-    """Return whether a disk has a record, and is not forthcoming."""
+def _without_record(
+    snapshot: objects.Snapshot, disk: objects.Disk, instance: objects.Instance
+) -> tuple[str, ...]:
+    """Return the nodes on which a disk has no record, among its future ones."""
+    nodes = nodes_of(disk, instance)
     recorded = snapshot.disks.get(disk.uuid)
-    return recorded is not None and not recorded.forthcoming
+    if recorded is None or recorded.forthcoming:
+        return nodes
+    if disk.dev_type in disk_constants.DTS_LVM and recorded.nodes:
+        # One that moves to other nodes.
+        return tuple(node for node in nodes if node not in recorded.nodes)
+    return ()
 
 
 def _directories(

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ganeti import objects
+from ganeti.cmdlib.instance import convert_mirror
 from ganeti.cmdlib.instance.modify_nics import NicStep
 
 
@@ -37,6 +38,7 @@ class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
         disk_steps, nic_steps: the changes.
         is_live: whether the running guest gets them, too.
         report: the result of the opcode without the rows of the guest's devices.
+        conversion: of the disks, begun after the devices were changed.
     """
 
     disks: tuple[str, ...]
@@ -46,6 +48,7 @@ class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
     nic_steps: tuple[SavedStep, ...]
     is_live: bool
     report: tuple[tuple[str, Any], ...]
+    conversion: convert_mirror.Work | None = None
 
     def is_recorded(self, instance: objects.Instance) -> bool:
         """Return whether the record of the instance has the devices."""

@@ -6,12 +6,13 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, ht, objects, opcodes
-from ganeti.cmdlib import typed_params
+from ganeti import errors, ht, iallocator, locking, objects, opcodes
+from ganeti.cmdlib import allocation, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
     common,
+    convert_mirror,
     convert_template,
     disks,
     hook_env,
@@ -23,6 +24,7 @@ from ganeti.cmdlib.instance import (
     nic_specs,
     reservation,
 )
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import lookup, params
 
@@ -88,13 +90,34 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             raise self.prereq(
                 f"{what}: disk changes and a new template exclude each other"
             )
+        self._check_second_node(what)
         self.backend = typed_params.backend(op.beparams, allow_default=True)
         typed_params.check_os_image(op.osparams, what)
 
+    def _check_second_node(self, what: str) -> None:
+        op = self.op
+        given = [name for name in (op.remote_node, op.iallocator) if name]
+        if given and op.disk_template not in disk_constants.DTS_INT_MIRROR:
+            raise self.prereq(
+                f"{what}: a secondary node or an allocator goes with the disk template"
+                f" {' or '.join(disk_constants.DTS_INT_MIRROR)}"
+            )
+        if len(given) > 1:
+            raise self.prereq(
+                f"{what}: give either a secondary node or an allocator, not both"
+            )
+
     def expand_names(self) -> None:
-        """Look the new primary node up."""
+        """Look the new primary and secondary nodes up."""
         super().expand_names()
         self.new_primary = None
+        self.secondary = None
+        if self.op.remote_node:
+            self.secondary = lookup.expand_node(self.ctx.snapshot, self.op.remote_node)
+        elif self._needs_allocator:
+            self.allocators = allocation.names(
+                self.ctx.snapshot, self.op.iallocator, f"instance {self.instance.name}"
+            )
         if self.op.pnode:
             self.new_primary = lookup.expand_node(self.ctx.snapshot, self.op.pnode)
         if self.ctx.resumption is not None:
@@ -102,9 +125,29 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 msgspec.convert(self.ctx.resumption, modify_state.Interrupted)
             )
 
+    @property
+    def _needs_allocator(self) -> bool:
+        """Whether an allocator chooses the node of second copies."""
+        mirrors = disk_constants.DTS_INT_MIRROR
+        instance = self.instance
+        return (
+            self.op.disk_template in mirrors
+            and not self.op.remote_node
+            and not instance.forthcoming
+            and self.ctx.snapshot.disk_template(instance) not in mirrors
+            and self.ctx.resumption is None
+        )
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare all nodes if an allocator chooses, else the affected ones."""
+        if self._needs_allocator:
+            allocation.lock_all_nodes(self.locks)
+        else:
+            super().declare_locks(level)
+
     def nodes_to_lock(self) -> Sequence[str]:
-        """Return the instance's nodes and the new primary one."""
-        extra = {self.new_primary} if self.new_primary else set()
+        """Return the instance's nodes and the new ones."""
+        extra = {node for node in (self.new_primary, self.secondary) if node}
         return sorted({*super().nodes_to_lock(), *extra})
 
     def check_prereq(self) -> None:
@@ -134,7 +177,11 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if self.op.disk_template:
             self.require_online_primary()
             self.require_stopped("change its disk template")
-            convert_template.check(self.ctx, instance, self.op.disk_template)
+            if self._needs_allocator:
+                self.secondary = self._choose_secondary()
+            convert_template.check(
+                self.ctx, instance, self.op.disk_template, secondary=self.secondary
+            )
             changes.report.append(("disk_template", self.op.disk_template))
         self._report_devices()
         self._check_space()
@@ -149,6 +196,20 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 force=self.op.force,
             )
             self.live = devices if can_plug else []
+
+    def _choose_secondary(self) -> str:
+        """Have an allocator choose the node of second copies; keep its locks."""
+        instance = self.instance
+        name = allocation.ask(
+            self.ctx,
+            self.allocators,
+            iallocator.AllocateSecondary(instance.name),
+            f"instance {instance.name}",
+            explain=bool(self.op.dry_run),
+        )
+        chosen = lookup.expand_node(self.ctx.snapshot, name)
+        allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), chosen}))
+        return chosen
 
     def _report_devices(self) -> None:
         changes = self.changes
@@ -415,20 +476,50 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             wait_for_sync=self.op.wait_for_sync,
         )
         if self.op.disk_template:
+            self._convert(self.op.disk_template)
+        report += hotplug.add(self.ctx, self.instance, self.live)
+        return report
+
+    def _convert(self, target: str) -> None:
+        """Convert the disks, which is undone or completed after an interruption."""
+        instance = self.instance
+        source = self.ctx.snapshot.disk_template(instance)
+        if not convert_mirror.is_possible(source, target):
             convert_template.execute(
                 self.ctx,
-                self.instance,
-                self.op.disk_template,
+                instance,
+                target,
                 file_driver=self.op.file_driver,
                 file_storage_dir=self.op.file_storage_dir,
             )
-        report += hotplug.add(self.ctx, self.instance, self.live)
-        return report
+            return
+        if self.secondary is not None:
+            work = convert_mirror.to_mirror(
+                self.ctx, instance, self.secondary, waits=self.op.wait_for_sync
+            )
+        else:
+            work = convert_mirror.to_plain(self.ctx, instance)
+        convert_mirror.Conversion(self.ctx, instance, work).run(self._save_conversion)
+
+    def _save_conversion(self, work: convert_mirror.Work) -> None:
+        """Store a conversion for a restart of the master daemon."""
+        instance = self.instance
+        state = modify_state.Interrupted(
+            disks=instance.disks,
+            nics=instance.nics,
+            before=instance.nics,
+            disk_steps=(),
+            nic_steps=(),
+            is_live=False,
+            report=tuple(self.changes.report),
+            conversion=work,
+        )
+        self.ctx.save_resumption(msgspec.to_builtins(state))
 
     def _save(self) -> None:
         """Store what the next master daemon needs if this one ends in the change.
 
-        Secrets are not stored with jobs, and a conversion is not continued.
+        Secrets are not stored with jobs, and a copy of disks is not continued.
         """
         op, changes, instance = self.op, self.changes, self.instance
         if op.osparams_private or op.disk_template:
@@ -470,6 +561,9 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         instance, ctx = self.instance, self.ctx
         if self.left is None:
             raise errors.ProgrammerError("a change without a state was resumed")
+        if self.left.conversion is not None:
+            convert_mirror.Conversion(ctx, instance, self.left.conversion).resume()
+            return self.changes.report
         if self.left.is_recorded(instance):
             ctx.log.message(
                 "* the master daemon was restarted; the change of devices continues"

@@ -80,6 +80,12 @@ class MirrorNodes:
     # Preparation
     def add(self, disk, *, primary=None):
         """Have a mirror on both of its nodes, complete and connected."""
+        if disk.dev_type == "plain":
+            (node,) = disk.nodes
+            self.volumes[node, _key(disk)] = Volume(
+                disk.size, f"{node}/{disk.uuid}", content=7, is_valid=True
+            )
+            return
         first, second, port, *minors, _secret = disk.logical_id
         for node, peer, minor in zip(
             (first, second), (second, first), minors, strict=True
@@ -144,6 +150,9 @@ class MirrorNodes:
         """Fail unless the nodes have exactly what is recorded, complete everywhere."""
         volumes, devices = set(), set()
         for disk in snapshot.disks.values():
+            if disk.dev_type == "plain":
+                volumes |= {(node, _key(disk)) for node in disk.nodes}
+                continue
             first, second, port, *minors, _secret = disk.logical_id
             for node, minor in zip((first, second), minors, strict=True):
                 volumes |= {(node, _key(child)) for child in disk.children}
@@ -198,11 +207,19 @@ class MirrorNodes:
         if (node, _minor(disk)) in self.devices:
             return failure("minor in use")
         names = [_key(child) for child in disk["children"]]
+        present = self.volumes.get((node, names[0]))
+        if args[3] and present is not None and (node, names[1]) not in self.volumes:
+            # The data of the primary node becomes that of the mirror.
+            size = disk["children"][1]["size"]
+            self.volumes[node, names[1]] = Volume(size, present.pair)
+            return list(disk["logical_id"])
         if any((node, name) in self.volumes for name in names):
             return failure(f"{names}: exist already")
         self.made += 1
         for child, name in zip(disk["children"], names, strict=True):
-            self.volumes[node, name] = Volume(child["size"], f"{node}/{self.made}")
+            self.volumes[node, name] = Volume(
+                child["size"], f"{node}/{self.made}", is_valid=args[3]
+            )
         return list(disk["logical_id"])
 
     def do_blockdev_remove(self, node, args):
@@ -225,6 +242,8 @@ class MirrorNodes:
 
     def do_blockdev_assemble(self, node, args):
         disk, _instance, on_primary, _index = args
+        if disk["dev_type"] == "plain":
+            return [f"/dev/{_key(disk)}", "/link" if on_primary else None, None]
         key, (data, meta) = (node, _minor(disk)), map(_key, disk["children"])
         for name in (data, meta):
             if (node, name) not in self.volumes:
@@ -247,6 +266,8 @@ class MirrorNodes:
             if not any(copy is not None and copy.is_valid for copy in copies):
                 return failure("no valid data")
             device.is_primary = True
+            valid = [copy for copy in copies if copy is not None and copy.is_valid]
+            self.written.setdefault(key, max(copy.content for copy in valid))
         return ["/dev/drbd0", "/link" if on_primary else None, None]
 
     def _attach(self, key, data, meta):
@@ -255,6 +276,8 @@ class MirrorNodes:
         self.devices[key].data, self.devices[key].meta = data, meta
 
     def do_blockdev_shutdown(self, node, args):
+        if args[0]["dev_type"] == "plain":
+            return
         self.devices.pop((node, _minor(args[0])), None)
 
     def do_blockdev_removechildren(self, node, args):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from fakes import clusters
+from fakes import clusters, mirror_site
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors, objects
+from ganeti import config, errors, objects
 from ganeti.locking import Level
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
@@ -175,3 +175,68 @@ def test_a_node_that_does_not_know_is_a_refusal():
     text, code = refused(eng, recreate())
     assert "found something else" in text
     assert code == "environment_error"
+
+
+class LostSite(mirror_site.MirrorSite):
+    """A stopped instance whose mirrors are lost on both nodes."""
+
+    OP_ID = "OP_INSTANCE_RECREATE_DISKS"
+
+    def __init__(self):
+        super().__init__(
+            mirror_site.mirrored_disks(),
+            is_active=False,
+            instance={"admin_state": "down"},
+            cluster={
+                "prealloc_wipe_disks": True,
+                "enabled_disk_templates": ["drbd"],
+            },
+        )
+        self.nodes.volumes.clear()
+
+
+TO_NODE3 = {"nodes": ["node1.example.com", "node3.example.com"]}
+
+
+def test_remains_of_an_earlier_job_are_not_taken_for_the_new_disks():
+    site = LostSite()
+    # An earlier job could not remove its copy from the third node, which was silent.
+    remains = [
+        config.MadeDisk(disk.replace(nodes=(N1, N3)), (N3,))
+        for disk in site.snapshot.disks.values()
+    ]
+    earlier = site.master()
+    earlier.config.disk_notes.add("8/0", config.DiskNote("inst1", tuple(remains)))
+    earlier.config.disk_notes.leave("8/0")
+    site.documents = dict(earlier.store.documents)
+    sweeps = []
+
+    def wipe(_node, _args):
+        sweeps.append(site.sweep(site.engine))
+
+    site.nodes.do_blockdev_wipe = wipe
+    site.run(TO_NODE3)
+    assert sweeps
+    assert not any(sweeps)
+    site.require_right()
+    assert site.sweep()
+    site.require_right()
+
+
+def test_disks_for_other_nodes_that_have_no_record_yet_leave_nothing_behind():
+    cut, is_cut = 0, True
+    while is_cut:
+        cut += 1
+        site = LostSite()
+        site.nodes.do_blockdev_wipe = lambda _node, _args: None
+        is_cut = site.run(TO_NODE3, cut=cut)
+        if is_cut and site.resumption is not None:
+            site.run(TO_NODE3, resumption=site.resumption)
+            is_moved = True
+        else:
+            is_moved = not is_cut
+        assert site.sweep()
+        # Without a record nothing may stay on the third node.
+        on_third = {key for key in site.nodes.volumes if key[0] == N3}
+        assert bool(on_third) == is_moved
+    assert cut > 10

@@ -6,14 +6,10 @@ The nodes refuse what DRBD and LVM would refuse, and a guest writes all the time
 import pytest
 
 from fakes import clusters
-from fakes.clocks import FakeClock
 from fakes.engine import Engine
-from fakes.jobs import FakeCallbacks
-from fakes.mirror_nodes import MirrorNodes
-from fakes.rpc import FakeRunner
-from ganeti import config, errors
+from fakes.mirror_site import MirrorSite, mirrored_disks
+from ganeti import errors
 from ganeti.locking import Level
-from ganeti.masterd import leftover_disks
 from ganeti.rpc import encode
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
@@ -35,101 +31,13 @@ CASES = {
 }
 
 
-class Killed(BaseException):
-    """The master daemon is gone."""
-
-
-class Site:
+class Site(MirrorSite):
     """A cluster of three nodes and an instance with two mirrors; masters come and go."""
 
+    OP_ID = "OP_INSTANCE_REPLACE_DISKS"
+
     def __init__(self, *, is_active=True, **changes):
-        self.is_active = is_active
-        disks = [_numbered(clusters.drbd_disk(f"d{n}", 1, 2), n) for n in (0, 1)]
-        records = [
-            *disks,
-            clusters.instance(
-                1, disks=[disk.uuid for disk in disks], disks_active=is_active
-            ),
-            *changes.get("also", ()),
-        ]
-        self.nodes = MirrorNodes()
-        for disk in disks:
-            self.nodes.add(disk, primary=N1 if is_active else None)
-        self.snapshot = clusters.snapshot(extra=records, volume_group_name="xenvg")
-        self.documents = {}
-        self.resumption = None
-        self.steps = 0
-        self.jobs = 0
-
-    def run(self, request, *, cut=None, resumption=None):
-        """Run or resume a request; return whether the master was killed."""
-        engine = Engine(self.snapshot, self.nodes.script())
-        engine.store.documents.update(self.documents)
-        self.engine, self.steps, self.cut = engine, 0, cut
-        self.jobs += resumption is None
-        engine.clock.now += 100 * self.jobs
-        callbacks = FakeCallbacks(f"{self.jobs}/0", resumption)
-        self._count(engine.rpc, "_ask")
-        self._count(engine.store, "_take")
-        self._count(callbacks, "save_resumption")
-        op = {"OP_ID": "OP_INSTANCE_REPLACE_DISKS", "instance_name": NAME} | request
-        try:
-            engine.run(op, callbacks=callbacks)
-        except Killed:
-            return True
-        finally:
-            self.snapshot = engine.snapshot
-            self.documents = dict(engine.store.documents)
-            self.resumption = callbacks.resumption
-            self.log = callbacks.text()
-        return False
-
-    def _count(self, owner, name):
-        inner = getattr(owner, name)
-
-        def counted(*args):
-            self._check()
-            answer = inner(*args)
-            self.steps += 1
-            self._check()
-            return answer
-
-        setattr(owner, name, counted)
-
-    def _check(self):
-        if self.cut is not None and self.steps >= self.cut:
-            raise Killed
-
-    def sweep(self):
-        """Have a new master remove what jobs have left; return whether all is gone."""
-        engine = Engine(self.snapshot)
-        engine.store.documents.update(self.documents)
-        runner = FakeRunner(engine.config.snapshot, self.nodes.script())
-        sweeper = leftover_disks.LeftoverDisks(
-            engine.config.disk_notes,
-            engine.config.snapshot,
-            runner,
-            FakeClock(),
-            has_ended=lambda _job: True,
-        )
-        is_clean = sweeper.sweep()
-        self.documents = dict(engine.store.documents)
-        return is_clean
-
-    def require_right(self):
-        self.nodes.require_right(self.snapshot, is_active=self.is_active)
-        assert config.verify(self.snapshot) == []
-        (instance,) = self.snapshot.instances.values()
-        assert instance.disks_active == self.is_active
-
-
-def _numbered(disk, number):
-    """Return a mirror with minors and a port of its own."""
-    first, second, port, *_minors, secret = disk.logical_id
-    return disk.replace(
-        logical_id=(first, second, port + number, number, number, f"{secret}{number}"),
-        iv_name=f"disk/{number}",
-    )
+        super().__init__(mirrored_disks(), is_active=is_active, **changes)
 
 
 @pytest.mark.parametrize("case", CASES)
