@@ -85,6 +85,13 @@ class Tree:
             limit_s: seconds until the run ends with the outcome that it timed out.
             test_limit_s: seconds until a single test fails.
         """
+        order = {"tests": tests, "limit_s": limit_s, "test_limit_s": test_limit_s}
+        answer = self._answer(json.dumps(order)) or self._answer(json.dumps(order))
+        # A change may let a test end this process, too, as a wrong process id does.
+        return json.loads(answer) if answer else NOTICED
+
+    def _answer(self, order):
+        """Return the answer of the process of this copy; empty if it has ended."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "mutants.trees"],
@@ -94,14 +101,15 @@ class Tree:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        order = {"tests": tests, "limit_s": limit_s, "test_limit_s": test_limit_s}
-        json.dump(order, self._process.stdin)
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        try:
+            self._process.stdin.write(f"{order}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
-            raise RuntimeError(f"the test process of {self.top} ended")
-        return json.loads(answer)
+            self._end_process()
+        return answer
 
     def log(self):
         """Return the end of the output of the last run."""
@@ -109,11 +117,16 @@ class Tree:
 
     def close(self):
         """End the process and remove the copy."""
+        self._end_process()
+        shutil.rmtree(self.top)
+
+    def _end_process(self):
         if self._process is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
             self._process.stdout.close()
             self._process.wait()
-        shutil.rmtree(self.top)
+            self._process = None
 
 
 def _tests(tests, test_limit_s):

@@ -1,9 +1,11 @@
 """Changes of the mutation tool: what they are, and what they leave alone."""
 
+import io
+
 import pytest
 
 from mutants import __main__ as command
-from mutants import changes, operators, reach
+from mutants import changes, operators, reach, trees
 
 CODE = '''\
 """Module."""
@@ -238,3 +240,38 @@ def test_a_value_is_tested_by_those_who_import_it(tmp_path):
     # Nobody executes it in the process of a test.
     assert tests("lib/table.py", 7, in_function=True) == [direct]
     assert tests("lib/none.py", 7, in_function=True) == []
+
+
+class Server:
+    """In the place of the process that runs tests; ends without an answer if empty."""
+
+    def __init__(self, answer):
+        self.stdin, self.stdout = io.StringIO(), io.StringIO(answer)
+        self.is_over = False
+
+    def wait(self):
+        self.is_over = True
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        (['"unnoticed"\n'], trees.UNNOTICED),
+        (["", '"unnoticed"\n'], trees.UNNOTICED),
+        (["", ""], trees.NOTICED),
+    ],
+)
+def test_a_run_that_ends_its_server_is_repeated_once(
+    tmp_path, monkeypatch, answers, outcome
+):
+    servers = [Server(answer) for answer in answers]
+    left = list(servers)
+    monkeypatch.setattr(trees.subprocess, "Popen", lambda *_, **__: left.pop(0))
+    tree = trees.Tree.__new__(trees.Tree)
+    tree.top, tree._process = tmp_path / "copy", None
+    tree.top.mkdir()
+    assert tree.run(["test"], 5, 1) == outcome
+    assert left == []
+    assert [server.is_over for server in servers] == [not text for text in answers]
+    tree.close()
+    assert not tree.top.exists()
