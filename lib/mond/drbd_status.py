@@ -12,7 +12,7 @@ from ganeti.mond.reports import Code, Status, merged, with_status
 _VERSION: Final = re.compile(r"version: (\S+) \(api:([^/]+)/proto:([^)]+)\)")
 _DEVICE: Final = re.compile(r"\s*(\d+): cs:(\S+)(.*)")
 _ROLES: Final = re.compile(
-    r"ro:([^/\s]+)/(\S+) ds:([^/\s]+)/(\S+)(?: (\S))?(?: (\S+))?"
+    r"ro:([^/\s]+)/(\S+) ds:([^/\s]+)/(\S+)(?: (.))?(?: (\S+))?"
 )
 _PERFORMANCE: Final = re.compile(r"\b([a-z]{2,3}):(\S+)")
 _PROGRESS: Final = re.compile(r"sync'ed:\s*([\d.]+)%\s*\((\d+)/(\d+)\)\s*([KM])?")
@@ -86,7 +86,8 @@ def _device(line: re.Match[str], instances: Mapping[int, str]) -> dict[str, Any]
         "remoteRole": roles[2],
         "localState": roles[3],
         "remoteState": roles[4],
-        "replicationProtocol": roles[5] or "",
+        # The kernel prints a space for the protocol of a device without a connection.
+        "replicationProtocol": (roles[5] or "").strip(),
         "ioFlags": roles[6] or "",
         "perfIndicators": {},
         "instance": instances.get(minor),
