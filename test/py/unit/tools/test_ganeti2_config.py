@@ -2,14 +2,21 @@
 
 import copy
 import json
+import os
+import pathlib
+import re
 
 import pytest
 
 from fakes import cluster, ganeti2, old_cluster
 from ganeti import config, errors
+from ganeti.objects import codec
 from ganeti.tools import ganeti2_config, old_config
 
 MINORS = range(17)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RECENT = re.compile(r"\b[1-9][0-9]{9}\.[0-9]+")
+RECORDS = pathlib.Path(__file__).parents[3] / "data" / "config" / "ganeti2"
 
 
 def converted(data):
@@ -48,6 +55,35 @@ def test_a_file_of_each_release_keeps_all_that_it_has(source, minor) -> None:
         for left, right in zip(new.disks, old.disks, strict=True):
             pair = actual.disks[left], expected.disks[right]
             check_same_disk(actual, pair[0], expected, pair[1])
+
+
+@pytest.mark.parametrize("minor", [0, 3, 5, 7, 10, 13])
+@pytest.mark.parametrize("name", ["debian", "example"])
+def test_a_whole_file_is_converted_to_the_one_on_record(name, minor) -> None:
+    """``RECORD_TRANSCRIPTS=1`` writes the present result."""
+    source = old_cluster.debian if name == "debian" else cluster.example_data
+    snapshot = converted(ganeti2.as_of(source(), minor))
+    tables = ("nodes", "nodegroups", "instances", "disks", "networks", "filters")
+    whole = {
+        "cluster": codec.to_dict(snapshot.cluster),
+        **{table: rows_of(snapshot.table(table).values()) for table in tables},
+    }
+    text = json.dumps(whole, indent=1, sort_keys=True)
+    # Objects without a uuid get random ones, and the time of the conversion.
+    for number, uuid in enumerate(dict.fromkeys(_UUID.findall(text))):
+        text = text.replace(uuid, f"uuid-{number}")
+    text = _RECENT.sub("NOW", text)
+    path = RECORDS / f"{name}-2.{minor}.json"
+    if os.environ.get("RECORD_TRANSCRIPTS"):
+        path.write_text(f"{text}\n")
+    assert f"{text}\n" == path.read_text()
+
+
+def rows_of(records):
+    """Return records by name, or by their place in an instance."""
+    rows = [codec.to_dict(record) for record in records]
+    fields = ("name", "iv_name", "dev_type", "size")
+    return sorted(rows, key=lambda row: [str(row.get(field)) for field in fields])
 
 
 def check_same_disk(actual, left, expected, right):
