@@ -62,6 +62,35 @@ def test_settings_of_a_node_win_over_those_of_all(conf):
     assert (second["password"], second["port"]) == ("other", "6230")
 
 
+def test_comments_are_lines_with_a_hash_and_values_keep_theirs(conf):
+    text = (
+        "# one\n[*]\nuser = a; b\n  # two\npassword = x = y : z\n[DEFAULT]\nuser = d\n"
+    )
+    assert oob_common.read(conf(text), is_virtual=True) == {
+        "*": {"user": "a; b", "password": "x = y : z"},
+        "DEFAULT": {"user": "d"},
+    }
+    with pytest.raises(errors.ConfigurationError, match="line 2 is not"):
+        oob_common.read(conf("[*]\n; no comment\n"), is_virtual=True)
+    with pytest.raises(errors.ConfigurationError, match=r"is not UTF-8 text$"):
+        path = conf("")
+        with open(path, "wb") as stream:
+            stream.write(b"[*]\nuser = \xff\n")
+        oob_common.read(path, is_virtual=True)
+    with pytest.raises(errors.ConfigurationError, match="has more than 4194304 bytes"):
+        oob_common.read(conf("#" * (4 * 1024 * 1024 + 1)), is_virtual=True)
+    assert oob_common.read(conf("#" * (4 * 1024 * 1024)), is_virtual=True) == {}
+
+
+def test_the_owner_is_root_or_the_user_of_virtual_nodes(conf, monkeypatch):
+    path = conf(GOOD)
+    monkeypatch.setattr(oob_common.os, "geteuid", lambda: 1234)
+    if os.getuid() == 0:
+        assert oob_common.read(path, is_virtual=False)["*"]["user"] == "ganeti"
+        with pytest.raises(errors.ConfigurationError, match=r"and owner 0$"):
+            oob_common.read(path, is_virtual=True)
+
+
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o666, 0o601])
 def test_a_file_that_others_can_use_is_refused(conf, mode):
     with pytest.raises(errors.ConfigurationError, match=f"found mode {mode:04o}"):
