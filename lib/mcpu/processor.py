@@ -249,10 +249,9 @@ class _Run:
 
     def _carry_out(self, work: Callable[[], Any], post_nodes: Sequence[str]) -> Any:
         """Do the work of the unit, then run hooks; return the result."""
-        unit = self._unit
         try:
             result = self._checked(self._finished(work()))
-            if unit.HOOKS_PATH is not None and post_nodes:
+            if post_nodes:
                 result = self._post_hooks(post_nodes, result)
             return result
         finally:

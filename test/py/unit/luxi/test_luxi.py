@@ -367,6 +367,34 @@ def test_waiting_clients_leave_connections_for_others(tmp_path, handler, clock):
         server.stop()
 
 
+def test_idle_connections_are_looked_at_every_five_seconds(tmp_path):
+    """The loop itself does it: its waits end when the time comes."""
+    clock, waits = SlowClock(), []
+    server = Server(Handler(), [str(tmp_path / "socket")], clock=clock)
+    poll = server._epoll
+
+    class Poll:
+        """The real one, but its waits take no time: the clock goes on by them."""
+
+        def __getattr__(self, name):
+            return getattr(poll, name)
+
+        def poll(self, timeout):
+            waits.append(timeout)
+            if len(waits) > 4:
+                server._stopping = True
+            clock.ahead += max(0.0, timeout)
+            return poll.poll(0)
+
+    swept = []
+    server._epoll = Poll()
+    sweep = server._sweep
+    server._sweep = lambda: (swept.append(len(waits)), sweep())
+    server._run()
+    assert waits == pytest.approx([5.0] * 5, abs=4.0)
+    assert swept == [1, 2, 3, 4, 5]
+
+
 def test_idle_clients_must_leave_early_when_places_are_short(tmp_path, clock):
     path = str(tmp_path / "s")
     server = Server(

@@ -29,6 +29,13 @@ def test_what_is_left_out_comes_from_the_policy() -> None:
     assert (actual.tiered, actual.groups, actual.limit) == (False, None, None)
 
 
+def test_spindles_are_those_of_the_standard_instance() -> None:
+    policy = {**POLICY, "std": {**POLICY["std"], "spindle-use": 7}}
+    snapshot = clusters.snapshot(ipolicy=policy)
+    actual = capacity.build_request(snapshot, capacity.CapacityRequest())
+    assert actual.spindle_use == 7
+
+
 def test_disks_count_only_with_a_template_that_has_some() -> None:
     enabled = SNAPSHOT.cluster.enabled_disk_templates
     assert enabled[0] == "diskless"

@@ -5,6 +5,7 @@ import pytest
 from fakes.master import Master
 from fakes.patience import job_status
 from ganeti import errors
+from ganeti.masterd import maintenance_state
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 INCIDENT = {
@@ -79,3 +80,28 @@ def test_cancel_and_remove(client):
         client.call("CancelIncident", ["i1"])
     assert client.call("RemoveIncident", ["i1"]) == "u1"
     assert client.call("QueryMaintenance")["incidents"] == []
+
+
+class Stored:
+    """A store with one damaged record."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def read(self, table, key):
+        assert (table, key) == (maintenance_state.META, maintenance_state.KEY)
+        return self.data
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b'{"serial_no": "x"}', b'{"incidents": [{"uuid": "\xff"}]}']
+)
+def test_a_damaged_state_is_one_error(data):
+    keeper = maintenance_state.Keeper(Stored(data), None, None)
+    with pytest.raises(errors.ConfigurationError, match=r"^maintenance state: "):
+        keeper.state()
+
+
+def test_without_a_record_the_state_is_empty():
+    keeper = maintenance_state.Keeper(Stored(None), None, None)
+    assert keeper.state() == maintenance_state.MaintenanceState()
