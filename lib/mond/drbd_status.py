@@ -11,9 +11,7 @@ from ganeti.mond.reports import Code, Status, merged, with_status
 
 _VERSION: Final = re.compile(r"version: (\S+) \(api:([^/]+)/proto:([^)]+)\)")
 _DEVICE: Final = re.compile(r"\s*(\d+): cs:(\S+)(.*)")
-_ROLES: Final = re.compile(
-    r"ro:([^/\s]+)/(\S+) ds:([^/\s]+)/(\S+)(?: (.))?(?: (\S+))?"
-)
+_ROLES: Final = re.compile(r"ro:([^/\s]+)/(\S+) ds:([^/\s]+)/(\S+)(?: (.))?(?: (\S+))?")
 _PERFORMANCE: Final = re.compile(r"\b([a-z]{2,3}):(\S+)")
 _PROGRESS: Final = re.compile(r"sync'ed:\s*([\d.]+)%\s*\((\d+)/(\d+)\)\s*([KM])?")
 _FINISH: Final = re.compile(
