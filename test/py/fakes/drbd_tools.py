@@ -131,6 +131,11 @@ class FakeDrbd(FakeLvm):
         resource.state = self.metadata[meta]
         return 0, "", ""
 
+    def _do_get_gi(self, plain, _options):
+        if not self._named(plain[0]).data:
+            return 17, "", "no disk"
+        return 0, f"5F0A1B2C3D4E5F60:{'0' * 16}:{'0' * 16}:{'0' * 16}:1:0:1:0:0:0\n", ""
+
     def _do_detach(self, plain, _options):
         resource = self._named(plain[0])
         resource.data = resource.meta = resource.state = ""

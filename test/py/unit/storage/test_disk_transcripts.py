@@ -24,7 +24,7 @@ RUNS = [
     for path in sorted(FOLDER.glob("*.txt"))
     for words, _ in golden.runs(path)
 ]
-LOOKS = ("lvs", "vgs", "pvs", "drbdsetup show")
+LOOKS = ("lvs", "vgs", "pvs", "drbdsetup show", "drbdsetup get-gi")
 FLAGS = {"exclusive", "dryrun", "backingstore", "two_primaries", "pause"}
 ADDRESSES = {"4": ("192.0.2.1", "192.0.2.2"), "6": ("2001:db8::1", "2001:db8::2")}
 
