@@ -82,6 +82,50 @@ def test_it_survives_that_the_file_goes_and_comes_back(db, follower, path):
 
 
 #: A user and a group without rights of any kind.
+@pytest.fixture
+def outdated(follower, monkeypatch):
+    """Let the file look replaced for some looks at it; return their numbers, in turn."""
+    looks = []
+    monkeypatch.setattr(
+        type(follower._db), "is_outdated", lambda _self: bool(looks and looks.pop(0))
+    )
+    return looks
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(follower, outdated):
+    outdated += [True, True, True, False]
+    assert follower.poll().is_reload
+    assert follower.snapshot().nodes
+    assert outdated == []
+
+
+def test_a_file_that_changes_all_the_time_is_given_up(follower, outdated):
+    outdated += [True] * 21
+    with pytest.raises(errors.StorageError, match="changes all the time"):
+        follower.poll()
+    assert outdated == []
+
+
+def test_a_document_is_read_from_the_file_that_is_there_now(db, follower, outdated):
+    db.commit([Document("jobs", "1", b"{}")])
+    outdated += [True, True, False]
+    assert follower.read("jobs", "1") == b"{}"
+    assert outdated == []
+    # The snapshot follows with the next look, even if the file is the former one.
+    assert not follower.poll().is_empty
+
+
+def test_a_closed_file_is_not_read(follower, path):
+    follower.close()
+    closed = f"^{path}: closed"
+    with pytest.raises(errors.ConfigurationError, match=closed):
+        follower.read("jobs", "1")
+    with pytest.raises(errors.ConfigurationError, match=closed):
+        follower.is_below_replaced()
+    with pytest.raises(errors.ConfigurationError, match=closed):
+        list(follower.scan("jobs"))
+
+
 NOBODY = 65534
 
 

@@ -216,3 +216,21 @@ def test_a_network_whose_uuid_looks_like_a_row_stays_whole():
     assert len(rows) == 1
     stored = [(key, data) for _table, key, data in rows]
     assert wire.to_updates("networks", stored) == [Update("networks", odd.uuid, odd)]
+
+
+@pytest.mark.parametrize(
+    ("table", "data", "expected"),
+    [
+        ("networks", "head", True),
+        ("networks", b'{"name":"x"}', False),
+        ("networks", None, False),
+        ("nodes", "head", False),
+    ],
+)
+def test_networks_whose_pool_is_in_rows_are_known_by_their_rows(table, data, expected):
+    head = next(pools.rows("net", None, LARGE, was_in_rows=False))[2]
+    data = head if data == "head" else data
+    assert pools.is_in_rows((table, "net", data)) is expected
+    is_network = table == "networks"
+    assert pools.is_in_rows((table, "net/u0000", b"b1")) is is_network
+    assert pools.is_in_rows((table, "net/u0000", None)) is is_network

@@ -1,0 +1,98 @@
+"""Calls to candidates in threads, and the answers that count."""
+
+import queue
+
+import pytest
+
+from ganeti import errors
+from ganeti.rpc import Result
+from ganeti.store import sending
+
+
+def result(payload=None, fail_msg=None):
+    return Result("store_apply", "n", payload, fail_msg=fail_msg)
+
+
+def test_each_candidate_is_called_by_itself_and_answers_once():
+    def replicate(nodes, procedure, args):
+        (node,) = nodes
+        assert (procedure, args) == ("store_apply", [7])
+        if node == "lost":
+            raise errors.RpcError("no route")
+        return {node: f"answer of {node}"} if node != "none" else {}
+
+    answers = queue.Queue()
+    begin = sending.beginner(replicate)
+    begin(["a", "b", "lost", "none"], "store_apply", [7], lambda *row: answers.put(row))
+    rows = dict(answers.get(timeout=60) for _ in range(4))
+    assert (rows["a"], rows["b"], rows["none"]) == ("answer of a", "answer of b", None)
+    assert (rows["lost"].fail_msg, rows["lost"].payload) == ("no route", None)
+    assert answers.empty()
+
+
+def test_calls_that_can_be_begun_need_no_threads():
+    class Begins:
+        def __call__(self, nodes, procedure, args):
+            raise AssertionError("called")
+
+        def begin(self, nodes, procedure, args, done):
+            done(nodes[0], (procedure, args))
+
+    answers = []
+    begin = sending.beginner(Begins())
+    begin(["a"], "store_apply", [7], lambda *row: answers.append(row))
+    assert answers == [("a", ("store_apply", [7]))]
+
+
+def test_the_payload_of_an_answer():
+    assert sending.payload_of("p", result({"applied": True})) == {"applied": True}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (None, errors.StorageError, "p: no answer"),
+        (result(fail_msg="disk full"), errors.StorageError, "p: disk full"),
+        (result([1]), errors.StorageError, "p: wanted a mapping, found [1]"),
+        (
+            result(fail_msg="master term 3 of n1 is over, this node follows 4 of n2"),
+            errors.TermError,
+            "master term 3 of n1 is over, this node follows 4 of n2",
+        ),
+        (result(fail_msg="the game is over"), errors.StorageError, "p: the game is ov"),
+        (result(fail_msg="bad term"), errors.StorageError, "p: bad term"),
+    ],
+)
+def test_what_is_no_answer_is_an_error(answer, kind, text):
+    with pytest.raises(kind) as caught:
+        sending.payload_of("p", answer)
+    assert str(caught.value).startswith(text)
+    assert type(caught.value) is kind
+
+
+DIGEST = b"\x0f" * 16
+
+
+@pytest.mark.parametrize(
+    ("answer", "digest"),
+    [
+        ({"applied": True}, None),
+        ({"applied": True, "digest": "00"}, DIGEST),
+        ({"applied": False, "digest": DIGEST.hex()}, DIGEST),
+    ],
+)
+def test_a_copy_with_the_changes_is_accepted(answer, digest):
+    sending.require_applied(4, answer, digest)
+
+
+@pytest.mark.parametrize(
+    ("answer", "digest"),
+    [
+        ({"revision": 3}, None),
+        ({"revision": 3, "applied": False, "digest": DIGEST.hex()}, None),
+        ({"revision": 3, "digest": "0e" * 16}, DIGEST),
+    ],
+)
+def test_a_copy_without_the_changes_is_not(answer, digest):
+    with pytest.raises(errors.StorageError, match=r"^wanted revision 4, found 3$"):
+        sending.require_applied(4, answer, digest)
