@@ -10,6 +10,7 @@ ADD = (
     *("--ignore-ipolicy", "-B", "memory=64m", "-n", "lab1:lab2"),
 )
 COMPLETE = "ds:UpToDate/UpToDate"
+VOLUMES = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
 
 
 @pytest.fixture
@@ -57,7 +58,13 @@ def test_data_is_on_both_nodes_before_and_after_a_failover(pair):
     assert machines.check("head", "-n", "1", device, node="lab2") == "kept\n"
     machines.check("gnt-instance", "deactivate-disks", WEB1)
     assert "cs:" not in kernel(machines, "lab1") + kernel(machines, "lab2")
+    # Without a copy, the volumes of the primary node become the disks.
+    machines.check("gnt-instance", "modify", "-t", "plain", WEB1)
+    (name,) = machines.check(*VOLUMES, node="lab2").split()
+    assert machines.check(*VOLUMES, node="lab1") == ""
+    path = f"/dev/{GROUP}/{name}"
+    assert machines.check("head", "-n", "1", path, node="lab2") == "kept\n"
     machines.check("gnt-instance", "remove", "-f", WEB1)
     assert "ERROR" not in machines.check("gnt-cluster", "verify")
     for node in ("lab1", "lab2"):
-        assert machines.check("lvs", "--noheadings", GROUP, node=node) == ""
+        assert machines.check(*VOLUMES, node=node) == ""

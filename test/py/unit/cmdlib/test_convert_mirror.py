@@ -5,6 +5,7 @@ The nodes refuse what DRBD and LVM would refuse, and know what is on each volume
 
 import contextlib
 import copy
+import json
 
 import pytest
 
@@ -245,3 +246,32 @@ def test_a_sweep_keeps_what_a_running_opcode_makes_in_the_places_of_remains():
     engine_notes.leave("9/0")
     assert is_claimed(N3, ended=False)
     assert not is_claimed(N3, ended=True)
+
+
+@pytest.mark.parametrize("name", ["mine", None])
+def test_an_allocator_chooses_the_node_of_the_second_copies(name):
+    site = Site(plain_disks(), default_iallocator="mine")
+    asked = []
+
+    def allocator(_node, args):
+        asked.append(json.loads(args[1])["request"])
+        return json.dumps({"success": True, "info": "", "result": NODE3})
+
+    site.nodes.do_iallocator_runner = allocator
+    site.nodes.do_all_instances_info = lambda _node, _args: {}
+    site.run({"disk_template": "drbd"} | ({"iallocator": name} if name else {}))
+    site.require_right()
+    assert {disk.nodes for disk in site.snapshot.disks.values()} == {(N1, N3)}
+    assert asked == [{"type": "allocate-secondary", "name": "inst1.example.com"}]
+    # The locks of nodes that were not chosen are free again.
+    assert site.engine.locks.is_idle()
+
+
+def test_the_disks_stay_active_if_the_synchronisation_is_not_waited_for():
+    site = Site(plain_disks())
+    site.nodes.is_stuck = True
+    site.run(TO_DRBD | {"wait_for_sync": False})
+    assert "the disks stay active" in site.log
+    (instance,) = site.snapshot.instances.values()
+    assert instance.disks_active
+    assert len(site.nodes.devices) == 4
