@@ -87,6 +87,17 @@ def test_what_is_replaced_is_kept_and_terms_grow(paths, config_data, monkeypatch
     ]
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_no_part_of_the_old_store_meets_the_new_one(
+    paths, config_data, monkeypatch, suffix
+):
+    leftover = paths.store_db + suffix
+    with open(leftover, "wb") as stream:
+        stream.write(b"of another file")
+    assert run(monkeypatch, "-f") == 0
+    assert not os.path.exists(leftover)
+
+
 def paths_of(directory):
     import pathlib
 
