@@ -11,6 +11,7 @@ import pytest
 from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running, until
 from ganeti import errors, jqueue, objects, opcodes
 from ganeti.jqueue import Canceled, LockTimeout, archiving, core, records
+from ganeti.jqueue import running as running_module
 from ganeti.jqueue.documents import Document
 from ganeti.jqueue.entry import Place
 
@@ -1544,3 +1545,24 @@ def test_the_end_of_an_opcode_that_cannot_be_stored_is_not_shown(live, monkeypat
     assert ends_of(live)[1][0] == "success"
     gate.open()
     assert live.final(1).status == "success"
+
+
+def test_a_failure_of_the_queue_itself_ends_the_job_and_spares_the_worker(
+    monkeypatch, caplog
+):
+    def broken(*_words):
+        raise ZeroDivisionError("bug")
+
+    with running(workers=1) as live:
+        live.queue.submit([dummy("first")])
+        live.final(1)
+        monkeypatch.setattr(running_module.depends, "check", broken)
+        live.queue.submit([dummy("second", depends=[(1, ["success"])])])
+        job = live.final(2)
+        assert str(job.status) == "error"
+        assert (
+            "job queue failure: ZeroDivisionError(" in bytes(job.ops[0].result).decode()
+        )
+        assert "job 2: queue failure" in caplog.messages
+        live.queue.submit([dummy("third")])
+        assert str(live.final(3).status) == "success"
