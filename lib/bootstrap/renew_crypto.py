@@ -73,7 +73,7 @@ class RenewOptions:
         contents: file name in the state directory -> new content.
         check_host_keys: refuse nodes whose SSH host key is not the cluster's.
         without_master: this node is another master candidate, because the master is
-            lost. Nodes that cannot be reached are left out.
+            lost.
     """
 
     cluster_certificate: bool = False
@@ -136,6 +136,8 @@ def renew(
             _stop(services, paths, remotes, feedback)
         try:
             feedback("Updating certificates and keys")
+            if options.cluster_certificate:
+                files.write_file(_note(paths), b"", mode=0o600)
             written = _write(paths, clock, options, caller)
             failed |= _copy(paths, remotes, written, feedback)
             if options.cluster_certificate:
@@ -151,6 +153,7 @@ def renew(
                 feedback("Recording the certificate of the master")
                 _record_master(paths, clock, caller, held)
             _start_master(services, paths, feedback)
+            files.remove_file(_note(paths))
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
@@ -159,8 +162,11 @@ def needs_restart(paths: Paths) -> bool:
 
     That is so when all nodes share one certificate, as in clusters of earlier releases,
     and when the present ones cannot be used, because they have ended for example: a job
-    of the master daemon would reach no node.
+    of the master daemon would reach no node. It stays so until the renewal is complete:
+    only this node has a new certificate when it is interrupted.
     """
+    if os.path.exists(_note(paths)):
+        return True
     try:
         if not authority.is_used(paths.server_pem):
             return True
@@ -170,6 +176,22 @@ def needs_restart(paths: Paths) -> bool:
     except errors.X509CertError:
         return True
     return min(map(x509.seconds_left, used)) <= 0
+
+
+def _note(paths: Paths) -> str:
+    """Return the file that exists while the nodes may have different authorities."""
+    return paths.data("renewing-certificates")
+
+
+def _is_cut_off(paths: Paths, options: RenewOptions) -> bool:
+    """Return whether no node can be marked offline, since nodes refuse all calls."""
+    if options.without_master or os.path.exists(_note(paths)):
+        return True
+    try:
+        authority.check_ends(paths.server_pem, paths.client_pem)
+    except errors.X509CertError:
+        return True
+    return False
 
 
 def steps(paths: Paths, options: RenewOptions) -> list[str]:
@@ -218,7 +240,16 @@ def _caller(paths: Paths, options: RenewOptions) -> str:
 
 
 def _others(simple: SimpleStore, paths: Paths) -> list[str]:
-    return sorted(set(simple.online_nodes()) - {simple.master_node(), paths.hostname})
+    """Return the names of the other online nodes, sorted.
+
+    The newest configuration counts, too: a node that all nodes refuse to call, itself
+    included, does not get the ssconf files of later changes.
+    """
+    others = set(simple.online_nodes()) - {simple.master_node(), paths.hostname}
+    with contextlib.suppress(errors.GenericError):
+        nodes = store.read_snapshot(paths.store_db).nodes.values()
+        others -= {node.name for node in nodes if node.offline}
+    return sorted(others)
 
 
 def _connect(
@@ -229,16 +260,23 @@ def _connect(
 ) -> list[_RemoteNode]:
     """Log in to all other online nodes, before anything is changed.
 
-    Without a master, those that cannot be reached are added to `failed`: nothing could
-    mark them offline.
+    Those that cannot be reached are added to `failed` if nothing could mark them
+    offline before.
+
+    Raises:
+        SshError: a node cannot be reached.
     """
+    is_cut_off = _is_cut_off(paths, options)
     remotes = []
     for name in _others(SimpleStore(paths), paths):
         try:
             remotes.append(_log_in(paths, options, name, stack))
         except errors.SshError as err:
-            if not options.without_master:
-                raise
+            if not is_cut_off:
+                raise errors.SshError(
+                    f"{err}; nothing was changed. If the node is lost, mark it offline"
+                    f" first: gnt-node modify --offline yes {name}"
+                ) from err
             failed[name] = str(err)
     return remotes
 

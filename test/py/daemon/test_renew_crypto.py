@@ -1,12 +1,10 @@
 """``gnt-cluster renew-crypto``: everything new, and everything works afterwards."""
 
-import datetime as dt
 import subprocess
 
 import pytest
-from cryptography import x509 as certificates
-from cryptography.hazmat.primitives import hashes
 
+from fakes import ended
 from fakes.patience import until
 from ganeti.bootstrap import crypto, renew_crypto
 from ganeti.clock import SystemClock
@@ -162,20 +160,7 @@ def daemons_on(cluster, node):
 def end_all(cluster, names):
     """Give nodes an authority and certificates that have ended."""
     issuer = crypto.load_authority(cluster.paths(names[0]))
-    old = issuer.certificate
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        certificates.CertificateBuilder()
-        .subject_name(old.subject)
-        .issuer_name(old.issuer)
-        .public_key(old.public_key())
-        .serial_number(old.serial_number)
-        .not_valid_before(now - dt.timedelta(days=2))
-        .not_valid_after(now - dt.timedelta(days=1))
-    )
-    for extension in old.extensions:
-        builder = builder.add_extension(extension.value, extension.critical)
-    ended = x509.Pair(None, builder.sign(issuer.key, hashes.SHA256()))
+    expired = ended.again(issuer)
     for name in names:
         paths = cluster.paths(name)
         uuid = authority.node_uuid(paths.client_pem)
@@ -184,7 +169,7 @@ def end_all(cluster, names):
             issuer, name=host, uuid=uuid, serial=1, validity_s=-60
         )
         files.write_file(paths.client_pem, own.pem, mode=0o440)
-        files.write_file(paths.server_pem, ended.certificate_pem, mode=0o440)
+        files.write_file(paths.server_pem, expired.certificate_pem, mode=0o440)
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ from ganeti import config, errors, rpc, ssconf, store
 from ganeti.bootstrap import crypto, renew_crypto
 from ganeti.bootstrap.renew_crypto import RenewOptions
 from ganeti.clock import SystemClock
+from ganeti.objects import Update
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult
 from ganeti.quorum import term_of
@@ -246,7 +247,7 @@ def test_the_masters_certificate_is_recorded_before_the_master_starts(site):
 def test_an_unreachable_node_is_found_before_anything_stops(site):
     before = site.content()
     site.unreachable = {PLAIN}
-    with pytest.raises(errors.SshError, match="no route"):
+    with pytest.raises(errors.SshError, match=f"no route.*--offline yes {PLAIN}"):
         site.renew(cluster_certificate=True)
     assert (site.events, site.content()) == ([], before)
 
@@ -285,6 +286,58 @@ def test_without_a_master_another_candidate_is_recorded(site):
     assert not [event for event in site.events if event[0] in {MASTER, PLAIN}]
     # It can be repeated, when this node has its new certificate already.
     assert len(site.renew(**options)) == 1
+
+
+def end(site):
+    """End the certificate of the master."""
+    issuer = crypto.load_authority(site.paths)
+    pair = authority.issue_with_key(
+        issuer, name=MASTER, uuid=site.copies.node(0), serial=2, validity_s=-60
+    )
+    os.unlink(site.paths.client_pem)
+    files.write_file(site.paths.client_pem, pair.pem, mode=0o440)
+
+
+def test_with_ended_certificates_an_unreachable_node_is_left_out(site):
+    end(site)
+    site.unreachable = {PLAIN}
+    failed = [f"node {PLAIN}: {PLAIN}: no route"]
+    assert site.renew(cluster_certificate=True) == failed
+    assert site.started() == [SECOND, THIRD, MASTER]
+    assert not renew_crypto.needs_restart(site.paths)
+
+
+def test_an_interrupted_renewal_is_not_taken_for_a_complete_one(site, monkeypatch):
+    end(site)
+    assert renew_crypto.needs_restart(site.paths)
+
+    def fail(*_args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(renew_crypto, "_send_certificates", fail)
+        with pytest.raises(errors.OpExecError, match="run the same command again"):
+            site.renew(cluster_certificate=True)
+    assert renew_crypto.needs_restart(site.paths)
+    site.unreachable = {PLAIN}
+    assert len(site.renew(cluster_certificate=True)) == 1
+    assert not renew_crypto.needs_restart(site.paths)
+
+
+def test_a_node_that_the_configuration_has_offline_is_not_contacted(site):
+    master = store.open_master(
+        site.paths.store_db,
+        replicate=site.copies.replicate,
+        clock=SystemClock(),
+        node=site.copies.node(0),
+    )
+    with contextlib.closing(master):
+        lost = master.snapshot().nodes[site.copies.node(3)]
+        master.commit([Update("nodes", lost.uuid, lost.replace(offline=True))])
+    assert PLAIN in ssconf.SimpleStore(site.paths).online_nodes()
+    site.unreachable = {PLAIN}
+    assert site.renew(contents={"hmac.key": b"new"}) == []
+    assert site.started() == [SECOND, THIRD, MASTER]
 
 
 def test_a_running_master_is_not_left_out(site):
