@@ -207,7 +207,14 @@ def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedCont
     further = options.ssl_chain
 
     def make() -> SSL.Context:
-        chain = certificates.load_certificates(certificate)[1:]
+        own, *chain = certificates.load_certificates(certificate)
+        if certificates.seconds_left(own) <= 0:
+            _log.error(
+                "certificate %s ended on %s UTC, so clients that check it refuse this"
+                " service; run gnt-cluster renew-crypto --new-rapi-certificate",
+                certificate,
+                f"{own.not_valid_after_utc:%Y-%m-%d %H:%M}",
+            )
         if further:
             chain += certificates.load_certificates(further)
         return tls.server_context(certificate, key, chain=chain)

@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 
+from fakes import ended
 from fakes.patience import until
 from ganeti.bootstrap import crypto
 from ganeti.store import schema
@@ -182,45 +183,73 @@ def test_damage_below_a_running_master_is_found_before_it_starts_again(
     cluster.wait_until_clean()
 
 
+def ended_pem(cluster, name, path):
+    """Return the content of a file of certificates that have ended."""
+    if name == "rapi.pem":
+        return ended.again(x509.load(str(path))).pem
+    issuer = crypto.load_authority(cluster.paths())
+    if name == "server.pem":
+        return ended.again(issuer).certificate_pem
+    uuid, host = authority.names_of(x509.load_certificate(str(path)))
+    return authority.issue_with_key(
+        issuer, name=host, uuid=uuid, serial=1, validity_s=-60
+    ).pem
+
+
 @contextlib.contextmanager
-def ended(cluster, name, node="node1"):
+def having_ended(cluster, name, node="node1"):
     """Have a certificate that has ended for a block."""
     path = cluster.file(f"/var/lib/ganeti/{name}", node)
     before = path.read_bytes()
-    issuer = crypto.load_authority(cluster.paths())
-    subject = x509.load_certificate(str(path))
-    uuid, host = authority.names_of(subject)
-    pair = authority.issue_with_key(
-        issuer, name=host, uuid=uuid, serial=1, validity_s=-60
-    )
-    files.write_file(str(path), pair.pem, mode=0o440)
+    mode = path.stat().st_mode & 0o777
+    files.write_file(str(path), ended_pem(cluster, name, path), mode=mode)
     try:
         yield path
     finally:
-        files.write_file(str(path), before, mode=0o440)
+        files.write_file(str(path), before, mode=mode)
 
 
+@pytest.mark.parametrize("name", ["client.pem", "server.pem"])
 @pytest.mark.parametrize(
     "command", [("ganeti-masterd", "-f"), ("gnt-cluster", "master-failover")]
 )
-def test_nobody_becomes_master_with_a_certificate_that_has_ended(cluster, command):
+def test_nobody_becomes_master_with_a_certificate_that_has_ended(
+    cluster, command, name
+):
     node = "node1" if command[0] == "ganeti-masterd" else "node2"
     with (
         stopped(cluster, "node1", "ganeti-masterd"),
-        ended(cluster, "client.pem", node) as path,
+        having_ended(cluster, name, node) as path,
     ):
         done = cluster.run(*command, node=node, timeout_s=60)
         assert done.code == 1
         assert f"certificate {path}: ended on 20" in done.stderr
         assert "gnt-cluster renew-crypto --new-cluster-certificate" in done.stderr
+        assert "with --without-master" in done.stderr
         assert "--no-voting" not in done.stderr
         assert "Traceback" not in done.output
     cluster.wait_until_clean()
 
 
+def test_an_ended_certificate_of_the_remote_api_is_named_with_the_command(cluster):
+    log = cluster.file("/var/log/ganeti/rapi-daemon.log")
+    with having_ended(cluster, "rapi.pem") as path:
+        cluster.check("daemon-util", "stop", "ganeti-rapi")
+        begun = len(log.read_text())
+        cluster.check("daemon-util", "start", "ganeti-rapi")
+        output = cluster.run("gnt-cluster", "verify").output
+        added = log.read_text()[begun:]
+    for text in (output, added):
+        [line] = [
+            line for line in text.splitlines() if "ERROR" in line and str(path) in line
+        ]
+        assert "gnt-cluster renew-crypto --new-rapi-certificate" in line
+    cluster.wait_until_clean()
+
+
 def test_verify_names_certificates_that_have_ended(cluster):
     name = cluster.node("node2").name
-    with ended(cluster, "client.pem", "node2"):
+    with having_ended(cluster, "client.pem", "node2"):
         output = cluster.run("gnt-cluster", "verify").output
     (line,) = [line for line in output.splitlines() if "ERROR" in line]
     assert name in line
