@@ -70,7 +70,11 @@ class Batch:
         self.number = entry.id
 
     def _documents(self, numbers: set[int]) -> list[Document]:
-        removed = journal.excess({each: len(self.rows[each]) for each in self.rows})
+        sizes = {each: len(self.rows[each]) for each in self.rows}
+        removed = journal.excess(sizes)
+        if removed:
+            idle = {each for each in self.rows if journal.is_idle(self.rows[each])}
+            removed = journal.excess(sizes, idle)
         for each in removed:
             del self.rows[each]
         self.written = numbers

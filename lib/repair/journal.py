@@ -7,7 +7,7 @@ row. Pure; the master daemon keeps the entries.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import msgspec
@@ -33,6 +33,11 @@ MAX_ENTRY: Final = 256 << 10
 _MAX_TEXT: Final = 500
 #: Bytes for the number of omitted parts.
 _SPARE: Final = 64
+#: The part of the entries that remains for those that did nothing.
+_IDLE_PART: Final = 4
+#: In the stored form of an entry that did something, and of one without results.
+_ACT: Final = b'"decision":"chosen"'
+_NO_RESULTS: Final = b'"results":[]'
 #: Most jobs, ids and nodes of one item.
 _MAX_PARTS: Final = 50
 
@@ -263,20 +268,37 @@ def _rank(part: Item | JobEnd) -> int:
     return _ORDER[part.decision] if isinstance(part, Item) else -1
 
 
-def excess(sizes: Mapping[int, int]) -> list[int]:
-    """Return the numbers of the oldest entries, which are too many.
+def is_idle(data: bytes) -> bool:
+    """Return whether the stored form of an entry shows no act.
+
+    Texts in an entry cannot pretend an act: their quotation marks are escaped.
+    """
+    return _ACT not in data and _NO_RESULTS in data
+
+
+def excess(sizes: Mapping[int, int], idle: Collection[int] = ()) -> list[int]:
+    """Return the numbers of entries that are too many, the oldest ones first.
+
+    Entries that did nothing are removed before others, unless there are few of them. A
+    node whose reports change all the time makes such entries: it cannot displace the
+    acts of the past, nor can acts displace all that was refused.
 
     Args:
         sizes: bytes of each entry by number, in ascending order.
+        idle: numbers of entries that did nothing.
     """
     count, size = len(sizes), sum(sizes.values())
-    removed = []
-    for number, own in sizes.items():
-        if count <= MAX_ENTRIES and size <= MAX_BYTES:
-            break
-        removed.append(number)
-        count, size = count - 1, size - own
-    return removed
+    idle_left = [number for number in sizes if number in idle]
+    surplus = iter(idle_left[: max(0, len(idle_left) - MAX_ENTRIES // _IDLE_PART)])
+    removed: dict[int, None] = {}
+    oldest = iter(sizes)
+    while count > MAX_ENTRIES or size > MAX_BYTES:
+        number = next(surplus, None)
+        if number is None:
+            number = next(each for each in oldest if each not in removed)
+        removed[number] = None
+        count, size = count - 1, size - sizes[number]
+    return list(removed)
 
 
 def select(entries: Iterable[Entry], selection: Selection) -> list[Entry]:

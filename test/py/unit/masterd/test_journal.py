@@ -295,3 +295,27 @@ def test_a_submission_succeeds_after_an_unknown_method(client):
     with pytest.raises(errors.RequestError, match="unknown method"):
         client.call("NoSuchMethod", [])
     assert client.call("SubmitJob", [[delay]])
+
+
+def test_changing_refusals_displace_no_acts_and_acts_not_all_refusals(
+    site, monkeypatch
+):
+    monkeypatch.setattr(journal, "MAX_ENTRIES", 40)
+    for number in range(30):
+        site.record(DOES, name=f"act{number}")
+    for number in range(100):
+        # A text that contains the stored form of an act is a text.
+        why = f'{number} "decision":"chosen"'
+        item = Item(
+            kind="node", name="n1", decision=Decision.REFUSED, action="x", reason=why
+        )
+        site.record(item, name=f"lie{number}")
+    kept = [entry.round for entry in site.entries()]
+    assert kept[:30] == [f"act{number}" for number in range(30)]
+    assert kept[30:] == [f"lie{number}" for number in range(90, 100)]
+    for number in range(50):
+        site.record(DOES, name=f"more{number}")
+    kept = [entry.round for entry in site.entries()]
+    assert (len(kept), kept[-1]) == (40, "more49")
+    site.restart()
+    assert [entry.round for entry in site.entries()] == kept
