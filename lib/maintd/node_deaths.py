@@ -110,7 +110,7 @@ class NodeDeaths:
             GenericError: the master daemon does not answer, or refuses.
         """
         facts = self._look()
-        if not facts.is_enabled and not facts.state.deaths:
+        if not facts.is_enabled and facts.state.is_empty:
             self._silent = {}
             self._wants_probe = True
             return _OFF_S

@@ -156,6 +156,11 @@ class DeathState(msgspec.Struct, frozen=True, kw_only=True):
     fenced: tuple[tuple[float, str], ...] = ()
     mass_event: float | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered."""
+        return not self.deaths and not self.fenced and self.mass_event is None
+
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node that is silent, or whose death is being handled.
@@ -385,12 +390,12 @@ def _kept(event: float | None, stored: float | None) -> float | None:
 
 
 def _given_up(state: DeathState) -> Plan:
-    """Forget everything that is under way: a person has switched this off."""
+    """Forget everything, also earlier fences: a person has switched this off."""
     items = tuple(
         _item(death, Decision.REFUSED, "it was switched off", limit="off")
         for death in state.deaths
     )
-    return Plan(state=msgspec.structs.replace(state, deaths=()), items=items)
+    return Plan(state=DeathState(serial_no=state.serial_no), items=items)
 
 
 def _new(state: DeathState, seen: Seen) -> Iterator[Death]:

@@ -364,6 +364,7 @@ def test_whoever_switches_it_off_ends_everything(prepare):
     site.facts["is_enabled"] = False
     plan = site.round()
     assert (site.phase, plan.jobs, site.limit) == (None, (), "off")
+    assert site.state.is_empty
     assert not site.round().items
 
 
