@@ -7,8 +7,9 @@ import pytest
 from fakes import nodes
 from fakes.clusters import node_uuid
 from ganeti import errors
-from ganeti.backend import master_term
+from ganeti.backend import callers, master_term
 from ganeti.quorum import Term
+from ganeti.rpc import Result, Target
 
 MASTER, OTHER = node_uuid(3), node_uuid(1)
 OLD, NEW = (":".join([byte] * 20) for byte in ("0A", "1B"))
@@ -90,3 +91,46 @@ def test_a_damaged_list_changes_nothing(node, callers, call):
 def test_only_a_node_at_an_address_is_called(node, target):
     with pytest.raises(errors.RpcError, match="no node"):
         nodes.call(node, "callers_relay", [5, MASTER], target, LIST)
+
+
+class Runner:
+    """A caller of other nodes, with one answer."""
+
+    def __init__(self, answer):
+        self.answer, self.targets, self.calls, self.is_closed = answer, [], [], False
+
+    def __call__(self, targets, paths):
+        self.targets.append((targets, paths))
+        return self
+
+    def call_one(self, procedure, node, *args, timeout_s):
+        self.calls.append((procedure, node, args, timeout_s))
+        return self.answer
+
+    def close(self):
+        self.is_closed = True
+
+
+def relay(node, monkeypatch, answer):
+    runner = Runner(answer)
+    monkeypatch.setattr(callers.rpc, "StaticRunner", runner)
+    monkeypatch.setattr(callers.rpc, "node_port", lambda: 1811)
+    target = [node_uuid(4), "node4", "192.0.2.4"]
+    nodes.call(node, "callers_relay", [5, MASTER], target, LIST)
+    return runner
+
+
+def test_a_list_is_passed_on_to_the_node(node, monkeypatch):
+    runner = relay(node, monkeypatch, Result("callers_adopt", "node4", None))
+    target = Target(node_uuid(4), "node4", "192.0.2.4", 1811)
+    assert runner.targets == [([target], node.paths)]
+    expected = ("callers_adopt", node_uuid(4), ((5, MASTER), LIST), 10.0)
+    assert runner.calls == [expected]
+    assert runner.is_closed
+
+
+def test_a_node_that_does_not_take_the_list_is_reported(node, monkeypatch):
+    refused = Result("callers_adopt", "node4", None, fail_msg="old term")
+    text = "permitted callers not replaced: .*old term"
+    with pytest.raises(errors.RpcError, match=text):
+        relay(node, monkeypatch, refused)

@@ -7,6 +7,7 @@ import pytest
 
 from fakes import nodes
 from ganeti import errors
+from ganeti.backend import disks
 
 MIB = 1024 * 1024
 
@@ -301,3 +302,64 @@ def test_space_reports_are_none_for_other_types(node):
 def test_sizes_only_of_adoptable_devices(node, record):
     path = file_of(node, record["disks_info"][0])
     assert nodes.call(node, "bdev_sizes", [path, "/dev/disk/none"]) == {}
+
+
+class Steps:
+    """Disks whose steps are only noted."""
+
+    path, uri = "/dev/noted", "uri:noted"
+
+    def __init__(self):
+        self.done = []
+
+    def assemble(self):
+        self.done.append("assemble")
+
+    def open(self, *, exclusive):
+        self.done.append(("open", exclusive))
+
+    def require(self):
+        self.done.append("require")
+
+    def set_info(self, text):
+        self.done.append(("info", text))
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    made = Steps()
+    monkeypatch.setattr(disks, "_device", lambda _node, _disk: made)
+    return made
+
+
+def mirror(record):
+    return record["disks_info"][0] | {"dev_type": "drbd"}
+
+
+def test_a_mirror_is_opened_on_the_primary_alone(node, record, steps):
+    args = (mirror(record), record)
+    link = f"{node.paths.run_dir}/instance-disks/web1:3"
+    actual = nodes.call(node, "blockdev_assemble", *args, True, 3)
+    assert actual == ["/dev/noted", link, "uri:noted"]
+    assert os.readlink(link) == "/dev/noted"
+    assert steps.done == ["assemble", ("open", True)]
+    steps.done.clear()
+    actual = nodes.call(node, "blockdev_assemble", *args, False, 3)
+    assert actual == ["/dev/noted", None, None]
+    assert steps.done == ["assemble"]
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_opened_disks_are_linked_in_their_order(node, record, steps, exclusive):
+    given = [mirror(record), mirror(record)]
+    nodes.call(node, "blockdev_open", "web1", given, exclusive)
+    assert steps.done == [("open", exclusive)] * 2
+    assert sorted(os.listdir(f"{node.paths.run_dir}/instance-disks")) == [
+        "web1:0",
+        "web1:1",
+    ]
+
+
+def test_a_text_is_kept_with_a_disk_that_exists(node, record, steps):
+    nodes.call(node, "blockdev_setinfo", record["disks_info"][0], "of web1")
+    assert steps.done == ["require", ("info", "of web1")]

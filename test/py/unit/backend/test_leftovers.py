@@ -79,3 +79,29 @@ def test_an_instance_that_leaves_the_list_takes_its_files_along(node):
     nodes.call(node, "write_ssconf_files", {"instance_list": "web1\n"})
     assert not os.path.exists(gone)
     assert os.path.exists(kept)
+
+
+def test_with_a_damaged_list_everything_stays(node, caplog):
+    link(node, "web1:0", "/nowhere")
+    with open(ssconf.SimpleStore(node.paths).path("instance_list"), "wb") as out:
+        out.write(b"\xff\xfe")
+    assert leftovers.listed(node) is None
+    assert leftovers.sweep(node) == []
+    assert "cannot read the list of instances" in caplog.text
+
+
+def test_a_node_that_never_had_an_instance_has_nothing_to_remove(node):
+    listing(node)
+    for name in ("instance-disks", "instance-reason"):
+        os.rmdir(f"{node.paths.run_dir}/{name}")
+    assert leftovers.sweep(node) == []
+
+
+def test_a_file_that_goes_by_itself_is_no_error(node, monkeypatch):
+    listing(node)
+    path = link(node, "web1:0", "/nowhere")
+    assert leftovers._age_s(node, f"{path}.none") == 0.0
+    kept = list(leftovers._instance_files(node))
+    os.unlink(path)
+    monkeypatch.setattr(leftovers, "_instance_files", lambda _node: kept)
+    assert leftovers.sweep(node) == []

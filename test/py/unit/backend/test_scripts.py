@@ -206,3 +206,21 @@ def test_repair_commands_get_json_on_their_input(node):
     assert nodes.call(node, "repair_command", "fix", {"disk": 3}) == '{"disk":3}'
     with pytest.raises(errors.OpExecError, match="'show' failed"):
         nodes.call(node, "repair_command", "show", None)
+
+
+def test_hooks_that_cannot_be_listed_are_left_out(node, caplog):
+    os.makedirs(node.paths.hooks_dir)
+    with open(f"{node.paths.hooks_dir}/node-add-pre.d", "w"):
+        pass
+    assert nodes.call(node, "hooks_runner", "node-add", "pre", {}) == []
+    assert "hooks in node-add-pre.d: " in caplog.text
+
+
+def test_a_hook_that_cannot_be_started_fails(node):
+    path = f"{node.paths.hooks_dir}/node-add-pre.d/10-broken"
+    program(path, "")
+    with open(path, "w") as stream:
+        stream.write("#!/no/such/interpreter\n")
+    ((name, status, text),) = nodes.call(node, "hooks_runner", "node-add", "pre", {})
+    assert (name, status) == ("node-add-pre.d/10-broken", 1)
+    assert "10-broken" in text

@@ -182,3 +182,21 @@ def test_the_mode_does_not_depend_on_the_umask(node, wanted, mode):
     finally:
         os.umask(before)
     assert stat.S_IMODE(os.stat(node.paths.hmac_key).st_mode) == mode
+
+
+def test_a_missing_hosts_file_is_made_with_its_directory(node):
+    hosts = node.paths.at("/etc/hosts")
+    assert not os.path.exists(hosts)
+    nodes.call(node, "etc_hosts_modify", "add", "n1.tst", "127.0.0.2")
+    with open(hosts) as stream:
+        assert stream.read() == "127.0.0.2\tn1.tst n1 # added by Ganeti\n"
+    assert stat.S_IMODE(os.stat(hosts).st_mode) == 0o644
+
+
+def test_the_hosts_file_keeps_its_mode(node):
+    hosts = node.paths.at("/etc/hosts")
+    os.makedirs(os.path.dirname(hosts), exist_ok=True)
+    with open(hosts, "w"):
+        os.chmod(hosts, 0o640)
+    nodes.call(node, "etc_hosts_modify", "add", "n1.tst", "127.0.0.2")
+    assert stat.S_IMODE(os.stat(hosts).st_mode) == 0o640

@@ -1,6 +1,7 @@
 """The hypervisor of files, where its files are not as it left them."""
 
 import pathlib
+import types
 
 import pytest
 
@@ -68,3 +69,49 @@ def test_a_directory_that_cannot_be_made_is_reported(node, driver):
     place(node).parent.rmdir()
     pathlib.Path(node.paths.run_dir, "fake-hypervisor").write_text("in the way")
     assert "File exists" in driver.verify()
+
+
+WEB1 = types.SimpleNamespace(
+    name="web1", hvparams={}, beparams={"maxmem": 256, "minmem": 128, "vcpus": 2}
+)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda driver: driver.stop("web1", hvparams={}, force=False),
+        lambda driver: driver.balloon(WEB1, 128),
+        lambda driver: driver.resize_disk(WEB1, None, 1),
+        lambda driver: driver.migration_info(WEB1),
+        lambda driver: driver.migratable(WEB1),
+    ],
+)
+def test_a_guest_that_does_not_run_is_named(driver, act):
+    assert driver.verify() is None
+    with pytest.raises(errors.HypervisorError, match=r"^instance web1: not running$"):
+        act(driver)
+    driver.start(WEB1, [], paused=False)
+    act(driver)
+
+
+def test_a_guest_runs_once(driver):
+    driver.verify()
+    driver.accept(WEB1, "", "192.0.2.2", [])
+    driver.start(WEB1, [], paused=True)
+    expected = "^instance web1: already running$"
+    for act in (
+        lambda: driver.start(WEB1, [], paused=False),
+        lambda: driver.accept(WEB1, "", "192.0.2.2", []),
+    ):
+        with pytest.raises(errors.HypervisorError, match=expected):
+            act()
+
+
+def test_a_balloon_changes_the_memory_and_nothing_else(driver):
+    driver.verify()
+    driver.start(WEB1, [], paused=False)
+    before = driver.info("web1")
+    assert (before.memory_mib, before.vcpus) == (256, 2)
+    driver.balloon(WEB1, 200)
+    assert driver.info("web1") == before._replace(memory_mib=200)
+    assert driver.migration_info(WEB1) == "200"

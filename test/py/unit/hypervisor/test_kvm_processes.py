@@ -341,3 +341,32 @@ def test_bad_answers_are_tried_again_and_then_a_failure(monkeypatch, guest):
     assert migrate.status(effects, guest, {}).status == "failed"
     use(monkeypatch, Emulator(), pid=None)
     assert migrate.status(effects, guest, {}).status == "failed"
+
+
+GONE = 2**22 + 1
+
+
+def test_a_process_that_does_not_exist_has_nothing():
+    assert files.command_line(GONE) == []
+    assert files.guest_names(GONE) == []
+    assert files.cpu_time_s(GONE) == 0.0
+    assert files.wait_gone(Effects(), GONE, 5.0)
+
+
+def test_the_time_of_a_process_is_its_own():
+    mine = os.times()
+    assert files.cpu_time_s(os.getpid()) >= mine.user + mine.system - 0.02
+
+
+def test_a_process_that_stays_is_waited_for_until_the_limit(guest, process):
+    child, effects = process("-name", "web1"), Effects()
+    begin = effects.clock.now
+    assert not files.wait_gone(effects, child.pid, 5.0)
+    assert 5.0 <= effects.clock.now - begin < 5.1
+
+
+def test_a_process_that_only_waits_to_be_reaped_has_ended(guest, process):
+    child, effects = process("-name", "web1"), Effects()
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert files.wait_gone(effects, child.pid, 0.0)

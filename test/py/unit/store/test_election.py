@@ -10,8 +10,15 @@ from fakes.candidates import Candidates
 from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
-from ganeti.quorum import Term
-from ganeti.store import Document, branches, database, known_branches, peers
+from ganeti.quorum import Copy, Term
+from ganeti.store import (
+    Document,
+    branches,
+    database,
+    election,
+    known_branches,
+    peers,
+)
 from ganeti.store.election import Elector
 
 NODES = (0, 1, 2)
@@ -324,3 +331,39 @@ def test_a_store_of_an_earlier_release_is_read(simulation, master):
     old.close()
     term, _survey = elector(simulation, 1).elect(is_takeover=True)
     assert term.number == master.term.number + 1
+
+
+FULL = {"revision": 7, "term": 3, "written": 2, "digest": "0f", "cluster": "c"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (FULL, (2, 7, "0f")),
+        # Answers of earlier releases lack this field.
+        ({key: FULL[key] for key in FULL if key != "written"}, (3, 7, "0f")),
+        (FULL | {"cluster": "other"}, None),
+        (FULL | {"revision": 0}, None),
+        (FULL | {"revision": 1}, (2, 1, "0f")),
+        (FULL | {"written": 0}, (0, 7, "0f")),
+        (FULL | {"written": -1}, None),
+        (FULL | {"revision": "x"}, None),
+        (FULL | {"written": None}, None),
+        ({key: FULL[key] for key in FULL if key != "digest"}, None),
+        ({}, None),
+    ],
+)
+def test_a_copy_is_read_from_an_answer_that_may_be_anything(answer, expected):
+    copy = election._copy(answer, "c")
+    if expected is None:
+        assert copy == Copy(0, 0)
+    else:
+        assert (copy.written, copy.revision, copy.digest) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [({"term": 3}, 3), ({}, 0), ({"term": "x"}, 0), ({"term": -1}, 0)],
+)
+def test_the_number_of_a_term_in_an_answer(answer, number):
+    assert election._number(answer) == number
