@@ -21,7 +21,7 @@ from cheroot import connections, wsgi
 from cheroot import server as http_server
 from OpenSSL import SSL
 
-from ganeti.http import admission, limits, parking, tls
+from ganeti.http import admission, limits, parking, strict, tls
 from ganeti.http.lanes import CONNECTION_KEY, Lanes, Plan
 
 _log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ BACKLOG: Final = 1024
 MAX_HEADERS: Final = 64 * 1024
 #: Bytes of a request that are enough to assign it to a lane.
 _PEEK_SIZE: Final = 512
+#: Status of a request whose body did not arrive in time.
+_LATE: Final = "408 "
 #: Largest number of connections, including idle ones.
 MAX_CONNECTIONS: Final = 1000
 #: Seconds until the server's own socket must accept a connection.
@@ -133,23 +135,14 @@ def _is_established(conn: Any) -> bool:
     return bool(conn.requests_seen)
 
 
-class _HeaderReader(http_server.HeaderReader):
-    """Reads headers; refuses a continuation of nothing with status 400."""
-
-    def __call__(self, rfile: Any, hdict: Any = None) -> Any:
-        try:
-            return super().__call__(rfile, hdict)
-        except UnboundLocalError as err:
-            # The library uses the name of a header that was not read yet.
-            raise ValueError("Illegal continuation line.") from err
-
-
 class _Request(http_server.HTTPRequest):
     """A request whose end is not in doubt, and whose errors have the server's form."""
 
-    header_reader = _HeaderReader()
+    header_reader = strict.HeaderReader()
     server: "Server"
     inheaders: dict[bytes, bytes]
+    chunked_read: bool
+    rfile: Any
     close_connection: bool
     conn: "_Connection"
     chunked_write: bool
@@ -223,9 +216,23 @@ class _Gateway(wsgi.Gateway_10):
 
     def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
         """Return the environment with the function that parks the request."""
+        if self.req.chunked_read:
+            limit = self.req.server.max_request_body_size
+            self.req.rfile = strict.Chunks(self.req.conn.rfile, limit)
         environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
         environ[parking.KEY] = self.req.conn.park
         return environ
+
+    def start_response(
+        self, status: str, headers: Any, exc_info: Any = None
+    ) -> Callable[[bytes], None]:
+        """Take the status; do not wait for the rest of a body that did not come."""
+        if status.startswith(_LATE):
+            self.req.close_connection = True
+        write: Callable[[bytes], None] = super().start_response(
+            status, headers, exc_info
+        )
+        return write
 
     def respond(self) -> None:
         """Call the application."""

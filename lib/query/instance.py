@@ -176,9 +176,16 @@ def _of_secondaries(
     def bind(context: QueryContext) -> Getter:
         snapshot = context.snapshot
         table = {uuid: get(context, uuid) for uuid in snapshot.nodes}
-        return lambda instance: normal(
-            [table.get(uuid) for uuid in snapshot.secondary_nodes(instance)]
-        )
+        # Several fields of one query need them.
+        known: dict[str, tuple[str, ...]] = context.once("secondaries", dict)
+
+        def cell(instance: Instance) -> Cell:
+            uuids = known.get(instance.uuid)
+            if uuids is None:
+                uuids = known[instance.uuid] = snapshot.secondary_nodes(instance)
+            return normal([table.get(uuid) for uuid in uuids])
+
+        return cell
 
     return bind
 

@@ -1,6 +1,7 @@
 """Query fields of disks and NICs of instances."""
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ganeti.constants import disks as disk_constants
@@ -142,11 +143,6 @@ def bind_template(context: QueryContext) -> Getter:
 NicGetter = Callable[[Nic], Any]
 
 
-def _nic_params(context: QueryContext) -> Callable[[Nic], dict[str, Any]]:
-    base = params.nicparams_for(context.snapshot.cluster, {})
-    return lambda nic: {**base, **nic.nicparams}
-
-
 def _nic_plain(get: NicGetter) -> Callable[[QueryContext], NicGetter]:
     return lambda _context: get
 
@@ -155,11 +151,13 @@ def _nic_param(key: str, mode: str = "") -> Callable[[QueryContext], NicGetter]:
     """Return a NIC parameter, or None if the NIC has another mode."""
 
     def bind(context: QueryContext) -> NicGetter:
-        filled = _nic_params(context)
+        base = params.nicparams_for(context.snapshot.cluster, {})
 
         def get(nic: Nic) -> Any:
-            values = filled(nic)
-            return values[key] if not mode or values["mode"] == mode else None
+            own = nic.nicparams
+            if mode and (own["mode"] if "mode" in own else base["mode"]) != mode:
+                return None
+            return own[key] if key in own else base[key]
 
         return get
 
@@ -199,8 +197,35 @@ def _nic_field(
 
         return cell
 
-    column = sparse_column(bind, _nic_count, index)
+    def column(context: QueryContext, rows: Sequence[Instance]) -> Iterable[Cell]:
+        most = context.once("most NICs", lambda: max(map(_nic_count, rows), default=0))
+        if index >= most:
+            return itertools.repeat(UNAVAIL, len(rows))
+
+        def make() -> list[Cell]:
+            return [
+                maybe(values[index]) if index < len(values) else UNAVAIL
+                for values in _nic_values(context, bind_nic, rows)
+            ]
+
+        # A field with an older name has two of these columns.
+        return context.once(("column of NICs", bind_nic, index), make)
+
     return Field(name, title, constants.QFT_TEXT, doc, bind, column=column)
+
+
+def _nic_values(
+    context: QueryContext,
+    bind_nic: Callable[[QueryContext], NicGetter],
+    rows: Sequence[Instance],
+) -> list[list[Any]]:
+    """Return one value of each NIC per row, which several columns share."""
+
+    def make() -> list[list[Any]]:
+        get = bind_nic(context)
+        return [[get(nic) for nic in row.nics] for row in rows]
+
+    return context.once(("values of NICs", bind_nic), make)
 
 
 def _nic_count(instance: Instance) -> int:
@@ -214,7 +239,10 @@ def _nic_list(
         get = bind_nic(context)
         return lambda instance: normal([get(nic) for nic in instance.nics])
 
-    return Field(name, title, constants.QFT_OTHER, doc, bind)
+    def column(context: QueryContext, rows: Sequence[Instance]) -> Iterable[Cell]:
+        return map(normal, _nic_values(context, bind_nic, rows))
+
+    return Field(name, title, constants.QFT_OTHER, doc, bind, column=column)
 
 
 #: Word, title of one, name and title of the list, text, getter, older name for NIC 0.

@@ -19,7 +19,7 @@ import msgspec
 
 from ganeti import errors
 from ganeti.clock import Clock
-from ganeti.http import parking
+from ganeti.http import parking, strict
 from ganeti.rapi import access, handlers, requests, resources, waits
 from ganeti.rapi.authentication import Authenticator, unauthorized
 from ganeti.rapi.handlers import Answer, Call, Master, Parts, Waiting
@@ -315,12 +315,23 @@ def _read(environ: Mapping[str, Any]) -> bytes:
     if length in {None, ""} and not environ.get("HTTP_TRANSFER_ENCODING"):
         return b""
     stream = environ["wsgi.input"]
-    data = bytes(stream.read(MAX_BODY + 1 if length is None else int(length or 0)))
-    if len(data) > MAX_BODY:
+    too_large = Refused(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"body: wanted at most {MAX_BODY} bytes"
+    )
+    try:
+        data = bytes(stream.read(MAX_BODY + 1 if length is None else int(length or 0)))
+    except TimeoutError:
         raise Refused(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"body: wanted at most {MAX_BODY} bytes",
-        )
+            HTTPStatus.REQUEST_TIMEOUT, "body: it did not arrive in time"
+        ) from None
+    except OSError:
+        raise bad_request("body: the connection broke before its end") from None
+    except strict.BodyTooLargeError:
+        raise too_large from None
+    except ValueError as err:
+        raise bad_request(f"body: {err}") from None
+    if len(data) > MAX_BODY:
+        raise too_large
     if length and len(data) != int(length):
         raise bad_request("body: shorter than announced")
     return data
@@ -396,4 +407,5 @@ def _send(
         return _Sent(exchange, value)
     data = _encode(value)
     start_response(line, [*listed, ("Content-Length", str(len(data)))])
-    return [data]
+    # Clients expect no body after this method, and would take one for an answer.
+    return [] if exchange.environ.get("REQUEST_METHOD") == "HEAD" else [data]

@@ -184,4 +184,5 @@ class Browser:
         chunks = self.application(environ, parked.start_response)
         text = b"".join([*chunks, *parked.chunks])
         [(status, headers)] = answer
-        return int(status.split()[0]), dict(headers), json.loads(text)
+        value = json.loads(text) if text else None
+        return int(status.split()[0]), dict(headers), value

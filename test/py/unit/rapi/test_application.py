@@ -193,7 +193,8 @@ def test_other_methods_are_not_implemented(browser):
         for variable, value in NAMES.items():
             uri = uri.replace(variable, value)
         status, _, value = browser.send(method, uri)
-        assert (status, value["code"]) == (501, 501), (path, method)
+        assert status == 501, (path, method)
+        assert value is None if method == "HEAD" else value["code"] == 501
 
 
 def test_errors_have_the_documented_body(browser):

@@ -14,6 +14,7 @@ import pytest
 from fakes.patience import until
 from fakes.rapi_master import RapiMaster
 from ganeti.constants import exitcodes
+from ganeti.http import limits
 from ganeti.luxi import Client, shared
 from ganeti.pathutils import Paths
 from ganeti.rapi import authentication, pool, users, users_file
@@ -239,6 +240,7 @@ def exchange(port, data):
 
 HOST = b"Host: x\r\n"
 JSON = b"Content-Type: application/json\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 BASIC = b"Authorization: Basic amFjazpleGFtcGxl\r\n"
 
 
@@ -256,6 +258,11 @@ BASIC = b"Authorization: Basic amFjazpleGFtcGxl\r\n"
         (b"PUT /2/modify HTTP/1.1\r\n" + HOST + JSON + BASIC + b"Content-Length: x\r\n\r\n", b"400"),
         (b"GET /version HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 70_000 + b"\r\n\r\n", b"413"),
         (b"GET /version HTTP/1.1\r\n folded\r\n" + HOST + b"\r\n", b"400"),
+        (b"PUT /2/tags?tag=a HTTP/1.1\r\n" + HOST + BASIC + b"Content-Length : 5\r\n\r\nhello", b"400"),
+        (b"PUT /2/tags?tag=a HTTP/1.1\r\n" + HOST + BASIC + BASIC + b"\r\n", b"400"),
+        (b"PUT /2/tags?tag=a HTTP/1.1\r\n" + HOST + HOST + BASIC + b"\r\n", b"400"),
+        (b"PUT /2/tags?tag=a HTTP/1.1\r\n" + HOST + BASIC + CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n", b"400"),
+        (b"PUT /2/tags?tag=a HTTP/1.1\r\n" + HOST + BASIC + CHUNKED + b"FFFFFFFFFF\r\nhello", b"413"),
         (b"\x16\x03\x01 junk\r\n\r\n", b"400"),
     ],
     ids=str,
@@ -271,6 +278,34 @@ def test_bad_requests_harm_nothing(paths, master, start, status):
         with contextlib.closing(connection(port)) as conn:
             assert get(conn, "/version") == (200, 2)
     assert not master.jobs
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 100\r\n\r\n", CHUNKED + b"64\r\n"]
+)
+def test_a_body_that_does_not_come_is_answered_in_time(
+    paths, master, framing, monkeypatch
+):
+    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(limits, "MIN_RATE", 1_000_000)
+    pathlib.Path(paths.data("rapi/users")).write_text(LINE)
+    head = b"PUT /2/tags?tag=a HTTP/1.1\r\n" + HOST + JSON + BASIC
+    with served(paths) as port:
+        received = exchange(port, head + framing + b'{"a')
+    assert received.startswith(b"HTTP/1.1 408 ")
+    assert b"Connection: close" in received
+    assert b'"message":"body: it did not arrive in time"' in received
+    assert not master.jobs
+
+
+def test_the_answer_to_head_has_no_body(paths, master):
+    pathlib.Path(paths.data("rapi/users")).write_text(LINE)
+    with served(paths) as port, contextlib.closing(connection(port)) as conn:
+        for _ in range(2):
+            conn.request("HEAD", "/version")
+            answer = conn.getresponse()
+            assert (answer.status, answer.read()) == (501, b"")
+        assert get(conn, "/version") == (200, 2)
 
 
 def test_bodies_may_be_chunked(paths, master):
