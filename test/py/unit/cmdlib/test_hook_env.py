@@ -1,0 +1,39 @@
+"""Variables of hooks about kinds of disks and networks that few clusters have."""
+
+import pytest
+
+from fakes import clusters
+from ganeti import objects
+from ganeti.cmdlib.instance import hook_env
+
+
+def disk(kind, *where):
+    return objects.Disk(
+        uuid="d1", dev_type=kind, logical_id=where, size=1024, serial_no=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (disk("plain", "xenvg", "lv1"), {"VG": "xenvg", "ID": "lv1"}),
+        (disk("file", "loop", "/srv/f"), {"DRIVER": "loop", "ID": "/srv/f"}),
+        (disk("sharedfile", "loop", "/srv/f"), {"DRIVER": "loop", "ID": "/srv/f"}),
+        (disk("blockdev", "manual", "/dev/x"), {"DRIVER": "manual", "ID": "/dev/x"}),
+        (disk("rbd", "rbd", "image"), {"DRIVER": "rbd", "ID": "image"}),
+        (disk("ext", "box", "volume"), {"PROVIDER": "box", "ID": "volume"}),
+    ],
+)
+def test_the_place_of_a_disk_by_its_kind(record, expected):
+    assert hook_env._location_env(record) == expected
+
+
+def test_the_place_of_a_mirror_is_that_of_both_volumes():
+    mirror = clusters.drbd_disk("d1", 1, 2)
+    actual = hook_env._location_env(mirror)
+    assert {key: actual[key] for key in actual if key.endswith(("_VG", "_ID"))} == {
+        "DATA_VG": "xenvg",
+        "DATA_ID": "d1.data",
+        "META_VG": "xenvg",
+        "META_ID": "d1.meta",
+    }
