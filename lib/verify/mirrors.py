@@ -333,7 +333,13 @@ class _Mirror:
         if state is Age.UNRELATED:
             return self._torn(State.UNRELATED, "the nodes have unrelated data")
         if state is Age.OLDER:
-            return self._old_primary()
+            # Its activation would let the guest go on with the older data.
+            text = (
+                f"outdated: node {own.name}, the primary one, has older data than node"
+                f" {other.name}"
+            )
+            command = self._command("failover", "--ignore-consistency")
+            return Problem(State.OUTDATED, text, command)
         about = self._connection_text()
         kind = State.OUTDATED
         if state is Age.NEWER:
@@ -344,18 +350,6 @@ class _Mirror:
             return self._activation(kind, text)
         text += "; check the network between their secondary addresses"
         return Problem(State.CONNECTING if kind is State.STANDALONE else kind, text)
-
-    def _old_primary(self) -> Problem:
-        own, other = self.own, self.other
-        text = (
-            f"outdated: node {own.name}, the primary one, has older data than node"
-            f" {other.name}"
-        )
-        if own.kernel is not None and own.kernel.role == "Secondary":
-            return self._activation(State.OUTDATED, text)
-        return Problem(
-            State.OUTDATED, text, self._command("failover", "--ignore-consistency")
-        )
 
     def _connection_text(self) -> str:
         alone = [

@@ -110,6 +110,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "gnt-instance modify --offline web1",
             "mark as not intended to run; --online removes the mark",
         ),
+        Example(
+            "gnt-instance modify -t drbd -n node3 web1",
+            "mirror the volumes of a stopped instance on node3",
+        ),
     ),
     "migrate": (
         Example(

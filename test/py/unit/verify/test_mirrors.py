@@ -131,7 +131,7 @@ CASES = {
     "old-primary-unused": (
         apart(BOTH_HAVE, role="Secondary"),
         apart(WROTE, role="Secondary"),
-        (State.OUTDATED, ACTIVATE, "node n1, the primary one, has older data"),
+        (State.OUTDATED, FORCED, "node n1, the primary one, has older data"),
     ),
     "standalone": (
         apart(BOTH_HAVE),
