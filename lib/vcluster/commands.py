@@ -138,8 +138,11 @@ def _add_nodes(add: Add) -> None:
     oob = add("oob", "out-of-band helper: COMMAND NODE, as a cluster calls it", _oob)
     oob.add_argument("action", choices=sorted(power.ACTIONS))
     oob.add_argument("node")
-    member = add("etcd", "act on a server of etcd: start, kill, pause, resume", _etcd)
-    member.add_argument("action", choices=("start", "kill", "pause", "resume"))
+    member = add(
+        "etcd", "act on a server of etcd: start, kill, pause, resume, cut, join", _etcd
+    )
+    actions = ("start", "kill", "pause", "resume", "cut", "join")
+    member.add_argument("action", choices=actions)
     member.add_argument("member", type=int, choices=(1, 2, 3))
     part = add("partition", "cut two lists of nodes off from each other", _partition)
     part.add_argument("left", help="comma list")
@@ -245,6 +248,10 @@ def _etcd(args: argparse.Namespace) -> int:
         etcd.start(layout, number)
     elif args.action == "kill":
         etcd.kill(layout, number)
+    elif args.action in ("cut", "join"):
+        _require_isolated(layout, f"etcd {args.action}")
+        act = etcd.cut if args.action == "cut" else etcd.join
+        act(layout, number, etcd.everyone_else(layout, number))
     else:
         what = signal.SIGSTOP if args.action == "pause" else signal.SIGCONT
         etcd.signal_member(layout, number, what)

@@ -162,6 +162,12 @@ def signal_member(layout: Layout, number: int, what: signal.Signals) -> None:
     processes.send(running(layout, number), what)
 
 
+def everyone_else(layout: Layout, number: int) -> list[str]:
+    """Return the addresses of the other members and of all nodes."""
+    others = [address(layout, other) for other in range(COUNT) if other != number]
+    return others + [node.address for node in layout.nodes]
+
+
 def cut(layout: Layout, number: int, addresses: list[str]) -> None:
     """Drop packets from a member of isolated nodes' etcd to some addresses.
 

@@ -397,6 +397,9 @@ def main():
         "test/bench/run cluster", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--quick", action="store_true", help="smaller numbers")
+    parser.add_argument(
+        "--large", action="store_true", help="only starts with large configurations"
+    )
     parser.add_argument("--creations", type=int, help="measure only this many")
     parser.add_argument("--nodes", type=int, default=60, help="nodes for --creations")
     args = parser.parse_args()
@@ -404,6 +407,10 @@ def main():
         creations(args.creations, args.nodes)
         return
     quick = args.quick
+    if args.large:
+        with running(1) as cluster:
+            large_configurations(cluster, 5000, 20000)
+        return
     with running(1) as cluster:
         jobs_and_commands(cluster, 500 if quick else 4000)
         large_configurations(cluster, *((500, 1000) if quick else (5000, 20000)))

@@ -213,6 +213,25 @@ def test_servers_of_etcd_have_numbers_from_1(run, monkeypatch):
     assert [row[2].name for row in done[2:]] == ["SIGSTOP", "SIGCONT"]
 
 
+@pytest.mark.usefixtures("control")
+def test_a_server_of_etcd_is_cut_off_from_everyone_else(
+    run, tmp_path, monkeypatch, capsys
+):
+    make(tmp_path, monkeypatch)
+    assert run("etcd", "cut", "2") == 1
+    assert "isolated" in capsys.readouterr().err
+    layout = make(tmp_path, monkeypatch, isolated=True)
+    done = []
+    for name in ("cut", "join"):
+        monkeypatch.setattr(
+            etcd, name, lambda _l, *rest, name=name: done.append((name, *rest))
+        )
+    assert run("etcd", "cut", "2") == run("etcd", "join", "2") == 0
+    others = [etcd.address(layout, 0), etcd.address(layout, 2)]
+    others += [node.address for node in layout.nodes]
+    assert done == [("cut", 1, others), ("join", 1, others)]
+
+
 @pytest.mark.usefixtures("layout", "control")
 def test_the_serial_line_is_shown_until_a_prompt(run, monkeypatch):
     done = []
