@@ -37,3 +37,33 @@ def test_the_place_of_a_mirror_is_that_of_both_volumes():
         "META_VG": "xenvg",
         "META_ID": "d1.meta",
     }
+
+
+def test_a_network_has_the_variables_of_its_values():
+    network = clusters.network(
+        network="192.0.2.0/28",
+        gateway="192.0.2.1",
+        network6="2001:db8::/64",
+        gateway6="2001:db8::1",
+        mac_prefix="aa:00:01",
+        tags=frozenset({"b", "a"}),
+    )
+    snapshot = clusters.snapshot(extra=[network])
+    assert hook_env._network_env(snapshot, network.uuid) == {
+        "NETWORK_NAME": "lan",
+        "NETWORK_UUID": network.uuid,
+        "NETWORK_TAGS": "a b",
+        "NETWORK_SUBNET": "192.0.2.0/28",
+        "NETWORK_GATEWAY": "192.0.2.1",
+        "NETWORK_SUBNET6": "2001:db8::/64",
+        "NETWORK_GATEWAY6": "2001:db8::1",
+        "NETWORK_MAC_PREFIX": "aa:00:01",
+    }
+
+
+def test_a_network_that_is_gone_has_its_uuid_alone():
+    assert hook_env._network_env(clusters.snapshot(), "w1") == {
+        "NETWORK_NAME": "w1",
+        "NETWORK_UUID": "w1",
+        "NETWORK_TAGS": "",
+    }
