@@ -199,3 +199,14 @@ def test_a_list_that_is_too_large_is_not_kept(monkeypatch):
     texts = [text(source, ["name"], lists) for _ in range(2)]
     assert texts[0] == texts[1] == plain(source, ["name"])
     assert texts[0] is not texts[1]
+
+
+def test_an_instance_that_another_node_alone_runs_has_the_status_of_that():
+    nodes, snapshot = Nodes(), start()
+    nodes.infos[clusters.node_uuid(2)] = {"inst1.example.com": info()}
+    source = nodes.sources(snapshot)
+    statuses = query.legacy(source, "instance", [], ["status"])
+    assert statuses[0] == ["ERROR_wrongnode"]
+    assert one(source, ["status"], query.EncodedLists()) == {
+        "status": "ERROR_wrongnode"
+    }
