@@ -49,6 +49,8 @@ class Machine:
 class Deaths(RuleBasedStateMachine):
     """The master is a; it is a candidate, too."""
 
+    lies = False
+
     def __init__(self):
         super().__init__()
         self.nodes = {name: Machine(guests={f"guest-{name}"}) for name in NODES}
@@ -190,6 +192,25 @@ class Deaths(RuleBasedStateMachine):
             if len(self.ended) < len(self.jobs):
                 self.run_job()
 
+    @rule(
+        name=NODE,
+        helper=st.sampled_from(("honest", "failing", "lying")),
+        way=st.sampled_from(("power", "network")),
+        comes_back=st.integers(3, 8),
+    )
+    def dies(self, name, helper, way, comes_back):
+        """Play a whole death, in which the node is perhaps reached again."""
+        self.helper(name, helper if self.lies or helper != "lying" else "failing")
+        if way == "power":
+            self.power(name, False)
+        else:
+            self.nodes[name].from_master = False
+            self.nodes[name].from_others = self.lies and helper == "lying"
+        for number in range(9):
+            if number == comes_back and way == "network":
+                self.nodes[name].from_master = self.nodes[name].from_others = True
+            self.rounds(1)
+
     def measure(self, facts):
         silent = {view.uuid for view in facts.nodes if view.is_silent}
         old = self.silences
@@ -258,6 +279,8 @@ class Honest(Deaths):
 
 class Lying(Deaths):
     """Helpers lie; the candidates reach each node that is on, so lies are noticed."""
+
+    lies = True
 
     @rule(name=NODE, helper=st.sampled_from(("honest", "failing", "lying")))
     def helper(self, name, helper):
