@@ -119,6 +119,7 @@ def _while_a_program_writes(machines):
     _on_both_sides(machines)
     _to_the_third_machine(machines)
     _with_a_master_that_is_killed(machines)
+    _with_a_secondary_that_fails(machines, secondary="lab3", away="lab2")
     last = writer.stop()
     machines.check("gnt-instance", "failover", "-f", WEB1)
     assert number_on(machines, "lab3") == last > 0
@@ -160,6 +161,34 @@ def _with_a_master_that_is_killed(machines):
     rows = json.loads(machines.check("gnt-job", "list", "--json", job))
     assert "success" in str(rows)
     require_whole(machines, primary="lab1", secondary="lab3", away="lab2")
+
+
+def _with_a_secondary_that_fails(machines, *, secondary, away):
+    """Its daemon, then its machine, ends while volumes are exchanged; then again."""
+    for is_whole_machine in (False, True):
+        done = machines.check(*REPLACE, "--submit", "--print-jobid", "-s", WEB1)
+        job = done.split()[-1]
+        watch = f"gnt-job watch {job} | grep -q 'exchanging the volumes'"
+        machines.check("sh", "-c", watch)
+        if is_whole_machine:
+            machines.lab.power(secondary, "off")
+        else:
+            kill = "kill -9 $(cat /run/ganeti/ganeti-noded.pid)"
+            machines.check("sh", "-c", kill, node=secondary)
+        machines.run("gnt-job", "wait", job)
+        if is_whole_machine:
+            machines.lab.start()
+            row = f"gnt-node list --no-headers -o mtotal {secondary}"
+            machines.check("sh", "-c", f"until {row} | grep -q M; do sleep 0.5; done")
+        else:
+            start = ("/usr/lib/ganeti/daemon-util", "start", "ganeti-noded")
+            machines.check(*start, node=secondary)
+        machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+        machines.check(*REPLACE, "-s", WEB1)
+        # The master removes what the first attempt has left, when the node answers.
+        gone = f"until [ $(lvs --noheadings {GROUP} | wc -l) = 2 ]; do sleep 0.5; done"
+        machines.check("sh", "-c", gone, node=secondary)
+        require_whole(machines, primary="lab1", secondary=secondary, away=away)
 
 
 def _a_disk_fails(machines):
