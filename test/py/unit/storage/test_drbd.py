@@ -250,3 +250,38 @@ def test_a_device_without_volumes_and_connection_gets_new_volumes(kernel):
     show = ""
     with pytest.raises(errors.BlockDeviceError, match="not active on this node"):
         made.replace_parts()
+
+
+SYNCING = (
+    *("StartingSyncS", "StartingSyncT", "WFBitMapS", "WFBitMapT", "WFSyncUUID"),
+    *("SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT"),
+)
+TALKING = ("Connected", "VerifyS", "VerifyT", "Ahead", "Behind")
+ALONE = ("StandAlone", "Disconnecting")
+OTHERS = ("Unconnected", "WFConnection", "WFReportParams", "NetworkFailure", "Timeout")
+
+
+@pytest.mark.parametrize("connection", [*SYNCING, *TALKING, *ALONE, *OTHERS])
+def test_connections_of_the_kernel_have_their_meaning(connection):
+    state = drbd_state.Mirror(0, connection, disk="Inconsistent")
+    assert state.is_syncing == (connection in SYNCING)
+    assert state.is_connected == (connection in SYNCING + TALKING)
+    assert state.is_standalone == (connection in ALONE)
+    expected = LocalStatus.SYNC if connection in SYNCING else LocalStatus.UNKNOWN
+    assert state.local_status == expected
+    assert state.is_in_use
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        ("UpToDate", LocalStatus.OK),
+        *((state, LocalStatus.FAULTY) for state in ("Diskless", "Failed", "Detaching")),
+        *((state, LocalStatus.UNKNOWN) for state in ("Outdated", "Consistent")),
+    ],
+)
+def test_data_of_the_kernel_have_their_meaning(data, status):
+    state = drbd_state.Mirror(0, "Connected", disk=data, peer_disk="UpToDate")
+    assert state.local_status == status
+    assert state.is_diskless == (status == LocalStatus.FAULTY)
+    assert state.is_degraded == (data != "UpToDate")
