@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 #: node, so more nodes are probed less often: within 1 % of a core for 200 nodes.
 _PROBE_S: Final = 3.0
 _PER_NODE_S: Final = 0.03
-#: The same while a node is suspected.
+#: The same while a suspicion may soon be long enough to fence a node.
 _SUSPECT_S: Final = 0.5
 #: Seconds between two looks at jobs under way.
 _JOB_S: Final = 0.3
@@ -115,11 +115,7 @@ class NodeDeaths:
             self._wants_probe = True
             return _OFF_S
         state = facts.state
-        silences = {
-            node: Silence(count, self._probed - first)
-            for node, (count, first) in self._silent.items()
-        }
-        seen = Seen(self._clock.time(), facts, silences, self._recovered)
+        seen = Seen(self._clock.time(), facts, self._silences(), self._recovered)
         plan = node_death.decide(state, seen)
         self._show(plan)
         if plan.state != state or plan.jobs or plan.items:
@@ -147,7 +143,14 @@ class NodeDeaths:
         return facts
 
     def _next_probe(self) -> float:
-        return self._probed + (_SUSPECT_S if self._silent else self._interval_s)
+        is_fresh = not all(silence.is_long for silence in self._silences().values())
+        return self._probed + (_SUSPECT_S if is_fresh else self._interval_s)
+
+    def _silences(self) -> dict[str, Silence]:
+        return {
+            node: Silence(count, self._probed - first)
+            for node, (count, first) in self._silent.items()
+        }
 
     def _longer(self, node: str) -> tuple[int, float]:
         count, first = self._silent.get(node, (0, self._probed))

@@ -161,6 +161,9 @@ class NodeSetParams(Opcode, tag="OP_NODE_SET_PARAMS", frozen=True, kw_only=True)
         bool | None, Doc("may the node become master/candidate")
     ] = None
     ndparams: common.Ndparams = None
+    node_death: Annotated[
+        bool, Doc("refuse unless the node is dead and confirmed off; not in Ganeti")
+    ] = False
     node_name: common.NodeName
     node_uuid: common.NodeUuid = None
     offline: Annotated[bool | None, Doc("set or clear the offline flag")] = None
@@ -183,6 +186,9 @@ class OobCommand(Opcode, tag="OP_OOB_COMMAND", frozen=True, kw_only=True):
     command: Annotated[ht.OobCommand, Doc("which out-of-band command")]
     ignore_status: Annotated[
         bool, Doc("allow power-off although the node is not offline")
+    ] = False
+    node_death: Annotated[
+        bool, Doc("refuse unless the nodes are dead; not in Ganeti")
     ] = False
     node_names: Annotated[
         list[ht.NonEmptyStr], Doc("nodes to act on, empty for all")

@@ -8,9 +8,11 @@ offline, and only then may automatic repair start its instances on other nodes.
 Safety: an instance never runs twice. Let N be the node. A job starts an instance of N
 elsewhere only when N is marked offline. `Phase.FENCED`, which marks it, is entered only
 by `Event.CONFIRM`: the helper reported "off" after the last power-off, and afterwards N
-answered nobody. A guest does not survive the loss of power, so none runs on N. Each act
-is a job that is committed together with the phase that it belongs to, so an act is
-neither lost nor done twice, whoever dies.
+answered nobody. A guest does not survive the loss of power, so none runs on N. The jobs
+look again when they hold the lock of N: one does not switch off a node that answers,
+the other marks only a node that is off and silent at that moment. Each act is a job
+that is committed together with the phase that it belongs to, so an act is neither lost
+nor done twice, whoever dies.
 """
 
 import enum
@@ -198,7 +200,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         if self.daemon:
             return "its node daemon answers"
         if self.ssh:
-            return "its SSH server answers"
+            return "its SSH server answers, or its kernel refuses connections to it"
         if self.reached_by:
             return f"it answers {', '.join(self.reached_by)}"
         return ""
@@ -509,6 +511,8 @@ def _doubt(view: NodeView, seen: Seen) -> Refusal | None:
         return Refusal(
             MINORITY, "no majority of the master candidates answers the master"
         )
+    if not view.asked:
+        return Refusal(MINORITY, "no other master candidate can be asked about it")
     return None
 
 
@@ -525,7 +529,8 @@ def _fencing(death: Death, view: NodeView, seen: Seen, automation: Automation) -
     if view.answers:
         return _Step(None, _item(death, Decision.REFUSED, view.answers))
     text = ended.text if ended is not None else death.reason
-    return _again(death, seen, automation, _Act(_FENCE, UNCONFIRMED, text))
+    act = _Act(_FENCE, UNCONFIRMED, text, _doubt(view, seen))
+    return _again(death, seen, automation, act)
 
 
 def _confirmed(
@@ -552,16 +557,29 @@ def _fenced(death: Death, view: NodeView, seen: Seen, automation: Automation) ->
         return _Step(death, _item(death, Decision.WAITING, "", _RELEASE))
     if ended is not None and ended.is_success:
         return _Step(None, _item(death, Decision.REFUSED, _NOT_OFFLINE))
+    if not seen.facts.is_probed:
+        return _Step(death, _stored_item(death), wants_probe=True)
+    if view.answers:
+        return _Step(None, _item(death, Decision.REFUSED, view.answers))
     text = ended.text if ended is not None else death.reason
-    return _again(death, seen, automation, _Act(_RELEASE, NOT_MARKED, text))
+    act = _Act(_RELEASE, NOT_MARKED, text, _doubt(view, seen))
+    return _again(death, seen, automation, act)
 
 
 class _Act(NamedTuple):
-    """An act that failed: its name, the rule if it fails for good, and the error."""
+    """An act that failed.
+
+    Attributes:
+        name: of the act.
+        limit: the rule if it fails for good.
+        text: its error.
+        doubt: why it must not be repeated now; None if it may.
+    """
 
     name: str
     limit: str
     text: str
+    doubt: Refusal | None
 
 
 def _again(death: Death, seen: Seen, automation: Automation, act: _Act) -> _Step:
@@ -576,9 +594,7 @@ def _again(death: Death, seen: Seen, automation: Automation, act: _Act) -> _Step
     # After a clock that was set back, the wait is no longer than the pause.
     if 0 < death.again - seen.now <= PAUSE_S:
         return _Step(death, _stored_item(death))
-    refusal = automation.stop()
-    if refusal is None and death.phase is Phase.FENCING and not seen.facts.has_majority:
-        refusal = Refusal(MINORITY, "no majority of the master candidates answers")
+    refusal = act.doubt or automation.stop()
     if refusal is not None:
         return _waits(death, seen.now, refusal)
     new = death.changed(
@@ -648,10 +664,11 @@ def _item(
 # Jobs
 def _fence_job(death: Death) -> DeathJob:
     common = {"OP_ID": "OP_OOB_COMMAND", "node_names": [death.name]}
+    checked = {"ignore_status": True, "node_death": True}
     return DeathJob(
         death.node,
         (
-            {**common, "command": "power-off", "ignore_status": True},
+            {**common, "command": "power-off", **checked},
             {**common, "command": "power-status"},
         ),
     )
@@ -663,5 +680,6 @@ def _mark_job(death: Death) -> DeathJob:
         "node_name": death.name,
         "offline": True,
         "auto_promote": True,
+        "node_death": True,
     }
     return DeathJob(death.node, (op,))

@@ -137,10 +137,12 @@ def tcp_ping(
 def server_reacts(
     address: str, port: int, *, timeout_s: float, greeting: bytes = b""
 ) -> bool:
-    """Return whether a server sends something or closes the connection in time.
+    """Return whether a server sends something, or ends or refuses the connection.
 
     The kernel of a machine accepts connections for a server that is frozen, so an
-    accepted connection alone is no sign of life.
+    accepted connection alone is no sign of life. A refused one is: a machine without
+    power refuses nothing. At a loopback address the own kernel refuses, which says
+    nothing about the virtual node there.
 
     Args:
         address: address of the machine.
@@ -152,6 +154,8 @@ def server_reacts(
         sock.settimeout(timeout_s)
         try:
             sock.connect((address, port))
+        except ConnectionRefusedError:
+            return not is_loopback(address)
         except OSError:
             return False
         try:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib.base import ALL, Context, LogicalUnit
-from ganeti.cmdlib.node import checks
+from ganeti.cmdlib.node import checks, death
 from ganeti.constants import ecodes
 from ganeti.constants import oob as constants
 from ganeti.constants import query as statuses
@@ -83,6 +83,9 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
                         " before it is powered off",
                         ecodes.ECODE_STATE,
                     )
+        if self.op.node_death:
+            for uuid in self.nodes:
+                death.check(self.ctx, snapshot.nodes[uuid])
 
     def _by_hand(self, master: str) -> str:
         snapshot = self.ctx.snapshot

@@ -1,17 +1,21 @@
 """OP_NODE_SET_PARAMS: roles, capabilities, addresses and parameters of a node."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib import candidate_role, state_params, typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.node import checks, oob, ovs, role
+from ganeti.cmdlib.node import checks, death, oob, ovs, role
 from ganeti.cmdlib.node.address import check_secondary
 from ganeti.constants import ecodes, hooks
+from ganeti.constants import oob as constants
 from ganeti.locking import Level
 from ganeti.objects import lookup
 from ganeti.utils import messages
+
+#: Seconds that a helper has to report the power state.
+_POWER_STATUS_S: Final = 60
 
 
 class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
@@ -110,6 +114,9 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
                 ecodes.ECODE_NOENT,
             )
         self.node = snapshot.nodes[self.uuid]
+        if self.op.node_death:
+            death.check(self.ctx, self.node)
+            self._check_off()
         if self.op.secondary_ip is not None:
             missing = set(self._mirrored()) - self.ctx.locks.owned(Level.INSTANCE)
             if missing:
@@ -138,6 +145,22 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         if self.op.secondary_ip not in (None, self.node.secondary_ip):
             check_secondary(
                 self.ctx, self.node, self.op.secondary_ip or "", force=self.op.force
+            )
+
+    def _check_off(self) -> None:
+        """Refuse unless the helper reports that the node is off at this moment.
+
+        The earlier confirmation may be hours old when the locks are free. While this
+        job holds the lock of the node, no instance starts on it.
+        """
+        ((value, problem),) = oob.run_helpers(
+            self.ctx, [self.uuid], constants.OOB_POWER_STATUS, _POWER_STATUS_S
+        ).values()
+        if problem or value.get(constants.OOB_POWER_STATUS_POWERED) is not False:
+            raise self.prereq(
+                f"node {self.node.name}: its helper does not confirm that it is off"
+                + (f": {problem}" if problem else ""),
+                ecodes.ECODE_STATE,
             )
 
     def _check_comes_online(self) -> None:

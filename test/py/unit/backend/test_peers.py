@@ -59,6 +59,15 @@ def test_a_frozen_server_and_a_closed_port_do_not_react():
     assert not reacts(port)
 
 
+def test_a_machine_that_refuses_a_connection_is_alive(monkeypatch):
+    with listener() as (_made, port):
+        pass
+    assert not reacts(port)
+    # At an address of another machine.
+    monkeypatch.setattr(netutils, "is_loopback", lambda _address: False)
+    assert reacts(port)
+
+
 def test_each_node_gets_its_answers_in_order():
     with (
         server(lambda connection: connection.sendall(b"SSH")) as ssh,

@@ -315,3 +315,81 @@ def test_nobody_talks_to_a_node_that_is_off(flags, expected):
 def test_problems_of_valid_output_are_none():
     assert unit.payload_problem("power-off", None) is None
     assert unit.payload_problem("health", []) is None
+
+
+SILENT = failure("no answer", is_silent=True)
+POWER_OFF = {"ignore_status": True, "node_death": True}
+
+
+def dying(version, **more):
+    """Return an engine that handles deaths of nodes, and how node2 answers."""
+    engine = engine_of(None, **{k: v for k, v in more.items() if k != "cluster"})
+    engine.rpc.script["version"] = version
+    cluster = {"node_death": True} | more.get("cluster", {})
+    with engine.config.edit("test") as edit:
+        edit.update(edit.snapshot.cluster.replace(**cluster))
+    return engine
+
+
+def test_a_silent_node_is_switched_off_after_its_death():
+    engine = dying(SILENT)
+    assert run(engine, "power-off", "node2", **POWER_OFF)
+    assert len(calls(engine)) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "text"),
+    [
+        (3010000, {}, "its node daemon answers"),
+        (failure("busy"), {}, "its node daemon answers"),
+        (failure("no", is_silent=True, refused=True), {}, "its node daemon answers"),
+        (SILENT, {"drained": True, "master_candidate": False}, "drained by now"),
+        (SILENT, {"offline": True, "master_candidate": False}, "offline by now"),
+        (SILENT, {"cluster": {"node_death": False}}, "--node-death=yes"),
+        (SILENT, {"cluster": {"automation_freeze": {"time": 1.0}}}, "is frozen"),
+    ],
+)
+def test_a_node_that_came_back_while_the_job_waited_is_not_switched_off(
+    version, more, text
+):
+    engine = dying(version, **more)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        run(engine, "power-off", "node2", **POWER_OFF)
+    assert calls(engine) == []
+
+
+def mark(engine):
+    return engine.run(
+        {
+            "OP_ID": "OP_NODE_SET_PARAMS",
+            "node_name": "node2",
+            "offline": True,
+            "auto_promote": True,
+            "node_death": True,
+        }
+    )
+
+
+def test_a_node_that_is_off_and_silent_is_marked_after_its_death():
+    engine = dying(SILENT)
+    off = answers({"powered": False})
+    engine.rpc.script |= {"run_oob_many": off, "node_ssh_key_remove": []}
+    mark(engine)
+    assert engine.snapshot.nodes[N2].offline
+
+
+@pytest.mark.parametrize(
+    ("version", "power"),
+    [
+        (SILENT, answers({"powered": True})),
+        (SILENT, answers({"powered": None})),
+        (SILENT, lambda _, _args: [[False, "no route"]]),
+        (3010000, answers({"powered": False})),
+    ],
+)
+def test_a_node_that_may_run_is_not_marked_after_its_death(version, power):
+    engine = dying(version)
+    engine.rpc.script["run_oob_many"] = power
+    with pytest.raises(errors.OpPrereqError, match=r"confirm that it is off|answers"):
+        mark(engine)
+    assert not engine.snapshot.nodes[N2].offline

@@ -171,6 +171,16 @@ def test_a_large_cluster_is_asked_less_often():
     assert not master.rounds
 
 
+def test_a_node_that_is_left_alone_is_not_asked_more_often_for_ever():
+    master = SmallMaster()
+    master.view = msgspec.structs.replace(master.view, helper="")
+    assert master.deaths.round() <= 0.5
+    for _ in range(30):
+        master.clock.now += master.deaths.round()
+    assert master.state.deaths[0].limit == node_death.NO_HELPER
+    assert master.deaths.round() == pytest.approx(3, abs=0.1)
+
+
 def test_an_answer_of_another_form_ends_the_round():
     master = SmallMaster()
     master.on_QueryNodeDeaths = lambda _probe: {"state": 1}

@@ -199,6 +199,8 @@ def test_a_suspicion_ends_with_an_answer():
         ({"reached_by": ("node3",)}, {}, node_death.REACHED),
         ({}, {"answered": 1}, node_death.MINORITY),
         ({}, {"candidates": 4}, node_death.MINORITY),
+        # A master that is the only candidate is a majority, but a single witness.
+        ({"asked": ()}, {"candidates": 1, "answered": 1}, node_death.MINORITY),
     ],
 )
 def test_doubt_keeps_a_node_from_being_fenced(view, facts, limit):
@@ -355,6 +357,36 @@ def test_a_node_that_cannot_be_marked_is_held_at_last():
         site.round()
     assert len(site.jobs) == 1 + node_death.ATTEMPTS
     assert site.phase is Phase.HELD
+
+
+@pytest.mark.parametrize(
+    "sign", [{"daemon": True}, {"ssh": True}, {"reached_by": ("node3",)}]
+)
+def test_a_node_that_is_back_before_it_is_marked_is_left_alone(sign):
+    site = Site().confirm()
+    site.ended[2] = FAILED
+    assert site.round(is_probed=False).wants_probe
+    assert site.phase is Phase.FENCED
+    site.round()
+    site.now += node_death.PAUSE_S
+    site.views["node2"].update(sign)
+    assert not site.round().jobs
+    assert site.phase is None
+
+
+@pytest.mark.parametrize("prepare", ["fence", "confirm"])
+def test_a_repetition_needs_the_proof_of_the_first_attempt(prepare):
+    site = getattr(Site(), prepare)()
+    site.ended[len(site.jobs)] = FAILED
+    site.round()
+    site.now += node_death.PAUSE_S
+    known = dict(site.views["node2"])
+    for changes in ({"daemon": None, "ssh": None}, {"asked": ()}):
+        site.views["node2"] = known | changes
+        assert not site.round().jobs
+    site.views["node2"] = known
+    (job,) = site.round().jobs
+    assert job.ops[0]["node_death"] is True
 
 
 @pytest.mark.parametrize("prepare", ["round", "fence", "confirm"])
