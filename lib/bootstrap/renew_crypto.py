@@ -245,11 +245,11 @@ def _others(simple: SimpleStore, paths: Paths) -> list[str]:
     The newest configuration counts, too: a node that all nodes refuse to call, itself
     included, does not get the ssconf files of later changes.
     """
-    others = set(simple.online_nodes()) - {simple.master_node(), paths.hostname}
+    left_out = {simple.master_node(), paths.hostname}
     with contextlib.suppress(errors.GenericError):
         nodes = store.read_snapshot(paths.store_db).nodes.values()
-        others -= {node.name for node in nodes if node.offline}
-    return sorted(others)
+        left_out.update(node.name for node in nodes if node.offline)
+    return sorted(name for name in simple.online_nodes() if name not in left_out)
 
 
 def _connect(

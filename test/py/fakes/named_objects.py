@@ -27,6 +27,7 @@ CALLS = (
     ("QueryInstances", [[I2, I1], FIELDS, False]),
     ("QueryGroups", [["rack"], FIELDS, False]),
     ("QueryNetworks", [["net"], FIELDS, False]),
+    ("QueryObjects", ["instance", [I2, I1], FIELDS, False]),
     ("QueryTags", ["network", "net"]),
     ("QueryTags", ["node", N2]),
     ("QueryTags", ["instance", I1]),
