@@ -674,9 +674,9 @@ PLAIN = {"context": None, "max_body": 1024}
 
 
 def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
-    http, made = Http(monkeypatch), []
+    http, made, repaired = Http(monkeypatch), [], []
 
-    class Maintenance:
+    class Rounds:
         status = "status"
 
         def __init__(self, *args):
@@ -705,7 +705,11 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
         def call(self, method, args):
             return (method, args)
 
-    monkeypatch.setattr(maintd, "Maintenance", Maintenance)
+    monkeypatch.setattr(maintd, "Maintenance", Rounds)
+    monkeypatch.setattr(maintd, "NodeDeaths", Rounds)
+    monkeypatch.setattr(
+        maintd.instances, "repair", lambda *args: repaired.append(args) or 2
+    )
     monkeypatch.setattr(maintd, "Client", Client)
     served = []
     monkeypatch.setattr(
@@ -724,6 +728,10 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     plain = options(maintd.build_parser())
     service = maintd.start(plain, site.paths, Control())
     (call, poll, clock, agent) = made.pop(0)
+    (same_call, repair, same_clock) = made.pop()
+    assert (same_call, same_clock) == (call, clock)
+    assert repair("node3") == 2
+    assert repaired == [(site.paths, clock, "node3")]
     assert agent == ("ganeti-mond", 1815)
     assert served == [("QueryMetrics", [])]
     assert call("Query", [1]) == ("Query", [1])
@@ -733,9 +741,11 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     assert polled == [({"n": 1}, b"key\n", clock.time)]
     address = ("0.0.0.0", ("ganeti-maintd", 1816))
     assert http.made == [(address, ("app", "status"), PLAIN | {"threads": 4})]
-    assert service._maintenance.is_live.wait(60)
+    for rounds in (service._maintenance, service._deaths):
+        assert rounds.is_live.wait(60)
     service.stop()
     assert service._maintenance.is_stopped
+    assert service._deaths.is_stopped
     assert http.stopped == [(http, 3.0)]
     maintd.start(
         options(maintd.build_parser(), "-p", "0", "-b", "127.0.0.1"),
