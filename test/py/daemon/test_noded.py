@@ -337,6 +337,8 @@ def test_a_call_that_was_given_up_while_the_node_was_frozen_does_not_act(
         # The connection is kept and fresh, so the request reaches the frozen node.
         assert not caller.call_one("version", "u1").failed
         node.process.send_signal(signal.SIGSTOP)
+        # The signal may take effect later than a call that is sent now.
+        os.waitid(os.P_PID, node.process.pid, os.WSTOPPED)
         with monkeypatch.context() as limits:
             make_impatient(limits)
             lost = caller.call_one("node_powercycle", "u1", "fake", {})
