@@ -259,7 +259,9 @@ class Config:
         """Return the minors of recorded disks, and of noted ones that may be active."""
         snapshot = self.snapshot()
         noted = [
-            made.disk for made in self.disk_notes.all_disks() if node in made.nodes
+            made.device or made.disk
+            for made in self.disk_notes.all_disks()
+            if node in made.nodes
         ]
         recorded = [snapshot.disks[uuid] for uuid in snapshot.disks_on_node(node)]
         return {

@@ -35,21 +35,20 @@ class MadeDisk(msgspec.Struct, frozen=True, omit_defaults=True):
         nodes: uuids of its nodes.
         kept_for: uuid of the recorded disk that must be complete on its nodes before
             this one is removed; empty if it has no data of value.
-        keeps_data: whether the data volume of this mirror is a disk of its own on these
-            nodes, so that only the device and the metadata are removed.
+        device: a mirror on these nodes of which only the device and its metadata, which
+            is ``disk``, are removed: its data volume is a disk of its own. A master of
+            an earlier release, which ignores this, does not touch the data either.
     """
 
     disk: Disk
     nodes: tuple[str, ...]
     kept_for: str = ""
-    keeps_data: bool = False
+    device: Disk | None = None
 
     @property
     def volumes(self) -> frozenset[tuple[Any, ...]]:
         """The locations of the logical volumes that are removed."""
         parts = self.disk.children or (self.disk,)
-        if self.keeps_data:
-            parts = parts[1:]
         return frozenset(part.logical_id for part in parts if part.dev_type in DTS_LVM)
 
 
@@ -118,6 +117,8 @@ class DiskNotes:
     ) -> bool:
         """Return whether an opcode that goes on makes volumes in the places of a disk.
 
+        One of which nobody knows whether it has recorded them counts as well.
+
         Args:
             made: the remains of a disk.
             node: uuid of the node that has them.
@@ -125,7 +126,8 @@ class DiskNotes:
         """
         wanted = DiskNote("", (msgspec.structs.replace(made, nodes=(node,)),))
         with self.lock:
-            own = {key for keys in self._own.values() for key in keys}
+            # The records of held ones may be durable.
+            own = {key for keys in self._own.values() for key in keys} | self._held
             rows = list(self._store.scan(_TABLE, _PREFIX))
         return any(
             _overlap(wanted, _decode(key, data))

@@ -174,16 +174,13 @@ class LeftoverDisks:
         self, snapshot: objects.Snapshot, node: str, made: MadeDisk
     ) -> rpc.Result:
         """Remove a disk from a node, or all of a mirror but its data."""
-        if not made.keeps_data:
-            wire = encode.disk(snapshot, made.disk)
-            return self._rpc.call_one("blockdev_remove", node, wire)
-        metadata = encode.disk(snapshot, made.disk.children[1])
-        answer = self._rpc.call_one("blockdev_remove", node, metadata)
-        if answer.failed:
+        wire = encode.disk(snapshot, made.disk)
+        answer = self._rpc.call_one("blockdev_remove", node, wire)
+        if answer.failed and made.device is not None:
             # The device may still use it. Another disk may have the minor by now.
-            device = encode.disk(snapshot, made.disk)
+            device = encode.disk(snapshot, made.device)
             self._rpc.call_one("blockdev_shutdown", node, device)
-            answer = self._rpc.call_one("blockdev_remove", node, metadata)
+            answer = self._rpc.call_one("blockdev_remove", node, wire)
         return answer
 
     def _is_replaced(self, note: DiskNote, made: MadeDisk) -> bool:
@@ -260,7 +257,7 @@ def _is_recorded(snapshot: objects.Snapshot, made: MadeDisk, node: str) -> bool:
     if made.volumes:
         return any(
             part.logical_id in made.volumes
-            and node in (part.nodes or other.nodes or (node,))
+            and node in ({*part.nodes, *other.nodes} or {node})
             for other in snapshot.disks.values()
             if not other.forthcoming
             for part in other.children or (other,)

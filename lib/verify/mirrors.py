@@ -22,6 +22,8 @@ _Generation = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-F]{16}\Z")]
 _NO_DISK: Final = ("Diskless", "Failed", "Detaching")
 _COMPLETE: Final = "UpToDate"
 _OUTDATED: Final = "Outdated"
+#: The role of a node that uses the device.
+_IN_USE: Final = "Primary"
 #: Connections in which a node neither has its peer nor looks for it.
 _ALONE: Final = ("StandAlone", "Disconnecting")
 _SOURCES: Final = ("SyncSource", "PausedSyncS", "StartingSyncS", "WFBitMapS")
@@ -33,6 +35,8 @@ _TALKING: Final = (
 )
 #: Identifiers differ in their lowest bit by the role of the node.
 _ROLE_BIT: Final = 1
+#: How many identifiers a node has of its data.
+_COUNT: Final = 4
 #: No generation, and that of data that was never written to.
 _EMPTY: Final = (0, 4)
 
@@ -64,6 +68,7 @@ class Problem:
         command: that mends it; empty if none does.
         is_error: whether somebody has to act; otherwise it ends by itself.
         activates: whether the command only activates the disks, which loses nothing.
+        forbids: whether an activation lets the guest go on with the wrong data.
     """
 
     state: State
@@ -71,6 +76,7 @@ class Problem:
     command: str = ""
     is_error: bool = True
     activates: bool = False
+    forbids: bool = False
 
     def line(self) -> str:
         """Return text and command."""
@@ -198,9 +204,13 @@ def _read(row: Sequence[Any] | None) -> _Answer | str | None:
     if status is None:
         return None
     try:
-        return msgspec.convert(status, _Answer)
+        answer = msgspec.convert(status, _Answer)
     except msgspec.ValidationError:
+        answer = None
+    count = len(answer.mirror.generations) if answer and answer.mirror else 0
+    if answer is None or count not in (0, _COUNT):
         return "reports a state that cannot be read"
+    return answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +224,27 @@ class _Mirror:
 
     def problem(self) -> Problem | None:
         """Return the first problem, from those of one node to those of both."""
+        first = self._first_problem()
+        if first is None or not first.activates or not self._is_used_elsewhere:
+            return first
+        # Activated on the primary node, too, the copies would be written to separately.
+        text = (
+            f"{first.text}; node {self.other.name}, the secondary one, has it in use;"
+            " if the guest runs there after a migration"
+        )
+        command = self._command("migrate", "--cleanup")
+        return Problem(first.state, text, command, forbids=True)
+
+    @property
+    def _is_used_elsewhere(self) -> bool:
+        """Whether the secondary node has the disk in use, and the primary has not."""
+        own, other = (
+            side.kernel.role if side.kernel is not None else ""
+            for side in (self.own, self.other)
+        )
+        return other == _IN_USE and own != _IN_USE
+
+    def _first_problem(self) -> Problem | None:
         for side in (self.own, self.other):
             if isinstance(side.answer, str):
                 return self._unknown(side)
@@ -238,6 +269,9 @@ class _Mirror:
 
     def _activation(self, state: State, text: str) -> Problem:
         return Problem(state, text, self._command("activate-disks"), activates=True)
+
+    def _forced(self) -> str:
+        return self._command("failover", "--ignore-consistency")
 
     def _replace(self, side: _Side) -> str:
         letter = "-p" if side is self.own else "-s"
@@ -287,7 +321,18 @@ class _Mirror:
         bad, good = self.own, self.other
         if self.other.is_diskless:
             bad, good = good, bad
-        text = f"diskless: node {bad.name} has lost its copy, node {good.name} has it"
+        text = f"diskless: node {bad.name} has lost its copy"
+        if not good.is_complete:
+            text += f", and the data of node {good.name} is {_word(good)}"
+            return Problem(State.DISKLESS, text)
+        if bad is self.own and not self._is_connected:
+            # The last writes may be in the lost copy alone.
+            text += (
+                f", and is not connected with node {good.name}, whose data may be old;"
+                f" to go on with that data, run {self._forced()}; to try the lost copy"
+            )
+            return self._activation(State.DISKLESS, text)
+        text += f", node {good.name} has it"
         return Problem(State.DISKLESS, text, self._replace(bad))
 
     # Problems of both
@@ -338,8 +383,7 @@ class _Mirror:
                 f"outdated: node {own.name}, the primary one, has older data than node"
                 f" {other.name}"
             )
-            command = self._command("failover", "--ignore-consistency")
-            return Problem(State.OUTDATED, text, command)
+            return Problem(State.OUTDATED, text, self._forced(), forbids=True)
         about = self._connection_text()
         kind = State.OUTDATED
         if state is Age.NEWER:
@@ -363,10 +407,9 @@ class _Mirror:
         return f"standalone: {nodes} {names} {verb} not try to connect"
 
     def _torn(self, state: State, text: str) -> Problem:
-        forced = self._command("failover", "--ignore-consistency")
         text += (
-            f"; to give up the data of node {self.own.name}, run {forced} first;"
-            f" to give up that of the secondary node"
+            f"; to give up the data of node {self.own.name}, run {self._forced()}"
+            " first; to give up that of the secondary node"
         )
         return Problem(state, text, self._replace(self.other))
 

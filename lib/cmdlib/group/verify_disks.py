@@ -65,16 +65,21 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                     inactive.add(owner.name)
                 elif status is None:
                     missing.setdefault(owner.name, []).append([name, volume(disk)])
-        inactive |= self._name_problems(snapshot, disks_by_node, answers)
-        return problems, sorted(inactive), missing
+        alone, wrong = self._name_problems(snapshot, disks_by_node, answers)
+        # An activation is of all disks of an instance.
+        return problems, sorted((inactive | alone) - wrong), missing
 
     def _name_problems(
         self,
         snapshot: objects.Snapshot,
         disks_by_node: _Expected,
         answers: Mapping[str, rpc.Result],
-    ) -> set[str]:
-        """Log the problems of mirrors; return the instances that activation mends."""
+    ) -> tuple[set[str], set[str]]:
+        """Log the problems of mirrors.
+
+        Return the instances that activation mends, and those whose guest would go on
+        with the wrong data after it.
+        """
         by_instance: dict[str, dict[str, list[Any]]] = {}
         for uuid, rows in disks_by_node.items():
             payload = answers[uuid].payload or ()
@@ -83,6 +88,7 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                 by_node = by_instance.setdefault(owner.uuid, {})
                 by_node.setdefault(uuid, []).append(row)
         alone: set[str] = set()
+        wrong: set[str] = set()
         for uuid, by_node in sorted(by_instance.items()):
             instance = snapshot.instances[uuid]
             problems = mirrors.of_instance(snapshot, instance, by_node)
@@ -92,7 +98,9 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                 )
                 if problem.activates:
                     alone.add(instance.name)
-        return alone
+                if problem.forbids:
+                    wrong.add(instance.name)
+        return alone, wrong
 
     def _expected_disks(
         self, snapshot: objects.Snapshot

@@ -50,6 +50,12 @@ class Work(msgspec.Struct, frozen=True):
     waits: bool
 
 
+def nodes(work: Work) -> list[str]:
+    """Return the uuids of all nodes of a conversion."""
+    disks_ = [objects.from_dict(objects.Disk, item) for item in (*work.old, *work.new)]
+    return sorted({node for disk in disks_ for node in disk.nodes})
+
+
 def is_possible(source: str, target: str) -> bool:
     """Return whether two templates are converted without a copy."""
     return {source, target} == {"plain", "drbd"}
@@ -328,7 +334,7 @@ class Conversion:
             for disk in self.mirrors
             for note in (
                 config.MadeDisk(disk, (self.secondary,)),
-                config.MadeDisk(disk, primary, keeps_data=True),
+                config.MadeDisk(disk.children[1], primary, device=disk),
             )
         ]
         notes.add(self.ctx.owner, config.DiskNote(self.instance.name, tuple(made)))

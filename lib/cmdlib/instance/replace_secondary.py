@@ -13,6 +13,7 @@ from ganeti import config, errors, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import common, disks, mirror_specs, mirrors, replacement
 from ganeti.cmdlib.instance.replacement import STEPS
+from ganeti.verify import mirrors as verify_mirrors
 
 
 def new_records(
@@ -68,6 +69,33 @@ class SecondaryReplacement(replacement.Replacement):
                     f" primary node {self.name(primary)}, and the secondary node's data"
                     " would be lost; wait for the synchronisation, or replace the disk"
                     " on the primary node first (replace-disks -p)"
+                )
+        if any(not isinstance(item, str) and item.is_degraded for item in states):
+            self._check_age(states)
+
+    def _check_age(self, states: Sequence[mirrors.Status | str]) -> None:
+        """Refuse to give up data of the secondary node that is newer, if it answers.
+
+        Raises:
+            OpExecError: it is newer, or in use there.
+        """
+        chosen = [disk for _index, disk in self.chosen]
+        others = mirrors.statuses(self.ctx, self.instance, chosen, self.work.old)
+        for (index, _disk), own, other in zip(
+            self.chosen, states, others or (), strict=others is not None
+        ):
+            if isinstance(own, str) or isinstance(other, str):
+                continue
+            problem = verify_mirrors.find(
+                self.instance.name,
+                index,
+                (self.name(self.instance.primary_node), own.row),
+                (self.name(self.work.old), other.row),
+            )
+            if problem is not None and problem.forbids:
+                raise errors.OpExecError(
+                    f"{self.what}: {disks.label(index)}: {problem.line()}; the only"
+                    " copy of that data would be lost"
                 )
 
     def prepare(self) -> None:

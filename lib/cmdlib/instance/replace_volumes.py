@@ -93,11 +93,37 @@ class VolumeReplacement(replacement.Replacement):
             self.chosen, own, self.states(peer), strict=True
         ):
             problem = _problem(state, other, self.instance.name)
+            if problem is None and self._is_old(index, state, other):
+                problem = (
+                    "may be old, since the nodes are not connected; to go on with that"
+                    f" data, run gnt-instance failover --ignore-consistency"
+                    f" {self.instance.name} first"
+                )
             if problem and not self._is_given_up(index, state, other):
                 raise errors.OpExecError(
                     f"{self.what}: cannot replace {disks.label(index)} on node"
                     f" {self.name(target)}: on node {self.name(peer)} it {problem}"
                 )
+
+    def _is_old(
+        self, index: int, own: mirrors.Status | str, other: mirrors.Status | str
+    ) -> bool:
+        """Return whether the lost copy of the primary node may be the newer one."""
+        if isinstance(own, str) or isinstance(other, str):
+            return False
+        if self.work.target != self.instance.primary_node:
+            return False
+        problem = verify_mirrors.find(
+            self.instance.name,
+            index,
+            (self.name(self.work.target), own.row),
+            (self.name(self.peer), other.row),
+        )
+        return (
+            problem is not None
+            and problem.state is verify_mirrors.State.DISKLESS
+            and problem.activates
+        )
 
     def _is_given_up(
         self, index: int, own: mirrors.Status | str, other: mirrors.Status | str

@@ -148,7 +148,14 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def nodes_to_lock(self) -> Sequence[str]:
         """Return the instance's nodes and the new ones."""
         extra = {node for node in (self.new_primary, self.secondary) if node}
-        return sorted({*super().nodes_to_lock(), *extra})
+        return sorted({*super().nodes_to_lock(), *extra, *self._converted_nodes()})
+
+    def _converted_nodes(self) -> Sequence[str]:
+        """Return the nodes of a conversion that was interrupted."""
+        if self.left is None or self.left.conversion is None:
+            return ()
+        nodes = convert_mirror.nodes(self.left.conversion)
+        return [node for node in nodes if node in self.ctx.snapshot.nodes]
 
     def check_prereq(self) -> None:
         """Compute the instance after the change and check it."""

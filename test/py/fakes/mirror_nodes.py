@@ -362,13 +362,15 @@ class MirrorNodes:
             "ldisk_status": local,
             "sync_percent": 50.0 if is_syncing else None,
             "estimated_time": 1.0 if is_syncing else None,
-            "mirror": self._kernel(key, own, other, is_syncing=is_syncing),
+            "mirror": self._kernel(
+                key, own, other, is_met=peer is not None, is_syncing=is_syncing
+            ),
         }
 
-    def _kernel(self, key, own, other, *, is_syncing):
+    def _kernel(self, key, own, other, *, is_met, is_syncing):
         """Return the words of the kernel for the state of a device."""
         device, way = self.devices[key], "WFConnection"
-        if other is not None or (own is None and self._peer(key) is not None):
+        if is_met or (own is None and self._peer(key) is not None):
             way = "Connected"
         elif device.port is None:
             way = "StandAlone"

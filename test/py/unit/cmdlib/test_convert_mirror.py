@@ -13,6 +13,7 @@ from fakes import clusters
 from fakes.mirror_site import MirrorSite, mirrored_disks
 from ganeti import config, errors, objects
 from ganeti.config import MadeDisk
+from ganeti.locking import Level
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NODE2, NODE3 = "node2.example.com", "node3.example.com"
@@ -147,6 +148,22 @@ def _resume(site, request, resumed, **options):
         site.run(request, resumption=resumed, **options)
 
 
+@pytest.mark.parametrize("request_", [TO_DRBD, TO_PLAIN], ids=["drbd", "plain"])
+def test_a_conversion_that_goes_on_has_the_locks_of_both_nodes(request_):
+    cut, is_cut, count = 0, True, 0
+    while is_cut:
+        cut += 1
+        site = site_for(request_)
+        is_cut = site.run(request_, cut=cut)
+        if is_cut and site.resumption is not None:
+            _resume(site, request_ | {"remote_node": None}, site.resumption)
+            count += 1
+            names, is_shared = site.engine.locks.modes()[Level.NODE]
+            assert names == {N1, N2}
+            assert not is_shared
+    assert count > 5
+
+
 #: A step that fails: procedure, node.
 BROKEN = [
     *(("blockdev_create", node) for node in (N1, N2)),
@@ -222,6 +239,43 @@ def test_a_conversion_that_is_not_possible_is_refused(case):
 
 
 # Notes
+@pytest.mark.parametrize("request_", [TO_DRBD, TO_PLAIN], ids=["drbd", "plain"])
+def test_no_note_names_the_data_on_the_primary_node(request_):
+    """Whoever reads it, the data stays: a replacement, or an earlier release."""
+    site = site_for(request_)
+    is_noted, cut, data = False, 0, {key[1] for key in site.nodes.volumes}
+    data = {key for key in data if not key.endswith("meta")}
+    while site.run(request_, cut=(cut := cut + 1)):
+        for made in site.master().config.disk_notes.all_disks():
+            is_noted = is_noted or N1 in made.nodes
+            names = {"/".join(volume) for volume in made.volumes}
+            assert N1 not in made.nodes or not names & data
+            parts = made.disk.children or (made.disk,)
+            assert N1 not in made.nodes or [part.dev_type for part in parts] == [
+                "plain"
+            ]
+        site = site_for(request_)
+    assert is_noted
+
+
+@pytest.mark.parametrize("request_", [TO_DRBD, TO_PLAIN], ids=["drbd", "plain"])
+def test_minors_of_a_conversion_that_was_cut_short_are_not_given_to_others(request_):
+    cut, count = 0, 0
+    site = site_for(request_)
+    while site.run(request_, cut=(cut := cut + 1)):
+        if site.resumption is None:
+            pass
+        elif request_ is TO_PLAIN and not site.master().config.disk_notes.all_disks():
+            # It was all but done.
+            assert not site.nodes.devices
+        else:
+            minors = site.master().config.reserve_minors("9/0", [N1, N2])
+            assert minors == [2, 2]
+            count += 1
+        site = site_for(request_)
+    assert count > 5
+
+
 def test_a_sweep_keeps_what_a_running_opcode_makes_in_the_places_of_remains():
     site = Site(plain_disks())
     site.run(TO_DRBD)
@@ -246,6 +300,10 @@ def test_a_sweep_keeps_what_a_running_opcode_makes_in_the_places_of_remains():
     engine_notes.leave("9/0")
     assert is_claimed(N3, ended=False)
     assert not is_claimed(N3, ended=True)
+    # Their record may be durable, though no opcode goes on.
+    engine_notes.add("10/0", claim)
+    engine_notes.hold("10/0")
+    assert is_claimed(N3, ended=True)
 
 
 @pytest.mark.parametrize("name", ["mine", None])

@@ -123,6 +123,24 @@ def test_mirrors_whose_nodes_lost_each_other_are_named(case):
     assert (inactive, missing) == (["inst1.example.com"] if is_activated else [], {})
 
 
+@pytest.mark.parametrize("status", [1, 3])
+def test_one_mirror_with_older_data_keeps_all_disks_from_being_activated(status):
+    """An activation is of all disks, and makes the older data the guest's."""
+    disks = [clusters.drbd_disk(f"d{number}", 1, 2) for number in (0, 1)]
+    owner = clusters.instance(1, disks=["d0", "d1"], disks_active=True)
+    start = clusters.snapshot(extra=[*disks, owner])
+    none = "0" * 16
+    old = mirror_row("StandAlone", (COMMON, none, none, none))
+    old[1]["ldisk_status"] = status
+    new = mirror_row("StandAlone", (ONE, COMMON, none, none))
+    rows = {N1: [old, [True, {"dev_path": ""}]], N2: [new, [True, {"dev_path": ""}]]}
+    engine = Engine(
+        start, {"blockdev_getmirrorstatus_multi": lambda node, _args: rows[node]}
+    )
+    assert verify_disks(engine) == ({}, [], {})
+    assert "the primary one, has older data" in engine.callbacks.text()
+
+
 def test_disks_that_should_not_be_assembled_are_not_looked_at():
     assert verify_disks(with_disk(disks_active=False)) == ({}, [], {})
 

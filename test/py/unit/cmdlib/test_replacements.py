@@ -309,6 +309,21 @@ def _detach(site, node):
             device.data = device.meta = None
 
 
+def _fail_apart(site):
+    """Have the primary node lose its disks after its connection, and the guest end."""
+    _detach(site, N1)
+    for (place, _minor), device in site.nodes.devices.items():
+        device.is_primary = False
+        if place == N2:
+            device.port = None
+
+
+def _write_on_secondary(site):
+    """Have the secondary node go on alone, as after a migration that was cut short."""
+    site.nodes.split(N1, N2)
+    site.nodes.generations[N1] = tuple(digit * 16 for digit in "4000")
+
+
 def _lose(site, node):
     """Have a node that was restarted without its volumes."""
     for key in [key for key in site.nodes.devices if key[0] == node]:
@@ -322,6 +337,8 @@ def _lose(site, node):
     [
         (_disconnect, ON_PRIMARY, "may be old, since the nodes are not connected"),
         (_disconnect, ON_SECONDARY, "may be old, since the nodes are not connected"),
+        (_write_on_secondary, TO_NODE3, "has older data than node node2.example.com"),
+        (_fail_apart, ON_PRIMARY, "may be old, since the nodes are not connected"),
         (lambda s: _detach(s, N2), ON_PRIMARY, "the only complete copy would be lost"),
         (lambda s: _detach(s, N1), TO_NODE3, "not up to date on its primary node"),
         (lambda s: _lose(s, N2), ON_PRIMARY, "it is not active"),

@@ -268,6 +268,15 @@ def test_a_mirror_stays_on_the_nodes_where_it_has_a_record():
     assert site.removed_on() == []
 
 
+def test_the_nodes_of_a_mirror_count_more_than_older_ones_of_its_volumes():
+    site = mirror_site(is_complete=True)
+    record = clusters.drbd_disk("d0", 1, 2)
+    stale = tuple(child.replace(nodes=(N1, GONE)) for child in record.children)
+    site.store.commit([Update("disks", "d0", record.replace(children=stale))])
+    assert site.leftover.sweep()
+    assert site.removed_on() == []
+
+
 def test_a_mirror_whose_other_node_was_removed_is_removed():
     site = mirror_site(is_complete=True)
     made = MadeDisk(clusters.drbd_disk("m1", 9, 2), (GONE, N2))

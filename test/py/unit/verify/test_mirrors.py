@@ -40,6 +40,7 @@ SECONDARY = "gnt-instance replace-disks -s --disks=0 web1"
 PRIMARY = "gnt-instance replace-disks -p --disks=0 web1"
 AWAY = "gnt-instance replace-disks -n NODE web1"
 FAILOVER = "gnt-instance failover web1"
+CLEANUP = "gnt-instance migrate --cleanup web1"
 FORCED = "gnt-instance failover --ignore-consistency web1"
 
 #: Rows of the primary and the secondary node; state, command, words of the text.
@@ -77,6 +78,25 @@ CASES = {
         row(ds="Diskless/UpToDate"),
         row(ds="UpToDate/Diskless"),
         (State.DISKLESS, PRIMARY, "node n1 has lost its copy"),
+    ),
+    "diskless-primary-apart": (
+        row("WFConnection", "Diskless/DUnknown"),
+        apart(BOTH_HAVE, role="Secondary"),
+        (
+            State.DISKLESS,
+            ACTIVATE,
+            f"may be old; to go on with that data, run {FORCED}",
+        ),
+    ),
+    "diskless-secondary-apart": (
+        apart(WROTE, "WFConnection"),
+        row("WFConnection", "Diskless/DUnknown", role="Secondary"),
+        (State.DISKLESS, SECONDARY, "node n2 has lost its copy"),
+    ),
+    "diskless-without-another": (
+        row("SyncSource", ds="Diskless/Inconsistent"),
+        row("Connected", ds="Inconsistent/Diskless", role="Secondary"),
+        (State.DISKLESS, "", "and the data of node n2 is Inconsistent"),
     ),
     "diskless-both": (
         row(ds="Diskless/Diskless"),
@@ -153,6 +173,16 @@ CASES = {
         apart(BOTH_HAVE),
         (State.STANDALONE, ACTIVATE, "do not try to connect"),
     ),
+    "in-use-by-the-secondary": (
+        INACTIVE,
+        apart(WROTE, "WFConnection"),
+        (State.INACTIVE, CLEANUP, "node n2, the secondary one, has it in use"),
+    ),
+    "standalone-in-use-by-the-secondary": (
+        apart(BOTH_HAVE, role="Secondary"),
+        apart(BOTH_HAVE),
+        (State.STANDALONE, CLEANUP, "node n2, the secondary one, has it in use"),
+    ),
     "offline-secondary": (
         apart((), "WFConnection"),
         None,
@@ -183,6 +213,8 @@ def test_a_state_is_named_with_the_command_that_mends_it(case):
     assert (problem.state, problem.command) == (state, command)
     assert words in problem.text
     assert problem.activates == (command == ACTIVATE)
+    is_wrong = command == CLEANUP or (state, command) == (State.OUTDATED, FORCED)
+    assert problem.forbids == is_wrong
     assert problem.is_error == (state is not State.SYNCING or "paused" in words)
     assert problem.line().endswith(f"; run {command}" if command else problem.text)
 
@@ -205,6 +237,8 @@ def test_a_complete_mirror_has_no_problem():
         {"disk": "x" * 25},
         {"generations": ["0", "1", "2", "3"]},
         {"generations": "ABCD"},
+        {"generations": [OLD]},
+        {"generations": [OLD] * 5},
         {"role": None},
     ],
 )
