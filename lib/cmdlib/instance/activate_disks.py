@@ -19,7 +19,13 @@ class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
 
     def execute(self) -> list[tuple[str, str, str | None]]:
         """Assemble the disks; return (node, disk, device path) rows."""
-        rows = disks.assemble(self.ctx, self.instance, ignore_size=self.op.ignore_size)
+        rows = disks.assemble(
+            self.ctx,
+            self.instance,
+            ignore_size=self.op.ignore_size,
+            # The guest goes on; and the watcher tries again.
+            stays_active=self.instance.disks_active,
+        )
         if self.op.wait_for_sync:
             degraded = mirrors.wait_for_sync(self.ctx, self.instance)
             if degraded:

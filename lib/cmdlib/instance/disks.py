@@ -272,16 +272,26 @@ def assemble(
     disks: Sequence[objects.Disk] | None = None,
     ignore_secondaries: bool = False,
     ignore_size: bool = False,
+    stays_active: bool = False,
 ) -> list[tuple[str, str, str | None]]:
     """Make disks usable on the primary node and mark them active.
 
     First on all nodes as secondary (mirrored templates only), then on the primary.
 
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: the disks, None for all.
+        ignore_secondaries: accept that secondary nodes fail.
+        ignore_size: accept other sizes than the recorded ones.
+        stays_active: shut nothing down after a failure, as a guest may use the disks.
+
     Returns:
         ``(node name, disk name, device path)`` per disk.
 
     Raises:
-        OpExecError: a disk could not be assembled; all were shut down again.
+        OpExecError: a disk could not be assembled; all were shut down again, unless
+            they stay active.
     """
     everything = disks is None
     chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
@@ -298,7 +308,8 @@ def assemble(
             if result.failed and not (
                 not is_primary and (ignore_secondaries or offline_secondary)
             ):
-                _undo_assemble(ctx, instance, chosen, mark=everything)
+                if not stays_active:
+                    _undo_assemble(ctx, instance, chosen, mark=everything)
                 what = (
                     f"instance {instance.name}: cannot assemble {_called(disk, index)}"
                 )

@@ -372,6 +372,15 @@ def test_lost_disks_are_replaced(prepare, request_):
     site.require_right()
 
 
+def test_a_failed_activation_leaves_active_disks_with_their_second_copies():
+    """As by the watcher, while the guest runs."""
+    site = Site()
+    site.nodes.broken["blockdev_assemble", N2] = "no answer"
+    with pytest.raises(errors.OpExecError, match="no answer"):
+        site.run({"OP_ID": "OP_INSTANCE_ACTIVATE_DISKS"})
+    site.require_right()
+
+
 def test_nothing_is_done_without_a_faulty_disk():
     site = Site()
     site.run({"mode": "replace_auto"})
