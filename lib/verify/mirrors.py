@@ -35,6 +35,8 @@ _TALKING: Final = (
 )
 #: Identifiers differ in their lowest bit by the role of the node.
 _ROLE_BIT: Final = 1
+#: Longest reason of a node that is shown, characters.
+_MAX_REASON: Final = 300
 #: How many identifiers a node has of its data.
 _COUNT: Final = 4
 #: No generation, and that of data that was never written to.
@@ -200,7 +202,10 @@ def _read(row: Sequence[Any] | None) -> _Answer | str | None:
         return "is marked offline"
     is_known, status = row
     if not is_known:
-        return f"does not report its state ({status})"
+        # A text of the node, which is shown.
+        words = str(status)[:_MAX_REASON]
+        shown = "".join(char if char.isprintable() else "?" for char in words)
+        return f"does not report its state ({shown})"
     if status is None:
         return None
     try:

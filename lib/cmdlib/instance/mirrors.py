@@ -9,6 +9,7 @@ from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import common, mirror_specs
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
+from ganeti.verify import mirrors as verify_mirrors
 
 #: Longest pause between two looks at a synchronisation, seconds.
 _POLL_S: Final = 5.0
@@ -156,6 +157,48 @@ def require_complete(
             f" {problem}",
             ecodes.ECODE_STATE,
         )
+
+
+def require_right_side(ctx: base.Context, instance: objects.Instance) -> None:
+    """Refuse a start with data that is older than that of the secondary node.
+
+    Only active devices show it. After a restart of a node, its connection decides.
+
+    Raises:
+        OpPrereqError: the data is older, or in use on the secondary node.
+    """
+    chosen = of(ctx.snapshot, instance)
+    others = ctx.snapshot.secondary_nodes(instance)
+    if not (instance.disks_active and chosen and others):
+        return
+    disks = [disk for _index, disk in chosen]
+    nodes = (instance.primary_node, others[0])
+    own = statuses(ctx, instance, disks, nodes[0])
+    if own is None or not any(_is_apart(status) for status in own):
+        return
+    other = statuses(ctx, instance, disks, nodes[1])
+    if other is None:
+        return
+    for (index, _disk), first, second in zip(chosen, own, other, strict=True):
+        if isinstance(first, str) or isinstance(second, str):
+            continue
+        problem = verify_mirrors.find(
+            instance.name,
+            index,
+            (common.node_name(ctx, nodes[0]), first.row),
+            (common.node_name(ctx, nodes[1]), second.row),
+        )
+        if problem is not None and problem.forbids:
+            node = common.node_name(ctx, nodes[0])
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: cannot be started with the data of node"
+                f" {node}, except with --force: disk/{index}: {problem.line()}",
+                ecodes.ECODE_STATE,
+            )
+
+
+def _is_apart(status: Status | str) -> bool:
+    return isinstance(status, Status) and (not status.is_active or status.is_degraded)
 
 
 def settle(ctx: base.Context, instance: objects.Instance, *, wait: bool) -> None:

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from ganeti import opcodes
 from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import capacity, checks, common, disks, nic_specs
+from ganeti.cmdlib.instance import capacity, checks, common, disks, mirrors, nic_specs
 from ganeti.objects import params
 
 
@@ -45,6 +45,8 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
         )
         self.info = self.runtime_info()
         if not self._is_running():
+            if not self.op.force:
+                mirrors.require_right_side(self.ctx, instance)
             backend = params.fill_beparams(snapshot, instance) | self.backend
             checks.require_memory(
                 self.ctx,

@@ -250,6 +250,12 @@ def test_the_state_of_a_node_that_cannot_be_read_is_unknown(change):
     assert "\x1b" not in problem.text
 
 
+def test_a_reason_of_a_node_is_short_and_printable():
+    problem = problem_of(FINE, (False, "\x1b[2J" + "x" * 100_000))
+    assert problem.text.startswith("node n2 does not report its state (?[2Jxxx")
+    assert len(problem.text) < 500
+
+
 @pytest.mark.parametrize("ends", [CASES["split-brain"][:2], CASES["old-secondary"][:2]])
 def test_the_bit_of_the_role_does_not_count(ends):
     primary, secondary = ends
