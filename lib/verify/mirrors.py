@@ -230,15 +230,21 @@ class _Mirror:
     def problem(self) -> Problem | None:
         """Return the first problem, from those of one node to those of both."""
         first = self._first_problem()
-        if first is None or not first.activates or not self._is_used_elsewhere:
-            return first
-        # Activated on the primary node, too, the copies would be written to separately.
-        text = (
-            f"{first.text}; node {self.other.name}, the secondary one, has it in use;"
-            " if the guest runs there after a migration"
+        if first is not None and first.activates and self._is_used_elsewhere:
+            return self._elsewhere(first.state, first.text)
+        return first
+
+    def _elsewhere(self, state: State, text: str) -> Problem:
+        """Return a problem of a disk that the secondary node has in use.
+
+        Activated on the primary node, too, the copies would be written to separately.
+        """
+        text += (
+            f"; node {self.other.name}, the secondary one, has it in use; if the guest"
+            " runs there after a migration"
         )
         command = self._command("migrate", "--cleanup")
-        return Problem(first.state, text, command, forbids=True)
+        return Problem(state, text, command, forbids=True)
 
     @property
     def _is_used_elsewhere(self) -> bool:
@@ -412,6 +418,8 @@ class _Mirror:
         return f"standalone: {nodes} {names} {verb} not try to connect"
 
     def _torn(self, state: State, text: str) -> Problem:
+        if self._is_used_elsewhere:
+            return self._elsewhere(state, text)
         text += (
             f"; to give up the data of node {self.own.name}, run {self._forced()}"
             " first; to give up that of the secondary node"

@@ -146,6 +146,7 @@ class VolumeReplacement(replacement.Replacement):
         return (
             problem is not None
             and problem.state in verify_mirrors.SECONDARY_IS_GIVEN_UP
+            and not problem.forbids
         )
 
     def _check_device(

@@ -324,6 +324,13 @@ def _write_on_secondary(site):
     site.nodes.generations[N1] = tuple(digit * 16 for digit in "4000")
 
 
+def _use_on_secondary(site):
+    """Have both nodes written to alone, and the guest on the secondary one."""
+    site.nodes.split(N1, N2)
+    for (node, _minor), device in site.nodes.devices.items():
+        device.is_primary = node == N2
+
+
 def _lose(site, node):
     """Have a node that was restarted without its volumes."""
     for key in [key for key in site.nodes.devices if key[0] == node]:
@@ -338,6 +345,7 @@ def _lose(site, node):
         (_disconnect, ON_PRIMARY, "may be old, since the nodes are not connected"),
         (_disconnect, ON_SECONDARY, "may be old, since the nodes are not connected"),
         (_write_on_secondary, TO_NODE3, "has older data than node node2.example.com"),
+        (_use_on_secondary, ON_SECONDARY, "may be old, since the nodes are not conn"),
         (_fail_apart, ON_PRIMARY, "may be old, since the nodes are not connected"),
         (lambda s: _detach(s, N2), ON_PRIMARY, "the only complete copy would be lost"),
         (lambda s: _detach(s, N1), TO_NODE3, "not up to date on its primary node"),

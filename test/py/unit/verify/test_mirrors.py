@@ -183,6 +183,11 @@ CASES = {
         apart(BOTH_HAVE),
         (State.STANDALONE, CLEANUP, "node n2, the secondary one, has it in use"),
     ),
+    "split-brain-in-use-by-the-secondary": (
+        apart(WROTE, role="Secondary"),
+        apart(WROTE_TOO),
+        (State.SPLIT_BRAIN, CLEANUP, "node n2, the secondary one, has it in use"),
+    ),
     "offline-secondary": (
         apart((), "WFConnection"),
         None,
