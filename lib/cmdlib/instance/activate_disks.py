@@ -14,8 +14,9 @@ class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
     LOCK_NODES: ClassVar[bool] = True
 
     def check_prereq(self) -> None:
-        """Refuse when the primary node is offline."""
+        """Refuse when the primary node is offline, or has older data."""
         self.require_online_primary()
+        mirrors.require_right_side(self.ctx, self.instance)
 
     def execute(self) -> list[tuple[str, str, str | None]]:
         """Assemble the disks; return (node, disk, device path) rows."""

@@ -160,7 +160,7 @@ def require_complete(
 
 
 def require_right_side(ctx: base.Context, instance: objects.Instance) -> None:
-    """Refuse a start with data that is older than that of the secondary node.
+    """Refuse to use data that is older than that of the secondary node.
 
     Only active devices show it. After a restart of a node, its connection decides.
 
@@ -191,8 +191,9 @@ def require_right_side(ctx: base.Context, instance: objects.Instance) -> None:
         if problem is not None and problem.forbids:
             node = common.node_name(ctx, nodes[0])
             raise errors.OpPrereqError(
-                f"instance {instance.name}: cannot be started with the data of node"
-                f" {node}, except with --force: disk/{index}: {problem.line()}",
+                f"instance {instance.name}: disk/{index}: {problem.line()}; to go on"
+                f" with the data of node {node} nevertheless, run gnt-instance startup"
+                f" --force {instance.name}",
                 ecodes.ECODE_STATE,
             )
 

@@ -390,14 +390,15 @@ def test_a_failed_activation_leaves_active_disks_with_their_second_copies():
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-def test_a_guest_is_not_started_with_data_that_is_older_than_the_other_copy(is_used):
+@pytest.mark.parametrize("op", ["STARTUP", "ACTIVATE_DISKS"])
+def test_no_guest_goes_on_with_data_that_is_older_than_the_other_copy(op, is_used):
     """As by the watcher, after a migration that was cut short."""
     site = Site()
     _write_on_secondary(site)
     for (node, _minor), device in site.nodes.devices.items():
         device.is_primary = is_used and node == N2
-    with pytest.raises(errors.OpPrereqError, match="cannot be started with the data"):
-        site.run({"OP_ID": "OP_INSTANCE_STARTUP"})
+    with pytest.raises(errors.OpPrereqError, match="run gnt-instance startup --force"):
+        site.run({"OP_ID": f"OP_INSTANCE_{op}"})
     assert not site.engine.rpc.called("blockdev_assemble")
 
 
