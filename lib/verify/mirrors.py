@@ -37,6 +37,7 @@ _TALKING: Final = (
 _ROLE_BIT: Final = 1
 #: Longest reason of a node that is shown, characters.
 _MAX_REASON: Final = 300
+_UNREADABLE: Final = "reports a state that cannot be read"
 #: How many identifiers a node has of its data.
 _COUNT: Final = 4
 #: No generation, and that of data that was never written to.
@@ -211,11 +212,9 @@ def _read(row: Sequence[Any] | None) -> _Answer | str | None:
     try:
         answer = msgspec.convert(status, _Answer)
     except msgspec.ValidationError:
-        answer = None
-    count = len(answer.mirror.generations) if answer and answer.mirror else 0
-    if answer is None or count not in (0, _COUNT):
-        return "reports a state that cannot be read"
-    return answer
+        return _UNREADABLE
+    count = len(answer.mirror.generations) if answer.mirror is not None else 0
+    return answer if count in (0, _COUNT) else _UNREADABLE
 
 
 @dataclasses.dataclass(frozen=True)
