@@ -25,7 +25,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ganeti import config, errors, ssconf, store
+from ganeti import config, errors, quorum, ssconf, store
 from ganeti.bootstrap import crypto, store_access
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
@@ -37,6 +37,7 @@ from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, client
+from ganeti.store import choice
 from ganeti.utils import authority, daemon_users, files, x509
 
 _log = logging.getLogger(__name__)
@@ -115,8 +116,8 @@ def renew(
 
     Raises:
         SshError: a node cannot be reached; nothing was changed.
-        OpPrereqError: without a master, this node is no master candidate, or the
-            master daemon runs.
+        OpPrereqError: without a master, this node is no master candidate, the master
+            daemon runs, or see `_check_majority`.
         OpExecError: daemons do not stop, and nothing was changed; or the new files
             could not be created, no majority of the master candidates has recorded the
             new certificate, or the daemons of the master do not start.
@@ -129,6 +130,8 @@ def renew(
             _check_lost(paths, options)
         failed: dict[str, str] = {}
         remotes = _connect(paths, options, stack, failed)
+        if options.without_master:
+            _check_majority(paths, caller, remotes)
         feedback("Blocking watcher")
         lock = f"{paths.lock_dir}/{_WATCHER_LOCK}"
         stack.enter_context(files.locked(lock, timeout_s=_WATCHER_S))
@@ -184,8 +187,13 @@ def _note(paths: Paths) -> str:
 
 
 def _is_cut_off(paths: Paths, options: RenewOptions) -> bool:
-    """Return whether no node can be marked offline, since nodes refuse all calls."""
-    if options.without_master or os.path.exists(_note(paths)):
+    """Return whether no node can be marked offline."""
+    return options.without_master or _is_refused(paths)
+
+
+def _is_refused(paths: Paths) -> bool:
+    """Return whether nodes refuse the calls of all others, whoever is the master."""
+    if os.path.exists(_note(paths)):
         return True
     try:
         authority.check_ends(paths.server_pem, paths.client_pem)
@@ -324,6 +332,33 @@ def _check_lost(paths: Paths, options: RenewOptions) -> None:
             " it cannot be used",
             ecodes.ECODE_STATE,
         )
+
+
+def _check_majority(paths: Paths, caller: str, remotes: Sequence[_RemoteNode]) -> None:
+    """Refuse to take nodes from a master that the others may follow.
+
+    Without a majority this node could not be recorded, and the nodes with its new files
+    would refuse the calls of the master. If the certificates have ended, they do so
+    anyway. Which candidates have etcd's copies is not known here.
+
+    Raises:
+        OpPrereqError: fewer than a majority of the master candidates can be reached.
+    """
+    if choice.is_etcd(paths) or _is_refused(paths):
+        return
+    nodes = store.read_snapshot(paths.store_db).nodes.values()
+    candidates = {node.uuid: node.name for node in nodes if node.master_candidate}
+    names = {remote.name for remote in remotes}
+    reached = {uuid for uuid, name in candidates.items() if name in names} | {caller}
+    if quorum.Voters(frozenset(candidates)).has_majority(reached):
+        return
+    raise errors.OpPrereqError(
+        f"nothing was changed: {len(reached)} of {len(candidates)} master candidates"
+        f" can be reached, wanted {quorum.majority(len(candidates))}, because the"
+        " certificates are valid and the others may have a master. Restore the network,"
+        " or use 'gnt-cluster master-failover'",
+        ecodes.ECODE_STATE,
+    )
 
 
 # Daemons

@@ -288,6 +288,17 @@ def test_without_a_master_another_candidate_is_recorded(site):
     assert len(site.renew(**options)) == 1
 
 
+def test_without_a_master_a_minority_changes_nothing(site):
+    before = site.content()
+    without_master(site)
+    site.unreachable = {MASTER, THIRD}
+    with pytest.raises(errors.OpPrereqError, match="1 of 3 master candidates"):
+        site.renew(cluster_certificate=True, without_master=True)
+    assert site.events == []
+    assert sorted(site.content().values()) == sorted(before.values())
+    assert not os.path.exists(site.paths.data("renewing-certificates"))
+
+
 def end(site):
     """End the certificate of the master."""
     issuer = crypto.load_authority(site.paths)
