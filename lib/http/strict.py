@@ -21,6 +21,9 @@ _ONCE: Final = frozenset(
 _LISTS: Final = frozenset(
     http_server.comma_separated_headers  # type: ignore[attr-defined]
 )
+#: White space around values. Python takes further characters for it; proxies do not.
+_SPACE: Final = b" \t"
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _SIZE: Final = re.compile(rb"[0-9A-Fa-f]{1,16}")
 #: Longest line before a chunk, in bytes.
 _MAX_LINE: Final = 256
@@ -47,13 +50,16 @@ class HeaderReader(http_server.HeaderReader):
                 raise ValueError("HTTP requires CRLF terminators")
             if line[:1] in {b" ", b"\t"}:
                 raise ValueError("Illegal continuation line.")
-            name, colon, value = line.partition(b":")
+            name, colon, value = line.removesuffix(_CRLF).partition(b":")
             if not colon or not _NAME.fullmatch(name):
                 raise ValueError("Illegal header line.")
-            value = value.strip()
-            if b"\r" in value or b"\0" in value:
+            value = value.strip(_SPACE)
+            if _CONTROL.search(value):
                 raise ValueError("Illegal character in a header.")
             key = name.title()
+            if key not in _ONCE and key.replace(b"_", b"-") in _ONCE:
+                # Both have one name in the environment of the application.
+                raise ValueError("Illegal underscore in a header.")
             if key in headers and key in _ONCE:
                 raise ValueError(f"{key.decode()}: the header is given twice")
             if key in headers and key in _LISTS:
@@ -81,7 +87,7 @@ class Chunks(http_server.ChunkedRFile):
         if self.closed:
             return
         line = self.rfile.readline(_MAX_LINE)
-        size = line.partition(b";")[0].strip()
+        size = line.removesuffix(_CRLF).partition(b";")[0].strip(_SPACE)
         if not line.endswith(_CRLF) or not _SIZE.fullmatch(size):
             raise ValueError("malformed size of a chunk")
         count = int(size, 16)

@@ -59,6 +59,11 @@ def send(port, lines, body=b""):
         b"X: a\0b\r\n",
         b"X: a\nContent-Length: 5\r\n",
         b"X\r\n",
+        b"Content-Length: \x0b5\r\n",
+        b"Transfer-Encoding: \x0cchunked\r\n",
+        b"X: a\x7fb\r\n",
+        b"Content-Length: 5\r\nContent_Length: 0\r\n",
+        b"transfer_encoding: chunked\r\n",
     ],
 )
 def test_doubtful_headers_are_refused(port, lines):
@@ -73,7 +78,9 @@ def test_other_headers_may_be_repeated(port):
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 
-@pytest.mark.parametrize("size", [b"-5", b"+5", b"0x5", b"1_0", b"zz", b"", b"5 5"])
+@pytest.mark.parametrize(
+    "size", [b"-5", b"+5", b"0x5", b"1_0", b"zz", b"", b"5 5", b"\x0b5", b"5\r"]
+)
 def test_sizes_of_chunks_are_plain_hexadecimal_numbers(port, size):
     body = size + b"\r\nhello\r\n0\r\n\r\n"
     assert send(port, CHUNKED, body) == (200, b"malformed size of a chunk")
