@@ -220,9 +220,10 @@ def _states(context: QueryContext, rows: Sequence[Instance]) -> list[tuple[Any, 
             continue
         info = payload.get(row.name)
         if info:
-            get = info.get
-            values = (get("state"), get("memory"), get("vcpus"))
-            states.append((is_elsewhere(row), *values))
+            state, memory, vcpus = map(info.get, ("state", "memory", "vcpus"))
+            # Equal numbers of two types are two texts.
+            kinds = (type(memory), type(vcpus))
+            states.append((is_elsewhere(row), state, memory, vcpus, *kinds))
         else:
             states.append((is_elsewhere(row), info is None))
     return states

@@ -129,6 +129,14 @@ def test_live_values_are_those_of_the_present():
     assert one(nodes.sources(snapshot), fields, lists)["oper_ram"] == 6
 
 
+def test_equal_numbers_of_two_types_are_two_texts():
+    lists, nodes, snapshot = query.EncodedLists(), Nodes(), start()
+    source, fields = nodes.sources(snapshot), ["name", "oper_ram", "oper_vcpus"]
+    for memory in (5, 5.0, 5):
+        nodes.infos[clusters.node_uuid(1)] = {"inst1.example.com": info(memory)}
+        assert text(source, fields, lists) == plain(source, fields)
+
+
 def test_without_a_change_the_text_is_used_again():
     lists, nodes, snapshot = query.EncodedLists(), Nodes(), start()
     before = text(nodes.sources(snapshot), FIELDS, lists)
