@@ -21,6 +21,9 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between looks if no role changes.
 LOOK_S: Final = 300.0
+#: Lines of a node that the log shows, and characters of each.
+_MAX_LINES: Final = 3
+_MAX_CHARACTERS: Final = 200
 
 Locked = Callable[[str, Callable[[str], None]], None]
 
@@ -63,7 +66,7 @@ class LoginKeys:
         self._seen, self._next_look = rows, now + LOOK_S
         for uuid, lines in self._ask(snapshot).items():
             name = snapshot.nodes[uuid].name
-            _log.warning("SSH keys: node %s: %s", name, "; ".join(lines))
+            _log.warning("SSH keys: node %s: %s", name, _shown(lines))
             self._locked(uuid, self._send)
 
     def _ask(self, snapshot: objects.Snapshot) -> dict[str, list[str]]:
@@ -107,3 +110,10 @@ def _problems(payload: Any) -> list[str]:
     checked, _invalid = node_answer.clean(payload)
     lines: list[str] = checked.get(nodeverify.NV_SSH_SETUP) or []
     return lines
+
+
+def _shown(lines: Sequence[str]) -> str:
+    """Return a node's lines for the log, which they must not fill."""
+    texts = [ascii(line[:_MAX_CHARACTERS])[1:-1] for line in lines[:_MAX_LINES]]
+    more = len(lines) - len(texts)
+    return "; ".join([*texts, *([f"{more} more"] if more else [])])

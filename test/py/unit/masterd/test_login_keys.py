@@ -93,6 +93,16 @@ def test_a_node_that_lacks_keys_gets_those_of_all(site, caplog):
     assert site.sweep()[1] == []
 
 
+def test_a_node_does_not_fill_the_log(site, caplog):
+    caplog.set_level(logging.WARNING)
+    site.problems[THIRD] = ["x\n" + 100_000 * "y"] + 1000 * ["z"]
+    site.sweep()
+    [line] = [line for line in caplog.messages if "node3" in line]
+    assert len(line) < 1000
+    assert "\n" not in line
+    assert line.endswith("yyy; z; z; 998 more")
+
+
 def test_nodes_are_asked_when_a_changed_role_has_settled(site):
     site.sweep()
     site.change(THIRD, offline=True)
