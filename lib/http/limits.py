@@ -10,6 +10,10 @@ STEP_TIMEOUT_S: Final = 10
 #: sends a body byte by byte must not keep a thread.
 REQUEST_TIMEOUT_S: Final = 10
 MIN_RATE: Final = 256 * 1024
+#: Seconds that the reader of an answer may keep a server waiting in all, and bytes per
+#: second that extend them: one that reads byte by byte must not keep a thread.
+ANSWER_TIMEOUT_S: Final = 30
+MIN_ANSWER_RATE: Final = 8 * 1024
 #: Time limit of a refused peer to close its connection, in seconds.
 CLOSE_TIMEOUT_S: Final = 1
 #: Servers keep idle connections for this long, in seconds.

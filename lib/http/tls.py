@@ -212,6 +212,9 @@ class TlsSocket:
         self._timeout_s: float | None = None
         self._request_since: float | None = None
         self._request_bytes = 0
+        self._answer_bytes = 0
+        #: Seconds that the peer did not take the present answer.
+        self._answer_waited_s = 0.0
         self.is_established = False
         self.is_refused = False
         self._discarded = 0
@@ -297,8 +300,9 @@ class TlsSocket:
         return count
 
     def begin_request(self) -> None:
-        """Start a new time limit, which the next read begins, for a whole request."""
+        """Start new time limits; that of the request begins with its first read."""
         self._request_since, self._request_bytes = None, 0
+        self._answer_bytes, self._answer_waited_s = 0, 0.0
 
     def _time_left_s(self) -> float:
         """Return the seconds until the request must have arrived."""
@@ -315,8 +319,16 @@ class TlsSocket:
         """
         left = memoryview(data)
         while left:
-            left = left[self._wait_and_call(self._connection.send, left) :]
+            count = self._wait_and_call(self._connection.send, left)
+            self._answer_bytes += count
+            left = left[count:]
         return len(data)
+
+    def _wait_for_reader(self) -> None:
+        allowed = limits.ANSWER_TIMEOUT_S + self._answer_bytes / limits.MIN_ANSWER_RATE
+        since = time.monotonic()
+        self._wait(select.POLLOUT, allowed - self._answer_waited_s)
+        self._answer_waited_s += time.monotonic() - since
 
     def _wait_and_call(self, call: Callable[[Any], int], argument: Any) -> int:
         while True:
@@ -325,7 +337,7 @@ class TlsSocket:
             except SSL.WantReadError:
                 self._wait(select.POLLIN, self._time_left_s())
             except SSL.WantWriteError:
-                self._wait(select.POLLOUT)
+                self._wait_for_reader()
             except SSL.ZeroReturnError:
                 raise
             except SSL.Error as err:

@@ -1,6 +1,7 @@
 """The server's side of a TLS connection: time limits, ends and broken data."""
 
 import socket
+from types import SimpleNamespace
 
 import pytest
 from OpenSSL import SSL
@@ -72,6 +73,30 @@ def test_a_peer_that_reads_nothing_ends_a_write(pair):
     with pytest.raises(TimeoutError, match="timed out"):
         for _ in range(1000):
             pair.server.send(bytes(65536))
+
+
+def write_to_reader(pair, monkeypatch, pause_s):
+    """Send 4 MiB to a peer that reads a record, at most 16 KiB, after each pause."""
+    now = [0.0]
+
+    def wait(_event, left_s=1.0):
+        if left_s <= 0:
+            raise TimeoutError
+        now[0] += pause_s
+        pair.client.recv(1 << 14)
+
+    monkeypatch.setattr(tls, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(pair.server, "_wait", wait)
+    for _ in range(64):
+        pair.server.send(bytes(1 << 16))
+
+
+def test_a_peer_that_reads_an_answer_too_slowly_ends_it(pair, monkeypatch):
+    write_to_reader(pair, monkeypatch, pause_s=1.0)
+    pair.server.begin_request()
+    write_to_reader(pair, monkeypatch, pause_s=1.0)
+    with pytest.raises(TimeoutError):
+        write_to_reader(pair, monkeypatch, pause_s=9.0)
 
 
 def test_a_request_that_is_late_as_a_whole_ends_a_read(pair, monkeypatch):
