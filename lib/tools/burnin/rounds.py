@@ -47,6 +47,8 @@ class BurnIn:
         self._nodes: list[str] = []
         #: Instances that this run may have created.
         self._created: list[str] = []
+        #: UUIDs of all of them, once they are known.
+        self._uuids: frozenset[str] = frozenset()
 
     def run(self) -> None:
         """Run all steps, then remove the instances, also after a failure.
@@ -125,6 +127,8 @@ class BurnIn:
             self._compare_confd()
             return
         self._work(step, self._places(step))
+        if step is steps.CREATION:
+            self._uuids = frozenset(row["uuid"] for row in self._present(["uuid"]))
         if step.is_running and self._settings.http_check:
             for name in self._settings.instances:
                 self._ask_guest(name, self._settings.net_timeout_s)
@@ -221,10 +225,16 @@ class BurnIn:
             self._ctx.out(f"  * {line}")
 
     def _clean_up(self) -> None:
-        """Remove the instances that this run has created."""
-        # A failed rename may have left the spare name.
-        spare = [self._settings.rename] if self._settings.rename else []
-        left = self._existing([*self._created, *spare]) if self._created else []
+        """Remove the instances that this run has created, whatever their names are now.
+
+        Somebody may have taken one of the names during the run.
+        """
+        if not self._uuids:
+            # No step after the creation has renamed one.
+            left = self._existing(self._created) if self._created else []
+        else:
+            rows = listing.query_objects(self._ctx, "instance", ["name", "uuid"])
+            left = [row["name"] for row in rows if row["uuid"] in self._uuids]
         if not left:
             return
         if self._settings.keeps:

@@ -40,6 +40,7 @@ class Cluster(FakeMaster):
     def _create(self, op):
         nodes = [node for node in (op.pnode or "n2.tst", op.snode) if node]
         row = {"name": op.instance_name, "pnode": nodes[0], "snodes": nodes[1:]}
+        row["uuid"] = f"uuid of {op.instance_name}"
         self.objects["instance"].append(row)
         return nodes
 
@@ -252,6 +253,25 @@ def test_an_instance_created_by_somebody_else_at_that_time_stays(master):
     assert "creating instances: job 2: instance web.tst: exists" in done.err
     assert master.ran() == [["INSTANCE_CREATE"]]
     assert len(master.objects["instance"]) == 1
+
+
+def test_names_that_somebody_else_takes_during_the_run_do_not_matter(master):
+    others = [
+        {"name": f"{n}.other.tst", "uuid": n, "pnode": "n1.tst", "snodes": []}
+        for n in ("web", "spare")
+    ]
+
+    def taken(_op):
+        [own] = [row for row in master.objects["instance"] if row not in others]
+        own["name"] = "spare"
+        master.objects["instance"] = [own, *others]
+        return errors.OpExecError("no power")
+
+    master.results["OP_INSTANCE_RENAME"] = taken
+    done = run(master, "-o tiny -t file --rename spare --no-renamesame web")
+    assert done.code == 1
+    assert [op.instance_name for op in opcodes_of(master, "REMOVE")] == ["spare"]
+    assert master.objects["instance"] == others
 
 
 def test_what_a_failed_creation_leaves_is_removed(master):
