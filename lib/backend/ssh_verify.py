@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
 from ganeti.backend.registry import LocalNode
+from ganeti.constants import nodeverify
 from ganeti.ssh import account, authorized_keys, pubkeys
 from ganeti.utils import netutils
 
@@ -93,7 +94,7 @@ def check_set_up(
         return []
     potential = {uuid for uuid, (_name, _now, may) in rows.items() if may}
     problems = [
-        f"has no public key of node {rows[uuid][0]}"
+        f"{nodeverify.NO_PUBLIC_KEY} {rows[uuid][0]}"
         for uuid in sorted(potential - set(known))
     ]
     for uuid in sorted(set(known) - potential):
@@ -120,7 +121,7 @@ def _check_authorized(
         name, is_candidate = rows[uuid][0], rows[uuid][1]
         is_in = any(authorized_keys.identity(line) in present for line in lines)
         if is_candidate and not is_in:
-            problems.append(f"does not authorise the key of master candidate {name}")
+            problems.append(f"{nodeverify.NOT_AUTHORISED} {name}")
         if is_in and not is_candidate and name != node.paths.hostname:
             problems.append(
                 f"authorises the key of node {name}, which is not a candidate"

@@ -34,3 +34,10 @@ NV_TIME: Final = "time"
 NV_USERSCRIPTS: Final = "user-scripts"
 NV_VERSION: Final = "version"
 NV_VGLIST: Final = "vglist"
+
+#: A public key is missing, and an entry of a master candidate.
+NO_PUBLIC_KEY: Final = "has no public key of node"
+NOT_AUTHORISED: Final = "does not authorise the key of master candidate"
+#: First words of the lines of `NV_SSH_SETUP` about keys that a node lacks, which the
+#: master can send it.
+SSH_LACKS: Final = (NO_PUBLIC_KEY, NOT_AUTHORISED)

@@ -70,7 +70,7 @@ class LoginKeys:
             self._locked(uuid, self._send)
 
     def _ask(self, snapshot: objects.Snapshot) -> dict[str, list[str]]:
-        """Return the problems of nodes that have any, by UUID."""
+        """Return what nodes lack, by UUID."""
         asked = sorted(
             node.uuid
             for node in snapshot.nodes.values()
@@ -88,7 +88,7 @@ class LoginKeys:
         return {
             uuid: lines
             for uuid, answer in answers.items()
-            if not answer.failed and (lines := _problems(answer.payload))
+            if not answer.failed and (lines := _lacking(answer.payload))
         }
 
     def _send(self, uuid: str) -> None:
@@ -106,10 +106,14 @@ def _roles(snapshot: objects.Snapshot) -> list[list[Any]]:
     ]
 
 
-def _problems(payload: Any) -> list[str]:
+def _lacking(payload: Any) -> list[str]:
+    """Return the lines about keys that a node lacks.
+
+    Keys that it should not have stay there however often it is sent others.
+    """
     checked, _invalid = node_answer.clean(payload)
     lines: list[str] = checked.get(nodeverify.NV_SSH_SETUP) or []
-    return lines
+    return [line for line in lines if line.startswith(nodeverify.SSH_LACKS)]
 
 
 def _shown(lines: Sequence[str]) -> str:

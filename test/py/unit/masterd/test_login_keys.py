@@ -95,12 +95,18 @@ def test_a_node_that_lacks_keys_gets_those_of_all(site, caplog):
 
 def test_a_node_does_not_fill_the_log(site, caplog):
     caplog.set_level(logging.WARNING)
-    site.problems[THIRD] = ["x\n" + 100_000 * "y"] + 1000 * ["z"]
+    site.problems[THIRD] = [f"{LACKS}\n" + 100_000 * "y"] + 1000 * [LACKS]
     site.sweep()
     [line] = [line for line in caplog.messages if "node3" in line]
     assert len(line) < 1000
     assert "\n" not in line
-    assert line.endswith("yyy; z; z; 998 more")
+    assert line.endswith(f"yyy; {LACKS}; {LACKS}; 998 more")
+
+
+def test_a_key_too_many_is_not_answered_with_keys(site, caplog):
+    site.problems[THIRD] = ["authorises the key of node node2, which is no candidate"]
+    assert site.sweep()[1] == []
+    assert not caplog.messages
 
 
 def test_nodes_are_asked_when_a_changed_role_has_settled(site):
