@@ -82,7 +82,10 @@ class EtcdServers:
         process.wait()
 
     def pause(self, number):
-        self.running[number].send_signal(signal.SIGSTOP)
+        process = self.running[number]
+        process.send_signal(signal.SIGSTOP)
+        # It could still answer until the signal takes effect.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
     def resume(self, number):
         self.running[number].send_signal(signal.SIGCONT)
