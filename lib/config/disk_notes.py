@@ -12,7 +12,7 @@ disk that follows them is complete.
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -159,6 +159,19 @@ class DiskNotes:
         """
         with self.lock:
             self._held.update(self._own.pop(owner, ()))
+
+    @contextlib.contextmanager
+    def noted(self, owner: str, note: DiskNote) -> Iterator[None]:
+        """Add a note for a block; leave or hold the notes of its opcode if it fails."""
+        self.add(owner, note)
+        try:
+            yield
+        except BaseException as err:
+            if errors.is_outcome_unknown(err):
+                self.hold(owner)
+            else:
+                self.leave(owner)
+            raise
 
     def left(self) -> dict[str, DiskNote]:
         """Return the notes that no running opcode has, by key.

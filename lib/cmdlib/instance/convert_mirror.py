@@ -8,7 +8,7 @@ records: before it, a conversion is undone, after it, it is completed.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -324,10 +324,8 @@ class Conversion:
             disks.shutdown(self.ctx, self.instance)
 
     # Notes
-    @contextlib.contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _noted(self) -> contextlib.AbstractContextManager[None]:
         """Make durable what may be left behind; leave it to the sweep of a failure."""
-        notes = self.ctx.config.disk_notes
         primary = (self.instance.primary_node,)
         made = [
             note
@@ -337,15 +335,8 @@ class Conversion:
                 config.MadeDisk(disk.children[1], primary, device=disk),
             )
         ]
-        notes.add(self.ctx.owner, config.DiskNote(self.instance.name, tuple(made)))
-        try:
-            yield
-        except BaseException as err:
-            if errors.is_outcome_unknown(err):
-                notes.hold(self.ctx.owner)
-            else:
-                notes.leave(self.ctx.owner)
-            raise
+        note = config.DiskNote(self.instance.name, tuple(made))
+        return self.ctx.config.disk_notes.noted(self.ctx.owner, note)
 
     # Steps
     def _require_free(self) -> None:

@@ -211,21 +211,10 @@ class Replacement(abc.ABC):
         """Remove the old volumes; return whether all are gone."""
 
     # Notes
-    @contextlib.contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _noted(self) -> contextlib.AbstractContextManager[None]:
         """Make durable what may be left behind; leave it to the sweep of a failure."""
-        notes = self.ctx.config.disk_notes
-        notes.add(
-            self.ctx.owner, config.DiskNote(self.instance.name, tuple(self.note()))
-        )
-        try:
-            yield
-        except BaseException as err:
-            if errors.is_outcome_unknown(err):
-                notes.hold(self.ctx.owner)
-            else:
-                notes.leave(self.ctx.owner)
-            raise
+        note = config.DiskNote(self.instance.name, tuple(self.note()))
+        return self.ctx.config.disk_notes.noted(self.ctx.owner, note)
 
     def save(self, phase: str) -> None:
         """Store the state for a restart of the master daemon."""
