@@ -8,14 +8,17 @@ repairs is in the tags of the instances alone.
 from ganeti.autorepair.cluster_view import ClusterView, load
 from ganeti.autorepair.exclusion import exclusive
 from ganeti.autorepair.recorder import Recorder
+from ganeti.autorepair.reporting import LogReporter, summary
 from ganeti.autorepair.run import RepairRun, Reporter, RunSettings
 
 __all__ = [
     "ClusterView",
+    "LogReporter",
     "Recorder",
     "RepairRun",
     "Reporter",
     "RunSettings",
     "exclusive",
     "load",
+    "summary",
 ]

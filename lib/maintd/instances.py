@@ -19,22 +19,6 @@ _LOCK_S: Final = 30.0
 _WAIT_S: Final = 30.0
 
 
-class _Log:
-    """Messages of repairs in the log of the daemon."""
-
-    def detail(self, text: str) -> None:
-        _log.info("autorepair: %s", text)
-
-    def info(self, text: str) -> None:
-        _log.info("autorepair: %s", text)
-
-    def warning(self, text: str) -> None:
-        _log.warning("autorepair: %s", text)
-
-    def error(self, text: str) -> None:
-        _log.error("autorepair: %s", text)
-
-
 def repair(paths: Paths, clock: Clock, node: str) -> int:
     """Do the next step of each instance whose primary node has a name.
 
@@ -54,14 +38,14 @@ def repair(paths: Paths, clock: Clock, node: str) -> int:
         job_delay_s=0.0,
         wait_s=_WAIT_S,
     )
+    reporter = autorepair.LogReporter(_log, logging.INFO)
     with (
         autorepair.exclusive(paths, timeout_s=_LOCK_S),
         Client.of_node(paths, retries=0) as client,
     ):
         run = autorepair.RepairRun(
-            client, clock, settings, _Log(), lambda: str(uuid.uuid4())
+            client, clock, settings, reporter, lambda: str(uuid.uuid4())
         )
         count = run.of_node(node)
-    states = ", ".join(f"{state}: {count[state]}" for state in sorted(count))
-    _log.info("instances of %s: %s", node, states or "none")
+    _log.info("instances of %s: %s", node, autorepair.summary(count) or "none")
     return count[RepairState.PENDING]

@@ -21,22 +21,6 @@ _JOB_DELAY_S: Final = 5.0
 _WAIT_S: Final = 60.0
 
 
-class _Log:
-    """Messages of repairs in the log of the watcher."""
-
-    def detail(self, text: str) -> None:
-        _log.debug("autorepair: %s", text)
-
-    def info(self, text: str) -> None:
-        _log.info("autorepair: %s", text)
-
-    def warning(self, text: str) -> None:
-        _log.warning("autorepair: %s", text)
-
-    def error(self, text: str) -> None:
-        _log.error("autorepair: %s", text)
-
-
 def run(watch: Watch, client: luxi.Client) -> bool:
     """Advance all repairs by one step; return whether everything could be done.
 
@@ -65,10 +49,10 @@ def _run(watch: Watch, client: luxi.Client) -> bool:
         job_delay_s=_JOB_DELAY_S,
         wait_s=_WAIT_S,
     )
+    reporter = autorepair.LogReporter(_log)
     repairs = autorepair.RepairRun(
-        client, watch.clock, settings, _Log(), lambda: str(uuid.uuid4())
+        client, watch.clock, settings, reporter, lambda: str(uuid.uuid4())
     )
     count = repairs.all()
-    states = ", ".join(f"{state}: {count[state]}" for state in sorted(count))
-    _log.info("autorepair: %s", states or "no instances")
+    _log.info("autorepair: %s", autorepair.summary(count) or "no instances")
     return not repairs.has_failed
