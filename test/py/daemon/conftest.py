@@ -9,6 +9,7 @@ even the nodes come up, it says so and how; that is no failure of what is tested
 
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -272,3 +273,26 @@ def bare(new_directory):
     directory = new_directory()
     yield bring_up(directory, "-n", "1", "--machines-only")
     vcluster_command(directory, "down")
+
+
+@pytest.fixture
+def helper(cluster):
+    """Return a function that replaces the out-of-band helper by a script.
+
+    In the script, ``$real`` is the helper that it replaces.
+    """
+    real = pathlib.Path(cluster.directory) / "power"
+    path = pathlib.Path(cluster.directory) / "odd-power"
+
+    def use(text):
+        path.write_text(f"#!/bin/sh\nreal={shlex.quote(str(real))}\n{text}\n")
+        path.chmod(0o755)
+        modify(path)
+
+    def modify(program):
+        cluster.check(
+            "gnt-cluster", "modify", f"--node-parameters=oob_program={program}"
+        )
+
+    yield use
+    modify(real)

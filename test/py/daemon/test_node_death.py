@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import shlex
 
 import pytest
 
@@ -30,26 +29,6 @@ def cluster(cluster_of):
     made.check("gnt-cluster", "add-tags", "ganeti:watcher:autorepair:failover")
     made.check(*ADD, "-n", DEAD, GUEST)
     return made
-
-
-@pytest.fixture
-def helper(cluster):
-    """Return a function that replaces the helper by a script; ``$real`` is it."""
-    real = pathlib.Path(cluster.directory) / "power"
-    path = pathlib.Path(cluster.directory) / "odd-power"
-
-    def use(text):
-        path.write_text(f"#!/bin/sh\nreal={shlex.quote(str(real))}\n{text}\n")
-        path.chmod(0o755)
-        modify(path)
-
-    def modify(program):
-        cluster.check(
-            "gnt-cluster", "modify", f"--node-parameters=oob_program={program}"
-        )
-
-    yield use
-    modify(real)
 
 
 @pytest.fixture(autouse=True)

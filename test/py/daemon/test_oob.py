@@ -5,7 +5,6 @@ The helper is that of virtual clusters, which ends each process of a node.
 
 import os
 import pathlib
-import shlex
 import threading
 
 import pytest
@@ -30,26 +29,6 @@ def cluster(cluster_of):
         if runs:  # without an OS, nothing is started
             made.check("gnt-instance", "start", f"{name}.vc.test")
     return made
-
-
-@pytest.fixture
-def helper(cluster):
-    """Return a function that replaces the helper by a script; ``$real`` is it."""
-    real = pathlib.Path(cluster.directory) / "power"
-    path = pathlib.Path(cluster.directory) / "odd-power"
-
-    def use(text):
-        path.write_text(f"#!/bin/sh\nreal={shlex.quote(str(real))}\n{text}\n")
-        path.chmod(0o755)
-        modify(path)
-
-    def modify(program):
-        cluster.check(
-            "gnt-cluster", "modify", f"--node-parameters=oob_program={program}"
-        )
-
-    yield use
-    modify(real)
 
 
 def table(cluster, program, fields, *names):
