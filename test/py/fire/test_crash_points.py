@@ -15,7 +15,7 @@ pytestmark = pytest.mark.daemon
 POINTS = int(os.environ.get("CRASH_POINTS", "300"))
 CLUSTERS = 4
 #: No point begins after this.
-MINUTES = 6
+MINUTES = min(6, float(os.environ.get("FIRE_MINUTES", "7")))
 
 
 def is_enough(reached, count):
