@@ -9,7 +9,6 @@ peers use no worker; it also assigns each request to a lane, see `ganeti.http.la
 import contextlib
 import logging
 import queue
-import select
 import selectors
 import socket
 import threading
@@ -21,7 +20,7 @@ from cheroot import connections, wsgi
 from cheroot import server as http_server
 from OpenSSL import SSL
 
-from ganeti.http import admission, limits, parking, strict, tls
+from ganeti.http import admission, limits, parking, sockets, strict, tls
 from ganeti.http.lanes import CONNECTION_KEY, Lanes, Plan
 
 _log = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class _Connections(connections.ConnectionManager):
 
     def put(self, conn: Any) -> None:
         """Watch a connection, or serve it at once if its next request is here."""
-        if isinstance(conn.socket, tls.TlsSocket) and conn.socket.has_pending:
+        if conn.socket.has_pending:
             # Decrypted data does not make the descriptor ready.
             conn.last_used = time.time()
             self.server.process_conn(conn)
@@ -129,10 +128,8 @@ def _address(conn: Any) -> str:
 
 
 def _is_established(conn: Any) -> bool:
-    """Return whether a connection has completed its handshake or served a request."""
-    if isinstance(conn.socket, tls.TlsSocket):
-        return conn.socket.is_established
-    return bool(conn.requests_seen)
+    """Return whether a connection has completed its handshake or begun a request."""
+    return bool(conn.socket.is_established)
 
 
 class _Request(http_server.HTTPRequest):
@@ -341,10 +338,13 @@ class Server(wsgi.Server):
         self.error_content = error_content
         self._dropped = admission.LogLimit()
         self._refused = admission.LogLimit()
-        if context is not None:
-            self.ssl_adapter = tls.Adapter(
+        self.ssl_adapter = (
+            sockets.PlainAdapter()
+            if context is None
+            else tls.Adapter(
                 (lambda: context) if isinstance(context, SSL.Context) else context
             )
+        )
 
     def prepare(self) -> None:
         """Bind and start the workers; see `start_serving`."""
@@ -394,14 +394,13 @@ class Server(wsgi.Server):
     def process_conn(self, conn: Any) -> None:
         """Pass a connection with a request to a worker; let others wait."""
         sock = conn.socket
-        if isinstance(sock, tls.TlsSocket):
-            if not sock.is_established:
-                self._shake_hands(conn, sock)
-                return
-            sock.begin_request()
-        elif conn.last_used is None:
+        if isinstance(sock, tls.TlsSocket) and not sock.is_established:
+            self._shake_hands(conn, sock)
+            return
+        if conn.last_used is None:
             self._watch(conn)
             return
+        sock.begin_request()
         # After a pipelined request the next one may have been read already.
         start = conn.rfile.peek() if conn.rfile.has_data() else _peek(sock)
         if start is None:
@@ -418,8 +417,7 @@ class Server(wsgi.Server):
 
     def _serve_parked(self, conn: Any) -> None:
         """Let a worker write the answer of a parked request."""
-        if isinstance(conn.socket, tls.TlsSocket):
-            conn.socket.begin_request()
+        conn.socket.begin_request()
         if not self.requests.put_back(conn):
             _close(conn)
 
@@ -501,30 +499,9 @@ class Server(wsgi.Server):
         _log.log(level, "%s", msg, exc_info=traceback)
 
 
-def _peek(sock: Any) -> bytes | None:
+def _peek(sock: sockets.ServerSocket) -> bytes | None:
     """Return the first bytes of a request; empty at the end, None if there are none."""
-    if isinstance(sock, tls.TlsSocket):
-        return sock.peek(_PEEK_SIZE)
-    try:
-        # A socket with a time limit would wait for data whatever the flags.
-        if not _is_readable(sock):
-            return None
-        return bytes(sock.recv(_PEEK_SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-    except BlockingIOError:
-        return None
-    except (OSError, ValueError):  # it is broken, or closed
-        return b""
-
-
-def _is_readable(sock: socket.socket) -> bool:
-    """Return whether a read would return at once.
-
-    Raises:
-        ValueError: the socket is closed.
-    """
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
+    return sock.peek(_PEEK_SIZE)
 
 
 def is_abandoned(environ: Mapping[str, Any]) -> bool:

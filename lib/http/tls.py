@@ -1,14 +1,12 @@
 """TLS for servers: access rules, and sockets for cheroot.
 
 `PeerGuard` is the access rule of the node daemon: a caller is identified by the digest
-of its certificate. `Adapter` provides cheroot with sockets that wait with poll(2)
-instead of sleeping, and whose handshake runs step by step, so a connection uses no
-worker before its peer is known.
+of its certificate. `Adapter` provides cheroot with sockets whose handshake runs step by
+step, so a connection uses no worker before its peer is known.
 """
 
 import errno
 import logging
-import select
 import socket
 import threading
 import time
@@ -22,7 +20,7 @@ from OpenSSL import SSL, crypto
 
 from ganeti import errors
 from ganeti.constants import ssh
-from ganeti.http import admission, limits
+from ganeti.http import admission, limits, sockets
 from ganeti.utils import files
 from ganeti.utils import x509 as certificates
 
@@ -198,24 +196,13 @@ _REASONS: Final = {
 }
 
 
-class TlsSocket:
-    """The server side of a TLS connection, with cheroot's socket interface.
-
-    The descriptor never blocks; reading and writing wait with poll(2).
-    """
+class TlsSocket(sockets.ServerSocket):
+    """The server's side of a TLS connection."""
 
     def __init__(self, context: SSL.Context, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        self._sock = sock
+        super().__init__(sock)
         self._connection = SSL.Connection(context, sock)
         self._connection.set_accept_state()
-        self._timeout_s: float | None = None
-        self._request_since: float | None = None
-        self._request_bytes = 0
-        self._answer_bytes = 0
-        #: Seconds that the peer did not take the present answer.
-        self._answer_waited_s = 0.0
-        self.is_established = False
         self.is_refused = False
         self._discarded = 0
 
@@ -265,12 +252,7 @@ class TlsSocket:
         return certificates.digest(cert) if isinstance(cert, x509.Certificate) else None
 
     def peek(self, size: int) -> bytes | None:
-        """Return the next bytes without removing them; never waits.
-
-        Returns:
-            at most ``size`` bytes, empty if the peer has closed the connection or it
-            broke, None if no data has arrived.
-        """
+        """See `ServerSocket.peek`."""
         try:
             return bytes(self._connection.recv(size, socket.MSG_PEEK))
         except (SSL.WantReadError, SSL.WantWriteError):
@@ -283,91 +265,27 @@ class TlsSocket:
         """Return whether data is decrypted that was not read."""
         return self.is_established and self._connection.pending() > 0
 
-    def recv_into(self, buffer: Any) -> int:
-        """Read at least one byte; 0 at the end.
-
-        Raises:
-            TimeoutError: no data arrived, or the whole request is late.
-            ConnectionResetError: the connection broke.
-        """
-        if self._request_since is None:
-            self._request_since = time.monotonic()
+    def _receive(self, buffer: Any) -> int:
         try:
-            count = int(self._wait_and_call(self._connection.recv_into, buffer))
+            return int(self._wait_and_call(self._connection.recv_into, buffer))
         except SSL.ZeroReturnError:
             return 0
-        self._request_bytes += count
-        return count
 
-    def begin_request(self) -> None:
-        """Start new time limits; that of the request begins with its first read."""
-        self._request_since, self._request_bytes = None, 0
-        self._answer_bytes, self._answer_waited_s = 0, 0.0
-
-    def _time_left_s(self) -> float:
-        """Return the seconds until the request must have arrived."""
-        if self._request_since is None:
-            return float("inf")
-        allowed = limits.REQUEST_TIMEOUT_S + self._request_bytes / limits.MIN_RATE
-        return self._request_since + allowed - time.monotonic()
-
-    def send(self, data: Any) -> int:
-        """Write all of the data; raises the same errors as `recv_into`.
-
-        OpenSSL takes one record of 16 KiB at a time, and the caller copies what is
-        left after each call.
-        """
-        left = memoryview(data)
-        while left:
-            count = self._wait_and_call(self._connection.send, left)
-            self._answer_bytes += count
-            left = left[count:]
-        return len(data)
-
-    def _wait_for_reader(self) -> None:
-        allowed = limits.ANSWER_TIMEOUT_S + self._answer_bytes / limits.MIN_ANSWER_RATE
-        since = time.monotonic()
-        self._wait(select.POLLOUT, allowed - self._answer_waited_s)
-        self._answer_waited_s += time.monotonic() - since
+    def _write(self, data: memoryview) -> int:
+        return self._wait_and_call(self._connection.send, data)
 
     def _wait_and_call(self, call: Callable[[Any], int], argument: Any) -> int:
         while True:
             try:
                 return call(argument)
             except SSL.WantReadError:
-                self._wait(select.POLLIN, self._time_left_s())
+                self._wait_for_data()
             except SSL.WantWriteError:
                 self._wait_for_reader()
             except SSL.ZeroReturnError:
                 raise
             except SSL.Error as err:
                 raise ConnectionResetError(errno.ECONNRESET, str(err)) from err
-
-    def _wait(self, event: int, left_s: float = float("inf")) -> None:
-        poll = select.poll()
-        poll.register(self._sock, event)
-        limit_s = min(
-            left_s, float("inf") if self._timeout_s is None else self._timeout_s
-        )
-        limit = None if limit_s == float("inf") else max(0.0, limit_s * 1000)
-        if not poll.poll(limit):
-            raise TimeoutError("timed out")
-
-    def settimeout(self, timeout_s: float | None) -> None:
-        """Set how long one read or write may wait."""
-        self._timeout_s = timeout_s
-
-    def gettimeout(self) -> float | None:
-        """Return how long one read or write may wait."""
-        return self._timeout_s
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self._sock.fileno()
-
-    def getsockname(self) -> Any:
-        """Return the local address."""
-        return self._sock.getsockname()
 
     def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut down the TLS session and the socket."""
@@ -376,13 +294,6 @@ class TlsSocket:
         except SSL.Error:
             _log.debug("the peer did not shut down the TLS session")
         self._sock.shutdown(how)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        self._sock.close()
-
-    def _decref_socketios(self) -> None:
-        """Do nothing: file objects of this socket are closed before it."""
 
 
 class Adapter(pyOpenSSLAdapter):

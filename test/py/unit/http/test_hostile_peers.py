@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from fakes.patience import until
 from ganeti.http import admission, client, limits, server, tls
 from ganeti.utils import x509
 
@@ -28,10 +29,7 @@ def app(environ, start):
     return [body]
 
 
-@pytest.fixture
-def made(pem):
-    path = str(pem[0] / "server.pem")
-    context = tls.server_context(path, path)
+def serve(context):
     result = server.Server(
         ("127.0.0.1", 0),
         app,
@@ -40,6 +38,20 @@ def made(pem):
         is_known=lambda address: address == "127.0.0.9",
     )
     result.start_serving()
+    return result
+
+
+@pytest.fixture
+def made(pem):
+    path = str(pem[0] / "server.pem")
+    result = serve(tls.server_context(path, path))
+    yield result
+    result.stop()
+
+
+@pytest.fixture
+def plain():
+    result = serve(None)
     yield result
     result.stop()
 
@@ -163,25 +175,55 @@ def test_a_body_that_comes_byte_by_byte_is_cut_off(made, pem, monkeypatch):
     context = ssl.create_default_context(cafile=str(pem[0] / "server.pem"))
     context.check_hostname = False
     context.load_cert_chain(str(pem[0] / "good.pem"))
-    ended = threading.Event()
     with (
         socket.create_connection(("127.0.0.1", made.bind_addr[1])) as raw,
         context.wrap_socket(raw) as sock,
     ):
-        sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        assert b"200 OK" not in answer_to_trickle(sock)
 
-        def trickle():
-            with contextlib.suppress(OSError):
-                while not ended.wait(0.05):
-                    sock.sendall(b"x")
 
-        thread = threading.Thread(target=trickle)
-        thread.start()
+def test_such_a_body_is_cut_off_without_tls(plain, monkeypatch):
+    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", 1)
+    with socket.create_connection(("127.0.0.1", plain.bind_addr[1])) as sock:
+        assert b"200 OK" not in answer_to_trickle(sock)
+
+
+def test_without_tls_a_reader_of_an_answer_has_a_limit(plain, monkeypatch):
+    monkeypatch.setattr(limits, "ANSWER_TIMEOUT_S", 0)
+    monkeypatch.setattr(limits, "MIN_ANSWER_RATE", 1 << 60)
+    plain.timeout = 600
+    body = bytes(16 << 20)
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    idle = plain.requests.idle
+    with socket.create_connection(("127.0.0.1", plain.bind_addr[1])) as sock:
         sock.settimeout(20)
-        try:
-            data = sock.recv(100)
-        except ConnectionError:
-            data = b""
-        ended.set()
-        thread.join()
-    assert b"200 OK" not in data
+        sock.sendall(head.encode() + body)
+        sock.recv(1, socket.MSG_PEEK)
+        until("its worker is idle", lambda: plain.requests.idle == idle)
+        count = 0
+        with contextlib.suppress(ConnectionError):
+            while data := sock.recv(1 << 16):
+                count += len(data)
+    assert count < len(body)
+
+
+def answer_to_trickle(sock):
+    """Send a body byte by byte; return the beginning of the answer."""
+    ended = threading.Event()
+    sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+
+    def trickle():
+        with contextlib.suppress(OSError):
+            while not ended.wait(0.05):
+                sock.sendall(b"x")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    sock.settimeout(20)
+    try:
+        data = sock.recv(100)
+    except ConnectionError:
+        data = b""
+    ended.set()
+    thread.join()
+    return data

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from fakes.patience import until
-from ganeti.http import client, lanes, limits, server, tls, transfer
+from ganeti.http import client, lanes, limits, server, sockets, tls, transfer
 from ganeti.utils import x509
 
 
@@ -214,7 +214,8 @@ def test_a_refused_peer_that_goes_on_sending_is_cut_off(pem, monkeypatch):
 def test_a_call_whose_caller_has_left_is_abandoned():
     ours, theirs = socket.socketpair()
     with ours:
-        environ = {lanes.CONNECTION_KEY: types.SimpleNamespace(socket=ours)}
+        sock = sockets.PlainSocket(ours)
+        environ = {lanes.CONNECTION_KEY: types.SimpleNamespace(socket=sock)}
         assert not server.is_abandoned(environ)
         theirs.sendall(b"the next request")
         assert not server.is_abandoned(environ)

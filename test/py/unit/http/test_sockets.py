@@ -1,4 +1,4 @@
-"""The server's side of a TLS connection: time limits, ends and broken data."""
+"""The server's side of a connection: time limits, ends and broken data."""
 
 import socket
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from OpenSSL import SSL
 
-from ganeti.http import limits, tls
+from ganeti.http import limits, sockets, tls
 from ganeti.utils import x509
 
 
@@ -44,12 +44,34 @@ class Pair:
         return bytes(buffer[: self.server.recv_into(buffer)])
 
 
+class PlainPair:
+    """The same without TLS."""
+
+    def __init__(self):
+        own, self.client = socket.socketpair()
+        self.client.setblocking(False)
+        self.server = sockets.PlainSocket(own)
+
+    read = Pair.read
+
+
 @pytest.fixture
-def pair(pem):
+def tls_pair(pem):
     made = Pair(pem)
     yield made
     made.server.close()
     made.raw.close()
+
+
+@pytest.fixture(params=["tls", "plain"])
+def pair(request):
+    if request.param == "tls":
+        yield request.getfixturevalue("tls_pair")
+        return
+    made = PlainPair()
+    yield made
+    made.server.close()
+    made.client.close()
 
 
 def test_without_a_limit_data_is_read_and_written(pair):
@@ -85,7 +107,7 @@ def write_to_reader(pair, monkeypatch, pause_s):
         now[0] += pause_s
         pair.client.recv(1 << 14)
 
-    monkeypatch.setattr(tls, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(sockets, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(pair.server, "_wait", wait)
     for _ in range(64):
         pair.server.send(bytes(1 << 16))
@@ -105,22 +127,40 @@ def test_a_request_that_is_late_as_a_whole_ends_a_read(pair, monkeypatch):
         pair.read()
 
 
-def test_a_closed_session_is_the_end(pair):
-    pair.client.shutdown()
+def test_an_ended_plain_connection_is_the_end():
+    pair = PlainPair()
+    pair.client.close()
+    assert pair.server.peek(1) == b""
     assert pair.read() == b""
+    pair.server.close()
     assert pair.server.peek(1) == b""
 
 
-def test_data_outside_the_session_is_a_broken_connection(pair):
-    pair.raw.send(b"GET / HTTP/1.1\r\n\r\n")
-    with pytest.raises(ConnectionResetError):
-        pair.read()
+def test_a_plain_connection_is_established_by_its_first_request():
+    pair = PlainPair()
+    assert not pair.server.is_established
+    pair.server.begin_request()
+    assert pair.server.is_established
+    pair.server.close()
+    pair.client.close()
 
 
-def test_a_lost_connection_is_a_broken_connection(pair):
-    pair.raw.close()
+def test_a_closed_session_is_the_end(tls_pair):
+    tls_pair.client.shutdown()
+    assert tls_pair.read() == b""
+    assert tls_pair.server.peek(1) == b""
+
+
+def test_data_outside_the_session_is_a_broken_connection(tls_pair):
+    tls_pair.raw.send(b"GET / HTTP/1.1\r\n\r\n")
     with pytest.raises(ConnectionResetError):
-        pair.read()
+        tls_pair.read()
+
+
+def test_a_lost_connection_is_a_broken_connection(tls_pair):
+    tls_pair.raw.close()
+    with pytest.raises(ConnectionResetError):
+        tls_pair.read()
 
 
 def test_a_peer_without_tls_is_refused_in_the_handshake(pem):
