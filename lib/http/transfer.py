@@ -13,9 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import pycurl
 
+from ganeti import errors
 from ganeti.constants import timeouts
 from ganeti.http import limits
 from ganeti.http.liveness import Host
+from ganeti.utils import authority
 
 #: A dead peer is detected after about a minute, independent of the call's time limit.
 _KEEPALIVE_IDLE_S: Final = 30
@@ -256,7 +258,7 @@ class Transfer:
         if error.startswith(_NOT_REPEATED):
             return f"{number}: {where}: {CLOSED}"
         if error.startswith(_NOT_TRUSTED) and self.request.demands_identity:
-            wanted = _describe_stranger(self.request.identity, reason)
+            wanted = self._describe_stranger(reason)
             return f"{number}: {where}: {wanted}"
         if error.startswith(TIMED_OUT) and not curl.getinfo(pycurl.PRIMARY_IP):
             cause, is_refused = f"no connection within {self._connect_s:g} s", False
@@ -299,18 +301,37 @@ class Transfer:
             f" renew-crypto --new-{renew}"
         )
 
+    def _describe_stranger(self, reason: str) -> str:
+        """Return why the certificate of a server is refused, and the command to run."""
+        identity = self.request.identity
+        subject = f"the certificate of node {identity} cannot be accepted ({reason})"
+        if "expired" in reason:
+            if ended := self._own_ended():
+                return f"{subject}: {ended}"
+            return f"{subject}: run gnt-node add --readd for it, which needs no call"
+        if "not yet valid" in reason:
+            return f"{subject}: compare the clocks of the node and of this machine"
+        return (
+            "the machine at this address does not have the certificate of node"
+            f" {identity} ({reason}): it is another machine, or the certificate was not"
+            " renewed with the cluster's; in the second case run gnt-node add --readd"
+            " for it"
+        )
 
-def _describe_stranger(identity: str, reason: str) -> str:
-    what = f"the certificate of node {identity} cannot be accepted ({reason})"
-    if "expired" in reason:
-        return f"{what}: run gnt-node add --readd for it, which needs no call"
-    if "not yet valid" in reason:
-        return f"{what}: compare the clocks of the node and of this machine"
-    return (
-        f"the machine at this address does not have the certificate of node {identity}"
-        f" ({reason}): it is another machine, or the certificate was not renewed with"
-        " the cluster's; in the second case run gnt-node add --readd for it"
-    )
+    def _own_ended(self) -> str:
+        """Return which certificate of this node has ended, too; empty if none.
+
+        Then those of other nodes have probably ended with it, and adding each node
+        again helps nobody.
+        """
+        credentials = self.request.credentials
+        if credentials is None:
+            return ""
+        try:
+            authority.check_ends(credentials.authority, credentials.certificate)
+        except errors.X509CertError as err:
+            return ": ".join(map(str, err.args))
+        return ""
 
 
 def _bracketed(address: str) -> str:

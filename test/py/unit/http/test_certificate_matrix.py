@@ -173,6 +173,14 @@ def test_a_node_with_a_wrong_certificate_is_not_called(site, kind):
     assert wanted in answer.error, answer.error
 
 
+def test_when_the_certificates_of_both_sides_have_ended_all_are_to_be_renewed(site):
+    answer = site.ask(site.serve("expired"), "expired")
+    assert f"certificate of node {NODE} cannot be accepted" in answer.error
+    assert str(site.folder / "client.pem") in answer.error
+    assert "gnt-cluster renew-crypto --new-cluster-certificate" in answer.error
+    assert "--readd" not in answer.error
+
+
 def test_a_node_with_the_certificate_of_another_is_not_called(site):
     answer = site.ask(site.serve(uuid=THIRD))
     assert site.seen == []
