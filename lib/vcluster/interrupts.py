@@ -18,12 +18,15 @@ class Interrupts:
     """Handler of SIGINT that raises KeyboardInterrupt and remembers it.
 
     As a context manager it handles the signal during the block; a program that was
-    started with the signal ignored goes on ignoring it. For the main thread only.
+    started with the signal ignored goes on ignoring it. After the block an interrupt
+    ends the program at once and without a traceback, as nothing but its last message is
+    left to do. For the main thread only.
     """
 
     def __init__(self) -> None:
         self._is_pending = False
         self._is_deferred = False
+        self._is_once = False
 
     def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)
@@ -32,11 +35,15 @@ class Interrupts:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        after = self._before
+        if after is signal.default_int_handler:
+            after = signal.SIG_DFL
+        signal.signal(signal.SIGINT, after)
 
     def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
+        is_repeated = self._is_pending
         self._is_pending = True
-        if not self._is_deferred:
+        if not self._is_deferred and not (self._is_once and is_repeated):
             raise KeyboardInterrupt
 
     def check(self) -> None:
@@ -56,3 +63,16 @@ class Interrupts:
         finally:
             self._is_deferred = False
         self.check()
+
+    @contextlib.contextmanager
+    def once(self) -> Iterator[None]:
+        """Raise KeyboardInterrupt for the first interrupt of a block alone.
+
+        Used where the block removes after an interrupt what it has made: a user who
+        presses the keys twice would interrupt the removal.
+        """
+        self._is_once = True
+        try:
+            yield
+        finally:
+            self._is_once = False

@@ -1,6 +1,9 @@
 """An interrupt ends a command wherever it arrives."""
 
+import os
 import signal
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -24,7 +27,37 @@ def test_an_interrupt_ends_the_block_at_once():
     with pytest.raises(KeyboardInterrupt), Interrupts():
         interrupt()
         pytest.fail("the block went on")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+#: Runs a command that fails, and presses Ctrl-C when its error is written.
+ENDING = """
+import signal, sys
+from ganeti.vcluster import commands
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupted:
+    def write(self, text):
+        sys.stderr = sys.__stderr__
+        sys.stderr.write(text)
+        signal.raise_signal(signal.SIGINT)
+    def flush(self):
+        pass
+sys.argv = ["vcluster", "-C", sys.argv[1], "status"]
+sys.stderr = Interrupted()
+commands.main()
+"""
+
+
+def test_an_interrupt_while_a_command_ends_prints_no_traceback(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, str(tmp_path / "none")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.startswith("vcluster: ")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == -signal.SIGINT
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -69,6 +102,27 @@ def test_interrupts_are_not_deferred_after_the_block():
             pass
         with pytest.raises(KeyboardInterrupt):
             interrupt()
+
+
+def test_a_second_interrupt_does_not_end_the_removal_after_the_first():
+    reached = []
+    with (
+        Interrupts() as interrupts,
+        pytest.raises(KeyboardInterrupt),
+        interrupts.once(),
+    ):
+        try:
+            interrupt()
+        finally:
+            interrupt()
+            reached.append("removed")
+    assert reached == ["removed"]
+    with Interrupts() as interrupts:
+        with interrupts.once():
+            pass
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                interrupt()
 
 
 def test_a_program_that_ignores_interrupts_goes_on_ignoring_them():
