@@ -213,8 +213,7 @@ def take_config(
         places.config_data, check=check, cluster_name=cluster_name, convert=True
     )
     changes += old_jobs.read(places.queue_dir)
-    if ganeti2_config.is_convertible(version):
-        _log.warning("%s: is of %s", places.config_data, old_config.release(version))
+    _log.warning("%s: is of %s", places.config_data, old_config.release(version))
     if dry_run:
         _log.warning("%s can be imported", places.config_data)
         return

@@ -80,6 +80,9 @@ def run(name: str, work: Callable[[], None]) -> int:
     except OSError as err:
         sys.stderr.write(f"{name}: {err}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{name}: interrupted\n")
+        return 1
     return 0
 
 

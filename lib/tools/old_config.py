@@ -74,6 +74,9 @@ def parse(data: Any, path: str, *, check: bool, convert: bool = False) -> list[C
     except errors.ConfigVersionMismatch as err:
         text = _other_version(path, err.args[1], convert=convert)
         raise errors.ConfigurationError(text) from err
+    except errors.ConfigurationError as err:
+        reason = str(err.args[0]).removeprefix("config.data: ")
+        raise errors.ConfigurationError(f"{path}: {reason}") from err
     if check:
         verify(path, snapshot_of(changes))
     return changes

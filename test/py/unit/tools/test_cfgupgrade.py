@@ -69,6 +69,49 @@ def test_a_cluster_moves_here_and_back(paths, config_data, monkeypatch, capsys):
     assert read(paths.data("config.data")) == {**config_data, "version": 3010000}
 
 
+@pytest.mark.parametrize(("version", "name"), [(3000000, "3.0"), (3010000, "3.1")])
+def test_the_release_of_a_file_is_named(
+    paths, config_data, monkeypatch, caplog, version, name
+):
+    path = pathlib.Path(paths.data("config.data"))
+    path.write_text(json.dumps({**config_data, "version": version}))
+    assert run(monkeypatch, "--dry-run") == 0
+    assert f"{path}: is of Ganeti {name}" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda data: [data], "wanted an object at the top"),
+        (lambda data: {**data, "disks": []}, "disks: wanted an object"),
+        (lambda data: {**data, "strange": 1}, "strange"),
+    ],
+)
+def test_a_wrong_form_is_an_error_of_the_file(
+    paths, config_data, monkeypatch, capsys, change, reason
+):
+    path = pathlib.Path(paths.data("config.data"))
+    path.write_text(json.dumps(change(config_data)))
+    assert run(monkeypatch, "-f") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"cfgupgrade: {path}: ")
+    assert reason in error
+    assert not os.path.exists(paths.store_db)
+
+
+def test_an_interrupt_at_the_question_changes_nothing(
+    paths, config_data, monkeypatch, capsys
+):
+    class Asked(io.StringIO):
+        def readline(self, *_size):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Asked())
+    assert run(monkeypatch) == 1
+    assert capsys.readouterr().err == "\ncfgupgrade: interrupted\n"
+    assert not os.path.exists(paths.store_db)
+
+
 def test_what_is_replaced_is_kept_and_terms_grow(paths, config_data, monkeypatch):
     db = store.open_master(
         paths.store_db, replicate=None, clock=clock.SystemClock(), seen_term=40
