@@ -148,7 +148,7 @@ def fail_over(
         runner.close()
     feedback("Starting the master daemons on this node")
     Services(paths, process).start_master(
-        *_words(options, accept_loss=accept_loss), silent=plan.silent
+        *_words(options, plan, accept_loss=accept_loss), silent=plan.silent
     )
     return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
@@ -472,15 +472,18 @@ def _wait_for_old_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool
     return False
 
 
-def _words(options: FailoverOptions, *, accept_loss: bool) -> list[str]:
+def _words(options: FailoverOptions, plan: _Plan, *, accept_loss: bool) -> list[str]:
     """Return the options with which the master daemon starts.
 
     The majority that was there a moment ago may be gone. Only with accepted loss the
-    daemon goes on without it.
+    daemon goes on without it. The daemon counts offline nodes, which were not asked
+    here: if they are half of all, it would not start after the role has moved.
     """
     if accept_loss:
         return ["--no-voting", "--yes-do-it"]
-    if options.no_voting:
+    nodes = plan.snapshot.nodes.values()
+    present = [n for n in nodes if not n.offline and n.uuid not in plan.silent]
+    if options.no_voting or len(present) * 2 <= len(nodes):
         return ["--no-voting", "--require-majority", "--yes-do-it"]
     return []
 

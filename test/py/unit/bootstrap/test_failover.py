@@ -255,6 +255,22 @@ def test_without_a_vote_the_daemon_still_needs_a_majority_of_copies(site):
     assert site.starts == ["--no-voting --require-majority --yes-do-it"]
 
 
+def test_the_daemon_does_not_count_offline_nodes_that_the_command_did_not_ask(site):
+    # Both others were marked offline when the certificates were renewed without them.
+    for number in (OLD, THIRD):
+        uuid = site.node(number)
+        node = site.master.snapshot().nodes[uuid]
+        changed = node.replace(offline=True, master_candidate=False)
+        site.master.commit([cluster.Update("nodes", uuid, changed)])
+    site.master.commit([Document("meta", "test", b"settles")])
+    revision = site.master.snapshot().revision
+    until("copy", lambda: site.copies[NEW].status()["revision"] >= revision)
+    site.silence(OLD, THIRD)
+    assert site.run() is True
+    (start,) = site.starts
+    assert start.startswith("--no-voting --require-majority --yes-do-it")
+
+
 def test_the_daemons_do_not_wait_again_for_a_node_that_did_not_answer(site):
     site.silence(OLD)
     assert site.run() is True
