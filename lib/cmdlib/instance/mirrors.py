@@ -77,7 +77,7 @@ def _status(row: Any) -> Status | str:
         is_degraded=bool(value.get("is_degraded")),
         percent=float(percent) if isinstance(percent, int | float) else None,
         left_s=float(left) if isinstance(left, int | float) else None,
-        ldisk=int(value.get("ldisk_status") or _OK),
+        ldisk=value.get("ldisk_status") or _OK,
         is_standalone=connection == _STANDALONE,
         row=row,
     )

@@ -48,6 +48,21 @@ class _Space(TypedDict, total=False):
     storage_size: _Count
 
 
+#: A part or a time that the master calculates with.
+_Amount = Annotated[int, Meta(ge=-(2**53), le=2**53)] | float | None
+
+
+class _BlockDevice(TypedDict, total=False):
+    """The state of a disk on a node; ``ldisk_status`` is one of `disks.LDS_NAMES`."""
+
+    dev_path: str | None
+    sync_percent: _Amount
+    estimated_time: _Amount
+    is_degraded: bool | None
+    ldisk_status: Annotated[int, Meta(ge=1, le=4)] | None
+    mirror: dict[str, Any] | None
+
+
 #: An element of a list in the description of an operating system.
 _Item = Scalar | list[Scalar]
 _Items = list[_Item] | None
@@ -60,7 +75,7 @@ SHAPES: Final[dict[str, Any]] = {
     "blockdev_assemble": list[Scalar],
     "blockdev_find": list[Any] | dict[str, Any] | None,
     "blockdev_getdimensions": list[tuple[Number, Number | None] | None],
-    "blockdev_getmirrorstatus_multi": list[tuple[bool, Any]],
+    "blockdev_getmirrorstatus_multi": list[tuple[bool, _BlockDevice | str | None]],
     "export_info": str,
     "export_list": list[str],
     "extstorage_diagnose": list[tuple[str, Scalar, bool, Scalar, _Items]],

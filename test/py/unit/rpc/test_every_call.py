@@ -118,7 +118,27 @@ ANSWERS = [
     ("blockdev_assemble", [["/dev/x", None, 1, True]], ["/dev/x", [["/dev/x"]]]),
     ("blockdev_find", [None, [1, {}], {"a": [1]}], ["text", 5]),
     ("blockdev_getdimensions", [[[1, 2], [1.5, None], None]], [[[1]], [["1", 2]], 5]),
-    ("blockdev_getmirrorstatus_multi", [[[True, {}]]], [[[1, {}]], [[True]], {}]),
+    (
+        "blockdev_getmirrorstatus_multi",
+        [
+            [[True, {}]],
+            [[True, None], [False, "no such volume"]],
+            [[True, {"ldisk_status": 4, "sync_percent": 12.5, "is_degraded": True}]],
+            [[True, {"dev_path": "/dev/drbd0", "estimated_time": 7, "mirror": None}]],
+        ],
+        [
+            [[1, {}]],
+            [[True]],
+            {},
+            [[True, [1]]],
+            [[True, {"ldisk_status": "faulty"}]],
+            [[True, {"ldisk_status": [1]}]],
+            [[True, {"ldisk_status": 5}]],
+            [[True, {"sync_percent": 10**400}]],
+            [[True, {"is_degraded": "no"}]],
+            [[True, {"mirror": "up"}]],
+        ],
+    ),
     ("export_info", ["text"], [None, ["text"]]),
     ("export_list", [[], ["web1"]], ["web1", [None], [["web1"]]]),
     (
