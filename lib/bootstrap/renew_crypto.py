@@ -22,11 +22,11 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from ganeti import config, errors, quorum, ssconf, store
-from ganeti.bootstrap import crypto, store_access
+from ganeti import config, errors, ssconf, store
+from ganeti.bootstrap import crypto, lost_master, renewal_note, store_access
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -37,7 +37,6 @@ from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import account, client
-from ganeti.store import choice
 from ganeti.utils import authority, daemon_users, files, x509
 
 _log = logging.getLogger(__name__)
@@ -64,6 +63,11 @@ _REPEAT_HINT: Final = (
     "run the same command again, with the same options; it restarts from the beginning"
 )
 
+_LOST_HINT: Final = (
+    ". If candidates are lost for good, name them with --lost-candidates: what they"
+    " alone have is lost"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class RenewOptions:
@@ -75,12 +79,15 @@ class RenewOptions:
         check_host_keys: refuse nodes whose SSH host key is not the cluster's.
         without_master: this node is another master candidate, because the master is
             lost.
+        lost: names or UUIDs of master candidates that are lost for good: this node goes
+            on without their copies, and marks them offline.
     """
 
     cluster_certificate: bool = False
     contents: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
     check_host_keys: bool = True
     without_master: bool = False
+    lost: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +124,9 @@ def renew(
     Raises:
         SshError: a node cannot be reached; nothing was changed.
         OpPrereqError: without a master, this node is no master candidate, the master
-            daemon runs, or see `_check_majority`.
-        OpExecError: daemons do not stop, and nothing was changed; or the new files
+            daemon runs, a lost node answers, or see the checks in `lost_master`.
+        OpExecError: daemons do not stop, or the store in etcd cannot be had, and
+            nothing was changed; or the new files
             could not be created, no majority of the master candidates has recorded the
             new certificate, or the daemons of the master do not start.
     """
@@ -126,21 +134,28 @@ def renew(
     with contextlib.ExitStack() as stack:
         feedback("Gathering cluster information")
         caller = _caller(paths, options)
+        lost: dict[str, str] = {}
         if options.without_master:
-            _check_lost(paths, options)
+            lost = lost_master.lost_candidates(paths, options.lost, caller)
+            _check_lost(paths, options, lost.values())
         failed: dict[str, str] = {}
         remotes = _connect(paths, options, stack, failed)
         if options.without_master:
-            _check_majority(paths, caller, remotes)
+            lost_master.check_copies(
+                paths,
+                caller,
+                {remote.name for remote in remotes},
+                frozenset(lost),
+                is_refused=_is_refused(paths),
+            )
         feedback("Blocking watcher")
         lock = f"{paths.lock_dir}/{_WATCHER_LOCK}"
         stack.enter_context(files.locked(lock, timeout_s=_WATCHER_S))
+        held = stack.enter_context(_holding(paths, clock, caller))
         with _restarted_on_failure(services, paths, remotes, feedback):
             _stop(services, paths, remotes, feedback)
         try:
             feedback("Updating certificates and keys")
-            if options.cluster_certificate:
-                files.write_file(_note(paths), b"", mode=0o600)
             written = _write(paths, clock, options, caller)
             failed |= _copy(paths, remotes, written, feedback)
             if options.cluster_certificate:
@@ -150,13 +165,17 @@ def renew(
                 "interrupted while all daemons are stopped"
                 f" ({str(err) or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
-        with _holding(paths, clock, caller) as held:
-            failed |= _start_nodes(services, paths, remotes, feedback)
-            if options.cluster_certificate:
-                feedback("Recording the certificate of the master")
-                _record_master(paths, clock, caller, held)
-            _start_master(services, paths, feedback)
-            files.remove_file(_note(paths))
+        failed |= _start_nodes(services, paths, remotes, feedback)
+        if options.cluster_certificate:
+            feedback("Recording the certificate of the master")
+            editing = (
+                lost_master.recording(paths, clock, caller, frozenset(lost), _OWNER)
+                if options.without_master
+                else _editing(paths, clock, caller, held)
+            )
+            _record_master(paths, caller, editing, options)
+        _start_master(services, paths, feedback)
+        renewal_note.remove(paths)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
@@ -168,7 +187,7 @@ def needs_restart(paths: Paths) -> bool:
     of the master daemon would reach no node. It stays so until the renewal is complete:
     only this node has a new certificate when it is interrupted.
     """
-    if os.path.exists(_note(paths)):
+    if renewal_note.counts(paths):
         return True
     try:
         if not authority.is_used(paths.server_pem):
@@ -181,11 +200,6 @@ def needs_restart(paths: Paths) -> bool:
     return min(map(x509.seconds_left, used)) <= 0
 
 
-def _note(paths: Paths) -> str:
-    """Return the file that exists while the nodes may have different authorities."""
-    return paths.data("renewing-certificates")
-
-
 def _is_cut_off(paths: Paths, options: RenewOptions) -> bool:
     """Return whether no node can be marked offline."""
     return options.without_master or _is_refused(paths)
@@ -193,7 +207,7 @@ def _is_cut_off(paths: Paths, options: RenewOptions) -> bool:
 
 def _is_refused(paths: Paths) -> bool:
     """Return whether nodes refuse the calls of all others, whoever is the master."""
-    if os.path.exists(_note(paths)):
+    if renewal_note.counts(paths):
         return True
     try:
         authority.check_ends(paths.server_pem, paths.client_pem)
@@ -226,6 +240,7 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
     return [
         *planned,
         f"start the node daemons on {everywhere}",
+        *(f"mark {name} offline, without asking for its copy" for name in options.lost),
         (
             "record the certificate of the master in the configuration, under a new"
             " term that a majority of the master candidates has promised"
@@ -236,15 +251,9 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
 
 def _caller(paths: Paths, options: RenewOptions) -> str:
     """Return the uuid of the node that nodes accept afterwards: usually the master."""
-    snapshot = store.read_snapshot(paths.store_db)
-    if not options.without_master:
-        return snapshot.cluster.master_node
-    uuid = snapshot.uuid_of("nodes", paths.hostname)
-    if uuid is None or not snapshot.nodes[uuid].master_candidate:
-        raise errors.OpPrereqError(
-            f"{paths.hostname} is not a master candidate", ecodes.ECODE_STATE
-        )
-    return uuid
+    if options.without_master:
+        return lost_master.caller(paths)
+    return store.read_snapshot(paths.store_db).cluster.master_node
 
 
 def _others(simple: SimpleStore, paths: Paths) -> list[str]:
@@ -311,54 +320,34 @@ def _log_in(
     return _RemoteNode(name, address, port, shell)
 
 
-def _check_lost(paths: Paths, options: RenewOptions) -> None:
-    """Refuse to act without a master that runs.
+def _check_lost(paths: Paths, options: RenewOptions, lost: Collection[str]) -> None:
+    """Refuse to act without a master that runs, or to give up nodes that answer.
 
     Raises:
-        OpPrereqError: its daemon runs.
+        OpPrereqError: the daemon of the master runs, or such a node answers.
     """
     master = SimpleStore(paths).master_node()
-    with contextlib.ExitStack() as stack:
-        try:
-            remote = _log_in(paths, options, master, stack)
-            argv = [paths.daemon_util, "check", _MASTER_DAEMON]
-            is_running = not remote.shell.run(argv, timeout_s=_DAEMONS_S).failed
-        except errors.SshError:
-            return  # lost, as the administrator wrote
-    if is_running:
-        raise errors.OpPrereqError(
-            f"{_MASTER_DAEMON} runs on {master}: run the command there, without"
-            f" --without-master; or stop it with 'daemon-util stop {_MASTER_DAEMON}' if"
-            " it cannot be used",
-            ecodes.ECODE_STATE,
-        )
-
-
-def _check_majority(paths: Paths, caller: str, remotes: Sequence[_RemoteNode]) -> None:
-    """Refuse to take nodes from a master that the others may follow.
-
-    Without a majority this node could not be recorded, and the nodes with its new files
-    would refuse the calls of the master. If the certificates have ended, they do so
-    anyway. Which candidates have etcd's copies is not known here.
-
-    Raises:
-        OpPrereqError: fewer than a majority of the master candidates can be reached.
-    """
-    if choice.is_etcd(paths) or _is_refused(paths):
-        return
-    nodes = store.read_snapshot(paths.store_db).nodes.values()
-    candidates = {node.uuid: node.name for node in nodes if node.master_candidate}
-    names = {remote.name for remote in remotes}
-    reached = {uuid for uuid, name in candidates.items() if name in names} | {caller}
-    if quorum.Voters(frozenset(candidates)).has_majority(reached):
-        return
-    raise errors.OpPrereqError(
-        f"nothing was changed: {len(reached)} of {len(candidates)} master candidates"
-        f" can be reached, wanted {quorum.majority(len(candidates))}, because the"
-        " certificates are valid and the others may have a master. Restore the network,"
-        " or use 'gnt-cluster master-failover'",
-        ecodes.ECODE_STATE,
-    )
+    for name in dict.fromkeys([*lost, master]):
+        with contextlib.ExitStack() as stack:
+            try:
+                remote = _log_in(paths, options, name, stack)
+                argv = [paths.daemon_util, "check", _MASTER_DAEMON]
+                is_running = not remote.shell.run(argv, timeout_s=_DAEMONS_S).failed
+            except errors.SshError:
+                continue  # lost, as the administrator wrote
+        if is_running:
+            raise errors.OpPrereqError(
+                f"{_MASTER_DAEMON} runs on {name}: run the command there, without"
+                f" --without-master; or stop it with 'daemon-util stop"
+                f" {_MASTER_DAEMON}' if it cannot be used",
+                ecodes.ECODE_STATE,
+            )
+        if name in lost:
+            raise errors.OpPrereqError(
+                f"--lost-candidates: node {name} answers over SSH, so it is not lost:"
+                " leave it out; if it cannot be used any more, switch it off",
+                ecodes.ECODE_STATE,
+            )
 
 
 # Daemons
@@ -438,6 +427,7 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions, caller: str) -> li
         # The key first: an interrupted run leaves no authority without its key.
         contents[_SERVER_KEY] = new.key_pem
         contents[_SERVER_PEM] = new.certificate_pem
+        renewal_note.write(paths, new.certificate_pem)
     for name in contents:
         _back_up(paths, paths.data(name))
     for name, data in contents.items():
@@ -477,7 +467,7 @@ def _with_caller(snapshot: Snapshot, caller: str, digest: str) -> Snapshot:
 
 @contextlib.contextmanager
 def _holding(paths: Paths, clock: Clock, caller: str) -> Iterator[store.Engine | None]:
-    """Keep the leadership of a store in etcd while daemons of candidates start.
+    """Keep the leadership of a store in etcd: other candidates stop one by one.
 
     Raises:
         OpExecError: it cannot be had.
@@ -486,14 +476,26 @@ def _holding(paths: Paths, clock: Clock, caller: str) -> Iterator[store.Engine |
         try:
             held = stack.enter_context(store_access.holding(paths, clock, caller))
         except errors.GenericError as err:
-            raise errors.OpExecError(
-                f"all daemons are stopped: {err}. {_REPEAT_HINT}"
-            ) from err
+            raise errors.OpExecError(f"nothing was changed: {err}") from err
         yield held
 
 
-def _record_master(
+@contextlib.contextmanager
+def _editing(
     paths: Paths, clock: Clock, caller: str, held: store.Engine | None
+) -> Iterator[config.Edit]:
+    """Yield an edit of the configuration on the master; raises as `store_access`."""
+    with contextlib.ExitStack() as stack:
+        engine = held or stack.enter_context(store_access.opened(paths, clock, caller))
+        with config.Config(engine, clock).edit(_OWNER) as edit:
+            yield edit
+
+
+def _record_master(
+    paths: Paths,
+    caller: str,
+    editing: contextlib.AbstractContextManager[config.Edit],
+    options: RenewOptions,
 ) -> None:
     """Record this node's new certificate as the only one that may call nodes.
 
@@ -505,18 +507,15 @@ def _record_master(
     """
     try:
         digest = x509.digest(x509.load_certificate(paths.client_pem))
-        with contextlib.ExitStack() as stack:
-            engine = held or stack.enter_context(
-                store_access.opened(paths, clock, caller)
-            )
-            with config.Config(engine, clock).edit(_OWNER) as edit:
-                edit.update_cluster(candidate_certs={caller: digest})
+        with editing as edit:
+            edit.update_cluster(candidate_certs={caller: digest})
     except (errors.GenericError, KeyboardInterrupt) as err:
+        rest = _LOST_HINT if options.without_master and not options.lost else ""
         raise errors.OpExecError(
             "the node daemons run with the new files, but the master daemon is not"
             " started, because the certificate of the master was not recorded by a"
             f" majority of the master candidates: {str(err) or type(err).__name__}."
-            f" When the candidates run, {_REPEAT_HINT}"
+            f" When the candidates run, {_REPEAT_HINT}{rest}"
         ) from err
 
 

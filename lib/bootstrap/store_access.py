@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from ganeti import rpc, store
+from ganeti import errors, rpc, store
 from ganeti.bootstrap import elections
 from ganeti.clock import Clock
 from ganeti.pathutils import Paths
@@ -25,7 +25,14 @@ def holding(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine | No
 
 
 @contextlib.contextmanager
-def opened(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine]:
+def opened(
+    paths: Paths,
+    clock: Clock,
+    node: str,
+    *,
+    is_takeover: bool = False,
+    lost: frozenset[str] = frozenset(),
+) -> Iterator[store.Engine]:
     """Win a term for this node, and yield the store.
 
     With files, a majority of the master candidates must answer. In etcd, the leadership
@@ -35,9 +42,12 @@ def opened(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine]:
         paths: of this node.
         clock: paces retries.
         node: uuid of this node.
+        is_takeover: this node was not the master, so a newer copy is taken.
+        lost: uuids of candidates, with files, that the administrator has given up:
+            their copies are not asked for.
 
     Raises:
-        StorageError: no majority.
+        StorageError: no majority, and a candidate that was not given up is silent.
         TermError: another node became master.
     """
     servers = choice.read(paths)
@@ -49,8 +59,10 @@ def opened(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine]:
             engine.close()
         return
     with elections.asking(paths) as ask:
-        elector = elections.elector(paths, node, ask, frozenset())
-        term, _survey = elector.elect(is_takeover=False)
+        elector = elections.elector(paths, node, ask, lost)
+        term, survey = elector.elect(is_takeover=is_takeover, accept_loss=bool(lost))
+    if not survey.is_enough and not lost.issuperset(survey.election.silent):
+        raise errors.StorageError(survey.shortage())
     late = rpc.LateRunner()
     engine = store.open_master(
         paths.store_db,
@@ -58,7 +70,9 @@ def opened(paths: Paths, clock: Clock, node: str) -> Iterator[store.Engine]:
         clock=clock,
         node=node,
         term=term,
-        settings=store.CommitSettings(is_patient=False),
+        settings=store.CommitSettings(
+            accept_loss=not survey.is_enough, is_patient=False, silent=lost
+        ),
     )
     runner = rpc.NetworkRunner(engine.latest, paths, engine.term)
     try:

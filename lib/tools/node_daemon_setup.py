@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors, ssconf
+from ganeti.bootstrap import renewal_note
 from ganeti.bootstrap.services import Services
 from ganeti.constants import ecodes
 from ganeti.constants import ssh as ssh_constants
@@ -72,6 +73,8 @@ def set_up(
     files.write_file(paths.hmac_key, message[ssh_constants.NDS_HMAC], mode=0o440)
     files.write_file(paths.server_pem, cluster_pem, mode=0o440)
     files.write_file(paths.client_pem, own_pem, mode=0o440)
+    # Of a renewal that this node began as the master, before it was lost.
+    renewal_note.remove(paths)
     _prepare_storage(paths, values)
     services = Services(paths, process)
     services.stop_all()

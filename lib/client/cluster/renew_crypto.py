@@ -14,6 +14,10 @@ _LOST_QUESTION: Final = (
     "All daemons on all nodes are restarted with certificates that the present master"
     " does not get. It has to be off, and is to be added again later. Continue?"
 )
+_GIVEN_UP_QUESTION: Final = (
+    "Changes and jobs that only {names} can have are lost, also acknowledged ones."
+    " These nodes are marked offline. "
+)
 _QUESTION: Final = (
     "This requires all daemons on all nodes to be restarted and may take some time."
     " Continue?"
@@ -77,10 +81,7 @@ def run(ctx: CommandContext) -> int:
         )
     if plans.wanted(ctx):
         return plans.show(ctx, [], before=_plan(ctx, contents, restarts, has_job))
-    question = _QUESTION if has_files else _ONLINE_QUESTION
-    if opts.without_master:
-        question = _LOST_QUESTION
-    if not opts.force and not prompts.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, _question(opts, has_files)):
         return exitcodes.EXIT_FAILURE
     troubles = _replace_files(ctx, contents, restarts) if has_files else []
     if has_job:
@@ -99,6 +100,13 @@ def run(ctx: CommandContext) -> int:
         return exitcodes.EXIT_FAILURE if troubles else exitcodes.EXIT_SUCCESS
     ctx.out("All requested certificates and keys have been replaced.")
     return exitcodes.EXIT_SUCCESS
+
+
+def _question(opts: Any, has_files: bool) -> str:
+    if not opts.without_master:
+        return _QUESTION if has_files else _ONLINE_QUESTION
+    names = ", ".join(_lost(opts))
+    return (_GIVEN_UP_QUESTION.format(names=names) if names else "") + _LOST_QUESTION
 
 
 def _check_without_master(ctx: CommandContext, contents: dict[str, bytes]) -> None:
@@ -147,7 +155,13 @@ def _options(
         contents=contents,
         check_host_keys=bool(ctx.opts.ssh_key_check),
         without_master=bool(ctx.opts.without_master),
+        lost=_lost(ctx.opts),
     )
+
+
+def _lost(opts: Any) -> tuple[str, ...]:
+    """Return the names of the master candidates that are given up."""
+    return tuple(filter(None, map(str.strip, (opts.lost_candidates or "").split(","))))
 
 
 def _restarts(ctx: CommandContext) -> bool:
@@ -181,6 +195,11 @@ def _check(opts: Any) -> None:
                     f"{what}: only one of {new_word} and {word} can be used",
                     ecodes.ECODE_INVAL,
                 )
+    if opts.lost_candidates is not None and not (opts.without_master and _lost(opts)):
+        raise errors.OpPrereqError(
+            "--lost-candidates: wanted names of nodes, together with --without-master",
+            ecodes.ECODE_INVAL,
+        )
     if bool(opts.spice_cert) != bool(opts.spice_cacert):
         raise errors.OpPrereqError(
             "SPICE certificate: --spice-certificate and --spice-ca-certificate must be"

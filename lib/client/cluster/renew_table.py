@@ -82,6 +82,13 @@ RENEW_CRYPTO: Final = Command(
             dest="without_master",
         ),
         Option(
+            ("--lost-candidates",),
+            "comma-separated names of master candidates that are lost for good: with"
+            " --without-master, go on without their copies and mark them offline",
+            dest="lost_candidates",
+            kind="string",
+        ),
+        Option(
             ("--no-ssh-key-check",),
             "do not verify the SSH host keys of nodes",
             dest="ssh_key_check",

@@ -174,6 +174,31 @@ def end_all(cluster, names):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+def test_one_of_two_candidates_goes_on_when_the_other_one_is_lost_for_good(cluster_of):
+    cluster = cluster_of(2)
+    cluster.check("gnt-cluster", "add-tags", "kept")
+    end_all(cluster, ("node1", "node2"))
+    cluster.command("kill", "node1")
+    cluster.command("kill", "node2")
+    cluster.command("start", "node2")
+    renew = ("gnt-cluster", "renew-crypto", "-f", "--new-cluster-certificate")
+    renew += ("--without-master",)
+    refused = cluster.run(*renew, node="node2")
+    assert refused.code == 1
+    assert "name them with --lost-candidates" in refused.stderr
+    lost = cluster.node("node1").name
+    done = cluster.run(*renew, "--lost-candidates", lost, node="node2")
+    assert "run 'gnt-cluster master-failover' now" in done.stdout
+    cluster.check("gnt-cluster", "master-failover", node="node2")
+    assert "kept" in cluster.check("gnt-cluster", "list-tags", node="node2").split()
+    cluster.check("gnt-cluster", "add-tags", "later", node="node2")
+    cluster.command("start", "node1")
+    cluster.check("gnt-node", "add", "--readd", lost, node="node2")
+    cluster.wait_until_clean("node2")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_ended_certificates_are_renewed_without_the_lost_master(cluster_of):
     cluster = cluster_of(3)
     cluster.check("gnt-cluster", "add-tags", "kept")

@@ -10,13 +10,19 @@ from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
 from ganeti import errors, ssconf
-from ganeti.bootstrap import etcd_failover, etcd_place, failover, store_access
+from ganeti.bootstrap import (
+    etcd_failover,
+    etcd_place,
+    failover,
+    lost_master,
+    store_access,
+)
 from ganeti.clock import SystemClock
 from ganeti.cmdlib import master_ip
 from ganeti.objects import TABLES, Update
 from ganeti.pathutils import Paths
 from ganeti.store import Document, choice, open_master
-from ganeti.store.etcd import Claim, Gateway, Servers, open_etcd
+from ganeti.store.etcd import Claim, Gateway, Servers, open_etcd, parse
 from ganeti.store.etcd.reader import Reader
 
 CLOCK = SystemClock()
@@ -265,3 +271,16 @@ def test_an_old_master_that_keeps_the_address_is_a_warning(
     assert nodes.limits == {"node_deactivate_master_ip": {5.0}}
     text = "the old master did not remove the cluster's address"
     assert (text in caplog.text) is failed
+
+
+def test_a_renewal_without_the_master_is_left_to_the_one_that_etcd_knows(site):
+    with (
+        site.lead(),
+        pytest.raises(errors.OpPrereqError, match=f"itself: {site.own.name} is the m"),
+    ):
+        lost_master.caller(site.paths)
+    with pytest.raises(errors.OpPrereqError, match="itself: start ganeti-standby"):
+        lost_master.caller(site.paths)
+    choice.write(site.paths, choice.prepare(parse("etcd://127.0.0.1:1")))
+    with pytest.raises(errors.OpPrereqError, match="needs a majority of its servers"):
+        lost_master.caller(site.paths)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import glob
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from fakes.patience import until
 from fakes.processes import FakeRunner as FakePrograms
 from fakes.rpc import FakeRunner
 from ganeti import config, errors, rpc, ssconf, store
-from ganeti.bootstrap import crypto, renew_crypto
+from ganeti.bootstrap import crypto, lost_master, renew_crypto, renewal_note
 from ganeti.bootstrap.renew_crypto import RenewOptions
 from ganeti.clock import SystemClock
 from ganeti.objects import Update
@@ -523,3 +524,176 @@ def test_daemons_are_stopped_if_all_nodes_share_one_certificate(site):
     shared = x509.create_self_signed()
     files.write_file(site.paths.server_pem, shared.pem, mode=0o440)
     assert renew_crypto.needs_restart(site.paths)
+
+
+# Candidates that are lost for good
+def voters(site):
+    with contextlib.closing(store.Follower(site.paths.store_db)) as follower:
+        return json.loads(follower.read("meta", "voters"))
+
+
+def give_up(site, *names):
+    return site.renew(cluster_certificate=True, without_master=True, lost=names)
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_candidates_lost_for_good_are_given_up_by_name(site, is_ended):
+    if is_ended:
+        end(site)
+    before = without_master(site).snapshot()
+    site.copies.down |= {site.copies.node(2)}
+    site.unreachable |= {THIRD}
+    third = site.copies.node(2)
+    assert give_up(site, MASTER, third) == [f"node {THIRD}: {THIRD}: no route"]
+    own, after = site.copies.node(1), site.snapshot()
+    digest = x509.digest(x509.load_certificate(site.paths.client_pem))
+    assert after.cluster.candidate_certs == {own: digest}
+    assert after.cluster.master_node == own
+    for number in (0, 2):
+        node = after.nodes[site.copies.node(number)]
+        assert (node.offline, node.master_candidate) == (True, False)
+    # They count no more, and the numbers that they may have used are left out.
+    assert voters(site) == {"now": [own], "before": []}
+    assert after.revision > before.revision + 100_000
+    listed = site.read(PLAIN, "ssconf_master_candidates_certs").decode()
+    assert listed == f"{own}={digest}\n"
+    assert give_up(site, MASTER, THIRD) == []
+
+
+def test_a_silent_candidate_that_is_not_named_is_not_given_up(site):
+    before = site.content()
+    without_master(site)
+    site.unreachable = {MASTER, THIRD}
+    with pytest.raises(errors.OpPrereqError, match=f"changes may be on {THIRD} alone"):
+        give_up(site, MASTER)
+    assert site.events == []
+    assert sorted(site.content().values()) == sorted(before.values())
+
+
+def test_a_candidate_that_gets_lost_on_the_way_is_not_given_up(site):
+    without_master(site)
+    # It answers over SSH, and its node daemon does not.
+    site.copies.down |= {site.copies.node(2)}
+    with pytest.raises(errors.OpExecError, match=r"name them with --lost-candidates"):
+        site.renew(cluster_certificate=True, without_master=True)
+    assert site.snapshot().nodes[site.copies.node(0)].master_candidate
+    paths, own = site.paths, site.copies.node(1)
+    lost = frozenset({site.copies.node(0)})
+    with (
+        pytest.raises(errors.StorageError, match=f"not heard: .*{THIRD}"),
+        lost_master.recording(paths, SystemClock(), own, lost, "test"),
+    ):
+        pass
+    assert site.snapshot().nodes[site.copies.node(0)].master_candidate
+
+
+def test_nothing_is_given_up_without_need(site):
+    without_master(site)
+    with pytest.raises(errors.OpPrereqError, match="nothing has to be given up"):
+        give_up(site, MASTER)
+    assert site.events == []
+
+
+def test_a_node_that_answers_is_not_given_up(site):
+    without_master(site).unreachable = set()
+    site.broken.add((MASTER, "check ganeti-masterd"))
+    with pytest.raises(errors.OpPrereqError, match=f"{MASTER} answers over SSH"):
+        give_up(site, MASTER)
+    assert site.events == [(MASTER, "check ganeti-masterd")]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (SECOND, "is this node"),
+        (PLAIN, "is not a master candidate"),
+        ("other.example.com", "unknown node"),
+    ],
+)
+def test_only_other_candidates_can_be_given_up(site, name, problem):
+    without_master(site)
+    with pytest.raises(errors.OpPrereqError, match=f"{name}: {problem}"):
+        give_up(site, name)
+    assert site.events == site.logins == []
+
+
+def test_the_plan_names_those_that_are_given_up(site):
+    options = RenewOptions(True, without_master=True, lost=(MASTER,))
+    assert f"mark {MASTER} offline, without asking for its copy" in renew_crypto.steps(
+        without_master(site).paths, options
+    )
+
+
+def test_a_candidate_that_is_behind_takes_the_newest_copy(site):
+    without_master(site)
+    with contextlib.closing(
+        store.open_master(
+            site.at(MASTER, "store.db"),
+            replicate=lambda nodes, procedure, args: site.copies.replicate(
+                [n for n in nodes if n == site.copies.node(2)], procedure, args
+            ),
+            clock=SystemClock(),
+            node=site.copies.node(0),
+        )
+    ) as master:
+        for number in range(3):
+            master.commit([store.Document("meta", "test", b"%d" % number)])
+    assert site.renew(cluster_certificate=True, without_master=True) == []
+    with contextlib.closing(store.Follower(site.paths.store_db)) as follower:
+        assert follower.read("meta", "test") == b"2"
+
+
+def test_the_leadership_in_etcd_is_had_before_a_daemon_stops(site, monkeypatch):
+    @contextlib.contextmanager
+    def holding(*_args):
+        site.events.append("leads")
+        yield None
+        site.events.append("ends")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(renew_crypto.store_access, "holding", holding)
+        site.renew(contents={"hmac.key": b"new"})
+    assert site.events[0] == "leads"
+    assert site.events[-2:] == [(MASTER, "start-all"), "ends"]
+    site.events.clear()
+
+    def refuse(*_args):
+        raise errors.StorageError("no majority of the servers")
+
+    monkeypatch.setattr(renew_crypto.store_access, "holding", refuse)
+    with pytest.raises(errors.OpExecError, match="nothing was changed: no majority"):
+        site.renew(contents={"hmac.key": b"newer"})
+    assert site.events == []
+
+
+# The note of an interrupted renewal
+def interrupt(site, monkeypatch, name="_send_certificates"):
+    def fail(*_args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(renew_crypto, name, fail)
+        with pytest.raises(errors.OpExecError):
+            site.renew(cluster_certificate=True)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_note_is_outdated_when_others_have_renewed(site, monkeypatch, is_old):
+    old = site.content()[site.paths.server_pem]
+    interrupt(site, monkeypatch)
+    if is_old:
+        # Killed before the first file was replaced.
+        os.unlink(site.paths.server_pem)
+        files.write_file(site.paths.server_pem, old, mode=0o440)
+    assert renewal_note.counts(site.paths)
+    os.unlink(site.paths.server_pem)
+    new = authority.create()
+    files.write_file(site.paths.server_pem, new.certificate_pem, mode=0o440)
+    assert not renewal_note.counts(site.paths)
+
+
+def test_a_note_of_an_earlier_release_counts(site):
+    files.write_file(site.paths.data("renewing-certificates"), b"", mode=0o600)
+    assert renewal_note.counts(site.paths)
+    renewal_note.remove(site.paths)
+    assert not renewal_note.counts(site.paths)

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.processes import FakeRunner
 from ganeti import errors
-from ganeti.bootstrap import crypto
+from ganeti.bootstrap import crypto, renewal_note
 from ganeti.pathutils import Paths
 from ganeti.ssconf import SimpleStore
 from ganeti.ssh import authorized_keys, keys, pubkeys
@@ -137,6 +137,13 @@ def test_setting_up_a_node_daemon_writes_its_files_and_starts_it(paths, runner, 
         "daemon-util stop-all",
         "daemon-util start ganeti-noded",
     ]
+
+
+def test_a_renewal_that_the_node_began_as_a_master_is_over(paths, runner, server):
+    os.makedirs(paths.data_dir, exist_ok=True)
+    renewal_note.write(paths, server.pem)
+    node_daemon_setup.set_up(paths, runner, setup_message(server), dry_run=False)
+    assert not renewal_note.counts(paths)
 
 
 def test_a_daemon_that_does_not_start_is_an_error_with_its_words(paths, server):

@@ -364,6 +364,36 @@ def test_another_candidate_renews_certificates_alone_and_submits_no_job(
     assert len(renewal.options) == 2
 
 
+def test_candidates_that_are_given_up_are_typed_and_shown_in_the_question(
+    run, environ, renewal
+):
+    master_file = f"{environ['GANETI_ROOTDIR']}/var/lib/ganeti/ssconf_master_node"
+    pathlib.Path(master_file).write_text("n2.tst\n")
+    done = run(f"{LOST} --lost-candidates n2.tst,n3.tst", answers=["y\n"])
+    assert done.code == 0
+    question = " ".join(done.terminal.split())
+    assert "only n2.tst, n3.tst can have are lost, also acknowledged ones" in question
+    (options,) = renewal.options
+    assert options.lost == ("n2.tst", "n3.tst")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--new-cluster-certificate --lost-candidates n2.tst",
+        f"{LOST} --lost-candidates ,",
+    ],
+)
+def test_candidates_are_given_up_with_other_options_alone(run, environ, renewal, line):
+    if "without" in line:
+        master_file = f"{environ['GANETI_ROOTDIR']}/var/lib/ganeti/ssconf_master_node"
+        pathlib.Path(master_file).write_text("n2.tst\n")
+    done = run(f"{line} -f")
+    assert done.code == 1
+    assert "--lost-candidates: wanted names of nodes, together with" in done.err
+    assert renewal.options == []
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
