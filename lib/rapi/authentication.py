@@ -119,7 +119,7 @@ class Authenticator:
             return user
         self._check_failures(address, name)
         with self._verifying:
-            is_right = users.is_password(user, name, password, slow=content.uses_scrypt)
+            is_right = users.is_password(user, name, password, costs=content.costs)
         if user is None or not is_right:
             self._note_failure(address, name)
             raise unauthorized()

@@ -11,6 +11,7 @@ Nothing here reads files or clocks.
 """
 
 import dataclasses
+import functools
 import hashlib
 import hmac
 import re
@@ -75,10 +76,14 @@ class Users:
     by_digest: Mapping[str, User] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
-    @property
-    def uses_scrypt(self) -> bool:
-        """Return whether a password is stored as a scrypt hash."""
-        return any(user.secret.scheme == "scrypt" for user in self.by_name.values())
+    @functools.cached_property
+    def costs(self) -> frozenset["Cost"]:
+        """The parameters of all scrypt hashes."""
+        return frozenset(
+            _scrypt_parts(user.secret.value)[0]
+            for user in self.by_name.values()
+            if user.secret.scheme == "scrypt"
+        )
 
 
 class _BrokenLineError(ValueError):
@@ -187,7 +192,7 @@ def _matching(pattern: re.Pattern[str], value: str, wanted: str) -> str:
     return value
 
 
-class _Cost(NamedTuple):
+class Cost(NamedTuple):
     """Parameters of scrypt."""
 
     cost: int
@@ -195,10 +200,10 @@ class _Cost(NamedTuple):
     parallel: int
 
 
-def _scrypt_parts(value: str) -> tuple[_Cost, bytes, bytes]:
+def _scrypt_parts(value: str) -> tuple[Cost, bytes, bytes]:
     """Return parameters, salt and hash."""
     log_cost, block, parallel, salt, digest = value.split("$")
-    cost = _Cost(1 << int(log_cost), int(block), int(parallel))
+    cost = Cost(1 << int(log_cost), int(block), int(parallel))
     memory = 128 * cost.cost * cost.block * cost.parallel
     if cost.cost < 2 or not 0 < memory <= _SCRYPT_MEMORY:
         raise _BrokenLineError(
@@ -209,8 +214,8 @@ def _scrypt_parts(value: str) -> tuple[_Cost, bytes, bytes]:
 
 #: Parameters of new hashes: 16 MiB and some tens of milliseconds.
 _LOG_COST, _BLOCK, _PARALLEL = 14, 8, 1
-#: A hash that no password has, to spend time.
-_NO_HASH: Final = f"{_LOG_COST}${_BLOCK}${_PARALLEL}${'0' * 32}${'0' * 64}"
+#: Salt and size of hashes that only take time.
+_NO_SALT, _SIZE = bytes(16), 32
 
 
 def format_scrypt(password: str, salt: bytes) -> str:
@@ -221,7 +226,7 @@ def format_scrypt(password: str, salt: bytes) -> str:
         salt: 16 random bytes.
     """
     start = f"{_LOG_COST}${_BLOCK}${_PARALLEL}${salt.hex()}"
-    digest = _scrypt(password, salt, _Cost(1 << _LOG_COST, _BLOCK, _PARALLEL), 32)
+    digest = _scrypt(password, salt, Cost(1 << _LOG_COST, _BLOCK, _PARALLEL), _SIZE)
     return f"{{SCRYPT}}{start}${digest.hex()}"
 
 
@@ -247,17 +252,19 @@ def ha1(name: str, password: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def is_password(user: User | None, name: str, password: str, *, slow: bool) -> bool:
+def is_password(
+    user: User | None, name: str, password: str, *, costs: frozenset[Cost]
+) -> bool:
     """Return whether a password is that of a user.
 
-    The time does not depend on whether the user exists.
+    The time does not depend on whether the user exists, nor on the form in which the
+    password is stored.
 
     Args:
         user: of this name, None if there is none.
         name: that the client sent.
         password: that the client sent.
-        slow: some password of the file is a scrypt hash: spend the time of one in any
-            case.
+        costs: parameters of all hashes of the file: each takes its time in any case.
     """
     digest = ha1(name, password)
     secret = user.secret if user is not None else Secret("ha1", "0" * 32)
@@ -265,10 +272,14 @@ def is_password(user: User | None, name: str, password: str, *, slow: bool) -> b
         is_right = _same(password, secret.value)
     else:
         is_right = _same(digest, secret.value)
-    if slow or secret.scheme == "scrypt":
-        value = secret.value if secret.scheme == "scrypt" else _NO_HASH
-        has_hash = _has_hash(value, password)
-        is_right = has_hash if secret.scheme == "scrypt" else is_right
+    cost, salt, wanted = None, b"", b""
+    if secret.scheme == "scrypt":
+        cost, salt, wanted = _scrypt_parts(secret.value)
+        is_right = hmac.compare_digest(
+            _scrypt(password, salt, cost, len(wanted)), wanted
+        )
+    for other in costs - {cost}:
+        _scrypt(password, _NO_SALT, other, _SIZE)
     return is_right and user is not None
 
 
@@ -276,12 +287,7 @@ def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(), wanted.encode())
 
 
-def _has_hash(value: str, password: str) -> bool:
-    cost, salt, wanted = _scrypt_parts(value)
-    return hmac.compare_digest(_scrypt(password, salt, cost, len(wanted)), wanted)
-
-
-def _scrypt(password: str, salt: bytes, cost: _Cost, length: int) -> bytes:
+def _scrypt(password: str, salt: bytes, cost: Cost, length: int) -> bytes:
     return hashlib.scrypt(
         password.encode(),
         salt=salt,
