@@ -90,14 +90,14 @@ class WatchedUsers:
                 watch.close()
 
     def _follow_directory(self, watch: filewatch.DirectoryWatch) -> None:
-        """Load the file after each change; return if its directory is gone."""
+        """Load the file after each change; return if its directory may be another."""
         name = os.path.basename(self._path)
         while not self._is_stopping:
             self._wait(watch, None)
             changed = watch.take()
             if name in changed or "" in changed:
                 self._load()
-            if "" in changed and not os.path.isdir(os.path.dirname(self._path)):
+            if "" in changed:
                 return
 
     def _wait(

@@ -78,9 +78,13 @@ class DirectoryWatch:
         self._names: set[str] = set()
         self._notifier = pyinotify.Notifier(self._manager, self._note, timeout=0)
         try:
-            _add_watch(
-                self._manager, directory, pyinotify.IN_DELETE | pyinotify.IN_DELETE_SELF
+            further = (
+                pyinotify.IN_DELETE
+                | pyinotify.IN_ATTRIB
+                | pyinotify.IN_DELETE_SELF
+                | pyinotify.IN_MOVE_SELF
             )
+            _add_watch(self._manager, directory, further)
         except errors.InotifyError:
             self.close()
             raise
@@ -95,7 +99,8 @@ class DirectoryWatch:
     def take(self) -> set[str]:
         """Return the names since the last call; does not block.
 
-        The empty text stands for the directory itself, or for lost notifications.
+        The empty text stands for the directory itself, which may have been removed or
+        replaced, or for lost notifications.
         """
         if self._notifier.check_events(0):
             self._notifier.read_events()

@@ -209,6 +209,41 @@ def test_a_directory_that_appears_later_is_watched(tmp_path, monkeypatch):
     followed.stop()
 
 
+def test_a_directory_that_is_replaced_is_watched(tmp_path):
+    path = tmp_path / "rapi" / "users"
+    path.parent.mkdir()
+    path.write_text(LINE)
+    seen = []
+    followed = users_file.WatchedUsers(str(path), seen.append)
+    followed.start()
+    until("the watch has begun", lambda: len(seen) > 1)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "users").write_text(f"{LINE}ann secret\n")
+    path.parent.rename(tmp_path / "old")
+    copy.rename(path.parent)
+    until("the copy counts", lambda: "ann" in seen[-1].by_name)
+    path.write_text(f"{LINE}bob secret\n")
+    until("its changes count", lambda: "bob" in seen[-1].by_name)
+    followed.stop()
+
+
+def test_a_file_that_becomes_readable_counts(tmp_path, monkeypatch):
+    path = tmp_path / "users"
+    path.write_text(LINE)
+    seen = []
+    monkeypatch.setattr(
+        users_file.files, "read_file", lambda *_args, **_words: b"ann secret"
+    )
+    followed = users_file.WatchedUsers(str(path), seen.append)
+    followed.start()
+    until("the watch has begun", lambda: len(seen) > 1)
+    monkeypatch.undo()
+    path.chmod(0o640)
+    until("the file counts", lambda: "jack" in seen[-1].by_name)
+    followed.stop()
+
+
 def test_waits_for_jobs_leave_threads_for_others():
     plan = rapi.lane_plan(3)
     assert (plan.lanes[0].name, plan.lanes[0].threads) == ("ordinary", 3)
