@@ -1,6 +1,7 @@
 """The TLS context of a server whose certificate may be replaced while it runs."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 
@@ -44,13 +45,15 @@ class ReloadedContext:
                 try:
                     self._context = self._make()
                     _log.info("loaded the certificate %s", self._paths[0])
-                except errors.X509CertError as err:
+                except (errors.X509CertError, OSError) as err:
                     _log.error("keeping the last certificate: %s", err)
             return self._context
 
-    def _look(self) -> tuple[tuple[int, int, int], ...] | None:
+    def _look(self) -> tuple[tuple[int, ...], ...] | None:
         """Return the identity of the files, None if they cannot be examined."""
         try:
-            return tuple(map(files.version, self._paths))
+            return tuple(
+                (*files.version(path), os.stat(path).st_mode) for path in self._paths
+            )
         except OSError:
             return None

@@ -34,6 +34,8 @@ MAX_HEADERS: Final = 64 * 1024
 _PEEK_SIZE: Final = 512
 #: Status of a request whose body did not arrive in time.
 _LATE: Final = "408 "
+#: Status by which the library refuses CONNECT; a method is unknown here, as others are.
+_NO_TUNNEL: Final = "405 "
 #: Largest number of connections, including idle ones.
 MAX_CONNECTIONS: Final = 1000
 #: Seconds until the server's own socket must accept a connection.
@@ -189,6 +191,8 @@ class _Request(http_server.HTTPRequest):
     def simple_response(self, status: Any, msg: str = "") -> None:
         """Send an error that the application does not see, and close the connection."""
         content = self.server.error_content
+        if str(status).startswith(_NO_TUNNEL):
+            status = "501 Not Implemented"
         if content is None:
             super().simple_response(status, msg)
             return

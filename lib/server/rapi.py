@@ -100,7 +100,10 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
                 f"{path}: no such file; wanted a certificate or key, which"
                 " gnt-cluster renew-crypto --new-rapi-certificate creates"
             )
-    _check_key(key)
+    try:
+        _check_key(key)
+    except errors.X509CertError as err:
+        raise common.StartError(str(err)) from err
 
 
 def _check_is_master(paths: Paths) -> None:
@@ -118,16 +121,20 @@ def _check_is_master(paths: Paths) -> None:
 
 
 def _check_key(path: str) -> None:
-    """Refuse a key that others than its owner and group may use."""
+    """Refuse a key that others than its owner and group may use.
+
+    Raises:
+        X509CertError: it is one.
+    """
     status = os.stat(path)
     if status.st_mode & _OTHERS:
-        raise common.StartError(
+        raise errors.X509CertError(
             f"{path}: has mode {stat.S_IMODE(status.st_mode):04o}, so other users can"
             " use the key; wanted 0440 or less. Run chmod, and replace the key if it"
             " was read"
         )
     if status.st_uid not in {0, os.geteuid()}:
-        raise common.StartError(
+        raise errors.X509CertError(
             f"{path}: belongs to user {status.st_uid}, wanted root or this daemon's"
             " user"
         )
@@ -207,6 +214,7 @@ def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedCont
     further = options.ssl_chain
 
     def make() -> SSL.Context:
+        _check_key(key)
         own, *chain = certificates.load_certificates(certificate)
         if certificates.seconds_left(own) <= 0:
             _log.error(

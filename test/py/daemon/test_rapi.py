@@ -5,11 +5,13 @@ import http.client
 import json
 import os
 import pathlib
+import socket
 import ssl
 import subprocess
 import sys
 
 import pytest
+from OpenSSL import SSL
 
 from fakes import peers
 from fakes.patience import until
@@ -132,6 +134,76 @@ def test_a_token_of_the_command_counts_at_once_until_it_is_removed(cluster):
     done = cluster.run("gnt-rapi-token", "list", node="node2")
     assert done.failed
     assert "please connect to" in done.stderr
+
+
+HOST = "Host: x\r\n"
+BODY = f"{HOST}Authorization: {JACK['Authorization']}\r\nContent-Type: application/json\r\n"
+CHUNKED = f"{BODY}Transfer-Encoding: chunked\r\n\r\n"
+#: First words of an answer of HTTP, after a request: its first line, and all after it.
+DOUBTFUL = {
+    "two lengths": (400, f"{HOST}Content-Length: 0\r\nContent-Length: 5\r\n\r\n"),
+    "signed length": (400, f"{HOST}Content-Length: +2\r\n\r\n{{}}"),
+    "length and chunks": (400, f"Content-Length: 2\r\n{CHUNKED}0\r\n\r\n"),
+    "underscore": (400, f"{HOST}Content_Length: 2\r\n\r\n{{}}"),
+    "folded header": (400, f"{HOST}X-A: a\r\n b\r\n\r\n"),
+    "control character": (400, f"{HOST}X-A: a\0b\r\n\r\n"),
+    "bare line feed": (400, "Host: x\n\n"),
+    "no host": (400, "\r\n"),
+    "two users": (400, f"{BODY}Authorization: Basic YTph\r\n\r\n"),
+    "signed chunk": (400, f"{CHUNKED}+2\r\n{{}}\r\n0\r\n\r\n"),
+    "chunk that goes on": (400, f"{CHUNKED}2\r\n{{}}{{}}\r\n0\r\n\r\n"),
+    "truncated body": (400, f"{BODY}Content-Length: 9\r\n\r\n{{"),
+    "large chunk": (413, f"{CHUNKED}{20 << 20:x}\r\n"),
+    "large body": (413, f"{BODY}Content-Length: {(20 << 20) + 1}\r\n\r\n"),
+    "large headers": (413, f"{HOST}X-A: {'a' * (65 << 10)}\r\n\r\n"),
+}
+PATHS = {
+    "//2/tags": 400,
+    "https://x/2/tags": 400,
+    "/2/../2/tags": 404,
+    "/2/%2e%2e/2/tags": 404,
+    "/2%2ftags": 404,
+    "/2/tags/": 404,
+    "/2/tags%00": 404,
+    "/2/tags%0a": 404,
+    "/2/instances/%ff/tags": 404,
+}
+
+
+def raw_status(cluster, data):
+    """Return the status of the answer to raw bytes over TLS, after which nothing comes."""
+    with socket.create_connection((cluster.node("node1").address, 5080)) as sock:
+        session = SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), sock)
+        session.set_connect_state()
+        session.do_handshake()
+        session.sendall(data.encode("latin-1"))
+        # It ends this direction alone.
+        session.shutdown()
+        return int(session.recv(100).split()[1])
+
+
+def test_doubtful_requests_do_nothing(cluster):
+    def tags():
+        return ask(cluster, "GET", "/2/tags")[1], pid_of(cluster)
+
+    before = tags()
+    actual = {
+        name: raw_status(cluster, f"PUT /2/tags?tag=bad HTTP/1.1\r\n{rest}")
+        for name, (_status, rest) in DOUBTFUL.items()
+    }
+    assert actual == {name: status for name, (status, _rest) in DOUBTFUL.items()}
+    actual = {
+        path: raw_status(cluster, f"PUT {path}?tag=bad HTTP/1.1\r\n{BODY}\r\n")
+        for path in PATHS
+    }
+    assert actual == PATHS
+    assert raw_status(cluster, f"CONNECT x:80 HTTP/1.1\r\n{HOST}\r\n") == 501
+    with socket.create_connection((cluster.node("node1").address, 5080), 60) as sock:
+        # Without TLS there is no answer at all.
+        sock.sendall(b"PUT /2/tags?tag=bad HTTP/1.1\r\nHost: x\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert not sock.recv(100).startswith(b"HTTP")
+    assert tags() == before
 
 
 def test_operations_that_are_not_offered_are_refused(cluster):

@@ -151,6 +151,20 @@ def test_a_new_certificate_is_used_for_new_connections(paths, master):
             assert second.sock.getpeercert(binary_form=True) != before
 
 
+def test_a_new_key_that_others_can_use_is_not_used(paths, master, caplog):
+    def sent(port):
+        return ssl.get_server_certificate(("127.0.0.1", port))
+
+    with served(paths) as port:
+        before = sent(port)
+        write_certificate(paths, 0o444)
+        assert sent(port) == before
+        assert "keeping the last certificate" in caplog.text
+        assert "has mode 0444" in caplog.text
+        os.chmod(paths.data("rapi.pem"), 0o440)
+        assert sent(port) != before
+
+
 def test_users_change_while_the_daemon_runs(paths, master, monkeypatch):
     for name in ("_USER_FAILURES", "_ADDRESS_FAILURES"):
         monkeypatch.setattr(authentication, name, (10_000, 1000.0))
@@ -242,6 +256,13 @@ def test_a_file_that_becomes_readable_counts(tmp_path, monkeypatch):
     path.chmod(0o640)
     until("the file counts", lambda: "jack" in seen[-1].by_name)
     followed.stop()
+
+
+def test_tunnels_are_no_method(paths, master):
+    with served(paths) as port:
+        answer = exchange(port, b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 501 Not Implemented\r\n")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == 501
 
 
 def test_waits_for_jobs_leave_threads_for_others():
