@@ -73,6 +73,8 @@ class NodeDeaths:
         #: UUID of a silent node -> probes without an answer, and time of the first one.
         self._silent: dict[str, tuple[int, float]] = {}
         self._recovered: frozenset[str] = frozenset()
+        #: Time of a remembered event -> when this process saw it first.
+        self._known: dict[float, float] = {}
         self._shown: dict[str, str] = {}
         self._last_error = ""
 
@@ -115,7 +117,13 @@ class NodeDeaths:
             self._wants_probe = True
             return _OFF_S
         state = facts.state
-        seen = Seen(self._clock.time(), facts, self._silences(), self._recovered)
+        seen = Seen(
+            self._clock.time(),
+            facts,
+            self._silences(),
+            self._recovered,
+            self._known_s(state),
+        )
         plan = node_death.decide(state, seen)
         self._show(plan)
         if plan.state != state or plan.jobs or plan.items:
@@ -151,6 +159,15 @@ class NodeDeaths:
             node: Silence(count, self._probed - first)
             for node, (count, first) in self._silent.items()
         }
+
+    def _known_s(self, state: DeathState) -> dict[float, float]:
+        """Return for how long this process has known each remembered event."""
+        now = self._clock.monotonic()
+        events = [when for when, _name in state.fenced]
+        if state.mass_event is not None:
+            events.append(state.mass_event)
+        self._known = {when: self._known.get(when, now) for when in events}
+        return {when: now - first for when, first in self._known.items()}
 
     def _longer(self, node: str) -> tuple[int, float]:
         count, first = self._silent.get(node, (0, self._probed))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -86,8 +86,7 @@ def facts(deps: MasterDeps, *, probe: bool) -> Facts:
     views = {uuid: _view(snapshot, snapshot.nodes[uuid]) for uuid in sorted(known)}
     answered = 0
     if is_probed:
-        silent = _silent(deps, watched)
-        answered = _look_closely(deps, snapshot, views, silent)
+        answered = _probe(deps, snapshot, views, watched)
     limits = automation.load(deps) if views or not is_enabled else None
     if views:
         incidents = {
@@ -148,48 +147,88 @@ def _silent(deps: MasterDeps, nodes: Sequence[str]) -> list[str]:
     ]
 
 
-def _look_closely(
+class _Look(NamedTuple):
+    """Answers about silent nodes.
+
+    Attributes:
+        nodes: UUIDs of the nodes.
+        ssh: whether the SSH server of each one reacts to the master.
+        reached: candidate that answered -> whether it reaches each of the nodes.
+    """
+
+    nodes: Sequence[str]
+    ssh: Sequence[bool]
+    reached: Mapping[str, Sequence[bool]]
+
+
+def _probe(
     deps: MasterDeps,
     snapshot: Snapshot,
     views: dict[str, NodeView],
-    silent: Sequence[str],
+    watched: Sequence[str],
 ) -> int:
-    """Ask SSH servers and master candidates about nodes; add the answers to views.
+    """Ask all nodes, and others about silent ones; add the answers to views.
+
+    Others are asked about a node that was silent before while it is asked itself, since
+    a dead node costs the whole time limit.
 
     Returns:
         the number of master candidates that answered, with the master.
     """
-    online = {u for u in views if not views[u].offline}
-    nodes = sorted(online.union(silent))[:_MAX_SILENT]
-    if not nodes:
-        return 0
+    known = [uuid for uuid in sorted(views) if not views[uuid].offline][:_MAX_SILENT]
     others = [
         uuid
         for uuid in _candidates(snapshot)
-        if uuid != snapshot.cluster.master_node
-        and not snapshot.nodes[uuid].offline
-        and uuid not in silent
+        if uuid != snapshot.cluster.master_node and not snapshot.nodes[uuid].offline
     ]
-    places = {uuid: _place(snapshot, snapshot.nodes[uuid]) for uuid in nodes}
+    with ThreadPoolExecutor(1, "look") as pool:
+        doubted = [uuid for uuid in others if uuid not in known]
+        early = pool.submit(_look, deps, snapshot, known, doubted)
+        silent = _silent(deps, watched)
+        looks = [early.result()]
+    new = [uuid for uuid in silent if uuid not in known][: _MAX_SILENT - len(known)]
+    answering = [uuid for uuid in others if uuid not in silent]
+    looks.append(_look(deps, snapshot, new, answering))
+    for look in looks:
+        _add(snapshot, views, look, silent)
+    if not known and not new:
+        return 0
+    answered = {uuid for look in looks for uuid in look.reached}
+    return 1 + len(answered.difference(silent))
+
+
+def _look(
+    deps: MasterDeps, snapshot: Snapshot, nodes: Sequence[str], others: Sequence[str]
+) -> _Look:
+    """Ask SSH servers of nodes, and other nodes about them."""
+    if not nodes:
+        return _Look((), (), {})
+    places = [_place(snapshot, snapshot.nodes[uuid]) for uuid in nodes]
     with ThreadPoolExecutor(_AT_ONCE, "reach") as pool:
-        shells = {
-            uuid: pool.submit(deps.server_reacts, address, ssh)
-            for uuid, (address, _port, ssh) in places.items()
-        }
-        reached = _ask_others(deps, others, list(places.values()))
-        ssh = {uuid: future.result() for uuid, future in shells.items()}
-    names = {uuid: snapshot.nodes[uuid].name for uuid in reached}
-    for place, uuid in enumerate(nodes):
-        asked = [each for each in reached if each != uuid]
-        reaching = [each for each in asked if any(reached[each][place])]
+        shells = [
+            pool.submit(deps.server_reacts, address, ssh)
+            for address, _port, ssh in places
+        ]
+        reached = _ask_others(deps, others, places)
+        answers = {other: [any(pair) for pair in reached[other]] for other in reached}
+        return _Look(nodes, [future.result() for future in shells], answers)
+
+
+def _add(
+    snapshot: Snapshot, views: dict[str, NodeView], look: _Look, silent: Sequence[str]
+) -> None:
+    """Add answers to the views of nodes. A silent node is no witness."""
+    names = {uuid: snapshot.nodes[uuid].name for uuid in look.reached}
+    for place, uuid in enumerate(look.nodes):
+        asked = [each for each in look.reached if each != uuid and each not in silent]
+        reaching = [each for each in asked if look.reached[each][place]]
         views[uuid] = msgspec.structs.replace(
             views.get(uuid) or _view(snapshot, snapshot.nodes[uuid]),
             daemon=uuid not in silent,
-            ssh=ssh[uuid],
+            ssh=look.ssh[place],
             asked=tuple(names[each] for each in asked),
             reached_by=tuple(names[each] for each in reaching),
         )
-    return 1 + len(reached)
 
 
 def _place(snapshot: Snapshot, node: Node) -> tuple[str, int, int]:

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from ganeti.repair import journal
+from ganeti.repair import journal, limits
 from ganeti.repair.journal import Decision, Item
 from ganeti.repair.limits import Act, Automation, Refusal
 
@@ -284,12 +284,24 @@ class Seen(NamedTuple):
         facts: of the master daemon.
         silences: node UUID -> its silence as this process has measured it.
         recovered: UUIDs of nodes whose instances have been taken care of.
+        known_s: time of a remembered fence or mass event -> seconds for which this
+            process has known it, measured without the clock of the machine.
     """
 
     now: float
     facts: Facts
     silences: Mapping[str, Silence] = {}
     recovered: frozenset[str] = frozenset()
+    known_s: Mapping[float, float] = {}
+
+    def is_recent(self, when: float, span_s: float) -> bool:
+        """Return whether something may have happened within a span of time.
+
+        The clock of a new master may be wrong by hours, so it is not trusted before
+        this process has known the event for as long, at most for an hour.
+        """
+        is_known_long = self.known_s.get(when, 0.0) >= min(span_s, HOUR_S)
+        return 0 <= self.now - when < span_s or not is_known_long
 
 
 class DeathJob(msgspec.Struct, frozen=True):
@@ -350,13 +362,13 @@ def decide(state: DeathState, seen: Seen) -> Plan:
         return _given_up(state)
     views = {view.uuid: view for view in seen.facts.nodes}
     deaths = (*state.deaths, *_new(state, seen))
-    recent = [fence for fence in state.fenced if seen.now - fence[0] < HOUR_S]
+    recent = [fence for fence in state.fenced if seen.is_recent(fence[0], HOUR_S)]
     mass_event = state.mass_event
     if _vanished(state, deaths, views, seen) > most_at_once(seen.facts.watched):
         mass_event = seen.now
     steps = []
     for death in deaths:
-        automation = _with_memory(seen.facts.automation, recent, mass_event)
+        automation = _with_memory(seen, recent, mass_event)
         step = _step(death, views.get(death.node), seen, automation)
         if (
             step.death is not None
@@ -433,13 +445,22 @@ def _vanished(
 
 
 def _with_memory(
-    automation: Automation, fenced: list[tuple[float, str]], mass_event: float | None
+    seen: Seen, fenced: list[tuple[float, str]], mass_event: float | None
 ) -> Automation:
+    automation = seen.facts.automation
+    quiet_s = automation.limits.get(limits.QUIET_TIME, limits.DEFAULT_FENCE_QUIET_S)
+    if (
+        mass_event is not None
+        and mass_event != seen.now
+        and seen.is_recent(mass_event, quiet_s)
+    ):
+        # Its time is that of another clock, so take any time within the quiet time.
+        mass_event = seen.now - quiet_s / 2
     times = [when for when in (automation.mass_event, mass_event) if when is not None]
     return msgspec.structs.replace(
         automation,
         fenced=tuple(when for when, _name in fenced),
-        mass_event=max(times, default=None),
+        mass_event=min(times, key=lambda when: abs(seen.now - when), default=None),
     )
 
 

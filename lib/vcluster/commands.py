@@ -144,6 +144,7 @@ def _add_nodes(add: Add) -> None:
     actions = ("start", "kill", "pause", "resume", "cut", "join")
     member.add_argument("action", choices=actions)
     member.add_argument("member", type=int, choices=(1, 2, 3))
+    _add_drill(add)
     part = add("partition", "cut two lists of nodes off from each other", _partition)
     part.add_argument("left", help="comma list")
     part.add_argument("right", help="comma list")
@@ -157,6 +158,26 @@ def _add_nodes(add: Add) -> None:
         _agent,
     )
     on_node(isolation.HOLD_COMMAND, "internal: run as a node's first process", _hold)
+
+
+def _add_drill(add: Add) -> None:
+    drill = add("drill", "let nodes die under a guest that proves its runs", _drill)
+    drill.add_argument(
+        "drills", nargs="*", metavar="DRILL", help="default all; --list shows them"
+    )
+    drill.add_argument("--list", action="store_true", help="show the drills")
+    drill.add_argument(
+        "--rounds", type=int, default=1, help="how often to play them, default 1"
+    )
+    drill.add_argument(
+        "--goal",
+        type=float,
+        metavar="SECONDS",
+        help="fail if the 95th percentile of the recoveries takes longer",
+    )
+    drill.add_argument(
+        "--json", action="store_true", help="print a JSON document at the end"
+    )
 
 
 def _load(args: argparse.Namespace) -> tuple[layout_module.Layout, NodeControl]:
@@ -429,6 +450,13 @@ def _agent(args: argparse.Namespace) -> int:
         return power.act(layout, control, action, node)
 
     return agent.serve(layout, act)
+
+
+def _drill(args: argparse.Namespace) -> int:
+    with _interrupts(args).deferred():
+        from ganeti.vcluster.drill import session
+
+    return session.run(args, lambda: _load(args), _print)
 
 
 def _partition(args: argparse.Namespace) -> int:

@@ -139,6 +139,21 @@ def test_a_new_process_measures_the_silence_again():
     assert not master.submitted
 
 
+def test_a_new_process_keeps_earlier_fences_for_an_hour_of_its_own():
+    """However far the clock of its machine is ahead."""
+    site = SmallMaster()
+    site.state = DeathState(fenced=((site.clock.time() - 86400, "n9"),))
+    site.play(until=Phase.SUSPECTED)
+    deadline = site.clock.now + node_death.HOUR_S
+    while site.phase is Phase.SUSPECTED:
+        site.clock.now += site.deaths.round()
+        is_old = site.clock.now >= deadline
+        assert is_old or site.state.deaths[0].limit in ("", "fenced-per-hour")
+    assert is_old
+    assert site.phase is Phase.FENCING
+    assert [name for _when, name in site.state.fenced] == ["n2"]
+
+
 def test_a_round_that_failed_begins_the_silence_again(caplog):
     master = SmallMaster()
     master.play(Phase.SUSPECTED)

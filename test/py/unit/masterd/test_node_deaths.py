@@ -1,13 +1,14 @@
 """Deaths of nodes on the master: facts, and steps that are one commit."""
 
 import dataclasses
+import threading
 
 import msgspec
 import pytest
 
 from fakes import clusters
 from fakes.master import Master
-from fakes.patience import job_status
+from fakes.patience import PATIENCE_S, job_status
 from ganeti import errors
 from ganeti.masterd import node_deaths
 from ganeti.repair import node_death
@@ -98,6 +99,46 @@ def test_a_silent_node_is_looked_at_by_the_candidates(site):
     site.ssh = True
     (view,) = facts(site)["nodes"]
     assert (view["reached_by"], view["ssh"]) == (view["asked"], True)
+
+
+def test_others_are_asked_about_a_known_silence_while_the_node_is_asked(site):
+    """A dead node costs its whole time limit, once."""
+    switch(site)
+    site.dead = {site.uuids[1]}
+    change(site, phase="suspected", job=0, ops=())
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+    asked, reaches = site.version, site.reaches
+
+    def version(node, args):
+        if node in site.dead:
+            both.wait()
+        return asked(node, args)
+
+    def look(node, args):
+        if node == site.uuids[2]:
+            both.wait()
+        return reaches(node, args)
+
+    site.master.rpc.script |= {"version": version, "node_reaches": look}
+    answer = facts(site)
+    (view,) = answer["nodes"]
+    assert (view["daemon"], view["ssh"]) == (False, False)
+    assert view["asked"] == [site.names[2], site.names[3]]
+    assert answer["answered"] == 3
+
+
+def test_a_candidate_that_is_silent_itself_is_no_witness(site):
+    switch(site)
+    change(site, phase="suspected", job=0, ops=())
+    site.dead = {site.uuids[1]}
+    site.master.rpc.script["version"] = lambda node, _args: (
+        SILENT if node in site.uuids[1:3] else 3010000
+    )
+    answer = facts(site)
+    views = {view["name"]: view for view in answer["nodes"]}
+    for name in site.names[1:3]:
+        assert views[name]["asked"] == [site.names[3]]
+    assert answer["answered"] == 2
 
 
 def test_a_daemon_that_refuses_or_is_busy_answers(site):

@@ -48,6 +48,8 @@ class Site:
         self.now = NOW
         self.silence = LONG
         self.recovered = frozenset()
+        #: Seconds for which the deciding process has known everything remembered.
+        self.known_s = node_death.HOUR_S
         self.jobs = []
         self.items = []
 
@@ -73,7 +75,10 @@ class Site:
             **self.facts,
         )
         silences = dict.fromkeys(self.views, self.silence)
-        plan = decide(self.state, Seen(self.now, facts, silences, self.recovered))
+        events = [*dict(self.state.fenced), self.state.mass_event]
+        known_s = dict.fromkeys(events, self.known_s)
+        seen = Seen(self.now, facts, silences, self.recovered, known_s)
+        plan = decide(self.state, seen)
         ids = tuple(range(len(self.jobs) + 1, len(self.jobs) + 1 + len(plan.jobs)))
         self.jobs += plan.jobs
         self.items = plan.items
@@ -250,6 +255,32 @@ def test_one_node_per_hour_is_fenced_unless_a_limit_permits_more():
     site.now += node_death.HOUR_S
     site.round()
     assert site.state.fenced == ()
+
+
+@pytest.mark.parametrize("hours", [-24, -1, 1, 24])
+def test_a_new_master_with_a_wrong_clock_keeps_the_fences_of_the_last_hour(hours):
+    """They are forgotten an hour after it has seen them, whatever its clock shows."""
+    site = Site()
+    site.state = DeathState(fenced=((NOW, "node3"),))
+    site.now += hours * node_death.HOUR_S
+    for site.known_s in (0.0, node_death.HOUR_S - 1):
+        assert not site.round().jobs
+        assert site.limit == limits.FENCED_PER_HOUR
+    site.known_s = node_death.HOUR_S
+    site.fence()
+    assert [name for _time, name in site.state.fenced] == ["node2"]
+
+
+@pytest.mark.parametrize("hours", [-24, -1, 1, 24])
+def test_a_new_master_with_a_wrong_clock_keeps_the_quiet_time(hours):
+    site = Site()
+    site.state = DeathState(mass_event=NOW)
+    site.now += hours * node_death.HOUR_S
+    for site.known_s in (0.0, limits.DEFAULT_FENCE_QUIET_S - 1):
+        assert not site.round().jobs
+        assert site.limit == limits.QUIET_TIME
+    site.known_s = limits.DEFAULT_FENCE_QUIET_S
+    site.fence()
 
 
 def test_nodes_that_vanish_at_once_are_a_mass_event_with_a_quiet_time():

@@ -1,0 +1,172 @@
+"""One drill: the fault, the end that it must have, and what proves it."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.repair.journal import Decision, Entry
+from ganeti.vcluster.drill import proof
+from ganeti.vcluster.drill.report import Result
+from ganeti.vcluster.drill.scenarios import DRILLS, WATCHED_S, Drill, End
+from ganeti.vcluster.drill.site import GUEST, Site
+
+#: Most seconds until a guest of a dead node runs again.
+RECOVERY_S: Final = 180.0
+#: Least step of the counter of a guest that runs.
+_STEPS: Final = 2
+
+
+class Trial:
+    """One drill while it is played."""
+
+    def __init__(self, site: Site, name: str, number: int) -> None:
+        self._site = site
+        self._name = name
+        self._number = number
+        self._drill: Drill = DRILLS[name]
+        self._node = site.guest()[0]
+        self._before: tuple[proof.Boot, ...] = ()
+        self._began = 0.0
+        self._facts: list[str] = []
+        self._problems: list[str] = []
+        self._recovery_s: float | None = None
+
+    def play(self) -> Result:
+        """Play it; bring the cluster back.
+
+        Raises:
+            GenericError: the cluster cannot be brought back.
+        """
+        self._await_guest(1)
+        self._before = self._site.boots()
+        self._site.watch()
+        entries: list[Entry] = []
+        since = time.time()
+        try:
+            with self._judged():
+                self._began = time.monotonic()
+                self._drill.begin(self._site, self._node)
+                self._drill.act(self._site, self._node)
+                self._END[self._drill.end](self)
+            entries = self._site.entries(self._node, since)
+            self._judge_journal(entries)
+        finally:
+            self._site.take_back(self._node)
+        boots = self._site.boots()
+        if problem := proof.overlap(boots):
+            self._problems.append(problem)
+        return Result(
+            drill=self._name,
+            round=self._number,
+            node=self._node.short,
+            recovery_s=self._recovery_s,
+            boots=len(boots) - len(self._before) + 1,
+            journal=len(entries),
+            facts=tuple(self._facts),
+            problems=tuple(self._problems),
+        )
+
+    @contextlib.contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Note errors of a block as problems."""
+        try:
+            yield
+        except (errors.GenericError, OSError) as err:
+            text = err if isinstance(err, OSError) or not err.args else err.args[0]
+            self._problems.append(str(text))
+
+    def _await_guest(self, count: int) -> None:
+        """Wait until boot number ``count`` of the guest has counted."""
+
+        def has_counted() -> bool:
+            boots = self._site.boots()
+            return len(boots) >= count and boots[-1].counter >= _STEPS
+
+        self._site.until(f"instance {GUEST} runs", has_counted, RECOVERY_S)
+
+    # Ends
+    def _moved(self) -> None:
+        self._await_guest(len(self._before) + 1)
+        self._recovery_s = time.monotonic() - self._began
+        site = self._site
+        if site.control.is_powered(self._node):
+            self._problems.append("the node is still on")
+        left = site.control.processes_on(self._node)
+        if left:
+            self._problems.append(f"{len(left)} processes of the node still run")
+        target, status = site.guest()
+        if target == self._node or status != "running":
+            self._problems.append(f"the guest is {status} on {target.short}")
+        count = len(site.boots()) - len(self._before)
+        if count == 1:
+            self._facts.append(f"fenced, one start, on {target.short}")
+        else:
+            self._problems.append(f"wanted one start of the guest, found {count}")
+
+    def _refused(self) -> None:
+        limit = self._drill.limit
+
+        def is_refused() -> bool:
+            death = self._site.deaths().get(self._node.name)
+            return death is not None and death.limit == limit
+
+        self._site.until(f"the master refuses ({limit})", is_refused)
+        self._lives(f"left alone ({limit})")
+
+    def _alive(self) -> None:
+        deadline = time.monotonic() + WATCHED_S
+
+        def is_over() -> bool:
+            if self._node.name in self._site.deaths():
+                self._problems.append("the node is regarded as dead")
+                return True
+            return time.monotonic() > deadline
+
+        self._site.until("the node was watched", is_over)
+        self._lives("nobody doubts that the node is alive")
+
+    def _lives(self, fact: str) -> None:
+        """Check that the guest has gone on where it was."""
+        boots = self._site.boots()
+        if len(boots) != len(self._before):
+            count = len(boots) - len(self._before)
+            self._problems.append(f"wanted no start of the guest, found {count}")
+        if not self._site.control.is_powered(self._node):
+            self._problems.append("the node was switched off")
+
+        def counts_on() -> bool:
+            return self._site.boots()[-1].counter >= boots[-1].counter + _STEPS
+
+        self._site.until("the guest goes on", counts_on)
+        self._facts.append(fact)
+
+    _END: Final[Any] = {
+        End.MOVED: _moved,
+        End.REFUSED: _refused,
+        End.ALIVE: _alive,
+    }
+
+    def _judge_journal(self, entries: list[Entry]) -> None:
+        """Check that the journal has the decisions and their reasons."""
+        items = [
+            item
+            for entry in entries
+            for item in entry.items
+            if item.name == self._node.name
+        ]
+        acts = [
+            item for item in items if item.decision is Decision.CHOSEN and item.jobs
+        ]
+        kinds = {item.action for item in acts}
+        limits = {item.limit for item in items if item.decision is Decision.REFUSED}
+        if self._drill.end is End.MOVED:
+            for action in ("fence", "mark offline"):
+                if action not in kinds:
+                    self._problems.append(f"the journal has no act {action!r}")
+        elif self._drill.end is End.REFUSED and self._drill.limit not in limits:
+            self._problems.append(f"the journal has no refusal {self._drill.limit!r}")
+        elif self._drill.end is End.ALIVE and acts:
+            self._problems.append("the journal has acts about a node that is alive")
+        self._facts.append(f"{len(entries)} entries in the journal")

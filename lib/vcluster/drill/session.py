@@ -1,0 +1,70 @@
+"""The command ``vcluster drill``: which drills, how often, and its output."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from ganeti import errors
+from ganeti.constants import ecodes, exitcodes
+from ganeti.vcluster.drill import report
+from ganeti.vcluster.drill.report import Result
+from ganeti.vcluster.drill.runner import Trial
+from ganeti.vcluster.drill.scenarios import DRILLS
+from ganeti.vcluster.drill.site import Site
+from ganeti.vcluster.layout import Layout
+from ganeti.vcluster.nodes import NodeControl
+
+Load = Callable[[], tuple[Layout, NodeControl]]
+
+
+def run(args: argparse.Namespace, load: Load, say: Callable[[str], None]) -> int:
+    """Play the drills of a command line; return the exit code.
+
+    Raises:
+        OpPrereqError: there is no such drill, or the cluster is not made for drills.
+        OpExecError: the cluster could not be brought back after a drill.
+    """
+    if args.list:
+        for name, drill in DRILLS.items():
+            say(f"{name:<16} {drill.text}")
+        return exitcodes.EXIT_SUCCESS
+    names = _names(args)
+    site = Site(*load())
+    results = []
+    with site.prepared():
+        for result in _results(site, names, args.rounds):
+            results.append(result)
+            if not args.json:
+                say(result.line)
+    counts = report.summary(results)
+    is_slow = args.goal is not None and (counts["p95_s"] or 0.0) > args.goal
+    if args.json:
+        rows = msgspec.to_builtins(results)
+        say(json.dumps({"drills": rows, "summary": counts}, indent=1))
+    else:
+        say(report.summary_text(counts))
+        if is_slow:
+            say(f"slower than the goal of {args.goal:g} s")
+    return exitcodes.EXIT_FAILURE if counts["failed"] or is_slow else 0
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    unknown = [name for name in args.drills if name not in DRILLS]
+    if unknown:
+        raise errors.OpPrereqError(
+            f"drill {unknown[0]}: not known; drills are {', '.join(DRILLS)}",
+            ecodes.ECODE_INVAL,
+        )
+    if args.rounds < 1:
+        raise errors.OpPrereqError(
+            f"--rounds: wanted at least 1, found {args.rounds}", ecodes.ECODE_INVAL
+        )
+    return list(args.drills or DRILLS)
+
+
+def _results(site: Site, names: list[str], rounds: int) -> Iterator[Result]:
+    for number in range(1, rounds + 1):
+        for name in names:
+            yield Trial(site, name, number).play()

@@ -1,0 +1,345 @@
+"""The virtual cluster of drills: its settings, its guest, faults, and what it knows.
+
+Everything that a drill changes is undone: a node is switched on and taken back, and the
+settings of the cluster are those of before when the drills end.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ganeti import _buildconf, errors, luxi
+from ganeti.constants import ecodes
+from ganeti.repair import journal
+from ganeti.repair.journal import Entry
+from ganeti.repair.node_death import Death, DeathState
+from ganeti.utils import files
+from ganeti.vcluster import isolation, network
+from ganeti.vcluster.drill import proof
+from ganeti.vcluster.layout import DOMAIN, Layout, Node
+from ganeti.vcluster.nodes import NodeControl
+
+T = TypeVar("T")
+GUEST: Final = f"drill.{DOMAIN}"
+_TAG: Final = "ganeti:watcher:autorepair:failover"
+#: Drills fence nodes one after another.
+_LIMITS: Final = {"fenced-per-hour": 1000, "quiet-time": 0}
+_LIMITS_KEY: Final = "automation_limits"
+_MAINTD: Final = "ganeti-maintd"
+_MASTER_DAEMONS: Final = ("ganeti-masterd", _MAINTD)
+#: Least number of nodes: with one dead, two candidates besides the master agree.
+MIN_NODES: Final = 4
+#: Seconds between two looks at something that is waited for.
+_POLL_S: Final = 0.05
+#: Most seconds until the cluster follows a command of a person.
+PATIENCE_S: Final = 120.0
+_CALL_S: Final = 20.0
+#: Waits while the file "hold" exists, and lies while "lie" exists.
+_HELPER: Final = """#!/bin/sh
+# Out-of-band helper of drills: COMMAND NODE.
+if [ -e '{directory}/lie' ]; then
+  [ "$1" = power-status ] || exit 0
+  : > '{directory}/asked'
+  while [ -e '{directory}/hold' ]; do sleep 0.1; done
+  echo '{{"powered": false}}'
+  exit 0
+fi
+exec '{program}' "$@"
+"""
+_NODED: Final = "ganeti-noded"
+#: Name of the file system of a full disk.
+_DISK: Final = "drill-disk"
+_PLACES: Final = "/var/lib/ganeti /var/log/ganeti"
+_FILL: Final = """
+for place in {places}; do
+  new=$(mktemp -d)
+  mount -t tmpfs -o size=32m,mode=755 {disk} "$new"
+  cp -a "$place/." "$new/"
+  mount --move "$new" "$place"
+  rmdir "$new"
+  dd if=/dev/zero of="$place/full" bs=4k 2>&1 | grep -q "No space left"
+done
+"""
+_FREE: Final = """
+for place in {places}; do
+  rm -f "$place/full"
+  cp -a "$place/." {root}"$place/"
+  umount -l "$place"
+done
+"""
+
+
+class Site:
+    """An isolated virtual cluster with monitoring."""
+
+    def __init__(self, layout: Layout, control: NodeControl) -> None:
+        """Check that drills can be played here.
+
+        Raises:
+            OpPrereqError: the nodes are not isolated, too few, or the maintenance
+                daemon does not run.
+        """
+        if not layout.isolated or not layout.monitoring:
+            raise errors.OpPrereqError(
+                "drill: the nodes need networks of their own and the maintenance"
+                " daemon; create the cluster with `vcluster up -n 4 --isolated"
+                " --monitoring`",
+                ecodes.ECODE_STATE,
+            )
+        if len(layout.nodes) < MIN_NODES:
+            raise errors.OpPrereqError(
+                f"drill: wanted at least {MIN_NODES} nodes, found {len(layout.nodes)}",
+                ecodes.ECODE_STATE,
+            )
+        self.layout = layout
+        self.control = control
+        self.master = layout.master_node
+        self._directory = os.path.join(layout.directory, "drill")
+
+    # Commands
+    def run(self, *words: str) -> str:
+        """Run a command on the master that must succeed; return its output.
+
+        Raises:
+            OpExecError: it fails.
+        """
+        result = self.control.run(self.master, words)
+        if result.failed:
+            raise errors.OpExecError(
+                f"drill: {' '.join(words)} {result.reason}: {result.output.strip()}"
+            )
+        return result.stdout
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call the master daemon."""
+        sockets = self.layout.host_path(self.master, "/var/run/ganeti/socket")
+        with luxi.Client(f"{sockets}/ganeti-query", timeout_s=_CALL_S) as client:
+            return client.call(method, args)
+
+    def until(
+        self, wanted: str, ask: Callable[[], T], limit_s: float = PATIENCE_S
+    ) -> T:
+        """Wait until a function returns something true; return that.
+
+        Raises:
+            OpExecError: the time has run out.
+        """
+        deadline = time.monotonic() + limit_s
+        while not (answer := ask()):
+            if time.monotonic() > deadline:
+                raise errors.OpExecError(f"not within {limit_s:g} s: {wanted}")
+            time.sleep(_POLL_S)
+        return answer
+
+    # Life
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Set the cluster up for drills during a block, with a guest.
+
+        Raises:
+            OpPrereqError: the cluster does not use KVM.
+        """
+        before = json.loads(self.run("gnt-cluster", "info", "--json"))
+        if "kvm" not in before["enabled_hypervisors"]:
+            raise errors.OpPrereqError(
+                "drill: the guest that proves its runs needs the hypervisor kvm, the"
+                f" cluster has {', '.join(before['enabled_hypervisors'])}",
+                ecodes.ECODE_STATE,
+            )
+        self._write_helper()
+        try:
+            helper = f"--node-parameters=oob_program={self._directory}/power"
+            self.run("gnt-cluster", "modify", helper)
+            if _TAG not in before["tags"]:
+                self.run("gnt-cluster", "add-tags", _TAG)
+            self._create_guest()
+            yield
+        finally:
+            self._restore(before)
+
+    def _write_helper(self) -> None:
+        os.makedirs(self._directory, mode=0o755, exist_ok=True)
+        program = os.path.join(_buildconf.TOOLSDIR, "oob-vcluster")
+        text = _HELPER.format(directory=self._directory, program=program)
+        files.write_file(f"{self._directory}/power", text, mode=0o755)
+        settings = f"[*]\ndirectory = {self.layout.directory}\n"
+        for node in self.layout.nodes:
+            path = self.layout.host_path(node, "/etc/ganeti/oob-vcluster.conf")
+            files.write_file(path, settings, mode=0o600)
+
+    def _create_guest(self) -> None:
+        arguments = "quiet tiny.record=/dev/vda tiny.heartbeat=no"
+        self.run(
+            *("gnt-instance", "add", "--no-install", "--no-start", "--no-nics"),
+            *("-t", "sharedfile", "-s", "1m", "-o", "tiny+default"),
+            *("-B", "memory=96m", "-n", self.layout.nodes[-1].short),
+            *("-H", f"kvm:kernel_args={arguments}", GUEST),
+        )
+        self.run("gnt-instance", "startup", GUEST)
+
+    def _restore(self, before: dict[str, Any]) -> None:
+        limits = {name: f"{value:g}" for name, value in before[_LIMITS_KEY].items()}
+        wanted = [f"{name}={value}" for name, value in limits.items()]
+        wanted += [f"-{name}" for name in _LIMITS if name not in limits]
+        program = before["ndparams"]["oob_program"]
+        switch = "yes" if before["node_death"] else "no"
+        self.run(
+            *("gnt-cluster", "modify", f"--node-death={switch}"),
+            f"--automation-limits={','.join(wanted)}",
+            f"--node-parameters=oob_program={program}",
+        )
+        if _TAG not in before["tags"]:
+            self.run("gnt-cluster", "remove-tags", _TAG)
+        with contextlib.suppress(errors.OpExecError):
+            self.run("gnt-instance", "remove", "-f", "--shutdown-timeout=0", GUEST)
+
+    def watch(self) -> None:
+        """Let the cluster handle deaths of nodes, from now on.
+
+        A maintenance daemon that runs looks at the switch every 10 seconds only.
+        """
+        limits = ",".join(f"{name}={value}" for name, value in _LIMITS.items())
+        words = ("--node-death=yes", f"--automation-limits={limits}")
+        self.run("gnt-cluster", "modify", *words)
+        self.control.kill(self.master, _MAINTD)
+        self.control.start_daemon(self.master, _MAINTD)
+
+    def forget(self) -> None:
+        """Let it forget deaths; those of two drills would be a mass event."""
+        self.run("gnt-cluster", "modify", "--node-death=no")
+        self.until("deaths of nodes are forgotten", lambda: self.is_forgotten)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the master remembers no death and no fence."""
+        try:
+            answer = self.call("QueryNodeDeaths", False)
+        except (errors.GenericError, OSError):
+            return False
+        return msgspec.convert(answer["state"], DeathState).is_empty
+
+    # Facts
+    def boots(self) -> tuple[proof.Boot, ...]:
+        """Return the boots of the guest; none before its first one."""
+        paths = glob.glob(f"{self.layout.shared_directory}/{GUEST}/*")
+        return proof.read(paths[0]) if paths else ()
+
+    def guest(self) -> tuple[Node, str]:
+        """Return the primary node of the guest and its status."""
+        words = ("gnt-instance", "list", "--no-headers", "-o", "pnode,status", GUEST)
+        node, status = self.run(*words).split()
+        return self.layout.node(node), status
+
+    def deaths(self) -> dict[str, Death]:
+        """Return the deaths that the master remembers; none while it is away."""
+        try:
+            answer = self.call("QueryNodeDeaths", False)
+        except (errors.GenericError, OSError):
+            return {}
+        state = msgspec.convert(answer["state"], DeathState)
+        return {death.name: death for death in state.deaths}
+
+    def entries(self, node: Node, since: float) -> list[Entry]:
+        """Return the entries of the journal about the death of a node."""
+        wanted = {"automaton": journal.NODE_DEATH, "node": node.name, "since": since}
+        return [
+            msgspec.convert(each, Entry) for each in self.call("QueryJournal", wanted)
+        ]
+
+    # Faults and their end
+    def cut(self, node: Node, others: list[Node]) -> None:
+        """Drop what a node sends to others."""
+        pid = isolation.require_holder(self.layout, node)
+        network.cut(pid, [other.address for other in others])
+
+    def others(self, node: Node) -> list[Node]:
+        """Return all nodes but one."""
+        return [other for other in self.layout.nodes if other != node]
+
+    def lie(self, *, hold: bool) -> None:
+        """Let the helper say "off" and do nothing; with hold, not yet."""
+        for name in ("lie", "hold") if hold else ("lie",):
+            files.write_file(f"{self._directory}/{name}", "", mode=0o644)
+        if not hold:
+            files.remove_file(f"{self._directory}/hold")
+
+    @property
+    def is_helper_asked(self) -> bool:
+        """Whether the helper was asked for the power status since it lies."""
+        return os.path.exists(f"{self._directory}/asked")
+
+    def stop_lying(self) -> None:
+        """Undo `lie`."""
+        for name in ("lie", "hold", "asked"):
+            files.remove_file(f"{self._directory}/{name}")
+
+    def heal(self) -> None:
+        """Connect all nodes that are up."""
+        for node in self.layout.nodes:
+            pid = isolation.holder(self.layout, node)
+            if pid is not None:
+                network.join(pid, [each.address for each in self.others(node)])
+
+    def fill_disk(self, node: Node) -> None:
+        """Give a node a disk for state and logs that is full, and a new node daemon."""
+        self._script(node, _FILL)
+        self.control.kill(node, _NODED)
+        self.control.start_daemon(node, _NODED)
+
+    def _free_disk(self, node: Node) -> None:
+        """Undo `fill_disk`; what was written since is kept."""
+        mounts = files.read_file(
+            f"/proc/{isolation.require_holder(self.layout, node)}/mounts"
+        )
+        if _DISK.encode() not in mounts:
+            return
+        self.control.kill(node, _NODED)
+        self._script(node, _FREE)
+        self.control.start_daemon(node, _NODED)
+
+    def _script(self, node: Node, text: str) -> None:
+        script = text.format(disk=_DISK, root=shlex.quote(node.root), places=_PLACES)
+        result = self.control.run(node, ["sh", "-ec", script])
+        if result.failed:
+            raise errors.OpExecError(
+                f"drill: the disk of {node.short}: {result.output.strip()}"
+            )
+
+    def kill_master_daemons(self) -> None:
+        """Kill the daemons that handle deaths, and start them again."""
+        for name in _MASTER_DAEMONS:
+            self.control.kill(self.master, name)
+        for name in _MASTER_DAEMONS:
+            self.control.start_daemon(self.master, name)
+
+    def take_back(self, node: Node) -> None:
+        """Bring a node back as a person does, with the guest on it or another node.
+
+        Raises:
+            OpExecError: the cluster is not as before in time.
+        """
+        self.heal()
+        self.stop_lying()
+        self.control.resume(node)
+        if isolation.holder(self.layout, node) is None:
+            self.control.power_on(node)
+        self._free_disk(node)
+        row = self.run(
+            "gnt-node", "list", "--no-headers", "-o", "powered,offline", node.name
+        )
+        powered, offline = row.split()
+        if powered != "Y":
+            self.run("gnt-node", "modify", "--node-powered=yes", node.name)
+        if offline == "Y":
+            self.run("gnt-node", "modify", "--offline=no", "--force", node.name)
+        self.forget()
+        if self.guest()[0] == self.master:
+            target = self.layout.nodes[-1].short
+            self.run("gnt-instance", "migrate", "-f", "-n", target, GUEST)

@@ -1,0 +1,391 @@
+"""Drills: proof of single runs, judgement of each end, the command and its output."""
+
+import argparse
+import contextlib
+import json
+import re
+
+import pytest
+
+from ganeti import errors
+from ganeti.repair import node_death
+from ganeti.repair.journal import Decision, Entry, Item
+from ganeti.repair.node_death import Death, Phase
+from ganeti.vcluster import layout as lay
+from ganeti.vcluster.drill import proof, report, runner, scenarios, session, site
+from ganeti.vcluster.drill.proof import Boot
+from ganeti.vcluster.drill.report import Result
+
+ID = "1907cdfc-0acf-440c-8886-88e05502d20e"
+
+
+def sector(text):
+    return text.encode().ljust(proof.SECTOR, b"\0")
+
+
+# Proof
+def test_boots_are_read_until_the_first_empty_sector():
+    data = sector(f"{ID} 7 0\n") + sector(f"{ID} 12 7\n") + sector("") + sector("x")
+    assert proof.parse(data) == (Boot(ID, 7, 0), Boot(ID, 12, 7))
+    assert proof.parse(b"") == ()
+
+
+@pytest.mark.parametrize("line", [f"{ID} 7", f"{ID} -1 0", "7 7 7", f"{ID} {9**20} 0"])
+def test_a_sector_of_another_form_is_no_proof(line):
+    with pytest.raises(errors.OpExecError, match=r"sector 1 of the disk .* found b"):
+        proof.parse(sector(f"{ID} 7 0") + sector(line))
+
+
+def test_a_boot_that_counts_on_after_the_next_one_began_ran_beside_it():
+    one_after_another = (Boot("a", 7, 0), Boot("b", 12, 7), Boot("c", 3, 12))
+    assert proof.overlap(one_after_another) == ""
+    beside = (Boot("a", 7, 0), Boot("b", 13, 7), Boot("c", 3, 12))
+    assert "boot 2 counted to 13, but to 12 when boot 3 began" in proof.overlap(beside)
+
+
+# Report
+def test_percentiles_are_measured_values():
+    assert report.percentile([5.0], 95) == 5.0
+    assert report.percentile([float(n) for n in range(30, 0, -1)], 95) == 29.0
+    assert report.percentile([1.0, 2.0], 50) == 1.0
+
+
+def test_a_summary_without_recoveries_has_no_percentiles():
+    counts = report.summary([Result(drill="lie", round=1, node="n", problems=("x",))])
+    assert counts["p95_s"] is None
+    assert report.summary_text(counts) == "1 drills, 1 failed"
+
+
+# Trials
+
+
+class FakeControl:
+    def __init__(self, site):
+        self._site = site
+
+    def kill(self, node, daemon=None):
+        self._site.acts.append(f"kill {daemon or node.short}")
+
+    def pause(self, node):
+        self._site.acts.append(f"pause {node.short}")
+
+    def is_powered(self, _node):
+        return self._site.is_on
+
+    def processes_on(self, _node):
+        return ["x"] * self._site.left
+
+
+class FakeSite:
+    """A cluster that does what a test says when something is waited for."""
+
+    def __init__(self, tmp_path):
+        self.layout = lay.plan(
+            str(tmp_path), count=4, isolated=True, network="10.9", bindir="/b"
+        )
+        self.master, self.node = self.layout.nodes[0], self.layout.nodes[3]
+        self.control = FakeControl(self)
+        self.acts = []
+        self.on_disk = [Boot("a", 5, 0)]
+        self.is_on = True
+        self.left = 0
+        self.place = self.node
+        self.known = {}
+        self.journal = []
+        #: Events in order, one for each look at something that is missing.
+        self.story = []
+
+    def until(self, wanted, ask, limit_s=0.0):
+        del limit_s
+        for _ in range(1000):
+            if answer := ask():
+                return answer
+            if self.story:
+                self.story.pop(0)()
+            elif self.place == self.node and "goes on" in wanted:
+                self.on_disk[-1] = self.on_disk[-1]._replace(
+                    counter=self.on_disk[-1].counter + 1
+                )
+        raise errors.OpExecError(f"not within 0 s: {wanted}")
+
+    def act(self, name):
+        return lambda *_args, **_options: self.acts.append(name)
+
+    def __getattr__(self, name):
+        if name in ("watch", "heal", "lie", "fill_disk", "kill_master_daemons"):
+            return self.act(name)
+        raise AttributeError(name)
+
+    def take_back(self, node):
+        self.acts.append(f"take back {node.short}")
+
+    def cut(self, node, others):
+        names = ",".join(other.short for other in others)
+        self.acts.append(f"cut {node.short} {names}")
+
+    def others(self, node):
+        return [other for other in self.layout.nodes if other != node]
+
+    def boots(self):
+        return tuple(self.on_disk)
+
+    def guest(self):
+        return self.place, "running"
+
+    def deaths(self):
+        return self.known
+
+    def entries(self, node, since):
+        assert node == self.node
+        assert since > 0
+        return self.journal
+
+    # Stories
+    def move(self):
+        last = self.on_disk[-1].counter
+        self.on_disk.append(Boot("b", 3, last))
+        self.is_on, self.place = False, self.layout.nodes[1]
+
+    def decide(self, decision, action, *, jobs=(), limit=""):
+        item = Item(
+            kind="node",
+            name=self.node.name,
+            decision=decision,
+            action=action,
+            jobs=jobs,
+            limit=limit,
+        )
+        entry = Entry(round="r", automaton="node-death", items=(item,))
+        self.journal.append(entry)
+
+    def fence(self):
+        self.decide(Decision.CHOSEN, "fence", jobs=(1,))
+        self.decide(Decision.CHOSEN, "mark offline", jobs=(2,))
+
+    def suspect(self, phase=Phase.SUSPECTED, limit=""):
+        death = Death(node="u", name=self.node.name, phase=phase, limit=limit)
+        self.known = {self.node.name: death}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    return FakeSite(tmp_path)
+
+
+def play(cluster, name):
+    return runner.Trial(cluster, name, 1).play()
+
+
+def test_a_node_that_is_killed_passes_when_its_guest_runs_once_elsewhere(cluster):
+    cluster.story = [cluster.fence, cluster.move]
+    result = play(cluster, "kill")
+    assert result.problems == ()
+    assert result.boots == 2
+    assert result.journal == 2
+    assert result.recovery_s is not None
+    assert "fenced, one start, on node2" in result.line
+    assert cluster.acts == ["watch", "kill node4", "take back node4"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda site: setattr(site, "is_on", True), "the node is still on"),
+        (lambda site: setattr(site, "left", 2), "2 processes of the node still run"),
+        (lambda site: site.on_disk.append(Boot("c", 2, 3)), "one start .* found 2"),
+        (lambda site: site.on_disk.insert(0, Boot("z", 1, 0)), "twice at the same"),
+        (lambda site: site.journal.clear(), "the journal has no act 'fence'"),
+        (lambda site: setattr(site, "place", site.node), "is running on node4"),
+    ],
+    ids=["on", "processes", "two starts", "twice", "journal", "place"],
+)
+def test_a_guest_that_moved_in_a_wrong_way_fails(cluster, spoil, problem):
+    def moved():
+        cluster.fence()
+        cluster.move()
+        spoil(cluster)
+
+    cluster.story = [moved]
+    result = play(cluster, "kill")
+    assert "FAILED" in result.line
+    assert any(re.search(problem, text) for text in result.problems)
+
+
+def test_a_guest_that_never_comes_back_fails_and_the_node_is_taken_back(cluster):
+    result = play(cluster, "freeze")
+    assert result.problems[0] == "not within 0 s: instance drill.vc.test runs"
+    assert cluster.acts == ["watch", "pause node4", "take back node4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "acts"),
+    [
+        ("cut-out", ["cut node4 node1,node2,node3"]),
+        ("cut-in", [f"cut node{n} node4" for n in (1, 2, 3)]),
+    ],
+)
+def test_a_cut_has_a_direction(cluster, name, acts):
+    cluster.story = [cluster.fence, cluster.move]
+    assert play(cluster, name).problems == ()
+    assert cluster.acts[1:-1] == acts
+
+
+def test_a_refusal_passes_when_it_is_shown_and_the_guest_goes_on(cluster):
+    def refuse():
+        cluster.suspect(limit=node_death.REACHED)
+        cluster.decide(Decision.REFUSED, "fence", limit=node_death.REACHED)
+
+    cluster.story = [cluster.suspect, refuse]
+    result = play(cluster, "cut-master")
+    assert result.problems == ()
+    assert result.recovery_s is None
+    assert "left alone (reached)" in result.line
+    cluster.story, cluster.journal = [], []
+    assert play(cluster, "cut-master").problems == (
+        "the journal has no refusal 'reached'",
+    )
+
+
+def test_the_helper_lies_after_it_was_asked(cluster):
+    def hold():
+        cluster.suspect(Phase.HELD, node_death.LYING_HELPER)
+        cluster.decide(Decision.REFUSED, "fence", limit=node_death.LYING_HELPER)
+
+    def ask():
+        assert "heal" not in cluster.acts
+        cluster.is_helper_asked = True
+
+    cluster.is_helper_asked = False
+    cluster.story = [lambda: cluster.suspect(Phase.FENCING), ask, hold]
+    assert play(cluster, "lie").problems == ()
+    assert cluster.acts[1] == "lie"
+    assert cluster.acts[-3:] == ["heal", "lie", "take back node4"]
+
+
+def test_a_node_that_is_alive_must_not_be_doubted(cluster, monkeypatch):
+    monkeypatch.setattr(runner, "WATCHED_S", -1.0)
+    assert play(cluster, "disk-full").problems == ()
+    cluster.suspect()
+    assert "the node is regarded as dead" in play(cluster, "disk-full").problems
+
+
+@pytest.mark.parametrize("phase", ["suspected", "fencing", "fenced", "offline"])
+def test_the_master_is_killed_in_its_phase_or_a_later_one(cluster, phase):
+    order = [Phase.SUSPECTED, Phase.FENCING, Phase.FENCED, Phase.OFFLINE]
+    seen = []
+
+    def enter(each):
+        def story():
+            seen.append(each)
+            cluster.suspect(each)
+
+        return story
+
+    cluster.kill_master_daemons = lambda: seen.append("killed")
+    cluster.story = [*map(enter, order), cluster.fence, cluster.move]
+    assert play(cluster, f"master-{phase}").problems == ()
+    assert seen[seen.index("killed") - 1] == phase
+
+
+# Command
+def options(*drills, **more):
+    return argparse.Namespace(
+        **{"drills": list(drills), "list": False, "rounds": 1, "goal": None}
+        | {"json": False}
+        | more
+    )
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Play results of the test instead of drills; return their names and the output."""
+    names, lines = [], []
+
+    class Fake:
+        def __init__(self, *_args):
+            pass
+
+        def prepared(self):
+            return contextlib.nullcontext()
+
+    def results(_site, wanted, rounds):
+        for number in range(rounds):
+            for name in wanted:
+                names.append(name)
+                problems = ("it broke",) if name == "lie" else ()
+                yield Result(
+                    drill=name,
+                    round=number + 1,
+                    node="node4",
+                    recovery_s=None if problems else 10.0 + number,
+                    problems=problems,
+                )
+
+    monkeypatch.setattr(session, "Site", Fake)
+    monkeypatch.setattr(session, "_results", results)
+
+    def run(args):
+        return session.run(args, lambda: (None, None), lines.append)
+
+    return run, names, lines
+
+
+def test_all_drills_are_played_and_a_failed_one_is_the_exit_code(played):
+    run, names, lines = played
+    assert run(options()) == 1
+    assert names == list(scenarios.DRILLS)
+    assert lines[-1].startswith(f"{len(names)} drills, 1 failed; ")
+
+
+def test_rounds_give_percentiles_and_may_miss_a_goal(played):
+    run, _names, lines = played
+    assert run(options("kill", rounds=20, goal=28.0)) == 0
+    assert lines[-1] == (
+        "20 drills, 0 failed; 20 recoveries: p50 19.0 s, p95 28.0 s, longest 29.0 s"
+    )
+    assert run(options("kill", rounds=20, goal=27.0)) == 1
+    assert lines[-1] == "slower than the goal of 27 s"
+
+
+def test_json_is_one_document(played):
+    run, _names, lines = played
+    assert run(options("kill", "lie", json=True)) == 1
+    (text,) = lines
+    document = json.loads(text)
+    assert [row["problems"] for row in document["drills"]] == [[], ["it broke"]]
+    assert document["summary"]["p95_s"] == 10.0
+
+
+def test_drills_are_listed_with_their_faults(played):
+    run, names, lines = played
+    assert run(options(list=True)) == 0
+    assert len(lines) == len(scenarios.DRILLS)
+    assert names == []
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (options("flood"), "drill flood: not known; drills are kill, "),
+        (options(rounds=0), "--rounds: wanted at least 1, found 0"),
+    ],
+)
+def test_a_wrong_command_plays_nothing(played, args, text):
+    run, names, _lines = played
+    with pytest.raises(errors.OpPrereqError, match=text):
+        run(args)
+    assert names == []
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"count": 4, "isolated": False, "monitoring": True}, "networks of their own"),
+        ({"count": 4, "isolated": True, "monitoring": False}, "maintenance daemon"),
+        ({"count": 3, "isolated": True, "monitoring": True}, "at least 4 .* found 3"),
+    ],
+)
+def test_a_cluster_that_is_not_made_for_drills_is_refused(tmp_path, more, text):
+    layout = lay.plan(str(tmp_path), network="10.9", bindir="/b", **more)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        site.Site(layout, None)
