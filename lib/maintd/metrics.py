@@ -1,7 +1,7 @@
 """Metrics of the master for Prometheus, made from the numbers of the master daemon.
 
 Names and labels are documented in doc/monitoring.rst. The numbers are asked for with
-each request; nothing is kept between two of them.
+each request; nothing but the capacity is kept between two of them.
 """
 
 import logging
@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ganeti import errors
+from ganeti.maintd.capacity import Room
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +30,15 @@ Call = Callable[[str, Sequence[Any]], Any]
 class MasterMetrics(Collector):
     """The metrics of the master."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, room: Callable[[], Room | None]) -> None:
+        """Prepare.
+
+        Args:
+            call: calls the master daemon.
+            room: returns the last known capacity.
+        """
         self._call = call
+        self._room = room
 
     def describe(self) -> list[Metric]:
         """Return nothing: the metrics are known when the master daemon answers."""
@@ -65,6 +73,8 @@ class MasterMetrics(Collector):
             _log.warning("metrics: the master daemon's are of another form: %r", err)
             return
         yield from families
+        if (room := self._room()) is not None:
+            yield from _capacity(room)
 
 
 def _gauge(name: str, text: str, rows: Mapping[str, float], label: str) -> Metric:
@@ -155,10 +165,26 @@ def _deaths(numbers: Mapping[str, Any]) -> Iterator[Metric]:
     )
 
 
-def exposition(call: Call) -> Callable[[str], tuple[str, bytes]]:
+def _capacity(room: Room) -> Iterator[Metric]:
+    yield _gauge(
+        "ganeti_capacity_instances",
+        "further instances of the usual size that fit",
+        {room.template: room.instances},
+        "disk_template",
+    )
+    yield GaugeMetricFamily(
+        "ganeti_capacity_timestamp_seconds",
+        "when nodes were asked for the capacity",
+        value=room.time,
+    )
+
+
+def exposition(
+    call: Call, room: Callable[[], Room | None] = lambda: None
+) -> Callable[[str], tuple[str, bytes]]:
     """Return a function of an Accept header: content type and content."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(MasterMetrics(call))
+    registry.register(MasterMetrics(call, room))
 
     def content(accept: str) -> tuple[str, bytes]:
         encode, kind = choose_encoder(accept)

@@ -13,6 +13,7 @@ from ganeti.constants import daemons, exitcodes
 from ganeti.luxi import Client
 from ganeti.maintd import diagnoses, instances, metrics
 from ganeti.maintd.application import Application
+from ganeti.maintd.capacity import Capacity
 from ganeti.maintd.node_deaths import NodeDeaths
 from ganeti.maintd.service import Maintenance
 from ganeti.masterd import startup
@@ -160,12 +161,13 @@ def start(
 
     agent = netutils.service_port(_AGENT, daemons.DAEMONS[_AGENT].port or 0)
     maintenance = Maintenance(call, poll, time, agent)
+    room = Capacity(call, time).room
     port = options.port
     if port is None:
         port = netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0)
     http = server.Server(
         (options.bind or common.wildcard_address(paths), port),
-        Application(maintenance.status, metrics.exposition(call)),
+        Application(maintenance.status, metrics.exposition(call, room)),
         context=None,
         threads=_THREADS,
         max_body=_MAX_BODY,

@@ -4,8 +4,11 @@ import base64
 import contextlib
 import http.server
 import json
+import pathlib
 import re
+import shutil
 import ssl
+import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -17,6 +20,7 @@ from ganeti.mond.helper import DIAGNOSE_COMMANDS
 
 ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")
 ADD += ("-o", "tiny+default", "--no-ip-check", "--no-name-check", "--no-start")
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "doc/examples/prometheus"
 FAULT = {"status": "evacuate", "details": {"part": "psu2"}}
 
 
@@ -268,6 +272,56 @@ def test_the_metrics_of_the_master_are_served(cluster):
         r"^ganeti_node_call_seconds_count\{.*\} (\d+)", text, re.MULTILINE
     )
     assert sum(map(int, calls)) > 0
+
+
+def test_prometheus_reads_all_with_the_example_files(cluster, tmp_path):
+    """The example's targets are replaced; everything else is as it is shipped."""
+    nodes = [f"{node.address}:1815" for node in cluster.layout.nodes]
+    text = (EXAMPLES / "prometheus.yml").read_text()
+    for old, new in (
+        ('["node1.example.com:1815", "node2.example.com:1815"]', json.dumps(nodes)),
+        ("cluster.example.com", cluster.node("node1").address),
+        ("scrape_interval: 30s", "scrape_interval: 1s\n  evaluation_interval: 1s"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "prometheus.yml").write_text(text)
+    shutil.copy(EXAMPLES / "ganeti.rules.yml", tmp_path)
+    place = f"{cluster.layout.network}.0.250:9090"
+    words = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+    words += [f"--web.listen-address={place}", "--log.level=error"]
+
+    def ask(path):
+        url = f"http://{place}/api/v1/{path}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return json.loads(answer.read())["data"]
+
+    def values(query):
+        try:
+            rows = ask(f"query?query={query}")["result"]
+        except OSError:
+            # It does not listen yet.
+            return {}
+        return {
+            (row["metric"]["job"], row["metric"]["instance"]): row["value"][1]
+            for row in rows
+        }
+
+    def healths():
+        groups = ask("rules")["groups"]
+        return [rule["health"] for group in groups for rule in group["rules"]]
+
+    master = ("ganeti-master", f"{cluster.node('node1').address}:1816")
+    wanted = {master: "1", **{("ganeti-node", node): "1" for node in nodes}}
+    with subprocess.Popen(words, cwd=tmp_path) as server:
+        try:
+            until("all are read", lambda: values("up") == wanted)
+            until("rules are evaluated", lambda: set(healths()) == {"ok"})
+            until("capacity", lambda: list(values("ganeti_capacity_instances")))
+            assert len(values("ganeti_node_cpus")) == len(nodes)
+            assert values("ganeti_master_up") == {master: "1"}
+        finally:
+            server.kill()
 
 
 def test_the_journal_is_there_after_a_failover_of_the_master(cluster):

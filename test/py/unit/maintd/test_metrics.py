@@ -3,16 +3,18 @@
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from fakes.clocks import FakeClock
 from fakes.master import Master
 from ganeti import errors
-from ganeti.maintd import metrics
+from ganeti.maintd import capacity, metrics
+from ganeti.maintd.capacity import Capacity
 from ganeti.masterd.call_times import CallTimes
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-def samples(call, accept=OPENMETRICS):
-    kind, body = metrics.exposition(call)(accept)
+def samples(call, accept=OPENMETRICS, room=lambda: None):
+    kind, body = metrics.exposition(call, room)(accept)
     assert kind.startswith("application/openmetrics-text")
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -97,6 +99,68 @@ def test_deaths_of_nodes_are_counted_by_phase_and_reason():
     assert actual["ganeti_node_deaths", "held"] == 2
     assert actual["ganeti_node_deaths_refused", "no-helper"] == 1
     assert actual["ganeti_nodes_fenced",] == 3
+
+
+class Capacities:
+    """Answers of the master daemon in order; threads run when the test says."""
+
+    def __init__(self, *answers):
+        self.clock = FakeClock()
+        self.answers = list(answers)
+        self.threads = []
+        self.capacity = Capacity(self.call, self.clock, self.threads.append)
+
+    def call(self, method, args):
+        assert (method, args) == ("QueryCapacity", [{"limit": 1000}])
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def work(self):
+        for thread in self.threads:
+            thread()
+        self.threads.clear()
+
+
+def test_nodes_are_asked_for_the_capacity_beside_a_request_and_not_often():
+    site = Capacities(
+        {"disk_template": "drbd", "count": 7, "instances": []},
+        {"disk_template": "drbd", "count": 5},
+    )
+    assert site.capacity.room() is None
+    # A request that comes while nodes are asked does not ask again.
+    site.clock.now += capacity.FRESH_S
+    assert site.capacity.room() is None
+    site.work()
+    assert site.capacity.room()[:2] == ("drbd", 7)
+    site.work()
+    assert site.capacity.room()[:2] == ("drbd", 5)
+    site.clock.now += capacity.FRESH_S - 1
+    site.capacity.room()
+    assert site.threads == []
+
+
+@pytest.mark.parametrize(
+    "answer", [errors.OpPrereqError("no", "x"), {"count": "7"}, None, OSError("gone")]
+)
+def test_a_capacity_that_is_not_known_is_no_metric(answer, caplog):
+    site = Capacities({"disk_template": "file", "count": 7}, answer)
+    site.capacity.room()
+    site.work()
+    site.clock.now += capacity.FRESH_S
+    site.capacity.room()
+    site.work()
+    assert site.capacity.room() is None
+    assert "the capacity is not known" in caplog.text
+
+
+def test_the_capacity_has_its_template_and_time(client):
+    names = {name for name, *_labels in samples(client.call)}
+    assert not any("capacity" in name for name in names)
+    actual = samples(client.call, room=lambda: capacity.Room("drbd", 7, 1.5))
+    assert actual["ganeti_capacity_instances", "drbd"] == 7
+    assert actual["ganeti_capacity_timestamp_seconds",] == 1.5
 
 
 def test_text_is_the_answer_to_a_reader_without_openmetrics():

@@ -718,7 +718,7 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
         lambda status, metrics: served.append(metrics) or ("app", status),
     )
     monkeypatch.setattr(
-        maintd.metrics, "exposition", lambda call: call("QueryMetrics", [])
+        maintd.metrics, "exposition", lambda call, _room: call("QueryMetrics", [])
     )
     monkeypatch.setattr(
         maintd.netutils, "service_port", lambda name, default: (name, default)
