@@ -169,6 +169,11 @@ class Paths(NamedTuple):
         return tuple(self.at(path) for path in _buildconf.OS_SEARCH_PATH)
 
     @property
+    def es_search_path(self) -> tuple[str, ...]:
+        """Directories with providers of external storage, first match wins."""
+        return tuple(self.at(path) for path in _buildconf.ES_SEARCH_PATH)
+
+    @property
     def iallocator_search_path(self) -> tuple[str, ...]:
         """Directories with allocators; a virtual node's own directory is the first."""
         installed = tuple(_buildconf.IALLOCATOR_SEARCH_PATH)

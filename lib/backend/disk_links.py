@@ -20,10 +20,16 @@ def link_path(paths: pathutils.Paths, instance: str, index: int) -> str:
 def make(paths: pathutils.Paths, instance: str, index: int, target: str) -> str:
     """Link a disk, replacing a link to another target, and return the link's path.
 
+    A disk without a path, which has only a URI, gets no link; then the path is empty.
+
     Raises:
         BlockDeviceError: the link cannot be made.
     """
     link = link_path(paths, instance, index)
+    if not target:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        return ""
     try:
         if os.path.islink(link) and os.readlink(link) == target:
             return link

@@ -34,7 +34,12 @@ def blockdev_create(
     del owner
     device = _device(node, bdev)
     device.create(size, exclusive=exclusive_storage, is_primary=on_primary)
-    device.set_info(info)
+    try:
+        device.set_info(info)
+    except errors.GenericError:
+        with contextlib.suppress(errors.GenericError):
+            device.remove()
+        raise
     return list(bdev.logical_id)
 
 
@@ -42,10 +47,11 @@ def blockdev_create(
 def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
     """Destroy a disk and the links to it; a missing disk is not an error."""
     device = _device(node, bdev)
+    path = device.path
     device.remove()
     # The number of a mirror may be in use by another disk by now.
-    if bdev.dev_type not in disk_constants.DTS_DRBD or not os.path.exists(device.path):
-        disk_links.remove_to(node.paths, device.path)
+    if bdev.dev_type not in disk_constants.DTS_DRBD or not os.path.exists(path):
+        disk_links.remove_to(node.paths, path)
 
 
 @procedure("blockdev_assemble")
@@ -68,8 +74,9 @@ def blockdev_assemble(
         return [device.path, None, None]
     if is_mirror:
         device.open(exclusive=True)
-    link = disk_links.make(node.paths, instance.name, idx, device.path)
-    return [device.path, link, device.uri]
+    path, uri = device.path, device.uri(instance.hypervisor)
+    link = disk_links.make(node.paths, instance.name, idx, path)
+    return [path, link, uri]
 
 
 @procedure("blockdev_shutdown")
@@ -82,11 +89,15 @@ def blockdev_shutdown(node: LocalNode, disk: DiskX) -> None:
 def blockdev_open(
     node: LocalNode, instance_name: str, disks: list[DiskX], exclusive: bool
 ) -> None:
-    """Allow writing to disks and link them for the hypervisor, in disk order."""
+    """Allow writing to disks and link them for the hypervisor, in disk order.
+
+    Without a name of an instance, no links are made.
+    """
     for index, disk in enumerate(disks):
         device = _device(node, disk)
         device.open(exclusive=exclusive)
-        disk_links.make(node.paths, instance_name, index, device.path)
+        if instance_name:
+            disk_links.make(node.paths, instance_name, index, device.path)
 
 
 @procedure("blockdev_close")

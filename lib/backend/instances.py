@@ -33,7 +33,7 @@ def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
         device = storage.device(node.paths, disk, node.process)
         device.require()
         link = disk_links.make(node.paths, instance.name, index, device.path)
-        attached.append(AttachedDisk(disk, link, device.uri))
+        attached.append(AttachedDisk(disk, link, device.uri(instance.hypervisor)))
     return attached
 
 

@@ -6,11 +6,11 @@ os-and-extstorage, section 1.
 
 import dataclasses
 import os
-import stat
 from typing import Any, Final
 
 from ganeti import errors, pathutils
 from ganeti.constants import os as os_constants
+from ganeti.utils import script_directories as directories
 
 #: First version with variants, and with parameters and a verify script.
 _API_VARIANTS: Final = 15
@@ -72,10 +72,6 @@ class OsDefinition:
         return variant
 
 
-class _InvalidError(Exception):
-    """A defect of an OS definition's directory."""
-
-
 def split_name(full_name: str) -> tuple[str, str]:
     """Return OS name and variant, which may be empty."""
     name, _, variant = full_name.partition(VARIANT_SEPARATOR)
@@ -96,7 +92,7 @@ def find(paths: pathutils.Paths, full_name: str) -> OsDefinition:
         )
     try:
         return _read(name, directory)
-    except _InvalidError as err:
+    except directories.DefectError as err:
         raise errors.OpExecError(f"OS {name}: {directory}: {err}") from err
 
 
@@ -116,26 +112,14 @@ def diagnose(paths: pathutils.Paths) -> list[list[Any]]:
     return [
         _diagnose_one(name, f"{root}/{name}")
         for root in paths.os_search_path
-        for name in _subdirectories(root)
-    ]
-
-
-def _subdirectories(root: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(root))
-    except OSError:
-        return []
-    return [
-        name
-        for name in names
-        if not name.startswith(".") and os.path.isdir(f"{root}/{name}")
+        for name in directories.subdirectories(root)
     ]
 
 
 def _diagnose_one(name: str, path: str) -> list[Any]:
     try:
         definition = _read(name, path)
-    except _InvalidError as err:
+    except directories.DefectError as err:
         return [name, path, False, str(err), [], [], [], True]
     return [
         name,
@@ -155,48 +139,31 @@ def _read(name: str, path: str) -> OsDefinition:
     variants: tuple[str, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
     if newest >= _API_VARIANTS:
-        variants = tuple(_lines(path, os_constants.OS_VARIANTS_FILE, required=False))
+        variants = tuple(
+            directories.lines(path, os_constants.OS_VARIANTS_FILE, required=False)
+        )
     if newest >= _API_PARAMETERS:
-        rows = _lines(path, os_constants.OS_PARAMETERS_FILE, required=True)
-        parameters = tuple(_parameter(row) for row in rows)
+        parameters = directories.parameters(path, os_constants.OS_PARAMETERS_FILE)
     return OsDefinition(
         name, path, versions, variants, parameters, _scripts(path, newest)
     )
 
 
 def _api_versions(path: str) -> tuple[int, ...]:
-    lines = _lines(path, os_constants.OS_API_FILE, required=True)
+    lines = directories.lines(path, os_constants.OS_API_FILE, required=True)
     try:
         versions = {int(line) for line in lines}
     except ValueError:
-        raise _InvalidError(
+        raise directories.DefectError(
             f"{os_constants.OS_API_FILE}: wanted one number per line, found {lines}"
         ) from None
     supported = sorted(versions & set(os_constants.OS_API_VERSIONS))
     if not supported:
-        raise _InvalidError(
+        raise directories.DefectError(
             f"API version: wanted one of {list(os_constants.OS_API_VERSIONS)}, found"
             f" {sorted(versions)}"
         )
     return tuple(supported)
-
-
-def _lines(path: str, name: str, *, required: bool) -> list[str]:
-    file = f"{path}/{name}"
-    if not required and not os.path.lexists(file):
-        return []
-    _require_regular(file, name)
-    try:
-        with open(file, encoding="utf-8") as src:
-            lines = [line.strip() for line in src]
-    except (OSError, UnicodeDecodeError) as err:
-        raise _InvalidError(f"{name}: cannot be read: {err}") from err
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _parameter(row: str) -> tuple[str, str]:
-    name, _, text = row.partition(" ")
-    return name, text.strip()
 
 
 def _scripts(path: str, api_version: int) -> dict[str, str]:
@@ -210,22 +177,5 @@ def _scripts(path: str, api_version: int) -> dict[str, str]:
     either = [os_constants.OS_SCRIPT_CREATE, os_constants.OS_SCRIPT_CREATE_UNTRUSTED]
     present = [name for name in either if os.path.lexists(f"{path}/{name}")]
     if not present:
-        raise _InvalidError(f"script {' or '.join(either)}: not found")
-    scripts = {}
-    for name in required + present:
-        file = f"{path}/{name}"
-        mode = _require_regular(file, f"script {name}")
-        if not mode & stat.S_IXUSR:
-            raise _InvalidError(f"script {name}: not executable")
-        scripts[name] = file
-    return scripts
-
-
-def _require_regular(file: str, what: str) -> int:
-    try:
-        mode = os.stat(file).st_mode
-    except OSError as err:
-        raise _InvalidError(f"{what}: {err.strerror}") from err
-    if not stat.S_ISREG(mode):
-        raise _InvalidError(f"{what}: wanted a regular file")
-    return mode
+        raise directories.DefectError(f"script {' or '.join(either)}: not found")
+    return {name: directories.script(path, name) for name in required + present}

@@ -72,7 +72,7 @@ def instance_environment(
     for name, value in instance.hvparams.items():
         env[f"INSTANCE_HV_{name}"] = _text(value)
     for index, disk in enumerate(instance.disks_info):
-        env |= _disk(node, index, disk, instance.hvparams)
+        env |= _disk(node, index, disk, instance)
     for index, nic in enumerate(instance.nics):
         env |= _nic(index, nic, instance.hvparams)
     return env
@@ -84,8 +84,9 @@ def _given(**values: Any) -> dict[str, str]:
 
 
 def _disk(
-    node: LocalNode, index: int, disk: DiskX, hvparams: Mapping[str, Any]
+    node: LocalNode, index: int, disk: DiskX, instance: InstanceX
 ) -> dict[str, str]:
+    hvparams = instance.hvparams
     device = storage.device(node.paths, disk, node.process)
     is_file = disk.dev_type in {"file", "sharedfile"}
     values = {
@@ -95,7 +96,7 @@ def _disk(
         "SIZE": str(disk.size),
         "BACKEND_TYPE": f"file:{disk.logical_id[0]}" if is_file else "block",
     }
-    values |= _given(URI=device.uri, NAME=disk.name)
+    values |= _given(URI=device.uri(instance.hypervisor), NAME=disk.name)
     if "disk_type" in hvparams:
         values["FRONTEND_TYPE"] = _text(hvparams["disk_type"])
     return {f"DISK_{index}_{key}": value for key, value in values.items()}

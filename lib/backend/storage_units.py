@@ -6,7 +6,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import storage as words
-from ganeti.storage import files, lvm_units, space
+from ganeti.storage import files, lvm_units, providers, space
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,12 @@ def storage_execute(
     if op not in words.VALID_STORAGE_OPERATIONS.get(su_name, ()):
         raise errors.StorageError(f"storage type {su_name}: unit {name}: cannot {op}")
     lvm_units.repair(node.process, name)
+
+
+@procedure("extstorage_diagnose")
+def extstorage_diagnose(node: LocalNode) -> list[list[Any]]:
+    """Return all providers of external storage of this node."""
+    return providers.diagnose(node.paths)
 
 
 @procedure("file_storage_dir_create")

@@ -18,6 +18,7 @@ OFFERED_DISK_TEMPLATES: Final = (
     "blockdev",
     "diskless",
     "drbd",
+    "ext",
     "file",
     "plain",
     "sharedfile",
@@ -71,6 +72,8 @@ DTS_EXCL_STORAGE: Final = ("plain",)
 DTS_COPYABLE: Final = ("file", "plain")
 #: Have the access parameter.
 DTS_HAVE_ACCESS: Final = ("ext", "gluster", "rbd")
+#: Disks can be read and written, or even found, while they are attached only.
+DTS_ATTACHED: Final = ("ext",)
 DTS_NO_FREE_SPACE_CHECK: Final = ("ext", "file", "gluster", "rbd", "sharedfile")
 DTS_NOT_CONVERTIBLE_FROM: Final = ("diskless",)
 DTS_NOT_CONVERTIBLE_TO: Final = ("blockdev", "diskless")

@@ -40,6 +40,17 @@ class Result:
         """Return whether the call failed."""
         return self.fail_msg is not None
 
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the node carried the call out, with success or without."""
+        return not (
+            self.offline
+            or self.is_lost
+            or self.deposed
+            or self.refused
+            or self.is_silent
+        )
+
     def unwrap(self, what: str) -> Any:
         """Return the payload.
 

@@ -1,8 +1,9 @@
 """Disk drivers, node side: one class each, no policy.
 
 `device` returns the driver of a disk record. Offered are ``file``, ``sharedfile``,
-``plain`` (logical volumes), ``drbd`` (mirrored volumes) and ``blockdev`` (devices that
-an administrator made); a diskless instance has no disks.
+``plain`` (logical volumes), ``drbd`` (mirrored volumes), ``blockdev`` (devices that an
+administrator made) and ``ext`` (volumes of external storage); a diskless instance has
+no disks.
 
 A mirrored disk is a driver above others. Its record has the two volumes of this node as
 ``children``, data first, which are ``plain`` records of their own; the driver passes on
@@ -22,6 +23,7 @@ from ganeti.objects.filled import DiskX
 from ganeti.process import Runner
 from ganeti.storage.adopted import AdoptedDisk
 from ganeti.storage.base import Device, DeviceStatus, LocalStatus
+from ganeti.storage.external import ExternalDisk
 from ganeti.storage.files import FileDisk
 from ganeti.storage.mirrors import MirrorDisk
 from ganeti.storage.volumes import VolumeDisk
@@ -30,6 +32,7 @@ from ganeti.storage.volumes import VolumeDisk
 DRIVERS: Final[dict[str, type[Device]]] = {
     "blockdev": AdoptedDisk,
     "drbd": MirrorDisk,
+    "ext": ExternalDisk,
     "file": FileDisk,
     "plain": VolumeDisk,
     "sharedfile": FileDisk,

@@ -81,8 +81,13 @@ class Device(abc.ABC):
         """Path to read and write the content on this node."""
 
     @property
-    def uri(self) -> str | None:
-        """URI for a hypervisor's direct access, without the kernel; None: by path."""
+    def label(self) -> str:
+        """The name of the disk in messages, in addition to its position."""
+        return self.path
+
+    def uri(self, hypervisor: str) -> str | None:
+        """Return the URI for a hypervisor's direct access; None: by path."""
+        del hypervisor
         return None
 
     @abc.abstractmethod
@@ -180,7 +185,7 @@ class Device(abc.ABC):
     def error(self, text: str) -> errors.BlockDeviceError:
         """Return an error that names this disk."""
         return errors.BlockDeviceError(
-            f"disk {self.disk.iv_name or self.disk.uuid} ({self.path}): {text}"
+            f"disk {self.disk.iv_name or self.disk.uuid} ({self.label}): {text}"
         )
 
     def wipe(self, offset_mib: int, size_mib: int) -> None:

@@ -164,9 +164,7 @@ def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs
         "reserved_lvs": _words(info["reserved_lvs"]),
         "uid_pool": _uid_pool(info["uid_pool"]),
         "os_search_path": _plain(ctx.paths.os_search_path),
-        "extstorage_search_path": _plain(
-            getattr(_buildconf, "ES_SEARCH_PATH", ctx.paths.os_search_path[:0])
-        ),
+        "extstorage_search_path": _plain(ctx.paths.es_search_path),
         "enabled_disk_templates": _plain(info["enabled_disk_templates"]),
         "compression_tools": list(info["compression_tools"] or ()),
     }

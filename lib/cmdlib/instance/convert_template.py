@@ -3,17 +3,25 @@
 `convert_mirror` converts without a copy.
 """
 
-from typing import Final
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import convert_mirror, disk_specs, disks, volumes
+from ganeti.cmdlib.instance import (
+    convert_mirror,
+    disk_specs,
+    disks,
+    shared_storage,
+    volumes,
+)
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
 #: Templates between which disks can be copied.
-_COPYABLE: Final = ("file", "plain", "sharedfile")
+_COPYABLE: Final = ("ext", "file", "plain", "sharedfile")
 #: MiB copied by one call: some seconds of work even for slow disks.
 PIECE_MIB: Final = 256
 
@@ -23,6 +31,7 @@ def check(
     instance: objects.Instance,
     target: str,
     *,
+    external: Mapping[str, Any],
     secondary: str | None = None,
 ) -> None:
     """Refuse a conversion that is not possible.
@@ -31,6 +40,7 @@ def check(
         ctx: dependencies of the opcode.
         instance: the instance.
         target: its template afterwards.
+        external: parameters of an external storage provider, its name included.
         secondary: uuid of the node that is to get second copies.
 
     Raises:
@@ -62,6 +72,15 @@ def check(
         return
     node = instance.primary_node
     volumes.check_exclusive(ctx.snapshot, node, target, instance.name)
+    fields = disk_specs.external_fields(
+        external, f"instance {instance.name}", template=target
+    )
+    if target in disk_constants.DTS_HAVE_ACCESS:
+        future = [
+            disk_specs.preview(disk, target, fields)
+            for disk in ctx.snapshot.instance_disks(instance)
+        ]
+        shared_storage.check(ctx, instance, future, node)
     if target == "plain":
         group = disk_specs.volume_group(ctx.snapshot.cluster, disk_specs.DiskRequest(0))
         future = [
@@ -76,6 +95,7 @@ def execute(
     instance: objects.Instance,
     target: str,
     *,
+    external: Mapping[str, Any],
     file_driver: str | None,
     file_storage_dir: str | None,
 ) -> None:
@@ -86,7 +106,10 @@ def execute(
     """
     old = ctx.snapshot.instance_disks(instance)
     where = disk_specs.directory(ctx.snapshot, target, instance.name, file_storage_dir)
-    specs = [disk_specs.DiskRequest(d.size, d.mode, d.name, d.spindles) for d in old]
+    fields = disk_specs.external_fields(
+        external, f"instance {instance.name}", template=target
+    )
+    specs = [disk_specs.DiskRequest.like(disk, fields) for disk in old]
     new = disk_specs.records(
         ctx,
         target,
@@ -98,9 +121,10 @@ def execute(
     disks.create_all(ctx, instance, new)
     allocation.share_nodes(ctx)
     with disks.removed_on_failure(ctx, instance, new):
-        for index, (source, copy) in enumerate(zip(old, new, strict=True)):
-            ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
-            _copy(ctx, instance, index, source, copy)
+        with _attached(ctx, instance, (*old, *new)):
+            for index, (source, copy) in enumerate(zip(old, new, strict=True)):
+                ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
+                _copy(ctx, instance, index, source, copy)
         disks.announce_removal(ctx, old)
         with ctx.config.edit(ctx.owner) as edit:
             for disk in new:
@@ -111,6 +135,22 @@ def execute(
                 edit.remove_disk(disk.uuid)
     if not disks.remove_all(ctx, instance, old):
         ctx.log.warn("some of the old disks could not be removed")
+
+
+@contextlib.contextmanager
+def _attached(
+    ctx: base.Context, instance: objects.Instance, both: Sequence[objects.Disk]
+) -> Iterator[None]:
+    """Attach those disks that can only be read and written while they are attached."""
+    chosen = [disk for disk in both if disk.dev_type in disk_constants.DTS_ATTACHED]
+    if not chosen:
+        yield
+        return
+    disks.assemble(ctx, instance, disks=chosen)
+    try:
+        yield
+    finally:
+        disks.shutdown(ctx, instance, disks=chosen, mark=False)
 
 
 def _copy(

@@ -20,6 +20,7 @@ from ganeti.cmdlib.instance import (
     mirrors,
     nic_specs,
     reservation,
+    shared_storage,
     volumes,
 )
 from ganeti.constants import disks as disk_constants
@@ -417,6 +418,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def check_fit(self, node: objects.Node) -> None:
         """Have the policy, the node and its resources checked."""
+        shared_storage.check(
+            self.ctx, self.plan.instance, self.plan.disks, self.primary
+        )
         snapshot, instance = self.ctx.snapshot, self.plan.instance
         self.check_policy(node)
         filled = params.fill_hvparams(snapshot, instance)

@@ -10,7 +10,7 @@ from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import mirror_specs
 from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, misc, params
+from ganeti.constants import ecodes, hooks, misc, params
 
 _MAX_NAME: Final = 255
 
@@ -27,6 +27,9 @@ class DiskRequest:
         vg: volume group, None for the cluster's.
         metavg: volume group of a mirror's metadata, None for the parameter's.
         adopt: name of the volume, or path of the device, to take over; None to create.
+        provider: of external storage, None for other templates.
+        access: path of the data, None for the parameter's.
+        parameters: of the provider.
     """
 
     size: int
@@ -36,8 +39,22 @@ class DiskRequest:
     vg: str | None = None
     metavg: str | None = None
     adopt: str | None = None
+    provider: str | None = None
+    access: str | None = None
+    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def like(cls, disk: objects.Disk, external: Mapping[str, Any]) -> "DiskRequest":
+        """Return a request for a disk with the size and names of another one.
+
+        ``external`` has the fields that `external_fields` returns.
+        """
+        return cls(disk.size, disk.mode, disk.name, disk.spindles, **external)
 
 
+#: Names and values of parameters of providers: they become environment variables.
+_PARAMETER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_MAX_PARAMETER: Final = 4096
 #: parameter -> templates that have it
 _APPLIES: Final[dict[str, tuple[str, ...]]] = {
     "adopt": disk_constants.DTS_MAY_ADOPT,
@@ -62,7 +79,10 @@ def parse(
     Raises:
         OpPrereqError: unknown parameters, no size, or values of the wrong type.
     """
-    values = typed_params.typed(spec, params.IDISK, what)
+    known = spec
+    if template == "ext":
+        known = {name: value for name, value in spec.items() if name in params.IDISK}
+    values = typed_params.typed(known, params.IDISK, what)
     _check_applies(values, what, template, exclusive=exclusive)
     size, adopt = values.get("size"), values.get("adopt")
     if adopt and size:
@@ -82,7 +102,51 @@ def parse(
         vg=values.get("vg") or None,
         metavg=values.get("metavg") or None,
         adopt=adopt or None,
+        **external_fields(spec, what, template=template),
     )
+
+
+def external_fields(
+    spec: Mapping[str, Any], what: str, *, template: str
+) -> dict[str, Any]:
+    """Return provider, access and provider's parameters, as fields of `DiskRequest`.
+
+    Args:
+        spec: the request, or the parameters of a conversion; every name that is no
+            parameter of disks in general is one of the provider.
+        what: the disk, for messages.
+        template: its disk template.
+
+    Raises:
+        OpPrereqError: no provider, or values that cannot be passed to one.
+    """
+    access = spec.get("access") or None
+    modes = disk_constants.DISK_VALID_ACCESS_MODES
+    if access is not None and access not in modes:
+        raise _refusal(f"{what}: wanted access {' or '.join(modes)}, found {access!r}")
+    if template != "ext":
+        return {"access": access}
+    provider = str(spec.get("provider") or "")
+    if not re.fullmatch(hooks.EXT_PLUGIN_MASK, provider):
+        raise _refusal(
+            f"{what}: disks of template ext need provider=NAME, found {provider!r}; see"
+            " gnt-storage diagnose"
+        )
+    given = {name: value for name, value in spec.items() if name not in params.IDISK}
+    for name, value in given.items():
+        text = str(value)
+        if not _PARAMETER.fullmatch(name):
+            raise _refusal(f"{what}: {name!r} cannot be a parameter of a provider")
+        if not text.isprintable() or len(text) > _MAX_PARAMETER:
+            raise _refusal(
+                f"{what}: parameter {name}: wanted at most {_MAX_PARAMETER} printable"
+                f" characters, found {text[:40]!r}"
+            )
+    return {
+        "access": access,
+        "provider": provider,
+        "parameters": {name: str(value) for name, value in given.items()},
+    }
 
 
 def _check_applies(
@@ -304,9 +368,9 @@ def records(
                     logical_id=_logical_id(
                         ctx.snapshot.cluster,
                         spec,
-                        f"{uuid}.{template}.disk{index}"
-                        if template in disk_constants.DTS_FILEBASED
-                        else f"{uuid}.disk{index}",
+                        f"{uuid}.disk{index}"
+                        if template in disk_constants.DTS_LVM
+                        else f"{uuid}.{template}.disk{index}",
                         where=where,
                         template=template,
                         driver=driver,
@@ -319,11 +383,33 @@ def records(
                     mode=spec.mode,
                     name=spec.name,
                     spindles=spec.spindles,
-                    params={},
+                    params=_own_parameters(spec),
                 ),
             )
         )
     return tuple(made)
+
+
+def preview(
+    disk: objects.Disk, template: str, external: Mapping[str, Any]
+) -> objects.Disk:
+    """Return a disk as it is after a conversion, for checks; its place is not chosen.
+
+    Args:
+        disk: the present disk.
+        template: the template to convert to.
+        external: fields that `external_fields` returns.
+    """
+    spec = DiskRequest.like(disk, external)
+    place = (spec.provider or template, disk.uuid)
+    return disk.replace(
+        dev_type=template, logical_id=place, params=_own_parameters(spec)
+    )
+
+
+def _own_parameters(spec: DiskRequest) -> dict[str, Any]:
+    """Return the parameters that the disk does not inherit."""
+    return {**({"access": spec.access} if spec.access else {}), **spec.parameters}
 
 
 def _placed(
@@ -356,6 +442,8 @@ def _logical_id(
         return volume_group(cluster, spec), name
     if template == "blockdev":
         return "manual", os.path.normpath(spec.adopt or "")
+    if template == "ext":
+        return spec.provider or "", name
     return driver or "loop", f"{where}/{name}"
 
 

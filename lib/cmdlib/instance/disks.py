@@ -9,13 +9,17 @@ from ganeti.cmdlib import allocation, base, progress
 from ganeti.cmdlib.instance import common, mirror_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.rpc import Result, encode
 
 #: Largest piece wiped by one call, in MiB, and largest share of the disk.
 WIPE_CHUNK_MIB: Final = 1024
 WIPE_CHUNK_SHARE: Final = 0.1
 #: Seconds between progress lines of a wipe.
 WIPE_REPORT_S: Final = 60.0
+
+
+#: Templates whose storage distinguishes writing by one node alone and by several.
+_OPENED: Final = frozenset({"ext"})
 
 
 def nodes_of(disk: objects.Disk, instance: objects.Instance) -> tuple[str, ...]:
@@ -321,7 +325,45 @@ def assemble(
             elif is_primary:
                 device = result.payload[0] if result.payload else None
                 rows.append((common.node_name(ctx, node), disk.iv_name, device))
+    opened = open_external(ctx, instance, chosen, instance.primary_node)
+    if opened is not None and opened.failed:
+        if not stays_active:
+            _undo_assemble(ctx, instance, chosen, mark=everything)
+        raise errors.OpExecError(
+            opened.describe(f"instance {instance.name}: cannot open its disks")
+        )
     return rows
+
+
+def open_external(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    node: str,
+    *,
+    exclusive: bool = True,
+) -> Result | None:
+    """Allow writing to external storage on a node; other templates need no call.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: active disks; those of other templates are left out.
+        node: uuid of the node.
+        exclusive: whether no other node writes, too.
+
+    Returns:
+        The answer, None without a call.
+    """
+    wires = [
+        encode.disk(ctx.snapshot, disk, instance)
+        for disk in disks
+        if disk.dev_type in _OPENED
+    ]
+    if not wires:
+        return None
+    # Without a name, the links that the activation made stay.
+    return ctx.rpc.call_one("blockdev_open", node, "", wires, exclusive)
 
 
 def _assemble_one(

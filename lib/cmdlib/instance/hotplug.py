@@ -204,7 +204,7 @@ def _plug(ctx: base.Context, instance: objects.Instance, change: Change) -> Any:
         )
         if assembled.failed:
             return assembled
-        extra = assembled.payload
+        _device_path, *extra = assembled.payload
     return _call(ctx, instance, change, "hotadd", device, extra=extra)
 
 

@@ -9,7 +9,14 @@ import msgspec
 
 from ganeti import errors, opcodes, rpc
 from ganeti.cmdlib import progress
-from ganeti.cmdlib.instance import common, failover, mirror_specs, mirrors, relocation
+from ganeti.cmdlib.instance import (
+    common,
+    disks,
+    failover,
+    mirror_specs,
+    mirrors,
+    relocation,
+)
 from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
@@ -294,11 +301,26 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
 
     def _assemble_at_target(self, wire: dict[str, Any], what: str) -> None:
         self._set_primaries(what, both=True)
+        self._open(self.source, exclusive=False, what=what)
         for index, disk in enumerate(self.ctx.snapshot.instance_disks(self.instance)):
             disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
             self.ctx.rpc.call_one(
                 "blockdev_assemble", self.target, disk_wire, wire, True, index
             ).unwrap(what)
+        self._open(self.target, exclusive=False, what=what)
+
+    def _open(self, node: str, *, exclusive: bool, what: str) -> None:
+        """Allow writing to external storage on one node, alone or with the other.
+
+        Raises:
+            OpExecError: the node refused.
+        """
+        chosen = self.ctx.snapshot.instance_disks(self.instance)
+        opened = disks.open_external(
+            self.ctx, self.instance, chosen, node, exclusive=exclusive
+        )
+        if opened is not None:
+            opened.unwrap(f"{what}: cannot open its disks")
 
     def _wait(self, wire: dict[str, Any], info: Any, what: str) -> None:
         ctx = self.ctx
@@ -356,6 +378,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             else:
                 result = ctx.rpc.call_one("blockdev_shutdown", node, wire)
             common.warn_failed(ctx, result, f"{what}: cannot free {disk.iv_name}")
+        self._open_alone(node, what)
         try:
             self._set_primaries(what, both=False)
         except errors.OpExecError as err:
@@ -363,6 +386,14 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 f"{err}; both nodes may be primary until gnt-instance migrate --cleanup"
                 f" {instance.name}"
             )
+
+    def _open_alone(self, freed: str, what: str) -> None:
+        """Allow the node on which the guest stays to write alone; it writes already."""
+        stays = self.target if freed == self.source else self.source
+        try:
+            self._open(stays, exclusive=True, what=what)
+        except errors.OpExecError as err:
+            self.ctx.log.warn(str(err))
 
     def _set_primaries(self, what: str, *, both: bool) -> None:
         """Allow both nodes of mirrored disks to be primary, or one of them again.

@@ -15,6 +15,7 @@ from ganeti.cmdlib.instance import (
     mirrors,
     modify_nics,
     reservation,
+    shared_storage,
     volumes,
 )
 from ganeti.cmdlib.instance.modify_nics import NicStep
@@ -147,6 +148,7 @@ def _new(
     for node in disks.nodes_of(disk, instance):
         volumes.require_space(ctx, node, [disk], instance.name)
     capacity.require_space(ctx, here, instance.name, template, disk.size)
+    shared_storage.check(ctx, instance, [disk], here)
     return disk.replace(forthcoming=instance.forthcoming)
 
 
@@ -227,6 +229,9 @@ def apply_after_commit(
                     step.index,
                 )
                 common.warn_failed(ctx, result, f"cannot assemble disk/{step.index}")
+            opened = disks.open_external(ctx, instance, [disk], instance.primary_node)
+            if opened is not None:
+                common.warn_failed(ctx, opened, f"cannot open disk/{step.index}")
             _settle(ctx, instance, step.index, disk, wait=wait_for_sync)
         elif step.action in ("remove", "detach"):
             disks.shutdown(ctx, instance, disks=[step.device], mark=False)

@@ -116,10 +116,13 @@ def converted(
             " node, which its reservation lacks; reserve again with that template",
             ecodes.ECODE_INVAL,
         )
+    external = disk_specs.external_fields(
+        op.ext_params, f"instance {instance.name}", template=template
+    )
     made = disk_specs.records(
         ctx,
         template,
-        [disk_specs.DiskRequest(d.size, d.mode, d.name, d.spindles) for d in disks],
+        [disk_specs.DiskRequest.like(disk, external) for disk in disks],
         nodes=nodes,
         where=where,
         driver=op.file_driver,

@@ -212,6 +212,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def _has(self, node: str, disk: objects.Disk) -> bool:
         """Return whether a node has a volume of a disk."""
+        if disk.dev_type in disk_constants.DTS_ATTACHED:
+            return self._can_attach(node, disk)
         wire = encode.disk(self.ctx.snapshot, disk, self._owner())
         status = self.ctx.rpc.call_one("blockdev_find", node, wire).require(
             f"instance {self.instance.name}: cannot determine whether {disk.iv_name} is"
@@ -219,6 +221,26 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             ecodes.ECODE_ENVIRON,
         )
         return status is not None
+
+    def _can_attach(self, node: str, disk: objects.Disk) -> bool:
+        """Return whether a volume can be attached, which alone shows that it exists."""
+        wire = encode.disk(self.ctx.snapshot, disk, self._owner())
+        owner = encode.instance(self.ctx.snapshot, self._owner())
+        index = self.instance.disks.index(disk.uuid)
+        answer = self.ctx.rpc.call_one(
+            "blockdev_assemble", node, wire, owner, True, index
+        )
+        if answer.failed and not answer.is_answered:
+            answer.require(
+                f"instance {self.instance.name}: cannot determine whether"
+                f" {disk.iv_name} is lost",
+                ecodes.ECODE_ENVIRON,
+            )
+        if answer.failed:
+            return False
+        undone = self.ctx.rpc.call_one("blockdev_shutdown", node, wire)
+        common.warn_failed(self.ctx, undone, f"cannot detach {disk.iv_name}")
+        return True
 
     def _chosen(self) -> dict[int, objects.Disk]:
         """Return the future disks to create, by index."""

@@ -91,6 +91,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 f"{what}: disk changes and a new template exclude each other"
             )
         self._check_second_node(what)
+        if op.ext_params and op.disk_template != "ext":
+            raise self.prereq(
+                f"{what}: parameters of a provider go with the disk template ext"
+            )
         self.backend = typed_params.backend(op.beparams, allow_default=True)
         typed_params.check_os_image(op.osparams, what)
 
@@ -187,7 +191,11 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             if self._needs_allocator:
                 self.secondary = self._choose_secondary()
             convert_template.check(
-                self.ctx, instance, self.op.disk_template, secondary=self.secondary
+                self.ctx,
+                instance,
+                self.op.disk_template,
+                external=self.op.ext_params,
+                secondary=self.secondary,
             )
             changes.report.append(("disk_template", self.op.disk_template))
         self._report_devices()
@@ -424,10 +432,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             return
         snapshot, after = self.ctx.snapshot, self.changes.after
         is_forthcoming = self.instance.forthcoming
-        touches = self.backend or self.nic_mods or self.disk_mods
-        if not touches and not (is_forthcoming and self.op.disk_template):
+        converted = self.op.disk_template
+        if not (self.backend or self.nic_mods or self.disk_mods or converted):
             return
-        template = snapshot.disk_template(self.instance)
+        template = converted or snapshot.disk_template(self.instance)
         if self.changes.disks and (template == "diskless" or is_forthcoming):
             template = self.changes.disks[0].dev_type
         problems = checks.policy_problems(
@@ -496,6 +504,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 self.ctx,
                 instance,
                 target,
+                external=self.op.ext_params,
                 file_driver=self.op.file_driver,
                 file_storage_dir=self.op.file_storage_dir,
             )

@@ -307,12 +307,13 @@ def _disks(runtime: Runtime, block_paths: frozenset[str]) -> list[str]:
     hvp = runtime.hvparams
     boot = hvp.get("boot_order", "disk") == "disk" and not hvp.get("kernel_path")
     args = []
-    for index, (disk, path, _) in enumerate(runtime.disks):
+    for index, (disk, path, uri) in enumerate(runtime.disks):
         args += devices.disk_args(
             disk,
             path,
             hvp,
             is_block=path in block_paths,
+            uri=uri,
             bootindex=1 if boot and index == 0 else None,
         )
     return args

@@ -12,6 +12,7 @@ import msgspec
 
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
+from ganeti.hypervisor.kvm import uris
 from ganeti.hypervisor.kvm.runtime import HvInfo, PluggedDisk, PluggedNic
 from ganeti.objects.filled import DiskX, NicX
 
@@ -150,25 +151,35 @@ def _free(taken: set[int], count: int, what: str) -> int:
 
 
 def blockdev(
-    disk: PluggedDisk, path: str, hvparams: Mapping[str, Any], *, is_block: bool
+    disk: PluggedDisk,
+    path: str,
+    hvparams: Mapping[str, Any],
+    *,
+    is_block: bool,
+    uri: str | None = None,
 ) -> dict[str, Any]:
-    """Return the block node of a disk, as ``blockdev-add`` takes it."""
+    """Return the block node of a disk, as ``blockdev-add`` takes it.
+
+    With a URI the emulator itself accesses the data, and the path plays no part.
+    """
     _, direct, no_flush = _cache(disk, hvparams)
-    aio = hvparams.get("disk_aio") or "threads"
-    node: dict[str, Any] = {
+    cache = {"direct": direct, "no-flush": no_flush}
+    if uri:
+        file = uris.block_options(uri)
+    else:
+        file = {
+            "driver": "host_device" if is_block else "file",
+            "filename": path,
+            "aio": hvparams.get("disk_aio") or "threads",
+        }
+    return {
         "driver": "raw",
         "node-name": device_id("disk", disk.uuid),
         "read-only": disk.mode == "ro",
         "discard": hvparams.get("disk_discard") or "ignore",
-        "cache": {"direct": direct, "no-flush": no_flush},
-        "file": {
-            "driver": "host_device" if is_block else "file",
-            "filename": path,
-            "aio": aio,
-            "cache": {"direct": direct, "no-flush": no_flush},
-        },
+        "cache": cache,
+        "file": {**file, "cache": cache},
     }
-    return node
 
 
 def _cache(disk: DiskX, hvparams: Mapping[str, Any]) -> tuple[bool, bool, bool]:
@@ -199,15 +210,16 @@ def disk_args(
     hvparams: Mapping[str, Any],
     *,
     is_block: bool,
+    uri: str | None = None,
     bootindex: int | None = None,
 ) -> list[str]:
     """Return the arguments of one disk."""
     kind = hvparams.get("disk_type") or _PARAVIRTUAL
     if disk.hvinfo is None:
         readonly = ",readonly=on" if disk.mode == "ro" else ""
-        escaped = path.replace(",", ",,")
+        escaped = (uri or path).replace(",", ",,")
         return ["-drive", f"if={kind},format=raw,file={escaped}{readonly}"]
-    node = blockdev(disk, path, hvparams, is_block=is_block)
+    node = blockdev(disk, path, hvparams, is_block=is_block, uri=uri)
     device = disk_device(disk, hvparams, bootindex=bootindex)
     return ["-blockdev", _json(node), "-device", _plain(device)]
 

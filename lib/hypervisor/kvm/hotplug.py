@@ -97,7 +97,13 @@ def add_disk(guest: Files, attached: AttachedDisk) -> None:
         )
     plugged = runtime.plugged_disk(disk, place)
     with _session(guest) as qmp:
-        _plug_disk(guest, qmp, plugged, path, plan.hvparams)
+        if uri:
+            node = devices.blockdev(
+                plugged, path, plan.hvparams, is_block=False, uri=uri
+            )
+            _plug_node(guest, qmp, plugged, node, plan.hvparams)
+        else:
+            _plug_disk(guest, qmp, plugged, path, plan.hvparams)
     runtime.save(guest, plan.replace(disks=(*plan.disks, (plugged, path, uri))))
 
 
@@ -125,16 +131,26 @@ def _plug_disk(
         os.close(fd)
     node = devices.blockdev(disk, inside, hvparams, is_block=is_block)
     try:
-        qmp.execute("blockdev-add", node)
-        try:
-            _add_device(guest, qmp, devices.disk_device(disk, hvparams))
-        except errors.HypervisorError:
-            qmp.execute("blockdev-del", {"node-name": node["node-name"]})
-            raise
+        _plug_node(guest, qmp, disk, node, hvparams)
     finally:
         # The block node has its own descriptor of the file.
         number = int(inside.rpartition("/")[2])
         qmp.execute("remove-fd", {"fdset-id": number})
+
+
+def _plug_node(
+    guest: Files,
+    qmp: Qmp,
+    disk: runtime.PluggedDisk,
+    node: dict[str, Any],
+    hvparams: dict[str, Any],
+) -> None:
+    qmp.execute("blockdev-add", node)
+    try:
+        _add_device(guest, qmp, devices.disk_device(disk, hvparams))
+    except errors.HypervisorError:
+        qmp.execute("blockdev-del", {"node-name": node["node-name"]})
+        raise
 
 
 def _add_device(guest: Files, qmp: Qmp, device: dict[str, Any]) -> None:

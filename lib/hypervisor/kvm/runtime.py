@@ -37,6 +37,15 @@ class Runtime(msgspec.Struct, frozen=True, array_like=True):
     hvparams: dict[str, Any]
     disks: tuple[tuple[PluggedDisk, str, str | None], ...]
 
+    def __post_init__(self) -> None:
+        """Forget URIs that are paths: earlier releases stored a link there."""
+        if any(uri and uri.startswith("/") for _, _, uri in self.disks):
+            rows = tuple(
+                (disk, path, None if uri and uri.startswith("/") else uri)
+                for disk, path, uri in self.disks
+            )
+            msgspec.structs.force_setattr(self, "disks", rows)
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)

@@ -480,6 +480,7 @@ def master():
     fake.results = {
         **SUCCESSFUL_OPCODES,
         "OP_OS_DIAGNOSE": _diagnose,
+        "OP_EXT_STORAGE_DIAGNOSE": lambda op: _columns(op, _providers()),
         "OP_INSTANCE_ACTIVATE_DISKS": [["n1", "disk/0", "/dev/x"]],
         "OP_INSTANCE_QUERY_DATA": _instance_details(),
         "OP_INSTANCE_RENAME": "w2.tst",
@@ -510,6 +511,26 @@ def _out_of_band(op):
 
 def _diagnose(op):
     return _columns(op, _systems())
+
+
+def _providers():
+    good = ["/srv/es/shelf", True, "", [["tier", "text from the provider"]]]
+    bad = ["/usr/es/shelf", False, "script grow: not executable", []]
+    plain = ["/srv/es/plain", True, "", []]
+    return [
+        {
+            "name": "shelf",
+            "node_status": {"u1": [good, bad], "u2": [bad], "u3": []},
+            "nodegroup_status": {"rack10": False, "rack2": True},
+            "parameters": [["tier", "text from the provider"]],
+        },
+        {
+            "name": "plain",
+            "node_status": {"u1": [plain]},
+            "nodegroup_status": {"rack2": False},
+            "parameters": [],
+        },
+    ]
 
 
 def _columns(op, rows):

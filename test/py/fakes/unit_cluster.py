@@ -294,7 +294,7 @@ class UnitCluster:
         return [["tiny", "/os/tiny", True, "", ["a"], [["dns", "server"]], [20], False]]
 
     def _ask_extstorage_diagnose(self, _node, _args):
-        return [["box", "/ext/box", True, "", [["size", "in MiB"]]]]
+        return [["box", "/ext/box", True, "", [["tier", "speed"]]]]
 
     def _ask_os_validate(self, _node, _args):
         return True

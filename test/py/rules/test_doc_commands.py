@@ -14,7 +14,7 @@ TOP = pathlib.Path(__file__).parents[3]
 PAGES = sorted((TOP / "doc").glob("*.rst"))
 PROGRAMS = (
     *("cluster", "node", "group", "instance", "os", "job", "debug", "filter"),
-    *("network", "rapi_token"),
+    *("network", "rapi_token", "storage"),
 )
 #: Separate a command from what the shell does with its output.
 _SHELL = re.compile(r"[|;&>)]+")

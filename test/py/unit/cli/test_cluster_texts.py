@@ -115,7 +115,9 @@ def test_a_cluster_with_everything_on_has_no_part_off() -> None:
 def test_the_diagnose_command_is_shown_where_one_is_set(command, is_shown) -> None:
     plain = dict.fromkeys(("reserved_lvs", "uid_pool", "enabled_disk_templates"), ())
     document = {**plain, "compression_tools": (), info._DIAGNOSE: command}
-    context = SimpleNamespace(paths=SimpleNamespace(os_search_path=()))
+    context = SimpleNamespace(
+        paths=SimpleNamespace(os_search_path=(), es_search_path=())
+    )
     pairs = dict(info._parameters(context, document))
     assert pairs.get("diagnose command") == (command if is_shown else None)
     assert ("diagnose command" in pairs) == is_shown

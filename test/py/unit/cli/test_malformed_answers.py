@@ -8,7 +8,17 @@ from ganeti.luxi import answers
 from ganeti.pathutils import Paths
 from ganeti.ssconf import write
 
-PROGRAMS = ("cluster", "node", "instance", "group", "job", "os", "debug", "filter")
+PROGRAMS = (
+    "cluster",
+    "node",
+    "instance",
+    "group",
+    "job",
+    "os",
+    "debug",
+    "filter",
+    "storage",
+)
 #: Commands that do more than to call the master daemon.
 NOT_CLIENTS = {
     ("cluster", name)

@@ -25,6 +25,7 @@ PROGRAMS = {
     "network": "gnt-network",
     "node": "gnt-node",
     "os": "gnt-os",
+    "storage": "gnt-storage",
     "rapi_token": "gnt-rapi-token",
 }
 #: Directory of one package per program.

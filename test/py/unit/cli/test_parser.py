@@ -233,13 +233,13 @@ def test_a_bad_truth_value_is_a_parameter_error():
 
 def test_choices_that_this_release_refuses_are_understood_but_not_listed():
     text = commands.run("gnt-instance add --help").out
-    assert "one of blockdev, diskless, drbd, file, plain, sharedfile)" in " ".join(
+    assert "one of blockdev, diskless, drbd, ext, file, plain, sharedfile)" in " ".join(
         text.split()
-    ) or ("-t blockdev|diskless|drbd|file|plain|sharedfile" in text)
+    ) or ("-t blockdev|diskless|drbd|ext|file|plain|sharedfile" in text)
     assert "gluster" not in text
     wrong = commands.run("gnt-instance add -t grain web1")
     assert (
-        "choose from 'blockdev', 'diskless', 'drbd', 'file', 'plain', 'sharedfile'"
+        "choose from 'blockdev', 'diskless', 'drbd', 'ext', 'file', 'plain', 'sharedfile'"
         in wrong.err
     )
     row = Option(

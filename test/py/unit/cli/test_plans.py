@@ -318,12 +318,15 @@ WITHOUT = {
         "gnt-os diagnose",
         "gnt-os info",
         "gnt-os list",
+        "gnt-storage diagnose",
+        "gnt-storage info",
     },
 }
 
 
 PROGRAMS = (
     *("cluster", "debug", "filter", "group", "instance", "job", "network", "node"),
+    "storage",
     "os",
 )
 

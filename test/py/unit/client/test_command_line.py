@@ -15,7 +15,7 @@ _SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())
 #: Names each documented command or option that is not offered, and its subject.
 _STATUS = _ROOT.parent / "doc" / "status.rst"
 _PROGRAMS = ("cluster", "node", "group", "network", "instance", "os", "job")
-_PROGRAMS += ("debug", "filter")
+_PROGRAMS += ("debug", "filter", "storage")
 #: Commands that can do without an argument that Ganeti's cannot.
 OPTIONAL = {("gnt-instance", "add")}
 #: Choices of documented options that only we have.
@@ -32,7 +32,10 @@ SEVERAL = {
     ("gnt-node", "remove"),
 }
 #: Arguments whose documented kind is not that of their objects, which completion needs.
-KINDS = {("gnt-network", "rename"): {"group": "network"}}
+KINDS = {
+    ("gnt-network", "rename"): {"group": "network"},
+    ("gnt-storage", "info"): {"os": "extstorage"},
+}
 #: Commands without ``--json``: they print nothing that a program would parse, or the
 #: output of other programs, or a command line.
 WITHOUT_JSON = {

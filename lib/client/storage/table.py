@@ -1,0 +1,33 @@
+"""Command table of ``gnt-storage``."""
+
+from typing import Final
+
+from ganeti.cli import options as o
+from ganeti.cli.model import Argument, Command, Program
+
+COMMANDS: Final = (
+    Command(
+        "diagnose",
+        "show validity of external storage providers",
+        options=(o.PRIORITY, o.JSON),
+        run="client.storage.diagnose:run",
+        opcodes=("OP_EXT_STORAGE_DIAGNOSE",),
+        exits=((0, "ok"), (1, "no provider found")),
+    ),
+    Command(
+        "info",
+        "show external storage providers",
+        arguments=(Argument("extstorage", minimum=0, maximum=None),),
+        options=(o.PRIORITY, o.JSON),
+        run="client.storage.info:run",
+        opcodes=("OP_EXT_STORAGE_DIAGNOSE",),
+    ),
+)
+
+PROGRAM: Final = Program(
+    "gnt-storage",
+    "External storage providers",
+    COMMANDS,
+    tag_kind=None,
+    list_defaults="",
+)

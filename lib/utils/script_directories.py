@@ -1,0 +1,122 @@
+"""Directories of scripts and text files that administrators install on nodes.
+
+What the scripts are for does not belong here; operating systems and providers of
+external storage have such directories.
+"""
+
+import os
+import stat
+from typing import Final
+
+#: Permission bits that give others than the owner the right to write.
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class DefectError(Exception):
+    """A defect of a directory or of its files; the text names the file."""
+
+
+def subdirectories(root: str) -> list[str]:
+    """Return the names of visible directories, sorted; none if it cannot be read."""
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    return [
+        name
+        for name in names
+        if not name.startswith(".") and os.path.isdir(f"{root}/{name}")
+    ]
+
+
+def lines(path: str, name: str, *, required: bool) -> list[str]:
+    """Return the lines of a text file without comments and empty lines.
+
+    Raises:
+        DefectError: a required file is missing, or the file cannot be read as text.
+    """
+    file = f"{path}/{name}"
+    if not required and not os.path.lexists(file):
+        return []
+    require_regular(file, name)
+    try:
+        with open(file, encoding="utf-8") as src:
+            stripped = [line.strip() for line in src]
+    except (OSError, UnicodeDecodeError) as err:
+        raise DefectError(f"{name}: cannot be read: {err}") from err
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+def parameters(path: str, name: str) -> tuple[tuple[str, str], ...]:
+    """Return name and text of each line of a required list of parameters.
+
+    Raises:
+        DefectError: the file is missing or cannot be read as text.
+    """
+    rows = (line.partition(" ") for line in lines(path, name, required=True))
+    return tuple((parameter, text.strip()) for parameter, _, text in rows)
+
+
+def script(path: str, name: str) -> str:
+    """Return the path of a script.
+
+    Raises:
+        DefectError: it is missing, no regular file, or not executable.
+    """
+    file = f"{path}/{name}"
+    mode = require_regular(file, f"script {name}")
+    if not mode & stat.S_IXUSR:
+        raise DefectError(f"script {name}: not executable")
+    return file
+
+
+def require_regular(file: str, what: str) -> int:
+    """Return the mode of a regular file.
+
+    Raises:
+        DefectError: it is missing, or something else.
+    """
+    try:
+        mode = os.stat(file).st_mode
+    except OSError as err:
+        raise DefectError(f"{what}: {err.strerror}") from err
+    if not stat.S_ISREG(mode):
+        raise DefectError(f"{what}: wanted a regular file")
+    return mode
+
+
+def require_owned(path: str, *, top: str, owner: int) -> None:
+    """Refuse a file that another user than its owner could replace or change.
+
+    Symbolic links are followed first; then the file and every directory above it must
+    belong to the owner or to root, and nobody else may write there. Directories in
+    which everybody may create files, but not replace those of others, are accepted.
+
+    Args:
+        path: the file or directory.
+        top: directory at which the walk upwards ends, such as the root of a node.
+        owner: user id.
+
+    Raises:
+        DefectError: another user could.
+    """
+    end = os.path.realpath(top or "/")
+    place = os.path.realpath(path)
+    while True:
+        try:
+            info = os.stat(place)
+        except OSError as err:
+            raise DefectError(f"{place}: {err.strerror}") from err
+        if info.st_uid not in (0, owner):
+            raise DefectError(
+                f"{place}: wanted owner root, found user id {info.st_uid}"
+            )
+        is_shared = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX
+        if info.st_mode & _OTHERS_WRITE and not is_shared:
+            raise DefectError(
+                f"{place}: others than its owner may write to it (mode"
+                f" {stat.S_IMODE(info.st_mode):o})"
+            )
+        if place in (end, "/"):
+            return
+        place = os.path.dirname(place)
