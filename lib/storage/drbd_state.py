@@ -20,6 +20,7 @@ _DEVICE: Final = re.compile(
 )
 _PROGRESS: Final = re.compile(r"sync'ed: *([\d.]+)%")
 _FINISH: Final = re.compile(r"finish: (\d+):(\d\d):(\d\d)")
+_OUT_OF_SYNC: Final = re.compile(r"\boos:(\d{1,18})\b", re.ASCII)
 #: Connections of which one node copies to the other one.
 _SYNCING: Final = frozenset(
     {
@@ -47,6 +48,7 @@ class Mirror:
         peer_disk: the same of the peer, as far as this node knows.
         sync_percent: part of a running synchronisation that is done.
         left_s: its estimated time in seconds.
+        out_of_sync_kib: size of the blocks that are marked to be copied.
     """
 
     minor: int
@@ -56,6 +58,7 @@ class Mirror:
     peer_disk: str = "DUnknown"
     sync_percent: float | None = None
     left_s: float | None = None
+    out_of_sync_kib: int = 0
 
     @property
     def is_in_use(self) -> bool:
@@ -66,6 +69,14 @@ class Mirror:
     def is_syncing(self) -> bool:
         """Whether one node copies to the other one, or is about to."""
         return self.connection in _SYNCING
+
+    @property
+    def is_about_to_sync(self) -> bool:
+        """Whether blocks are marked and the peer has not asked for them yet.
+
+        After a growth, both nodes call their data complete until then.
+        """
+        return self.connection == "Connected" and self.out_of_sync_kib > 0
 
     @property
     def is_connected(self) -> bool:
@@ -137,6 +148,8 @@ def parse_devices(text: str) -> dict[int, Mirror]:
 
 def _with_progress(mirror: Mirror, line: str) -> Mirror:
     done, finish = _PROGRESS.search(line), _FINISH.search(line)
+    if marked := _OUT_OF_SYNC.search(line):
+        mirror = dataclasses.replace(mirror, out_of_sync_kib=int(marked[1]))
     if done is not None:
         mirror = dataclasses.replace(mirror, sync_percent=float(done[1]))
     if finish is not None:

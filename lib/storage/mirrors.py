@@ -26,6 +26,8 @@ _MAJOR: Final = 147
 #: Seconds until a connection under way counts as not possible, below those of a call.
 _CONNECT_S: Final = 20.0
 _POLL_S: Final = 0.2
+#: Seconds until a growth goes on although the other node has not begun to copy.
+_COPYING_S: Final = 10.0
 #: The kernel's words for a state that ends by itself.
 _TRANSIENT: Final = "In transient state"
 _SECRET: Final = 5
@@ -391,6 +393,26 @@ class MirrorDisk(Device):
         if not dryrun:
             alone = () if mirror.is_connected else ("--assume-peer-has-space=yes",)
             self._setup("resize", str(self.minor), *alone)
+            self._wait_until_copying(mirror.out_of_sync_kib)
+
+    def _wait_until_copying(self, known_kib: int) -> None:
+        """Wait until the new part is being copied, if the nodes are connected.
+
+        Until the other node has enlarged its device, too, the kernel calls the data of
+        both complete, so that whoever waits for the copy would be content at once.
+
+        Args:
+            known_kib: size of the blocks that were marked before, as by an online
+                verification; nothing copies these.
+        """
+        end = self.clock.monotonic() + _COPYING_S
+        while self.clock.monotonic() < end:
+            mirror = self.mirror()
+            if mirror is None or not mirror.is_about_to_sync:
+                return
+            if mirror.out_of_sync_kib <= known_kib:
+                return
+            self.clock.wait(threading.Event(), _POLL_S)
 
     def rename(self, new_id: tuple[Any, ...]) -> None:
         """Refuse: a mirror has no name, its volumes have."""

@@ -285,3 +285,64 @@ def test_data_of_the_kernel_have_their_meaning(data, status):
     assert state.local_status == status
     assert state.is_diskless == (status == LocalStatus.FAULTY)
     assert state.is_degraded == (data != "UpToDate")
+
+
+class Polls:
+    """A clock that lets the kernel's text change with each wait."""
+
+    def __init__(self, write, texts):
+        self._write, self._texts = write, list(texts)
+        self.waits = 0
+
+    def monotonic(self):
+        return 0.2 * self.waits
+
+    def wait(self, _event, _seconds):
+        self.waits += 1
+        if self._texts:
+            self._write(self._texts.pop(0))
+
+
+def whole(marked_kib, connection="Connected", peer="UpToDate"):
+    return (
+        f"{HEAD} 0: cs:{connection} ro:Primary/Secondary ds:UpToDate/{peer} C r-----\n"
+        f"    ns:0 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f"
+        f" oos:{marked_kib}\n"
+    )
+
+
+COPYING = whole(65536, "SyncSource", "Inconsistent")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "later", "waits"),
+    [
+        # The other node enlarges its device a moment later, or has copied at once.
+        (whole(0), whole(65536), [whole(65536), COPYING], 2),
+        (whole(0), whole(65536), [whole(0)], 1),
+        (whole(0), COPYING, [], 0),
+        # Blocks that a verification has marked are not copied.
+        (whole(8), whole(8), [], 0),
+        (
+            whole(0, "StandAlone", "DUnknown"),
+            whole(64, "StandAlone", "DUnknown"),
+            [],
+            0,
+        ),
+        # The call ends although nothing happens.
+        (whole(0), whole(65536), [], 50),
+    ],
+)
+def test_a_growth_ends_when_the_new_part_is_being_copied(
+    kernel, before, after, later, waits
+):
+    def drbdsetup(argv):
+        if argv[1] == "resize":
+            kernel(after)
+        return FakeRunner.DONE
+
+    kernel(before)
+    grown = device(FakeRunner(drbdsetup=drbdsetup))
+    grown.clock = Polls(kernel, later)
+    grown.grow(64, dryrun=False, backingstore=False)
+    assert grown.clock.waits == waits
