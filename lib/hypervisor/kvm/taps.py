@@ -208,9 +208,49 @@ def _bridge(effects: NodeEffects, env: Mapping[str, str]) -> None:
     with netlink.route() as ip:
         tap = socket.if_nametoindex(env["INTERFACE"])
         bridge = socket.if_nametoindex(env["BRIDGE"])
-        mtu = ip.get_links(bridge)[0].get_attr("IFLA_MTU")
-        address = tap_address(env["MAC"])
-        ip.link("set", index=tap, address=address, mtu=mtu, state="up", master=bridge)
+        link = ip.get_links(bridge)[0]
+        vlan = env.get("VLAN", "")
+        default = _default_vlan(link, env) if vlan else 0
+        # With a VLAN it is up at last: until then no frame gets into another one.
+        ip.link(
+            "set",
+            index=tap,
+            address=tap_address(env["MAC"]),
+            mtu=link.get_attr("IFLA_MTU"),
+            master=bridge,
+            **({} if vlan else {"state": "up"}),
+        )
+        if vlan:
+            _join_vlans(ip, tap, vlan, default)
+            ip.link("set", index=tap, state="up")
+
+
+def _default_vlan(bridge: Any, env: Mapping[str, str]) -> int:
+    """Return the VLAN that a bridge gives its new ports, 0 for none.
+
+    Raises:
+        HypervisorError: the bridge does not filter VLANs.
+    """
+    values = bridge.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA")
+    if not values.get_attr("IFLA_BR_VLAN_FILTERING"):
+        raise errors.HypervisorError(
+            f"{env['INTERFACE']}: wanted VLAN {env['VLAN']} on bridge {env['BRIDGE']},"
+            " which does not filter VLANs on this node; switch that on in the network"
+            " configuration (bridge_vlan_aware yes), or with: ip link set"
+            f" {env['BRIDGE']} type bridge vlan_filtering 1"
+        )
+    return int(values.get_attr("IFLA_BR_VLAN_DEFAULT_PVID"))
+
+
+def _join_vlans(ip: Any, tap: int, vlan: str, default: int) -> None:
+    """Make a port of a bridge a member of its VLANs, and of no other ones."""
+    untagged, tagged = _vlans(vlan)
+    if default and str(default) not in (untagged, *tagged):
+        ip.vlan_filter("del", index=tap, vlan_info={"vid": default})
+    for number in tagged:
+        ip.vlan_filter("add", index=tap, vlan_info={"vid": int(number)})
+    if untagged:
+        ip.vlan_filter("add", index=tap, vlan_info={"vid": int(untagged), "pvid": True})
 
 
 def tap_address(mac: str) -> str:
@@ -284,10 +324,15 @@ def leave_switch(effects: NodeEffects, interface: str) -> None:
         )
 
 
+def _vlans(vlan: str) -> tuple[str, list[str]]:
+    """Return the untagged and the tagged ones of ``.N``, ``:A:B`` or ``.N:A:B``."""
+    untagged, *tagged = vlan.split(":")
+    return untagged.lstrip("."), tagged
+
+
 def vlan_options(vlan: str) -> list[str]:
-    """Return switch port options for ``.N``, ``:A:B`` or ``.N:A:B``."""
-    native, *trunks = vlan.split(":")
-    tag = native.lstrip(".")
+    """Return options of a switch's port for ``.N``, ``:A:B`` or ``.N:A:B``."""
+    tag, trunks = _vlans(vlan)
     options = [f"tag={tag}"] if tag else []
     if trunks:
         options.append(f"trunks={','.join(trunks)}")

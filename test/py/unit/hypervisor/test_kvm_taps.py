@@ -202,14 +202,18 @@ class Network:
 
     def __init__(self):
         self.links, self.routes, self.mtu = [], [], 9000
+        self.vlans, self.filters_vlans, self.default_vlan = [], 1, 1
 
     def get_links(self, index):
         assert index in INTERFACES.values()
-        return [Link(self.mtu + index)]
+        return [Link(self, index)]
 
     def link(self, action, **changes):
         assert action == "set"
         self.links.append(changes)
+
+    def vlan_filter(self, action, **changes):
+        self.vlans.append((action, changes, len(self.links)))
 
     def route(self, action, **changes):
         assert action == "replace"
@@ -217,14 +221,21 @@ class Network:
 
 
 class Link:
-    """One interface."""
+    """One interface, a bridge."""
 
-    def __init__(self, mtu):
-        self._mtu = mtu
+    def __init__(self, network, index):
+        self._network, self._index = network, index
+
+    def get_nested(self, *names):
+        assert names == ("IFLA_LINKINFO", "IFLA_INFO_DATA")
+        return self
 
     def get_attr(self, name):
-        assert name == "IFLA_MTU"
-        return self._mtu
+        return {
+            "IFLA_MTU": self._network.mtu + self._index,
+            "IFLA_BR_VLAN_FILTERING": self._network.filters_vlans,
+            "IFLA_BR_VLAN_DEFAULT_PVID": self._network.default_vlan,
+        }[name]
 
 
 @pytest.fixture
@@ -271,6 +282,42 @@ def test_a_bridged_tap_joins_its_bridge_with_the_bridges_mtu(effects, network):
     }
     assert (network.links, network.routes) == ([wanted], [])
     assert effects.process.lines == []
+
+
+@pytest.mark.parametrize(
+    ("vlan", "default", "wanted"),
+    [
+        (".5", 1, ["del 1", "add 5 untagged"]),
+        (":6:7", 1, ["del 1", "add 6", "add 7"]),
+        (".5:6", 0, ["add 6", "add 5 untagged"]),
+        (".1", 1, ["add 1 untagged"]),
+        (".5:1", 1, ["add 1", "add 5 untagged"]),
+    ],
+)
+def test_a_bridged_tap_is_in_its_vlans_alone(effects, network, vlan, default, wanted):
+    network.default_vlan = default
+    taps.connect(effects, env("bridged", "br1", VLAN=vlan))
+    done = []
+    for action, changes, links in network.vlans:
+        info = changes["vlan_info"]
+        untagged = " untagged" if info.get("pvid") else ""
+        done.append(f"{action} {info['vid']}{untagged}")
+        # In the bridge, and not up yet.
+        assert (changes["index"], links) == (7, 1)
+    assert done == wanted
+    assert network.links[-1] == {"index": 7, "state": "up"}
+
+
+def test_a_bridge_that_ignores_vlans_gets_no_nic_with_one(effects, network):
+    network.filters_vlans = 0
+    with pytest.raises(errors.HypervisorError) as failed:
+        taps.connect(effects, env("bridged", "br1", VLAN=".5"))
+    assert str(failed.value) == (
+        "gnt0: wanted VLAN .5 on bridge br1, which does not filter VLANs on this node;"
+        " switch that on in the network configuration (bridge_vlan_aware yes), or with:"
+        " ip link set br1 type bridge vlan_filtering 1"
+    )
+    assert network.links == []
 
 
 @pytest.mark.parametrize(
