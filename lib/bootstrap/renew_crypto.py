@@ -79,7 +79,7 @@ class RenewOptions:
         check_host_keys: refuse nodes whose SSH host key is not the cluster's.
         without_master: this node is another master candidate, because the master is
             lost.
-        lost: names or UUIDs of master candidates that are lost for good: this node goes
+        given_up: names or UUIDs of master candidates lost for good: this node goes
             on without their copies, and marks them offline.
     """
 
@@ -87,7 +87,7 @@ class RenewOptions:
     contents: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
     check_host_keys: bool = True
     without_master: bool = False
-    lost: Sequence[str] = ()
+    given_up: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,7 @@ def renew(
         caller = _caller(paths, options)
         lost: dict[str, str] = {}
         if options.without_master:
-            lost = lost_master.lost_candidates(paths, options.lost, caller)
+            lost = lost_master.lost_candidates(paths, options.given_up, caller)
             _check_lost(paths, options, lost.values())
         failed: dict[str, str] = {}
         remotes = _connect(paths, options, stack, failed)
@@ -240,7 +240,7 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
     return [
         *planned,
         f"start the node daemons on {everywhere}",
-        *(f"mark {name} offline, without asking for its copy" for name in options.lost),
+        *(f"mark {n} offline, without asking for its copy" for n in options.given_up),
         (
             "record the certificate of the master in the configuration, under a new"
             " term that a majority of the master candidates has promised"
@@ -326,8 +326,9 @@ def _check_lost(paths: Paths, options: RenewOptions, lost: Collection[str]) -> N
     Raises:
         OpPrereqError: the daemon of the master runs, or such a node answers.
     """
-    master = SimpleStore(paths).master_node()
-    for name in dict.fromkeys([*lost, master]):
+    simple = SimpleStore(paths)
+    listed = dict.fromkeys([*simple.node_list(), simple.master_node()])
+    for name in [n for n in listed if n in lost or n == simple.master_node()]:
         with contextlib.ExitStack() as stack:
             try:
                 remote = _log_in(paths, options, name, stack)
@@ -510,7 +511,7 @@ def _record_master(
         with editing as edit:
             edit.update_cluster(candidate_certs={caller: digest})
     except (errors.GenericError, KeyboardInterrupt) as err:
-        rest = _LOST_HINT if options.without_master and not options.lost else ""
+        rest = _LOST_HINT if options.without_master and not options.given_up else ""
         raise errors.OpExecError(
             "the node daemons run with the new files, but the master daemon is not"
             " started, because the certificate of the master was not recorded by a"

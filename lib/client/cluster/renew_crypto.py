@@ -155,7 +155,7 @@ def _options(
         contents=contents,
         check_host_keys=bool(ctx.opts.ssh_key_check),
         without_master=bool(ctx.opts.without_master),
-        lost=_lost(ctx.opts),
+        given_up=_lost(ctx.opts),
     )
 
 

@@ -533,7 +533,7 @@ def voters(site):
 
 
 def give_up(site, *names):
-    return site.renew(cluster_certificate=True, without_master=True, lost=names)
+    return site.renew(cluster_certificate=True, without_master=True, given_up=names)
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
@@ -618,7 +618,7 @@ def test_only_other_candidates_can_be_given_up(site, name, problem):
 
 
 def test_the_plan_names_those_that_are_given_up(site):
-    options = RenewOptions(True, without_master=True, lost=(MASTER,))
+    options = RenewOptions(True, without_master=True, given_up=(MASTER,))
     assert f"mark {MASTER} offline, without asking for its copy" in renew_crypto.steps(
         without_master(site).paths, options
     )

@@ -374,7 +374,7 @@ def test_candidates_that_are_given_up_are_typed_and_shown_in_the_question(
     question = " ".join(done.terminal.split())
     assert "only n2.tst, n3.tst can have are lost, also acknowledged ones" in question
     (options,) = renewal.options
-    assert options.lost == ("n2.tst", "n3.tst")
+    assert options.given_up == ("n2.tst", "n3.tst")
 
 
 @pytest.mark.parametrize(
