@@ -15,6 +15,7 @@ _MODULES = (
     "consoles",
     "crypto",
     "disks",
+    "exports",
     "hotplug",
     "instances",
     "lifecycle",

@@ -5,13 +5,13 @@ import os
 import time
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti import errors, storage
 from ganeti.backend import os_definitions, os_environment
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import os as os_constants
 from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects.filled import InstanceX
+from ganeti.objects.filled import DiskX, InstanceX
 
 #: Number of last log lines of a failed script that the error shows.
 _TAIL_LINES: Final = 20
@@ -170,7 +170,7 @@ def tail(path: str) -> list[str]:
 
 
 def transfer_command(
-    node: LocalNode, instance: InstanceX, mode: str, index: int
+    node: LocalNode, instance: InstanceX, mode: str, disk: DiskX, index: int
 ) -> ScriptCommand:
     """Return the script that exports one disk to its output, or imports its input.
 
@@ -178,6 +178,7 @@ def transfer_command(
         node: this node.
         instance: the instance's record.
         mode: ``export`` or ``import``.
+        disk: the disk to read or write, which may be a snapshot of the instance's.
         index: index of the disk.
 
     Raises:
@@ -192,12 +193,13 @@ def transfer_command(
         debug=0,
     )
     prefix = mode.upper()
-    path = env[f"DISK_{index}_PATH"]
+    device = storage.device(node.paths, disk, node.process)
+    path = device.path
     env |= {
         f"{prefix}_DEVICE": path,
         f"{prefix}_DISK_PATH": path,
         f"{prefix}_INDEX": str(index),
     }
     if mode == os_constants.OS_SCRIPT_EXPORT:
-        env["EXPORT_DISK_URI"] = env.get(f"DISK_{index}_URI", "")
+        env["EXPORT_DISK_URI"] = device.uri(instance.hypervisor) or ""
     return ScriptCommand((definition.scripts[mode],), env, definition.path)

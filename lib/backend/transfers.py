@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import errors, storage
-from ganeti.backend import os_scripts
+from ganeti.backend import exports, os_scripts
 from ganeti.backend.crypto import transfer_certificate
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import export as export_constants
@@ -175,15 +175,25 @@ def _end(
         OpExecError: unknown kind of source or target, or wrong arguments for it.
     """
     kind, args = where
+    if kind == export_constants.IEIO_FILE and len(args) == 1:
+        return _file_end(node, instance, mode, str(args[0]))
     if kind == export_constants.IEIO_RAW_DISK and len(args) == 1:
         return _disk_end(node, mode, msgspec.convert(args[0], DiskX))
     if kind == export_constants.IEIO_SCRIPT and len(args) == 2:
         disk = msgspec.convert(args[0], DiskX)
         return _script_end(node, instance, mode, disk, int(args[1]))
     raise errors.OpExecError(
-        f"transfer: wanted [raw, [disk]] or [script, [disk, index]], found"
-        f" {kind!r} with {len(args)} arguments"
+        "transfer: wanted [file, [path]], [raw, [disk]] or [script, [disk, index]],"
+        f" found {kind!r} with {len(args)} arguments"
     )
+
+
+def _file_end(node: LocalNode, instance: InstanceX, mode: str, path: str) -> _End:
+    if mode == export_constants.IEM_IMPORT:
+        return _End((f"--file={exports.new_dump(node, instance.name, path)}",))
+    local = exports.dump_file(node, path)
+    size_mib = -(-os.stat(local).st_size // MIB)
+    return _End((f"--file={local}", f"--expected-size={size_mib}"))
 
 
 def _disk_end(node: LocalNode, mode: str, disk: DiskX) -> _End:
@@ -198,7 +208,7 @@ def _disk_end(node: LocalNode, mode: str, disk: DiskX) -> _End:
 def _script_end(
     node: LocalNode, instance: InstanceX, mode: str, disk: DiskX, index: int
 ) -> _End:
-    command = os_scripts.transfer_command(node, instance, mode, index)
+    command = os_scripts.transfer_command(node, instance, mode, disk, index)
     text = f"cd {shlex.quote(command.cwd)} && exec {shlex.join(command.argv)}"
     option = "--cmd-suffix" if mode == export_constants.IEM_IMPORT else "--cmd-prefix"
     # Parameters of the OS may be secret: they are passed in the environment only.

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from ganeti.cmdlib.backup.export import BackupExport
+from ganeti.cmdlib.backup.remove import BackupRemove
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.cluster.config_query import ClusterConfigQuery
 from ganeti.cmdlib.cluster.destroy import ClusterDestroy
@@ -59,6 +61,8 @@ from ganeti.cmdlib.test.osparams import TestOsParams
 #: Logical unit by opcode id.
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     **INSTANCE_UNITS,
+    "OP_BACKUP_EXPORT": BackupExport,
+    "OP_BACKUP_REMOVE": BackupRemove,
     "OP_CLUSTER_ACTIVATE_MASTER_IP": ClusterActivateMasterIp,
     "OP_CLUSTER_CONFIG_QUERY": ClusterConfigQuery,
     "OP_CLUSTER_DEACTIVATE_MASTER_IP": ClusterDeactivateMasterIp,

@@ -58,7 +58,8 @@ def private_instance(
 ) -> Wire:
     """Return an instance with its private and secret OS parameters.
 
-    Only calls that run OS scripts take this form; see `Procedure.private` in the table.
+    Only calls that run OS scripts or store an export take this form; see
+    `Procedure.private` in the table.
     """
     wire = instance(snapshot, item, osparams=osparams)
     known = params.fill_osparams_private(snapshot, item)

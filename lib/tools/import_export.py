@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -233,13 +234,28 @@ class Transfer:
         return _pipe(child.stdin), child
 
     def _store(self, pieces: Iterator[bytes], sink: IO[bytes]) -> None:
-        """Check the magic, then write all data and sync it to the disk."""
+        """Check the magic, then write all data and sync it to the disk.
+
+        A file that is a disk keeps its size; one that stores an export is empty before.
+        """
+        limit = self._size_of_disk(sink)
+        written = 0
         with sink:
             for data in self._without_magic(pieces):
+                written += len(data)
+                if limit and written > limit:
+                    raise TransferError(f"there is more data than {limit} bytes")
                 self._status.count(len(data))
                 _write_all(sink, data)
             if self._options.file:
                 os.fsync(sink.fileno())
+
+    def _size_of_disk(self, sink: IO[bytes]) -> int:
+        """Return the bytes of a disk that is a file, 0 for other targets."""
+        if not self._options.file:
+            return 0
+        state = os.fstat(sink.fileno())
+        return state.st_size if stat.S_ISREG(state.st_mode) else 0
 
     def _without_magic(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         head = b""

@@ -33,7 +33,7 @@ def run(ctx: CommandContext) -> int:
         os_type=opts.os,
         group_name=opts.nodegroup,
         tags=opts.tags.split(",") if opts.tags else [],
-        **_nodes(opts.node),
+        **nodes(opts.node),
         **_same_names(opts),
     )
     if opts.explain:
@@ -77,10 +77,11 @@ def _nics(opts: Any) -> list[dict[str, Any]]:
     return devices.new_nics(opts.nics, none=opts.no_nics)
 
 
-def _nodes(text: str | None) -> dict[str, str]:
+def nodes(text: str | None) -> dict[str, str]:
+    """Return the parameters of PRIMARY[:SECONDARY]."""
     primary, _, secondary = (text or "").partition(":")
-    nodes = {"pnode": primary, "snode": secondary}
-    return {key: name for key, name in nodes.items() if name}
+    named = {"pnode": primary, "snode": secondary}
+    return {key: name for key, name in named.items() if name}
 
 
 def _same_names(opts: Any) -> dict[str, Any]:

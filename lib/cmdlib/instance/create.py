@@ -70,6 +70,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     HOOKS_PATH: ClassVar[str | None] = "instance-add"
     HOOKS_TYPE: ClassVar[str | None] = "INSTANCE"
+    #: The mode of the requests that the unit executes.
+    MODE: ClassVar[str] = "create"
 
     name: str
     address: str | None
@@ -86,10 +88,10 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def check_arguments(self) -> None:
         """Check parameters that do not depend on the cluster."""
         op = self.op
-        if op.mode != "create":
+        if op.mode != self.MODE:
             raise self.prereq(
-                f"instance {op.instance_name}: mode {op.mode} is not"
-                " offered by this release, only create"
+                f"instance {op.instance_name}: wanted mode {self.MODE} for this"
+                f" request, found {op.mode}"
             )
         self.check_terms()
         if op.ip_check and not op.name_check:
@@ -126,7 +128,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def expand_names(self) -> None:
         """Look the nodes up and declare the new instance's lock."""
-        self.repeated = reservation.find_repeated(self.ctx, self.op)
+        self.repeated = reservation.find_repeated(self.ctx, self.requested)
         if self.repeated is not None:
             self.locks.names[locking.Level.INSTANCE] = [self.repeated.name]
             self.locks.shared.add(locking.Level.INSTANCE)
@@ -176,6 +178,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         mirror_specs.check_nodes(
             self.ctx.snapshot, self.template, self.nodes, self.name
         )
+
+    @property
+    def requested(self) -> opcodes.InstanceCreate:
+        """The request as a client sent it."""
+        return self.op
 
     @property
     def nodes(self) -> list[str]:
@@ -365,7 +372,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             nics=nics,
             disks_active=False,
             tags=tuple(sorted(set(op.tags))),
-            request=reservation.request_of(op),
+            request=reservation.request_of(self.requested),
         )
         if op.conflicts_check:
             nic_specs.take_addresses(self.ctx, instance, group=node.group)
@@ -548,7 +555,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         except BaseException:
             volumes.release(self.ctx, instance, made, sources)
             raise
-        return self._install_and_start()
+        return self.install_and_start()
 
     def resume(self) -> list[str] | str:
         """Continue the wipe of the new disks, then install and start."""
@@ -608,16 +615,17 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             if ctx.snapshot.cluster.prealloc_wipe_disks:
                 ctx.save_resumption(None)
             self._commit()
-        return self._install_and_start()
+        return self.install_and_start()
 
-    def _install_and_start(self) -> list[str] | str:
+    def install_and_start(self) -> list[str] | str:
+        """Install, then start if requested; return the result."""
         try:
             self._install()
         except Exception:
             # An instance whose mirrors have no second copy is removed already.
             present = self.ctx.snapshot.instances.get(self.plan.instance.uuid)
             if present is not None and present.creation:
-                self._change(creation=CREATION_INTERRUPTED)
+                self.change(creation=CREATION_INTERRUPTED)
             raise
         if self.op.start and self.op.no_install:
             self.ctx.log.info(
@@ -635,7 +643,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             instance = self.plan.instance
             if instance.hypervisor in ("kvm", "xen-hvm"):
                 instance = instance.replace(network_port=edit.allocate_port())
-            if self._installs:
+            if self.installs:
                 instance = instance.replace(creation=CREATION_INSTALLING)
             self.write(edit, instance)
 
@@ -644,7 +652,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         edit.add_instance(instance, mirror_specs.with_ports(edit, self.plan.disks))
 
     @property
-    def _installs(self) -> bool:
+    def installs(self) -> bool:
         """Whether an OS script runs."""
         return bool(self.plan.instance.os) and not self.op.no_install
 
@@ -657,8 +665,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if self.plan.disks:
             disks.assemble(self.ctx, self.instance)
             self._settle()
-        if not self._installs:
-            return
+        if self.installs:
+            self.install_content()
+
+    def install_content(self) -> None:
+        """Have the OS script write the disks; the mark goes when it has ended."""
         # The script may run for minutes, and concerns this instance alone.
         allocation.release_nodes(self.ctx)
         self.ctx.log.message("* running the instance OS create scripts...")
@@ -676,7 +687,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.ctx.pause(0.0)
         # A script that failed has ended; one whose answer was lost may still run.
         if not (result.is_lost if result.failed else self._starts):
-            self._change(creation="")
+            self.change(creation="")
         result.unwrap(f"instance {self.name}: could not install its OS on node {node}")
 
     def _settle(self) -> None:
@@ -687,18 +698,24 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if not degraded:
             return
         instance = self.instance
+        self.remove_again()
+        raise errors.OpExecError(
+            f"instance {instance.name}: {', '.join(degraded)} is degraded and not being"
+            " synchronised, so the instance was removed again"
+        )
+
+    def remove_again(self) -> None:
+        """Remove the record and the disks of the new instance."""
+        instance = self.instance
         made = self.ctx.snapshot.instance_disks(instance)
         disks.shutdown(self.ctx, instance)
         disks.note_removal(self.ctx, instance, made)
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_instance(instance.uuid)
         disks.remove_all(self.ctx, instance, made)
-        raise errors.OpExecError(
-            f"instance {instance.name}: {', '.join(degraded)} is degraded and not being"
-            " synchronised, so the instance was removed again"
-        )
 
-    def _change(self, **changes: Any) -> None:
+    def change(self, **changes: Any) -> None:
+        """Change the committed record."""
         common.set_instance(self.ctx, self.plan.instance.uuid, **changes)
 
     def _start(self) -> None:
@@ -707,7 +724,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         # The mark reserves the memory until the guest has it.
         is_reserved = self.instance.is_reserved
         mark = {} if is_reserved else {"creation": ""}
-        self._change(admin_state="up", **mark)
+        self.change(admin_state="up", **mark)
         self.ctx.log.message("* starting instance...")
         wire = encode.instance(self.ctx.snapshot, self.instance)
         try:
@@ -716,7 +733,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             ).unwrap(f"instance {self.name}: could not be started")
         finally:
             if is_reserved:
-                self._change(creation="")
+                self.change(creation="")
 
     def _require_memory_again(self) -> None:
         """Check the memory that others may have used since the locks were released.
@@ -727,7 +744,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         try:
             self.require_memory(self.instance)
         except errors.OpPrereqError as err:
-            self._change(creation="")
+            self.change(creation="")
             raise errors.OpExecError(
                 f"{err.args[0]}; the instance is installed, but not started"
             ) from err

@@ -5,53 +5,92 @@ Each disk has a program on both nodes; this module starts, polls and cleans them
 
 import dataclasses
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import common
+from ganeti.constants import ecodes
 from ganeti.constants import export as constants
-from ganeti.rpc import encode
 
 #: Seconds until an import must listen.
 LISTEN_S: Final = 30.0
 #: Seconds between two polls: at the beginning, and at most.
 _FIRST_POLL_S: Final = 0.05
 _POLL_S: Final = 2.0
+#: Seconds that the other end of a broken transfer gets to notice it.
+_DETAILS_S: Final = 10.0
+_TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 #: Seconds between two progress lines.
 REPORT_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
-class TransferPlan:
-    """Source and target of a transfer.
+class Side:
+    """One end of a transfer.
 
     Attributes:
-        instance: its record at the source.
-        moved: its record at the target.
-        source: node uuid.
-        target: node uuid.
+        node: uuid.
+        instance: the record that the node gets.
+        ends: per disk what the node reads or writes, such as ``["raw", [disk]]``.
+    """
+
+    node: str
+    instance: Mapping[str, Any]
+    ends: Sequence[tuple[str, list[Any]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferPlan:
+    """Source and target of a transfer; both may be on one node.
+
+    Attributes:
+        name: name of the instance.
+        source: the end that is read.
+        target: the end that is written.
+        sizes_mib: size of each disk.
         compress: name of the compression tool.
     """
 
-    instance: objects.Instance
-    moved: objects.Instance
-    source: str
-    target: str
+    name: str
+    source: Side
+    target: Side
+    sizes_mib: Sequence[int]
     compress: str = constants.IEC_NONE
+
+    @property
+    def sides(self) -> tuple[tuple[str, Side], ...]:
+        """Both sides with the keys of their programs, the source first."""
+        return (
+            (f"source/{self.source.node}", self.source),
+            (f"target/{self.target.node}", self.target),
+        )
+
+
+def check_tool(cluster: objects.Cluster, tool: str) -> None:
+    """Refuse a compression tool that the cluster does not allow."""
+    allowed = (constants.IEC_NONE, *cluster.compression_tools)
+    if tool not in allowed or not _TOOL.fullmatch(tool):
+        raise errors.OpPrereqError(
+            f"compression tool: wanted one of {', '.join(allowed)}, found {tool!r}",
+            ecodes.ECODE_INVAL,
+        )
 
 
 class Progress(msgspec.Struct, frozen=True):
     """The state of a transfer whose master daemon ended.
 
+    Keys are ``source/`` or ``target/`` with the uuid of the node.
+
     Attributes:
         disk: index of the disk under way; the number of disks after the last one.
-        certificates: node uuid -> name and certificate of its transfers.
-        started: node uuid -> name of its transfer of this disk.
+        certificates: key -> name and certificate of its transfers.
+        started: key -> name of its transfer of this disk.
         ended: the same of the disk before, to be cleaned up.
     """
 
@@ -59,6 +98,10 @@ class Progress(msgspec.Struct, frozen=True):
     certificates: dict[str, tuple[str, str]] = {}
     started: dict[str, str] = {}
     ended: dict[str, str] = {}
+
+
+def _node_of(key: str) -> str:
+    return key.partition("/")[2]
 
 
 def magic(secret: str, instance: str, index: int) -> str:
@@ -70,7 +113,6 @@ def magic(secret: str, instance: str, index: int) -> str:
 def copy_all(
     ctx: base.Context,
     plan: TransferPlan,
-    disks: Sequence[objects.Disk],
     *,
     left: Progress,
     save: Callable[[Progress], None],
@@ -80,7 +122,6 @@ def copy_all(
     Args:
         ctx: dependencies of the opcode.
         plan: source and target.
-        disks: the disks at the target.
         left: where to begin; the programs of an interrupted transfer have gone on.
         save: called with the state before and after each program is started.
 
@@ -89,20 +130,20 @@ def copy_all(
     """
     certificates = dict(left.certificates)
     try:
-        for node in (plan.source, plan.target):
-            if node in certificates:
+        for key, side in plan.sides:
+            if key in certificates:
                 continue
             answer = ctx.rpc.call_one(
-                "x509_cert_create", node, constants.RIE_CERT_VALIDITY
+                "x509_cert_create", side.node, constants.RIE_CERT_VALIDITY
             )
             name, pem = answer.unwrap("cannot make a certificate for the transfer")
-            certificates[node] = (name, pem)
+            certificates[key] = (name, pem)
             left = msgspec.structs.replace(left, certificates=dict(certificates))
             save(left)
         _clean_up(ctx, left.ended)
-        for index, disk in enumerate(disks):
+        for index in range(len(plan.sizes_mib)):
             if index >= left.disk:
-                _Transfer(ctx, plan, disk, left, save).run()
+                _Transfer(ctx, plan, left, save).run()
                 left = Progress(index + 1, certificates)
     finally:
         _remove_certificates(ctx, certificates)
@@ -117,8 +158,8 @@ def clean_up(ctx: base.Context, left: Progress) -> None:
 def _remove_certificates(
     ctx: base.Context, certificates: Mapping[str, tuple[str, str]]
 ) -> None:
-    for node, (name, _pem) in certificates.items():
-        result = ctx.rpc.call_one("x509_cert_remove", node, name)
+    for key, (name, _pem) in certificates.items():
+        result = ctx.rpc.call_one("x509_cert_remove", _node_of(key), name)
         common.warn_failed(ctx, result, "cannot remove a transfer's certificate")
 
 
@@ -129,15 +170,15 @@ class _Transfer:
         self,
         ctx: base.Context,
         plan: TransferPlan,
-        disk: objects.Disk,
         left: Progress,
         save: Callable[[Progress], None],
     ) -> None:
         self._ctx = ctx
         self._plan = plan
         self._certificates = left.certificates
-        self._disk = disk
         self._index = left.disk
+        self._size_mib = plan.sizes_mib[left.disk]
+        (self._source_key, self._source), (self._target_key, self._target) = plan.sides
         self._left = left
         self._save = save
         self._started = dict(left.started)
@@ -145,7 +186,7 @@ class _Transfer:
 
     @property
     def _what(self) -> str:
-        return f"instance {self._plan.instance.name}: copying disk/{self._index}"
+        return f"instance {self._plan.name}: copying disk/{self._index}"
 
     def run(self) -> None:
         """Copy the disk.
@@ -153,10 +194,10 @@ class _Transfer:
         Raises:
             OpExecError: it failed; both programs have ended.
         """
-        plan, ctx = self._plan, self._ctx
-        target = ctx.snapshot.nodes[plan.target]
+        ctx = self._ctx
+        target = ctx.snapshot.nodes[self._target.node]
         ctx.log.message(
-            f"* copying disk/{self._index} ({self._disk.size} MiB) to {target.name}"
+            f"* copying disk/{self._index} ({self._size_mib} MiB) to {target.name}"
         )
         begun = ctx.clock.monotonic()
         try:
@@ -178,30 +219,30 @@ class _Transfer:
         An interrupted start may have left an import, and an export that was not
         recorded. Without its import, an export ends.
         """
-        plan, ctx = self._plan, self._ctx
-        target = ctx.snapshot.nodes[plan.target]
+        ctx = self._ctx
+        address = ctx.snapshot.nodes[self._target.node].secondary_ip
         _clean_up(ctx, self._started)
         self._started.clear()
         self._record()
-        self._started[plan.target] = ctx.rpc.call_one(
+        self._started[self._target_key] = ctx.rpc.call_one(
             "import_start",
-            plan.target,
-            self._options(plan.target, plan.source),
-            encode.instance(ctx.snapshot, plan.moved),
+            self._target.node,
+            self._options(self._target_key, self._source_key),
+            self._target.instance,
             f"disk{self._index}",
-            self._end(plan.moved),
+            self._target.ends[self._index],
         ).unwrap(self._what)
         self._record()
         port = self._wait_for_port()
-        self._started[plan.source] = ctx.rpc.call_one(
+        self._started[self._source_key] = ctx.rpc.call_one(
             "export_start",
-            plan.source,
-            self._options(plan.source, plan.target),
-            target.secondary_ip,
+            self._source.node,
+            self._options(self._source_key, self._target_key),
+            address,
             port,
-            encode.instance(ctx.snapshot, plan.instance),
+            self._source.instance,
             f"disk{self._index}",
-            self._end(plan.instance),
+            self._source.ends[self._index],
         ).unwrap(self._what)
         self._record()
 
@@ -215,31 +256,30 @@ class _Transfer:
     def _options(self, own: str, other: str) -> dict[str, Any]:
         ctx = self._ctx
         name, pem = self._certificates[own][0], self._certificates[other][1]
-        secret = self._certificates[self._plan.target][0]
+        secret = self._certificates[self._target_key][0]
         return {
             "key_name": name,
             "ca_pem": pem,
             "compress": self._plan.compress,
-            "magic": magic(secret, self._plan.instance.name, self._index),
-            "ipv6": ":" in ctx.snapshot.nodes[self._plan.target].secondary_ip,
+            "magic": magic(secret, self._plan.name, self._index),
+            "ipv6": ":" in ctx.snapshot.nodes[self._target.node].secondary_ip,
             "connect_timeout": constants.DISK_TRANSFER_CONNECT_TIMEOUT,
         }
 
-    def _end(self, instance: objects.Instance) -> list[Any]:
-        wire = encode.disk(self._ctx.snapshot, self._disk, instance)
-        return [constants.IEIO_RAW_DISK, [wire]]
-
     # Progress
     def _wait_for_port(self) -> int:
-        ctx, node = self._ctx, self._plan.target
+        ctx = self._ctx
         deadline = ctx.clock.monotonic() + LISTEN_S
         while True:
-            status = self._status(node) or {}
-            self._raise_failure(node, status)
+            status = self._status(self._target_key) or {}
+            if status.get("exit_status"):
+                raise errors.OpExecError(
+                    f"{self._what}: {self._words(self._target_key, status)}"
+                )
             if status.get("listen_port"):
                 return int(status["listen_port"])
             if ctx.clock.monotonic() >= deadline:
-                name = common.node_name(ctx, node)
+                name = common.node_name(ctx, self._target.node)
                 raise errors.OpExecError(
                     f"{self._what}: the import on node {name} does not listen after"
                     f" {LISTEN_S:g} s"
@@ -248,48 +288,66 @@ class _Transfer:
 
     def _watch(self) -> None:
         """Wait until both programs end, and report the progress."""
-        plan, ctx = self._plan, self._ctx
         self._wait_s = _FIRST_POLL_S
-        report = _Report(ctx, f"disk/{self._index}", self._disk.size)
+        report = _Report(self._ctx, f"disk/{self._index}", self._size_mib)
+        keys = (self._target_key, self._source_key)
         while True:
-            done = 0
-            for node in (plan.target, plan.source):
-                status = self._status(node)
-                if status is None:
-                    continue
-                self._raise_failure(node, status)
-                done += status["exit_status"] == 0
-                if node == plan.target:
-                    report.report_progress(status)
-            if done == 2:
+            statuses = {key: self._status(key) or {} for key in keys}
+            if any(status.get("exit_status") for status in statuses.values()):
+                self._fail(statuses)
+            report.report_progress(statuses[self._target_key])
+            if all(status.get("exit_status") == 0 for status in statuses.values()):
                 return
             self._pause()
+
+    def _fail(self, statuses: dict[str, dict[str, Any]]) -> NoReturn:
+        """Raise the error with the words of both ends, the source first.
+
+        The other end notices a broken connection a little later.
+        """
+        deadline = self._ctx.clock.monotonic() + _DETAILS_S
+        self._wait_s = _FIRST_POLL_S
+        while self._ctx.clock.monotonic() < deadline:
+            running = [k for k, each in statuses.items() if _is_running(each)]
+            if not running:
+                break
+            self._pause()
+            statuses |= {key: self._status(key) or {} for key in running}
+        words = [
+            self._words(key, statuses[key])
+            for key in (self._source_key, self._target_key)
+            if statuses[key].get("exit_status")
+        ]
+        raise errors.OpExecError(f"{self._what}: {'; '.join(words)}")
 
     def _pause(self) -> None:
         self._ctx.clock.wait(threading.Event(), self._wait_s)
         self._wait_s = min(_POLL_S, self._wait_s * 1.5)
 
-    def _status(self, node: str) -> dict[str, Any] | None:
-        name = self._started[node]
-        answer = self._ctx.rpc.call_one("impexp_status", node, [name])
+    def _status(self, key: str) -> dict[str, Any] | None:
+        name = self._started[key]
+        answer = self._ctx.rpc.call_one("impexp_status", _node_of(key), [name])
         statuses = answer.unwrap(f"{self._what}: cannot ask for the progress")
         status: dict[str, Any] | None = statuses[0]
         return status
 
-    def _raise_failure(self, node: str, status: dict[str, Any]) -> None:
-        if not status.get("exit_status"):
-            return
+    def _words(self, key: str, status: Mapping[str, Any]) -> str:
+        """Return the node of a program that failed, and why it says it failed."""
         text = status.get("error_message") or "failed without a message"
         lines = [line for line in status.get("recent_output") or () if text not in line]
-        name = common.node_name(self._ctx, node)
+        name = common.node_name(self._ctx, _node_of(key))
         more = f" ({' / '.join(lines[-3:])})" if lines else ""
-        raise errors.OpExecError(f"{self._what}: node {name}: {text}{more}")
+        return f"node {name}: {text}{more}"
+
+
+def _is_running(status: Mapping[str, Any]) -> bool:
+    return status.get("exit_status") is None
 
 
 def _clean_up(ctx: base.Context, transfers: Mapping[str, str]) -> None:
-    """End transfers, by node, and remove their files; missing ones are no failure."""
-    for node, name in transfers.items():
-        result = ctx.rpc.call_one("impexp_cleanup", node, name)
+    """End transfers, by key, and remove their files; missing ones are no failure."""
+    for key, name in transfers.items():
+        result = ctx.rpc.call_one("impexp_cleanup", _node_of(key), name)
         common.warn_failed(ctx, result, "cannot clean up after the transfer")
 
 

@@ -1,6 +1,5 @@
 """OP_INSTANCE_MOVE: copy an instance that is on one node to another node."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
@@ -25,7 +24,6 @@ from ganeti.rpc import encode
 
 #: Templates whose disks are only on the primary node and can be created on any.
 COPYABLE: Final = ("plain", "file")
-_TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -86,7 +84,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
                 f"instance {instance.name}: is already on node {self.primary.name}",
                 ecodes.ECODE_STATE,
             )
-        self._check_tool(snapshot.cluster)
+        disk_transfer.check_tool(snapshot.cluster, self.op.compress)
         self.require_online_primary()
         node = checks.node_takes_instances(snapshot, self.target, instance.name)
         if not self.op.ignore_ipolicy:
@@ -131,14 +129,6 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             self._check_policy(node)
         nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
         reserved_moves.check_target(self.ctx, instance, self.target)
-
-    def _check_tool(self, cluster: objects.Cluster) -> None:
-        allowed = (constants.IEC_NONE, *cluster.compression_tools)
-        if self.op.compress not in allowed or not _TOOL.fullmatch(self.op.compress):
-            raise self.prereq(
-                f"compression tool: wanted one of {', '.join(allowed)}, found"
-                f" {self.op.compress!r}"
-            )
 
     def _check_policy(self, node: objects.Node) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
@@ -274,12 +264,29 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         try:
             self._assemble(moved, new)
             plan = disk_transfer.TransferPlan(
-                instance, moved, self.source, self.target, self.op.compress
+                instance.name,
+                self._side(instance, old),
+                self._side(moved, new),
+                [disk.size for disk in new],
+                self.op.compress,
             )
-            disk_transfer.copy_all(self.ctx, plan, new, left=progress, save=self._save)
+            disk_transfer.copy_all(self.ctx, plan, left=progress, save=self._save)
             self._shut(moved, new)
         finally:
             self._shut(instance, old)
+
+    def _side(
+        self, instance: objects.Instance, chosen: Sequence[objects.Disk]
+    ) -> disk_transfer.Side:
+        snapshot = self.ctx.snapshot
+        return disk_transfer.Side(
+            instance.primary_node,
+            encode.instance(snapshot, instance),
+            [
+                (constants.IEIO_RAW_DISK, [encode.disk(snapshot, disk, instance)])
+                for disk in chosen
+            ],
+        )
 
     def _assemble(
         self, instance: objects.Instance, chosen: Sequence[objects.Disk]

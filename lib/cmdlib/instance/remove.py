@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ganeti import errors, objects, opcodes
-from ganeti.cmdlib.instance import common, disks, reservation
+from ganeti.cmdlib.instance import common, removal, reservation
 from ganeti.constants import ecodes
 
 
@@ -63,17 +63,7 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
             if not op.ignore_failures:
                 raise errors.OpExecError(result.describe(what))
             self.ctx.log.warn(result.describe(what))
-        attached = self.ctx.snapshot.instance_disks(instance)
-        if not disks.remove_all(self.ctx, instance, attached):
-            if not op.ignore_failures:
-                raise errors.OpExecError(
-                    f"instance {instance.name}: not all of its disks could be removed"
-                )
-            self.ctx.log.warn(
-                "not all disks could be removed, going on because failures are ignored"
-            )
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            edit.remove_instance(instance.uuid)
+        removal.remove(self.ctx, instance, ignore_failures=op.ignore_failures)
 
     def _release(self, instance: objects.Instance) -> None:
         """Remove the record of a forthcoming instance: nothing of it is on nodes."""

@@ -48,6 +48,7 @@ ROWS: Final = (
         ("export",),
         "null",
         "fast",
+        shown=("export",),
     ),
     Procedure(
         "export_start",
@@ -56,6 +57,7 @@ ROWS: Final = (
         "normal",
         shown=("instance",),
         answer="planned-export",
+        private=True,
     ),
     Procedure(
         "finalize_export",
@@ -63,6 +65,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("instance",),
+        private=True,
     ),
     Procedure(
         "hotplug_device",
@@ -113,6 +116,7 @@ ROWS: Final = (
         "daemon name",
         "normal",
         shown=("instance",),
+        private=True,
     ),
     Procedure(
         "instance_balloon_memory",

@@ -50,8 +50,9 @@ class Procedure(NamedTuple):
             this payload from the arguments.
         shown: arguments that a plan shows. All others may contain secrets or whole
             files.
-        private: an instance among the arguments has private and secret OS parameters,
-            because the call runs OS scripts. Other calls get none.
+        private: an instance among the arguments may have private and secret OS
+            parameters, because the call runs OS scripts or stores an export. Other
+            calls get none.
         max_answer: size limit of an answer, in bytes. The caller aborts a longer one: a
             decoded answer takes up to 25 times the memory.
     """

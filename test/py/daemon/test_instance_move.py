@@ -1,4 +1,4 @@
-"""``gnt-instance move`` with real transfers between node daemons."""
+"""Moves, exports and imports with real transfers between node daemons."""
 
 import hashlib
 
@@ -73,4 +73,29 @@ def test_disks_arrive_and_the_instance_runs_there(cluster, tool):
     assert state(cluster) == [f"{target}.vc.test", "running"]
     assert contents(cluster, target) == before
     assert contents(cluster, source) == {}
+    assert leftovers(cluster) == []
+
+
+@pytest.mark.timeout(600)
+def test_an_exported_instance_comes_back_with_its_content(cluster):
+    before = list(contents(cluster, "node1").values()) or list(
+        contents(cluster, "node2").values()
+    )
+    refused = cluster.run("gnt-backup", "export", "-n", "node2", NAME)
+    assert "--long-sleep" in refused.output
+    export = ("gnt-backup", "export", "--remove-instance", "-n", "node2", NAME)
+    cluster.check(*export)
+    rows = cluster.check("gnt-backup", "list", "--no-headers", "--separator=:")
+    assert rows.split() == [f"node2.vc.test:{NAME}"]
+    dump = cluster.file("/srv/ganeti/export", "node2") / NAME / "disk0.dump"
+    whole = dump.read_bytes()
+    back = ("gnt-backup", "import", "-n", "node1", NAME)
+    dump.write_bytes(whole[:-1])
+    assert "found 8388607" in cluster.run(*back).output
+    dump.write_bytes(whole)
+    cluster.check(*back)
+    assert state(cluster) == ["node1.vc.test", "ADMIN_down"]
+    assert list(contents(cluster, "node1").values()) == before
+    cluster.check("gnt-backup", "remove", NAME)
+    assert cluster.check("gnt-backup", "list", "--no-headers") == ""
     assert leftovers(cluster) == []

@@ -13,6 +13,7 @@ from ganeti.cli import model, parser
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = sorted((TOP / "doc").glob("*.rst"))
 PROGRAMS = (
+    "backup",
     *("cluster", "node", "group", "instance", "os", "job", "debug", "filter"),
     *("network", "rapi_token", "storage"),
 )

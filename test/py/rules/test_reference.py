@@ -161,8 +161,6 @@ def test_each_operation_with_hooks_has_an_entry_with_its_variables():
         variables = " ".join(body.split()).partition("Variables: ")[2]
         listed = re.findall(r"``([^`]+)``", re.split(r"\.(?:\s|$)", variables)[0])
         expected = [re.sub(r" \(.*", "", name) for name in table[op]["env"]]
-        # Imports of instances are not offered, so neither are their variables.
-        expected = [name for name in expected if not name.startswith("SRC_")]
         if "INSTANCE_ENV" in expected:
             expected.remove("INSTANCE_ENV")
             assert "the instance variables" in variables, op

@@ -218,11 +218,17 @@ def test_transfer_scripts(node, directory):
     from ganeti.objects.filled import InstanceX
 
     record = msgspec.convert(nodes.instance(disks=2), InstanceX)
-    actual = os_scripts.transfer_command(node, record, "export", 1)
+    disk = record.disks_info[1]
+    actual = os_scripts.transfer_command(node, record, "export", disk, 1)
     assert actual.argv == (f"{directory}/export",)
     assert actual.env["EXPORT_INDEX"] == "1"
     assert actual.env["EXPORT_DEVICE"] == actual.env["DISK_1_PATH"]
     assert json.dumps(actual.env)
+    # A snapshot is read in place of the disk, whose path the script knows nevertheless.
+    other = os_scripts.transfer_command(
+        node, record, "export", record.disks_info[0], 1
+    ).env
+    assert other["EXPORT_DEVICE"] == other["DISK_0_PATH"] != other["DISK_1_PATH"]
 
 
 @pytest.mark.parametrize("name", ["", "+v", ".tiny", "..", "sub/tiny", "sub/../tiny"])

@@ -16,6 +16,7 @@ from fakes import commands
 from ganeti import client
 
 PROGRAMS = {
+    "backup": "gnt-backup",
     "cluster": "gnt-cluster",
     "debug": "gnt-debug",
     "filter": "gnt-filter",

@@ -1,0 +1,257 @@
+"""Procedures of the exports that a node stores: list, read, complete and remove them.
+
+An export is a directory below the export directory with the name of its instance: one
+file per disk, and the description ``config.ini``, which is written last. While the
+export is being made, ``.new`` follows the name. Only root of the node writes to the
+export directory; a directory that is a symbolic link there is an export elsewhere.
+"""
+
+import os
+import re
+import shutil
+import stat
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import _buildconf, errors
+from ganeti.backend.registry import LocalNode, procedure
+from ganeti.constants import export as constants
+from ganeti.hypervisor.base import check_instance_name
+from ganeti.objects import export_info as descriptions
+from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.storage import allowed
+from ganeti.utils import files
+
+_NEW: Final = ".new"
+_OLD: Final = ".old"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
+_DIR_MODE: Final = 0o750
+_FILE_MODE: Final = 0o600
+#: Most exports that a node lists.
+_MAX_LISTED: Final = 10_000
+
+
+def top(node: LocalNode) -> str:
+    """Return the local path of the export directory."""
+    return node.paths.at(_buildconf.EXPORT_DIR)
+
+
+@procedure("export_list")
+def export_list(node: LocalNode) -> list[str]:
+    """Return the names of the complete exports of this node, sorted."""
+    try:
+        names = os.listdir(top(node))
+    except FileNotFoundError:
+        return []
+    listed = sorted(filter(_NAME.fullmatch, names))[:_MAX_LISTED]
+    return [name for name in listed if _is_complete(f"{top(node)}/{name}")]
+
+
+@procedure("export_info")
+def export_info(node: LocalNode, path: str) -> str:
+    """Return the description of an export, after a look at its files.
+
+    Raises:
+        OpExecError: there is no export, or a file is missing or has another length.
+    """
+    directory = _local(node, path)
+    try:
+        text = _description(directory)
+    except FileNotFoundError as err:
+        raise errors.OpExecError(
+            f"export {path}: not found on this node, which has no"
+            f" {constants.EXPORT_CONF_FILE} there"
+        ) from err
+    try:
+        info = descriptions.parse(text)
+    except errors.ParseError as err:
+        raise errors.OpExecError(
+            f"export {path}: {constants.EXPORT_CONF_FILE}: {err}"
+        ) from err
+    for disk in info.disks:
+        size = os.stat(dump_file(node, f"{path}/{disk.dump}")).st_size
+        if disk.dump_bytes not in (None, size):
+            raise errors.OpExecError(
+                f"export {path}: file {disk.dump}: wanted {disk.dump_bytes} bytes,"
+                f" found {size}; the export is not complete, use another one"
+            )
+    return text
+
+
+@procedure("export_remove")
+def export_remove(node: LocalNode, export: str) -> None:
+    """Remove an export, complete or not; one that does not exist is no failure."""
+    if not _NAME.fullmatch(export):
+        raise errors.OpExecError(f"export {export!r}: is not a name of an export")
+    _remove(f"{top(node)}/{export}")
+
+
+@procedure("finalize_export")
+def finalize_export(
+    node: LocalNode, instance: InstanceX, snap_disks: list[Any]
+) -> None:
+    """Describe the files that were received, and put the export in its place.
+
+    The instance has the name of its primary node in place of the uuid. An older export
+    of the instance is replaced. A repeated call is no failure.
+
+    Raises:
+        OpExecError: a disk has no file.
+    """
+    name = check_instance_name(instance.name)
+    final, unfinished = f"{top(node)}/{name}", f"{top(node)}/{name}{_NEW}"
+    if not os.path.isdir(unfinished) and _is_complete(final):
+        return
+    _require_unfinished(unfinished, name)
+    _require_replaceable(final)
+    os.makedirs(unfinished, _DIR_MODE, exist_ok=True)
+    sizes = [
+        _sizes(unfinished, index, disk, name) for index, disk in enumerate(snap_disks)
+    ]
+    known = {descriptions.dump_name(index) for index in range(len(sizes))}
+    for left in set(os.listdir(unfinished)) - known:
+        _remove(f"{unfinished}/{left}")
+    text = descriptions.text_of(
+        instance,
+        sizes,
+        source=instance.primary_node,
+        timestamp=int(node.clock.time()),
+    )
+    files.write_file(
+        f"{unfinished}/{constants.EXPORT_CONF_FILE}", text, mode=_FILE_MODE
+    )
+    files.sync_dir(unfinished)
+    old = f"{top(node)}/.{name}{_OLD}"
+    _remove(old)
+    if os.path.lexists(final):
+        os.rename(final, old)
+    os.rename(unfinished, final)
+    files.sync_dir(top(node))
+    _remove(old)
+
+
+def _sizes(directory: str, index: int, given: Any, name: str) -> tuple[int, int]:
+    """Return the size of a disk in MiB, and the bytes of its file."""
+    dump = descriptions.dump_name(index)
+    if not isinstance(given, dict):
+        raise errors.OpExecError(
+            f"export of instance {name}: wanted disk/{index}, found {given!r}"
+        )
+    disk = msgspec.convert(given, DiskX)
+    try:
+        state = os.lstat(f"{directory}/{dump}")
+    except FileNotFoundError as err:
+        raise errors.OpExecError(
+            f"export of instance {name}: disk/{index} was not received: no file {dump}"
+        ) from err
+    return disk.size, state.st_size
+
+
+def new_dump(node: LocalNode, instance: str, path: str) -> str:
+    """Create an empty file for the content of a disk; return its local path.
+
+    Args:
+        node: this node.
+        instance: its name.
+        path: of the file, in the directory of the export that is being made.
+
+    Raises:
+        OpExecError: another path, or another export is in the way.
+    """
+    name = check_instance_name(instance)
+    local = _local(node, path)
+    directory = f"{top(node)}/{name}{_NEW}"
+    wanted = re.compile(re.escape(directory) + r"/disk[0-9]{1,2}\.dump")
+    if not wanted.fullmatch(local):
+        raise errors.OpExecError(
+            f"export of instance {name}: wanted a file diskN.dump in {name}{_NEW} of"
+            f" the export directory, found {path}"
+        )
+    _require_unfinished(directory, name)
+    os.makedirs(directory, _DIR_MODE, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    os.close(os.open(local, flags, _FILE_MODE))
+    return local
+
+
+def dump_file(node: LocalNode, path: str) -> str:
+    """Return the local path of a file of an export.
+
+    Raises:
+        OpExecError: it is not one, or not a regular file.
+    """
+    directory, _, name = path.rpartition("/")
+    local = f"{_local(node, directory)}/{name}"
+    try:
+        state = os.lstat(local)
+    except OSError as err:
+        raise errors.OpExecError(
+            f"export {directory}: file {name}: {err.strerror}"
+        ) from err
+    if not stat.S_ISREG(state.st_mode):
+        raise errors.OpExecError(
+            f"export {directory}: {name}: wanted a regular file, found something else"
+        )
+    return local
+
+
+# Directories
+def _local(node: LocalNode, path: str) -> str:
+    """Return the local path of something below the export directory."""
+    local = allowed.local_path(node.paths, path)
+    if not allowed.is_below(top(node), local):
+        raise errors.OpExecError(
+            f"{path}: wanted a path below {_buildconf.EXPORT_DIR}, where this node has"
+            " its exports; a symbolic link there may lead to others"
+        )
+    return local
+
+
+def _description(directory: str) -> str:
+    path = f"{directory}/{constants.EXPORT_CONF_FILE}"
+    data = files.read_file(path, max_size=descriptions.MAX_LENGTH)
+    return data.decode(errors="replace")
+
+
+def _is_complete(directory: str) -> bool:
+    """Return whether a directory has an export that is in its place."""
+    try:
+        text = _description(directory)
+    except (OSError, errors.GenericError):
+        return False
+    if not directory.endswith(_NEW):
+        return True
+    return _named_in(text) != os.path.basename(directory).removesuffix(_NEW)
+
+
+def _named_in(text: str) -> str:
+    try:
+        return descriptions.parse(text).name
+    except errors.ParseError:
+        return ""
+
+
+def _require_unfinished(directory: str, name: str) -> None:
+    """Refuse to write where the export of an instance of that very name is."""
+    if _is_complete(directory):
+        raise errors.OpExecError(
+            f"export of instance {name}: {os.path.basename(directory)} in the export"
+            " directory is an export of another instance; move it elsewhere"
+        )
+
+
+def _require_replaceable(directory: str) -> None:
+    if os.path.lexists(directory) and not os.path.isdir(directory):
+        raise errors.OpExecError(f"{directory}: wanted a directory, found another file")
+
+
+def _remove(path: str) -> None:
+    """Remove a directory with its files, the description first."""
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+        return
+    if not os.path.isdir(path):
+        return
+    files.remove_file(f"{path}/{constants.EXPORT_CONF_FILE}")
+    shutil.rmtree(path)

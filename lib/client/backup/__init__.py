@@ -1,0 +1,9 @@
+"""The program ``gnt-backup``: `table` lists its commands, one module a command."""
+
+
+def main() -> int:
+    """Run the program with the arguments of this process; return the exit code."""
+    from ganeti.cli import app
+    from ganeti.client.backup.table import PROGRAM
+
+    return app.main(PROGRAM)

@@ -1,0 +1,1 @@
+"""Logical units of exports: make and remove them."""

@@ -1,0 +1,367 @@
+"""OP_BACKUP_EXPORT: copy the disks of an instance into an export on a node."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from ganeti import _buildconf, errors, locking, objects, opcodes
+from ganeti.cmdlib import allocation
+from ganeti.cmdlib.backup import snapshots
+from ganeti.cmdlib.instance import common, disk_transfer, disks, removal, stored_exports
+from ganeti.constants import disks as disk_constants
+from ganeti.constants import ecodes
+from ganeti.constants import export as constants
+from ganeti.objects import export_info, lookup
+from ganeti.rpc import encode
+
+#: Administrative states in which a guest may run.
+_MAY_RUN: Final = ("up",)
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of an export whose master daemon ended.
+
+    Attributes:
+        target: uuid of the node that stores the export.
+        was_running: whether the guest ran when the export began.
+        was_active: whether the disks were assembled then.
+        snapshots: per disk the logical id of its snapshot; empty without snapshots.
+        is_prepared: whether everything that is copied is ready.
+        progress: of the copy.
+    """
+
+    target: str
+    was_running: bool
+    was_active: bool
+    snapshots: tuple[tuple[str, str], ...] = ()
+    is_prepared: bool = False
+    progress: disk_transfer.Progress = disk_transfer.Progress()
+
+
+class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
+    """Unit that exports an instance to a node of the cluster.
+
+    Disks on logical volumes are copied from snapshots, so the guest runs again, or
+    keeps running, during the copy. Others have no snapshots; the guest is stopped until
+    they are copied.
+    """
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-export"
+    LOCK_NODES: ClassVar[bool] = True
+    NEEDS_EXISTING: ClassVar[str] = "there is nothing to export"
+    #: Where the export was interrupted.
+    state: Interrupted
+    _kept: tuple[str, dict[str, Any]] | None = None
+
+    def check_arguments(self) -> None:
+        """Check the parameters of the mode."""
+        op = self.op
+        if op.zero_free_space:
+            raise self.prereq(
+                f"instance {op.instance_name}: zeroing the free space of its disks"
+                " needs a helper virtual machine, which is not offered by this release"
+            )
+        if op.remove_instance and not op.shutdown:
+            raise self.prereq(
+                f"instance {op.instance_name}: an instance that is removed after its"
+                " export must be stopped before it; leave out --noshutdown"
+            )
+        self.check_mode()
+
+    def check_mode(self) -> None:
+        """Check the parameters of a local export."""
+        if not isinstance(self.op.target_node, str):
+            raise self.prereq(
+                f"instance {self.op.instance_name}: wanted the name of a target node,"
+                f" found {type(self.op.target_node).__name__}"
+            )
+
+    def expand_names(self) -> None:
+        """Look instance and target up."""
+        super().expand_names()
+        if self.ctx.resumption is not None:
+            self.state = msgspec.convert(self.ctx.resumption, Interrupted)
+            self.target = self.state.target
+            return
+        self.find_target()
+
+    def find_target(self) -> None:
+        """Look the target node up."""
+        self.target = lookup.expand_node(self.ctx.snapshot, str(self.op.target_node))
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return the nodes of the instance and the target."""
+        nodes = super().nodes_to_lock()
+        return sorted({*nodes, *([self.target] if self.target else ())})
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare the locks of the nodes; a copy shares those of the nodes."""
+        super().declare_locks(level)
+        if self.ctx.resumption is not None and level is locking.Level.NODE:
+            self.locks.shared.add(level)
+
+    # Checks
+    def check_prereq(self) -> None:
+        """Check target, tool, state and the downtime."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        self.require_online_primary()
+        disk_transfer.check_tool(snapshot.cluster, self.op.compress)
+        if not snapshot.instance_disks(instance):
+            raise self.prereq(
+                f"instance {instance.name}: has no disks, so there is nothing to export"
+            )
+        self.check_target()
+        template = snapshot.disk_template(instance)
+        has_snapshots = template in disk_constants.DTS_SNAPSHOT_CAPABLE
+        was_running = bool(self.runtime_info())
+        if not has_snapshots and was_running:
+            self._check_downtime(template)
+        self.state = Interrupted(
+            target=self.target,
+            was_running=was_running,
+            was_active=instance.disks_active,
+            snapshots=snapshots.names(self.disks_of()) if has_snapshots else (),
+        )
+
+    def check_target(self) -> None:
+        """Refuse a target node that cannot store the export."""
+        node = self.ctx.snapshot.nodes[self.target]
+        if node.offline or node.drained:
+            state = "offline" if node.offline else "drained"
+            raise self.prereq(
+                f"instance {self.instance.name}: target node {node.name} is marked"
+                f" {state}",
+                ecodes.ECODE_STATE,
+            )
+
+    def _check_downtime(self, template: str) -> None:
+        """Refuse to copy disks that a guest writes to, and long downtimes unasked."""
+        name = self.instance.name
+        if not self.op.shutdown:
+            raise self.prereq(
+                f"instance {name}: disks of template {template} have no snapshots, so"
+                " it must be stopped for the export; leave out --noshutdown",
+                ecodes.ECODE_STATE,
+            )
+        if not (self.op.long_sleep or self.op.remove_instance):
+            raise self.prereq(
+                f"instance {name}: disks of template {template} have no snapshots, so"
+                " it would be stopped until they are copied; allow that with"
+                " --long-sleep, or stop it before",
+                ecodes.ECODE_STATE,
+            )
+
+    def disks_of(self) -> tuple[objects.Disk, ...]:
+        """Return the recorded disks."""
+        return tuple(self.ctx.snapshot.instance_disks(self.instance))
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and of the export."""
+        return self._seen()[1]
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return master, primary and target, for both phases."""
+        others = [self._seen()[0], *([self.target] if self.target else ())]
+        nodes = self.with_master(others)
+        return nodes, nodes
+
+    def _seen(self) -> tuple[str, dict[str, Any]]:
+        """Return primary node and hook variables; kept, as the export may remove both.
+
+        They are first asked for before anything is changed.
+        """
+        if self._kept is None:
+            env = super().hooks_env() | {
+                "EXPORT_MODE": self.op.mode,
+                "EXPORT_NODE": self.op.target_node,
+                "EXPORT_DO_SHUTDOWN": self.op.shutdown,
+                "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+                "REMOVE_INSTANCE": self.op.remove_instance,
+            }
+            self._kept = (self.instance.primary_node, env)
+        return self._kept
+
+    # Execution
+    def execute(self) -> tuple[bool, list[bool]]:
+        """Prepare the disks, copy them, complete the export."""
+        self.save()
+        return self._go_on()
+
+    def resume(self) -> tuple[bool, list[bool]]:
+        """Continue; the programs at the nodes have gone on."""
+        self.ctx.log.message(
+            "* the master daemon was restarted; the export of"
+            f" {self.instance.name} continues"
+        )
+        return self._go_on()
+
+    def save(self, **changes: Any) -> None:
+        """Change the state and make it durable."""
+        self.state = msgspec.structs.replace(self.state, **changes)
+        self.ctx.save_resumption(msgspec.to_builtins(self.state))
+
+    def _go_on(self) -> tuple[bool, list[bool]]:
+        """Do all steps from the recorded state on; each of them can be repeated."""
+        count = len(self.disks_of())
+        self._seen()
+        try:
+            if not self.state.is_prepared:
+                self._prepare()
+            self._copy()
+        except BaseException:
+            self._undo()
+            raise
+        failed = self._end_copy()
+        self.complete()
+        if failed is not None:
+            raise failed
+        if self.op.remove_instance:
+            self._remove_instance()
+        return True, [True] * count
+
+    def _prepare(self) -> None:
+        """Stop the guest, make snapshots, start the guest again."""
+        instance = self.instance
+        if self.op.shutdown and instance.admin_state in _MAY_RUN:
+            self._stop()
+        if not self.state.was_active:
+            disks.assemble(self.ctx, instance)
+        if self.state.snapshots:
+            self.ctx.log.message("* taking snapshots of the disks")
+            snapshots.make(
+                self.ctx, self.instance, self.disks_of(), self.state.snapshots
+            )
+            if not self.op.remove_instance:
+                self._start_again()
+        self.save(is_prepared=True)
+        allocation.share_nodes(self.ctx)
+
+    def _stop(self) -> None:
+        instance = self.instance
+        self.ctx.log.message(f"* shutting down instance {instance.name}")
+        self.ctx.rpc.call_one(
+            "instance_shutdown",
+            instance.primary_node,
+            self.encode(),
+            self.op.shutdown_timeout,
+            self.op.reason,
+            timeout_s=self.op.shutdown_timeout + common.STOP_GRACE_S,
+        ).unwrap(f"instance {instance.name}: could not be stopped")
+
+    def _start_again(self) -> None:
+        """Start the guest if it ran before the export, and does not run."""
+        instance = self.instance
+        if not (self.op.shutdown and self.state.was_running):
+            return
+        if instance.admin_state not in _MAY_RUN or self.runtime_info():
+            return
+        self.ctx.log.message(f"* starting instance {instance.name}")
+        self.ctx.rpc.call_one(
+            "instance_start",
+            instance.primary_node,
+            self.encode(),
+            False,
+            self.op.reason,
+        ).unwrap(f"instance {instance.name}: could not be started")
+
+    def sources(self) -> tuple[objects.Disk, ...]:
+        """Return the disks to read: the snapshots where there are any."""
+        if not self.state.snapshots:
+            return self.disks_of()
+        return snapshots.records(self.disks_of(), self.state.snapshots)
+
+    def _copy(self) -> None:
+        recorded = self.disks_of()
+        if self.state.progress.disk >= len(recorded):
+            disk_transfer.clean_up(self.ctx, self.state.progress)
+            return
+        disk_transfer.copy_all(
+            self.ctx,
+            self._plan(recorded),
+            left=self.state.progress,
+            save=lambda progress: self.save(progress=progress),
+        )
+
+    def _plan(self, recorded: Sequence[objects.Disk]) -> disk_transfer.TransferPlan:
+        snapshot, instance = self.ctx.snapshot, self.instance
+        private = encode.private_instance(snapshot, instance)
+        wires = [encode.disk(snapshot, disk, instance) for disk in self.sources()]
+        unfinished = f"{_buildconf.EXPORT_DIR}/{instance.name}.new"
+        read = [
+            stored_exports.end_of(instance.os, wire, i) for i, wire in enumerate(wires)
+        ]
+        written: list[tuple[str, list[Any]]] = [
+            (constants.IEIO_FILE, [f"{unfinished}/{export_info.dump_name(index)}"])
+            for index in range(len(wires))
+        ]
+        plain = encode.instance(snapshot, instance)
+        return disk_transfer.TransferPlan(
+            instance.name,
+            disk_transfer.Side(instance.primary_node, private, read),
+            disk_transfer.Side(self.target, plain, written),
+            [disk.size for disk in recorded],
+            self.op.compress,
+        )
+
+    def _end_copy(self) -> errors.GenericError | None:
+        """Remove the snapshots; start a guest that was stopped for the copy.
+
+        Returns the failure to start it: the export is completed before it is raised.
+        """
+        instance = self.instance
+        if self.state.snapshots:
+            self.ctx.log.message("* removing the snapshots")
+            snapshots.remove(self.ctx, instance, self.sources())
+        if self.op.remove_instance:
+            return None
+        try:
+            self._start_again()
+            self._deactivate()
+        except errors.OpExecError as err:
+            return err
+        return None
+
+    def _deactivate(self) -> None:
+        """Shut disks down that were assembled for the export."""
+        if not self.state.was_active and not self.state.was_running:
+            disks.shutdown(self.ctx, self.instance)
+
+    def complete(self) -> None:
+        """Describe the export at its node, and drop older ones at others."""
+        ctx, instance = self.ctx, self.instance
+        name = common.node_name(ctx, self.target)
+        ctx.log.message(f"* completing the export on node {name}")
+        snapshot = ctx.snapshot
+        wire = encode.private_instance(snapshot, instance)
+        wire["primary_node"] = self.primary.name
+        wires = [encode.disk(snapshot, disk, instance) for disk in self.disks_of()]
+        result = ctx.rpc.call_one("finalize_export", self.target, wire, wires)
+        if result.failed:
+            self._drop_unfinished()
+        result.unwrap(f"instance {instance.name}: cannot complete its export")
+        stored_exports.drop_others(ctx, instance.name, self.target)
+
+    def _remove_instance(self) -> None:
+        """Remove the instance: its export is complete."""
+        instance = self.instance
+        self.ctx.log.message(f"* removing instance {instance.name}")
+        removal.remove(
+            self.ctx, instance, ignore_failures=self.op.ignore_remove_failures
+        )
+
+    # Failures
+    def _undo(self) -> None:
+        """Remove what was made, and start the guest again if it ran."""
+        self.ctx.save_resumption(None)
+        if self.state.snapshots:
+            snapshots.remove(self.ctx, self.instance, self.sources())
+        self._drop_unfinished()
+        try:
+            self._start_again()
+            self._deactivate()
+        except errors.GenericError as err:
+            self.ctx.log.warn(str(err))
+
+    def _drop_unfinished(self) -> None:
+        stored_exports.drop_unfinished(self.ctx, self.instance.name, self.target)

@@ -1,0 +1,311 @@
+"""OP_INSTANCE_CREATE in mode import: create an instance from an export on a node."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from ganeti import _buildconf, errors, locking, objects, opcodes
+from ganeti.cmdlib import allocation
+from ganeti.cmdlib.instance import (
+    common,
+    create,
+    disk_transfer,
+    disks,
+    export_request,
+    stored_exports,
+)
+from ganeti.constants import ecodes
+from ganeti.constants import export as constants
+from ganeti.constants.instance import CREATION_INSTALLING
+from ganeti.objects import export_info, lookup
+from ganeti.rpc import encode
+
+
+class Filling(msgspec.Struct, frozen=True):
+    """The state of an import whose master daemon ended while disks were filled.
+
+    Attributes:
+        uuid: of the new instance, which has its record.
+        node: uuid of the node with the export.
+        path: directory of the export there.
+        dumps: names of its files, one per disk.
+        old_name: name of the exported instance.
+        filling: progress of the copy.
+    """
+
+    uuid: str
+    node: str
+    path: str
+    dumps: tuple[str, ...]
+    old_name: str
+    filling: disk_transfer.Progress = disk_transfer.Progress()
+
+
+class InstanceImport(create.InstanceCreate):
+    """Unit that creates an instance and fills its disks from an export.
+
+    If that fails, the new instance is removed again.
+    """
+
+    MODE: ClassVar[str] = "import"
+
+    source: str
+    path: str
+    #: Names of the files of the export, one per disk.
+    dumps: tuple[str, ...]
+    info: export_info.ExportInfo
+    #: Set once the record exists.
+    state: Filling | None = None
+
+    def expand_names(self) -> None:
+        """Read the export, complete the request with it, and look the nodes up."""
+        self._given = self.op
+        saved = self.ctx.resumption
+        if saved is not None and "filling" in saved:
+            self._restore(msgspec.convert(saved, Filling))
+            return
+        if self._is_repeated():
+            super().expand_names()
+            return
+        self._find_export()
+        self._text = self._read()
+        self.info = self._parse(self._text)
+        self.dumps = tuple(disk.dump for disk in self.info.disks)
+        self.op = export_request.completed(
+            self.op, self.info, self.name, self.ctx.log.warn
+        )
+        self._check_disks()
+        super().expand_names()
+
+    @property
+    def requested(self) -> opcodes.InstanceCreate:
+        """The request without the values of the export."""
+        return self._given
+
+    def _is_repeated(self) -> bool:
+        """Return whether an earlier request with the same key has made the instance."""
+        key = self.op.request_key
+        return key is not None and self.ctx.snapshot.request_owner(key) is not None
+
+    def _find_export(self) -> None:
+        """Determine node and directory of the export."""
+        ctx, given = self.ctx, self.op.src_path or self.name
+        is_name = "/" not in given
+        self.path = f"{_buildconf.EXPORT_DIR}/{given}" if is_name else given
+        if self.op.src_node:
+            self.source = lookup.expand_node(ctx.snapshot, self.op.src_node)
+            return
+        if not is_name:
+            raise self.prereq(
+                f"instance {self.name}: name the node with the export {given}"
+                " (--src-node); only names of exports are searched for on all nodes"
+            )
+        holders = stored_exports.holders(ctx, given)
+        if len(holders) != 1:
+            names = ", ".join(common.node_name(ctx, uuid) for uuid in holders)
+            outcome = (
+                f"found it on {names}; choose with --src-node"
+                if names
+                else ("found it on no node that answers")
+            )
+            raise self.prereq(
+                f"instance {self.name}: wanted one export {given}, {outcome}",
+                ecodes.ECODE_INVAL if names else ecodes.ECODE_NOENT,
+            )
+        (self.source,) = holders
+
+    def _read(self) -> str:
+        node = self.ctx.snapshot.nodes[self.source]
+        if node.offline:
+            raise self.prereq(
+                f"instance {self.name}: node {node.name}, which has the export, is"
+                " marked offline",
+                ecodes.ECODE_STATE,
+            )
+        text: str = self.ctx.rpc.call_one(
+            "export_info", self.source, self.path
+        ).require(f"instance {self.name}", ecodes.ECODE_STATE)
+        return text
+
+    def _parse(self, text: str) -> export_info.ExportInfo:
+        try:
+            return export_info.parse(text)
+        except errors.ParseError as err:
+            node = common.node_name(self.ctx, self.source)
+            raise self.prereq(
+                f"instance {self.name}: export {self.path} on node {node}:"
+                f" {constants.EXPORT_CONF_FILE}: {err}"
+            ) from err
+
+    def _check_disks(self) -> None:
+        """Refuse disks that cannot take the content of the exported ones."""
+        wanted, given = self.info.disks, self.op.disks
+        if len(given) < len(wanted):
+            raise self.prereq(
+                f"instance {self.name}: wanted at least {len(wanted)} disks, as many as"
+                f" were exported, found {len(given)}"
+            )
+        if any("adopt" in disk for disk in given):
+            raise self.prereq(
+                f"instance {self.name}: the disks get the content of the export, so"
+                " none can be adopted"
+            )
+
+    def check_prereq(self) -> None:
+        """Check everything, and that the export is the one that was read."""
+        super().check_prereq()
+        if self.repeated is not None:
+            return
+        disk_transfer.check_tool(self.ctx.snapshot.cluster, self.op.compress)
+        if self._read() != self._text:
+            raise self.prereq(
+                f"instance {self.name}: the export {self.path} was replaced while the"
+                " job waited for locks; repeat the request",
+                ecodes.ECODE_STATE,
+            )
+        if not self.plan.instance.os:
+            self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse disks that are smaller than the content that is copied as it is."""
+        mib = 1 << 20
+        pairs = zip(self.info.disks, self.plan.disks, strict=False)
+        for index, (exported, disk) in enumerate(pairs):
+            size_mib = -(-(exported.dump_bytes or 0) // mib)
+            if size_mib > disk.size:
+                raise self.prereq(
+                    f"instance {self.name}: disk/{index}: wanted at least {size_mib}"
+                    f" MiB for the exported disk, found {disk.size} MiB"
+                )
+
+    def require_os(self) -> None:
+        """Accept an export without OS: its disks are copied as they are."""
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the new instance and of the export."""
+        env = super().hooks_env()
+        if not env:
+            return env
+        images = [f"{self.path}/{dump}" for dump in self.dumps]
+        return env | {
+            "SRC_NODE": common.node_name(self.ctx, self.source),
+            "SRC_PATH": self.path,
+            "SRC_IMAGES": " ".join(images),
+        }
+
+    # Filling
+    @property
+    def installs(self) -> bool:
+        """Whether the disks get a content."""
+        return bool(self.plan.disks)
+
+    def install_content(self) -> None:
+        """Copy the exported content; remove the instance if that fails."""
+        # It may take hours, and concerns this instance and the export alone.
+        allocation.release_nodes(self.ctx)
+        if self.state is None:
+            self.state = Filling(
+                self.plan.instance.uuid,
+                self.source,
+                self.path,
+                self.dumps,
+                self.info.name,
+            )
+        try:
+            self._copy(self.state)
+        except BaseException:
+            self.ctx.save_resumption(None)
+            self.ctx.log.message("* removing the new instance again")
+            self.remove_again()
+            raise
+        self._rename(self.state.old_name)
+        self.ctx.save_resumption(None)
+        self.change(creation="")
+
+    def _save_copy(self, progress: disk_transfer.Progress) -> None:
+        state = msgspec.structs.replace(self._filling, filling=progress)
+        self.state = state
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    @property
+    def _filling(self) -> Filling:
+        if self.state is None:
+            raise errors.ProgrammerError("an import without a state was continued")
+        return self.state
+
+    def _copy(self, state: Filling) -> None:
+        ctx, instance = self.ctx, self.instance
+        if state.filling.disk >= len(state.dumps):
+            disk_transfer.clean_up(ctx, state.filling)
+            return
+        snapshot = ctx.snapshot
+        made = snapshot.instance_disks(instance)[: len(state.dumps)]
+        wires = [encode.disk(snapshot, disk, instance) for disk in made]
+        read: list[tuple[str, list[Any]]] = [
+            (constants.IEIO_FILE, [f"{state.path}/{dump}"]) for dump in state.dumps
+        ]
+        written = [
+            stored_exports.end_of(instance.os, wire, i) for i, wire in enumerate(wires)
+        ]
+        private = self._private_wire()
+        plan = disk_transfer.TransferPlan(
+            instance.name,
+            disk_transfer.Side(state.node, encode.instance(snapshot, instance), read),
+            disk_transfer.Side(instance.primary_node, private, written),
+            [disk.size for disk in made],
+            self.op.compress,
+        )
+        disk_transfer.copy_all(ctx, plan, left=state.filling, save=self._save_copy)
+
+    def _private_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = encode.private_instance(
+            self.ctx.snapshot,
+            self.instance,
+            osparams_secret=self.op.osparams_secret,
+        )
+        return wire
+
+    def _rename(self, old_name: str) -> None:
+        """Have the OS adapt the content to the name of the instance."""
+        if not self.instance.os:
+            return
+        self.ctx.log.message("* running the instance OS rename script...")
+        result = self.ctx.rpc.call_one(
+            "instance_run_rename",
+            self.instance.primary_node,
+            self._private_wire(),
+            old_name,
+            self.op.debug_level or 0,
+        )
+        common.warn_failed(self.ctx, result, "the OS rename script failed")
+
+    # Continuing
+    def _restore(self, state: Filling) -> None:
+        """Take over an interrupted import, with the lock of the instance alone."""
+        snapshot = self.ctx.snapshot
+        self.state, self.source, self.path = state, state.node, state.path
+        self.dumps = state.dumps
+        record = snapshot.instances.get(state.uuid)
+        if record is None:
+            raise self.prereq(
+                f"instance {self.name}: was removed before the master daemon restarted",
+                ecodes.ECODE_NOENT,
+            )
+        self.uuid, self.primary = record.uuid, record.primary_node
+        made: Sequence[objects.Disk] = snapshot.instance_disks(record)
+        self.plan = create.CreationPlan(record, tuple(made))
+        self.secondary = next(iter(snapshot.secondary_nodes(record)), None)
+        self.template = snapshot.disk_template(record)
+        self.locks.names[locking.Level.INSTANCE] = [record.name]
+
+    def resume(self) -> list[str] | str:
+        """Continue where the master daemon ended."""
+        if self.state is None:
+            return super().resume()
+        self.ctx.log.message(
+            f"* the master daemon was restarted; the import of {self.name} continues"
+        )
+        self.change(creation=CREATION_INSTALLING)
+        disks.assemble(self.ctx, self.instance)
+        return self.install_and_start()

@@ -1,0 +1,169 @@
+"""Exports of a node: received files, description, list, removal; wrong paths."""
+
+import os
+import pathlib
+
+import pytest
+
+from fakes import nodes
+from ganeti import errors
+from ganeti.backend import exports
+
+TOP = "/srv/ganeti/export"
+
+
+@pytest.fixture
+def node(tmp_path):
+    return nodes.make_node(tmp_path)
+
+
+def receive(node, name="web1", data=b"content", index=0):
+    path = exports.new_dump(node, name, f"{TOP}/{name}.new/disk{index}.dump")
+    pathlib.Path(path).write_bytes(data)
+    return pathlib.Path(path)
+
+
+def record(name="web1"):
+    return nodes.instance(disks=1, name=name, primary_node="node7.example.com")
+
+
+def finalize(node, name="web1"):
+    made = record(name)
+    nodes.call(node, "finalize_export", made, made["disks_info"])
+
+
+def listed(node):
+    return nodes.call(node, "export_list")
+
+
+def where(node, name="web1"):
+    return pathlib.Path(exports.top(node)) / name
+
+
+def test_an_export_is_listed_only_when_it_is_described(node):
+    assert listed(node) == []
+    dump = receive(node)
+    assert os.stat(dump).st_mode & 0o777 == 0o600
+    assert listed(node) == []
+    finalize(node)
+    assert listed(node) == ["web1"]
+    assert where(node).joinpath("disk0.dump").read_bytes() == b"content"
+    text = nodes.call(node, "export_info", f"{TOP}/web1")
+    assert "source = node7.example.com" in text
+    assert "disk0_dump_bytes = 7" in text
+
+
+def test_a_newer_export_replaces_the_older_one_and_its_remains(node):
+    receive(node, data=b"old")
+    finalize(node)
+    receive(node, data=b"newer")
+    receive(node, data=b"left of a larger instance", index=1)
+    finalize(node)
+    finalize(node)
+    assert listed(node) == ["web1"]
+    assert sorted(os.listdir(where(node))) == ["config.ini", "disk0.dump"]
+    assert where(node).joinpath("disk0.dump").read_bytes() == b"newer"
+    assert os.listdir(exports.top(node)) == ["web1"]
+
+
+def test_a_described_export_that_is_not_in_its_place_is_no_export(node):
+    receive(node)
+    finalize(node)
+    os.rename(where(node), where(node, "web1.new"))
+    assert listed(node) == []
+    finalize(node)
+    assert listed(node) == ["web1"]
+
+
+def test_the_export_of_an_instance_named_new_is_never_overwritten(node):
+    receive(node, "web1.new")
+    finalize(node, "web1.new")
+    assert listed(node) == ["web1.new"]
+    with pytest.raises(errors.OpExecError, match=r"web1\.new in the export directory"):
+        receive(node, "web1")
+    assert where(node, "web1.new").joinpath("disk0.dump").read_bytes() == b"content"
+
+
+def test_an_export_without_a_disk_is_not_completed(node):
+    receive(node, index=1)
+    with pytest.raises(errors.OpExecError, match="disk/0 was not received"):
+        finalize(node)
+    with pytest.raises(errors.OpExecError, match="wanted disk/0, found False"):
+        nodes.call(node, "finalize_export", record(), [False])
+    assert listed(node) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/shadow",
+        f"{TOP}/web1.new/../../../../etc/shadow",
+        f"{TOP}/web1/disk0.dump",
+        f"{TOP}/web2.new/disk0.dump",
+        f"{TOP}/web1.new/config.ini",
+        "web1.new/disk0.dump",
+    ],
+)
+def test_nothing_is_received_into_another_place(node, path):
+    with pytest.raises(errors.GenericError, match="wanted a"):
+        exports.new_dump(node, "web1", path)
+
+
+def test_a_link_in_place_of_a_file_is_neither_written_nor_read(node, tmp_path):
+    other = tmp_path / "other"
+    other.write_text("precious")
+    dump = receive(node)
+    dump.unlink()
+    dump.symlink_to(other)
+    with pytest.raises(OSError, match="symbolic links"):
+        receive(node)
+    assert other.read_text() == "precious"
+    finalize(node)
+    with pytest.raises(errors.OpExecError, match="wanted a regular file"):
+        exports.dump_file(node, f"{TOP}/web1/disk0.dump")
+
+
+def test_a_truncated_file_is_named_with_both_lengths(node):
+    receive(node)
+    finalize(node)
+    os.truncate(where(node) / "disk0.dump", 3)
+    with pytest.raises(
+        errors.OpExecError, match=r"disk0\.dump: wanted 7 bytes, found 3"
+    ):
+        nodes.call(node, "export_info", f"{TOP}/web1")
+    os.unlink(where(node) / "disk0.dump")
+    with pytest.raises(errors.OpExecError, match=r"file disk0\.dump: No such file"):
+        nodes.call(node, "export_info", f"{TOP}/web1")
+
+
+def test_only_exports_are_described(node):
+    for path, text in ((f"{TOP}/none", "not found on this node"), ("/etc", "below")):
+        with pytest.raises(errors.OpExecError, match=text):
+            nodes.call(node, "export_info", path)
+    receive(node)
+    finalize(node)
+    (where(node) / "config.ini").write_text("[export]\n")
+    with pytest.raises(errors.OpExecError, match=r"config\.ini: section \[instance\]"):
+        nodes.call(node, "export_info", f"{TOP}/web1")
+
+
+def test_a_linked_export_is_used_and_removing_it_removes_the_link_alone(node, tmp_path):
+    receive(node)
+    finalize(node)
+    elsewhere = tmp_path / "elsewhere"
+    os.rename(where(node), elsewhere)
+    where(node).symlink_to(elsewhere)
+    assert listed(node) == ["web1"]
+    nodes.call(node, "export_remove", "web1")
+    assert listed(node) == []
+    assert sorted(os.listdir(elsewhere)) == ["config.ini", "disk0.dump"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".web1.old"])
+def test_only_names_of_exports_are_removed(node, name):
+    receive(node)
+    with pytest.raises(errors.OpExecError, match="is not a name of an export"):
+        nodes.call(node, "export_remove", name)
+    nodes.call(node, "export_remove", "web1.new")
+    nodes.call(node, "export_remove", "web1.new")
+    assert os.listdir(exports.top(node)) == []

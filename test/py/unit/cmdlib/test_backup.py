@@ -1,0 +1,365 @@
+"""Exports and imports over fakes: order of steps, what is left after failures."""
+
+import copy
+
+import msgspec
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
+from fakes.rpc import SUCCESSFUL_ACTS, failure
+from ganeti import errors, objects
+from ganeti.objects import export_info
+from ganeti.objects.filled import InstanceX
+from ganeti.rpc import encode
+
+NODE1, NODE2, NODE3 = (clusters.node_uuid(n) for n in (1, 2, 3))
+DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}
+EXPORT = {
+    "OP_ID": "OP_BACKUP_EXPORT",
+    "instance_name": "inst1",
+    "target_node": "node2.example.com",
+}
+IMPORT = {
+    "OP_ID": "OP_INSTANCE_CREATE",
+    "mode": "import",
+    "instance_name": "inst9.example.com",
+    "src_path": "inst1.example.com",
+    "disks": [],
+    "nics": [],
+    "start": False,
+    "pnode": "node1.example.com",
+}
+NAME = "inst1.example.com"
+PATH = f"/srv/ganeti/export/{NAME}"
+
+
+def small(template, **changes):
+    cluster = clusters.EXAMPLE["cluster"]
+    policy = copy.deepcopy(cluster["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["diskless", "file", "sharedfile", "plain"]
+    places = {
+        "plain": ("xenvg", "v1.disk0"),
+        "file": ("loop", f"/srv/ganeti/file-storage/{NAME}/d1"),
+    }
+    disk = objects.Disk(
+        dev_type=template,
+        logical_id=places[template],
+        size=1024,
+        uuid="d1",
+        serial_no=1,
+        iv_name="disk/0",
+        nodes=(NODE1,) if template == "plain" else (),
+    )
+    instance = clusters.instance(1, disks=["d1"])
+    values = {"os": "tiny+default", "admin_state": "up", "disks_active": True}
+    instance = instance.replace(**values | changes)
+    return clusters.snapshot(extra=[disk, instance], ipolicy=policy)
+
+
+def engine(template="plain", changes=None, **answers):
+    start = small(template, **(changes or {}))
+    script = {
+        **SUCCESSFUL_ACTS,
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "instance_info": {"memory": 512},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "hooks_runner": [],
+        "x509_cert_create": ["x509-1-aa", "PEM"],
+        "import_start": "import-disk0-aa",
+        "export_start": "export-disk0-bb",
+        "impexp_status": [DONE],
+        "export_list": lambda node, _args: [NAME] if node in (NODE2, NODE3) else [],
+        "export_info": description(start),
+        "os_validate": True,
+        "blockdev_snapshot": ["xenvg", "v1.disk0.snap"],
+        "finalize_export": None,
+        "export_remove": None,
+    }
+    return Engine(start, script | answers)
+
+
+class Guest:
+    """Answers of the primary node about a guest that runs until it is stopped."""
+
+    def __init__(self, runs=True):
+        self.runs = runs
+
+    def answers(self):
+        return {
+            "instance_info": lambda _node, _args: {"memory": 512} if self.runs else {},
+            "instance_shutdown": lambda _node, _args: self._set(runs=False),
+            "instance_start": lambda _node, _args: self._set(runs=True),
+        }
+
+    def _set(self, *, runs):
+        self.runs = runs
+
+
+def description(start):
+    (instance,) = start.instances.values()
+    wire = encode.private_instance(start, instance)
+    return export_info.text_of(
+        msgspec.convert(wire, InstanceX),
+        [(1024, 1 << 30)],
+        source="node1.example.com",
+        timestamp=1,
+    )
+
+
+def order(eng, *names):
+    return [name for name, _node, _args in eng.rpc.calls if name in names]
+
+
+STEPS = (
+    "instance_shutdown",
+    "blockdev_snapshot",
+    "instance_start",
+    "import_start",
+    "export_start",
+    "blockdev_remove",
+    "finalize_export",
+    "export_remove",
+)
+
+
+def test_a_guest_runs_again_while_its_snapshots_are_copied():
+    eng = engine(**Guest().answers())
+    assert eng.run(EXPORT) == (True, [True])
+    assert order(eng, *STEPS) == list(STEPS)
+    ((_, sent),) = eng.rpc.called("export_start")
+    kind, (disk, index) = sent[-1]
+    assert (kind, disk["logical_id"], index) == (
+        "script",
+        ["xenvg", "v1.disk0.snap"],
+        0,
+    )
+    ((node, received),) = eng.rpc.called("import_start")
+    assert node == NODE2
+    assert list(received[-1]) == ["file", [f"{PATH}.new/disk0.dump"]]
+    ((node, removed),) = eng.rpc.called("blockdev_remove")
+    assert (node, removed[0]["logical_id"]) == (NODE1, ["xenvg", "v1.disk0.snap"])
+    ((_, described),) = eng.rpc.called("finalize_export")
+    assert described[0]["primary_node"] == "node1.example.com"
+    # The older export on a third node is gone; the new one on the second stays.
+    assert eng.rpc.called("export_remove") == [(NODE3, (NAME,))]
+
+
+def test_a_running_guest_is_left_alone_with_noshutdown():
+    eng = engine()
+    eng.run(EXPORT | {"shutdown": False})
+    assert order(eng, "instance_shutdown", "instance_start") == []
+    assert len(eng.rpc.called("blockdev_snapshot")) == 1
+
+
+@pytest.mark.parametrize("template", ["plain", "file"])
+def test_a_broken_copy_leaves_nothing_and_the_guest_runs(template):
+    broken = {"exit_status": 1, "listen_port": 4711, "recent_output": []}
+    words = {NODE1: "script exited with code 3", NODE2: "connection lost"}
+    eng = engine(
+        template,
+        **Guest().answers(),
+        impexp_status=lambda node, _args: (
+            [broken | {"error_message": words[node]}]
+            if eng.rpc.called("export_start")
+            else [{"exit_status": None, "listen_port": 4711}]
+        ),
+    )
+    both = r"node1.*: script exited with code 3; node node2.*: connection lost"
+    with pytest.raises(errors.OpExecError, match=both):
+        eng.run(EXPORT | {"long_sleep": True})
+    assert eng.rpc.called("export_remove") == [(NODE2, (f"{NAME}.new",))]
+    assert len(eng.rpc.called("instance_start")) == 1
+    assert len(eng.rpc.called("blockdev_remove")) == (template == "plain")
+    assert not eng.rpc.called("finalize_export")
+    assert len(eng.rpc.called("impexp_cleanup")) == 2
+    assert len(eng.rpc.called("x509_cert_remove")) == 2
+
+
+def test_a_snapshot_that_is_refused_leaves_the_guest_running():
+    eng = engine(blockdev_snapshot=failure("no space"), **Guest().answers())
+    with pytest.raises(errors.OpExecError, match=r"snapshot of disk/0.*no space"):
+        eng.run(EXPORT)
+    assert len(eng.rpc.called("instance_start")) == 1
+    assert not eng.rpc.called("import_start")
+
+
+def test_a_removed_instance_is_not_started_again_and_its_export_is_complete():
+    eng = engine(**Guest().answers())
+    eng.run(EXPORT | {"remove_instance": True})
+    assert not eng.rpc.called("instance_start")
+    assert not eng.snapshot.instances
+    steps = order(eng, "finalize_export", "blockdev_remove")
+    # The snapshot, then the disk.
+    assert steps == ["blockdev_remove", "finalize_export", "blockdev_remove"]
+
+
+@pytest.mark.parametrize("template", ["plain", "file"])
+def test_an_export_is_continued_after_each_step_that_was_made_durable(template):
+    """The master daemon ends after each save; the next one ends the export."""
+    saved = []
+
+    class Keeping(FakeCallbacks):
+        def save_resumption(self, value):
+            super().save_resumption(value)
+            saved.append(copy.deepcopy(value))
+
+    def made():
+        return engine(template, instance_info={})
+
+    op = EXPORT | {"long_sleep": True}
+    made().run(op, callbacks=Keeping())
+    states = [state for state in saved if state is not None]
+    assert len(states) > 5
+    for state in states:
+        again = FakeCallbacks()
+        again.resumption = state
+        eng = made()
+        assert eng.run(op, callbacks=again) == (True, [True])
+        assert len(eng.rpc.called("finalize_export")) == 1
+        left = eng.rpc.called("blockdev_remove")
+        assert len(left) == (template == "plain")
+
+
+@pytest.mark.parametrize(
+    ("template", "changes", "text"),
+    [
+        ("file", {}, "no snapshots.*--long-sleep"),
+        ("file", {"shutdown": False}, "leave out --noshutdown"),
+        ("plain", {"compress": "7z"}, "compression tool: wanted one of none"),
+        ("plain", {"zero_free_space": True}, "helper virtual machine"),
+        ("plain", {"shutdown": False, "remove_instance": True}, "must be stopped"),
+        ("plain", {"target_node": [["h", 1, "m", "a", "b"]]}, "wanted the name of a"),
+        ("plain", {"target_node": "nowhere"}, "not known"),
+    ],
+)
+def test_wrong_exports_are_refused_before_any_change(template, changes, text):
+    eng = engine(template)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(EXPORT | changes)
+    assert order(eng, *STEPS) == []
+
+
+def test_an_offline_target_is_refused():
+    eng = engine()
+    with eng.config.edit("test") as edit:
+        edit.update(eng.snapshot.nodes[NODE2].replace(offline=True))
+    with pytest.raises(errors.OpPrereqError, match=r"node2.* is marked offline"):
+        eng.run(EXPORT)
+
+
+# Removal of exports
+def test_exports_are_removed_from_all_nodes_by_their_name():
+    eng = engine()
+    eng.run({"OP_ID": "OP_BACKUP_REMOVE", "instance_name": NAME})
+    assert eng.rpc.called("export_remove") == [(NODE2, (NAME,)), (NODE3, (NAME,))]
+    with pytest.raises(errors.OpPrereqError, match="export gone: not found on any"):
+        eng.run({"OP_ID": "OP_BACKUP_REMOVE", "instance_name": "gone"})
+
+
+# Imports
+def importing(**answers):
+    return engine("file", {"admin_state": "down"}, **answers)
+
+
+ONE = {"export_list": lambda node, _args: [NAME] if node == NODE2 else []}
+
+
+def created(eng):
+    return next(
+        item
+        for item in eng.snapshot.instances.values()
+        if item.name.startswith("inst9")
+    )
+
+
+def test_an_import_has_the_values_of_the_export_and_fills_the_disks():
+    eng = importing(**ONE)
+    assert eng.run(IMPORT) == ["node1.example.com"]
+    made = created(eng)
+    assert (made.os, made.admin_state, made.creation) == ("tiny+default", "down", "")
+    (disk,) = eng.snapshot.instance_disks(made)
+    assert (disk.size, disk.dev_type) == (1024, "file")
+    ((node, sent),) = eng.rpc.called("export_start")
+    assert (node, list(sent[-1])) == (NODE2, ["file", [f"{PATH}/disk0.dump"]])
+    ((node, received),) = eng.rpc.called("import_start")
+    assert node == NODE1
+    assert received[-1][0] == "script"
+    ((_, renamed),) = eng.rpc.called("instance_run_rename")
+    assert renamed[1] == NAME
+    assert not eng.rpc.called("instance_start")
+    assert not eng.rpc.called("instance_os_add")
+
+
+def test_a_failed_import_leaves_no_instance_and_no_disk():
+    broken = DONE | {"exit_status": 1, "error_message": "tar: unexpected end"}
+    eng = importing(impexp_status=[broken], **ONE)
+    with pytest.raises(errors.OpExecError, match="tar: unexpected end"):
+        eng.run(IMPORT)
+    assert [item.name for item in eng.snapshot.instances.values()] == [NAME]
+    assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE1]
+
+
+def test_an_import_is_continued_after_each_step_that_was_made_durable():
+    saved = []
+    eng = importing(**ONE)
+
+    class Keeping(FakeCallbacks):
+        def save_resumption(self, value):
+            super().save_resumption(value)
+            if value is not None:
+                saved.append((copy.deepcopy(value), eng.snapshot))
+
+    eng.run(IMPORT, callbacks=Keeping())
+    assert len(saved) > 5
+    for state, snapshot in saved:
+        again = FakeCallbacks()
+        again.resumption = state
+        next_master = Engine(snapshot, eng.rpc.script)
+        assert next_master.run(IMPORT, callbacks=again) == ["node1.example.com"]
+        assert created(next_master).creation == ""
+        assert len(next_master.rpc.called("blockdev_create")) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"src_path": "gone"}, "wanted one export gone, found it on no node"),
+        ({"src_path": "/srv/x/y"}, "name the node with the export /srv/x/y"),
+        ({"disks": [{"size": 1, "adopt": "x"}]}, "none can be adopted"),
+        ({"compress": "7z"}, "compression tool: wanted one of none"),
+        ({"instance_name": NAME}, "already exists"),
+    ],
+)
+def test_wrong_imports_are_refused_before_any_change(changes, text):
+    eng = importing(**ONE)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(IMPORT | changes)
+    assert not eng.rpc.called("blockdev_create")
+
+
+def test_two_exports_are_named_to_choose_from():
+    eng = importing()
+    with pytest.raises(errors.OpPrereqError, match=r"on node2.*, node3.*--src-node"):
+        eng.run(IMPORT)
+    eng.run(IMPORT | {"src_node": "node3.example.com"})
+    assert eng.rpc.called("export_start")[0][0] == NODE3
+
+
+def test_an_export_that_changes_meanwhile_is_not_imported():
+    texts = iter([description(small("file")), "[export]\nversion = 0\n"])
+    eng = importing(export_info=lambda _node, _args: next(texts), **ONE)
+    with pytest.raises(errors.OpPrereqError, match="was replaced while the job waited"):
+        eng.run(IMPORT)
+    assert not eng.rpc.called("blockdev_create")
+
+
+def test_a_forged_description_is_refused_with_its_place():
+    text = description(small("file")).replace("disk0.dump", "../../x")
+    eng = importing(export_info=text, **ONE)
+    with pytest.raises(
+        errors.OpPrereqError, match=rf"{PATH} on node node2.*config.ini.*disk0_dump"
+    ):
+        eng.run(IMPORT)
