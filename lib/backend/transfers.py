@@ -34,6 +34,8 @@ _COMPONENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _STATUS: Final = "status"
 _PID: Final = "pid"
 _PEER: Final = "ca"
+#: Name of the key that the transfer uses, as `x509_cert_create` returned it.
+_KEY: Final = "key"
 #: Seconds that a transfer may take to go into the background, or to end.
 _START_S: Final = 30.0
 _END_S: Final = 10.0
@@ -108,10 +110,32 @@ def impexp_abort(node: LocalNode, name: str) -> None:
 
 @procedure("impexp_cleanup")
 def impexp_cleanup(node: LocalNode, name: str) -> None:
-    """End a transfer and remove its files; a missing transfer is not an error."""
+    """End a transfer and remove its files; a missing transfer is not an error.
+
+    Others with the same key are removed, too. The disks of an operation are copied one
+    after another, so another one is the remains of a start that a master daemon did not
+    record before it ended.
+    """
     directory = _directory(node, name, needed=False)
     if not os.path.isdir(directory):
         return
+    key = _key_of(directory)
+    others = [f"{_top(node)}/{other}" for other in os.listdir(_top(node))]
+    _end_and_remove(directory)
+    for other in others:
+        if key is not None and other != directory and _key_of(other) == key:
+            _end_and_remove(other)
+
+
+def _key_of(directory: str) -> bytes | None:
+    """Return the name of a transfer's key, None if the transfer is gone."""
+    try:
+        return files.read_file(f"{directory}/{_KEY}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _end_and_remove(directory: str) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         if not _signal(directory, number) or _ended(directory):
             break
@@ -131,6 +155,7 @@ def _start(
     directory = f"{_top(node)}/{name}"
     os.makedirs(_top(node), mode=0o755, exist_ok=True)
     os.mkdir(directory, 0o700)
+    files.write_file(f"{directory}/{_KEY}", opts.key_name, mode=0o400)
     files.write_file(f"{directory}/{_PEER}", opts.ca_pem, mode=0o400)
     argv = [
         os.path.join(node.paths.tools_dir, "import-export"),

@@ -71,6 +71,11 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
 
     def check_mode(self) -> None:
         """Check the parameters of a local export."""
+        if self.op.mode != "local":
+            raise self.prereq(
+                f"instance {self.op.instance_name}: exports to other clusters are not"
+                " offered by this release, only mode local"
+            )
         if not isinstance(self.op.target_node, str):
             raise self.prereq(
                 f"instance {self.op.instance_name}: wanted the name of a target node,"

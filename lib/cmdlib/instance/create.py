@@ -90,8 +90,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         op = self.op
         if op.mode != self.MODE:
             raise self.prereq(
-                f"instance {op.instance_name}: wanted mode {self.MODE} for this"
-                f" request, found {op.mode}"
+                f"instance {op.instance_name}: mode {op.mode} is not offered by this"
+                " release for such a request, only create and import"
             )
         self.check_terms()
         if op.ip_check and not op.name_check:

@@ -126,12 +126,22 @@ class BurnIn:
         if step is steps.CONFD:
             self._compare_confd()
             return
-        self._work(step, self._places(step))
+        try:
+            self._work(step, self._places(step))
+        finally:
+            if step is steps.EXPORTS:
+                self._uuids |= self._uuids_made_of_exports()
         if step is steps.CREATION:
             self._uuids = frozenset(row["uuid"] for row in self._present(["uuid"]))
         if step.is_running and self._settings.http_check:
             for name in self._settings.instances:
                 self._ask_guest(name, self._settings.net_timeout_s)
+
+    def _uuids_made_of_exports(self) -> frozenset[str]:
+        """Return the UUIDs of the instances that have the names of this run now."""
+        rows = listing.query_objects(self._ctx, "instance", ["name", "uuid"])
+        names = set(self._settings.instances)
+        return frozenset(row["uuid"] for row in rows if row["name"] in names)
 
     def _why_left_out(self, step: steps.Step) -> str:
         if step.option in self._settings.left_out:

@@ -276,13 +276,39 @@ def _nothing(_settings: Settings, _place: Place) -> list[Op]:
     return []
 
 
-def _not_offered(_settings: Settings, _nodes: int) -> str:
-    return "this release has no exports"
+def _export_import(_settings: Settings, place: Place) -> list[Op]:
+    """Return the opcodes that replace an instance by its export."""
+    target = place.others[0] if place.others else place.primary
+    return [
+        op(
+            "OP_BACKUP_EXPORT",
+            instance_name=place.name,
+            target_node=target,
+            long_sleep=True,
+            remove_instance=True,
+        ),
+        op(
+            "OP_INSTANCE_CREATE",
+            mode="import",
+            instance_name=place.name,
+            src_node=target,
+            pnode=place.primary,
+            snode=place.secondary or None,
+            disks=[],
+            nics=[],
+            start=True,
+        ),
+        op("OP_BACKUP_REMOVE", instance_name=place.name),
+    ]
 
 
 CREATION: Final = Step("Creating instances", creation)
 #: The place of the questions to confd among the steps: they need no job.
 CONFD: Final = Step("Asking confd", _nothing, "confd")
+#: The step after which the instances are others of the same names.
+EXPORTS: Final = Step(
+    "Exporting and importing instances", _export_import, "importexport", _no_disks
+)
 STEPS: Final = (
     CREATION,
     Step("Stopping and starting instances", _stop_start, "startstop"),
@@ -293,7 +319,7 @@ STEPS: Final = (
     Step("Failing instances over", _failover, "failover", _stays_on_its_node),
     Step("Migrating instances", _migrate, "migrate", _stays_on_its_node),
     Step("Moving instances", _move, "move", _not_copied),
-    Step("Exporting and importing instances", _nothing, "importexport", _not_offered),
+    EXPORTS,
     Step("Reinstalling instances", _reinstall, "reinstall", _no_disks),
     Step("Rebooting instances", _reboot, "reboot"),
     Step("Renaming instances to their own names", _rename_same, "renamesame"),

@@ -247,6 +247,16 @@ def test_cleaning_up_ends_the_program_and_removes_its_files(
     assert not os.path.exists(f"{node.paths.run_dir}/import-export/{name}")
 
 
+def test_cleaning_up_removes_unrecorded_starts_with_that_key_alone(node, instance):
+    own, other = options(node), options(node)
+    names = [
+        nodes.call(node, "import_start", given, instance, "disk0", raw(instance))
+        for given in (own, own, other)
+    ]
+    nodes.call(node, "impexp_cleanup", names[1])
+    assert os.listdir(f"{node.paths.run_dir}/import-export") == [names[2]]
+
+
 def test_a_pid_file_that_nobody_holds_names_no_process_to_end(node, instance):
     name = receive(node, instance, raw(instance))
     with subprocess.Popen(["sleep", "60"]) as stranger:

@@ -233,6 +233,7 @@ def test_an_export_is_continued_after_each_step_that_was_made_durable(template):
         ("plain", {"shutdown": False, "remove_instance": True}, "must be stopped"),
         ("plain", {"target_node": [["h", 1, "m", "a", "b"]]}, "wanted the name of a"),
         ("plain", {"target_node": "nowhere"}, "not known"),
+        ("plain", {"mode": "remote"}, "only mode local"),
     ],
 )
 def test_wrong_exports_are_refused_before_any_change(template, changes, text):

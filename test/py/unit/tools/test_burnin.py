@@ -36,6 +36,7 @@ class Cluster(FakeMaster):
         self.results["OP_OS_DIAGNOSE"] = KNOWN_OS
         self.results["OP_INSTANCE_CREATE"] = self._create
         self.results["OP_INSTANCE_REMOVE"] = self._remove
+        self.results["OP_BACKUP_EXPORT"] = self._export
 
     def _create(self, op):
         nodes = [node for node in (op.pnode or "n2.tst", op.snode) if node]
@@ -43,6 +44,11 @@ class Cluster(FakeMaster):
         row["uuid"] = f"uuid of {op.instance_name}"
         self.objects["instance"].append(row)
         return nodes
+
+    def _export(self, op):
+        assert op.remove_instance
+        self._remove(op)
+        return True, [True]
 
     def _remove(self, op):
         rows = self.objects["instance"]
@@ -103,7 +109,7 @@ def test_every_step_of_mirrored_disks_in_the_documented_order(master):
         "- Failing instances over",
         "- Migrating instances",
         "- Moving instances: left out, disks of template drbd are not copied",
-        "- Exporting and importing instances: left out, this release has no exports",
+        "- Exporting and importing instances",
         "- Reinstalling instances",
         "- Rebooting instances",
         "- Renaming instances to their own names",
@@ -128,7 +134,21 @@ def test_every_step_of_mirrored_disks_in_the_documented_order(master):
 
 def opcodes_of(master, word):
     every = [op for job in master.jobs.values() for op in job]
-    return [op for op in every if op.op_id() == f"OP_INSTANCE_{word}"]
+    return [
+        op
+        for op in every
+        if op.op_id() == f"OP_INSTANCE_{word}" and getattr(op, "mode", "") != "import"
+    ]
+
+
+def test_an_instance_is_exported_to_another_node_and_imported_where_it_was(master):
+    run(master, "-o tiny -t plain web.tst")
+    step = next(j for j in master.jobs.values() if j[0].op_id() == "OP_BACKUP_EXPORT")
+    export, back, removal = step
+    assert (export.target_node, export.remove_instance) == ("n2.tst", True)
+    assert (back.mode, back.src_node, back.pnode) == ("import", "n2.tst", "n1.tst")
+    assert removal.op_id() == "OP_BACKUP_REMOVE"
+    assert master.objects["instance"] == []
 
 
 def test_options_become_parameters_of_the_instances(master):
