@@ -8,6 +8,7 @@ METHODS: Final = frozenset(
         "CancelIncident",
         "CancelJob",
         "DeleteFilter",
+        "FreezeAutomation",
         "Query",
         "QueryClusterInfo",
         "QueryFields",
@@ -21,6 +22,7 @@ METHODS: Final = frozenset(
         "QueryTags",
         "ReplaceFilter",
         "SubmitJob",
+        "ThawAutomation",
         "WaitForJobChange",
         "WaitForJobChanges",
     }

@@ -359,6 +359,19 @@ def cancel_incident(call: Call) -> Any:
 
 
 @_handler
+def freeze_automation(call: Call) -> Any:
+    """Let no automaton act; a later freeze replaces the reason."""
+    why = str(call.request.args.get("why") or "")
+    return call.master.call("FreezeAutomation", [why])
+
+
+@_handler
+def thaw_automation(call: Call) -> Any:
+    """Let automatons act again."""
+    return call.master.call("ThawAutomation")
+
+
+@_handler
 def wait_for_job(call: Call) -> Any:
     """Wait until a job differs from what the client knows, or the time is over."""
     wait = wait_of(call)

@@ -26,6 +26,7 @@ _QUERY: Final = "/2/query/[resource]"
 _FILTER: Final = "/2/filters/[filter_uuid]"
 _JOB: Final = "/2/jobs/[job_id]"
 _INCIDENTS: Final = "/2/maintenance/incidents"
+_FREEZE: Final = "/2/maintenance/freeze"
 
 
 _FIXED: Final = (
@@ -250,6 +251,23 @@ _MAINTENANCE: Final = (
         "list_node_deaths",
         list[dict[str, Any]],
         access=(model.WRITE, model.READ),
+    ),
+    Resource(
+        path=_FREEZE,
+        method="PUT",
+        about="let programs that act by themselves do nothing (not in Ganeti)",
+        result=None,
+        access=(model.WRITE,),
+        direct="freeze_automation",
+        arguments=(model.text("why", "reason of the freeze, for other people"),),
+    ),
+    Resource(
+        path=_FREEZE,
+        method="DELETE",
+        about="let programs that act by themselves act again (not in Ganeti)",
+        result=None,
+        access=(model.WRITE,),
+        direct="thaw_automation",
     ),
     Resource(
         path=f"{_INCIDENTS}/[incident_uuid]/cancel",

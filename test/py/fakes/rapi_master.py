@@ -78,6 +78,8 @@ class RapiMaster(FakeMaster):
         }
         self.incidents = []
         self.deaths = []
+        #: Reasons of freezes; None for a thaw.
+        self.freezes = []
         self.selections = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
@@ -133,6 +135,12 @@ class RapiMaster(FakeMaster):
     def _QueryJournal(self, selection):
         self.selections.append(selection)
         return [{"id": 3}]
+
+    def _FreezeAutomation(self, reason):
+        self.freezes.append(reason)
+
+    def _ThawAutomation(self):
+        self.freezes.append(None)
 
     def _CancelIncident(self, uuid):
         if uuid != INCIDENT:

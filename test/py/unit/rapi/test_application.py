@@ -393,6 +393,20 @@ def test_deaths_of_nodes_are_listed_and_not_for_everybody(browser, master):
     assert browser.send("GET", path, **basic("plain"))[0] == 403
 
 
+def test_automatons_are_frozen_and_thawed_by_who_may_write(browser, master):
+    path = "/2/maintenance/freeze"
+    for user in ("reader", "plain"):
+        for method in ("PUT", "DELETE"):
+            assert browser.send(method, path, **basic(user))[0] == 403
+    assert browser.send("PUT", path)[0] == 401
+    assert master.freezes == []
+    answer = browser.send("PUT", f"{path}?why=new%20switches", **basic("writer"))
+    assert answer[::2] == (200, None)
+    assert browser.send("PUT", path, **basic("writer"))[0] == 200
+    assert browser.send("DELETE", path, **basic("writer"))[::2] == (200, None)
+    assert master.freezes == ["new switches", "", None]
+
+
 def test_an_unknown_incident_is_not_found(browser):
     path = "/2/maintenance/incidents/x/cancel"
     status, _, value = browser.send("PUT", path, **basic("writer"))

@@ -27,6 +27,8 @@ TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 #: Not in Ganeti.
 OURS = {
     ("/2/journal", "GET"),
+    ("/2/maintenance/freeze", "DELETE"),
+    ("/2/maintenance/freeze", "PUT"),
     ("/2/maintenance/incidents", "GET"),
     ("/2/maintenance/incidents/[incident_uuid]/cancel", "PUT"),
     ("/2/maintenance/node-deaths", "GET"),
