@@ -9,6 +9,7 @@ from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import errors, rpc
 from ganeti.cmdlib.node import oob as unit
+from ganeti.locking import Level
 from ganeti.objects import params
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
@@ -34,7 +35,7 @@ def answers(value):
     return lambda _, args: [[True, value] for _helper in args[0]]
 
 
-def engine_of(answer=None, **node2):
+def engine_of(answer=None, others=(), **node2):
     return Engine(
         clusters.snapshot(
             nodes=1,
@@ -42,6 +43,7 @@ def engine_of(answer=None, **node2):
             extra=[
                 clusters.node(2, **node2),
                 clusters.node(3, ndparams={"oob_program": "!"}),
+                *others,
             ],
         ),
         {
@@ -318,6 +320,8 @@ def test_problems_of_valid_output_are_none():
 
 
 SILENT = failure("no answer", is_silent=True)
+SPARE = {"master_candidate": False}
+SPARE_UUID = clusters.node_uuid(4)
 POWER_OFF = {"ignore_status": True, "node_death": True}
 
 
@@ -393,3 +397,70 @@ def test_a_node_that_may_run_is_not_marked_after_its_death(version, power):
     with pytest.raises(errors.OpPrereqError, match=r"confirm that it is off|answers"):
         mark(engine)
     assert not engine.snapshot.nodes[N2].offline
+
+
+def marking(*extra, dead=None):
+    """Return an engine that marks node2, with further nodes."""
+    engine = dying(SILENT, others=extra, **(dead or {}))
+    engine.rpc.script |= {
+        "run_oob_many": answers({"powered": False}),
+        "node_ssh_key_remove": [],
+    }
+    return engine
+
+
+def node_locks(engine):
+    return engine.locks.modes()[Level.NODE][0]
+
+
+@pytest.mark.parametrize(
+    ("dead", "others"),
+    [
+        # Every other node is a candidate.
+        ({}, ()),
+        # It is no candidate, so nobody takes its place.
+        ({"master_candidate": False}, (SPARE,)),
+        # The others cannot be promoted.
+        ({}, (SPARE | {"master_capable": False}, SPARE | {"drained": True})),
+    ],
+    ids=["all candidates", "no candidate", "none can be"],
+)
+def test_a_dead_node_does_not_wait_for_jobs_of_other_nodes(dead, others):
+    nodes = [clusters.node(n, **flags) for n, flags in enumerate(others, 4)]
+    engine = marking(*nodes, dead=dead)
+    mark(engine)
+    assert node_locks(engine) == {N2}
+    assert engine.snapshot.nodes[N2].offline
+    for node in nodes:
+        assert not engine.snapshot.nodes[node.uuid].master_candidate
+
+
+def test_others_are_promoted_in_place_of_a_dead_candidate_with_all_locks():
+    spare = clusters.node(4, **SPARE)
+    engine = marking(spare)
+    # Rights that cannot be given now are warnings.
+    for name in ("node_crypto_tokens", "node_ssh_key_add"):
+        engine.rpc.script[name] = failure("busy")
+    mark(engine)
+    assert node_locks(engine) is None
+    assert engine.snapshot.nodes[N2].offline
+    assert engine.snapshot.nodes[spare.uuid].master_candidate
+
+
+def test_a_gap_that_arises_while_the_job_waits_fails_it():
+    """Nobody is promoted without the lock of its node; the job is repeated."""
+    engine = marking(clusters.node(4, drained=True, **SPARE))
+    acquire = engine.locks.acquire
+
+    def slow(request, timeout_s=None):
+        if request.level is Level.NODE:
+            with engine.config.edit("other") as edit:
+                node = edit.snapshot.nodes[SPARE_UUID]
+                edit.update(node.replace(drained=False))
+        return acquire(request, timeout_s)
+
+    engine.locks.acquire = slow
+    with pytest.raises(errors.OpPrereqError, match="promoted in its place since"):
+        mark(engine)
+    assert not engine.snapshot.nodes[N2].offline
+    assert not engine.snapshot.nodes[SPARE_UUID].master_candidate
