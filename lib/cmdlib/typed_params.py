@@ -11,7 +11,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import ecodes, hvparams, params
 from ganeti.constants import os as os_constants
-from ganeti.utils import messages, netutils, units
+from ganeti.utils import hv_syntax, messages, netutils, units
 
 #: Place that explains every parameter.
 _ALL_NAMES: Final = "; 'gnt-cluster modify --help-parameters' explains all"
@@ -258,6 +258,10 @@ def check_hypervisor_syntax(name: str, filled: Mapping[str, Any]) -> None:
                 raise _wrong(what, "a value", value)
         elif row.required or value != row.default:
             _check_allowed(row.allowed, value, what)
+    try:
+        hv_syntax.check(name, filled)
+    except errors.ParseError as err:
+        raise errors.OpPrereqError(str(err), ecodes.ECODE_INVAL) from err
     _check_kvm_combinations(name, filled)
 
 

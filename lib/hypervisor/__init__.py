@@ -1,9 +1,10 @@
 """Hypervisor drivers, node side: one class each, no policy.
 
-`drivers` creates the drivers. Only `kvm` and `fake` are offered; of the other
-hypervisors only the parameters exist, in `ganeti.constants.hvparams`.
+`drivers` creates the drivers. Of hypervisors without a driver only the parameters
+exist, in `ganeti.constants.hvparams`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from ganeti.hypervisor.base import (
@@ -13,13 +14,17 @@ from ganeti.hypervisor.base import (
     InstanceInfo,
     NodeEffects,
 )
+from ganeti.hypervisor.chroot import ChrootHypervisor
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.hypervisor.kvm import KvmHypervisor
+from ganeti.hypervisor.lxc import LxcHypervisor
 
 #: Driver by name.
-DRIVERS: Final[dict[str, type[FakeHypervisor] | type[KvmHypervisor]]] = {
+DRIVERS: Final[dict[str, Callable[[NodeEffects], Hypervisor]]] = {
+    "chroot": ChrootHypervisor,
     "fake": FakeHypervisor,
     "kvm": KvmHypervisor,
+    "lxc": LxcHypervisor,
 }
 
 

@@ -4,7 +4,7 @@ The master computes it, and the client acts on it: it runs the SSH command. So n
 of a description comes from a node, which only answers whether the guest runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ class ConsoleHost(NamedTuple):
         user: account for logins.
         tools_dir: directory of helper programs.
         environment: variables that commands there need.
+        run_dir: directory of its running guests.
     """
 
     address: str
@@ -33,6 +34,7 @@ class ConsoleHost(NamedTuple):
     user: str
     tools_dir: str
     environment: Mapping[str, str] = {}
+    run_dir: str = ""
 
 
 class Console(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,6 +65,9 @@ def describe(
     """
     if instance.hypervisor == "kvm":
         return _kvm(instance, hvparams, host)
+    if instance.hypervisor in _COMMANDS:
+        command = _COMMANDS[instance.hypervisor](instance.name, hvparams, host)
+        return _over_ssh(instance.name, host, command)
     return Console(
         instance=instance.name,
         kind="msg",
@@ -74,14 +79,7 @@ def _kvm(instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost) -> 
     """Return the access to the serial line, else to VNC, else to SPICE."""
     name, port = instance.name, instance.network_port
     if hvparams.get("serial_console"):
-        return Console(
-            instance=name,
-            kind="ssh",
-            host=host.address,
-            port=host.ssh_port,
-            user=host.user,
-            command=_serial_command(name, host),
-        )
+        return _over_ssh(name, host, _serial_command(name, host))
     vnc, spice = hvparams.get("vnc_bind_address"), hvparams.get("spice_bind")
     if vnc and port is not None and not vnc.startswith("/"):
         return Console(
@@ -97,6 +95,42 @@ def _kvm(instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost) -> 
     return Console(
         instance=name, kind="msg", message=f"No serial shell for instance {name}"
     )
+
+
+def _over_ssh(name: str, host: ConsoleHost, command: tuple[str, ...]) -> Console:
+    return Console(
+        instance=name,
+        kind="ssh",
+        host=host.address,
+        port=host.ssh_port,
+        user=host.user,
+        command=command,
+    )
+
+
+def _lxc_command(
+    name: str, hvparams: Mapping[str, Any], host: ConsoleHost
+) -> tuple[str, ...]:
+    """Return the command for a free terminal; without any, for the console itself."""
+    terminal = () if hvparams.get("num_ttys") else ("-t", "0")
+    return (
+        *("lxc-console", "-P", f"{host.run_dir}/lxc/instance", "-n", name),
+        *terminal,
+    )
+
+
+def _chroot_command(
+    name: str, hvparams: Mapping[str, Any], host: ConsoleHost
+) -> tuple[str, ...]:
+    """Return the command for a shell; the node's own may be missing there."""
+    del hvparams
+    return ("chroot", f"{host.run_dir}/chroot-hypervisor/{name}", "/bin/sh", "-i")
+
+
+#: Makes the command, by hypervisor.
+_COMMANDS: Final[
+    Mapping[str, Callable[[str, Mapping[str, Any], ConsoleHost], tuple[str, ...]]]
+] = {"chroot": _chroot_command, "lxc": _lxc_command}
 
 
 def _serial_command(name: str, host: ConsoleHost) -> tuple[str, ...]:

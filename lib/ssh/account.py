@@ -34,7 +34,14 @@ def console_host(
         port: port of its SSH server.
     """
     environment = node_environment(paths, node)
-    return ConsoleHost(address, port, login_user(paths), paths.tools_dir, environment)
+    return ConsoleHost(
+        address,
+        port,
+        login_user(paths),
+        paths.tools_dir,
+        environment,
+        path_on(paths, node, paths.run_dir),
+    )
 
 
 def path_on(paths: pathutils.Paths, node: str, path: str) -> str:

@@ -57,6 +57,8 @@ _DAEMONS_BY_LOG: Final = {
     daemon.log_base: name for name, daemon in daemons.DAEMONS.items() if daemon.log_base
 }
 _LOG_MODE: Final = 0o600
+#: Directories for the logs of OS scripts and of guests.
+_LOG_DIRS: Final = ("os", "kvm", "xen", "lxc", "chroot")
 
 
 def directories(paths: Paths) -> list[PathMode]:
@@ -78,7 +80,7 @@ def directories(paths: Paths) -> list[PathMode]:
         PathMode(f"{run}/import-export", 0o755),
         # Daemons with users of their own open their logs again after a rotation.
         PathMode(log, 0o771),
-        *(PathMode(f"{log}/{name}", 0o750) for name in ("os", "kvm", "xen")),
+        *(PathMode(f"{log}/{name}", 0o750) for name in _LOG_DIRS),
     ]
 
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import cpu, emulator
+from ganeti.hypervisor.kvm import emulator
+from ganeti.utils import hv_syntax
 
 #: Parameters that name a file on the node.
 _FILES: Final = (
@@ -89,7 +90,7 @@ def check_combinations(hvp: Mapping[str, Any]) -> None:
 
 def _check_mask(mask: str) -> None:
     try:
-        cpu.parse_mask(mask)
+        hv_syntax.parse_mask(mask)
     except errors.ParseError as err:
         raise errors.HypervisorError(f"hypervisor kvm: {err}") from err
 

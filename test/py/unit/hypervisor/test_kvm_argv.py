@@ -11,6 +11,7 @@ from ganeti.hypervisor.kvm import argv, checks, cpu, devices, display, runtime, 
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects import consoles
 from ganeti.objects.filled import DiskX, InstanceX, NetInfo, NicX
+from ganeti.utils import hv_syntax
 
 FILES = Files(pathutils.Paths("/v/n1", "n1"), "web1")
 RUN = "/v/n1/var/run/ganeti/kvm-hypervisor"
@@ -356,7 +357,7 @@ def test_cpu_masks(mask, vcpus, wanted):
 @pytest.mark.parametrize("mask", ["", "x", "3-1", "0,^0", "1-", "-1"])
 def test_wrong_cpu_masks(mask):
     with pytest.raises(errors.ParseError, match="CPU mask"):
-        cpu.parse_mask(mask)
+        hv_syntax.parse_mask(mask)
 
 
 def test_mask_of_the_wrong_length():

@@ -205,7 +205,9 @@ def test_the_example_is_whole_again_after_a_round_trip():
 
 
 # Consoles
-HOST = consoles.ConsoleHost("192.0.2.1", 2222, "root", "/usr/lib/ganeti/tools")
+HOST = consoles.ConsoleHost(
+    "192.0.2.1", 2222, "root", "/usr/lib/ganeti/tools", run_dir="/run/ganeti"
+)
 
 
 def describe(host=HOST, hypervisor="kvm", port=5901, **hvparams):
@@ -262,6 +264,45 @@ NOTHING = {"kind": "msg", "message": "No serial shell for instance inst1.example
 )
 def test_without_a_console_there_is_a_message(port, hvparams):
     assert describe(port=port, **hvparams) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("hvparams", "command"),
+    [
+        (
+            {"num_ttys": 6},
+            [
+                "lxc-console",
+                "-P",
+                "/run/ganeti/lxc/instance",
+                "-n",
+                "inst1.example.com",
+            ],
+        ),
+        (
+            {"num_ttys": 0},
+            [
+                *("lxc-console", "-P", "/run/ganeti/lxc/instance"),
+                *("-n", "inst1.example.com", "-t", "0"),
+            ],
+        ),
+    ],
+)
+def test_a_container_is_reached_by_its_terminals(hvparams, command):
+    assert describe(hypervisor="lxc", **hvparams) == {
+        "kind": "ssh",
+        "host": "192.0.2.1",
+        "port": 2222,
+        "user": "root",
+        "command": tuple(command),
+    }
+
+
+def test_a_root_directory_is_reached_by_a_shell_in_it():
+    assert describe(hypervisor="chroot")["command"] == (
+        *("chroot", "/run/ganeti/chroot-hypervisor/inst1.example.com"),
+        *("/bin/sh", "-i"),
+    )
 
 
 def test_other_hypervisors_have_no_console_here():

@@ -280,7 +280,9 @@ def test_virtual_nodes_are_reached_as_the_user_who_runs_them(tmp_path):
     assert account.login_user(paths) == me
     variables = {"GANETI_ROOTDIR": str(tmp_path / "n2"), "GANETI_HOSTNAME": "n2"}
     assert account.node_environment(paths, "n2") == variables
-    assert account.console_host(paths, "n2", "a", 1).environment == variables
+    host = account.console_host(paths, "n2", "a", 1)
+    assert host.environment == variables
+    assert host.run_dir == str(tmp_path / "n2/var/run/ganeti")
     assert account.path_on(paths, "n2", f"{paths.root}/x/y") == f"{tmp_path}/n2/x/y"
     assert account.path_on(paths, "n2", f"{paths.root}0/x") == f"{paths.root}0/x"
 

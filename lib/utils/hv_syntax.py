@@ -1,0 +1,138 @@
+"""Syntax of hypervisor parameters, without regard to a node.
+
+The master checks requests with it, and drivers check what they put into configuration
+files of other programs. Specified in the hypervisor tables.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from ganeti import errors
+
+_ALL: Final = "all"
+_CAPABILITY: Final = re.compile(r"[a-z][a-z_]*")
+_DEVICE: Final = re.compile(r"[abc] (\*|\d+):(\*|\d+) r?w?m?")
+_SETTING: Final = re.compile(r"lxc\.[a-z0-9_.]+ *= *[^ ].*")
+_CONTROLLER: Final = re.compile(r"[a-z][a-z_0-9]*")
+#: Highest number of a processor that a mask may name; Linux has at most 8192.
+_LAST_CPU: Final = 8191
+
+
+def parse_mask(text: str) -> list[frozenset[int] | None]:
+    """Return one set of processors per part; None means all processors.
+
+    ``0-3,^2`` is 0, 1 and 3; parts are separated by colons.
+
+    Raises:
+        ParseError: names the text and the problem.
+    """
+    return [_parse_part(part.strip(), text) for part in text.split(":")]
+
+
+def _parse_part(part: str, text: str) -> frozenset[int] | None:
+    if part == _ALL:
+        return None
+    wanted: set[int] = set()
+    unwanted: set[int] = set()
+    for word in part.split(","):
+        target = unwanted if word.startswith("^") else wanted
+        target |= _parse_range(word.removeprefix("^"), text)
+    if not wanted - unwanted:
+        raise errors.ParseError(f"CPU mask {text!r}: {part!r} leaves no processor")
+    return frozenset(wanted - unwanted)
+
+
+def _parse_range(word: str, text: str) -> set[int]:
+    low, dash, high = word.partition("-")
+    if not _is_number(low) or (dash and not _is_number(high)):
+        raise errors.ParseError(
+            f"CPU mask {text!r}: wanted a number or a range, found {word!r}"
+        )
+    first, last = int(low), int(high or low)
+    if last < first:
+        raise errors.ParseError(f"CPU mask {text!r}: {word!r} starts above its end")
+    if last > _LAST_CPU:
+        raise errors.ParseError(
+            f"CPU mask {text!r}: wanted processors up to {_LAST_CPU}, found {word!r}"
+        )
+    return set(range(first, last + 1))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def parse_single_mask(text: str) -> frozenset[int] | None:
+    """Return the processors of a mask with one part, None for all.
+
+    Raises:
+        ParseError: the mask is wrong, or has several parts.
+    """
+    parts = parse_mask(text or _ALL)
+    if len(parts) != 1:
+        raise errors.ParseError(
+            f"CPU mask {text!r}: wanted one mask such as 0-3,5, found {len(parts)}"
+        )
+    return parts[0]
+
+
+def format_processors(processors: frozenset[int]) -> str:
+    """Return processors as a list that kernel and hypervisors read: ``0,1,3``."""
+    return ",".join(map(str, sorted(processors)))
+
+
+def words(text: str | None) -> list[str]:
+    """Return the parts of a list that is separated by commas, without empty ones."""
+    return [word for part in (text or "").split(",") if (word := part.strip())]
+
+
+def check(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
+    """Refuse parameters that the programs of a hypervisor would not understand.
+
+    Raises:
+        ParseError: names parameter, wanted and found.
+    """
+    for name, value in hvparams.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise errors.ParseError(
+                f"hypervisor {hypervisor}: parameter {name}: wanted a text in one line"
+                f" without control characters, found {value!r}"
+            )
+    for problem in _CHECKS.get(hypervisor, _no_problems)(hvparams):
+        raise errors.ParseError(f"hypervisor {hypervisor}: {problem}")
+
+
+def _no_problems(_hvparams: Mapping[str, Any]) -> Iterator[str]:
+    return iter(())
+
+
+def _lxc_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        parse_single_mask(hvparams.get("cpu_mask") or _ALL)
+    except errors.ParseError as err:
+        yield f"parameter cpu_mask: {err}"
+    for name, pattern, wanted in (
+        ("drop_capabilities", _CAPABILITY, "capabilities such as sys_time"),
+        ("devices", _DEVICE, "devices such as c 1:3 rw"),
+        ("extra_cgroups", _CONTROLLER, "controllers such as io"),
+        ("extra_config", _SETTING, "settings such as lxc.signal.halt=SIGUSR1"),
+    ):
+        for word in words(hvparams.get(name)):
+            if not pattern.fullmatch(word):
+                yield f"parameter {name}: wanted {wanted}, found {word!r}"
+
+
+def _chroot_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
+    script = str(hvparams.get("init_script") or "")
+    if not script.startswith("/") or {"", ".", ".."} & set(script[1:].split("/")):
+        yield (
+            "parameter init_script: wanted an absolute path without . and .., found"
+            f" {script!r}"
+        )
+
+
+_CHECKS: Final[dict[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
+    "lxc": _lxc_problems,
+    "chroot": _chroot_problems,
+}
