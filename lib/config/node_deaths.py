@@ -5,11 +5,8 @@
 
 from typing import Final
 
-import msgspec
-
-from ganeti import errors
 from ganeti.repair.node_death import DeathState
-from ganeti.store import Store
+from ganeti.store import Store, read_typed
 
 TABLE: Final = "meta"
 KEY: Final = "node_deaths"
@@ -27,10 +24,4 @@ class NodeDeaths:
         Raises:
             ConfigurationError: it cannot be read.
         """
-        data = self._store.read(TABLE, KEY)
-        if data is None:
-            return DeathState()
-        try:
-            return msgspec.json.decode(data, type=DeathState)
-        except (msgspec.DecodeError, UnicodeError) as err:
-            raise errors.ConfigurationError(f"deaths of nodes: {err}") from err
+        return read_typed(self._store, TABLE, KEY, DeathState, "deaths of nodes")

@@ -49,13 +49,9 @@ class Keeper:
         Raises:
             ConfigurationError: it cannot be read.
         """
-        data = self._store.read(META, KEY)
-        if data is None:
-            return MaintenanceState()
-        try:
-            return msgspec.json.decode(data, type=MaintenanceState)
-        except (msgspec.DecodeError, UnicodeError) as err:
-            raise errors.ConfigurationError(f"maintenance state: {err}") from err
+        return store.read_typed(
+            self._store, META, KEY, MaintenanceState, "maintenance state"
+        )
 
     def change(
         self,

@@ -21,6 +21,7 @@ from ganeti.store.replica import Replica
 from ganeti.store.schema import VersionError
 from ganeti.store.settings import CommitSettings
 from ganeti.store.sqlite import open_master
+from ganeti.store.typed import read_typed
 
 __all__ = [
     "DOCUMENT_TABLES",
@@ -40,4 +41,5 @@ __all__ = [
     "check_pages",
     "open_master",
     "read_snapshot",
+    "read_typed",
 ]
