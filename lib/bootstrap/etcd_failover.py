@@ -15,17 +15,21 @@ from ganeti import config, errors, rpc, ssconf, store
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
 from ganeti.cmdlib import master_ip
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, ssh
 from ganeti.objects import Node, Snapshot
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.store.etcd import Claim, Servers, open_etcd
+from ganeti.utils import x509
 
 _log = logging.getLogger(__name__)
 
 _OWNER: Final = "master-failover"
 #: Seconds for the old master to remove the address of the cluster; it may be dead.
 _OLD_S: Final = 5.0
+#: Seconds for the other candidates to answer whether they accept this node: dead ones
+#: lengthen a takeover by this time.
+_ASK_S: Final = 2.0
 
 
 @contextlib.contextmanager
@@ -50,8 +54,10 @@ def lead(
     Raises:
         TermError: another node is master.
         StorageError: no majority of the servers answers.
-        OpPrereqError: this node is not a master candidate; nothing was changed.
+        OpPrereqError: this node is not a master candidate, or see `check_certificate`;
+            nothing was changed.
     """
+    check_certificate(paths, store.read_snapshot(paths.store_db), own)
     opened = open_etcd(servers, clock=clock, node=own.uuid, claim=claim)
     try:
         snapshot = opened.snapshot()
@@ -60,6 +66,7 @@ def lead(
             raise errors.OpPrereqError(
                 f"{own.name} is not a master candidate", ecodes.ECODE_STATE
             )
+        check_certificate(paths, snapshot, own)
         old = snapshot.nodes.get(snapshot.cluster.master_node)
         if old is None or old.uuid != own.uuid:
             with config.Config(opened, clock).edit(_OWNER) as edit:
@@ -70,6 +77,62 @@ def lead(
         opened.close()
 
 
+def check_certificate(paths: Paths, snapshot: Snapshot, own: Node) -> None:
+    """Refuse to lead if nodes would refuse the calls of this node.
+
+    A candidate's certificate is recorded after its role. The old master may have been
+    lost in between.
+
+    Raises:
+        OpPrereqError: the certificate of this node is not that of a master candidate.
+    """
+    recorded = snapshot.cluster.candidate_certs
+    if not recorded:
+        return
+    known = {recorded.get(f"{own.uuid}{suffix}") for suffix in ("", ssh.CRYPTO_NEXT)}
+    try:
+        digest = x509.digest(x509.load_certificate(paths.client_pem))
+    except errors.X509CertError as err:
+        raise errors.OpPrereqError(str(err), ecodes.ECODE_STATE) from err
+    if digest not in known:
+        raise errors.OpPrereqError(
+            f"{own.name}: its certificate is not recorded as that of a candidate, so"
+            " nodes would refuse its calls; the master records it, or another candidate"
+            " that becomes the master",
+            ecodes.ECODE_STATE,
+        )
+
+
+def _check_accepted(paths: Paths, own: Node) -> None:
+    """Refuse to take over if the other candidates refuse the calls of this node.
+
+    The certificate may be recorded, and the master was lost before nodes had the new
+    list of certificates. The next master sends it.
+
+    Raises:
+        OpPrereqError: more of those that answer refuse this node than accept it.
+    """
+    snapshot = store.read_snapshot(paths.store_db)
+    left_out = {own.uuid, snapshot.cluster.master_node}
+    others = [
+        node.uuid
+        for node in snapshot.nodes.values()
+        if node.master_candidate and not node.offline and node.uuid not in left_out
+    ]
+    runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
+    try:
+        answers = runner.call("master_node_name", others, timeout_s=_ASK_S).values()
+    finally:
+        runner.close()
+    refused = sum(answer.refused for answer in answers)
+    if refused > sum(not answer.failed for answer in answers):
+        raise errors.OpPrereqError(
+            f"{own.name}: {refused} of {len(others)} other master candidates refuse its"
+            " certificate; one of them has to become the master",
+            ecodes.ECODE_STATE,
+        )
+
+
 def take_over(
     paths: Paths, process: Runner, clock: Clock, servers: Servers, own: Node
 ) -> None:
@@ -78,9 +141,10 @@ def take_over(
     Raises:
         TermError: another candidate was faster.
         StorageError: no majority of the servers answers.
-        OpPrereqError: this node is not a master candidate.
+        OpPrereqError: this node is not a master candidate, or nodes refuse its calls.
         OpExecError: the master daemons do not start; the leadership was given up.
     """
+    _check_accepted(paths, own)
     claim = Claim(needs_vacancy=True)
     with lead(paths, clock, servers, own, claim) as (opened, old):
         _log.warning(

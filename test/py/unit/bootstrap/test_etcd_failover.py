@@ -9,7 +9,7 @@ from fakes.etcd_servers import EtcdServers
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
-from ganeti import errors, ssconf
+from ganeti import config, errors, ssconf
 from ganeti.bootstrap import (
     etcd_failover,
     etcd_place,
@@ -24,6 +24,7 @@ from ganeti.pathutils import Paths
 from ganeti.store import Document, choice, open_master
 from ganeti.store.etcd import Claim, Gateway, Servers, open_etcd, parse
 from ganeti.store.etcd.reader import Reader
+from ganeti.utils import files, x509
 
 CLOCK = SystemClock()
 
@@ -124,16 +125,73 @@ def test_a_takeover_starts_the_daemons_while_the_node_leads(site, monkeypatch):
         leading.append(site.leading())
         return FakeRunner.DONE
 
-    nodes = FakeNodes(lambda: None, {"node_deactivate_master_ip": None})
-    nodes._snapshot = lambda: clusters.snapshot(nodes=3)
-    monkeypatch.setattr(etcd_failover.rpc, "NetworkRunner", lambda *_args: nodes)
+    nodes = other_nodes(monkeypatch, site.master.name)
     runner = FakeRunner(daemon_util=daemon_util)
     etcd_failover.take_over(site.paths, runner, CLOCK, site.servers, site.own)
     assert runner.lines == ["daemon-util start-master"]
     assert [term.owner for term in leading] == [site.own.uuid]
+    (third,) = {*clusters.snapshot(nodes=3).nodes} - {site.own.uuid, site.master.uuid}
     assert [call[:2] for call in nodes.calls] == [
-        ("node_deactivate_master_ip", site.master.uuid)
+        ("master_node_name", third),
+        ("node_deactivate_master_ip", site.master.uuid),
     ]
+    assert nodes.limits["master_node_name"] == {etcd_failover._ASK_S}
+
+
+def other_nodes(monkeypatch, answer):
+    script = {"node_deactivate_master_ip": None, "master_node_name": answer}
+    nodes = FakeNodes(lambda: None, script)
+    nodes._snapshot = lambda: clusters.snapshot(nodes=3)
+    monkeypatch.setattr(etcd_failover.rpc, "NetworkRunner", lambda *_args: nodes)
+    return nodes
+
+
+def test_a_node_that_the_others_refuse_does_not_take_over(site, monkeypatch):
+    other_nodes(monkeypatch, failure("bad certificate", refused=True))
+    runner = FakeRunner(daemon_util=FakeRunner.DONE)
+    with pytest.raises(errors.OpPrereqError, match="1 of 1 other master candidates re"):
+        etcd_failover.take_over(site.paths, runner, CLOCK, site.servers, site.own)
+    assert (site.leading(), runner.lines) == (None, [])
+    # One that does not answer refuses nothing.
+    other_nodes(monkeypatch, failure("no answer"))
+    etcd_failover.take_over(site.paths, runner, CLOCK, site.servers, site.own)
+    assert runner.lines == ["daemon-util start-master"]
+
+
+def record_certificates(site, certs):
+    db = open_etcd(site.servers, clock=CLOCK, node=site.master.uuid)
+    with config.Config(db, CLOCK).edit("test") as edit:
+        edit.update_cluster(candidate_certs=certs)
+    db.close()
+
+
+@pytest.mark.parametrize("suffix", ["", "-next"])
+def test_a_candidate_leads_when_its_certificate_is_recorded(site, suffix):
+    pair = x509.create_self_signed()
+    files.write_file(site.paths.client_pem, pair.pem)
+    record_certificates(site, {site.master.uuid: "AA"})
+    with (
+        pytest.raises(errors.OpPrereqError, match="certificate is not recorded"),
+        site.lead(is_forced=True),
+    ):
+        pytest.fail("it leads")
+    assert site.leading() is None
+    record_certificates(site, {f"{site.own.uuid}{suffix}": pair.digest})
+    with site.lead():
+        assert site.leading().owner == site.own.uuid
+
+
+def test_a_living_master_is_not_replaced_by_a_node_that_cannot_call(site):
+    files.write_file(site.paths.client_pem, x509.create_self_signed().pem)
+    db = open_master(site.paths.store_db, replicate=None, clock=CLOCK, node="x")
+    with config.Config(db, CLOCK).edit("test") as edit:
+        edit.update_cluster(candidate_certs={site.master.uuid: "AA"})
+    db.close()
+    living = open_etcd(site.servers, clock=CLOCK, node=site.master.uuid)
+    with pytest.raises(errors.OpPrereqError), site.lead(is_forced=True):
+        pytest.fail("it leads")
+    assert site.leading().owner == site.master.uuid
+    living.close()
     assert site.leading() is None
 
 
