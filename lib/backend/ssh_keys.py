@@ -198,7 +198,8 @@ def node_ssh_key_add(
         potential_master_candidates: names of the nodes that keep public keys.
         to_authorized_keys: authorise the key on all nodes.
         to_public_keys: send the key to the potential candidates.
-        get_public_keys: send all public keys to the node.
+        get_public_keys: send all public keys to the node. One that keeps none gets
+            those of candidates in its authorized_keys alone.
 
     Returns:
         [node name, message] for nodes that could not be changed.
@@ -207,8 +208,13 @@ def node_ssh_key_add(
         SshUpdateError: the master does not have the node's key.
     """
     distribution = Distribution(node)
-    known = _adopt_key(distribution, node_uuid, node_name)
-    own = {node_uuid: known[node_uuid]}
+    keeps_keys = node_name in potential_master_candidates
+    is_own_used = to_authorized_keys or to_public_keys or not get_public_keys
+    if keeps_keys or is_own_used:
+        known = _adopt_key(distribution, node_uuid, node_name)
+        own = {node_uuid: known[node_uuid]}
+    else:
+        known, own = _by_uuid(pubkeys.read(distribution.public_path)), {}
     changes: dict[str, Change] = {}
     for name in distribution.nodes(node_name):
         allowed = dict(own) if to_authorized_keys else {}
@@ -217,7 +223,7 @@ def node_ssh_key_add(
             allowed |= {uuid: known[uuid] for uuid in distribution.candidates(known)}
         change = _authorized("add", allowed) if allowed else {}
         if name == node_name and get_public_keys:
-            change |= _public("override", known)
+            change |= _public("override", known) if keeps_keys else {}
         elif name != node_name and name in potential_master_candidates:
             change |= _public("replace_or_add", own) if to_public_keys else {}
         if change:
@@ -239,7 +245,11 @@ def _adopt_key(
         line = _fetch_key(distribution, name, known)
         pubkeys.update(distribution.public_path, "replace_or_add", {uuid: [line]})
         known = pubkeys.read(distribution.public_path)
-    # Nodes that are being added are still recorded by name.
+    return _by_uuid(known)
+
+
+def _by_uuid(known: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Leave out nodes that are being added: they are still recorded by name."""
     return {key: lines for key, lines in known.items() if _UUID.fullmatch(key)}
 
 

@@ -105,15 +105,42 @@ def check_set_up(
     return problems + _check_authorized(node, rows, known)
 
 
+def check_authorised(
+    node: LocalNode, candidates: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return one line per candidate that may not log in here.
+
+    It is for a node that can never be a candidate, and so has no keys to compare with.
+
+    Args:
+        node: this node.
+        candidates: name -> public key lines.
+    """
+    present = _authorised(node)
+    return [
+        f"{nodeverify.NOT_AUTHORISED} {name}"
+        for name, lines in sorted(candidates.items())
+        if not any(authorized_keys.identity(line) in present for line in lines)
+    ]
+
+
+def candidate_keys(node: LocalNode, uuids: Sequence[str]) -> dict[str, list[str]]:
+    """Return uuid -> public key lines, of the nodes whose keys this node has."""
+    known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
+    return {uuid: known[uuid] for uuid in uuids if uuid in known}
+
+
+def _authorised(node: LocalNode) -> set[object]:
+    path = f"{node.paths.root_ssh_dir}/authorized_keys"
+    return {authorized_keys.identity(line) for line in authorized_keys.read(path)}
+
+
 def _check_authorized(
     node: LocalNode,
     rows: Mapping[str, Sequence[object]],
     known: Mapping[str, list[str]],
 ) -> list[str]:
-    present = {
-        authorized_keys.identity(line)
-        for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys")
-    }
+    present = _authorised(node)
     problems = []
     for uuid, lines in known.items():
         if uuid not in rows:

@@ -72,6 +72,16 @@ def _ssh_setup(node: LocalNode, rows: list[tuple[str, str, bool, bool]]) -> list
     return ssh_verify.check_set_up(node, rows)
 
 
+def _ssh_authorised(node: LocalNode, asked: dict[str, list[str]]) -> list[str]:
+    """Return problems of authorized_keys; takes name -> key lines of candidates."""
+    return ssh_verify.check_authorised(node, asked)
+
+
+def _ssh_candidate_keys(node: LocalNode, uuids: list[str]) -> dict[str, list[str]]:
+    """Return the public keys of nodes that this node, the master, knows."""
+    return ssh_verify.candidate_keys(node, uuids)
+
+
 def _ssh_clutter(node: LocalNode, _asked: Any) -> list[str]:
     """Return the nodes that have several keys in a key file."""
     return ssh_verify.check_clutter(node)
@@ -238,6 +248,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_CLIENT_CERT: _client_cert,
     nodeverify_constants.NV_NODELIST: _nodelist,
     nodeverify_constants.NV_SSH_SETUP: _ssh_setup,
+    nodeverify_constants.NV_SSH_AUTHORISED: _ssh_authorised,
+    nodeverify_constants.NV_SSH_CANDIDATE_KEYS: _ssh_candidate_keys,
     nodeverify_constants.NV_SSH_CLUTTER: _ssh_clutter,
     nodeverify_constants.NV_NODENETTEST: _node_net_test,
     nodeverify_constants.NV_MASTERIP: _master_ip,

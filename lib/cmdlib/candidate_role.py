@@ -117,7 +117,7 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
     can_now = new.master_capable and not old.master_capable
     cannot_now = old.master_capable and not new.master_capable
     # Others may have become candidates while it was away.
-    is_back = old.offline and not new.offline and new.master_capable
+    is_back = old.offline and not new.offline
     if gains or can_now or is_back:
         add_ssh_key(
             ctx,

@@ -2,13 +2,14 @@
 
 A change of a node's role is committed before the keys follow it. They may not: the
 master is killed between the two, a node does not answer, or two nodes return at once
-and each job sees the other one as absent. So nodes that could become candidates are
+and each job sees the other one as absent. So nodes are
 asked, at the start of the master, after each change of a role and every few minutes,
-what their key files lack, and get the keys of all.
+what their key files lack. Those that could become candidates get the keys of all, the
+others those of candidates, which they only authorise.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import objects
@@ -71,31 +72,73 @@ class LoginKeys:
 
     def _ask(self, snapshot: objects.Snapshot) -> dict[str, list[str]]:
         """Return what nodes lack, by UUID."""
-        asked = sorted(
-            node.uuid
+        online = [node for node in snapshot.nodes.values() if not node.offline]
+        capable = sorted(node.uuid for node in online if node.master_capable)
+        question: dict[str, Any] = {
+            nodeverify.NV_SSH_SETUP: candidate_role.key_owners(snapshot)
+        }
+        lacking = self._lacking(snapshot, capable, question)
+        others = sorted(node.uuid for node in online if not node.master_capable)
+        if others and (keys := self._candidate_keys(snapshot)):
+            question = {nodeverify.NV_SSH_AUTHORISED: keys}
+            lacking |= self._lacking(snapshot, others, question)
+        return lacking
+
+    def _candidate_keys(self, snapshot: objects.Snapshot) -> dict[str, list[str]]:
+        """Return the public keys of candidates that the master's node has, by name."""
+        names = {
+            node.uuid: node.name
             for node in snapshot.nodes.values()
-            if node.master_capable and not node.offline
-        )
-        answers = self._deps.rpc.call(
-            "node_verify",
-            asked,
-            (
-                {nodeverify.NV_SSH_SETUP: candidate_role.key_owners(snapshot)},
-                snapshot.cluster.cluster_name,
-                {},
-            ),
-        )
+            if node.master_candidate
+        }
+        key, master = nodeverify.NV_SSH_CANDIDATE_KEYS, snapshot.cluster.master_node
+        answers = self._verify(snapshot, [master], {key: sorted(names)})
+        known = answers.get(master, {}).get(key) or {}
+        return {names[uuid]: lines for uuid, lines in known.items() if uuid in names}
+
+    def _lacking(
+        self,
+        snapshot: objects.Snapshot,
+        nodes: Sequence[str],
+        question: Mapping[str, Any],
+    ) -> dict[str, list[str]]:
+        """Return the lines about keys that nodes lack, by UUID.
+
+        Keys that they should not have stay there however often they are sent others.
+        """
         return {
             uuid: lines
+            for uuid, answer in self._verify(snapshot, nodes, question).items()
+            if (
+                lines := [
+                    line
+                    for key in question
+                    for line in answer.get(key) or []
+                    if line.startswith(nodeverify.SSH_LACKS)
+                ]
+            )
+        }
+
+    def _verify(
+        self,
+        snapshot: objects.Snapshot,
+        nodes: Sequence[str],
+        question: Mapping[str, Any],
+    ) -> dict[str, dict[str, Any]]:
+        """Return the usable parts of the answers of nodes, by UUID."""
+        name = snapshot.cluster.cluster_name
+        answers = self._deps.rpc.call("node_verify", nodes, (question, name, {}))
+        return {
+            uuid: node_answer.clean(answer.payload)[0]
             for uuid, answer in answers.items()
-            if not answer.failed and (lines := _lacking(answer.payload))
+            if not answer.failed
         }
 
     def _send(self, uuid: str) -> None:
         node = self._deps.config.snapshot().nodes.get(uuid)
-        if node is not None and node.master_capable and not node.offline:
+        if node is not None and not node.offline:
             candidate_role.add_ssh_key(self._context(), node, get_public=True)
-            _log.info("SSH keys: node %s was sent those of all nodes", node.name)
+            _log.info("SSH keys: node %s was sent those that it lacked", node.name)
 
 
 def _roles(snapshot: objects.Snapshot) -> list[list[Any]]:
@@ -104,16 +147,6 @@ def _roles(snapshot: objects.Snapshot) -> list[list[Any]]:
         [*row, snapshot.nodes[row[0]].offline]
         for row in candidate_role.key_owners(snapshot)
     ]
-
-
-def _lacking(payload: Any) -> list[str]:
-    """Return the lines about keys that a node lacks.
-
-    Keys that it should not have stay there however often it is sent others.
-    """
-    checked, _invalid = node_answer.clean(payload)
-    lines: list[str] = checked.get(nodeverify.NV_SSH_SETUP) or []
-    return [line for line in lines if line.startswith(nodeverify.SSH_LACKS)]
 
 
 def _shown(lines: Sequence[str]) -> str:

@@ -30,6 +30,9 @@ _Volume = Annotated[
 ]
 _Minor = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
 _Path = Annotated[str, msgspec.Meta(max_length=4096)]
+_KeyLines = Annotated[
+    list[Annotated[str, msgspec.Meta(max_length=16384)]], msgspec.Meta(max_length=16)
+]
 #: Key -> type of its value.
 FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_VERSION: tuple[int, str],
@@ -54,6 +57,8 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_GLUSTER_STORAGE_PATH: str | None,
     nodeverify.NV_DISK_FILES: dict[str, int],
     nodeverify.NV_SSH_SETUP: _TEXTS,
+    nodeverify.NV_SSH_AUTHORISED: _TEXTS,
+    nodeverify.NV_SSH_CANDIDATE_KEYS: dict[str, _KeyLines],
     nodeverify.NV_SSH_CLUTTER: _TEXTS,
     nodeverify.NV_VGLIST: dict[str, float],
     nodeverify.NV_LVLIST: dict[_Volume, tuple[str, bool, bool]],

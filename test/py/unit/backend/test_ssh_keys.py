@@ -389,3 +389,26 @@ def test_several_keys_of_one_node_are_clutter(cluster):
         f"2 public keys are recorded for node {UUIDS[MASTER]}",
         f"2 keys of root@{MASTER} are authorised",
     ]
+
+
+def test_a_node_that_keeps_no_keys_gets_those_of_candidates_to_authorise(cluster):
+    path = f"{cluster.nodes[THIRD].paths.root_ssh_dir}/authorized_keys"
+    before = cluster.known(MASTER)
+    flags = (False, False, True)
+    args = (UUIDS[THIRD], THIRD, [MASTER, SECOND], *flags)
+    assert cluster.call("node_ssh_key_add", *args) == []
+    assert cluster.authorized(THIRD) == keys_of(cluster, MASTER, SECOND)
+    assert cluster.known(THIRD) == {}
+    assert cluster.known(MASTER) == before
+    assert cluster.changed == [THIRD]
+    lines = {name: [cluster.line(name)] for name in (MASTER, SECOND)}
+    assert ssh_verify.check_authorised(cluster.nodes[THIRD], lines) == []
+    authorized_keys.remove(path, [cluster.line(SECOND)])
+    assert ssh_verify.check_authorised(cluster.nodes[THIRD], lines) == [
+        f"does not authorise the key of master candidate {SECOND}"
+    ]
+
+
+def test_the_master_shows_the_keys_of_candidates_that_it_has(cluster):
+    keys = ssh_verify.candidate_keys(cluster.nodes[MASTER], [UUIDS[SECOND], "other"])
+    assert keys == {UUIDS[SECOND]: [cluster.line(SECOND)]}

@@ -327,6 +327,20 @@ def test_a_node_that_can_no_longer_be_master_is_forgotten_and_known_again():
     assert node(engine, "node2.example.com").master_candidate
 
 
+def test_a_node_that_never_becomes_a_candidate_gets_their_keys_when_it_is_back():
+    engine = engine_with()
+    modify(engine, master_capable=False)
+    modify(engine, offline=True)
+    engine.rpc.calls.clear()
+    modify(engine, offline=False)
+    ((_, args),) = engine.rpc.called("node_ssh_key_add")
+    assert args[1:] == (
+        "node2.example.com",
+        ["node1.example.com"],
+        *(False, False, True),
+    )
+
+
 def test_a_node_that_is_back_gets_the_keys_of_all_candidates():
     engine = engine_with()
     modify(engine, offline=True)

@@ -23,7 +23,7 @@ class Site:
     """Three candidates that have all rights; `problems` are those of their key files."""
 
     def __init__(self, root, **changes):
-        self.problems = {}
+        self.problems, self.candidate_keys, self.shown = {}, None, None
         uuids = (MASTER, SECOND, THIRD)
         self.engine = Engine(
             clusters.snapshot(
@@ -37,6 +37,17 @@ class Site:
         self.rights = CandidateRights(self.engine.deps())
 
     def verify(self, node, args):
+        if nodeverify.NV_SSH_CANDIDATE_KEYS in args[0]:
+            wanted = args[0][nodeverify.NV_SSH_CANDIDATE_KEYS]
+            assert node == MASTER
+            known = self.candidate_keys
+            if known is None:
+                known = {uuid: [f"ssh-rsa {uuid}"] for uuid in wanted}
+            return {nodeverify.NV_SSH_CANDIDATE_KEYS: known}
+        if nodeverify.NV_SSH_AUTHORISED in args[0]:
+            self.shown = args[0][nodeverify.NV_SSH_AUTHORISED]
+            lines = self.problems.get(node, [])
+            return {nodeverify.NV_SSH_AUTHORISED: lines}
         if nodeverify.NV_SSH_SETUP not in args[0]:
             return {nodeverify.NV_FILELIST: dict.fromkeys(args[0]["filelist"], "x")}
         lines = self.problems.get(node, [])
@@ -125,9 +136,28 @@ def test_other_changes_ask_nobody(site):
     assert site.sweep() == ([], [])
 
 
-def test_nodes_that_never_become_candidates_are_not_asked(site):
+def test_nodes_that_never_become_candidates_are_asked_for_keys_of_candidates(site):
     site.change(THIRD, master_candidate=False, master_capable=False)
-    assert site.sweep()[0] == [MASTER, SECOND]
+    assert site.sweep() == ([MASTER, SECOND], [])
+    assert site.shown == {
+        "node1.example.com": [f"ssh-rsa {MASTER}"],
+        "node2.example.com": [f"ssh-rsa {SECOND}"],
+    }
+    site.problems[THIRD] = [LACKS]
+    site.engine.clock.now += LOOK_S
+    capable = [f"node{n}.example.com" for n in (1, 2)]
+    sent = (MASTER, (THIRD, "node3.example.com", capable, False, False, True))
+    assert site.sweep()[1] == [sent]
+    site.engine.clock.now += LOOK_S
+    assert site.sweep()[1] == []
+
+
+@pytest.mark.parametrize("keys", [{}, [], {"stranger": ["ssh-rsa x"]}, {SECOND: "x"}])
+def test_without_keys_of_candidates_nobody_is_asked_for_them(site, keys):
+    site.change(THIRD, master_candidate=False, master_capable=False)
+    site.candidate_keys = keys
+    site.sweep()
+    assert site.shown is None
 
 
 @pytest.mark.parametrize(
