@@ -2,8 +2,11 @@
 
 The server is the daemon's own service in a process of its own, over TLS. Its master daemon
 is a third process: the real LUXI server and the real query engine over a snapshot of 100
-nodes, whose answers about live instances take no time. Debian's daemon is not measured
-here: it needs a running cluster of its own.
+nodes, whose answers about live instances take no time.
+
+Where Debian's packages are unpacked and this runs as root, Debian's daemon follows, of a
+cluster of one isolated machine with as many instances on record; it makes a connection per
+request, and its client runs there. --no-peer leaves it out.
 """
 
 import argparse
@@ -25,7 +28,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ganeti.pathutils import Paths
 
+TOP = pathlib.Path(__file__).resolve().parents[2]
 ADDRESS, PORT = "127.0.0.1", 15080
+#: Debian's daemon, its program for all daemons, and the seconds for its figures.
+PEER_PORT, UTIL, PEER_S = 5080, "/usr/lib/ganeti/daemon-util", 1200
+MODEL = ("-t", "diskless", "--no-install", "--no-nics", "-n", "node1")
 
 
 @contextlib.contextmanager
@@ -86,16 +93,16 @@ def serve_api(paths):
     rapi.start(options, paths, common.Control())
 
 
-def connect():
+def connect(port=PORT):
     """Return a connection; certificates are not verified."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return http.client.HTTPSConnection(ADDRESS, PORT, context=context)
+    return http.client.HTTPSConnection(ADDRESS, port, context=context)
 
 
-def requests(path, count, times, sizes, wrong):
+def requests(port, path, count, times, sizes, wrong):
     """Send requests on one connection; note times, sizes and wrong statuses."""
-    with contextlib.closing(connect()) as conn:
+    with contextlib.closing(connect(port)) as conn:
         for _ in range(count):
             start = time.perf_counter()
             conn.request("GET", path)
@@ -114,13 +121,13 @@ def cpu_ms(pid):
     return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
-def measure(what, path, count, clients=1, *, pids):
+def measure(what, path, count, clients=1, *, pids, port=PORT):
     """Print rate, times and processor times; each client has one connection."""
     processes = {"client": os.getpid(), **pids}
     before = {name: cpu_ms(pid) for name, pid in processes.items()}
     times, sizes, wrong = [], [], []
     threads = [
-        threading.Thread(target=requests, args=(path, count, times, sizes, wrong))
+        threading.Thread(target=requests, args=(port, path, count, times, sizes, wrong))
         for _ in range(clients)
     ]
     start = time.perf_counter()
@@ -196,13 +203,65 @@ def run(root, count, *, quick):
         print(f"memory of the daemon after that: {memory(api):.1f} MiB")
 
 
+def measure_peer(count):
+    """Measure Debian's daemon, which listens on this machine."""
+    timed = functools.partial(measure, pids={}, port=PEER_PORT)
+    timed("Debian: version, one connection", "/version", 50)
+    timed("Debian: version, eight connections", "/version", 20, 8)
+    timed("Debian: bulk list, one client", "/2/instances?bulk=1", count)
+
+
+def run_peer(directory, count, lists):
+    """Make Debian's cluster with instances on record, and measure inside."""
+    from fakes import debian, peers
+
+    if os.getuid() or not (peers.TREE / "complete").exists():
+        print("Debian's ganeti-rapi is not here: autotools/setup-env --test, as root")
+        return
+    bring_up = runpy.run_path(f"{TOP}/test/py/daemon/conftest.py")["bring_up"]
+    machines = bring_up(directory, "-n", "1", "--isolated", "--machines-only")
+    try:
+        cluster = debian.DebianCluster(machines)
+        cluster.install()
+        cluster.create()
+        cluster.add("model.vc.test", *MODEL)
+        cluster.check(UTIL, "stop-all")
+        path = machines.file("/var/lib/ganeti/config.data")
+        # Written in place: the file has an owner of its own.
+        path.write_text(json.dumps(multiplied(cluster.config(), count)), "utf-8")
+        cluster.check(UTIL, "start-all", "--no-voting", "--yes-do-it")
+        python = [sys.executable, __file__, str(lists), "--peer-of-this-machine"]
+        search = f"PYTHONPATH={TOP}/build/py"
+        result = machines.run("env", search, *python, timeout_s=PEER_S)
+        print(result.output, end="")
+    finally:
+        machines.command("down")
+
+
+def multiplied(data, count):
+    """Return a configuration whose only instance is there many times."""
+    ((_uuid, model),) = data["instances"].items()
+    for number in range(1, count):
+        uuid = f"00000000-0000-4000-8000-{number:012x}"
+        name = f"i{number}.vc.test"
+        data["instances"][uuid] = {**model, "uuid": uuid, "name": name}
+    data["serial_no"] += 1
+    return data
+
+
 def main():
     """Measure with the servers in a temporary directory."""
     parser = argparse.ArgumentParser("test/bench/run rapi", description=__doc__)
     parser.add_argument("instances", nargs="?", type=int, default=5000)
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
+    parser.add_argument("--no-peer", action="store_true", help="not Debian's daemon")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    hidden = {"action": "store_true", "help": argparse.SUPPRESS}
+    parser.add_argument("--peer-of-this-machine", **hidden)
     options = parser.parse_args()
+    if options.peer_of_this_machine:
+        measure_peer(options.instances)
+        return
     if options.serve:
         role, root = options.serve
         paths = paths_of(root)
@@ -211,6 +270,9 @@ def main():
         serve(lambda: serve_master(paths.rapi_socket, options.instances))
     with tempfile.TemporaryDirectory(prefix="bench-rapi.") as root:
         run(root, options.instances, quick=options.quick)
+    if not options.no_peer:
+        with tempfile.TemporaryDirectory(prefix="gb-", dir="/tmp") as directory:
+            run_peer(f"{directory}/c", options.instances, 1 if options.quick else 5)
 
 
 if __name__ == "__main__":
