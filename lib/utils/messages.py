@@ -23,6 +23,7 @@ _TYPES: Final = {
 }
 _PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?(.*)`$")
 _EXPECTED: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
+_LIMITED: Final = re.compile(r"Expected `(\w+)` (of length )?([<>]=) (\S+)")
 _INVALID: Final = re.compile(r"Invalid enum value (.*)")
 #: One step into a value: the name of a field, or nothing for an index in brackets.
 _STEP: Final = re.compile(r"\[[^\]]*\]|([^.\[]+)")
@@ -142,6 +143,10 @@ def _inner(kind: inspect.Type, name: str) -> list[inspect.Type]:
 def _reworded(problem: str) -> str:
     if match := _EXPECTED.fullmatch(problem):
         return f"wanted {_kinds(match[1])}, found {_kinds(match[2])}"
+    if match := _LIMITED.fullmatch(problem):
+        bound = "at least" if match[3] == ">=" else "at most"
+        length = "length " if match[2] else ""
+        return f"wanted {_kinds(match[1])} of {length}{bound} {match[4]}"
     if match := _MISSING.fullmatch(problem):
         return f"parameter {match[1]} is missing"
     if match := _UNKNOWN.fullmatch(problem):

@@ -1,6 +1,6 @@
 """Messages to people about values that do not fit."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
@@ -13,6 +13,9 @@ KEYS = (
     "x: [0]: unknown key 'foo', wanted one of"
     " bridge, ip, link, mac, mode, name, network, vlan"
 )
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+AtMostTwo = Annotated[float, msgspec.Meta(le=2.0)]
+Named = Annotated[str, msgspec.Meta(min_length=1)]
 NEAREST = KEYS.replace("'foo'", "'lnk' (did you mean link?)")
 
 
@@ -31,6 +34,9 @@ NEAREST = KEYS.replace("'foo'", "'lnk' (did you mean link?)")
             dict[str, list[str]],
             "x: [0]: wanted a text, found a whole number",
         ),
+        (-1, AtLeastOne, "x: wanted a whole number of at least 1"),
+        ([9], list[AtMostTwo], "x: [0]: wanted a number of at most 2.0"),
+        ("", Named, "x: wanted a text of length at least 1"),
         (None, int | str, "x: wanted a whole number or a text, found nothing"),
     ],
 )
