@@ -22,6 +22,7 @@ from ganeti.clock import Clock
 from ganeti.http import parking, strict
 from ganeti.rapi import access, handlers, requests, resources, waits
 from ganeti.rapi.authentication import Authenticator, unauthorized
+from ganeti.rapi.document import made_here
 from ganeti.rapi.handlers import Answer, Call, Master, Parts, Waiting
 from ganeti.rapi.model import Request, Resource
 from ganeti.rapi.problems import Refused, bad_request, forbidden
@@ -82,6 +83,7 @@ class Application:
         *,
         waiting: waits.Waits,
         requires_authentication: bool = False,
+        document: Callable[[], bytes] | None = None,
     ) -> None:
         """Prepare to answer.
 
@@ -91,12 +93,14 @@ class Application:
             clock: time for reasons, and for the log.
             waiting: waits for jobs, without a thread.
             requires_authentication: refuse all requests without credentials.
+            document: returns the OpenAPI document; by default it is made here.
         """
         self._master = master
         self._authenticator = authenticator
         self._clock = clock
         self._waits = waiting
         self._requires_authentication = requires_authentication
+        self._document = document or made_here
 
     def __call__(
         self, environ: dict[str, Any], start_response: StartResponse
@@ -165,7 +169,7 @@ class Application:
         if self._requires_authentication and not header:
             raise unauthorized()
         if actual is None and exchange.path == _DOCUMENT:
-            return self._document(exchange, header)
+            return self._describe(exchange, header)
         if actual is None:
             raise Refused(HTTPStatus.NOT_FOUND)
         resource = actual.methods.get(str(environ["REQUEST_METHOD"]))
@@ -183,15 +187,12 @@ class Application:
         request = Request(path=actual.variables, args=args, body=body)
         return self._run(exchange, resource, request)
 
-    def _document(self, exchange: _Exchange, header: str | None) -> msgspec.Raw:
+    def _describe(self, exchange: _Exchange, header: str | None) -> msgspec.Raw:
         """Return the OpenAPI document, which states nothing about this cluster."""
         if exchange.environ["REQUEST_METHOD"] != "GET":
             raise Refused(HTTPStatus.NOT_IMPLEMENTED)
         exchange.user = self._authenticator.authenticate(header, exchange.address)
-        # Its tables take memory that most servers never need.
-        from ganeti.rapi import openapi
-
-        return msgspec.Raw(openapi.encoded())
+        return msgspec.Raw(self._document())
 
     def _run(self, exchange: _Exchange, resource: Resource, request: Request) -> Any:
         trail = requests.reasons(

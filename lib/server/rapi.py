@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from OpenSSL import SSL
 
@@ -15,10 +15,20 @@ from ganeti.http import contexts, lanes, server, tls
 from ganeti.luxi import Client
 from ganeti.luxi.shared import SharedClient
 from ganeti.pathutils import Paths
-from ganeti.rapi import application, authentication, pool, users_file, waits
+from ganeti.rapi import (
+    application,
+    authentication,
+    document,
+    pool,
+    users_file,
+    waits,
+)
 from ganeti.server import common
 from ganeti.utils import memory
 from ganeti.utils import x509 as certificates
+
+if TYPE_CHECKING:
+    from ganeti.process import Runner
 
 _log = logging.getLogger(__name__)
 
@@ -166,6 +176,13 @@ def lane_plan(max_clients: int) -> lanes.Plan:
     return lanes.Plan([ordinary, waiting], choose)
 
 
+def _runner() -> "Runner":
+    """Return a runner of processes, which takes memory that most servers never need."""
+    from ganeti.process import SystemRunner
+
+    return SystemRunner()
+
+
 def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -> Rapi:
     """Bind and serve.
 
@@ -194,6 +211,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
         clock_,
         waiting=waiting,
         requires_authentication=options.require_authentication,
+        document=document.Document(_runner),
     )
     http = server.Server(
         (common.bind_address(options, paths), options.port),

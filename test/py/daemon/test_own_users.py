@@ -120,6 +120,7 @@ def test_confd_and_the_remote_api_have_users_of_their_own(cluster):
     done = ask(cluster, "PUT", "/2/tags?tag=by-rapi")
     assert not done.failed, done.output
     until("the tag is set", lambda: "by-rapi" in _tags(cluster))
+    assert not ask(cluster, "GET", "/openapi.json").failed
     _new_keys_are_read(cluster)
     _rotated_logs_are_continued(cluster)
     _restart_leaves_nothing(cluster)
