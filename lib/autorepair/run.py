@@ -22,7 +22,12 @@ from ganeti.repair import diagnosis, journal, plan, tags
 from ganeti.repair.journal import Decision, Item, JobEnd
 from ganeti.repair.limits import Act
 from ganeti.repair.plan import JobState, RepairState, RepairStep
-from ganeti.repair.tags import RepairKind, RepairPolicy, RepairRecord
+from ganeti.repair.tags import (
+    RepairKind,
+    RepairOutcome,
+    RepairPolicy,
+    RepairRecord,
+)
 from ganeti.utils.control_chars import escape
 
 _FINAL: Final = frozenset({"success", "error", "canceled"})
@@ -250,14 +255,13 @@ class RepairRun:
         named = [*pending, *step.add, *step.remove]
         ids = dict.fromkeys(record.id for record in named if record.id)
         row = view.instances[name]
-        why = step.note or (step.repair.reason if step.repair else "")
         self._round.add(
             Item(
                 kind=journal.INSTANCE,
                 name=name,
                 decision=Decision.REFUSED if limit else _decision(step),
                 action=step.repair.kind.word if step.repair else _action(step),
-                reason=why,
+                reason=_reason(records, step),
                 ids=tuple(ids),
                 nodes=tuple(filter(None, (row["pnode"], *(row["snodes"] or ())))),
                 moves=_act_of(step) is Act.MOVE,
@@ -373,6 +377,10 @@ class RepairRun:
             return True
         try:
             job = self._client.call("SubmitJob", [ops])
+            if is_optional and not self._settings.job_delay_s:
+                # It waits for the lock that the job of the repair holds by now. To wait
+                # for it here would do the repairs of all instances one after another.
+                return True
             problem = self._wait(job, is_optional=is_optional)
         except (errors.JobQueueFull, errors.JobQueueDrainError):
             raise
@@ -449,6 +457,25 @@ def _decision(step: RepairStep) -> Decision:
     if step.is_change:
         return Decision.CHOSEN
     return Decision.WAITING if step.state == RepairState.PENDING else Decision.REFUSED
+
+
+def _reason(records: Sequence[RepairRecord], step: RepairStep) -> str:
+    """Return why a step is done, or why nothing is."""
+    if step.note:
+        return step.note
+    if step.repair is not None:
+        return step.repair.reason
+    failed = [r.id for r in records if r.outcome is RepairOutcome.FAILURE]
+    if step.state is RepairState.FAILED and failed:
+        return (
+            f"repair {failed[0]} failed; the instance is left alone until a person"
+            " removes the tag of its result"
+        )
+    if step.state is RepairState.PENDING and not step.is_change:
+        pending = [r for r in records if r.outcome is None]
+        jobs = ", ".join(str(job) for job in pending[0].jobs[-1:]) if pending else ""
+        return f"job {jobs} has not ended" if jobs else ""
+    return ""
 
 
 def _action(step: RepairStep) -> str:
