@@ -42,6 +42,10 @@ _JOB_S: Final = 0.3
 #: Seconds between two looks at the switch while it is off, and after an error.
 _OFF_S: Final = 10.0
 _ERROR_S: Final = 3.0
+#: Seconds until the repairs of a node are looked at again, after the second look: they
+#: wait for room or for a limit, and each look reads the whole cluster.
+_FIRST_LOOK_S: Final = 0.3
+_LONGEST_LOOK_S: Final = 30.0
 _UNKNOWN: Final = "unknown method"
 _SOURCE: Final = "gnt:daemon:maintd"
 
@@ -75,6 +79,9 @@ class NodeDeaths:
         self._recovered: frozenset[str] = frozenset()
         #: Time of a remembered event -> when this process saw it first.
         self._known: dict[float, float] = {}
+        #: UUID of a node with repairs under way -> time of the next look, and the pause
+        #: before it.
+        self._looks: dict[str, tuple[float, float]] = {}
         self._shown: dict[str, str] = {}
         self._last_error = ""
 
@@ -215,9 +222,16 @@ class NodeDeaths:
         """Repair the instances of nodes that are marked offline."""
         names: Mapping[str, str] = {view.uuid: view.name for view in views}
         done = set(self._recovered) & set(plan.recover)
-        for node in plan.recover:
-            if node not in done and self._repair(names[node]) == 0:
+        now = self._clock.monotonic()
+        looks = {node: self._looks.get(node, (now, 0.0)) for node in plan.recover}
+        for node, (when, pause_s) in looks.items():
+            if node in done or now < when:
+                continue
+            if self._repair(names[node]) == 0:
                 done.add(node)
+            longer_s = min(_LONGEST_LOOK_S, max(_FIRST_LOOK_S, 2 * pause_s))
+            looks[node] = self._clock.monotonic() + longer_s, longer_s
+        self._looks = looks
         self._recovered = frozenset(done)
 
     def _show(self, plan: Plan) -> None:

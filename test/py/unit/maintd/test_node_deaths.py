@@ -119,6 +119,16 @@ def test_a_dead_node_is_fenced_marked_and_repaired_in_order():
     assert {entry.automaton for entry in master.rounds} == {NODE_DEATH}
 
 
+def test_repairs_that_wait_are_looked_at_less_and_less():
+    master = SmallMaster()
+    master.pending = 1
+    master.play(Phase.OFFLINE)
+    began = master.clock.now
+    while master.clock.now < began + 600:
+        master.clock.now += master.deaths.round()
+    assert 600 / 30 <= len(master.repairs) <= 600 / 30 + 10
+
+
 @pytest.mark.parametrize("stop", [Phase.SUSPECTED, Phase.FENCING, Phase.OFFLINE])
 def test_another_process_goes_on_and_does_nothing_twice(stop):
     master = SmallMaster()
