@@ -206,6 +206,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.instance is None or _is_about(entry, INSTANCE, self.instance)
 
 
+def is_of_automaton(trail: Iterable[Sequence[Any]]) -> bool:
+    """Return whether a reason trail is that of a job which an automaton submitted."""
+    return any(entry[0] == REASON_SOURCE for entry in trail)
+
+
 def reason(round_id: str, now_ns: int) -> list[Any]:
     """Return the entry of a reason trail that names a round."""
     return [REASON_SOURCE, f"round {round_id}", now_ns]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from ganeti import errors, opcodes
 from ganeti.cmdlib.instance import common, disks, mirrors, relocation
 from ganeti.objects import params
+from ganeti.repair import journal
 
 
 class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
@@ -66,7 +67,8 @@ def fail_over(
     """Move an instance by stopping and starting it.
 
     Failures on a source node are ignored if the node is marked offline or with
-    ``ignore_consistency``: an administrator has then made sure that it is down.
+    ``ignore_consistency``: an administrator has then made sure that it is down. An
+    automaton has not; in its jobs ``ignore_consistency`` is about the disks alone.
 
     Raises:
         OpExecError: a step failed; before the primary node is switched, the only
@@ -77,7 +79,8 @@ def fail_over(
         unit.commit_primary(unit.target)
         return
     source = ctx.snapshot.nodes[unit.source]
-    excused = source.offline or ignore_consistency
+    is_promised = ignore_consistency and not journal.is_of_automaton(unit.op.reason)
+    excused = source.offline or is_promised
     ctx.log.message(f"* shutting down instance on source node {source.name}")
     result = ctx.rpc.call_one(
         "instance_shutdown",
