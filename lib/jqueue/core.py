@@ -82,12 +82,18 @@ class Settings:
 class Core:
     """See the module. Methods whose names end in ``_locked`` need the lock held."""
 
-    def __init__(self, store: Documents, clk: clock.Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Documents,
+        clk: clock.Clock,
+        settings: Settings,
+        timers: Timers | None = None,
+    ) -> None:
         self.store = store
         self.clock = clk
         self.settings = settings
         self.lock = threading.Lock()
-        self.timers = Timers(clk)
+        self.timers = timers or Timers(clk)
         self.schedule = Schedule()
         #: Called when a watched job has changed, with the job and whether only its log
         #: has changed; see `ganeti.jqueue.watching`.
@@ -516,7 +522,8 @@ class Core:
 
     def opcode_ended_locked(self, job_id: int) -> None:
         """Let jobs try again that only waited for the locks of this job's opcode."""
-        for entry in self.blocked.pop(job_id, ()):
+        waiting = self.blocked.pop(job_id, ())
+        for entry in sorted(waiting, key=lambda entry: entry.job.id):
             entry.blocked_by.discard(job_id)
             if entry.place is Place.RESTING and not entry.blocked_by:
                 if entry.rest_timer is not None:

@@ -20,12 +20,13 @@ from ganeti.jqueue import archiving, control, records, recovery
 from ganeti.jqueue.control import Answer
 from ganeti.jqueue.core import Core, Settings
 from ganeti.jqueue.documents import ARCHIVE, JOBS, Document, Documents
-from ganeti.jqueue.entry import Known, Place, attach_logs
+from ganeti.jqueue.entry import Entry, Known, Place, attach_logs
 from ganeti.jqueue.executor import Executor
 from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
+from ganeti.jqueue.timers import Timers
 from ganeti.jqueue.watching import Watching
 
 _log = logging.getLogger(__name__)
@@ -55,6 +56,8 @@ class JobQueue:
         clk: the clock.
         settings: limits, see `Settings`.
         chance: returns random numbers from 0 to 1, for waiting times.
+        make_pool: returns the workers; a simulation has its own.
+        timers: those of the queue; a simulation has its own.
 
     Call `recover` before anything else, then `start`.
     """
@@ -67,12 +70,14 @@ class JobQueue:
         settings: Settings | None = None,
         *,
         chance: Callable[[], float] = random.random,
+        make_pool: Callable[[Callable[[Entry], None]], WorkerPool[Entry]] = WorkerPool,
+        timers: Timers | None = None,
     ) -> None:
-        self._core = Core(store, clk, settings or Settings())
+        self._core = Core(store, clk, settings or Settings(), timers)
         self._submitter = Submitter(self._core)
         self._watching = Watching(self._core)
         runner = Runner(self._core, executor, self._submit_inside, chance)
-        self._core.pool = WorkerPool(runner.run)
+        self._core.pool = make_pool(runner.run)
 
     # Life
     def recover(self) -> None:

@@ -29,6 +29,15 @@ def repair(paths: Paths, clock: Clock, node: str) -> int:
         LockError: another program repairs instances.
         GenericError: the master daemon does not answer.
     """
+    with (
+        autorepair.exclusive(paths, timeout_s=_LOCK_S),
+        Client.of_node(paths, retries=0) as client,
+    ):
+        return advance(client, clock, node)
+
+
+def advance(client: Client, clock: Clock, node: str) -> int:
+    """Do the same over a connection; the caller lets nobody else repair."""
     # A job of a repair can wait for no tag that it would delay: its reason trail names
     # the repair, so the tag may come after it.
     settings = autorepair.RunSettings(
@@ -39,13 +48,9 @@ def repair(paths: Paths, clock: Clock, node: str) -> int:
         wait_s=_WAIT_S,
     )
     reporter = autorepair.LogReporter(_log, logging.INFO)
-    with (
-        autorepair.exclusive(paths, timeout_s=_LOCK_S),
-        Client.of_node(paths, retries=0) as client,
-    ):
-        run = autorepair.RepairRun(
-            client, clock, settings, reporter, lambda: str(uuid.uuid4())
-        )
-        count = run.of_node(node)
+    run = autorepair.RepairRun(
+        client, clock, settings, reporter, lambda: str(uuid.uuid4())
+    )
+    count = run.of_node(node)
     _log.info("instances of %s: %s", node, autorepair.summary(count) or "none")
     return count[RepairState.PENDING]

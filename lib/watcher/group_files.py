@@ -40,8 +40,9 @@ def merged_path(paths: Paths) -> str:
 class StateFile:
     """The state of a group, locked against other runs; use `opened`."""
 
-    def __init__(self, path: str, fd: int) -> None:
-        self._path = path
+    def __init__(self, paths: Paths, group: str, fd: int) -> None:
+        self._paths, self._group = paths, group
+        self._path = state_path(paths, group)
         self._fds = [fd]
         self.state = self._load()
 
@@ -79,6 +80,10 @@ class StateFile:
         files.sync_dir(os.path.dirname(self._path))
         self.state = state
 
+    def publish(self, statuses: Mapping[str, str], groups: Collection[str]) -> None:
+        """Write the status of each instance, see `write_status`."""
+        write_status(self._paths, self._group, statuses, groups)
+
     def close(self) -> None:
         """Release the lock."""
         while self._fds:
@@ -93,8 +98,7 @@ def opened(paths: Paths, group: str) -> Iterator[StateFile]:
         LockError: another run holds the lock.
         OSError: the file cannot be opened.
     """
-    path = state_path(paths, group)
-    file = StateFile(path, _open_locked(path))
+    file = StateFile(paths, group, _open_locked(state_path(paths, group)))
     try:
         yield file
     finally:

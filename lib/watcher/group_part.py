@@ -3,14 +3,14 @@
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ganeti import errors, luxi
 from ganeti.autorepair import Recorder
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
 from ganeti.repair.journal import INSTANCE, WATCHER, Decision, Item, JobEnd
 from ganeti.repair.limits import Act, Refusal
-from ganeti.watcher import decisions, group_files, reports
+from ganeti.watcher import decisions, reports
 from ganeti.watcher.decisions import Action, GroupReport, Verdict
 from ganeti.watcher.effects import Watch
 from ganeti.watcher.jobs import Ended, Jobs, Op
@@ -35,7 +35,19 @@ _LEVELS: Final = {
 }
 
 
-def run(watch: Watch, group: str, file: group_files.StateFile) -> None:
+class StateKeeper(Protocol):
+    """The state of a group between two runs, see `group_files.StateFile`."""
+
+    state: GroupState
+
+    def save(self, state: GroupState) -> None:
+        """Replace the state durably."""
+
+    def publish(self, statuses: Mapping[str, str], groups: Collection[str]) -> None:
+        """Publish the status of each instance."""
+
+
+def run(watch: Watch, group: str, file: StateKeeper) -> None:
     """Do the work for one group.
 
     Args:
@@ -62,7 +74,7 @@ class _GroupRun:
         watch: Watch,
         group: str,
         client: luxi.Client,
-        file: group_files.StateFile,
+        file: StateKeeper,
     ) -> None:
         self._watch = watch
         self._group = group
@@ -89,8 +101,7 @@ class _GroupRun:
     def _all(self) -> None:
         report = reports.load(self._client, self._group)
         statuses = {name: item.status for name, item in report.instances.items()}
-        groups = self._watch.ssconf.nodegroups()
-        group_files.write_status(self._watch.paths, self._group, statuses, groups)
+        self._file.publish(statuses, self._watch.ssconf.nodegroups())
         now = self._watch.clock.time()
         verdicts = decisions.judge_instances(report, self._file.state, now)
         refusal = self._round.refusal(Act.START, now)

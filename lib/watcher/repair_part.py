@@ -8,6 +8,7 @@ import uuid
 from typing import Final
 
 from ganeti import autorepair, errors, luxi
+from ganeti.clock import Clock
 from ganeti.constants import jobqueue, versions
 from ganeti.htools.model.cluster import DataError
 from ganeti.watcher.effects import Watch
@@ -28,7 +29,7 @@ def run(watch: Watch, client: luxi.Client) -> bool:
     """
     try:
         with autorepair.exclusive(watch.paths, timeout_s=0):
-            return _run(watch, client)
+            return advance(client, watch.clock)
     except errors.LockError as err:
         _log.info("autorepair: another program repairs instances: %s", err)
         return True
@@ -41,7 +42,13 @@ def run(watch: Watch, client: luxi.Client) -> bool:
         return False
 
 
-def _run(watch: Watch, client: luxi.Client) -> bool:
+def advance(client: luxi.Client, clock: Clock) -> bool:
+    """Do the same over a connection; the caller lets nobody else repair.
+
+    Raises:
+        GenericError: the master daemon does not answer, or accepts no jobs.
+        DataError: its answer is malformed.
+    """
     settings = autorepair.RunSettings(
         source=jobqueue.OPCODE_REASON_SRC_WATCHER,
         reason="autorepair",
@@ -51,7 +58,7 @@ def _run(watch: Watch, client: luxi.Client) -> bool:
     )
     reporter = autorepair.LogReporter(_log)
     repairs = autorepair.RepairRun(
-        client, watch.clock, settings, reporter, lambda: str(uuid.uuid4())
+        client, clock, settings, reporter, lambda: str(uuid.uuid4())
     )
     count = repairs.all()
     _log.info("autorepair: %s", autorepair.summary(count) or "no instances")

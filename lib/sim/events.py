@@ -1,0 +1,205 @@
+"""Events of a simulation: faults of machines, and what people do.
+
+A line is a time, a verb and its arguments, such as ``10m kill node2``. Times are
+seconds, or have the unit s, m or h. Empty lines, and what follows a ``#``, are ignored.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.sim.world import Helper
+
+_TIME: Final = re.compile(r"(?P<number>[0-9]{1,7}(?:\.[0-9]{1,3})?)(?P<unit>[smhd]?)")
+_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: Longest simulated time: more rounds would say nothing new.
+MAX_S: Final = 30 * 86400.0
+_STATUSES: Final = ("Ok", "live-repair", "evacuate", "evacuate-failover")
+_DIRECTIONS: Final = ("both", "in", "out")
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """One event.
+
+    Attributes:
+        at_s: seconds after the begin.
+        verb: what happens.
+        args: to which objects, and how.
+    """
+
+    at_s: float
+    verb: str
+    args: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.verb, *self.args))
+
+
+class Verb(NamedTuple):
+    """A kind of event.
+
+    Attributes:
+        usage: its arguments, for messages.
+        check: returns what is wrong with them, or an empty text.
+    """
+
+    usage: str
+    check: Callable[[Sequence[str]], str]
+
+
+def _exactly(count: int) -> Callable[[Sequence[str]], str]:
+    return lambda args: "" if len(args) == count else f"wanted {count} arguments"
+
+
+def _some(args: Sequence[str]) -> str:
+    return "" if args else "wanted at least one argument"
+
+
+def _one_of(place: int, allowed: Sequence[str]) -> Callable[[Sequence[str]], str]:
+    def check(args: Sequence[str]) -> str:
+        if len(args) <= place:
+            return f"wanted {place + 1} arguments"
+        if args[place] in allowed:
+            return ""
+        return f"wanted one of {', '.join(allowed)}, found {args[place]!r}"
+
+    return check
+
+
+def _number(place: int, least: float, most: float) -> Callable[[Sequence[str]], str]:
+    def check(args: Sequence[str]) -> str:
+        if len(args) != place + 1:
+            return f"wanted {place + 1} arguments"
+        try:
+            value = float(args[place])
+        except ValueError:
+            value = float("nan")
+        if least <= value <= most:
+            return ""
+        return f"wanted {least:g} to {most:g}, found {args[place]!r}"
+
+    return check
+
+
+#: Events by verb. Those whose first argument is a node are in `ON_NODES`.
+VERBS: Final[Mapping[str, Verb]] = {
+    "kill": Verb("NODE", _exactly(1)),
+    "power-on": Verb("NODE", _exactly(1)),
+    "freeze-node": Verb("NODE", _exactly(1)),
+    "unfreeze-node": Verb("NODE", _exactly(1)),
+    "stop-daemon": Verb("NODE", _exactly(1)),
+    "start-daemon": Verb("NODE", _exactly(1)),
+    "cut": Verb("NODE both|in|out [NODE ...]", _one_of(1, _DIRECTIONS)),
+    "join": Verb("NODE", _exactly(1)),
+    "slow": Verb("NODE FACTOR", _number(1, 1.0, 1000.0)),
+    "helper": Verb(f"NODE {'|'.join(Helper)}", _one_of(1, tuple(Helper))),
+    "diagnose": Verb(f"NODE {'|'.join(_STATUSES)} [COMMAND]", _one_of(1, _STATUSES)),
+    "forge": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
+    "repairs": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
+    "clock-of": Verb("NODE SECONDS", _number(1, -1e6, 1e6)),
+    "clock": Verb("SECONDS", _number(0, -1e6, 1e6)),
+    "offline": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
+    "drain": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
+    "kill-guest": Verb("INSTANCE", _exactly(1)),
+    "stop-instance": Verb("INSTANCE", _exactly(1)),
+    "start-instance": Verb("INSTANCE", _exactly(1)),
+    "tag": Verb("cluster|group:NAME|node:NAME|instance:NAME TAG", _exactly(2)),
+    "untag": Verb("cluster|group:NAME|node:NAME|instance:NAME PREFIX", _exactly(2)),
+    "freeze": Verb("[REASON ...]", lambda _args: ""),
+    "thaw": Verb("", _exactly(0)),
+    "node-death": Verb("yes|no", _one_of(0, ("yes", "no"))),
+    "cancel-incidents": Verb("NODE", _exactly(1)),
+    "restart-master": Verb("SECONDS", _number(0, 0.0, 86400.0)),
+    "drain-queue": Verb("yes|no", _one_of(0, ("yes", "no"))),
+}
+#: Verbs whose first argument is a node.
+ON_NODES: Final = frozenset(
+    verb for verb, row in VERBS.items() if row.usage.startswith("NODE")
+)
+#: The same for instances.
+ON_INSTANCES: Final = frozenset(
+    verb for verb, row in VERBS.items() if row.usage.startswith("INSTANCE")
+)
+
+
+def duration(text: str) -> float:
+    """Return a time span in seconds.
+
+    Raises:
+        OpPrereqError: it is none, or too long.
+    """
+    match = _TIME.fullmatch(text)
+    seconds = float(match["number"]) * _UNITS[match["unit"]] if match else -1.0
+    if not 0 <= seconds <= MAX_S:
+        raise errors.OpPrereqError(
+            f"time: wanted a number with s, m, h or d, at most 30d, found {text!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return seconds
+
+
+def parse_event(text: str, *, has_time: bool = True) -> Event:
+    """Return an event; without a time it happens at once.
+
+    Raises:
+        OpPrereqError: it is malformed.
+    """
+    words = text.split()
+    at_s = 0.0
+    if words and (has_time or words[0][:1].isdigit()):
+        at_s = duration(words.pop(0))
+    if not words or words[0] not in VERBS:
+        wanted = ", ".join(VERBS)
+        found = repr(words[0]) if words else "nothing"
+        raise errors.OpPrereqError(
+            f"event {text!r}: wanted one of {wanted}, found {found}",
+            ecodes.ECODE_INVAL,
+        )
+    verb, *args = words
+    problem = VERBS[verb].check(args)
+    if problem:
+        usage = f"{verb} {VERBS[verb].usage}".strip()
+        raise errors.OpPrereqError(
+            f"event {text!r}: {problem}; its form is: {usage}", ecodes.ECODE_INVAL
+        )
+    return Event(at_s, verb, tuple(args))
+
+
+def parse_events(text: str) -> list[Event]:
+    """Return the events of a file, by time.
+
+    Raises:
+        OpPrereqError: a line is malformed.
+    """
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return sorted(
+        (parse_event(line) for line in lines if line), key=lambda event: event.at_s
+    )
+
+
+def check_names(
+    events: Sequence[Event], nodes: Sequence[str], instances: Sequence[str]
+) -> None:
+    """Check that events are about objects that exist.
+
+    Raises:
+        OpPrereqError: one does not.
+    """
+    for event in events:
+        for verbs, kind, known in (
+            (ON_NODES, "node", nodes),
+            (ON_INSTANCES, "instance", instances),
+        ):
+            names = event.args[:1] if event.verb in verbs else ()
+            if event.verb == "cut" and kind == "node":
+                names = (event.args[0], *event.args[2:])
+            for name in names:
+                if name not in known:
+                    raise errors.OpPrereqError(
+                        f"event {str(event)!r}: {name} is no {kind} of the cluster",
+                        ecodes.ECODE_NOENT,
+                    )

@@ -1,0 +1,386 @@
+"""Node calls of a simulated cluster, answered from the state of its machines.
+
+Acts that nobody simulates succeed, with the answers of `ganeti.rpc.table` for a dry
+run. A machine that is off, frozen or cut off does not answer, which takes the time that
+a connection has. Effects on guests happen when the call arrives: an answer can be lost.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.constants import disks as disk_constants
+from ganeti.constants import oob, timeouts, versions
+from ganeti.mcpu import dry_run_policy
+from ganeti.objects import params
+from ganeti.rpc import PROCEDURES, Result, Runner, wire
+from ganeti.rpc.result import OFFLINE_TEXT
+from ganeti.rpc.table import TIMEOUTS
+from ganeti.sim.scheduler import Scheduler
+from ganeti.sim.world import SEND_MIB_S, Disk, Guest, Helper, Machine, World
+
+Args = Sequence[Any]
+#: Templates whose disks take space of the machines that have them.
+_LOCAL: Final = frozenset({"drbd", "plain", "file"})
+#: MiB of the metadata of a mirror.
+_META_MIB: Final = 128
+#: Seconds that acts take; those that are missing take none.
+_DURATIONS: Final[Mapping[str, float]] = {
+    "blockdev_create": 0.5,
+    "instance_os_add": 60.0,
+    "instance_reboot": 5.0,
+    "instance_shutdown": 5.0,
+    "instance_start": 2.0,
+    "repair_command": 20.0,
+}
+#: Seconds that a helper takes for a command.
+_HELPER_S: Final = 2.0
+_LOST: Final = "the connection broke"
+#: Status of the copy of a disk: complete, and not.
+_COMPLETE: Final = 1
+_FAULTY: Final = 3
+
+
+class Failure(Exception):
+    """A call that a machine refuses; the text says why."""
+
+
+class SimulatedRunner(Runner):
+    """Calls simulated machines.
+
+    Args:
+        world: the machines.
+        scheduler: the time.
+        snapshot: returns the newest configuration.
+        master: returns the name of the machine that calls.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        scheduler: Scheduler,
+        snapshot: Callable[[], objects.Snapshot],
+        master: Callable[[], str],
+    ) -> None:
+        self._world = world
+        self._scheduler = scheduler
+        self._snapshot = snapshot
+        self._master = master
+        self._moved: dict[str, bool] = {}
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Args | Callable[[str], Args] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Call machines, see `Runner`."""
+        row = PROCEDURES[procedure]
+        snapshot, caller = self._snapshot(), self._master()
+        answers = {node: Result(procedure, node) for node in nodes}
+        called, seconds = [], 0.0
+        shared = None if callable(args) or wire.differs_by_node(args) else args
+        limit = float(TIMEOUTS[row.timeout]) if timeout_s is None else timeout_s
+        for node in nodes:
+            record = snapshot.nodes.get(node)
+            name = record.name if record is not None else node
+            if record is None or name not in self._world.machines:
+                text = "not a node of this cluster"
+                answers[node] = Result(procedure, name, fail_msg=text)
+            elif params.is_silent(snapshot, record) and not row.accept_offline:
+                answers[node] = Result(
+                    procedure, name, fail_msg=OFFLINE_TEXT, offline=True
+                )
+            elif not self._world.answers(caller, name):
+                answers[node] = _silent(procedure, name)
+                seconds = max(seconds, min(limit, timeouts.RPC_CONNECT_TIMEOUT))
+            else:
+                called.append((node, name))
+        for node, name in called:
+            given = shared
+            if given is None:
+                own = args(node) if callable(args) else args
+                given = tuple(wire.resolve(value, node) for value in own)
+            answers[node] = self._answer(procedure, name, given)
+            seconds = max(seconds, self._duration(procedure, name, given))
+        if seconds:
+            self._scheduler.sleep(seconds)
+            for node, name in called:
+                if not self._world.answers(caller, name) and not row.reads:
+                    answers[node] = _silent(procedure, name, _LOST)
+        return answers
+
+    def _duration(self, procedure: str, name: str, args: Args) -> float:
+        seconds = _DURATIONS.get(procedure, 0.0)
+        if procedure == "instance_migrate":
+            seconds = args[1]["beparams"].get("maxmem", 0) / SEND_MIB_S
+        elif procedure == "run_oob_many":
+            seconds = _HELPER_S
+        return seconds * self._world.machines[name].slowness
+
+    def _answer(self, procedure: str, name: str, args: Args) -> Result:
+        own = _ANSWERS.get(procedure)
+        machine = self._world.machines[name]
+        try:
+            if own is not None:
+                return Result(procedure, name, own(self, machine, args))
+        except Failure as err:
+            return Result(procedure, name, fail_msg=str(err))
+        row = PROCEDURES[procedure]
+        if procedure in _FIXED:
+            return Result(procedure, name, _FIXED[procedure])
+        if row.reads:
+            return Result(procedure, name, fail_msg=f"{procedure} is not simulated")
+        return Result(procedure, name, dry_run_policy.answer(row, args))
+
+    # The node itself
+    def _node_info(self, machine: Machine, args: Args) -> Any:
+        units, hypervisors = args
+        storage = [
+            {
+                "type": kind,
+                "name": key,
+                "storage_free": self._world.free_space(machine.name),
+                "storage_size": machine.disk_mib,
+            }
+            for kind, key, _params in units or ()
+        ]
+        memory = {
+            "memory_total": machine.memory_mib,
+            "memory_free": self._world.free_memory(machine.name),
+            "memory_dom0": 0,
+            "cpu_total": machine.cpus,
+            "cpu_nodes": 1,
+            "cpu_sockets": 1,
+            "cpu_dom0": 0,
+            "hv_version": "7.2",
+        }
+        return [machine.boot_id, storage, [memory] if hypervisors else []]
+
+    def _reaches(self, machine: Machine, args: Args) -> Any:
+        names = {node.primary_ip: node.name for node in self._snapshot().nodes.values()}
+        (places,) = args
+        answers = []
+        for address, _port, _ssh in places:
+            target = names.get(address, "")
+            answers.append(
+                [
+                    self._world.answers(machine.name, target),
+                    self._world.reaches(machine.name, target),
+                ]
+            )
+        return answers
+
+    def _helpers(self, _machine: Machine, args: Args) -> Any:
+        helpers, command = args[0], args[1]
+        return [list(self._helper(name, command)) for _program, name in helpers]
+
+    def _helper(self, name: str, command: str) -> tuple[bool, Any]:
+        """Return whether a helper succeeded, and its output or error."""
+        target = self._world.machines[name]
+        if target.helper is Helper.FAILS:
+            return False, "the controller does not answer"
+        if command == oob.OOB_POWER_STATUS:
+            powered: bool | None = target.is_on
+            if target.helper is Helper.LIES:
+                powered = False
+            elif target.helper is Helper.DOUBTS:
+                powered = None
+            return True, {oob.OOB_POWER_STATUS_POWERED: powered}
+        if command == oob.OOB_HEALTH:
+            return True, []
+        if target.helper is not Helper.LIES:
+            if command in (oob.OOB_POWER_OFF, oob.OOB_POWER_CYCLE):
+                self._world.powered_off.append((self._scheduler.now, name))
+                self._world.power_off(name, "by its helper")
+            if command in (oob.OOB_POWER_ON, oob.OOB_POWER_CYCLE):
+                self._world.power_on(name)
+        return True, None
+
+    def _repair(self, machine: Machine, _args: Args) -> Any:
+        if not machine.repairs:
+            raise Failure("the repair command ended with exit code 1")
+        machine.diagnosis = {"status": "Ok"}
+        return ""
+
+    # Guests
+    def _all_guests(self, machine: Machine, _args: Args) -> Any:
+        return {
+            guest.instance: _info(guest)
+            for guest in self._world.on_machine(machine.name)
+        }
+
+    def _guest(self, machine: Machine, args: Args) -> Any:
+        guest = self._world.guests.get((args[0], machine.name))
+        return {} if guest is None else _info(guest)
+
+    def _guest_names(self, machine: Machine, _args: Args) -> Any:
+        return [guest.instance for guest in self._world.on_machine(machine.name)]
+
+    def _start(self, machine: Machine, args: Args) -> Any:
+        record = args[0]
+        filled = record["beparams"]
+        guest = Guest(
+            record["name"],
+            machine.name,
+            int(filled.get("maxmem", 128)),
+            int(filled.get("vcpus", 1)),
+        )
+        if not self._world.start(guest):
+            raise Failure(f"no memory for {guest.instance}")
+        return None
+
+    def _stop(self, machine: Machine, args: Args) -> Any:
+        self._world.stop(args[0]["name"], machine.name)
+        return None
+
+    def _migrate(self, machine: Machine, args: Args) -> Any:
+        name, target = args[1]["name"], args[2]
+        machines = {
+            address: node.name
+            for node in self._snapshot().nodes.values()
+            for address in (node.primary_ip, node.secondary_ip, node.name)
+        }
+        goal = machines.get(target, "")
+        self._moved[name] = bool(goal) and self._world.migrate(name, machine.name, goal)
+        return None
+
+    def _migration(self, _machine: Machine, args: Args) -> Any:
+        has_moved = self._moved.get(args[0]["name"], False)
+        return {"status": "completed" if has_moved else "failed"}
+
+    # Disks
+    def _create(self, machine: Machine, args: Args) -> Any:
+        disk, _size, _owner, on_primary = args[:4]
+        if disk["dev_type"] not in _LOCAL:
+            return []
+        need = disk["size"] + (_META_MIB if disk["dev_type"] == "drbd" else 0)
+        present = self._world.disk_mib(machine.name, disk["uuid"])
+        if need - present > self._world.free_space(machine.name):
+            raise Failure("no space left in the volume group")
+        self._world.put_disk(machine.name, disk["uuid"], need)
+        for child in disk["children"]:
+            # Their space is that of the mirror.
+            self._world.put_disk(machine.name, child["uuid"], 0)
+        if disk["dev_type"] == "drbd" and not on_primary:
+            self._world.begin_copy(self._disk(disk), machine.name)
+        return []
+
+    def _remove(self, machine: Machine, args: Args) -> Any:
+        for disk in (args[0], *args[0]["children"]):
+            self._world.drop_disk(machine.name, disk["uuid"])
+        return None
+
+    def _disk(self, disk: Mapping[str, Any]) -> Disk:
+        nodes = self._snapshot().nodes
+        held = disk["logical_id"][:2] if disk["dev_type"] == "drbd" else disk["nodes"]
+        names = tuple(nodes[uuid].name for uuid in held if uuid in nodes)
+        return Disk(disk["uuid"], names, disk["size"])
+
+    def _has(self, machine: Machine, disk: Mapping[str, Any]) -> bool:
+        if disk["dev_type"] not in _LOCAL:
+            return True
+        return self._world.has_disk(machine.name, disk["uuid"])
+
+    def _find(self, machine: Machine, args: Args) -> Any:
+        disk = args[0]
+        return self._status(machine, disk) if self._has(machine, disk) else None
+
+    def _statuses(self, machine: Machine, args: Args) -> Any:
+        return [
+            [True, self._status(machine, disk)]
+            if self._has(machine, disk)
+            else [False, "no such disk"]
+            for disk in args[0]
+        ]
+
+    def _status(self, machine: Machine, disk: Mapping[str, Any]) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "dev_path": dry_run_policy.device_path(disk),
+            "major": None,
+            "minor": None,
+            "sync_percent": None,
+            "estimated_time": None,
+            "is_degraded": False,
+            "ldisk_status": _COMPLETE,
+        }
+        if disk["dev_type"] != "drbd":
+            return row
+        mirror = self._disk(disk)
+        for name in mirror.machines:
+            is_complete, left_s = self._world.mirror_left(mirror, name)
+            if is_complete and self._world.reaches(machine.name, name):
+                continue
+            row["is_degraded"] = True
+            if not is_complete and name == machine.name:
+                row["ldisk_status"] = _FAULTY
+            if left_s is not None:
+                row["estimated_time"] = left_s
+                row["sync_percent"] = max(0.0, 99.0 - left_s)
+        return row
+
+    def _sizes(self, machine: Machine, args: Args) -> Any:
+        mib = 1024 * 1024
+        return [
+            [disk["size"] * mib, None] if self._has(machine, disk) else None
+            for disk in args[0]
+        ]
+
+
+def _silent(procedure: str, name: str, text: str = "no answer") -> Result:
+    return Result(procedure, name, fail_msg=text, is_lost=text == _LOST, is_silent=True)
+
+
+def _info(guest: Guest) -> dict[str, Any]:
+    return {"memory": guest.memory_mib, "vcpus": guest.vcpus, "state": 0, "time": 1.0}
+
+
+def mirrors(snapshot: objects.Snapshot, world: World) -> Iterator[tuple[Disk, str]]:
+    """Yield the mirrored disks of running guests, with the machines of the guests."""
+    for guest in world.guests.values():
+        uuid = snapshot.uuid_of("instances", guest.instance)
+        if uuid is None:
+            continue
+        for disk in snapshot.instance_disks(snapshot.instances[uuid]):
+            if disk.dev_type in disk_constants.DTS_INT_MIRROR:
+                names = tuple(
+                    snapshot.nodes[node].name
+                    for node in disk.logical_id[:2]
+                    if node in snapshot.nodes
+                )
+                yield Disk(disk.uuid, names, disk.size), guest.machine
+
+
+#: Answers that depend on nothing.
+_FIXED: Final[Mapping[str, Any]] = {
+    "blockdev_grow": None,
+    "bridges_exist": None,
+    "drbd_helper": "/bin/true",
+    "drbd_needs_activation": [],
+    "hotplug_supported": None,
+    "instance_migratable": None,
+    "migration_info": "opaque",
+    "os_validate": True,
+    "version": versions.CONFIG_VERSION,
+}
+_Answer = Callable[[SimulatedRunner, Machine, Args], Any]
+_ANSWERS: Final[Mapping[str, _Answer]] = {
+    "all_instances_info": SimulatedRunner._all_guests,  # noqa: SLF001 - its methods
+    "blockdev_create": SimulatedRunner._create,  # noqa: SLF001
+    "blockdev_find": SimulatedRunner._find,  # noqa: SLF001
+    "blockdev_getdimensions": SimulatedRunner._sizes,  # noqa: SLF001
+    "blockdev_getmirrorstatus_multi": SimulatedRunner._statuses,  # noqa: SLF001
+    "blockdev_remove": SimulatedRunner._remove,  # noqa: SLF001
+    "instance_get_migration_status": SimulatedRunner._migration,  # noqa: SLF001
+    "instance_info": SimulatedRunner._guest,  # noqa: SLF001
+    "instance_list": SimulatedRunner._guest_names,  # noqa: SLF001
+    "instance_migrate": SimulatedRunner._migrate,  # noqa: SLF001
+    "instance_shutdown": SimulatedRunner._stop,  # noqa: SLF001
+    "instance_start": SimulatedRunner._start,  # noqa: SLF001
+    "node_info": SimulatedRunner._node_info,  # noqa: SLF001
+    "node_reaches": SimulatedRunner._reaches,  # noqa: SLF001
+    "repair_command": SimulatedRunner._repair,  # noqa: SLF001
+    "run_oob_many": SimulatedRunner._helpers,  # noqa: SLF001
+}

@@ -1,0 +1,229 @@
+"""Events on a simulated cluster: faults change machines, people submit jobs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.sim.events import Event
+from ganeti.sim.invariants import Invariants
+from ganeti.sim.master import Master
+from ganeti.sim.scheduler import Scheduler
+from ganeti.sim.world import Helper, World
+
+#: Seconds in which a machine with the master daemon boots.
+BOOT_S: Final = 30.0
+_CALL_S: Final = 600.0
+
+Op = dict[str, Any]
+
+
+class People:
+    """Carries events out.
+
+    Attributes:
+        master: present master daemon; None while there is none.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        world: World,
+        invariants: Invariants,
+        start_master: Callable[[], None],
+        report: Callable[[str, str], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            scheduler: the time.
+            world: the machines.
+            invariants: learns what people permit.
+            start_master: starts a master daemon.
+            report: called with an object and why an event had no effect.
+        """
+        self._scheduler = scheduler
+        self._world = world
+        self._invariants = invariants
+        self._start_master = start_master
+        self._report = report
+        self.master: Master | None = None
+
+    def do(self, event: Event) -> None:
+        """Carry an event out."""
+        _ACTS[event.verb](self, *event.args)
+
+    # Faults
+    def _kill(self, name: str) -> None:
+        self._world.power_off(name, "it lost its power")
+        if self.master is not None and self.master.machine() == name:
+            self.master.kill()
+
+    def _power_on(self, name: str) -> None:
+        self._world.power_on(name)
+        if self.master is not None and self.master.machine() == name:
+            self._restart(BOOT_S)
+
+    def _restart(self, seconds: float) -> None:
+        if self.master is not None:
+            self.master.kill()
+
+        def start() -> None:
+            known = self.master
+            is_gone = known is not None and known.is_dead
+            if known and is_gone and self._world.machines[known.machine()].is_awake:
+                self._start_master()
+
+        self._scheduler.at(seconds, start)
+
+    def _freeze_node(self, name: str) -> None:
+        if self.master is not None and self.master.machine() == name:
+            self._report(name, "is the master, which is not frozen in a simulation")
+            return
+        self._world.machines[name].is_frozen = self._world.machines[name].is_on
+
+    def _cut(self, name: str, direction: str, *others: str) -> None:
+        everybody = [each for each in self._world.machines if each != name]
+        self._world.cut(name, others or everybody, direction)
+
+    def _set(self, name: str, attribute: str, value: Any) -> None:
+        setattr(self._world.machines[name], attribute, value)
+
+    def _diagnose(self, name: str, status: str, command: str = "") -> None:
+        data = {"status": status, "details": {"part": "simulated"}}
+        more = {"command": command} if command else {}
+        self._set(
+            name, "diagnosis", {"status": "Ok"} if status == "Ok" else data | more
+        )
+
+    def _clock(self, seconds: str) -> None:
+        self._scheduler.skew_s = float(seconds)
+        self._invariants.has_wrong_clock = True
+
+    def _kill_guest(self, instance: str) -> None:
+        for place in self._world.places(instance):
+            self._world.stop(instance, place)
+
+    # People
+    def _submit(self, name: str, *ops: Op) -> None:
+        """Submit a job as a person does."""
+
+        def work() -> None:
+            master = self.master
+            try:
+                if master is None or master.is_dead:
+                    raise errors.NoMasterError("the master daemon does not run")
+                trail = [["gnt:user", "simulation", int(self._scheduler.now * 1e9)]]
+                master.client().call(
+                    "SubmitJob", [[{**o, "reason": trail} for o in ops]]
+                )
+            except errors.GenericError as err:
+                self._report(name, f"the job was not accepted: {err}")
+
+        self._scheduler.spawn(f"person/{name}", work)
+
+    def _call(self, method: str, *args: Any) -> None:
+        def work() -> None:
+            try:
+                if self.master is None or self.master.is_dead:
+                    raise errors.NoMasterError("the master daemon does not run")
+                self.master.client().call(method, list(args))
+            except errors.GenericError as err:
+                self._report("cluster", f"{method} was refused: {err}")
+
+        self._scheduler.spawn(f"person/{method}", work)
+
+    def _offline(self, name: str, word: str) -> None:
+        more = {"auto_promote": True} if word == "yes" else {}
+        self._set_node(name, offline=word == "yes", **more)
+
+    def _drain(self, name: str, word: str) -> None:
+        more = {"auto_promote": True} if word == "yes" else {}
+        self._set_node(name, drained=word == "yes", **more)
+
+    def _set_node(self, name: str, **flags: Any) -> None:
+        op = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, **flags}
+        self._submit(name, {**op, "force": True})
+
+    def _instance(self, op_id: str, name: str) -> None:
+        self._submit(name, {"OP_ID": op_id, "instance_name": name})
+
+    def _tag(self, target: str, tag: str) -> None:
+        self._invariants.requested.add(tag)
+        self._submit(target, {"OP_ID": "OP_TAGS_SET", **_target(target), "tags": [tag]})
+
+    def _untag(self, target: str, prefix: str) -> None:
+        """Remove all tags that begin with a prefix."""
+
+        def work() -> None:
+            if self.master is None or self.master.is_dead:
+                self._report(target, "the master daemon does not run")
+                return
+            place = _target(target)
+            client = self.master.client()
+            known = client.call("QueryTags", [place["kind"], place.get("name", "")])
+            gone = [tag for tag in known if tag.startswith(prefix)]
+            if gone:
+                op = {"OP_ID": "OP_TAGS_DEL", **place, "tags": gone}
+                client.call("SubmitJob", [[op]])
+
+        self._scheduler.spawn(f"person/{target}", work)
+
+    def _node_death(self, word: str) -> None:
+        self._submit(
+            "cluster", {"OP_ID": "OP_CLUSTER_SET_PARAMS", "node_death": word == "yes"}
+        )
+
+    def _cancel(self, name: str) -> None:
+        def work() -> None:
+            if self.master is None or self.master.is_dead:
+                self._report(name, "the master daemon does not run")
+                return
+            deps = self.master.deps
+            nodes = deps.config.snapshot().nodes
+            for item in deps.maintenance.state().incidents:
+                if item.node in nodes and nodes[item.node].name == name:
+                    try:
+                        self.master.client().call("CancelIncident", [item.uuid])
+                    except errors.GenericError as err:
+                        self._report(name, f"the cancellation was refused: {err}")
+
+        self._scheduler.spawn(f"person/{name}", work)
+
+
+def _target(text: str) -> dict[str, str]:
+    """Return the fields of an opcode about tags for the form of an event."""
+    kind, _colon, name = text.partition(":")
+    wire = {"group": "nodegroup"}.get(kind, kind)
+    return {"kind": wire, "name": name} if name else {"kind": wire}
+
+
+_ACTS: Final[Mapping[str, Callable[..., None]]] = {
+    "kill": People._kill,  # noqa: SLF001 - its methods
+    "power-on": People._power_on,  # noqa: SLF001
+    "freeze-node": People._freeze_node,  # noqa: SLF001
+    "unfreeze-node": lambda self, name: self._set(name, "is_frozen", False),
+    "stop-daemon": lambda self, name: self._set(name, "has_daemon", False),
+    "start-daemon": lambda self, name: self._set(name, "has_daemon", True),
+    "cut": People._cut,  # noqa: SLF001
+    "join": lambda self, name: self._world.join(name),
+    "slow": lambda self, name, word: self._set(name, "slowness", float(word)),
+    "helper": lambda self, name, word: self._set(name, "helper", Helper(word)),
+    "diagnose": People._diagnose,  # noqa: SLF001
+    "forge": lambda self, name, word: self._set(name, "forges", word == "yes"),
+    "repairs": lambda self, name, word: self._set(name, "repairs", word == "yes"),
+    "clock-of": lambda self, name, word: self._set(name, "clock_off_s", float(word)),
+    "clock": People._clock,  # noqa: SLF001
+    "offline": People._offline,  # noqa: SLF001
+    "drain": People._drain,  # noqa: SLF001
+    "kill-guest": People._kill_guest,  # noqa: SLF001
+    "stop-instance": lambda self, name: self._instance("OP_INSTANCE_SHUTDOWN", name),
+    "start-instance": lambda self, name: self._instance("OP_INSTANCE_STARTUP", name),
+    "tag": People._tag,  # noqa: SLF001
+    "untag": People._untag,  # noqa: SLF001
+    "freeze": lambda self, *words: self._call("FreezeAutomation", " ".join(words)),
+    "thaw": lambda self: self._call("ThawAutomation"),
+    "node-death": People._node_death,  # noqa: SLF001
+    "cancel-incidents": People._cancel,  # noqa: SLF001
+    "restart-master": lambda self, seconds: self._restart(float(seconds)),
+    "drain-queue": lambda self, word: self._call("SetDrainFlag", word == "yes"),
+}

@@ -1,0 +1,240 @@
+"""One simulation: a described cluster, events, and what becomes of it."""
+
+import functools
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ganeti.objects import Instance
+from ganeti.repair import journal
+from ganeti.sim import description as descriptions
+from ganeti.sim import events as event_forms
+from ganeti.sim.automatons import WATCHER_S, Automatons
+from ganeti.sim.description import ClusterDescription
+from ganeti.sim.events import Event
+from ganeti.sim.invariants import Invariants
+from ganeti.sim.master import Master
+from ganeti.sim.nodes import mirrors
+from ganeti.sim.people import People
+from ganeti.sim.scheduler import Scheduler
+from ganeti.sim.store import Data
+from ganeti.sim.timeline import Line, Timeline
+from ganeti.sim.world import Guest, World
+from ganeti.store import Change
+
+#: Begin of simulations, seconds since 1970.
+BEGIN: Final = 1_700_000_000.0
+
+
+class InstanceEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance at the end.
+
+    Attributes:
+        name: of the instance.
+        before: machines that ran it at the begin.
+        after: machines that run it at the end.
+        primary: its primary node at the end.
+        reason: why it does not run although it should; empty otherwise.
+    """
+
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    primary: str
+    reason: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a simulation shows.
+
+    Attributes:
+        lines: the timeline.
+        instances: those that have moved or do not run, by name.
+        count: number of instances.
+        problems: broken rules; empty unless this software is wrong.
+        seconds: simulated time.
+    """
+
+    lines: tuple[Line, ...]
+    instances: tuple[InstanceEnd, ...]
+    count: int
+    problems: tuple[str, ...]
+    seconds: float
+
+
+class Simulation:
+    """A cluster in virtual time; used once."""
+
+    def __init__(
+        self,
+        description: ClusterDescription,
+        events: Sequence[Event],
+        *,
+        begin: float = BEGIN,
+        skips_idle: bool = True,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            description: the cluster at the begin.
+            events: what happens.
+            begin: seconds since 1970.
+            skips_idle: rounds that would see the state of the last one, in which
+                there was nothing to do, are not computed.
+
+        Raises:
+            OpPrereqError: the description is wrong, or an event names an object that
+                the cluster lacks.
+        """
+        event_forms.check_names(
+            events,
+            [node.name for node in description.nodes],
+            [item.name for item in description.instances],
+        )
+        self._scheduler = Scheduler(begin)
+        snapshot = descriptions.snapshot(description, begin)
+        self._data = Data(snapshot)
+        self.world = World(
+            descriptions.machines(description), lambda: self._scheduler.now
+        )
+        self._fill(description)
+        self.timeline = Timeline(self._scheduler.monotonic, snapshot)
+        self.invariants = Invariants(self.world, lambda: self._scheduler.now, snapshot)
+        self.world.on_note = self._note
+        self._data.on_commit = self._committed
+        self._automatons = Automatons(
+            self._scheduler, self.world, skips_idle=skips_idle
+        )
+        self._people = People(
+            self._scheduler,
+            self.world,
+            self.invariants,
+            self._start_master,
+            lambda name, text: self.timeline.add("event", name, text),
+        )
+        self._places = {
+            item.name: tuple(self.world.places(item.name))
+            for item in description.instances
+        }
+        for event in events:
+            self._scheduler.at(event.at_s, functools.partial(self._do, event))
+        self._up_since = begin
+
+    def _fill(self, description: ClusterDescription) -> None:
+        """Put guests and disks on the machines."""
+        for record in self._data.snapshot.disks.values():
+            for node in record.nodes:
+                name = self._data.snapshot.nodes[node].name
+                extra = sum(child.size for child in record.children[1:])
+                self.world.put_disk(name, record.uuid, record.size + extra)
+                for child in record.children:
+                    self.world.put_disk(name, child.uuid, 0)
+        for item in description.instances:
+            machine = self.world.machines[item.primary]
+            runs = item.state == "up" if item.runs is None else item.runs
+            if runs and machine.is_on:
+                self.world.start(
+                    Guest(item.name, item.primary, item.memory_mib, item.vcpus)
+                )
+
+    # Callbacks
+    def _note(self, name: str, text: str) -> None:
+        self.timeline.add("machine", name, text)
+        self.invariants.check_fences()
+
+    def _committed(self, changes: Sequence[Change]) -> None:
+        self.invariants.take(changes, self._data.snapshot)
+        self.timeline.take(changes)
+
+    def _start_master(self) -> None:
+        self._up_since = self._scheduler.now
+        self._people.master = Master(self._scheduler, self.world, self._data)
+        self._automatons.start(self._people.master)
+
+    def _do(self, event: Event) -> None:
+        self.timeline.add("event", "simulation", str(event))
+        self._note_writes()
+        self._people.do(event)
+        self.world.version += 1
+        self._note_writes()
+
+    def _note_writes(self) -> None:
+        self.world.note_writes(mirrors(self._data.snapshot, self.world))
+
+    # Running
+    def run(self, seconds: float) -> Report:
+        """Simulate some time; return what happened."""
+        try:
+            self._start_master()
+            self._scheduler.run(self._scheduler.now + seconds)
+            self._check_end()
+            return self._report(seconds)
+        finally:
+            self._scheduler.close()
+
+    def _check_end(self) -> None:
+        master = self._people.master
+        is_settled = self._scheduler.now - self._up_since > 3 * WATCHER_S
+        if master is None or master.is_dead or not is_settled:
+            return
+        if self.invariants.has_wrong_clock or master.deps.queue.is_drained:
+            return
+        since = self._scheduler.time() - 2 * WATCHER_S - _SLACK_S
+        selection = journal.Selection(since=since, automaton=journal.AUTOREPAIR)
+        entries = master.deps.journal.entries(selection)
+        self.invariants.check_waits(self._data.snapshot, entries)
+
+    def _report(self, seconds: float) -> Report:
+        snapshot = self._data.snapshot
+        ends = [
+            self._end(record)
+            for record in sorted(snapshot.instances.values(), key=lambda r: r.name)
+        ]
+        return Report(
+            lines=tuple(self.timeline.lines),
+            instances=tuple(
+                end for end in ends if end.before != end.after or end.reason
+            ),
+            count=len(ends),
+            problems=tuple(self.invariants.problems),
+            seconds=seconds,
+        )
+
+    def _end(self, record: Instance) -> InstanceEnd:
+        after = tuple(self.world.places(record.name))
+        nodes = self._data.snapshot.nodes
+        primary = nodes[record.primary_node].name
+        is_missing = record.admin_state == "up" and primary not in after
+        return InstanceEnd(
+            name=record.name,
+            before=self._places.get(record.name, ()),
+            after=after,
+            primary=primary,
+            reason=self._reason(record.name, primary) if is_missing else "",
+        )
+
+    def _reason(self, name: str, primary: str) -> str:
+        """Return why an instance does not run, as the automatons say."""
+        for kind, about in ((journal.INSTANCE, name), (journal.NODE, primary)):
+            known = self.timeline.last_items.get((kind, about), {})
+            for automaton in _BY_RANK:
+                item = known.get(automaton)
+                if item is not None and item.decision is not journal.Decision.CHOSEN:
+                    why = f": {item.reason}" if item.reason else ""
+                    text = f"{automaton}: {item.action} ({about}): {item.decision}{why}"
+                    return self.timeline.plain(text)
+        if not self.world.machines[primary].is_on:
+            return f"its node {primary} is off, and no automaton has considered it"
+        return "no automaton has considered it"
+
+
+#: Automatons whose last word explains most, first.
+_BY_RANK: Final = (
+    journal.AUTOREPAIR,
+    journal.MAINTD,
+    journal.NODE_DEATH,
+    journal.WATCHER,
+)
+#: Seconds that a run of the watcher may take.
+_SLACK_S: Final = 120.0

@@ -1,0 +1,176 @@
+"""Time, events and descriptions of simulations; and that broken rules are noticed."""
+
+import threading
+
+import pytest
+
+from fakes import simulations
+from ganeti import errors
+from ganeti.objects import Update
+from ganeti.sim import Simulation, description, events
+from ganeti.sim.description import (
+    ClusterDescription,
+    InstanceDescription,
+    NodeDescription,
+)
+from ganeti.sim.master import Master
+from ganeti.sim.scheduler import Scheduler
+from ganeti.sim.world import Guest, Machine, World
+
+NODES = tuple(NodeDescription(name=f"node{n}") for n in (1, 2, 3))
+WEB = InstanceDescription(name="web1", primary="node2", secondary="node3")
+
+
+# Time
+def test_tasks_take_turns_in_the_order_of_their_times():
+    scheduler, seen = Scheduler(100.0), []
+
+    def count(name, seconds):
+        for _ in range(3):
+            scheduler.sleep(seconds)
+            seen.append((name, scheduler.monotonic()))
+
+    scheduler.spawn("a", lambda: count("a", 2.0))
+    scheduler.spawn("b", lambda: count("b", 3.0))
+    scheduler.at(4.5, lambda: seen.append(("event", 4.5)))
+    scheduler.run(107.0)
+    names = [("a", 2), ("b", 3), ("a", 4), ("event", 4.5), ("b", 6), ("a", 6)]
+    assert seen == names
+    assert scheduler.time() == 107.0
+    scheduler.close()
+    assert not scheduler.tasks
+
+
+def test_an_error_of_a_task_ends_the_run():
+    scheduler = Scheduler(0.0)
+
+    def fail():
+        raise KeyError("x")
+
+    scheduler.spawn("a", fail)
+    with pytest.raises(KeyError):
+        scheduler.run(1.0)
+
+
+def test_a_wait_without_limit_is_refused():
+    with pytest.raises(errors.ProgrammerError, match="without limit"):
+        Scheduler(0.0).wait(threading.Event(), None)
+
+
+def test_a_sleep_of_nothing_moves_the_time():
+    scheduler, seen = Scheduler(0.0), []
+
+    def work():
+        for _ in range(1000):
+            scheduler.sleep(0.0)
+        seen.append(scheduler.now)
+
+    scheduler.spawn("a", work)
+    scheduler.run(10.0)
+    assert seen[0] == pytest.approx(1.0)
+
+
+# Events
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("kill", "wanted a number with s, m, h or d"),
+        ("10m", "wanted one of kill, .* found nothing"),
+        ("10m explode node1", "found 'explode'"),
+        ("10m kill", "wanted 1 arguments; its form is: kill NODE"),
+        ("10m cut node1 up", "wanted one of both, in, out, found 'up'"),
+        ("10m slow node1 0", "wanted 1 to 1000, found '0'"),
+        ("10m slow node1 nan", "wanted 1 to 1000, found 'nan'"),
+        ("31d kill node1", "at most 30d, found '31d'"),
+        ("-5 kill node1", "found '-5'"),
+    ],
+)
+def test_a_malformed_event_is_refused(text, error):
+    with pytest.raises(errors.OpPrereqError, match=error):
+        events.parse_events(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["1 kill node9", "1 kill-guest db1", "1 cut node1 both node9"]
+)
+def test_an_event_about_an_unknown_object_is_refused(text):
+    described = ClusterDescription(nodes=NODES, instances=(WEB,))
+    with pytest.raises(errors.OpPrereqError, match="of the cluster"):
+        Simulation(described, events.parse_events(text))
+
+
+def test_events_are_sorted_and_comments_left_out():
+    listed = events.parse_events("# first\n2m kill node1 # why\n\n90 thaw\n")
+    assert [(event.at_s, str(event)) for event in listed] == [
+        (90.0, "thaw"),
+        (120.0, "kill node1"),
+    ]
+
+
+# Descriptions
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"nodes": ()}, "wanted at least one node"),
+        ({"nodes": (*NODES, NODES[0])}, "node node1: is there twice"),
+        ({"master": "node9"}, "master node9: is no node"),
+        ({"limits": {"speed": 1.0}}, "automation limits: wanted one of"),
+        (
+            {"instances": (InstanceDescription(name="a", primary="node1"),)},
+            "wanted two nodes for drbd",
+        ),
+        (
+            {
+                "instances": (
+                    InstanceDescription(name="a", primary="x", template="rbd"),
+                )
+            },
+            "instance a: x is no node",
+        ),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused(changes, error):
+    described = ClusterDescription(**{"nodes": NODES, **changes})
+    with pytest.raises(errors.OpPrereqError, match=error):
+        description.snapshot(described, 0.0)
+
+
+def test_a_malformed_description_is_refused():
+    with pytest.raises(errors.OpPrereqError, match="description of a cluster"):
+        description.read(b'{"nodes": [{"name": 5}]}')
+
+
+# Rules
+def test_a_second_start_is_noticed():
+    seen = []
+    world = World([Machine(n, 4096, 4096, 4) for n in ("a", "b")], lambda: 0.0)
+    world.on_twice = lambda name, places: seen.append((name, list(places)))
+    assert world.start(Guest("web1", "a", 1024, 1))
+    assert not world.start(Guest("web2", "a", 4096, 1))
+    assert world.start(Guest("web1", "b", 1024, 1))
+    assert seen == [("web1", ["a", "b"])]
+
+
+def test_a_repair_without_permission_is_noticed():
+    """A tag that nobody may set, as a program with a fault would."""
+    described = ClusterDescription(nodes=NODES, instances=(WEB,))
+    simulation = Simulation(described, [])
+    tag = "ganeti:watcher:autorepair:pending:failover:x:1700000000:"
+    snapshot = simulation._data.snapshot
+    (record,) = snapshot.instances.values()
+    change = [Update("instances", record.uuid, record.replace(tags=(tag,)))]
+    simulation._data.take(change, snapshot.apply(change))
+    (problem,) = simulation.invariants.problems
+    assert "begins without a permission" in problem
+
+
+def test_a_waiting_repair_costs_few_looks(monkeypatch):
+    calls, real = [], Master.call
+
+    def call(self, method, args):
+        calls.append(method)
+        return real(self, method, args)
+
+    monkeypatch.setattr(Master, "call", call)
+    simulations.play("death-moved-share-zero")
+    assert calls.count("QueryAutomation") < 200
