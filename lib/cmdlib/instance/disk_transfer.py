@@ -316,7 +316,7 @@ class _Transfer:
         words = [
             self._words(key, statuses[key])
             for key in (self._source_key, self._target_key)
-            if statuses[key].get("exit_status")
+            if statuses[key].get("exit_status") != 0
         ]
         raise errors.OpExecError(f"{self._what}: {'; '.join(words)}")
 
@@ -332,10 +332,12 @@ class _Transfer:
         return status
 
     def _words(self, key: str, status: Mapping[str, Any]) -> str:
-        """Return the node of a program that failed, and why it says it failed."""
+        """Return the node of a program, and why it says it failed."""
+        name = common.node_name(self._ctx, _node_of(key))
+        if _is_running(status):
+            return f"node {name}: has not said anything within {_DETAILS_S:g} s"
         text = status.get("error_message") or "failed without a message"
         lines = [line for line in status.get("recent_output") or () if text not in line]
-        name = common.node_name(self._ctx, _node_of(key))
         more = f" ({' / '.join(lines[-3:])})" if lines else ""
         return f"node {name}: {text}{more}"
 

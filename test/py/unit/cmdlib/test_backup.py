@@ -178,6 +178,19 @@ def test_a_broken_copy_leaves_nothing_and_the_guest_runs(template):
     assert len(eng.rpc.called("x509_cert_remove")) == 2
 
 
+def test_an_end_that_was_killed_is_named_as_silent():
+    """Its status file says that it runs, until it is old enough."""
+    lost = {"exit_status": 1, "listen_port": 4711, "error_message": "EPIPE"}
+    alive = {"exit_status": None, "listen_port": 4711}
+    eng = engine(
+        **Guest().answers(),
+        impexp_status=lambda node, _args: [lost if node == NODE1 else alive],
+    )
+    both = r"node1.*: EPIPE; node node2.*: has not said anything within 10 s"
+    with pytest.raises(errors.OpExecError, match=both):
+        eng.run(EXPORT)
+
+
 def test_a_snapshot_that_is_refused_leaves_the_guest_running():
     eng = engine(blockdev_snapshot=failure("no space"), **Guest().answers())
     with pytest.raises(errors.OpExecError, match=r"snapshot of disk/0.*no space"):
