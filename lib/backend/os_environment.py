@@ -10,6 +10,7 @@ from typing import Any
 from ganeti import process, storage
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode
+from ganeti.constants import disks as disk_constants
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 
@@ -88,7 +89,7 @@ def _disk(
 ) -> dict[str, str]:
     hvparams = instance.hvparams
     device = storage.device(node.paths, disk, node.process)
-    is_file = disk.dev_type in {"file", "sharedfile"}
+    is_file = disk.dev_type in disk_constants.DTS_FILEBASED
     values = {
         "PATH": device.path,
         "ACCESS": disk.mode,

@@ -15,7 +15,7 @@ from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
 from ganeti.rpc import node_port
-from ganeti.storage import allowed, drbd_tools, lvm
+from ganeti.storage import allowed, drbd_tools, gluster, lvm
 from ganeti.storage import files as disk_files
 from ganeti.utils import files, netutils, trusted_files, x509
 
@@ -216,6 +216,11 @@ def _storage_path(node: LocalNode, path: str) -> str | None:
     return allowed.check_usable(node.paths, path)
 
 
+def _gluster_path(node: LocalNode, path: Any) -> str | None:
+    """Return why Gluster volumes cannot be mounted below a directory."""
+    return gluster.check_usable(node.paths, path)
+
+
 def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
     """Return path -> bytes of the disk files below directories, paths as recorded."""
     return disk_files.found_below(node.paths, directories)
@@ -268,6 +273,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_DISK_FILES: _disk_files,
     nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
+    nodeverify_constants.NV_GLUSTER_STORAGE_PATH: _gluster_path,
     nodeverify_constants.NV_VGLIST: _vglist,
     nodeverify_constants.NV_LVLIST: _lvlist,
     nodeverify_constants.NV_DRBDLIST: _drbd_list,

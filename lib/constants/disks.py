@@ -20,7 +20,9 @@ OFFERED_DISK_TEMPLATES: Final = (
     "drbd",
     "ext",
     "file",
+    "gluster",
     "plain",
+    "rbd",
     "sharedfile",
 )
 DISK_TEMPLATE_PREFERENCE: Final = (
@@ -72,8 +74,8 @@ DTS_EXCL_STORAGE: Final = ("plain",)
 DTS_COPYABLE: Final = ("file", "plain")
 #: Have the access parameter.
 DTS_HAVE_ACCESS: Final = ("ext", "gluster", "rbd")
-#: Disks can be read and written, or even found, while they are attached only.
-DTS_ATTACHED: Final = ("ext",)
+#: Disks can be read and written while they are attached only; not in Ganeti.
+DTS_ATTACHED: Final = ("ext", "rbd")
 DTS_NO_FREE_SPACE_CHECK: Final = ("ext", "file", "gluster", "rbd", "sharedfile")
 DTS_NOT_CONVERTIBLE_FROM: Final = ("diskless",)
 DTS_NOT_CONVERTIBLE_TO: Final = ("blockdev", "diskless")

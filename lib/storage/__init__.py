@@ -2,8 +2,8 @@
 
 `device` returns the driver of a disk record. Offered are ``file``, ``sharedfile``,
 ``plain`` (logical volumes), ``drbd`` (mirrored volumes), ``blockdev`` (devices that an
-administrator made) and ``ext`` (volumes of external storage); a diskless instance has
-no disks.
+administrator made), ``ext`` (volumes of external storage), ``gluster`` (files of a
+Gluster volume) and ``rbd`` (images of Ceph); a diskless instance has no disks.
 
 A mirrored disk is a driver above others. Its record has the two volumes of this node as
 ``children``, data first, which are ``plain`` records of their own; the driver passes on
@@ -25,7 +25,9 @@ from ganeti.storage.adopted import AdoptedDisk
 from ganeti.storage.base import Device, DeviceStatus, LocalStatus
 from ganeti.storage.external import ExternalDisk
 from ganeti.storage.files import FileDisk
+from ganeti.storage.gluster import GlusterDisk
 from ganeti.storage.mirrors import MirrorDisk
+from ganeti.storage.rados import RadosDisk
 from ganeti.storage.volumes import VolumeDisk
 
 #: Driver by disk type.
@@ -34,7 +36,9 @@ DRIVERS: Final[dict[str, type[Device]]] = {
     "drbd": MirrorDisk,
     "ext": ExternalDisk,
     "file": FileDisk,
+    "gluster": GlusterDisk,
     "plain": VolumeDisk,
+    "rbd": RadosDisk,
     "sharedfile": FileDisk,
 }
 

@@ -11,10 +11,10 @@ from typing import Any, Final, TypedDict
 from ganeti import errors, pathutils
 from ganeti.constants import storage as storage_constants
 from ganeti.process import Runner
-from ganeti.storage import allowed, lvm_units
+from ganeti.storage import allowed, gluster, lvm_units
 from ganeti.storage.base import MIB
 
-_FILE_TYPES: Final = ("file", "sharedfile")
+_FILE_TYPES: Final = ("file", "gluster", "sharedfile")
 
 
 class UnitSpace(TypedDict):
@@ -53,10 +53,28 @@ def report(
             raise errors.StorageError(f"no volume group {key}")
         free, size = known
     elif kind in _FILE_TYPES:
-        free, size = _file_system(allowed.check(paths, key, exact_ok=True))
+        free, size = _file_system(_local(paths, kind, key))
     else:
         return None
     return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
+
+
+def _local(paths: pathutils.Paths, kind: str, directory: str) -> str:
+    """Return the local path of the directory, or mount point, of a unit.
+
+    Raises:
+        FileStoragePathError: the directory is not allowed.
+        StorageError: several Gluster volumes are mounted, so that no one is meant.
+    """
+    if kind != "gluster":
+        return allowed.check(paths, directory, exact_ok=True)
+    points = gluster.mount_points(paths, directory)
+    if len(points) != 1:
+        raise errors.StorageError(
+            f"{directory}: wanted one Gluster volume that is mounted there, found"
+            f" {len(points)}; a volume is mounted when its first disk is used"
+        )
+    return points[0]
 
 
 def _file_system(local: str) -> tuple[int, int]:
@@ -107,12 +125,14 @@ def list_units(
         if name not in directories:
             raise errors.StorageError(f"storage type {kind}: no unit {name}")
         directories = [name]
-    rows = (_row(paths, directory, fields) for directory in directories)
+    rows = (_row(paths, kind, directory, fields) for directory in directories)
     return list(rows)
 
 
-def _row(paths: pathutils.Paths, directory: str, fields: Sequence[str]) -> list[Any]:
-    local = allowed.check(paths, directory, exact_ok=True)
+def _row(
+    paths: pathutils.Paths, kind: str, directory: str, fields: Sequence[str]
+) -> list[Any]:
+    local = _local(paths, kind, directory)
     free, size = _file_system(local)
     values: dict[str, Any] = {
         storage_constants.SF_NAME: directory,

@@ -18,6 +18,7 @@ _DIRECTORIES: Final = {
 _DEFAULTS: Final = {
     "file": _buildconf.FILE_STORAGE_DIR,
     "sharedfile": _buildconf.SHARED_FILE_STORAGE_DIR,
+    "gluster": f"{_buildconf.LOCALSTATEDIR}/run/ganeti/gluster",
 }
 
 

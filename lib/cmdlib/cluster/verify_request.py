@@ -150,6 +150,8 @@ def _where_configured(
         asked[nodeverify.NV_FILE_STORAGE_PATH] = record.file_storage_dir
     if "sharedfile" in enabled:
         asked[nodeverify.NV_SHARED_FILE_STORAGE_PATH] = record.shared_file_storage_dir
+    if "gluster" in enabled:
+        asked[nodeverify.NV_GLUSTER_STORAGE_PATH] = record.gluster_storage_dir
     if record.volume_group_name:
         asked[nodeverify.NV_VGLIST] = None
         asked[nodeverify.NV_LVLIST] = record.volume_group_name

@@ -21,7 +21,7 @@ from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
 #: Templates between which disks can be copied.
-_COPYABLE: Final = ("ext", "file", "plain", "sharedfile")
+_COPYABLE: Final = ("ext", "file", "gluster", "plain", "rbd", "sharedfile")
 #: MiB copied by one call: some seconds of work even for slow disks.
 PIECE_MIB: Final = 256
 
@@ -115,6 +115,7 @@ def execute(
         target,
         specs,
         nodes=[instance.primary_node],
+        owner=instance.uuid,
         where=where,
         driver=file_driver,
     )

@@ -247,6 +247,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.template,
             specs,
             nodes=self.nodes,
+            owner=self.uuid,
             where=directory,
             driver=op.file_driver,
         )

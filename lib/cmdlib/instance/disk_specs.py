@@ -1,9 +1,10 @@
 """Disks in requests: conversion of requested parameters to disk records."""
 
 import dataclasses
+import itertools
 import os.path
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
@@ -11,8 +12,11 @@ from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import mirror_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, hooks, misc, params
+from ganeti.objects import params as object_params
 
 _MAX_NAME: Final = 255
+#: Directory of disk files in a Gluster volume.
+_GLUSTER_DIR: Final = "ganeti"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,6 +339,7 @@ def records(
     specs: Sequence[DiskRequest],
     *,
     nodes: Sequence[str],
+    owner: str,
     where: str,
     driver: str | None,
     first_index: int = 0,
@@ -346,12 +351,14 @@ def records(
         template: disk template.
         specs: the requested disks.
         nodes: uuids of the primary node and, for mirrored disks, of the other one.
+        owner: uuid of the instance.
         where: directory of disk files.
         driver: driver of disk files.
         first_index: position of the first disk in the instance.
     """
     now = ctx.clock.time()
     made = []
+    gluster = _gluster_files(ctx.snapshot, owner, first_index)
     for index, spec in enumerate(specs, first_index):
         uuid = ctx.config.reserve_uuid(ctx.owner)
         made.append(
@@ -368,10 +375,8 @@ def records(
                     logical_id=_logical_id(
                         ctx.snapshot.cluster,
                         spec,
-                        f"{uuid}.disk{index}"
-                        if template in disk_constants.DTS_LVM
-                        else f"{uuid}.{template}.disk{index}",
-                        where=where,
+                        _name(template, uuid, index, gluster),
+                        where=_GLUSTER_DIR if template == "gluster" else where,
                         template=template,
                         driver=driver,
                     ),
@@ -383,11 +388,43 @@ def records(
                     mode=spec.mode,
                     name=spec.name,
                     spindles=spec.spindles,
-                    params=_own_parameters(spec),
+                    params=_own_parameters(spec) | _pool(ctx.snapshot, template, nodes),
                 ),
             )
         )
     return tuple(made)
+
+
+def _name(template: str, uuid: str, index: int, gluster: Iterator[str]) -> str:
+    """Return the name of a new disk on its storage."""
+    if template == "gluster":
+        return next(gluster)
+    if template in disk_constants.DTS_LVM:
+        return f"{uuid}.disk{index}"
+    return f"{uuid}.{template}.disk{index}"
+
+
+def _gluster_files(
+    snapshot: objects.Snapshot, owner: str, first_index: int
+) -> Iterator[str]:
+    """Yield names of files that the instance does not have, by the wanted index on."""
+    instance = snapshot.instances.get(owner)
+    present = snapshot.instance_disks(instance) if instance is not None else ()
+    taken = {str(disk.logical_id[-1]) for disk in present}
+    for index in itertools.count(first_index):
+        name = f"{owner}.{index}"
+        if f"{_GLUSTER_DIR}/{name}" not in taken:
+            yield name
+
+
+def _pool(
+    snapshot: objects.Snapshot, template: str, nodes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the pool of a new image, which stays there when the default changes."""
+    if template != "rbd":
+        return {}
+    group = snapshot.nodes[nodes[0]].group
+    return {"pool": object_params.fill_diskparams(snapshot, group, template)["pool"]}
 
 
 def preview(
@@ -444,6 +481,8 @@ def _logical_id(
         return "manual", os.path.normpath(spec.adopt or "")
     if template == "ext":
         return spec.provider or "", name
+    if template == "rbd":
+        return template, name
     return driver or "loop", f"{where}/{name}"
 
 

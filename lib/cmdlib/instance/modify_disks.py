@@ -141,6 +141,7 @@ def _new(
         template,
         [spec],
         nodes=[here, *snapshot.secondary_nodes(instance)],
+        owner=instance.uuid,
         where=where,
         driver=file_driver,
         first_index=index,

@@ -124,6 +124,7 @@ def converted(
         template,
         [disk_specs.DiskRequest.like(disk, external) for disk in disks],
         nodes=nodes,
+        owner=instance.uuid,
         where=where,
         driver=op.file_driver,
     )

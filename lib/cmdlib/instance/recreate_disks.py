@@ -212,7 +212,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def _has(self, node: str, disk: objects.Disk) -> bool:
         """Return whether a node has a volume of a disk."""
-        if disk.dev_type in disk_constants.DTS_ATTACHED:
+        if disk.dev_type == "ext":
             return self._can_attach(node, disk)
         wire = encode.disk(self.ctx.snapshot, disk, self._owner())
         status = self.ctx.rpc.call_one("blockdev_find", node, wire).require(

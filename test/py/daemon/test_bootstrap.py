@@ -79,7 +79,6 @@ class TestInit:
         [
             ("--enabled-hypervisors=qemu", "found qemu"),
             ("--enabled-disk-templates=floppy", "found floppy"),
-            ("--enabled-disk-templates=rbd,file", "rbd: not offered by this"),
             ("--mac-prefix=01:00:00", "found '01:00:00'"),
             ("--secondary-ip=192.0.2.77", "is not an address of this machine"),
             ("--master-netmask=77", "found 77"),

@@ -175,7 +175,6 @@ REFUSED = [
     ({"enabled_data_collectors": {"bogus": True}}, "unknown"),
     ({"data_collector_interval": {"drbd": 0}}, "above 0"),
     ({"enabled_disk_templates": []}, "at least one template"),
-    ({"enabled_disk_templates": ["rbd"]}, "not offered"),
     ({"file_storage_dir": ""}, "must be set while file disks"),
     ({"file_storage_dir": "x"}, "absolute path"),
     ({"vg_name": "xenvg"}, "no enabled disk template"),
