@@ -10,6 +10,11 @@ ADD = (
     *("gnt-instance", "add", "-t", "plain", "--no-install", "--no-nics"),
     *("--ignore-ipolicy", "-B", "memory=64m", "-n", "lab1"),
 )
+#: Makes the root directory of a container.
+BUSYBOX = """rm -rf /var/log/ganeti/lxc; cd /tmp
+mkdir -p root/bin root/sbin root/proc root/sys root/dev root/etc
+cp /bin/busybox root/bin/sh && ln -sf ../bin/sh root/sbin/init
+echo '::sysinit:echo booted' > root/etc/inittab"""
 WITHOUT_DISKS = "rm -rf /var/lib/ganeti/* /etc/ganeti/* /srv/ganeti/*; wipefs -qaf"
 
 
@@ -54,6 +59,7 @@ def units(machines, kind, *fields):
 def test_volumes_live_as_their_disks_and_a_failed_disk_is_taken_out(volumes):
     machines = volumes
     _life_of_a_disk(machines)
+    _container(machines)
     _adoption(machines)
     _a_disk_fails(machines)
 
@@ -83,6 +89,40 @@ def _life_of_a_disk(machines):
     assert machines.check("head", "-n", "1", f"/dev/{GROUP}/{name}") == "kept\n"
     machines.check("gnt-instance", "remove", "-f", WEB1)
     assert sizes(machines) == {}
+
+
+def _container(machines):
+    """A container of busybox starts from a volume, has its limits, and ends if asked."""
+    # Without sys_boot in the list the container may switch itself off.
+    params = (
+        "lxc:drop_capabilities=sys_module,cpu_mask=0,"
+        r"extra_config=lxc.apparmor.profile=unconfined\,lxc.signal.halt=SIGUSR2"
+    )
+    machines.check("gnt-cluster", "modify", "--enabled-hypervisors", "fake,lxc")
+    machines.check(
+        *(*ADD[:4], "--no-install", "--net", "0:link=br0", "--no-start", *ADD[6:]),
+        *("-H", params, "--disk", "0:size=64m", WEB1),
+    )
+    machines.check("sh", "-c", BUSYBOX)
+    (name,) = sizes(machines)
+    mke2fs = ("mke2fs", "-q", "-F", "-t", "ext4", "-d", "/tmp/root")
+    machines.check(*mke2fs, f"/dev/{GROUP}/{name}")
+    machines.check("gnt-instance", "startup", WEB1)
+    fields = "hypervisor,status,oper_ram,oper_vcpus"
+    listed = machines.check("gnt-instance", "list", "--no-headers", "-o", fields)
+    assert listed.split() == ["lxc", "running", "64M", "1"]
+    inside = machines.check("cat", f"/sys/fs/cgroup/lxc.payload.{WEB1}/cpuset.cpus")
+    assert inside.strip() == "0"
+    assert "veth" in machines.check("ip", "-br", "link", "show", "master", "br0")
+    # Its root file system is mounted nowhere else.
+    assert name.replace("-", "--") not in machines.check("cat", "/proc/mounts")
+    # It ends before the time at which it would be killed.
+    machines.check("gnt-instance", "shutdown", "--timeout", "600", WEB1)
+    log = machines.check("cat", f"/var/log/ganeti/lxc/{WEB1}.console.log")
+    assert "booted" in log
+    assert "Requesting system poweroff" in log
+    machines.check("gnt-instance", "remove", "-f", WEB1)
+    assert machines.check("ls", "/run/ganeti/lxc/instance") == ""
 
 
 def _adoption(machines):
