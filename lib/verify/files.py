@@ -94,7 +94,9 @@ def _secret_of_master(
 def missing_everywhere(
     report: Report, expected: Collection[str], answers: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Report required files that no node has."""
+    """Report required files that no node has; nothing if no node answered."""
+    if not any(answers.values()):
+        return
     present = {path for sums in answers.values() for path in sums}
     for path in sorted(set(expected) - present):
         report.error_if(

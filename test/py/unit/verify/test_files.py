@@ -1,6 +1,7 @@
 """The files that nodes share: each difference is named once, with its nodes."""
 
 import msgspec
+import pytest
 
 from fakes import clusters
 from ganeti.constants.misc import V_CLUSTER_VIRT_PATH_PREFIX
@@ -155,3 +156,10 @@ def test_a_file_that_no_node_has_is_missing_on_all():
         "file /c is missing on all nodes",
         "file /d is missing on all nodes",
     ]
+
+
+@pytest.mark.parametrize("answers", [{}, {ONE: {}}])
+def test_no_file_counts_as_missing_while_no_node_answers(answers):
+    report = Report()
+    files.missing_everywhere(report, ["/a"], answers)
+    assert report.take() == []
