@@ -203,10 +203,27 @@ class Reader:
 
 def test_the_page_leads_from_three_machines_to_a_guest(machines):
     follow_the_page(machines)
+    check_units_and_rotation(machines)
     migrate_to_a_closed_port(machines)
     kill_an_installation(machines)
     lose_power(machines, ["node2"])
     lose_power(machines, ["node2", "node3", "node1"])
+
+
+def check_units_and_rotation(machines):
+    """What systemd and logrotate read is valid where it is installed."""
+    master = machines["node1"]
+    output = master.check("systemd-analyze verify /usr/lib/systemd/system/ganeti*")
+    assert output == ""
+    log = "/var/log/ganeti/master-daemon.log"
+    rotate = "logrotate --force --state /tmp/state /etc/logrotate.d/ganeti"
+    assert master.check(rotate) == ""
+    assert "elected for term" in master.check(f"cat {log}.1")
+    # The daemons write to the new files.
+    master.check("gnt-cluster add-tags rotated && gnt-cluster remove-tags rotated")
+    open_files = master.check("ls -l /proc/$(cat /var/run/ganeti/*masterd.pid)/fd")
+    assert f"-> {log}\n" in open_files
+    assert f"{log}.1" not in open_files
 
 
 #: A create script that does not end, with a child that does not either.
