@@ -58,6 +58,8 @@ GUIDE_LEFT_OUT = {
     "vgcreate": "needs disks for volumes; test/lab has some",
     "gnt-cluster init --vg-name": "as above",
     "gnt-instance add -t plain": "as above",
+    "gnt-cluster modify --enabled-disk-templates=plain,ext": "as above",
+    "gnt-instance add -t ext": "as above; the template is not enabled then",
     "gnt-instance modify -t": "as above",
     "gnt-node list-storage -t lvm": "as above",
     "gnt-node modify-storage": "as above",
@@ -211,7 +213,7 @@ def test_the_page_leads_from_three_machines_to_a_guest(machines):
 
 
 def check_units_and_rotation(machines):
-    """What systemd and logrotate read is valid where it is installed."""
+    """The installed units are valid, and logrotate takes logs from running daemons."""
     master = machines["node1"]
     output = master.check("systemd-analyze verify /usr/lib/systemd/system/ganeti*")
     assert output == ""
