@@ -101,7 +101,7 @@ class Site:
         self.layout = layout
         self.control = control
         self.master = layout.master_node
-        self._directory = os.path.join(layout.directory, "drill")
+        self._directory = os.path.join(layout.directory, "state", "drill")
 
     # Commands
     def run(self, *words: str) -> str:

@@ -389,3 +389,19 @@ def test_a_cluster_that_is_not_made_for_drills_is_refused(tmp_path, more, text):
     layout = lay.plan(str(tmp_path), network="10.9", bindir="/b", **more)
     with pytest.raises(errors.OpPrereqError, match=text):
         site.Site(layout, None)
+
+
+def test_files_of_drills_are_removed_with_the_cluster(tmp_path):
+    """``down`` removes the state of the cluster, and no file that it does not know."""
+    layout = lay.plan(
+        str(tmp_path),
+        count=4,
+        isolated=True,
+        network="10.9",
+        bindir="/b",
+        monitoring=True,
+    )
+    (tmp_path / "state" / "drill").mkdir(parents=True)
+    site.Site(layout, None).lie(hold=True)
+    assert len(list((tmp_path / "state" / "drill").iterdir())) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
