@@ -145,6 +145,24 @@ class InstanceUnit(base.LogicalUnit[O]):
             )
 
 
+class InstanceWork:
+    """Base of steps on one instance that a later master daemon may continue."""
+
+    def __init__(self, ctx: base.Context, instance: objects.Instance) -> None:
+        self.ctx = ctx
+        self._uuid = instance.uuid
+
+    @property
+    def instance(self) -> objects.Instance:
+        """The present record of the instance."""
+        return self.ctx.snapshot.instances[self._uuid]
+
+    @property
+    def what(self) -> str:
+        """The instance, for messages."""
+        return f"instance {self.instance.name}"
+
+
 def not_created(name: str, why: str) -> errors.OpPrereqError:
     """Return the error for an operation that a forthcoming instance does not allow."""
     return errors.OpPrereqError(

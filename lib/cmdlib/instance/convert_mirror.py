@@ -173,29 +173,18 @@ def _work(
     )
 
 
-class Conversion:
+class Conversion(common.InstanceWork):
     """The steps of one conversion."""
 
     def __init__(
         self, ctx: base.Context, instance: objects.Instance, work: Work
     ) -> None:
-        self.ctx = ctx
+        super().__init__(ctx, instance)
         self.work = work
-        self._uuid = instance.uuid
         self.old, self.new = (
             [objects.from_dict(objects.Disk, item) for item in items]
             for items in (work.old, work.new)
         )
-
-    @property
-    def instance(self) -> objects.Instance:
-        """The present record of the instance."""
-        return self.ctx.snapshot.instances[self._uuid]
-
-    @property
-    def what(self) -> str:
-        """The instance, for messages."""
-        return f"instance {self.instance.name}"
 
     @property
     def is_to_mirror(self) -> bool:

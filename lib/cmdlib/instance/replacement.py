@@ -65,30 +65,19 @@ class Work(msgspec.Struct, frozen=True):
         return both if self.releases_early else frozenset((locking.Level.NODE,))
 
 
-class Replacement(abc.ABC):
+class Replacement(common.InstanceWork, abc.ABC):
     """The steps of one replacement."""
 
     def __init__(
         self, ctx: base.Context, instance: objects.Instance, work: Work
     ) -> None:
-        self.ctx = ctx
+        super().__init__(ctx, instance)
         self.work = work
-        self._uuid = instance.uuid
         self.is_resumed = False
         before = [objects.from_dict(objects.Disk, item) for item in work.before]
         #: Index and record of the disks, as they were at the beginning.
         self.chosen = list(zip(work.indexes, before, strict=True))
         self.made = [objects.from_dict(objects.Disk, item) for item in work.made]
-
-    @property
-    def instance(self) -> objects.Instance:
-        """The present record of the instance."""
-        return self.ctx.snapshot.instances[self._uuid]
-
-    @property
-    def what(self) -> str:
-        """The instance, for messages."""
-        return f"instance {self.instance.name}"
 
     def name(self, node: str) -> str:
         """Return a node's name, for messages."""

@@ -433,7 +433,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         snapshot, after = self.ctx.snapshot, self.changes.after
         is_forthcoming = self.instance.forthcoming
         converted = self.op.disk_template
-        if not (self.backend or self.nic_mods or self.disk_mods or converted):
+        touches = self.backend or self.nic_mods or self.disk_mods
+        if not (touches or converted):
             return
         template = converted or snapshot.disk_template(self.instance)
         if self.changes.disks and (template == "diskless" or is_forthcoming):
@@ -447,6 +448,11 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             template=template,
             is_complete=not is_forthcoming,
         )
+        if not touches and not is_forthcoming:
+            # A conversion is not refused for sizes that it leaves as they are.
+            group = self.primary.group
+            before = checks.problems_of(snapshot, self.instance, group)
+            problems = [text for text in problems if text not in before]
         if self.op.force:
             for text in problems:
                 self.ctx.log.warn(f"policy violation: {text}")
