@@ -71,7 +71,7 @@ COMMANDS: Final = (
     Command(
         "import",
         "create an instance from an export",
-        arguments=(Argument("host", name="instance"),),
+        arguments=(Argument("instance"),),
         options=(
             o.BACKEND_PARAMETERS,
             o.DISK,
@@ -193,7 +193,7 @@ COMMANDS: Final = (
     ),
     Command(
         "remove",
-        "remove the exports of an instance",
+        "delete the exports of an instance",
         arguments=(Argument("unknown", name="export"),),
         options=(o.DRY_RUN, *o.JOB),
         run="client.backup.remove:run",

@@ -68,7 +68,7 @@ OTHER_CALLS = {
         ("QueryFilters", "ReplaceFilter", "DeleteFilter"), "filter rules have no name"
     ),
     "Query": "a filter compares the values of fields; the commands ask with names",
-    "QueryExports": "exports are not offered",
+    "QueryExports": "its rows come from the nodes",
 }
 
 #: Options of the creation of an instance.
@@ -179,7 +179,12 @@ ARGUMENTS = frozenset(
 #: Others, which do not.
 OTHER_ARGUMENTS = frozenset(
     {("command", ""), ("choice", ""), ("jobid", ""), ("os", ""), ("file", "")}
-    | {("filter", ""), ("file", "storage"), ("choice", "storage-type")}
+    | {
+        ("filter", ""),
+        ("unknown", "export"),
+        ("file", "storage"),
+        ("choice", "storage-type"),
+    }
     | {("user", "name"), ("suggest", "age"), ("suggest", "duration")}
     | {("host", name) for name in ("cluster", "instance", "new-name", "node")}
     | {
@@ -210,13 +215,22 @@ install-image instance-communication-network ipolicy-disk-templates mac-prefix
 master-netdev master-netmask network network6 nics os-type output owner
 primary-ip-version rapi-certificate remove-reserved-ips remove-uids
 request-key reserved-lvs rights secondary-ip separator shared-file-storage-dir
-since specs-cpu-count specs-disk-count specs-disk-size specs-mem-size
-specs-nic-count spice-ca-certificate spice-certificate store tags uid-pool
+since src-dir src-node specs-cpu-count specs-disk-count specs-disk-size specs-mem-size
+specs-nic-count spice-ca-certificate spice-certificate store tags
+transport-compression uid-pool
 vg-name zeroing-image
 """
 OTHER_OPTIONS = frozenset(f"--{name}" for name in _OTHER_OPTIONS.split())
 #: Command and option -> why there is no row.
 OTHER_USES = {
+    ("gnt-backup export", "instance"): "needs disks; test_backup has its tests",
+    ("gnt-backup export", "--node"): "needs disks; test_backup has its tests",
+    ("gnt-backup import", "instance"): "a new name",
+    ("gnt-backup import", "--disk"): "sizes",
+    ("gnt-backup import", "--node"): "needs an export; test_backup has its tests",
+    ("gnt-backup import", "--node-group"): "as of gnt-instance add",
+    ("gnt-backup list", "--node"): "a filter on the names of nodes",
+    ("gnt-backup remove", "export"): "the name of an export",
     ("gnt-group add", "group"): "a new name",
     ("gnt-network add", "network"): "a new name",
     ("gnt-node add", "--node-group"): "a machine is needed; the opcode has a row",

@@ -15,7 +15,7 @@ _SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())
 #: Names each documented command or option that is not offered, and its subject.
 _STATUS = _ROOT.parent / "doc" / "status.rst"
 _PROGRAMS = ("cluster", "node", "group", "network", "instance", "os", "job")
-_PROGRAMS += ("debug", "filter", "storage")
+_PROGRAMS += ("debug", "backup", "filter", "storage")
 #: Commands that can do without an argument that Ganeti's cannot.
 OPTIONAL = {("gnt-instance", "add")}
 #: Choices of documented options that only we have.

@@ -15,6 +15,7 @@ from ganeti.cmdlib.unit_table import UNITS
 N1 = clusters.node_uuid(1)
 #: Opcodes that need an existing instance -> the reason in the refusal.
 REFUSED = {
+    "OP_BACKUP_EXPORT": "there is nothing to export",
     "OP_INSTANCE_ACTIVATE_DISKS": "it has no disks on nodes that could be activated",
     "OP_INSTANCE_CONSOLE": "it has no console",
     "OP_INSTANCE_DEACTIVATE_DISKS": "it has no disks on nodes .* deactivated",
@@ -32,6 +33,7 @@ PARAMS = {
     "OP_INSTANCE_FAILOVER": {"target_node": "node2"},
     "OP_INSTANCE_GROW_DISK": {"disk": 0, "amount": 10},
     "OP_INSTANCE_MIGRATE": {"target_node": "node2"},
+    "OP_BACKUP_EXPORT": {"target_node": "node2"},
     "OP_INSTANCE_MOVE": {"target_node": "node2"},
     "OP_INSTANCE_REBOOT": {"reboot_type": "hard"},
     "OP_INSTANCE_RENAME": {"new_name": "web2.example.com"},
@@ -63,6 +65,8 @@ def named():
         op_id
         for op_id in UNITS
         if "instance_name" in typing.get_type_hints(opcodes.OPCODES[op_id])
+        # That is the name of an export; the instance need not exist.
+        and op_id != "OP_BACKUP_REMOVE"
     }
 
 

@@ -47,6 +47,9 @@ OBJECTS = frozenset(
 )
 #: Opcode and parameter -> why it names no object that exists.
 NO_OBJECTS = {
+    ("OP_BACKUP_EXPORT", "instance_name"): "needs disks; test_backup has its tests",
+    ("OP_BACKUP_EXPORT", "target_node"): "needs disks; test_backup has its tests",
+    ("OP_BACKUP_REMOVE", "instance_name"): "the name of an export",
     ("OP_CLUSTER_RENAME", "name"): "the new name of the cluster",
     ("OP_GROUP_ADD", "group_name"): "the name of the new group",
     ("OP_INSTANCE_CREATE", "disks"): "sizes",
