@@ -22,7 +22,7 @@ from ganeti.repair import journal
 from ganeti.repair.node_death import HOUR_S
 from ganeti.sim.master import Client, Master
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.world import Machine, World
+from ganeti.sim.hardware import Machine, Hardware
 from ganeti.ssconf import SimpleStore
 from ganeti.watcher import effects, expired_part, group_part, records, repair_part
 
@@ -102,16 +102,16 @@ class _Idle:
     rounds.
     """
 
-    def __init__(self, master: Master, world: World, *, is_used: bool) -> None:
+    def __init__(self, master: Master, hardware: Hardware, *, is_used: bool) -> None:
         self._master = master
-        self._world = world
+        self._hardware = hardware
         self._is_used = is_used
         self._seen: tuple[objects.Snapshot, int, int] | None = None
         self._before = self._state()
 
     def _state(self) -> tuple[objects.Snapshot, int, int]:
         deps = self._master.deps
-        return deps.config.snapshot(), self._world.version, deps.queue.last_id
+        return deps.config.snapshot(), self._hardware.version, deps.queue.last_id
 
     def begin(self) -> bool:
         """Return whether a round has to be computed; note what it sees."""
@@ -155,14 +155,16 @@ class Automatons:
     """
 
     def __init__(
-        self, scheduler: Scheduler, world: World, *, skips_idle: bool = True
+        self, scheduler: Scheduler, hardware: Hardware, *, skips_idle: bool = True
     ) -> None:
         self._skips_idle = skips_idle
         self._scheduler = scheduler
-        self._world = world
+        self._hardware = hardware
         self.states: dict[str, GroupState] = {}
         #: The watcher has run before the simulation begins.
-        self._boot_ids = {m.name: m.boot_id for m in world.machines.values() if m.is_on}
+        self._boot_ids = {
+            m.name: m.boot_id for m in hardware.machines.values() if m.is_on
+        }
         self._is_repairing = False
 
     def start(self, master: Master, first_watcher_s: float = FIRST_WATCHER_S) -> None:
@@ -190,7 +192,7 @@ class Automatons:
 
     # Watcher
     def _watch(self, master: Master) -> None:
-        idle = _Idle(master, self._world, is_used=self._skips_idle)
+        idle = _Idle(master, self._hardware, is_used=self._skips_idle)
         while True:
             begun = self._scheduler.now
             try:
@@ -233,7 +235,7 @@ class Automatons:
             self._scheduler,
             _PORT,
         )
-        idle, wait_s = _Idle(master, self._world, is_used=self._skips_idle), 1.0
+        idle, wait_s = _Idle(master, self._hardware, is_used=self._skips_idle), 1.0
         while True:
             try:
                 if idle.begin():
@@ -251,8 +253,8 @@ class Automatons:
         good: dict[str, Any] = {}
         problems: dict[str, str] = {}
         for number, (uuid, place) in enumerate(sorted(places.items())):
-            machine = self._world.machines[place.name]
-            if not self._world.reaches(master.machine(), place.name):
+            machine = self._hardware.machines[place.name]
+            if not self._hardware.reaches(master.machine(), place.name):
                 problems[uuid] = "there is no answer: the connection timed out"
                 continue
             challenge = f"{number}"
@@ -270,7 +272,7 @@ class Automatons:
         deaths = node_deaths.NodeDeaths(
             client.call, lambda node: self._repair_node(client, node), self._scheduler
         )
-        idle, wait_s = _Idle(master, self._world, is_used=self._skips_idle), 1.0
+        idle, wait_s = _Idle(master, self._hardware, is_used=self._skips_idle), 1.0
         while True:
             try:
                 if idle.begin() or self._is_watched(master):

@@ -17,7 +17,7 @@ from ganeti.bootstrap.options import InitOptions
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.repair import limits as automation_limits
-from ganeti.sim.world import Machine
+from ganeti.sim.hardware import Machine
 
 _NAMESPACE: Final = uuid.UUID("6f1f3a52-8f0e-4a3b-9b7b-0d4f4b5d7a11")
 _HELPER: Final = "/usr/lib/ganeti/oob-simulated"

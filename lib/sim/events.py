@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import ecodes
-from ganeti.sim.world import Helper
+from ganeti.sim.hardware import Helper
 
 _TIME: Final = re.compile(r"(?P<number>[0-9]{1,7}(?:\.[0-9]{1,3})?)(?P<unit>[smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -154,9 +154,9 @@ def parse_event(text: str, *, has_time: bool = True) -> Event:
         at_s = duration(words.pop(0))
     if not words or words[0] not in VERBS:
         wanted = ", ".join(VERBS)
-        found = repr(words[0]) if words else "nothing"
+        shown = repr(words[0]) if words else "nothing"
         raise errors.OpPrereqError(
-            f"event {text!r}: wanted one of {wanted}, found {found}",
+            f"event {text!r}: wanted one of {wanted}, found {shown}",
             ecodes.ECODE_INVAL,
         )
     verb, *args = words

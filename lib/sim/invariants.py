@@ -21,7 +21,7 @@ from ganeti.jqueue import records
 from ganeti.objects import Instance, Update
 from ganeti.repair import journal
 from ganeti.sim.automatons import WATCHER_S
-from ganeti.sim.world import World
+from ganeti.sim.hardware import Hardware
 from ganeti.store import Change
 
 _PREFIX: Final = "ganeti:watcher:autorepair:"
@@ -52,19 +52,19 @@ class Invariants:
     """
 
     def __init__(
-        self, world: World, now: Callable[[], float], start: objects.Snapshot
+        self, hardware: Hardware, now: Callable[[], float], start: objects.Snapshot
     ) -> None:
         self.problems: list[str] = []
         self.requested: set[str] = set()
         self.has_wrong_clock = False
-        self._world = world
+        self._hardware = hardware
         self._now = now
         self._past: collections.deque[tuple[float, objects.Snapshot]] = (
             collections.deque([(now(), start)])
         )
         self._moving: dict[int, str] = {}
         self._known: set[int] = set()
-        world.on_twice = self.note_twice
+        hardware.on_twice = self.note_twice
 
     def note_twice(self, instance: str, machines: Sequence[str]) -> None:
         """Note that an instance runs on two machines."""
@@ -95,7 +95,7 @@ class Invariants:
         cluster = self._past[-1][1].cluster
         most = int(cluster.automation_limits.get("fenced-per-hour", _FENCES))
         since = self._now() - _HOUR_S
-        names = {name for when, name in self._world.powered_off if when > since}
+        names = {name for when, name in self._hardware.powered_off if when > since}
         if len(names) > most:
             self._broken(f"{len(names)} nodes were fenced within an hour, limit {most}")
 

@@ -25,7 +25,7 @@ from ganeti.objects import Snapshot
 from ganeti.sim.nodes import SimulatedRunner
 from ganeti.sim.scheduler import Scheduler, Task, TaskEnded
 from ganeti.sim.store import Data, SimulatedStore
-from ganeti.sim.world import World
+from ganeti.sim.hardware import Hardware
 from ganeti.store import Store
 
 #: Seconds between two attempts to get locks that others hold.
@@ -156,7 +156,7 @@ class Master:
         deps: its dependencies.
     """
 
-    def __init__(self, scheduler: Scheduler, world: World, data: Data) -> None:
+    def __init__(self, scheduler: Scheduler, hardware: Hardware, data: Data) -> None:
         """Start the daemon on the machine that the configuration names."""
         self.scheduler = scheduler
         self.is_dead = False
@@ -164,17 +164,17 @@ class Master:
         self._data = data
         store = SimulatedStore(data)
         self._store = store
-        runner = SimulatedRunner(world, scheduler, store.snapshot, self.machine)
+        runner = SimulatedRunner(hardware, scheduler, store.snapshot, self.machine)
         self.deps = _Deps(
             store=cast("Store", store),
             rpc=runner,
             clock=cast("Clock", scheduler),
             paths=pathutils.Paths(root=_ROOT, hostname=self.machine()),
             lookup_host=_lookup,
-            tcp_ping=lambda address, _port, _source: world.reaches(
+            tcp_ping=lambda address, _port, _source: hardware.reaches(
                 self.machine(), self._at(address)
             ),
-            address_answers=lambda address: world.reaches(
+            address_answers=lambda address: hardware.reaches(
                 self.machine(), self._at(address)
             ),
             rpc_at=lambda _targets: runner,
@@ -183,7 +183,7 @@ class Master:
             quick=_Inline(),
             slow=_Inline(),
             planning=_Inline(),
-            server_reacts=lambda address, _port: world.reaches(
+            server_reacts=lambda address, _port: hardware.reaches(
                 self.machine(), self._at(address)
             ),
             life=self,

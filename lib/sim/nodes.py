@@ -17,7 +17,7 @@ from ganeti.rpc import PROCEDURES, Result, Runner, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 from ganeti.rpc.table import TIMEOUTS
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.world import SEND_MIB_S, Disk, Guest, Helper, Machine, World
+from ganeti.sim.hardware import SEND_MIB_S, Disk, Guest, Helper, Machine, Hardware
 
 Args = Sequence[Any]
 #: Templates whose disks take space of the machines that have them.
@@ -49,7 +49,7 @@ class SimulatedRunner(Runner):
     """Calls simulated machines.
 
     Args:
-        world: the machines.
+        hardware: the machines.
         scheduler: the time.
         snapshot: returns the newest configuration.
         master: returns the name of the machine that calls.
@@ -57,12 +57,12 @@ class SimulatedRunner(Runner):
 
     def __init__(
         self,
-        world: World,
+        hardware: Hardware,
         scheduler: Scheduler,
         snapshot: Callable[[], objects.Snapshot],
         master: Callable[[], str],
     ) -> None:
-        self._world = world
+        self._hardware = hardware
         self._scheduler = scheduler
         self._snapshot = snapshot
         self._master = master
@@ -86,14 +86,14 @@ class SimulatedRunner(Runner):
         for node in nodes:
             record = snapshot.nodes.get(node)
             name = record.name if record is not None else node
-            if record is None or name not in self._world.machines:
+            if record is None or name not in self._hardware.machines:
                 text = "not a node of this cluster"
                 answers[node] = Result(procedure, name, fail_msg=text)
             elif params.is_silent(snapshot, record) and not row.accept_offline:
                 answers[node] = Result(
                     procedure, name, fail_msg=OFFLINE_TEXT, offline=True
                 )
-            elif not self._world.answers(caller, name):
+            elif not self._hardware.answers(caller, name):
                 answers[node] = _silent(procedure, name)
                 seconds = max(seconds, min(limit, timeouts.RPC_CONNECT_TIMEOUT))
             else:
@@ -108,7 +108,7 @@ class SimulatedRunner(Runner):
         if seconds:
             self._scheduler.sleep(seconds)
             for node, name in called:
-                if not self._world.answers(caller, name) and not row.reads:
+                if not self._hardware.answers(caller, name) and not row.reads:
                     answers[node] = _silent(procedure, name, _LOST)
         return answers
 
@@ -118,11 +118,11 @@ class SimulatedRunner(Runner):
             seconds = args[1]["beparams"].get("maxmem", 0) / SEND_MIB_S
         elif procedure == "run_oob_many":
             seconds = _HELPER_S
-        return seconds * self._world.machines[name].slowness
+        return seconds * self._hardware.machines[name].slowness
 
     def _answer(self, procedure: str, name: str, args: Args) -> Result:
         own = _ANSWERS.get(procedure)
-        machine = self._world.machines[name]
+        machine = self._hardware.machines[name]
         try:
             if own is not None:
                 return Result(procedure, name, own(self, machine, args))
@@ -142,14 +142,14 @@ class SimulatedRunner(Runner):
             {
                 "type": kind,
                 "name": key,
-                "storage_free": self._world.free_space(machine.name),
+                "storage_free": self._hardware.free_space(machine.name),
                 "storage_size": machine.disk_mib,
             }
             for kind, key, _params in units or ()
         ]
         memory = {
             "memory_total": machine.memory_mib,
-            "memory_free": self._world.free_memory(machine.name),
+            "memory_free": self._hardware.free_memory(machine.name),
             "memory_dom0": 0,
             "cpu_total": machine.cpus,
             "cpu_nodes": 1,
@@ -167,8 +167,8 @@ class SimulatedRunner(Runner):
             target = names.get(address, "")
             answers.append(
                 [
-                    self._world.answers(machine.name, target),
-                    self._world.reaches(machine.name, target),
+                    self._hardware.answers(machine.name, target),
+                    self._hardware.reaches(machine.name, target),
                 ]
             )
         return answers
@@ -179,7 +179,7 @@ class SimulatedRunner(Runner):
 
     def _helper(self, name: str, command: str) -> tuple[bool, Any]:
         """Return whether a helper succeeded, and its output or error."""
-        target = self._world.machines[name]
+        target = self._hardware.machines[name]
         if target.helper is Helper.FAILS:
             return False, "the controller does not answer"
         if command == oob.OOB_POWER_STATUS:
@@ -193,10 +193,10 @@ class SimulatedRunner(Runner):
             return True, []
         if target.helper is not Helper.LIES:
             if command in (oob.OOB_POWER_OFF, oob.OOB_POWER_CYCLE):
-                self._world.powered_off.append((self._scheduler.now, name))
-                self._world.power_off(name, "by its helper")
+                self._hardware.powered_off.append((self._scheduler.now, name))
+                self._hardware.power_off(name, "by its helper")
             if command in (oob.OOB_POWER_ON, oob.OOB_POWER_CYCLE):
-                self._world.power_on(name)
+                self._hardware.power_on(name)
         return True, None
 
     def _repair(self, machine: Machine, _args: Args) -> Any:
@@ -209,15 +209,15 @@ class SimulatedRunner(Runner):
     def _all_guests(self, machine: Machine, _args: Args) -> Any:
         return {
             guest.instance: _info(guest)
-            for guest in self._world.on_machine(machine.name)
+            for guest in self._hardware.on_machine(machine.name)
         }
 
     def _guest(self, machine: Machine, args: Args) -> Any:
-        guest = self._world.guests.get((args[0], machine.name))
+        guest = self._hardware.guests.get((args[0], machine.name))
         return {} if guest is None else _info(guest)
 
     def _guest_names(self, machine: Machine, _args: Args) -> Any:
-        return [guest.instance for guest in self._world.on_machine(machine.name)]
+        return [guest.instance for guest in self._hardware.on_machine(machine.name)]
 
     def _start(self, machine: Machine, args: Args) -> Any:
         record = args[0]
@@ -228,12 +228,12 @@ class SimulatedRunner(Runner):
             int(filled.get("maxmem", 128)),
             int(filled.get("vcpus", 1)),
         )
-        if not self._world.start(guest):
+        if not self._hardware.start(guest):
             raise Failure(f"no memory for {guest.instance}")
         return None
 
     def _stop(self, machine: Machine, args: Args) -> Any:
-        self._world.stop(args[0]["name"], machine.name)
+        self._hardware.stop(args[0]["name"], machine.name)
         return None
 
     def _migrate(self, machine: Machine, args: Args) -> Any:
@@ -244,7 +244,9 @@ class SimulatedRunner(Runner):
             for address in (node.primary_ip, node.secondary_ip, node.name)
         }
         goal = machines.get(target, "")
-        self._moved[name] = bool(goal) and self._world.migrate(name, machine.name, goal)
+        self._moved[name] = bool(goal) and self._hardware.migrate(
+            name, machine.name, goal
+        )
         return None
 
     def _migration(self, _machine: Machine, args: Args) -> Any:
@@ -257,20 +259,20 @@ class SimulatedRunner(Runner):
         if disk["dev_type"] not in _LOCAL:
             return []
         need = disk["size"] + (_META_MIB if disk["dev_type"] == "drbd" else 0)
-        present = self._world.disk_mib(machine.name, disk["uuid"])
-        if need - present > self._world.free_space(machine.name):
+        present = self._hardware.disk_mib(machine.name, disk["uuid"])
+        if need - present > self._hardware.free_space(machine.name):
             raise Failure("no space left in the volume group")
-        self._world.put_disk(machine.name, disk["uuid"], need)
+        self._hardware.put_disk(machine.name, disk["uuid"], need)
         for child in disk["children"]:
             # Their space is that of the mirror.
-            self._world.put_disk(machine.name, child["uuid"], 0)
+            self._hardware.put_disk(machine.name, child["uuid"], 0)
         if disk["dev_type"] == "drbd" and not on_primary:
-            self._world.begin_copy(self._disk(disk), machine.name)
+            self._hardware.begin_copy(self._disk(disk), machine.name)
         return []
 
     def _remove(self, machine: Machine, args: Args) -> Any:
         for disk in (args[0], *args[0]["children"]):
-            self._world.drop_disk(machine.name, disk["uuid"])
+            self._hardware.drop_disk(machine.name, disk["uuid"])
         return None
 
     def _disk(self, disk: Mapping[str, Any]) -> Disk:
@@ -282,7 +284,7 @@ class SimulatedRunner(Runner):
     def _has(self, machine: Machine, disk: Mapping[str, Any]) -> bool:
         if disk["dev_type"] not in _LOCAL:
             return True
-        return self._world.has_disk(machine.name, disk["uuid"])
+        return self._hardware.has_disk(machine.name, disk["uuid"])
 
     def _find(self, machine: Machine, args: Args) -> Any:
         disk = args[0]
@@ -310,8 +312,8 @@ class SimulatedRunner(Runner):
             return row
         mirror = self._disk(disk)
         for name in mirror.machines:
-            is_complete, left_s = self._world.mirror_left(mirror, name)
-            if is_complete and self._world.reaches(machine.name, name):
+            is_complete, left_s = self._hardware.mirror_left(mirror, name)
+            if is_complete and self._hardware.reaches(machine.name, name):
                 continue
             row["is_degraded"] = True
             if not is_complete and name == machine.name:
@@ -337,9 +339,11 @@ def _info(guest: Guest) -> dict[str, Any]:
     return {"memory": guest.memory_mib, "vcpus": guest.vcpus, "state": 0, "time": 1.0}
 
 
-def mirrors(snapshot: objects.Snapshot, world: World) -> Iterator[tuple[Disk, str]]:
+def mirrors(
+    snapshot: objects.Snapshot, hardware: Hardware
+) -> Iterator[tuple[Disk, str]]:
     """Yield the mirrored disks of running guests, with the machines of the guests."""
-    for guest in world.guests.values():
+    for guest in hardware.guests.values():
         uuid = snapshot.uuid_of("instances", guest.instance)
         if uuid is None:
             continue

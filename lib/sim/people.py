@@ -8,7 +8,7 @@ from ganeti.sim.events import Event
 from ganeti.sim.invariants import Invariants
 from ganeti.sim.master import Master
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.world import Helper, World
+from ganeti.sim.hardware import Helper, Hardware
 
 #: Seconds in which a machine with the master daemon boots.
 BOOT_S: Final = 30.0
@@ -27,7 +27,7 @@ class People:
     def __init__(
         self,
         scheduler: Scheduler,
-        world: World,
+        hardware: Hardware,
         invariants: Invariants,
         start_master: Callable[[], None],
         report: Callable[[str, str], None],
@@ -36,13 +36,13 @@ class People:
 
         Args:
             scheduler: the time.
-            world: the machines.
+            hardware: the machines.
             invariants: learns what people permit.
             start_master: starts a master daemon.
             report: called with an object and why an event had no effect.
         """
         self._scheduler = scheduler
-        self._world = world
+        self._hardware = hardware
         self._invariants = invariants
         self._start_master = start_master
         self._report = report
@@ -54,12 +54,12 @@ class People:
 
     # Faults
     def _kill(self, name: str) -> None:
-        self._world.power_off(name, "it lost its power")
+        self._hardware.power_off(name, "it lost its power")
         if self.master is not None and self.master.machine() == name:
             self.master.kill()
 
     def _power_on(self, name: str) -> None:
-        self._world.power_on(name)
+        self._hardware.power_on(name)
         if self.master is not None and self.master.machine() == name:
             self._restart(BOOT_S)
 
@@ -70,7 +70,7 @@ class People:
         def start() -> None:
             known = self.master
             is_gone = known is not None and known.is_dead
-            if known and is_gone and self._world.machines[known.machine()].is_awake:
+            if known and is_gone and self._hardware.machines[known.machine()].is_awake:
                 self._start_master()
 
         self._scheduler.at(seconds, start)
@@ -79,14 +79,14 @@ class People:
         if self.master is not None and self.master.machine() == name:
             self._report(name, "is the master, which is not frozen in a simulation")
             return
-        self._world.machines[name].is_frozen = self._world.machines[name].is_on
+        self._hardware.machines[name].is_frozen = self._hardware.machines[name].is_on
 
     def _cut(self, name: str, direction: str, *others: str) -> None:
-        everybody = [each for each in self._world.machines if each != name]
-        self._world.cut(name, others or everybody, direction)
+        everybody = [each for each in self._hardware.machines if each != name]
+        self._hardware.cut(name, others or everybody, direction)
 
     def _set(self, name: str, attribute: str, value: Any) -> None:
-        setattr(self._world.machines[name], attribute, value)
+        setattr(self._hardware.machines[name], attribute, value)
 
     def _diagnose(self, name: str, status: str, command: str = "") -> None:
         data = {"status": status, "details": {"part": "simulated"}}
@@ -100,8 +100,8 @@ class People:
         self._invariants.has_wrong_clock = True
 
     def _kill_guest(self, instance: str) -> None:
-        for place in self._world.places(instance):
-            self._world.stop(instance, place)
+        for place in self._hardware.places(instance):
+            self._hardware.stop(instance, place)
 
     # People
     def _submit(self, name: str, *ops: Op) -> None:
@@ -205,7 +205,7 @@ _ACTS: Final[Mapping[str, Callable[..., None]]] = {
     "stop-daemon": lambda self, name: self._set(name, "has_daemon", False),
     "start-daemon": lambda self, name: self._set(name, "has_daemon", True),
     "cut": People._cut,  # noqa: SLF001
-    "join": lambda self, name: self._world.join(name),
+    "join": lambda self, name: self._hardware.join(name),
     "slow": lambda self, name, word: self._set(name, "slowness", float(word)),
     "helper": lambda self, name, word: self._set(name, "helper", Helper(word)),
     "diagnose": People._diagnose,  # noqa: SLF001

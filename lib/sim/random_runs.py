@@ -11,7 +11,7 @@ from ganeti.sim.description import (
 )
 from ganeti.sim.events import Event, parse_event
 from ganeti.sim.simulation import Report, Simulation
-from ganeti.sim.world import Helper
+from ganeti.sim.hardware import Helper
 
 #: Simulated seconds of a run: half an hour of faults, and time to settle.
 FAULTS_S: Final = 1800.0

@@ -20,7 +20,7 @@ from ganeti.sim.people import People
 from ganeti.sim.scheduler import Scheduler
 from ganeti.sim.store import Data
 from ganeti.sim.timeline import Line, Timeline
-from ganeti.sim.world import Guest, World
+from ganeti.sim.hardware import Guest, Hardware
 from ganeti.store import Change
 
 #: Begin of simulations, seconds since 1970.
@@ -95,26 +95,28 @@ class Simulation:
         self._scheduler = Scheduler(begin)
         snapshot = descriptions.snapshot(description, begin)
         self._data = Data(snapshot)
-        self.world = World(
+        self.hardware = Hardware(
             descriptions.machines(description), lambda: self._scheduler.now
         )
         self._fill(description)
         self.timeline = Timeline(self._scheduler.monotonic, snapshot)
-        self.invariants = Invariants(self.world, lambda: self._scheduler.now, snapshot)
-        self.world.on_note = self._note
+        self.invariants = Invariants(
+            self.hardware, lambda: self._scheduler.now, snapshot
+        )
+        self.hardware.on_note = self._note
         self._data.on_commit = self._committed
         self._automatons = Automatons(
-            self._scheduler, self.world, skips_idle=skips_idle
+            self._scheduler, self.hardware, skips_idle=skips_idle
         )
         self._people = People(
             self._scheduler,
-            self.world,
+            self.hardware,
             self.invariants,
             self._start_master,
             lambda name, text: self.timeline.add("event", name, text),
         )
         self._places = {
-            item.name: tuple(self.world.places(item.name))
+            item.name: tuple(self.hardware.places(item.name))
             for item in description.instances
         }
         for event in events:
@@ -127,14 +129,14 @@ class Simulation:
             for node in record.nodes:
                 name = self._data.snapshot.nodes[node].name
                 extra = sum(child.size for child in record.children[1:])
-                self.world.put_disk(name, record.uuid, record.size + extra)
+                self.hardware.put_disk(name, record.uuid, record.size + extra)
                 for child in record.children:
-                    self.world.put_disk(name, child.uuid, 0)
+                    self.hardware.put_disk(name, child.uuid, 0)
         for item in description.instances:
-            machine = self.world.machines[item.primary]
+            machine = self.hardware.machines[item.primary]
             runs = item.state == "up" if item.runs is None else item.runs
             if runs and machine.is_on:
-                self.world.start(
+                self.hardware.start(
                     Guest(item.name, item.primary, item.memory_mib, item.vcpus)
                 )
 
@@ -149,18 +151,18 @@ class Simulation:
 
     def _start_master(self) -> None:
         self._up_since = self._scheduler.now
-        self._people.master = Master(self._scheduler, self.world, self._data)
+        self._people.master = Master(self._scheduler, self.hardware, self._data)
         self._automatons.start(self._people.master)
 
     def _do(self, event: Event) -> None:
         self.timeline.add("event", "simulation", str(event))
         self._note_writes()
         self._people.do(event)
-        self.world.version += 1
+        self.hardware.version += 1
         self._note_writes()
 
     def _note_writes(self) -> None:
-        self.world.note_writes(mirrors(self._data.snapshot, self.world))
+        self.hardware.note_writes(mirrors(self._data.snapshot, self.hardware))
 
     # Running
     def run(self, seconds: float) -> Report:
@@ -202,7 +204,7 @@ class Simulation:
         )
 
     def _end(self, record: Instance) -> InstanceEnd:
-        after = tuple(self.world.places(record.name))
+        after = tuple(self.hardware.places(record.name))
         nodes = self._data.snapshot.nodes
         primary = nodes[record.primary_node].name
         is_missing = record.admin_state == "up" and primary not in after
@@ -224,7 +226,7 @@ class Simulation:
                     why = f": {item.reason}" if item.reason else ""
                     text = f"{automaton}: {item.action} ({about}): {item.decision}{why}"
                     return self.timeline.plain(text)
-        if not self.world.machines[primary].is_on:
+        if not self.hardware.machines[primary].is_on:
             return f"its node {primary} is off, and no automaton has considered it"
         return "no automaton has considered it"
 

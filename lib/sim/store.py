@@ -20,7 +20,7 @@ OnCommit = Callable[[Sequence[Change]], None]
 
 
 class Data:
-    """What all master daemons of a simulation have stored."""
+    """The stored state that all master daemons of a simulation share."""
 
     def __init__(self, start: Snapshot) -> None:
         self.snapshot = start

@@ -15,7 +15,7 @@ from ganeti.sim.description import (
 )
 from ganeti.sim.master import Master
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.world import Guest, Machine, World
+from ganeti.sim.hardware import Guest, Machine, Hardware
 
 NODES = tuple(NodeDescription(name=f"node{n}") for n in (1, 2, 3))
 WEB = InstanceDescription(name="web1", primary="node2", secondary="node3")
@@ -143,11 +143,11 @@ def test_a_malformed_description_is_refused():
 # Rules
 def test_a_second_start_is_noticed():
     seen = []
-    world = World([Machine(n, 4096, 4096, 4) for n in ("a", "b")], lambda: 0.0)
-    world.on_twice = lambda name, places: seen.append((name, list(places)))
-    assert world.start(Guest("web1", "a", 1024, 1))
-    assert not world.start(Guest("web2", "a", 4096, 1))
-    assert world.start(Guest("web1", "b", 1024, 1))
+    hardware = Hardware([Machine(n, 4096, 4096, 4) for n in ("a", "b")], lambda: 0.0)
+    hardware.on_twice = lambda name, places: seen.append((name, list(places)))
+    assert hardware.start(Guest("web1", "a", 1024, 1))
+    assert not hardware.start(Guest("web2", "a", 4096, 1))
+    assert hardware.start(Guest("web1", "b", 1024, 1))
     assert seen == [("web1", ["a", "b"])]
 
 

@@ -92,7 +92,7 @@ class Disk(NamedTuple):
     size_mib: int
 
 
-class World:
+class Hardware:
     """All machines.
 
     Attributes:
