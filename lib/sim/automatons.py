@@ -20,9 +20,9 @@ from ganeti.maintd.diagnoses import Place, RefusedError
 from ganeti.process import Runner
 from ganeti.repair import journal
 from ganeti.repair.node_death import HOUR_S
+from ganeti.sim.hardware import Hardware, Machine
 from ganeti.sim.master import Client, Master
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.hardware import Machine, Hardware
 from ganeti.ssconf import SimpleStore
 from ganeti.watcher import effects, expired_part, group_part, records, repair_part
 

@@ -22,10 +22,10 @@ from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.timers import Timer, Timers
 from ganeti.masterd import MasterDeps, calls, interrupted
 from ganeti.objects import Snapshot
+from ganeti.sim.hardware import Hardware
 from ganeti.sim.nodes import SimulatedRunner
 from ganeti.sim.scheduler import Scheduler, Task, TaskEnded
 from ganeti.sim.store import Data, SimulatedStore
-from ganeti.sim.hardware import Hardware
 from ganeti.store import Store
 
 #: Seconds between two attempts to get locks that others hold.

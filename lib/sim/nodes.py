@@ -16,8 +16,8 @@ from ganeti.objects import params
 from ganeti.rpc import PROCEDURES, Result, Runner, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 from ganeti.rpc.table import TIMEOUTS
+from ganeti.sim.hardware import SEND_MIB_S, Disk, Guest, Hardware, Helper, Machine
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.hardware import SEND_MIB_S, Disk, Guest, Helper, Machine, Hardware
 
 Args = Sequence[Any]
 #: Templates whose disks take space of the machines that have them.

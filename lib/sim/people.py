@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.sim.events import Event
+from ganeti.sim.hardware import Hardware, Helper
 from ganeti.sim.invariants import Invariants
 from ganeti.sim.master import Master
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.hardware import Helper, Hardware
 
 #: Seconds in which a machine with the master daemon boots.
 BOOT_S: Final = 30.0

@@ -10,8 +10,8 @@ from ganeti.sim.description import (
     NodeDescription,
 )
 from ganeti.sim.events import Event, parse_event
-from ganeti.sim.simulation import Report, Simulation
 from ganeti.sim.hardware import Helper
+from ganeti.sim.simulation import Report, Simulation
 
 #: Simulated seconds of a run: half an hour of faults, and time to settle.
 FAULTS_S: Final = 1800.0

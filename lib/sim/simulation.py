@@ -13,6 +13,7 @@ from ganeti.sim import events as event_forms
 from ganeti.sim.automatons import WATCHER_S, Automatons
 from ganeti.sim.description import ClusterDescription
 from ganeti.sim.events import Event
+from ganeti.sim.hardware import Guest, Hardware
 from ganeti.sim.invariants import Invariants
 from ganeti.sim.master import Master
 from ganeti.sim.nodes import mirrors
@@ -20,7 +21,6 @@ from ganeti.sim.people import People
 from ganeti.sim.scheduler import Scheduler
 from ganeti.sim.store import Data
 from ganeti.sim.timeline import Line, Timeline
-from ganeti.sim.hardware import Guest, Hardware
 from ganeti.store import Change
 
 #: Begin of simulations, seconds since 1970.

@@ -13,9 +13,9 @@ from ganeti.sim.description import (
     InstanceDescription,
     NodeDescription,
 )
+from ganeti.sim.hardware import Guest, Hardware, Machine
 from ganeti.sim.master import Master
 from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.hardware import Guest, Machine, Hardware
 
 NODES = tuple(NodeDescription(name=f"node{n}") for n in (1, 2, 3))
 WEB = InstanceDescription(name="web1", primary="node2", secondary="node3")
