@@ -201,7 +201,7 @@ TEXTS = frozenset({"string", "list", "identkeyval"})
 OPTIONS = frozenset(
     {"--node", "-n", "--node-group", "--new-primary", "--new-secondary"}
     | {"--target-node", "--target-groups", "--to", "--instance", "--net", "--disk"}
-    | {"--ignore-offline-nodes"}
+    | {"--ignore-offline-nodes", "--lost-candidates"}
 )
 #: Others of these types, which do not.
 _OTHER_OPTIONS = """
@@ -236,6 +236,9 @@ OTHER_USES = {
     ("gnt-node add", "--node-group"): "a machine is needed; the opcode has a row",
     ("gnt-cluster master-failover", "--ignore-offline-nodes"): (
         "reads ssconf before any master runs; has a test of its own"
+    ),
+    ("gnt-cluster renew-crypto", "--lost-candidates"): (
+        "reads ssconf while no master runs; test_renew_crypto has its tests"
     ),
     ("gnt-cluster upgrade", "--to"): "a release",
     ("gnt-cluster migrate-store", "--to"): "an engine",
