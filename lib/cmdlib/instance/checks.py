@@ -73,7 +73,7 @@ def policy_problems(
     }
     if not is_complete and not nic_count:
         del values["nic-count"]
-    if template != "diskless":
+    if template != "diskless" and not lacks_disks:
         values["disk-count"] = len(disk_sizes)
     fits: list[list[str]] = [
         _outside(limits, values, disk_sizes if template != "diskless" else ())

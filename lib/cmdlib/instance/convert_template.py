@@ -116,8 +116,7 @@ def execute(
         specs,
         nodes=[instance.primary_node],
         owner=instance.uuid,
-        where=where,
-        driver=file_driver,
+        files=disk_specs.FilePlace(where, file_driver),
     )
     disks.create_all(ctx, instance, new)
     allocation.share_nodes(ctx)

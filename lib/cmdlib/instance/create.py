@@ -248,8 +248,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             specs,
             nodes=self.nodes,
             owner=self.uuid,
-            where=directory,
-            driver=op.file_driver,
+            files=disk_specs.FilePlace(directory, op.file_driver),
         )
         sources = tuple(spec.adopt for spec in specs if spec.adopt)
         if sources:

@@ -5,7 +5,7 @@ import itertools
 import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
@@ -333,6 +333,13 @@ def directory(
     return path
 
 
+class FilePlace(NamedTuple):
+    """Directory and driver of disks that are files."""
+
+    directory: str
+    driver: str | None
+
+
 def records(
     ctx: base.Context,
     template: str,
@@ -340,8 +347,7 @@ def records(
     *,
     nodes: Sequence[str],
     owner: str,
-    where: str,
-    driver: str | None,
+    files: FilePlace,
     first_index: int = 0,
 ) -> tuple[objects.Disk, ...]:
     """Return disk records with fresh uuids; nothing is created on nodes.
@@ -352,8 +358,7 @@ def records(
         specs: the requested disks.
         nodes: uuids of the primary node and, for mirrored disks, of the other one.
         owner: uuid of the instance.
-        where: directory of disk files.
-        driver: driver of disk files.
+        files: where the disks are, if they are files.
         first_index: position of the first disk in the instance.
     """
     now = ctx.clock.time()
@@ -376,9 +381,11 @@ def records(
                         ctx.snapshot.cluster,
                         spec,
                         _name(template, uuid, index, gluster),
-                        where=_GLUSTER_DIR if template == "gluster" else where,
+                        where=_GLUSTER_DIR
+                        if template == "gluster"
+                        else files.directory,
                         template=template,
-                        driver=driver,
+                        driver=files.driver,
                     ),
                     nodes=()
                     if template in disk_constants.DTS_EXT_MIRROR

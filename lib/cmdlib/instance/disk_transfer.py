@@ -335,7 +335,7 @@ class _Transfer:
         """Return the node of a program, and why it says it failed."""
         name = common.node_name(self._ctx, _node_of(key))
         if _is_running(status):
-            return f"node {name}: has not said anything within {_DETAILS_S:g} s"
+            return f"node {name}: has reported nothing within {_DETAILS_S:g} s"
         text = status.get("error_message") or "failed without a message"
         lines = [line for line in status.get("recent_output") or () if text not in line]
         more = f" ({' / '.join(lines[-3:])})" if lines else ""

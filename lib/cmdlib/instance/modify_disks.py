@@ -142,8 +142,7 @@ def _new(
         [spec],
         nodes=[here, *snapshot.secondary_nodes(instance)],
         owner=instance.uuid,
-        where=where,
-        driver=file_driver,
+        files=disk_specs.FilePlace(where, file_driver),
         first_index=index,
     )
     for node in disks.nodes_of(disk, instance):

@@ -125,8 +125,7 @@ def converted(
         [disk_specs.DiskRequest.like(disk, external) for disk in disks],
         nodes=nodes,
         owner=instance.uuid,
-        where=where,
-        driver=op.file_driver,
+        files=disk_specs.FilePlace(where, op.file_driver),
     )
     return tuple(disk.replace(forthcoming=True) for disk in made)
 

@@ -184,6 +184,7 @@ OTHER_ARGUMENTS = frozenset(
         ("unknown", "export"),
         ("file", "storage"),
         ("choice", "storage-type"),
+        ("extstorage", ""),
     }
     | {("user", "name"), ("suggest", "age"), ("suggest", "duration")}
     | {("host", name) for name in ("cluster", "instance", "new-name", "node")}
@@ -227,6 +228,7 @@ OTHER_USES = {
     ("gnt-backup export", "--node"): "needs disks; test_backup has its tests",
     ("gnt-backup import", "instance"): "a new name",
     ("gnt-backup import", "--disk"): "sizes",
+    ("gnt-backup import", "--net"): "as of gnt-instance add",
     ("gnt-backup import", "--node"): "needs an export; test_backup has its tests",
     ("gnt-backup import", "--node-group"): "as of gnt-instance add",
     ("gnt-backup list", "--node"): "a filter on the names of nodes",

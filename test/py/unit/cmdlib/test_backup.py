@@ -186,7 +186,7 @@ def test_an_end_that_was_killed_is_named_as_silent():
         **Guest().answers(),
         impexp_status=lambda node, _args: [lost if node == NODE1 else alive],
     )
-    both = r"node1.*: EPIPE; node node2.*: has not said anything within 10 s"
+    both = r"node1.*: EPIPE; node node2.*: has reported nothing within 10 s"
     with pytest.raises(errors.OpExecError, match=both):
         eng.run(EXPORT)
 

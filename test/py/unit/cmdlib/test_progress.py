@@ -78,6 +78,7 @@ def test_a_conversion_reports_its_progress():
     eng.run(
         {
             "OP_ID": "OP_INSTANCE_SET_PARAMS",
+            "ignore_ipolicy": True,
             "instance_name": "inst1.example.com",
             "disk_template": "sharedfile",
         }
