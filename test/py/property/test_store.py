@@ -92,8 +92,9 @@ class Simulation:
     def fail_over(self, number):
         """Make another node the master, as an administrator could at any time."""
         is_current = self.position(number) == self.position(self.master)
-        if self.position(number) is None or not self.position(number)[2]:
-            return  # a node without a copy cannot be master
+        copy = self.position(number)
+        if copy is None or not copy[2][0]:
+            return  # a node without a copy, or with an empty one, cannot be master
         self.db.close()
         self.open(number)
         if not is_current:
