@@ -266,8 +266,8 @@ def test_directory_with_disks_is_not_removed_but_renamed(node, record):
 
 
 def test_refused_kinds_are_named(node, record):
-    disk = nodes.disk(dev_type="rbd")
-    with pytest.raises(errors.BlockDeviceError, match="type rbd is not offered"):
+    disk = nodes.disk(dev_type="diskless")
+    with pytest.raises(errors.BlockDeviceError, match="type diskless is not offered"):
         nodes.call(node, "blockdev_find", disk)
     with pytest.raises(errors.BlockDeviceError, match="no snapshots"):
         nodes.call(node, "blockdev_snapshot", record["disks_info"][0], None, None)

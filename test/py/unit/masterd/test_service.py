@@ -344,8 +344,6 @@ def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
             ("RecordRound", [{"round": "r1", "automaton": "watcher"}]),
             ("ChangeMaintenance", [1, {}, []]),
             ("ChangeNodeDeaths", [1, {}, [], {"round": "r1", "automaton": "x"}]),
-            ("FreezeAutomation", [""]),
-            ("ThawAutomation", []),
         ]:
             with pytest.raises(errors.OpPrereqError, match=f"method '{method}'"):
                 remote.call(method, args)
