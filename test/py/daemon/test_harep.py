@@ -55,8 +55,16 @@ def put(cluster, name, node):
 
 
 def step(cluster, delay=0):
-    """Run harep; return what it prints."""
-    return cluster.check("harep", f"--job-delay={delay}")
+    """Run harep, and wait for the jobs that change tags; return what it prints.
+
+    The change that notes the job of a repair waits for the lock of that job.
+    """
+    text = cluster.check("harep", f"--job-delay={delay}")
+    with contextlib.closing(cluster.luxi()) as client:
+        for job, summaries in client.call("QueryJobs", [None, ["id", "summary"]]):
+            if summaries[0].startswith("TAGS_"):
+                patience.job_status(client, job)
+    return text
 
 
 def records(cluster, name):

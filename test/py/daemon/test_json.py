@@ -3,11 +3,13 @@
 import json
 import pathlib
 import re
+import shutil
 
 import jsonschema
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
+PROVIDER = TOP / "doc" / "examples" / "extstorage" / "files"
 SCHEMAS = {path.stem: path for path in (TOP / "doc" / "schema").iterdir()}
 #: Of single commands; all others share the schema of plans.
 COMMANDS = sorted(stem for stem in SCHEMAS if stem != "plan")
@@ -43,7 +45,11 @@ OPTIONS = {"gnt-node-list-storage": ["-t", "file"]}
 
 @pytest.fixture(scope="module")
 def busy(vcluster):
-    """The cluster with an instance, a network, a rule and tags."""
+    """The cluster with an instance, its export, a network, a rule, a provider and tags."""
+    nodes = [vcluster.paths(node.short) for node in vcluster.layout.nodes]
+    providers = [paths.at("/srv/ganeti/extstorage/files") for paths in nodes]
+    for place in providers:
+        shutil.copytree(PROVIDER, place, symlinks=True)
     vcluster.check(
         *[
             "gnt-instance",
@@ -58,6 +64,7 @@ def busy(vcluster):
         *["-o", "tiny+default", "--net", "0:ip=192.0.2.9,mode=routed,name=eth0"],
         *f"-n node1 --no-install --no-start -B vcpus=2 {NAME}".split(),
     )
+    vcluster.check("gnt-backup", "export", "-n", "node1", NAME)
     rule = vcluster.check(
         *["gnt-filter", "add", "--action", "PAUSE", "--priority", "3"],
         "--predicates",
@@ -71,6 +78,9 @@ def busy(vcluster):
         names["network"] = ["json-net"]
         vcluster.check(f"gnt-{words}", "add-tags", *names.get(words, []), "json")
     yield vcluster
+    for place in providers:
+        shutil.rmtree(place)
+    vcluster.check("gnt-backup", "remove", NAME)
     vcluster.check("gnt-filter", "delete", rule)
     vcluster.check("gnt-instance", "remove", "-f", NAME)
     vcluster.check("gnt-network", "remove", "json-net")

@@ -281,7 +281,7 @@ def test_prometheus_reads_all_with_the_example_files(cluster, tmp_path):
     for old, new in (
         ('["node1.example.com:1815", "node2.example.com:1815"]', json.dumps(nodes)),
         ("cluster.example.com", cluster.node("node1").address),
-        ("scrape_interval: 30s", "scrape_interval: 1s\n  evaluation_interval: 1s"),
+        ("scrape_interval: 30s", "scrape_interval: 4s\n  evaluation_interval: 1s"),
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)

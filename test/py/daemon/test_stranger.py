@@ -57,7 +57,7 @@ SCRIPT = f"""
 0 | gnt-cluster init                 | gnt-cluster show-ispecs-cmd
 1 | irreversible                     | gnt-cluster destroy
 1 | nothing to change                | gnt-cluster modify
-1 | >= 1                             | gnt-cluster modify -C 0
+1 | of at least 1                    | gnt-cluster modify -C 0
 2 | invalid integer                  | gnt-cluster modify -C many
 1 | nonsense                         | gnt-cluster modify -H kvm:nonsense=1
 1 | nosuch                           | gnt-cluster modify -B nosuch=1
