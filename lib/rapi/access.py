@@ -140,6 +140,7 @@ ROOT_PARAMETERS: Final = frozenset(
         "oob_program",
         # Disks
         *("adopt", "provider", "file_storage_dir", "ext_params"),
+        *("disk-custom", "net-custom"),
         # Cluster
         *("shared_file_storage_dir", "gluster_storage_dir", "drbd_helper"),
         *("use_external_mip_script", "default_iallocator", "install_image"),
@@ -155,6 +156,10 @@ _FREE_FORM: Final = frozenset(
 )
 #: Allocators that need no right of their own: the one that ships, and the default.
 _ALLOCATORS: Final = frozenset({"hail", "."})
+#: Whoever is root in a guest of this hypervisor is root of its node.
+_UNSEPARATED: Final = "chroot"
+#: Texts that the emulator splits at commas; further parts may name files of the node.
+_LISTS: Final = frozenset({"machine_version", "spice_tls_ciphers"})
 #: Values that reset a parameter; they are no files and no programs.
 _UNSET: Final[tuple[Any, ...]] = (None, "", "default", [], {})
 
@@ -180,6 +185,10 @@ def _walk(value: Any) -> Iterator[str]:
 def _needs_root(name: str, value: Any) -> bool:
     if name == "iallocator":
         return value is not None and value not in _ALLOCATORS
+    if name in ("hypervisor", "enabled_hypervisors"):
+        return _UNSEPARATED in (value if isinstance(value, list | tuple) else (value,))
+    if name in _LISTS:
+        return isinstance(value, str) and "," in value
     if name == "vnc_bind_address":
         return isinstance(value, str) and value.startswith("/")
     return name in ROOT_PARAMETERS and value not in _UNSET

@@ -96,7 +96,10 @@ def test_parameters_that_mean_root_on_the_page_need_that_right():
     text = section("Parameters that mean root")
     names = set(re.findall(r"``([a-z0-9]+(?:_[a-z0-9]+)+)``", text))
     assert len(names) > 20
-    assert names - {"vnc_bind_address"} <= access.ROOT_PARAMETERS
+    # These need it with some values only.
+    names -= {"vnc_bind_address", "machine_version", "spice_tls_ciphers"}
+    names -= {"enabled_hypervisors"}
+    assert names <= access.ROOT_PARAMETERS
     unnamed = access.ROOT_PARAMETERS - names
     # The page describes these by their kind.
     kinds = {
@@ -107,6 +110,8 @@ def test_parameters_that_mean_root_on_the_page_need_that_right():
         *("default_iallocator_params", "uid_pool", "add_uids", "remove_uids"),
         # They have no underscore.
         *("adopt", "provider", "devices"),
+        # They have hyphens.
+        *("disk-custom", "net-custom"),
     }
     assert unnamed <= kinds
 
