@@ -1,10 +1,13 @@
 """Parts of a configuration that this release does not offer, as lines of text."""
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import Snapshot
+
+#: Hypervisors whose instances are only known to run if this release has started them.
+_UNSEEN: Final = ("chroot", "lxc")
 
 
 class Findings(NamedTuple):
@@ -34,6 +37,12 @@ def of_configuration(snapshot: Snapshot, hypervisors: Collection[str]) -> Findin
                 f"instance {instance.name}: hypervisor {instance.hypervisor} is not"
                 f" offered; offered are {', '.join(sorted(hypervisors))}"
             )
+        elif instance.hypervisor in _UNSEEN and instance.admin_state == "up":
+            obstacles.append(
+                f"instance {instance.name}: hypervisor {instance.hypervisor}: whether"
+                " it runs is not seen after the take-over, so it could be started"
+                " twice; end it before, with gnt-instance shutdown"
+            )
         kinds = {
             snapshot.disks[uuid].dev_type
             for uuid in instance.disks
@@ -55,11 +64,6 @@ def of_configuration(snapshot: Snapshot, hypervisors: Collection[str]) -> Findin
         " cannot be created"
         for name in cluster.enabled_disk_templates
         if name not in templates
-    ]
-    notes += [
-        f"network {network.name}: stays in use, but cannot be changed, because"
-        " gnt-network is not offered"
-        for network in snapshot.networks.values()
     ]
     if cluster.instance_communication_network:
         notes.append("cluster: instance communication is not offered")

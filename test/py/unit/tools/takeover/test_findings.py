@@ -7,19 +7,30 @@ from ganeti.hypervisor import DRIVERS
 from ganeti.tools import old_config
 from ganeti.tools.takeover import findings
 
-STAYS = "stays in use, but cannot be changed, because gnt-network is not offered"
-
 
 def of(data):
     changes = old_config.parse(data, "config.data", check=False)
     return findings.of_configuration(old_config.snapshot_of(changes), DRIVERS)
 
 
-def test_an_offered_cluster_has_notes_only() -> None:
-    assert of(old_cluster.debian()) == findings.Findings(
-        [],
-        [f"network lan: {STAYS}"],
-    )
+def test_a_cluster_with_a_network_is_offered() -> None:
+    data = old_cluster.debian()
+    assert data["networks"]
+    assert of(data) == findings.Findings([], [])
+
+
+@pytest.mark.parametrize("hypervisor", ["chroot", "lxc"])
+def test_instances_whose_runs_would_not_be_noticed_are_obstacles(hypervisor) -> None:
+    data = cluster.example_data()
+    data["cluster"]["enabled_hypervisors"] = ["kvm", hypervisor]
+    (instance,) = data["instances"].values()
+    instance["hypervisor"] = hypervisor
+    instance["admin_state"] = "up"
+    (obstacle,) = of(data).obstacles
+    assert obstacle.startswith(f"instance web1.example.com: hypervisor {hypervisor}: ")
+    assert "gnt-instance shutdown" in obstacle
+    instance["admin_state"] = "down"
+    assert of(data).obstacles == []
 
 
 def test_disks_and_hypervisors_that_are_not_offered_are_obstacles() -> None:
