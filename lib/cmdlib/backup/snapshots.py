@@ -64,6 +64,13 @@ def make(
         ).unwrap(f"instance {instance.name}: cannot take a snapshot of disk/{index}")
 
 
+def _remover(snapshot: objects.Disk) -> str:
+    """Return what removes a snapshot by hand."""
+    if snapshot.dev_type == "ext":
+        return f"the tools of its storage, provider {snapshot.logical_id[0]}"
+    return "lvremove"
+
+
 def remove(
     ctx: base.Context, instance: objects.Instance, made: Sequence[objects.Disk]
 ) -> None:
@@ -76,6 +83,6 @@ def remove(
         )
         what = (
             f"cannot remove the snapshot {'/'.join(map(str, disk.logical_id))} of"
-            f" disk/{index}; remove it with lvremove"
+            f" disk/{index}; remove it with {_remover(disk)}"
         )
         common.warn_failed(ctx, result, what)

@@ -186,8 +186,8 @@ def _allocator(name: str, paths: pathutils.Paths) -> str:
 def _no_network(name: str) -> str:
     if name:
         raise refuse(
-            f"instance_communication_network {name}: networks are not offered by this"
-            " release"
+            f"instance_communication_network {name}: instance communication is not"
+            " offered by this release"
         )
     return name
 

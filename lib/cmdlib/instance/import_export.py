@@ -187,11 +187,10 @@ class InstanceImport(create.InstanceCreate):
         env = super().hooks_env()
         if not env:
             return env
-        images = [f"{self.path}/{dump}" for dump in self.dumps]
         return env | {
             "SRC_NODE": common.node_name(self.ctx, self.source),
             "SRC_PATH": self.path,
-            "SRC_IMAGES": " ".join(images),
+            "SRC_IMAGES": [f"{self.path}/{dump}" for dump in self.dumps],
         }
 
     # Filling

@@ -10,6 +10,8 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, objects
+from ganeti.cmdlib.instance import import_export
+from ganeti.hooksmaster import environment
 from ganeti.objects import export_info
 from ganeti.objects.filled import InstanceX
 from ganeti.rpc import encode
@@ -39,8 +41,9 @@ def small(template, **changes):
     cluster = clusters.EXAMPLE["cluster"]
     policy = copy.deepcopy(cluster["ipolicy"])
     policy["minmax"][0]["min"]["nic-count"] = 0
-    policy["disk-templates"] = ["diskless", "file", "sharedfile", "plain"]
+    policy["disk-templates"] = ["diskless", "file", "sharedfile", "plain", "ext"]
     places = {
+        "ext": ("shelf", "v1.disk0"),
         "plain": ("xenvg", "v1.disk0"),
         "file": ("loop", f"/srv/ganeti/file-storage/{NAME}/d1"),
     }
@@ -199,6 +202,18 @@ def test_a_snapshot_that_is_refused_leaves_the_guest_running():
     assert not eng.rpc.called("import_start")
 
 
+@pytest.mark.parametrize(
+    ("template", "advice"), [("plain", "lvremove"), ("ext", "provider shelf")]
+)
+def test_a_snapshot_that_stays_is_named_with_who_removes_it(template, advice):
+    eng = engine(template, blockdev_remove=failure("busy"), **Guest().answers())
+    log = FakeCallbacks()
+    eng.run(EXPORT, callbacks=log)
+    texts = [str(payload) for _kind, payload in log.entries]
+    (line,) = [text for text in texts if "cannot remove the snapshot" in text]
+    assert advice in line
+
+
 def test_a_removed_instance_is_not_started_again_and_its_export_is_complete():
     eng = engine(**Guest().answers())
     eng.run(EXPORT | {"remove_instance": True})
@@ -305,6 +320,18 @@ def test_an_import_has_the_values_of_the_export_and_fills_the_disks():
     assert renamed[1] == NAME
     assert not eng.rpc.called("instance_start")
     assert not eng.rpc.called("instance_os_add")
+
+
+def test_hooks_of_an_import_get_the_files_of_the_export_as_a_list(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        import_export.InstanceImport,
+        "install_content",
+        lambda unit: seen.append(unit.hooks_env()),
+    )
+    importing(**ONE).run(IMPORT)
+    (variables,) = map(environment.pre_variables, seen)
+    assert variables["GANETI_SRC_IMAGES"] == f"['{PATH}/disk0.dump']"
 
 
 def test_a_failed_import_leaves_no_instance_and_no_disk():

@@ -161,7 +161,7 @@ REFUSED = [
     ({"install_image": "relative"}, "absolute path or a URL"),
     ({"default_iallocator": "nope"}, "no such script"),
     ({"default_iallocator": "hail,nope"}, "default_iallocator nope: no such script"),
-    ({"instance_communication_network": "n"}, "not offered"),
+    ({"instance_communication_network": "n"}, "communication is not offered"),
     ({"maint_balance": True}, "not offered"),
     ({"diagnose_data_collector_filename": "../x"}, "without directory"),
     ({"diagnose_data_collector_filename": ".."}, "without directory"),
