@@ -118,7 +118,7 @@ COMMANDS: Final = (
         ),
         run="client.node.failover:run",
         opcodes=("OP_INSTANCE_FAILOVER",),
-        exits=((0, "jobs were run, even if some of them failed"), (2, "declined")),
+        exits=((0, "ok or nothing to do"), (1, "a job failed"), (2, "declined")),
     ),
     Command(
         "health",
