@@ -1,7 +1,7 @@
 """Descriptions of clusters, and the records and machines that they stand for.
 
 A description has what decisions depend on, and nothing secret. It is the ``config`` of
-a scenario.
+a scenario, and what the command ``gnt-cluster simulate`` reads of a real cluster.
 """
 
 import collections
