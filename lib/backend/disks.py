@@ -37,8 +37,9 @@ def blockdev_create(
     try:
         device.set_info(info)
     except errors.GenericError:
+        # Volumes that a mirror was made around have an instance's data: they stay.
         with contextlib.suppress(errors.GenericError):
-            device.remove()
+            device.undo_create()
         raise
     return list(bdev.logical_id)
 

@@ -108,6 +108,10 @@ class Device(abc.ABC):
             BlockDeviceError: the disk exists or cannot be created; nothing is left.
         """
 
+    def undo_create(self) -> None:
+        """Destroy what this object's `create` has made, and nothing else."""
+        self.remove()
+
     @abc.abstractmethod
     def remove(self) -> None:
         """Destroy the disk and its content; a missing disk is not an error."""

@@ -57,6 +57,7 @@ class MirrorDisk(Device):
             )
         self.minor: int = minor
         self._values = values
+        self._made: list[VolumeDisk] = []
 
     @property
     def path(self) -> str:
@@ -150,24 +151,25 @@ class MirrorDisk(Device):
         tools.read_proc()
         if self._resource() is not None:
             raise self.error("is active already")
-        made = []
+        self._made = []
         try:
             for volume in (self.data, self.meta):
                 if not volume.exists():
                     volume.create(volume.disk.size, exclusive=exclusive)
-                    made.append(volume)
+                    self._made.append(volume)
                 volume.assemble()
             self.write_metadata()
             if is_primary:
                 self._make_valid()
         except errors.GenericError:
-            self._undo_create(made)
+            self.undo_create()
             raise
 
-    def _undo_create(self, made: list[VolumeDisk]) -> None:
+    def undo_create(self) -> None:
+        """Destroy the volumes that were made; those of a conversion were there."""
         with contextlib.suppress(errors.GenericError):
             self.shutdown()
-        for volume in made:
+        for volume in self._made:
             with contextlib.suppress(errors.GenericError):
                 volume.remove()
 

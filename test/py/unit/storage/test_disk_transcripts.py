@@ -15,6 +15,7 @@ from fakes import golden
 from fakes.drbd_tools import FakeDrbd
 from fakes.nodes import CountedClock
 from ganeti import errors, pathutils, storage
+from ganeti.backend import disks
 from ganeti.objects.filled import DiskX
 from ganeti.storage import drbd_tools, mirrors, volumes
 
@@ -192,6 +193,27 @@ def test_each_tool_has_a_time_limit_and_an_environment_of_its_own(tmp_path, run)
         f"pvs {common} {units}",
     }
     assert volume.exists()
+
+
+@pytest.mark.parametrize("is_conversion", [True, False], ids=["conversion", "new"])
+def test_a_text_that_cannot_be_kept_undoes_what_was_made_alone(
+    tmp_path, run, monkeypatch, is_conversion
+):
+    disk = Disk(tmp_path, "drbd")
+    (tmp_path / "xenvg").mkdir()
+    for name in ("a.data", "a.meta"):
+        (tmp_path / "xenvg" / name).touch()
+    if is_conversion:
+        disk.device.data.create(64)
+    present = list(disk.tools.volumes)
+    disk.do_refuse("lvchange", 5, "cannot get lock")
+    monkeypatch.setattr(disks, "_device", lambda _node, _disk: disk.device)
+    with pytest.raises(errors.BlockDeviceError, match=r"a\.data.*cannot get lock"):
+        disks.blockdev_create(
+            *(None, disk.device.disk, 64, "web1"),
+            on_primary=True, info="text", exclusive_storage=False,
+        )  # fmt: skip
+    assert disk.tools.volumes == present
 
 
 def test_a_mirror_needs_two_volumes_and_a_minor_of_this_node(tmp_path):
