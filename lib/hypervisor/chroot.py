@@ -41,7 +41,8 @@ class ChrootHypervisor(Hypervisor):
 
     @property
     def _base(self) -> str:
-        return f"{self._effects.paths.run_dir}/chroot-hypervisor"
+        """Directory of the mount points, as the kernel names it: /var/run is a link."""
+        return os.path.realpath(f"{self._effects.paths.run_dir}/chroot-hypervisor")
 
     def _root(self, name: str) -> str:
         return f"{self._base}/{check_instance_name(name)}"
@@ -66,7 +67,7 @@ class ChrootHypervisor(Hypervisor):
         script = self._script(instance.hvparams)
         os.makedirs(root, mode=0o700, exist_ok=True)
         try:
-            if not os.path.ismount(root):
+            if not _is_mounted(root):
                 self._mount(name, disks[0], root)
             if _users(self._effects.process, root):
                 raise errors.HypervisorError(f"instance {name}: already running")
@@ -179,7 +180,7 @@ class ChrootHypervisor(Hypervisor):
     def _is_live(self, name: str) -> bool:
         """Return whether a program uses the file system of an instance."""
         root = self._root(name)
-        return os.path.ismount(root) and _users(self._effects.process, root)
+        return _is_mounted(root) and _users(self._effects.process, root)
 
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
         """Return the names of instances with programs on this node, sorted."""
@@ -240,6 +241,15 @@ def _users(runner: process.Runner, root: str) -> bool:
             f"hypervisor chroot: fuser -m {root} {result.reason}"
         )
     return result.code == 0
+
+
+def _is_mounted(root: str) -> bool:
+    """Return whether a file system is mounted there.
+
+    The kernel's table is asked, since a file system on a failed disk answers no other
+    question, while its programs may go on.
+    """
+    return root in _mounts_below(root)
 
 
 def _mounts_below(root: str, table: str = "/proc/self/mountinfo") -> list[str]:

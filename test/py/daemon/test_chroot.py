@@ -34,6 +34,10 @@ PROGRAMS = ("sh", "mount", "sleep")
 @pytest.fixture
 def node(tmp_path):
     made = nodes.make_node(tmp_path)
+    # The directory of run-time files is a link on most systems.
+    run = os.path.dirname(made.paths.run_dir)
+    os.rename(run, f"{made.paths.root}/run")
+    os.symlink("../run", run)
     yield made
     root = f"{made.paths.run_dir}/chroot-hypervisor/web1"
     if os.path.ismount(root):
@@ -65,7 +69,7 @@ def record(node, tmp_path):
 def mounts(node):
     with open("/proc/self/mountinfo", encoding="utf-8") as src:
         points = [line.split()[4] for line in src]
-    base = f"{node.paths.run_dir}/chroot-hypervisor/"
+    base = os.path.realpath(f"{node.paths.run_dir}/chroot-hypervisor") + "/"
     return [path.removeprefix(base) for path in points if path.startswith(base)]
 
 

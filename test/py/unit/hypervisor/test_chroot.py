@@ -1,5 +1,6 @@
 """Errors of the hypervisor chroot; test/py/daemon/test_chroot.py has real mounts."""
 
+import errno
 import types
 
 import pytest
@@ -20,7 +21,10 @@ def made(tmp_path, monkeypatch):
     root = tmp_path / "n1/var/run/ganeti/chroot-hypervisor/web1"
     root.mkdir(parents=True)
     (root / "script").touch()
-    monkeypatch.setattr(chroot.os.path, "ismount", lambda path: path == str(root))
+    mounted = [str(root)]
+    monkeypatch.setattr(
+        chroot, "_mounts_below", lambda path: [p for p in mounted if p == path]
+    )
     effects = hypervisor.NodeEffects(paths, runner, nodes.CountedClock())
     driver = hypervisor.drivers(effects)["chroot"]
     return types.SimpleNamespace(driver=driver, runner=runner, root=root)
@@ -75,6 +79,25 @@ def test_a_path_that_leaves_the_directory_is_no_script(made):
     with pytest.raises(errors.HypervisorError, match=r"found '/\.\./bin/sh'"):
         made.driver.validate({"init_script": "/../bin/sh"})
     made.driver.validate(PARAMS)
+
+
+def test_programs_on_a_disk_that_fails_still_run(made, monkeypatch):
+    def failed(_path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(chroot.os, "lstat", failed)
+    assert made.driver.info("web1") is not None
+
+
+def test_a_run_directory_behind_a_link_is_named_as_the_kernel_does(tmp_path):
+    """As /var/run/ganeti is on most systems."""
+    (tmp_path / "run/ganeti").mkdir(parents=True)
+    (tmp_path / "n1/var").mkdir(parents=True)
+    (tmp_path / "n1/var/run").symlink_to(tmp_path / "run")
+    paths = pathutils.Paths(f"{tmp_path}/n1", "n1")
+    effects = hypervisor.NodeEffects(paths, FakeRunner(), nodes.CountedClock())
+    driver = hypervisor.drivers(effects)["chroot"]
+    assert driver._root("web1") == f"{tmp_path}/run/ganeti/chroot-hypervisor/web1"
 
 
 def test_mounts_are_found_below_a_directory_alone(tmp_path):
