@@ -29,13 +29,19 @@ def check(given: Mapping[str, Any], what: str) -> dict[str, Any]:
         what: the object in errors.
 
     Raises:
-        OpPrereqError: an unknown mode, or a malformed VLAN.
+        OpPrereqError: an unknown mode, a link with control characters, or a malformed
+            VLAN.
     """
     mode = given.get("mode", network.NIC_MODE_BRIDGED)
     if mode not in MODES:
         raise errors.OpPrereqError(
             f"{what}: wanted mode {', '.join(MODES[:-1])} or {MODES[-1]}, found"
             f" {mode!r}",
+            ecodes.ECODE_INVAL,
+        )
+    if not (link := str(given.get("link", ""))).isprintable():
+        raise errors.OpPrereqError(
+            f"{what}: wanted a link without control characters, found {link!r}",
             ecodes.ECODE_INVAL,
         )
     checked = dict(given)

@@ -314,3 +314,12 @@ def check_instance_name(name: str) -> str:
             f" found {len(name)}"
         )
     return name
+
+
+def vlans(text: str) -> tuple[str, list[str]]:
+    """Return the untagged VLAN and the tagged ones of ``.N``, ``:A:B`` or ``.N:A:B``.
+
+    The first is empty if there is none.
+    """
+    untagged, *tagged = text.split(":")
+    return untagged.lstrip("."), tagged

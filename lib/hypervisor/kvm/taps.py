@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ganeti import errors, process
 from ganeti.constants import network
-from ganeti.hypervisor.base import NodeEffects
+from ganeti.hypervisor.base import NodeEffects, vlans
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX, NicX
 from ganeti.utils import netlink
@@ -244,7 +244,7 @@ def _default_vlan(bridge: Any, env: Mapping[str, str]) -> int:
 
 def _join_vlans(ip: Any, tap: int, vlan: str, default: int) -> None:
     """Make a port of a bridge a member of its VLANs, and of no other ones."""
-    untagged, tagged = _vlans(vlan)
+    untagged, tagged = vlans(vlan)
     if default and str(default) not in (untagged, *tagged):
         ip.vlan_filter("del", index=tap, vlan_info={"vid": default})
     for number in tagged:
@@ -324,15 +324,9 @@ def leave_switch(effects: NodeEffects, interface: str) -> None:
         )
 
 
-def _vlans(vlan: str) -> tuple[str, list[str]]:
-    """Return the untagged and the tagged ones of ``.N``, ``:A:B`` or ``.N:A:B``."""
-    untagged, *tagged = vlan.split(":")
-    return untagged.lstrip("."), tagged
-
-
 def vlan_options(vlan: str) -> list[str]:
     """Return options of a switch's port for ``.N``, ``:A:B`` or ``.N:A:B``."""
-    tag, trunks = _vlans(vlan)
+    tag, trunks = vlans(vlan)
     options = [f"tag={tag}"] if tag else []
     if trunks:
         options.append(f"trunks={','.join(trunks)}")

@@ -1,7 +1,8 @@
 """The configuration file of a container, see lxc.container.conf(5).
 
-All values come from the configuration of the cluster. `hv_syntax.check` keeps line
-breaks out of them; the directories and the mount command are those of this node.
+All values come from the configuration of the cluster; the directories and the mount
+command are those of this node. No value gets further lines into the file: such lines
+can name commands, which LXC runs as root.
 """
 
 import shlex
@@ -9,13 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import MIB
+from ganeti.hypervisor.base import MIB, vlans
 from ganeti.hypervisor.lxc import cgroups
 from ganeti.objects.filled import InstanceX, NicX
 from ganeti.utils import hv_syntax
 
 #: Pseudo terminals of a container.
 _PTYS: Final = 255
+#: Bytes of console output until LXC begins a new file and drops the one before the old:
+#: a guest must not fill the disk of the node. LXC wants a power of two.
+_CONSOLE_LOG_BYTES: Final = 8 * MIB
 
 
 def build(
@@ -38,6 +42,8 @@ def build(
         ("lxc.pty.max", _PTYS),
         ("lxc.tty.max", int(instance.hvparams["num_ttys"])),
         ("lxc.console.logfile", console_log),
+        ("lxc.console.size", _CONSOLE_LOG_BYTES),
+        ("lxc.console.rotate", 1),
         ("lxc.rootfs.path", f"dir:{root}"),
         # Without version 2, LXC appends three words to the command.
         ("lxc.hook.version", 1),
@@ -49,6 +55,12 @@ def build(
     ]
     lines = [f"{key} = {value}" for key, value in rows]
     lines += hv_syntax.words(instance.hvparams.get("extra_config"))
+    for line in lines:
+        if not line.isprintable():
+            raise errors.HypervisorError(
+                f"instance {instance.name}: wanted a setting of LXC in one line without"
+                f" control characters, found {line!r}"
+            )
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -102,6 +114,16 @@ def _nics(instance: InstanceX) -> Iterator[tuple[str, Any]]:
         yield f"{key}.hwaddr", nic.mac
         yield f"{key}.name", f"eth{index}"
         yield f"{key}.flags", "up"
+        if vlan := nic.nicparams.get("vlan"):
+            yield from _vlan_settings(key, str(vlan))
+
+
+def _vlan_settings(key: str, vlan: str) -> Iterator[tuple[str, Any]]:
+    """Yield the VLANs of a NIC; LXC refuses bridges that do not filter VLANs."""
+    untagged, tagged = vlans(vlan)
+    yield f"{key}.veth.vlan.id", untagged or "none"
+    for number in tagged:
+        yield f"{key}.veth.vlan.tagged.id", number
 
 
 def _bridge(instance: InstanceX, nic: NicX, index: int) -> str:

@@ -32,8 +32,8 @@ def instance(vcpus=2, nics=(), **params):
     return msgspec.convert(wire, InstanceX)
 
 
-def nic(mode="bridged", mac="aa:00:00:11:22:33"):
-    params = {"mode": mode, "link": "br7", "vlan": ""}
+def nic(mode="bridged", mac="aa:00:00:11:22:33", link="br7", vlan=""):
+    params = {"mode": mode, "link": link, "vlan": vlan}
     return {"mac": mac, "nicparams": params, "uuid": nodes.UUID.format(9)}
 
 
@@ -49,11 +49,13 @@ def lines(**more):
 
 def test_a_container_has_limits_and_no_network_of_the_node():
     text = lines(cpu_mask="0,3")
-    assert text[:8] == [
+    assert text[:10] == [
         "lxc.uts.name = web1",
         "lxc.pty.max = 255",
         "lxc.tty.max = 6",
         "lxc.console.logfile = /var/c",
+        "lxc.console.size = 8388608",
+        "lxc.console.rotate = 1",
         "lxc.rootfs.path = dir:/run/r",
         "lxc.hook.version = 1",
         "lxc.hook.pre-mount = /bin/mount -- '/dev/x y' /run/r",
@@ -88,6 +90,7 @@ def test_a_container_has_its_nics_and_additional_settings_last():
     ("given", "text"),
     [
         ({"nics": [nic("routed")]}, "NIC 0 has mode routed; .* only bridged"),
+        ({"nics": [nic(link="br7\nlxc.hook.stop = /x")]}, "wanted a setting .* line"),
         ({"cpu_mask": "0-2"}, "cpu_mask 0-2: wanted as many .* the 2 .*, found 3"),
         ({"cpu_mask": "x"}, "wanted a number or a range"),
     ],
@@ -95,6 +98,20 @@ def test_a_container_has_its_nics_and_additional_settings_last():
 def test_settings_that_containers_cannot_have(given, text):
     with pytest.raises(errors.HypervisorError, match=f"instance web1: .*{text}"):
         lines(**given)
+
+
+@pytest.mark.parametrize(
+    ("vlan", "expected"),
+    [
+        ("", []),
+        (".100", ["id = 100"]),
+        (":200:300", ["id = none", "tagged.id = 200", "tagged.id = 300"]),
+        (".100:200", ["id = 100", "tagged.id = 200"]),
+    ],
+)
+def test_a_nic_is_in_its_vlans_alone(vlan, expected):
+    actual = [line for line in lines(nics=[nic(vlan=vlan)]) if ".vlan." in line]
+    assert actual == [f"lxc.net.0.veth.vlan.{line}" for line in expected]
 
 
 def test_swap_space_is_limited_where_the_kernel_counts_it(tmp_path):
