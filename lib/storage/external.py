@@ -379,22 +379,29 @@ class ExternalDisk(Device):
             return result
         log = ""
         if action != constants.ES_ACTION_ATTACH:
-            log = f"; see {self._log(action, result)}"
+            path = self._log(action, result)
+            log = f"; see {path}" if path else ""
         raise self.error(
             f"script {action} of provider {self._provider_name} {result.reason}:"
             f" {_tail(result)}{log}"
         )
 
-    def _log(self, action: str, result: RunResult) -> str:
-        """Write the output of a script to a file; return its path."""
+    def _log(self, action: str, result: RunResult) -> str | None:
+        """Write the output of a script to a file; return its path.
+
+        None if that is impossible, as on a full disk: what the script has done counts.
+        """
         stamp = time.strftime("%Y-%m-%d_%H_%M_%S")
         name = f"{action}-{self._provider_name}-{self._volume}-{stamp}.log"
         path = f"{self._paths.log_dir}/extstorage/{name}"
-        with self._translated("logging the output of its provider"):
+        try:
             os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
             with open(fd, "w", encoding="utf-8", errors="replace") as out:
                 out.write(result.output)
+        except OSError as err:
+            _log.warning("%s: cannot be written: %s", path, err.strerror)
+            return None
         return path
 
 

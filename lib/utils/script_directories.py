@@ -6,10 +6,13 @@ external storage have such directories.
 
 import os
 import stat
+from collections.abc import Iterator
 from typing import Final
 
 #: Permission bits that give others than the owner the right to write.
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+#: As many as the kernel follows.
+_MAX_LINKS: Final = 40
 
 
 class DefectError(Exception):
@@ -88,35 +91,70 @@ def require_regular(file: str, what: str) -> int:
 def require_owned(path: str, *, top: str, owner: int) -> None:
     """Refuse a file that another user than its owner could replace or change.
 
-    Symbolic links are followed first; then the file and every directory above it must
+    It, every directory through which its path leads, and symbolic links on the way must
     belong to the owner or to root, and nobody else may write there. Directories in
     which everybody may create files, but not replace those of others, are accepted.
 
     Args:
-        path: the file or directory.
-        top: directory at which the walk upwards ends, such as the root of a node.
+        path: absolute path of the file or directory.
+        top: directory whose parents do not matter, such as the root of a node.
         owner: user id.
 
     Raises:
         DefectError: another user could.
     """
     end = os.path.realpath(top or "/")
-    place = os.path.realpath(path)
-    while True:
+    for place in _way(path):
+        if place == end or not end.startswith(f"{place.rstrip('/')}/"):
+            _require_owner(place, owner)
+
+
+def _way(path: str) -> Iterator[str]:
+    """Yield all directories and links that lead to a file, and the file.
+
+    The directory of a link counts as well as that of its target: whoever may write
+    there can put another link into its place.
+
+    Raises:
+        DefectError: too many links.
+    """
+    place, links = "/", 0
+    parts = path.split("/")[::-1]
+    yield place
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            place = os.path.dirname(place)
+            continue
+        step = f"{place.rstrip('/')}/{part}"
+        yield step
         try:
-            info = os.stat(place)
-        except OSError as err:
-            raise DefectError(f"{place}: {err.strerror}") from err
-        if info.st_uid not in (0, owner):
-            raise DefectError(
-                f"{place}: wanted owner root, found user id {info.st_uid}"
-            )
-        is_shared = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX
-        if info.st_mode & _OTHERS_WRITE and not is_shared:
-            raise DefectError(
-                f"{place}: others than its owner may write to it (mode"
-                f" {stat.S_IMODE(info.st_mode):o})"
-            )
-        if place in (end, "/"):
-            return
-        place = os.path.dirname(place)
+            target = os.readlink(step)
+        except OSError:
+            place = step
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise DefectError(f"{path}: too many symbolic links")
+        parts += target.split("/")[::-1]
+        if target.startswith("/"):
+            place = "/"
+
+
+def _require_owner(place: str, owner: int) -> None:
+    try:
+        info = os.lstat(place)
+    except OSError as err:
+        raise DefectError(f"{place}: {err.strerror}") from err
+    if info.st_uid not in (0, owner):
+        raise DefectError(f"{place}: wanted owner root, found user id {info.st_uid}")
+    is_shared = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX
+    if stat.S_ISLNK(info.st_mode) or is_shared:
+        return
+    if info.st_mode & _OTHERS_WRITE:
+        raise DefectError(
+            f"{place}: others than its owner may write to it (mode"
+            f" {stat.S_IMODE(info.st_mode):o})"
+        )

@@ -236,6 +236,19 @@ def test_malformed_places_are_refused(node, logical_id):
         nodes.call(node, "blockdev_find", disk(logical_id=logical_id))
 
 
+def test_what_a_script_has_done_counts_although_its_output_cannot_be_kept(node, shelf):
+    """As on a full disk."""
+    pathlib.Path(node.paths.log_dir, "extstorage").touch()
+    record = disk()
+    create(node, record)
+    assemble(node, record)
+    nodes.call(node, "blockdev_shutdown", record)
+    assert nodes.call(node, "blockdev_find", record).dev_path == ""
+    shelf("remove", "echo busy; exit 1")
+    with pytest.raises(errors.BlockDeviceError, match=r"exited with code 1: busy$"):
+        nodes.call(node, "blockdev_remove", record)
+
+
 # Providers
 def test_diagnosis_lists_providers_with_their_parameters(node, shelf):
     parameters = [["tier", "speed"], ["max-io", "limit"]]
@@ -243,6 +256,22 @@ def test_diagnosis_lists_providers_with_their_parameters(node, shelf):
     os.makedirs(place(node, ".hidden"))
     os.makedirs(place(node, "bad name"))
     assert nodes.call(node, "extstorage_diagnose") == [row]
+
+
+def over_a_link(top, mode, owner=0):
+    """Have a script reached by a link in a directory of this mode."""
+    shared = top.parent.parent / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    (top / "grow").rename(top / "real")
+    (shared / "link").symlink_to(top / "real")
+    os.lchown(shared / "link", owner, -1)
+    (top / "grow").symlink_to(shared / "link")
+
+
+def test_links_in_directories_of_root_are_followed(node, shelf):
+    over_a_link(pathlib.Path(shelf.directory), 0o755)
+    assert providers.diagnose(node.paths)[0][2:4] == [True, ""]
 
 
 @pytest.mark.parametrize(
@@ -255,8 +284,13 @@ def test_diagnosis_lists_providers_with_their_parameters(node, shelf):
         (lambda top: top.chmod(0o777), "may write to it .mode 777."),
         (lambda top: os.chown(top / "grow", 12345, -1), "wanted owner root, found"),
         (lambda top: os.chown(top, 12345, -1), "wanted owner root, found user id"),
+        (lambda top: over_a_link(top, 0o777), "shared: others than its owner may"),
+        (lambda top: over_a_link(top, 0o1777, 12345), "link: wanted owner root"),
     ],
-    ids=["missing", "mode", "list", "writable", "directory", "owner", "its owner"],
+    ids=[
+        *("missing", "mode", "list", "writable", "directory", "owner", "its owner"),
+        *("link", "link of a user"),
+    ],
 )
 def test_a_provider_that_others_could_change_is_not_used(node, shelf, spoil, text):
     spoil(pathlib.Path(shelf.directory))
