@@ -150,6 +150,12 @@ class GlusterDisk(FileDisk):
     def _mount(self, point: str) -> None:
         try:
             os.makedirs(point, mode=0o700, exist_ok=True)
+        except FileExistsError as err:
+            raise errors.StorageError(
+                f"{point}: wanted a directory or a mounted volume; if the volume's"
+                " Gluster client has ended, stop the instances that use it, then run"
+                f" umount -l {point} on this node"
+            ) from err
         except OSError as err:
             raise errors.StorageError(
                 f"{point}: cannot be made: {err.strerror}"
@@ -165,7 +171,8 @@ class GlusterDisk(FileDisk):
             )
         except errors.CommandError as err:
             raise errors.StorageError(f"Gluster volume {source}: {err}") from err
-        if result.failed or not os.path.ismount(point):
+        # Another disk's thread may have mounted it first; then this one is refused.
+        if not os.path.ismount(point):
             text = " / ".join(result.output.split("\n"))[-500:].strip(" /")
             raise errors.StorageError(
                 f"Gluster volume {source}, port {self._port}: cannot be mounted: mount"

@@ -75,6 +75,27 @@ def test_a_server_that_does_not_answer_is_named(node, mounts):
         device(node, mounts).exists()
 
 
+def test_a_volume_that_was_mounted_at_that_moment_can_be_used(node, mounts):
+    usual = mounts.run_bounded
+
+    def late(argv, **options):
+        usual(argv, **options)
+        return process.RunResult(tuple(argv), 32, None, "", "already mounted")
+
+    mounts.run_bounded = late
+    assert not device(node, mounts).exists()
+
+
+def test_a_volume_whose_client_has_ended_is_named_with_its_remedy(node, mounts):
+    point = pathlib.Path(node.paths.run_dir, "gluster/gv0@192.0.2.5.24007")
+    point.parent.mkdir()
+    # As a mount without its program: there is something, which is no directory.
+    point.touch()
+    with pytest.raises(errors.StorageError, match=f"umount -l {point} on this node"):
+        device(node, mounts).exists()
+    assert mounts.calls == []
+
+
 def test_a_cluster_without_a_directory_has_no_such_disks(node, mounts):
     ssconf.write(node.paths, {"gluster_storage_dir": ""})
     with pytest.raises(errors.StorageError, match="--gluster-storage-dir"):
