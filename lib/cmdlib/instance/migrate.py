@@ -503,12 +503,16 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         else:
             name = snapshot.nodes[places[0]].name
             self.ctx.log.message(f"* instance running on node {name}, updating config")
+            self.source, self.target = instance.primary_node, places[0]
             self.commit_primary(places[0])
         # It may run there before the target was asked to finish the migration.
         self.ctx.rpc.call_one(
             "instance_finalize_migration_dst", places[0], self.encode(), "", True
         ).unwrap(f"instance {instance.name}: cannot finish its migration")
-        for node in self.ctx.snapshot.secondary_nodes(self.instance):
+        left = set(self.ctx.snapshot.secondary_nodes(self.instance))
+        # Without copies the node that it has left has the storage attached.
+        left |= {instance.primary_node} - {places[0]}
+        for node in sorted(left):
             self._free_disks(node, f"instance {instance.name}: clean-up")
 
     def _end_interrupted(self, other: str) -> None:

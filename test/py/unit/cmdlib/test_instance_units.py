@@ -467,6 +467,17 @@ def test_cleanup_records_where_the_instance_really_is():
         both.run(op("OP_INSTANCE_MIGRATE", cleanup=True))
 
 
+def test_cleanup_frees_the_disks_on_the_node_that_the_instance_has_left():
+    eng = engine(
+        instances=0,
+        instance_list=lambda node, _: ["inst1.example.com"] if node == NODE2 else [],
+    )
+    eng.run(creation(instance_name="inst1.example.com", disk_template="sharedfile"))
+    eng.run(op("OP_INSTANCE_MIGRATE", cleanup=True, target_node="node2"))
+    ((node, _args),) = eng.rpc.called("blockdev_shutdown")
+    assert node == NODE1
+
+
 def test_failover_off_a_silent_node_needs_proof_that_it_is_dead():
     silent = failure("connection refused")
     request = op("OP_INSTANCE_FAILOVER", target_node="node2")
