@@ -266,6 +266,9 @@ class KvmHypervisor(Hypervisor):
             hotplug.check(guest)
             if isinstance(device, DiskX):
                 path, uri = (*extra, None)[:2]
+                if uri and uri.startswith("/"):
+                    # Masters of earlier releases put the device before the link.
+                    path, uri = uri, None
                 hotplug.add_disk(guest, AttachedDisk(device, path, uri))
             else:
                 hotplug.add_nic(self._effects, guest, instance, device, seq)

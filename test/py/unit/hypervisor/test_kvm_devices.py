@@ -250,6 +250,13 @@ def test_an_added_disk_is_the_guests_and_survives_its_next_start(guest):
     assert len({str(info) for info in guest.plan.hvinfos()}) == 2
 
 
+def test_a_master_of_an_earlier_release_sends_device_and_link(guest):
+    extra = ["/dev/device", path_of(guest, 1), None]
+    guest.driver.hot_add(guest.record, disk(1), extra, 1)
+    [(_plugged, path, uri)] = guest.plan.disks
+    assert (path, uri) == (path_of(guest, 1), None)
+
+
 def test_a_disk_is_not_added_twice(guest):
     add_disk(guest)
     before = list(guest.emulator.executed)
