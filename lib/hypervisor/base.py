@@ -87,6 +87,8 @@ class Hypervisor(abc.ABC):
     """One hypervisor on this node."""
 
     name: ClassVar[str]
+    #: Whether running guests can move to another node.
+    has_migration: ClassVar[bool] = True
 
     def __init__(self, effects: NodeEffects) -> None:
         self._effects = effects
@@ -167,10 +169,16 @@ class Hypervisor(abc.ABC):
         """Return the files to distribute to all nodes, and the optional ones."""
         return [], []
 
-    def migratable(self, instance: InstanceX) -> None:
-        """Raise HypervisorError unless the guest runs on this node and may migrate."""
+    def require_running(self, instance: InstanceX) -> None:
+        """Raise HypervisorError unless the guest runs on this node."""
         if self.info(instance.name, instance.hvparams) is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
+
+    def migratable(self, instance: InstanceX) -> None:
+        """Raise HypervisorError unless the guest runs on this node and may migrate."""
+        self.require_running(instance)
+        if not self.has_migration:
+            raise self._unsupported(instance.name, "migration")
 
     def migration_info(self, instance: InstanceX) -> str:
         """Return the data that the target node needs, opaque to the master."""

@@ -38,6 +38,7 @@ class ChrootHypervisor(Hypervisor):
     """Programs in root directories of their own."""
 
     name = "chroot"
+    has_migration = False
 
     @property
     def _base(self) -> str:

@@ -49,6 +49,7 @@ class LxcHypervisor(Hypervisor):
     """Containers of LXC."""
 
     name = "lxc"
+    has_migration = False
 
     @property
     def _containers(self) -> str:
@@ -194,7 +195,7 @@ class LxcHypervisor(Hypervisor):
     def reboot(self, instance: InstanceX) -> None:
         """Ask the first program of a container to reboot."""
         name = instance.name
-        self.migratable(instance)
+        self.require_running(instance)
         dropped = hv_syntax.words(instance.hvparams.get("drop_capabilities"))
         if "sys_boot" in dropped:
             raise errors.HypervisorError(
@@ -315,7 +316,7 @@ class LxcHypervisor(Hypervisor):
         the guest's, which can grow it at any time.
         """
         del disk, size_bytes
-        self.migratable(instance)
+        self.require_running(instance)
 
 
 def parse_list(text: str) -> list[_Listed]:

@@ -3,12 +3,14 @@
 import errno
 import types
 
+import msgspec
 import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors, hypervisor, pathutils
 from ganeti.hypervisor import chroot
+from ganeti.objects.filled import InstanceX
 
 PARAMS = {"init_script": "/script"}
 
@@ -66,6 +68,11 @@ def test_an_unclear_answer_does_not_mean_stopped(made):
     made.runner.answers["fuser"] = (None, "", "")
     with pytest.raises(errors.HypervisorError, match=r"fuser -m .*web1"):
         made.driver.list_names()
+
+
+def test_programs_are_not_migratable_so_that_they_can_be_failed_over(made):
+    with pytest.raises(errors.HypervisorError, match="does not support migration"):
+        made.driver.migratable(msgspec.convert(nodes.instance("web1"), InstanceX))
 
 
 def test_missing_programs_of_the_node_are_named(made, monkeypatch):

@@ -359,6 +359,16 @@ def test_a_container_without_the_right_to_reboot_is_not_asked_to(lxc, image):
     assert lxc.runner.lines[-2].endswith("--reboot --timeout 120 -n web1")
 
 
+def test_a_container_is_not_migratable_so_that_it_can_be_failed_over(lxc, image):
+    with pytest.raises(errors.HypervisorError, match="web1: not running"):
+        lxc.driver.migratable(instance())
+    start(lxc, image)
+    lxc.driver._describe = lambda row: row
+    with pytest.raises(errors.HypervisorError, match="does not support migration"):
+        lxc.driver.migratable(instance())
+    lxc.driver.resize_disk(instance(), None, 1)
+
+
 def test_files_of_others_in_the_root_directory_are_never_removed(lxc):
     inside = pathlib.Path(lxc.paths.run_dir, "lxc/instance/web1/rootfs/etc")
     inside.mkdir(parents=True)
