@@ -66,6 +66,8 @@ class _BlockDevice(TypedDict, total=False):
 #: An element of a list in the description of an operating system.
 _Item = Scalar | list[Scalar]
 _Items = list[_Item] | None
+#: Name and text of each parameter of a storage provider.
+_Parameters = list[tuple[str, Scalar]] | None
 
 #: Shapes by procedure. Those that are missing have an answer that nobody reads, or one
 #: that its reader takes apart itself, value by value.
@@ -78,7 +80,7 @@ SHAPES: Final[dict[str, Any]] = {
     "blockdev_getmirrorstatus_multi": list[tuple[bool, _BlockDevice | str | None]],
     "export_info": str,
     "export_list": list[str],
-    "extstorage_diagnose": list[tuple[str, Scalar, bool, Scalar, _Items]],
+    "extstorage_diagnose": list[tuple[str, Scalar, bool, Scalar, _Parameters]],
     "get_file_info": tuple[bool, Facts],
     "get_watcher_pause": Number | None,
     "hooks_runner": list[tuple[str, int, str]],

@@ -144,7 +144,11 @@ ANSWERS = [
     (
         "extstorage_diagnose",
         [[["p", "/path", True, "ok", None]], [["p", None, False, 5, [["a", 1]]]]],
-        [[["p", "/path", 1, "ok", None]], [["p", "/path", True, "ok"]], {}],
+        [
+            *([["p", "/path", 1, "ok", None]], [["p", "/path", True, "ok"]], {}),
+            # Neither the master nor gnt-storage can take these parameters apart.
+            *([["p", "/p", True, "", each]] for each in ([5], ["ab"], [["a", 1, 2]])),
+        ],
     ),
     (
         "get_file_info",
