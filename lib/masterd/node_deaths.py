@@ -87,7 +87,8 @@ def facts(deps: MasterDeps, *, probe: bool) -> Facts:
     answered = 0
     if is_probed:
         answered = _probe(deps, snapshot, views, watched)
-    limits = automation.load(deps) if views or not is_enabled else None
+    is_limited = bool(views) or not is_enabled or state.mass_event is not None
+    limits = automation.load(deps) if is_limited else None
     if views:
         incidents = {
             item.node: item.uuid

@@ -150,7 +150,8 @@ class DeathState(msgspec.Struct, frozen=True, kw_only=True):
         serial_no: number of changes; a change names the serial that it is based on.
         deaths: in the order of the first suspicion.
         fenced: time and name of nodes that were fenced within the last hour.
-        mass_event: last time that too many nodes vanished at once; None for never.
+        mass_event: last time that too many nodes vanished at once; None after the quiet
+            time.
     """
 
     serial_no: int = 1
@@ -364,6 +365,9 @@ def decide(state: DeathState, seen: Seen) -> Plan:
     deaths = (*state.deaths, *_new(state, seen))
     recent = [fence for fence in state.fenced if seen.is_recent(fence[0], HOUR_S)]
     mass_event = state.mass_event
+    if mass_event is not None and not seen.is_recent(mass_event, _quiet_s(seen)):
+        # Kept, it would begin again for each new process, however long ago it was.
+        mass_event = None
     if _vanished(state, deaths, views, seen) > most_at_once(seen.facts.watched):
         mass_event = seen.now
     steps = []
@@ -444,18 +448,19 @@ def _vanished(
     )
 
 
+def _quiet_s(seen: Seen) -> float:
+    """Return for how many seconds after a mass event no node is fenced."""
+    settings = seen.facts.automation.limits
+    return settings.get(limits.QUIET_TIME, limits.DEFAULT_FENCE_QUIET_S)
+
+
 def _with_memory(
     seen: Seen, fenced: list[tuple[float, str]], mass_event: float | None
 ) -> Automation:
     automation = seen.facts.automation
-    quiet_s = automation.limits.get(limits.QUIET_TIME, limits.DEFAULT_FENCE_QUIET_S)
-    if (
-        mass_event is not None
-        and mass_event != seen.now
-        and seen.is_recent(mass_event, quiet_s)
-    ):
+    if mass_event is not None and mass_event != seen.now:
         # Its time is that of another clock, so take any time within the quiet time.
-        mass_event = seen.now - quiet_s / 2
+        mass_event = seen.now - _quiet_s(seen) / 2
     times = [when for when in (automation.mass_event, mass_event) if when is not None]
     return msgspec.structs.replace(
         automation,

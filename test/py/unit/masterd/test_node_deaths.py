@@ -231,6 +231,17 @@ def test_the_state_survives_a_restart_and_is_in_metrics_and_limits(site):
     assert known["node_death"] is True
 
 
+def test_limits_are_known_while_a_mass_event_is_remembered(site):
+    """The quiet time is one of them: the event is forgotten after it."""
+    switch(site, automation_limits={"quiet-time": 7200.0})
+    assert facts(site, probe=False)["automation"]["limits"] == {}
+    entry = {"round": "r", "automaton": NODE_DEATH}
+    site.client.call("ChangeNodeDeaths", [1, {"mass_event": 1.0}, [], entry])
+    answer = facts(site, probe=False)
+    assert answer["nodes"] == []
+    assert answer["automation"]["limits"] == {"quiet-time": 7200.0}
+
+
 @pytest.mark.parametrize(
     ("result", "is_off"),
     [

@@ -283,6 +283,21 @@ def test_a_new_master_with_a_wrong_clock_keeps_the_quiet_time(hours):
     site.fence()
 
 
+def test_a_new_master_does_not_begin_the_quiet_time_of_an_old_mass_event_again():
+    site = Site()
+    site.views = {}
+    site.state = DeathState(mass_event=NOW)
+    site.automation = Automation(limits={limits.QUIET_TIME: 60.0})
+    site.now += 59
+    site.round()
+    assert site.state.mass_event == NOW
+    site.round()
+    assert site.state.mass_event is None
+    site.views = {"node2": site.silent()}
+    site.known_s = 0.0
+    site.fence()
+
+
 def test_nodes_that_vanish_at_once_are_a_mass_event_with_a_quiet_time():
     site = Site("node2", "node3")
     assert not site.round().jobs
