@@ -56,6 +56,7 @@ class MasterDeps(mcpu.EngineDeps):
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
         planning: threads for plans.
+        threads: (number, name) -> threads for the parts of one piece of work.
         call_times: durations of calls of nodes.
         lists: texts of lists of objects, of which later answers use parts.
         shared_answers: answers that clients who ask together share.
@@ -76,6 +77,7 @@ class MasterDeps(mcpu.EngineDeps):
     planning: Executor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")
     )
+    threads: Callable[[int, str], Executor] = ThreadPoolExecutor
     call_times: CallTimes = dataclasses.field(default_factory=CallTimes)
     lists: query.EncodedLists = dataclasses.field(default_factory=query.EncodedLists)
     shared_answers: SharedAnswers = dataclasses.field(default_factory=SharedAnswers)

@@ -1,7 +1,6 @@
 """LUXI methods about deaths of nodes: which nodes are silent, and the next step."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -182,7 +181,7 @@ def _probe(
         for uuid in _candidates(snapshot)
         if uuid != snapshot.cluster.master_node and not snapshot.nodes[uuid].offline
     ]
-    with ThreadPoolExecutor(1, "look") as pool:
+    with deps.threads(1, "look") as pool:
         doubted = [uuid for uuid in others if uuid not in known]
         early = pool.submit(_look, deps, snapshot, known, doubted)
         silent = _silent(deps, watched)
@@ -205,7 +204,7 @@ def _look(
     if not nodes:
         return _Look((), (), {})
     places = [_place(snapshot, snapshot.nodes[uuid]) for uuid in nodes]
-    with ThreadPoolExecutor(_AT_ONCE, "reach") as pool:
+    with deps.threads(_AT_ONCE, "reach") as pool:
         shells = [
             pool.submit(deps.server_reacts, address, ssh)
             for address, _port, ssh in places

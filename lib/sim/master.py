@@ -183,6 +183,7 @@ class Master:
             quick=_Inline(),
             slow=_Inline(),
             planning=_Inline(),
+            threads=lambda _number, _name: _Inline(),
             server_reacts=lambda address, _port: hardware.reaches(
                 self.machine(), self._at(address)
             ),

@@ -132,10 +132,16 @@ class Scheduler:
         heapq.heappush(self._due, (when, next(self._count), action))
 
     def sleep(self, seconds: float) -> None:
-        """Let others have the turn for some seconds; only in a task."""
+        """Let others have the turn for some seconds; only in a task.
+
+        Raises:
+            ProgrammerError: the thread is no task; `run` raises it, too, because
+                automatons go on after errors.
+        """
         task = self.tasks.get(threading.current_thread())
         if task is None:
-            raise errors.ProgrammerError("simulation: a wait outside of tasks")
+            self.failure = errors.ProgrammerError("simulation: a wait outside of tasks")
+            raise self.failure
         if task.is_killed:
             raise TaskEnded
         when = self.now + max(_SHORTEST_S, seconds)

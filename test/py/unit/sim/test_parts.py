@@ -52,6 +52,24 @@ def test_an_error_of_a_task_ends_the_run():
         scheduler.run(1.0)
 
 
+def test_a_wait_in_a_thread_that_is_no_task_ends_the_run():
+    """Automatons log errors and go on; this one is none of theirs."""
+    scheduler = Scheduler(0.0)
+
+    def work():
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+
+    def wait():
+        with pytest.raises(errors.ProgrammerError):
+            scheduler.sleep(1.0)
+
+    scheduler.spawn("a", work)
+    with pytest.raises(errors.ProgrammerError, match="outside of tasks"):
+        scheduler.run(1.0)
+
+
 def test_a_wait_without_limit_is_refused():
     with pytest.raises(errors.ProgrammerError, match="without limit"):
         Scheduler(0.0).wait(threading.Event(), None)
@@ -162,6 +180,20 @@ def test_a_repair_without_permission_is_noticed():
     simulation._data.take(change, snapshot.apply(change))
     (problem,) = simulation.invariants.problems
     assert "begins without a permission" in problem
+
+
+def test_a_second_candidate_may_die_while_the_first_one_is_held():
+    described = ClusterDescription(
+        nodes=tuple(NodeDescription(name=f"node{n}") for n in range(1, 6)),
+        instances=(),
+        node_death=True,
+        limits={"fenced-per-hour": 2.0},
+    )
+    text = "0 helper node2 fails\n1m kill node2\n20m kill node3\n"
+    report = Simulation(described, events.parse_events(text)).run(1500.0)
+    lines = [str(line) for line in report.lines]
+    assert any(line.endswith("node node3: is offline") for line in lines), lines
+    assert not any("node node2: is offline" in line for line in lines)
 
 
 def test_a_waiting_repair_costs_few_looks(monkeypatch):
