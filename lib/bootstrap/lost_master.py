@@ -17,7 +17,7 @@ from ganeti.clock import Clock
 from ganeti.constants import ecodes
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
-from ganeti.store import Document, choice
+from ganeti.store import Document, choice, voters
 from ganeti.store.etcd import Gateway, Servers
 from ganeti.store.etcd.reader import Reader
 
@@ -70,7 +70,8 @@ def _refused_in_etcd(servers: Servers, snapshot: Snapshot) -> errors.OpPrereqErr
 def lost_candidates(paths: Paths, given: Sequence[str], own: str) -> dict[str, str]:
     """Return the candidates that the administrator has given up: UUID -> name.
 
-    Nodes that are offline are left out: an earlier run of the command gave them up.
+    Nodes that are offline are left out, because an earlier run of the command gave them
+    up; unless it was interrupted before they ceased to count.
 
     Args:
         paths: of this node.
@@ -80,7 +81,7 @@ def lost_candidates(paths: Paths, given: Sequence[str], own: str) -> dict[str, s
     Raises:
         OpPrereqError: a name is not that of another master candidate.
     """
-    snapshot = store.read_snapshot(paths.store_db)
+    snapshot, counting = _read(paths)
     lost = {}
     for word in given:
         node = snapshot.nodes.get(snapshot.uuid_of("nodes", word) or word)
@@ -88,14 +89,24 @@ def lost_candidates(paths: Paths, given: Sequence[str], own: str) -> dict[str, s
             problem = "unknown node"
         elif node.uuid == own:
             problem = "is this node"
-        elif not node.master_candidate and not node.offline:
-            problem = "is not a master candidate"
-        else:
-            if not node.offline:
-                lost[node.uuid] = node.name
+        elif node.uuid in counting.everyone:
+            lost[node.uuid] = node.name
             continue
+        elif node.offline:
+            continue
+        else:
+            problem = "is not a master candidate"
         raise errors.OpPrereqError(f"{_OPTION}: {word}: {problem}", ecodes.ECODE_INVAL)
     return lost
+
+
+def _read(paths: Paths) -> tuple[Snapshot, quorum.Voters]:
+    """Return the configuration, and the candidates whose copies count."""
+    with contextlib.closing(store.Follower(paths.store_db)) as copy:
+        snapshot, stored = copy.snapshot(), copy.read("meta", voters.KEY)
+    if stored is None:
+        return snapshot, quorum.Voters(voters.candidates_of(snapshot))
+    return snapshot, voters.decode(stored)
 
 
 def check_copies(
@@ -123,10 +134,13 @@ def check_copies(
         OpPrereqError: fewer than a majority of the master candidates can be reached,
             and not all others were given up; or they were without need.
     """
-    nodes = store.read_snapshot(paths.store_db).nodes.values()
-    candidates = {node.uuid: node.name for node in nodes if node.master_candidate}
+    snapshot, counting = _read(paths)
+    candidates = {
+        uuid: snapshot.nodes[uuid].name if uuid in snapshot.nodes else uuid
+        for uuid in counting.everyone
+    }
     reached = {uuid for uuid, name in candidates.items() if name in names} | {own}
-    is_enough = quorum.Voters(frozenset(candidates)).has_majority(reached)
+    is_enough = counting.has_majority(reached)
     counts = f"{len(reached)} of {len(candidates)} master candidates can be reached"
     if lost:
         others = sorted(candidates[uuid] for uuid in candidates.keys() - reached - lost)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+from unittest import mock
 
 import pytest
 
@@ -558,6 +559,22 @@ def test_candidates_lost_for_good_are_given_up_by_name(site, is_ended):
     listed = site.read(PLAIN, "ssconf_master_candidates_certs").decode()
     assert listed == f"{own}={digest}\n"
     assert give_up(site, MASTER, THIRD) == []
+
+
+def test_a_node_that_is_killed_while_it_gives_up_others_can_do_it_again(site):
+    """It dies after the group that marks them, before the one that settles the set."""
+    without_master(site)
+    site.copies.down |= {site.copies.node(2)}
+    site.unreachable |= {THIRD}
+    killed = mock.patch.object(
+        lost_master, "Document", side_effect=KeyboardInterrupt("killed")
+    )
+    with killed, pytest.raises(errors.OpExecError, match="killed"):
+        give_up(site, MASTER, THIRD)
+    assert site.snapshot().nodes[site.copies.node(0)].offline
+    assert voters(site)["before"]
+    give_up(site, MASTER, THIRD)
+    assert voters(site) == {"now": [site.copies.node(1)], "before": []}
 
 
 def test_a_silent_candidate_that_is_not_named_is_not_given_up(site):
