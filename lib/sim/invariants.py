@@ -76,6 +76,8 @@ class Invariants:
 
     def take(self, changes: Sequence[Change], after: objects.Snapshot) -> None:
         """Check a commit."""
+        # A machine that was off already does not change when it is fenced.
+        self.check_fences()
         now = self._now()
         _time, before = self._past[-1]
         self._past.append((now, after))
@@ -89,9 +91,7 @@ class Invariants:
                 self._check_job(records.decode_job(change.data), after)
 
     def check_fences(self) -> None:
-        """Check the limit of fences; called when a helper switches a machine off."""
-        if self.has_wrong_clock:
-            return
+        """Check the limit of fences, which holds whatever the master's clock shows."""
         cluster = self._past[-1][1].cluster
         most = int(cluster.automation_limits.get("fenced-per-hour", _FENCES))
         since = self._now() - _HOUR_S

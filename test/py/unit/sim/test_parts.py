@@ -182,6 +182,19 @@ def test_a_repair_without_permission_is_noticed():
     assert "begins without a permission" in problem
 
 
+def test_a_clock_that_jumps_ahead_does_not_raise_the_limit_of_fences():
+    described = ClusterDescription(
+        nodes=tuple(NodeDescription(name=f"node{n}") for n in range(1, 6)),
+        instances=(),
+        node_death=True,
+    )
+    text = "1m kill node2\n10m clock 3600\n11m kill node3\n"
+    report = Simulation(described, events.parse_events(text)).run(1500.0)
+    assert not report.problems
+    ends = [str(line) for line in report.lines if "node3: node-death" in str(line)]
+    assert ends[-1].endswith("1 nodes were fenced within an hour, the limit is 1")
+
+
 def test_a_second_candidate_may_die_while_the_first_one_is_held():
     described = ClusterDescription(
         nodes=tuple(NodeDescription(name=f"node{n}") for n in range(1, 6)),
