@@ -34,7 +34,13 @@ _ASK_S: Final = 2.0
 
 @contextlib.contextmanager
 def lead(
-    paths: Paths, clock: Clock, servers: Servers, own: Node, claim: Claim
+    paths: Paths,
+    clock: Clock,
+    servers: Servers,
+    own: Node,
+    claim: Claim,
+    *,
+    is_certain: bool = False,
 ) -> Iterator[tuple[store.Engine, Node | None]]:
     """Take the leadership, and record this node as the master.
 
@@ -47,6 +53,7 @@ def lead(
         servers: of the store.
         own: this node.
         claim: whether another master is replaced.
+        is_certain: lead although nodes would refuse the calls of this node.
 
     Yields:
         The store, and the master before; None if that was this node.
@@ -57,7 +64,8 @@ def lead(
         OpPrereqError: this node is not a master candidate, or see `check_certificate`;
             nothing was changed.
     """
-    check_certificate(paths, store.read_snapshot(paths.store_db), own)
+    if not is_certain:
+        check_certificate(paths, store.read_snapshot(paths.store_db), own)
     opened = open_etcd(servers, clock=clock, node=own.uuid, claim=claim)
     try:
         snapshot = opened.snapshot()
@@ -66,7 +74,8 @@ def lead(
             raise errors.OpPrereqError(
                 f"{own.name} is not a master candidate", ecodes.ECODE_STATE
             )
-        check_certificate(paths, snapshot, own)
+        if not is_certain:
+            check_certificate(paths, snapshot, own)
         old = snapshot.nodes.get(snapshot.cluster.master_node)
         if old is None or old.uuid != own.uuid:
             with config.Config(opened, clock).edit(_OWNER) as edit:
@@ -98,7 +107,9 @@ def check_certificate(paths: Paths, snapshot: Snapshot, own: Node) -> None:
         raise errors.OpPrereqError(
             f"{own.name}: its certificate is not recorded as that of a candidate, so"
             " nodes would refuse its calls; the master records it, or another candidate"
-            " that becomes the master",
+            " that becomes the master. If there is none, use 'gnt-cluster"
+            " master-failover --no-voting', then 'gnt-cluster renew-crypto"
+            " --new-cluster-certificate'",
             ecodes.ECODE_STATE,
         )
 

@@ -126,7 +126,13 @@ def fail_over(
     servers = choice.read(paths)
     if servers is not None:
         return _fail_over_in_etcd(
-            plan, paths, process, clock, servers=servers, feedback=feedback
+            plan,
+            paths,
+            process,
+            clock,
+            servers=servers,
+            is_certain=options.no_voting,
+            feedback=feedback,
         )
     silent = _check_nodes(plan, paths, options, feedback)
     with elections.asking(paths) as ask:
@@ -204,13 +210,21 @@ def _fail_over_in_etcd(
     clock: Clock,
     *,
     servers: Servers,
+    is_certain: bool,
     feedback: Feedback,
 ) -> bool:
     """Do the steps of `_steps_in_etcd`; see `fail_over`."""
     feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
-    claim = Claim(is_forced=True)
+    leading = etcd_failover.lead(
+        paths,
+        clock,
+        servers,
+        plan.own,
+        Claim(is_forced=True),
+        is_certain=is_certain,
+    )
     try:
-        with etcd_failover.lead(paths, clock, servers, plan.own, claim) as (opened, _):
+        with leading as (opened, _):
             if opened.read("meta", "drain") is not None:
                 feedback("The job queue was drained; it accepts jobs again")
                 opened.commit([Document("meta", "drain", None)])

@@ -26,7 +26,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from ganeti import config, errors, ssconf, store
-from ganeti.bootstrap import crypto, lost_master, renewal_note, store_access
+from ganeti.bootstrap import (
+    crypto,
+    etcd_failover,
+    lost_master,
+    renewal_note,
+    store_access,
+)
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -185,9 +191,10 @@ def needs_restart(paths: Paths) -> bool:
     That is so when all nodes share one certificate, as in clusters of earlier releases,
     and when the present ones cannot be used, because they have ended for example: a job
     of the master daemon would reach no node. It stays so until the renewal is complete:
-    only this node has a new certificate when it is interrupted.
+    only this node has a new certificate when it is interrupted. It is so, too, on a
+    candidate that became the master when the last one was lost in the middle.
     """
-    if renewal_note.counts(paths):
+    if renewal_note.counts(paths) or _is_unlisted(paths):
         return True
     try:
         if not authority.is_used(paths.server_pem):
@@ -200,9 +207,25 @@ def needs_restart(paths: Paths) -> bool:
     return min(map(x509.seconds_left, used)) <= 0
 
 
+def _is_unlisted(paths: Paths) -> bool:
+    """Return whether this node is the master, and nodes refuse its certificate."""
+    try:
+        snapshot = store.read_snapshot(paths.store_db)
+    except errors.GenericError:
+        return False
+    own = snapshot.nodes.get(snapshot.cluster.master_node)
+    if own is None or own.name != paths.hostname:
+        return False
+    try:
+        etcd_failover.check_certificate(paths, snapshot, own)
+    except errors.OpPrereqError:
+        return True
+    return False
+
+
 def _is_cut_off(paths: Paths, options: RenewOptions) -> bool:
     """Return whether no node can be marked offline."""
-    return options.without_master or _is_refused(paths)
+    return options.without_master or _is_refused(paths) or _is_unlisted(paths)
 
 
 def _is_refused(paths: Paths) -> bool:

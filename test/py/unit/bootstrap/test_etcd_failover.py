@@ -245,12 +245,12 @@ def command(site, monkeypatch):
 
     process, lines = FakeRunner(daemon_util=daemon_util), []
 
-    def run():
+    def run(**options):
         return failover.fail_over(
             site.paths,
             process,
             CLOCK,
-            failover.FailoverOptions(),
+            failover.FailoverOptions(**options),
             feedback=lines.append,
         )
 
@@ -297,6 +297,16 @@ def test_servers_that_do_not_answer_leave_the_command_to_be_repeated(
     )
     assert str(caught.value).startswith(text)
     assert command.process.lines == []
+
+
+def test_a_node_that_is_refused_leads_on_request_if_there_is_no_other(site, command):
+    """The master was lost for good while it renewed the certificates."""
+    files.write_file(site.paths.client_pem, x509.create_self_signed().pem)
+    record_certificates(site, {site.master.uuid: "AA"})
+    with pytest.raises(errors.OpPrereqError, match="master-failover --no-voting"):
+        command()
+    assert command(no_voting=True) is True
+    assert command.leading == [site.own.uuid]
 
 
 def test_a_plan_in_etcd_asks_for_no_promises(site, command):

@@ -527,6 +527,31 @@ def test_daemons_are_stopped_if_all_nodes_share_one_certificate(site):
     assert renew_crypto.needs_restart(site.paths)
 
 
+def test_a_master_that_nodes_refuse_renews_over_ssh(site):
+    """It is a candidate that became the master when another one renewed these files."""
+    used = {
+        site.copies.node(0): x509.digest(x509.load_certificate(site.paths.client_pem))
+    }
+    for certs, is_needed in ((used, False), ({site.copies.node(0): "AA"}, True)):
+        with (
+            contextlib.closing(
+                store.open_master(
+                    site.paths.store_db,
+                    replicate=site.copies.replicate,
+                    clock=SystemClock(),
+                    node=site.copies.node(0),
+                )
+            ) as master,
+            config.Config(master, SystemClock()).edit("test") as edit,
+        ):
+            edit.update_cluster(candidate_certs=certs)
+        assert renew_crypto.needs_restart(site.paths) is is_needed
+    # Nodes that are lost, too, cannot be marked offline by it.
+    site.unreachable = {PLAIN}
+    assert site.renew(cluster_certificate=True) == [f"node {PLAIN}: {PLAIN}: no route"]
+    assert not renew_crypto.needs_restart(site.paths)
+
+
 # Candidates that are lost for good
 def voters(site):
     with contextlib.closing(store.Follower(site.paths.store_db)) as follower:
