@@ -186,8 +186,11 @@ def _probe(
         early = pool.submit(_look, deps, snapshot, known, doubted)
         silent = _silent(deps, watched)
         looks = [early.result()]
-    new = [uuid for uuid in silent if uuid not in known][: _MAX_SILENT - len(known)]
     answering = [uuid for uuid in others if uuid not in silent]
+    if not set(known).isdisjoint(answering):
+        # They were left out, although they are witnesses.
+        looks = [_look(deps, snapshot, known, answering)]
+    new = [uuid for uuid in silent if uuid not in known][: _MAX_SILENT - len(known)]
     looks.append(_look(deps, snapshot, new, answering))
     for look in looks:
         _add(snapshot, views, look, silent)

@@ -127,6 +127,22 @@ def test_others_are_asked_about_a_known_silence_while_the_node_is_asked(site):
     assert answer["answered"] == 3
 
 
+def test_a_candidate_that_is_held_and_answers_is_a_witness(site):
+    """One whose helper lies stays held, whatever it answers."""
+    switch(site)
+    deaths = [
+        {"node": site.uuids[n], "name": site.names[n], "phase": phase}
+        for n, phase in ((1, "held"), (2, "suspected"))
+    ]
+    entry = {"round": "r", "automaton": NODE_DEATH}
+    site.client.call("ChangeNodeDeaths", [1, {"deaths": deaths}, [], entry])
+    site.dead = {site.uuids[2]}
+    answer = facts(site)
+    views = {view["name"]: view for view in answer["nodes"]}
+    assert set(views[site.names[2]]["asked"]) == {site.names[1], site.names[3]}
+    assert (views[site.names[1]]["daemon"], answer["answered"]) == (True, 3)
+
+
 def test_a_candidate_that_is_silent_itself_is_no_witness(site):
     switch(site)
     change(site, phase="suspected", job=0, ops=())
