@@ -25,24 +25,37 @@ _DIAGNOSE: Final = "simulated"
 _FIRST_PORT: Final = 11000
 #: Octets of an address.
 _OCTET: Final = 256
-_META_MIB: Final = 128
+#: MiB of the metadata of a mirror.
+META_MIB: Final = 128
 
 
 class NodeDescription(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """A node; ``helper`` says whether it has an out-of-band helper."""
+    """A node.
+
+    Attributes:
+        own_memory_mib: memory that the host itself needs.
+        helper: it has an out-of-band helper.
+        master_capable: it may become a candidate; None for the present candidates.
+        answers: it has power.
+        powered: recorded state of its power.
+    """
 
     name: str
     group: str = "default"
     memory_mib: int = 32768
+    own_memory_mib: int = 0
     disk_mib: int = 1048576
     cpus: int = 16
     candidate: bool = True
+    master_capable: bool | None = None
+    vm_capable: bool = True
     offline: bool = False
     drained: bool = False
     helper: bool = True
     answers: bool = True
+    powered: bool = True
     tags: tuple[str, ...] = ()
 
 
@@ -62,6 +75,7 @@ class InstanceDescription(
     state: str = "up"
     runs: bool | None = None
     always_failover: bool = False
+    auto_balance: bool = True
     tags: tuple[str, ...] = ()
 
 
@@ -95,6 +109,7 @@ class ClusterDescription(
         diagnose: nodes report diagnoses.
         diagnose_s: seconds between two rounds of maintenance.
         ipolicy: instance policy; empty for the default.
+        candidate_pool_size: wanted number of candidates; 0 for the present one.
     """
 
     nodes: tuple[NodeDescription, ...]
@@ -110,6 +125,7 @@ class ClusterDescription(
     diagnose: bool = False
     diagnose_s: float = 30.0
     ipolicy: dict[str, Any] = {}
+    candidate_pool_size: int = 0
 
 
 def read(data: bytes) -> ClusterDescription:
@@ -183,12 +199,22 @@ def _instance_problem(item: InstanceDescription, nodes: Mapping[str, int]) -> st
     return ""
 
 
+def names(description: ClusterDescription) -> dict[str, set[str]]:
+    """Return the names of all objects by kind: ``node``, ``group``, ``instance``."""
+    return {
+        "node": {node.name for node in description.nodes},
+        "group": {node.group for node in description.nodes},
+        "instance": {item.name for item in description.instances},
+    }
+
+
 def machines(description: ClusterDescription) -> list[Machine]:
     """Return the machines of the nodes."""
     return [
         Machine(
             name=node.name,
             memory_mib=node.memory_mib,
+            own_memory_mib=node.own_memory_mib,
             disk_mib=node.disk_mib,
             cpus=node.cpus,
             is_on=node.answers and not node.offline,
@@ -263,7 +289,8 @@ def _cluster(description: ClusterDescription, now: float) -> objects.Cluster:
         automation_limits=dict(description.limits),
         automation_freeze=freeze,
         node_death=description.node_death,
-        candidate_pool_size=max(1, sum(n.candidate for n in description.nodes)),
+        candidate_pool_size=description.candidate_pool_size
+        or max(1, sum(n.candidate for n in description.nodes)),
         modify_ssh_setup=False,
         modify_etc_hosts=False,
         tags=tuple(sorted(description.tags)),
@@ -301,10 +328,12 @@ def _node(node: NodeDescription, place: int) -> objects.Node:
         offline=node.offline,
         drained=node.drained,
         group=identity("group", node.group),
-        master_capable=node.candidate,
-        vm_capable=True,
+        master_capable=node.candidate
+        if node.master_capable is None
+        else node.master_capable,
+        vm_capable=node.vm_capable,
         ndparams={"oob_program": _HELPER} if node.helper else {},
-        powered=True,
+        powered=node.powered,
         serial_no=1,
         tags=tuple(sorted(node.tags)),
     )
@@ -339,6 +368,7 @@ def _instances(
                     "minmem": item.min_memory_mib or item.memory_mib,
                     "vcpus": item.vcpus,
                     "always_failover": item.always_failover,
+                    "auto_balance": item.auto_balance,
                 },
                 disks=tuple(disk.uuid for disk in disks),
                 tags=tuple(sorted(item.tags)),
@@ -382,7 +412,7 @@ def _disk(
             nodes=nodes,
             serial_no=1,
         )
-        for kind, mib in (("data", size), ("meta", _META_MIB))
+        for kind, mib in (("data", size), ("meta", META_MIB))
     )
     return objects.Disk(
         uuid=uuid_,

@@ -6,7 +6,7 @@ seconds, or have the unit s, m or h. Empty lines, and what follows a ``#``, are 
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import errors
@@ -19,6 +19,11 @@ _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MAX_S: Final = 30 * 86400.0
 _STATUSES: Final = ("Ok", "live-repair", "evacuate", "evacuate-failover")
 _DIRECTIONS: Final = ("both", "in", "out")
+#: Verbs whose first argument is an object with tags.
+_ON_TAGS: Final = ("tag", "untag")
+_TAGGED: Final = ("group", "node", "instance")
+#: Names that a message lists.
+_SHOWN: Final = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +90,15 @@ def _number(place: int, least: float, most: float) -> Callable[[Sequence[str]], 
     return check
 
 
+def _tag(args: Sequence[str]) -> str:
+    if len(args) != 2:
+        return "wanted 2 arguments"
+    kind, _colon, name = args[0].partition(":")
+    if args[0] == "cluster" or (kind in _TAGGED and name):
+        return ""
+    return f"wanted cluster, or {', '.join(_TAGGED)} with a name, found {args[0]!r}"
+
+
 #: Events by verb. Those whose first argument is a node are in `ON_NODES`.
 VERBS: Final[Mapping[str, Verb]] = {
     "kill": Verb("NODE", _exactly(1)),
@@ -107,8 +121,8 @@ VERBS: Final[Mapping[str, Verb]] = {
     "kill-guest": Verb("INSTANCE", _exactly(1)),
     "stop-instance": Verb("INSTANCE", _exactly(1)),
     "start-instance": Verb("INSTANCE", _exactly(1)),
-    "tag": Verb("cluster|group:NAME|node:NAME|instance:NAME TAG", _exactly(2)),
-    "untag": Verb("cluster|group:NAME|node:NAME|instance:NAME PREFIX", _exactly(2)),
+    "tag": Verb("cluster|group:NAME|node:NAME|instance:NAME TAG", _tag),
+    "untag": Verb("cluster|group:NAME|node:NAME|instance:NAME PREFIX", _tag),
     "freeze": Verb("[REASON ...]", lambda _args: ""),
     "thaw": Verb("", _exactly(0)),
     "node-death": Verb("yes|no", _one_of(0, ("yes", "no"))),
@@ -181,25 +195,56 @@ def parse_events(text: str) -> list[Event]:
     )
 
 
-def check_names(
-    events: Sequence[Event], nodes: Sequence[str], instances: Sequence[str]
-) -> None:
+def with_names(event: Event, names: Mapping[str, Mapping[str, str]]) -> Event:
+    """Return an event with the whole names of its objects.
+
+    Args:
+        event: names objects as people do.
+        names: kind -> name, first part or UUID of an object -> its name.
+    """
+    args = list(event.args)
+    for place, kind, name in _objects(event):
+        head, colon, _name = args[place].partition(":")
+        prefix = head + colon if event.verb in _ON_TAGS else ""
+        args[place] = prefix + names.get(kind, {}).get(name, name)
+    return dataclasses.replace(event, args=tuple(args))
+
+
+def _objects(event: Event) -> Iterator[tuple[int, str, str]]:
+    """Yield the place, the kind and the name of each object in an event."""
+    if event.verb in ON_NODES:
+        yield 0, "node", event.args[0]
+    if event.verb in ON_INSTANCES:
+        yield 0, "instance", event.args[0]
+    if event.verb == "cut":
+        yield from (
+            (place, "node", name) for place, name in enumerate(event.args) if place > 1
+        )
+    if event.verb in _ON_TAGS:
+        kind, _colon, name = event.args[0].partition(":")
+        if kind != "cluster":
+            yield 0, kind, name
+
+
+def check_names(events: Sequence[Event], known: Mapping[str, Collection[str]]) -> None:
     """Check that events are about objects that exist.
+
+    Args:
+        events: to check.
+        known: kind -> names of all objects.
 
     Raises:
         OpPrereqError: one does not.
     """
     for event in events:
-        for verbs, kind, known in (
-            (ON_NODES, "node", nodes),
-            (ON_INSTANCES, "instance", instances),
-        ):
-            names = event.args[:1] if event.verb in verbs else ()
-            if event.verb == "cut" and kind == "node":
-                names = (event.args[0], *event.args[2:])
-            for name in names:
-                if name not in known:
-                    raise errors.OpPrereqError(
-                        f"event {str(event)!r}: {name} is no {kind} of the cluster",
-                        ecodes.ECODE_NOENT,
-                    )
+        for _place, kind, name in _objects(event):
+            names = known.get(kind, ())
+            if name in names:
+                continue
+            first = sorted(names)[:_SHOWN]
+            shown = ", ".join(first) + (", ..." if len(names) > _SHOWN else "")
+            raise errors.OpPrereqError(
+                f"event {str(event)!r}: {name} is no {kind} of the cluster; wanted one"
+                f" of {shown or 'none: there are none'}",
+                ecodes.ECODE_NOENT,
+            )

@@ -35,6 +35,7 @@ class Machine:
     Attributes:
         name: of the node.
         memory_mib, disk_mib, cpus: its resources.
+        own_memory_mib: memory that the host itself needs.
         is_on: it has power.
         is_frozen: it computes nothing, but its guests continue with it.
         has_daemon: its node daemon answers.
@@ -51,6 +52,7 @@ class Machine:
     memory_mib: int
     disk_mib: int
     cpus: int
+    own_memory_mib: int = 0
     is_on: bool = True
     is_frozen: bool = False
     has_daemon: bool = True
@@ -239,7 +241,8 @@ class Hardware:
 
     def free_memory(self, name: str) -> int:
         """Return the free memory of a machine in MiB."""
-        return self.machines[name].memory_mib - self._memory[name]
+        machine = self.machines[name]
+        return machine.memory_mib - machine.own_memory_mib - self._memory[name]
 
     # Disks
     def has_disk(self, machine: str, disk: str) -> bool:

@@ -150,7 +150,7 @@ class SimulatedRunner(Runner):
         memory = {
             "memory_total": machine.memory_mib,
             "memory_free": self._hardware.free_memory(machine.name),
-            "memory_dom0": 0,
+            "memory_dom0": machine.own_memory_mib,
             "cpu_total": machine.cpus,
             "cpu_nodes": 1,
             "cpu_sockets": 1,

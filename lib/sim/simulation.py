@@ -1,7 +1,7 @@
 """One simulation: a described cluster, events, and what becomes of it."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +25,12 @@ from ganeti.store import Change
 
 #: Begin of simulations, seconds since 1970.
 BEGIN: Final = 1_700_000_000.0
+#: Reports of progress in one simulation.
+_PARTS: Final = 100
+
+
+def _ignore(_seconds: float) -> None:
+    """Do nothing."""
 
 
 class InstanceEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +41,8 @@ class InstanceEnd(msgspec.Struct, frozen=True, kw_only=True):
         before: machines that ran it at the begin.
         after: machines that run it at the end.
         primary: its primary node at the end.
+        at_s: seconds after the begin at which it last began or ceased to run; None if
+            it did neither.
         reason: why it does not run although it should; empty otherwise.
     """
 
@@ -42,6 +50,7 @@ class InstanceEnd(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[str, ...]
     after: tuple[str, ...]
     primary: str
+    at_s: float | None = None
     reason: str = ""
 
 
@@ -87,11 +96,7 @@ class Simulation:
             OpPrereqError: the description is wrong, or an event names an object that
                 the cluster lacks.
         """
-        event_forms.check_names(
-            events,
-            [node.name for node in description.nodes],
-            [item.name for item in description.instances],
-        )
+        event_forms.check_names(events, descriptions.names(description))
         self._scheduler = Scheduler(begin)
         snapshot = descriptions.snapshot(description, begin)
         self._data = Data(snapshot)
@@ -122,6 +127,8 @@ class Simulation:
         for event in events:
             self._scheduler.at(event.at_s, functools.partial(self._do, event))
         self._up_since = begin
+        #: Name of a machine or an instance -> time of its last change.
+        self._changed_at: dict[str, float] = {}
 
     def _fill(self, description: ClusterDescription) -> None:
         """Put guests and disks on the machines."""
@@ -142,6 +149,7 @@ class Simulation:
 
     # Callbacks
     def _note(self, name: str, text: str) -> None:
+        self._changed_at[name] = self._scheduler.monotonic()
         self.timeline.add("machine", name, text)
         self.invariants.check_fences()
 
@@ -165,11 +173,21 @@ class Simulation:
         self.hardware.note_writes(mirrors(self._data.snapshot, self.hardware))
 
     # Running
-    def run(self, seconds: float) -> Report:
-        """Simulate some time; return what happened."""
+    def run(
+        self, seconds: float, on_progress: Callable[[float], None] = _ignore
+    ) -> Report:
+        """Simulate some time; return what happened.
+
+        Args:
+            seconds: how long.
+            on_progress: called repeatedly with the simulated seconds.
+        """
+        begin = self._scheduler.now
         try:
             self._start_master()
-            self._scheduler.run(self._scheduler.now + seconds)
+            for part in range(1, _PARTS + 1):
+                self._scheduler.run(begin + seconds * part / _PARTS)
+                on_progress(self._scheduler.monotonic())
             self._check_end()
             return self._report(seconds)
         finally:
@@ -213,6 +231,7 @@ class Simulation:
             before=self._places.get(record.name, ()),
             after=after,
             primary=primary,
+            at_s=self._changed_at.get(record.name),
             reason=self._reason(record.name, primary) if is_missing else "",
         )
 

@@ -47,6 +47,45 @@ JOURNAL: Final = Command(
     ),
     run="client.cluster.journal:run",
 )
+SIMULATE: Final = Command(
+    "simulate",
+    "show what automation would do in some events, on a copy of the cluster",
+    options=(
+        Option(
+            ("--event",),
+            "what happens, after a time if one is given: 'kill node7', '10m power-on"
+            " node7'; may be repeated, see the manual page",
+            dest="events",
+            kind="string",
+            repeat=True,
+        ),
+        Option(
+            ("--horizon",),
+            "how long to simulate, such as 90m; default 2h",
+            dest="horizon",
+            kind="string",
+            default="2h",
+        ),
+        Option(
+            ("--policy",),
+            "other settings of automation, KEY=VALUE,... or a file with one per line;"
+            " may be repeated, see the manual page",
+            dest="policy",
+            kind="string",
+            repeat=True,
+        ),
+        Option(
+            ("--seed",),
+            "decide otherwise between nodes that are equally good; default 0",
+            dest="seed",
+            kind="int",
+            default=0,
+        ),
+        o.JSON,
+    ),
+    run="client.cluster.simulate:run",
+    exits=((1, "wrong input, or automation broke one of its own rules"),),
+)
 FREEZE: Final = Command(
     "freeze",
     "let the watcher, repairs and the maintenance daemon do nothing by themselves",

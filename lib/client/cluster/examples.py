@@ -92,6 +92,22 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
         Example("gnt-cluster journal --follow", "watch the decisions"),
     ),
+    "simulate": (
+        Example(
+            "gnt-cluster simulate --event 'kill node7.example.com'",
+            "show what the death of a node would lead to within two hours",
+        ),
+        Example(
+            "gnt-cluster simulate --event '10m drain node7.example.com yes'"
+            " --policy repair=migrate",
+            "show which instances would be moved if the cluster permitted that",
+        ),
+        Example(
+            "gnt-cluster simulate --event 'kill node7.example.com'"
+            " --policy node-death=yes,moved-share=10 --horizon 1d --json",
+            "with other settings of automation, for programs",
+        ),
+    ),
     "list-incidents": (
         Example("gnt-cluster list-incidents", "show which nodes wait for a repair"),
         Example(

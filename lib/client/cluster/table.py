@@ -9,6 +9,7 @@ from ganeti.client.cluster.automation_table import (
     FREEZE,
     JOURNAL,
     NODE_DEATH,
+    SIMULATE,
     THAW,
 )
 from ganeti.client.cluster.balance_table import BALANCE
@@ -326,6 +327,7 @@ COMMANDS: Final = (
     FREEZE,
     THAW,
     JOURNAL,
+    SIMULATE,
     Command(
         "list-incidents",
         "list faults that nodes reported, and what was done about them",

@@ -1,6 +1,7 @@
 """Every command that names objects does the same by name and by UUID, on real nodes."""
 
 import re
+import shlex
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_a_command_does_the_same_by_name_and_by_uuid(cluster, names, line):
     line = line.replace(".example.com", ".vc.test").replace(
         "-o tiny ", "-o tiny+quiet "
     )
-    by_name, by_uuid = line.split(), in_words(line, uuids)
+    by_name, by_uuid = shlex.split(line), in_words(line, uuids)
     assert by_name != by_uuid
     results = []
     for words in (by_name, by_uuid):

@@ -5,6 +5,7 @@ The rows have the names of `open_master`; a virtual cluster has other ones, see 
 
 import json
 import re
+import shlex
 
 from fakes import clusters
 from fakes.master import Master
@@ -148,6 +149,8 @@ COMMANDS = (
     "gnt-instance modify --plan -t drbd -n node3.example.com inst1.example.com",
     "gnt-cluster journal --node node2.example.com",
     "gnt-cluster journal --instance inst1.example.com",
+    "gnt-cluster simulate --event 'kill node2.example.com' --horizon 5m",
+    "gnt-cluster simulate --policy repair:instance:inst1.example.com=suspend",
     "gnt-cluster epo --plan node2.example.com",
     "gnt-cluster epo --plan --on node2.example.com",
     "gnt-debug allocator --dir in -m change-group --target-groups rack inst1.example.com",
@@ -202,7 +205,7 @@ TEXTS = frozenset({"string", "list", "identkeyval"})
 OPTIONS = frozenset(
     {"--node", "-n", "--node-group", "--new-primary", "--new-secondary"}
     | {"--target-node", "--target-groups", "--to", "--instance", "--net", "--disk"}
-    | {"--ignore-offline-nodes", "--lost-candidates"}
+    | {"--ignore-offline-nodes", "--lost-candidates", "--event", "--policy"}
 )
 #: Others of these types, which do not.
 _OTHER_OPTIONS = """
@@ -211,7 +214,7 @@ compress compression-tools default-iallocator default-iallocator-params
 diagnose-data-collector-filename disk-parameters disk-state disks
 drbd-usermode-helper enabled-data-collectors enabled-disk-templates
 enabled-hypervisors expires file-storage-dir from gateway gateway6
-gluster-storage-dir hypervisor-parameters hypervisor-state iallocator id
+gluster-storage-dir horizon hypervisor-parameters hypervisor-state iallocator id
 install-image instance-communication-network ipolicy-disk-templates mac-prefix
 master-netdev master-netmask network network6 nics os-type output owner
 primary-ip-version rapi-certificate remove-reserved-ips remove-uids
@@ -440,6 +443,6 @@ def plain(answer, names):
 def in_words(line, uuids):
     """Return the words of a command with uuids in place of names, also inside."""
     return [
-        "".join(uuids.get(part, part) for part in re.split("([:=,/?&])", word))
-        for word in line.split()
+        "".join(uuids.get(part, part) for part in re.split("([:=,/?& ])", word))
+        for word in shlex.split(line)
     ]

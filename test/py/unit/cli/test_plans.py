@@ -280,6 +280,7 @@ WITHOUT = {
         "gnt-cluster master-ping",
         "gnt-cluster search-tags",
         "gnt-cluster show-ispecs-cmd",
+        "gnt-cluster simulate",
         "gnt-cluster verify",
         "gnt-cluster version",
         "gnt-debug locks",

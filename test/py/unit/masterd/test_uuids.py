@@ -8,6 +8,7 @@ is unknown. Calls of LUXI and commands answer the same in both forms, too.
 
 import importlib
 import pkgutil
+import shlex
 
 import msgspec
 import pytest
@@ -401,7 +402,7 @@ def test_a_command_does_the_same_by_name_and_by_uuid(master, line):
     names = names_of(master.store.snapshot())
     uuids = {name: uuid for uuid, name in names.items()}
     results = []
-    for words in (line.split(), in_words(line, uuids)):
+    for words in (shlex.split(line), in_words(line, uuids)):
         with master.client() as client:
             done = commands.run(words, client, environ=environ(master))
         results.append((done.code, plain([done.out, done.err], names)))

@@ -1,6 +1,7 @@
 """Time, events and descriptions of simulations; and that broken rules are noticed."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -101,6 +102,7 @@ def test_a_sleep_of_nothing_moves_the_time():
         ("10m slow node1 nan", "wanted 1 to 1000, found 'nan'"),
         ("31d kill node1", "at most 30d, found '31d'"),
         ("-5 kill node1", "found '-5'"),
+        ("5 tag rack1 x", "wanted cluster, or group, node, instance with a name"),
     ],
 )
 def test_a_malformed_event_is_refused(text, error):
@@ -109,12 +111,46 @@ def test_a_malformed_event_is_refused(text, error):
 
 
 @pytest.mark.parametrize(
-    "text", ["1 kill node9", "1 kill-guest db1", "1 cut node1 both node9"]
+    ("text", "error"),
+    [
+        ("1 kill node9", "node9 is no node of the cluster; wanted one of node1, node2"),
+        ("1 kill-guest db1", "db1 is no instance of the cluster; wanted one of web1"),
+        ("1 cut node1 both node9", "node9 is no node"),
+        (
+            "1 tag group:rack x",
+            "rack is no group of the cluster; wanted one of default",
+        ),
+        ("1 untag node:rack x", "rack is no node"),
+    ],
 )
-def test_an_event_about_an_unknown_object_is_refused(text):
+def test_an_event_about_an_unknown_object_is_refused(text, error):
     described = ClusterDescription(nodes=NODES, instances=(WEB,))
-    with pytest.raises(errors.OpPrereqError, match="of the cluster"):
+    with pytest.raises(errors.OpPrereqError, match=error):
         Simulation(described, events.parse_events(text))
+
+
+NAMES = {
+    "node": {"u1": "node1", "n": "node2"},
+    "instance": {"u1": "web1"},
+    "group": {"u3": "default"},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("kill u1", "kill node1"),
+        ("kill-guest u1", "kill-guest web1"),
+        ("cut n both u1 other", "cut node2 both node1 other"),
+        ("tag group:u3 u1", "tag group:default u1"),
+        ("tag cluster u1", "tag cluster u1"),
+        ("clock 5", "clock 5"),
+    ],
+)
+def test_objects_of_events_get_their_whole_names(text, whole):
+    event = events.parse_event(f"7 {text}")
+    named = events.with_names(event, NAMES)
+    assert (named.at_s, str(named)) == (7.0, whole)
 
 
 def test_events_are_sorted_and_comments_left_out():
@@ -156,6 +192,30 @@ def test_a_description_that_does_not_fit_is_refused(changes, error):
 def test_a_malformed_description_is_refused():
     with pytest.raises(errors.OpPrereqError, match="description of a cluster"):
         description.read(b'{"nodes": [{"name": 5}]}')
+
+
+def test_a_host_needs_memory_itself():
+    machine = Machine("a", 4096, 4096, 4, own_memory_mib=1024)
+    hardware = Hardware([machine], lambda: 0.0)
+    assert not hardware.start(Guest("web1", "a", 3073, 1))
+    assert hardware.start(Guest("web1", "a", 3072, 1))
+
+
+def test_no_thread_of_the_machine_takes_part(monkeypatch):
+    """It would see the machines at a time that nothing decides."""
+
+    def refuse(*_args, **_options):
+        raise AssertionError
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    text, broken = simulations.play("death-short")
+    assert (text, broken) == (simulations.expected("death-short"), ())
+
+
+def test_progress_is_reported():
+    simulation, seen = Simulation(ClusterDescription(nodes=NODES), []), []
+    simulation.run(200.0, seen.append)
+    assert seen == [pytest.approx(2.0 * part) for part in range(1, 101)]
 
 
 # Rules
