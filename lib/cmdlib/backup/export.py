@@ -27,6 +27,7 @@ class Interrupted(msgspec.Struct, frozen=True):
         was_running: whether the guest ran when the export began.
         was_active: whether the disks were assembled then.
         snapshots: per disk the logical id of its snapshot; empty without snapshots.
+        taken: indices of the disks whose snapshots may exist.
         is_prepared: whether everything that is copied is ready.
         progress: of the copy.
     """
@@ -35,6 +36,7 @@ class Interrupted(msgspec.Struct, frozen=True):
     was_running: bool
     was_active: bool
     snapshots: tuple[tuple[str, str], ...] = ()
+    taken: tuple[int, ...] = ()
     is_prepared: bool = False
     progress: disk_transfer.Progress = disk_transfer.Progress()
 
@@ -226,21 +228,49 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         return True, [True] * count
 
     def _prepare(self) -> None:
-        """Stop the guest, make snapshots, start the guest again."""
+        """Stop the guest, make snapshots, start the guest again.
+
+        A guest that runs although it is marked down is stopped, too.
+        """
         instance = self.instance
-        if self.op.shutdown and instance.admin_state in _MAY_RUN:
+        may_run = self.state.was_running or instance.admin_state in _MAY_RUN
+        if self.op.shutdown and may_run:
             self._stop()
         if not self.state.was_active:
             disks.assemble(self.ctx, instance)
         if self.state.snapshots:
             self.ctx.log.message("* taking snapshots of the disks")
-            snapshots.make(
-                self.ctx, self.instance, self.disks_of(), self.state.snapshots
-            )
+            self._take_snapshots()
             if not self.op.remove_instance:
                 self._start_again()
         self.save(is_prepared=True)
         allocation.share_nodes(self.ctx)
+
+    def _take_snapshots(self) -> None:
+        """Take a snapshot of each disk; one of these names that is left is replaced.
+
+        The name may be that of a volume which is not a snapshot of the disk. The node
+        refuses to replace it, so it must not be removed later, either.
+
+        Raises:
+            OpExecError: one could not be taken.
+        """
+        pairs = zip(self.disks_of(), self.state.snapshots, strict=True)
+        for index, (disk, (_group, name)) in enumerate(pairs):
+            before = self.state.taken
+            self.save(taken=tuple(sorted({*before, index})))
+            result = snapshots.take(self.ctx, self.instance, disk, name)
+            if result.failed and result.is_answered:
+                self.save(taken=before)
+            result.unwrap(
+                f"instance {self.instance.name}: cannot take a snapshot of disk/{index}"
+            )
+
+    def _remove_snapshots(self) -> None:
+        """Remove the snapshots that were taken."""
+        made = dict(enumerate(self.sources()))
+        taken = {index: made[index] for index in self.state.taken}
+        snapshots.remove(self.ctx, self.instance, taken)
 
     def _stop(self) -> None:
         instance = self.instance
@@ -314,16 +344,15 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
 
         Returns the failure to start it: the export is completed before it is raised.
         """
-        instance = self.instance
         if self.state.snapshots:
             self.ctx.log.message("* removing the snapshots")
-            snapshots.remove(self.ctx, instance, self.sources())
+            self._remove_snapshots()
         if self.op.remove_instance:
             return None
         try:
             self._start_again()
             self._deactivate()
-        except errors.OpExecError as err:
+        except errors.GenericError as err:
             return err
         return None
 
@@ -359,8 +388,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
     def _undo(self) -> None:
         """Remove what was made, and start the guest again if it ran."""
         self.ctx.save_resumption(None)
-        if self.state.snapshots:
-            snapshots.remove(self.ctx, self.instance, self.sources())
+        self._remove_snapshots()
         self._drop_unfinished()
         try:
             self._start_again()

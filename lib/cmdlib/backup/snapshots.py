@@ -1,9 +1,9 @@
 """Snapshots of disks for an export, beside the disks of the instance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti import objects
+from ganeti import objects, rpc
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import common
 from ganeti.rpc import encode
@@ -43,25 +43,17 @@ def records(disks: Sequence[objects.Disk], made: Names) -> tuple[objects.Disk, .
     )
 
 
-def make(
-    ctx: base.Context,
-    instance: objects.Instance,
-    disks: Sequence[objects.Disk],
-    wanted: Names,
-) -> None:
-    """Make the snapshots on the primary node; left ones of these names are replaced.
-
-    Raises:
-        OpExecError: one could not be made.
-    """
-    for index, (disk, (_group, name)) in enumerate(zip(disks, wanted, strict=True)):
-        ctx.rpc.call_one(
-            "blockdev_snapshot",
-            instance.primary_node,
-            encode.disk(ctx.snapshot, disk, instance),
-            name,
-            None,
-        ).unwrap(f"instance {instance.name}: cannot take a snapshot of disk/{index}")
+def take(
+    ctx: base.Context, instance: objects.Instance, disk: objects.Disk, name: str
+) -> rpc.Result:
+    """Take a snapshot of a disk on the primary node; return the node's answer."""
+    return ctx.rpc.call_one(
+        "blockdev_snapshot",
+        instance.primary_node,
+        encode.disk(ctx.snapshot, disk, instance),
+        name,
+        None,
+    )
 
 
 def _remover(snapshot: objects.Disk) -> str:
@@ -72,10 +64,10 @@ def _remover(snapshot: objects.Disk) -> str:
 
 
 def remove(
-    ctx: base.Context, instance: objects.Instance, made: Sequence[objects.Disk]
+    ctx: base.Context, instance: objects.Instance, made: Mapping[int, objects.Disk]
 ) -> None:
-    """Remove the snapshots; one that does not exist is no failure."""
-    for index, disk in enumerate(made):
+    """Remove snapshots, by index of their disk; a missing one is no failure."""
+    for index, disk in made.items():
         result = ctx.rpc.call_one(
             "blockdev_remove",
             instance.primary_node,

@@ -44,6 +44,14 @@ def drop_others(ctx: base.Context, name: str, kept: str) -> None:
 
 
 def drop_unfinished(ctx: base.Context, name: str, node: str) -> None:
-    """Remove what an export that failed has left at its node."""
-    result = ctx.rpc.call_one("export_remove", node, f"{name}.new")
-    common.warn_failed(ctx, result, f"cannot remove the unfinished export of {name}")
+    """Remove what an export that failed has left at its node.
+
+    A directory of this name that the node lists is the export of another instance.
+    """
+    unfinished = f"{name}.new"
+    listed = ctx.rpc.call_one("export_list", node)
+    what = f"cannot remove the unfinished export of {name}"
+    if common.warn_failed(ctx, listed, what) or unfinished in listed.payload:
+        return
+    result = ctx.rpc.call_one("export_remove", node, unfinished)
+    common.warn_failed(ctx, result, what)

@@ -214,6 +214,65 @@ def test_a_snapshot_that_stays_is_named_with_who_removes_it(template, advice):
     assert advice in line
 
 
+def test_a_volume_that_the_node_refuses_to_replace_is_never_removed():
+    """A disk of another instance may have the name of the snapshot."""
+    eng = engine(blockdev_snapshot=failure("that volume exists"), **Guest().answers())
+    with pytest.raises(errors.OpExecError, match="that volume exists"):
+        eng.run(EXPORT)
+    assert not eng.rpc.called("blockdev_remove")
+
+
+def test_no_volume_is_removed_if_the_guest_could_not_be_stopped():
+    eng = engine(instance_shutdown=failure("it hangs"))
+    with pytest.raises(errors.OpExecError, match="it hangs"):
+        eng.run(EXPORT)
+    assert not eng.rpc.called("blockdev_remove")
+
+
+def test_a_snapshot_whose_answer_was_lost_is_removed():
+    eng = engine(
+        blockdev_snapshot=failure("timed out", is_lost=True), **Guest().answers()
+    )
+    with pytest.raises(errors.OpExecError, match="timed out"):
+        eng.run(EXPORT)
+    assert len(eng.rpc.called("blockdev_remove")) == 1
+
+
+def test_a_failed_export_leaves_the_export_of_an_instance_of_such_a_name():
+    eng = engine(
+        import_start=failure("is an export of another instance"),
+        export_list=lambda node, _args: [f"{NAME}.new"] if node == NODE2 else [],
+        **Guest().answers(),
+    )
+    with pytest.raises(errors.OpExecError, match="another instance"):
+        eng.run(EXPORT)
+    assert not eng.rpc.called("export_remove")
+
+
+@pytest.mark.parametrize("template", ["plain", "file"])
+def test_a_guest_that_runs_although_it_is_marked_down_is_stopped(template):
+    guest = Guest()
+    eng = engine(template, {"admin_state": "down"}, **guest.answers())
+    eng.run(EXPORT | {"long_sleep": True})
+    assert len(eng.rpc.called("instance_shutdown")) == 1
+    assert not eng.rpc.called("instance_start")
+
+
+def test_an_export_is_completed_if_its_primary_node_is_lost_after_the_copy():
+    guest = Guest()
+    answers = guest.answers()
+
+    def info(_node, _args):
+        if eng.rpc.called("export_start"):
+            return failure("no answer")
+        return {"memory": 512} if guest.runs else {}
+
+    eng = engine("file", **answers | {"instance_info": info})
+    with pytest.raises(errors.GenericError, match="no answer"):
+        eng.run(EXPORT | {"long_sleep": True})
+    assert len(eng.rpc.called("finalize_export")) == 1
+
+
 def test_a_removed_instance_is_not_started_again_and_its_export_is_complete():
     eng = engine(**Guest().answers())
     eng.run(EXPORT | {"remove_instance": True})
