@@ -2,7 +2,8 @@
 
 An export is a directory below the export directory with the name of its instance: one
 file per disk, and the description ``config.ini``, which is written last. While the
-export is being made, ``.new`` follows the name. Only root of the node writes to the
+export is being made, ``.new`` follows the name. The one that it replaces is a hidden
+directory with ``.old`` at its end for a moment. Only root of the node writes to the
 export directory; a directory that is a symbolic link there is an export elsewhere.
 """
 
@@ -81,10 +82,16 @@ def export_info(node: LocalNode, path: str) -> str:
 
 @procedure("export_remove")
 def export_remove(node: LocalNode, export: str) -> None:
-    """Remove an export, complete or not; one that does not exist is no failure."""
+    """Remove an export, complete or not; one that does not exist is no failure.
+
+    The removal of one that is being made gives the older one its place again.
+    """
     if not _NAME.fullmatch(export):
         raise errors.OpExecError(f"export {export!r}: is not a name of an export")
     _remove(f"{top(node)}/{export}")
+    _remove(_old(node, export))
+    if export.endswith(_NEW):
+        _put_back(node, export.removesuffix(_NEW))
 
 
 @procedure("finalize_export")
@@ -102,8 +109,10 @@ def finalize_export(
     name = check_instance_name(instance.name)
     final, unfinished = f"{top(node)}/{name}", f"{top(node)}/{name}{_NEW}"
     if not os.path.isdir(unfinished) and _is_complete(final):
+        _remove(_old(node, name))
         return
     _require_unfinished(unfinished, name)
+    _put_back(node, name)
     _require_replaceable(final)
     os.makedirs(unfinished, _DIR_MODE, exist_ok=True)
     sizes = [
@@ -118,17 +127,32 @@ def finalize_export(
         source=instance.primary_node,
         timestamp=int(node.clock.time()),
     )
+    _require_readable(text, name)
     files.write_file(
         f"{unfinished}/{constants.EXPORT_CONF_FILE}", text, mode=_FILE_MODE
     )
     files.sync_dir(unfinished)
-    old = f"{top(node)}/.{name}{_OLD}"
+    old = _old(node, name)
     _remove(old)
     if os.path.lexists(final):
         os.rename(final, old)
     os.rename(unfinished, final)
     files.sync_dir(top(node))
     _remove(old)
+
+
+def _require_readable(text: str, name: str) -> None:
+    """Refuse a description that no import would accept."""
+    what = f"export of instance {name}: its description could not be read again"
+    length = len(text.encode())
+    if length > descriptions.MAX_LENGTH:
+        raise errors.OpExecError(
+            f"{what}: wanted at most {descriptions.MAX_LENGTH} bytes, found {length}"
+        )
+    try:
+        descriptions.parse(text)
+    except errors.ParseError as err:
+        raise errors.OpExecError(f"{what}: {err}") from err
 
 
 def _sizes(directory: str, index: int, given: Any, name: str) -> tuple[int, int]:
@@ -169,6 +193,7 @@ def new_dump(node: LocalNode, instance: str, path: str) -> str:
             f" the export directory, found {path}"
         )
     _require_unfinished(directory, name)
+    _put_back(node, name)
     os.makedirs(directory, _DIR_MODE, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     os.close(os.open(local, flags, _FILE_MODE))
@@ -239,6 +264,19 @@ def _require_unfinished(directory: str, name: str) -> None:
             f"export of instance {name}: {os.path.basename(directory)} in the export"
             " directory is an export of another instance; move it elsewhere"
         )
+
+
+def _old(node: LocalNode, name: str) -> str:
+    """Return where an export is while a newer one takes its place."""
+    return f"{top(node)}/.{name}{_OLD}"
+
+
+def _put_back(node: LocalNode, name: str) -> None:
+    """Give an export its place again if the daemon ended while it was replaced."""
+    final, old = f"{top(node)}/{name}", _old(node, name)
+    if os.path.isdir(old) and not os.path.lexists(final):
+        os.rename(old, final)
+        files.sync_dir(top(node))
 
 
 def _require_replaceable(directory: str) -> None:

@@ -3,15 +3,19 @@
 `text_of` makes it, at the node that stores the export; `parse` reads it, at the master.
 An export may come from another cluster, another release or a hostile hand: `parse`
 accepts bounded values of the expected kinds only. Specified in os-and-extstorage,
-section 4.
+section 4. Lines of this format lose white space, for example; parameters that would
+change are stored as JSON, too, in a section of their own, which Ganeti skips.
 """
 
 import configparser
 import dataclasses
 import io
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from ganeti import errors
 from ganeti.constants import export as constants
@@ -25,8 +29,21 @@ MAX_LENGTH: Final = 256 * 1024
 _MAX_SIZE_MIB: Final = 1 << 40
 _DUMP: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
+#: Names of parameters that can begin a line.
+_KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+#: Section with parameters as JSON: section, name and text of each.
+_EXACT: Final = "exact"
+_PARAMETERS: Final = (
+    constants.INISECT_HYP,
+    constants.INISECT_BEP,
+    constants.INISECT_OSP,
+    constants.INISECT_OSP_PRIVATE,
+)
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NIC_KEYS: Final = ("mac", "ip", "mode", "link", "vlan", "network", "name")
+#: Those that a parameter cannot have: it may have several lines.
+_UNUSABLE: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _NO_VALUE: Final = frozenset(("", "None"))
 
 
@@ -101,15 +118,19 @@ def text_of(
         "compression": constants.IEC_NONE,
     }
     parser[constants.INISECT_INS] = _instance_section(instance, sizes)
-    for section, values in (
-        (constants.INISECT_HYP, instance.hvparams),
-        (constants.INISECT_BEP, instance.beparams),
-        (constants.INISECT_OSP, instance.osparams),
-        (constants.INISECT_OSP_PRIVATE, instance.osparams_private),
-    ):
-        parser[section] = {
-            name: _line(value) for name, value in values.items() if value is not None
-        }
+    exact: list[str] = []
+    given = (
+        instance.hvparams,
+        instance.beparams,
+        instance.osparams,
+        instance.osparams_private,
+    )
+    for section, values in zip(_PARAMETERS, given, strict=True):
+        texts = {n: _line(value) for n, value in values.items() if value is not None}
+        parser[section] = {n: t for n, t in texts.items() if _can_be_line(n, t)}
+        exact += [json.dumps([section, *p]) for p in texts.items() if _changes(*p)]
+    if exact:
+        parser[_EXACT] = {str(number): text for number, text in enumerate(exact)}
     out = io.StringIO()
     parser.write(out)
     return out.getvalue()
@@ -125,6 +146,16 @@ def _parser() -> configparser.RawConfigParser:
 
 def _line(value: Any) -> str:
     return str(value)
+
+
+def _can_be_line(name: str, text: str) -> bool:
+    return bool(_KEY.fullmatch(name)) and not _UNPRINTABLE.search(text)
+
+
+def _changes(name: str, text: str) -> bool:
+    """Return whether a parameter is not read as it is written."""
+    is_plain = text.isprintable() and text == text.strip() and text != "None"
+    return not (is_plain and _can_be_line(name, text))
 
 
 def _instance_section(
@@ -201,6 +232,9 @@ def parse(text: str) -> ExportInfo:
             f"wanted sections with lines 'key = value', found {_first_line(err)!r}"
         ) from err
     sections = {name: _values(name, parser[name]) for name in parser.sections()}
+    for key, value in sections.get(_EXACT, {}).items():
+        section, name, content = _exact(key, value)
+        sections.setdefault(section, {})[name] = content
     for name in (constants.INISECT_EXP, constants.INISECT_INS):
         if name not in sections:
             raise errors.ParseError(f"section [{name}]: missing")
@@ -211,7 +245,7 @@ def parse(text: str) -> ExportInfo:
     if export.get("compression", constants.IEC_NONE) != constants.IEC_NONE:
         raise export.error("compression", "none; unpack the files of the disks, set it")
     return ExportInfo(
-        name=own.text("name"),
+        name=_instance_name(own),
         os=export.get("os"),
         timestamp=export.number("timestamp", 1 << 40),
         source=export.get("source"),
@@ -225,6 +259,27 @@ def parse(text: str) -> ExportInfo:
         osparams=sections.get(constants.INISECT_OSP, {}),
         osparams_private=sections.get(constants.INISECT_OSP_PRIVATE, {}),
     )
+
+
+def _exact(key: str, value: str) -> tuple[str, str, str]:
+    """Return section, name and text of a parameter; errors do not show the text."""
+    try:
+        section, name, text = msgspec.json.decode(value, type=tuple[str, str, str])
+    except (msgspec.DecodeError, RecursionError):
+        section = name = text = ""
+    if section not in _PARAMETERS or not name or _UNUSABLE.search(name + text):
+        raise errors.ParseError(
+            f"section [{_EXACT}], {key}: wanted a JSON list of a section, a name and a"
+            " text, found something else"
+        )
+    return section, name, text
+
+
+def _instance_name(own: "_Section") -> str:
+    name = own.text("name")
+    if not _NAME.fullmatch(name):
+        raise own.error("name", "a host name")
+    return name
 
 
 def _first_line(err: Exception) -> str:

@@ -167,3 +167,82 @@ def test_only_names_of_exports_are_removed(node, name):
     nodes.call(node, "export_remove", "web1.new")
     nodes.call(node, "export_remove", "web1.new")
     assert os.listdir(exports.top(node)) == []
+
+
+def interrupt(monkeypatch, *, before):
+    """Have the daemon end before a number of renames of directories were made."""
+    real, made = os.rename, []
+
+    def rename(source, target):
+        if os.path.isdir(source):
+            made.append(source)
+            if len(made) == before:
+                raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(exports.os, "rename", rename)
+
+
+@pytest.fixture
+def replacing(node, monkeypatch):
+    """Return a node that ended while it replaced an export."""
+    receive(node, data=b"older")
+    finalize(node)
+    receive(node, data=b"newer")
+    with monkeypatch.context() as patched:
+        interrupt(patched, before=2)
+        with pytest.raises(KeyboardInterrupt):
+            finalize(node)
+    return node
+
+
+def test_the_older_export_is_back_when_its_replacement_is_given_up(replacing):
+    nodes.call(replacing, "export_remove", "web1.new")
+    assert listed(replacing) == ["web1"]
+    assert where(replacing).joinpath("disk0.dump").read_bytes() == b"older"
+    assert os.listdir(exports.top(replacing)) == ["web1"]
+
+
+def test_a_replacement_that_was_interrupted_is_made_by_the_repeated_call(replacing):
+    finalize(replacing)
+    assert where(replacing).joinpath("disk0.dump").read_bytes() == b"newer"
+    assert os.listdir(exports.top(replacing)) == ["web1"]
+
+
+def test_the_next_export_begins_with_the_older_one_in_its_place(replacing):
+    receive(replacing)
+    assert listed(replacing) == ["web1"]
+
+
+def test_no_part_of_a_removed_export_comes_back(replacing):
+    nodes.call(replacing, "export_remove", "web1")
+    nodes.call(replacing, "export_remove", "web1.new")
+    assert os.listdir(exports.top(replacing)) == []
+
+
+def test_a_repeated_completion_removes_what_was_replaced(node, monkeypatch):
+    receive(node, data=b"older")
+    finalize(node)
+    receive(node, data=b"newer")
+    with monkeypatch.context() as patched:
+        # After both renames, the older one is removed.
+        patched.setattr(exports.shutil, "rmtree", lambda _path: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            finalize(node)
+    finalize(node)
+    assert where(node).joinpath("disk0.dump").read_bytes() == b"newer"
+    assert os.listdir(exports.top(node)) == ["web1"]
+
+
+@pytest.mark.parametrize("value", ["x" * 300_000, "\x1b[2J", "\u00e4" * 200_000])
+def test_an_export_that_could_not_be_imported_does_not_replace_the_older_one(
+    node, value
+):
+    receive(node, data=b"older")
+    finalize(node)
+    receive(node, data=b"newer")
+    made = record() | {"osparams": {"data": value}}
+    with pytest.raises(errors.OpExecError, match="could not be read again") as err:
+        nodes.call(node, "finalize_export", made, made["disks_info"])
+    assert value not in str(err.value)
+    assert where(node).joinpath("disk0.dump").read_bytes() == b"older"

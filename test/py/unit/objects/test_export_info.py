@@ -109,3 +109,59 @@ def test_wrong_descriptions_are_refused_with_place_wanted_and_found(old, new, te
 def test_a_description_without_end_is_refused():
     with pytest.raises(errors.ParseError, match="wanted at most 262144 characters"):
         export_info.parse("#" * (export_info.MAX_LENGTH + 1))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "write_files:\n  - path: /etc/motd\n    content: x\n",
+        "a\r\nb",
+        "\tindented",
+        " a ",
+        "None",
+        "first\n\n\n[instance]\nname = other",
+        "a\u2028b\x85c",
+        "",
+    ],
+)
+def test_every_value_of_a_parameter_is_read_as_it_was(value):
+    given = {"osparams": {"data": value}, "osparams_private": {"key": value}}
+    text = described(name="web1", hvparams={"kernel_args": value}, **given)
+    info = export_info.parse(text)
+    assert info.osparams == {"data": value}
+    assert info.osparams_private == {"key": value}
+    assert info.hvparams == {"kernel_args": value}
+    assert info.name == "web1"
+
+
+@pytest.mark.parametrize("name", ["[instance]", "#x", ";x", "a=b", " a", "a\nb"])
+def test_every_name_of_a_parameter_is_read_as_it_was(name):
+    info = export_info.parse(described(name="web1", osparams={name: "1", "plain": "2"}))
+    assert info.osparams == {name: "1", "plain": "2"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * 100_000,
+        '["os", "name"]',
+        '["instance", "name", "other"]',
+        '["os", "name", 1]',
+        r'["os", "name", "\u0000"]',
+        r'["os", "name", "\u001b[2J"]',
+        "secret",
+    ],
+)
+def test_wrong_exact_values_are_refused_and_not_shown(value):
+    text = f"{described()}\n[exact]\n0 = {value}\n"
+    with pytest.raises(errors.ParseError, match=r"section \[exact\], 0: wanted") as err:
+        export_info.parse(text)
+    assert value not in str(err.value)
+
+
+def test_the_name_of_an_exported_instance_is_a_host_name():
+    """The rename script of the OS gets it, and runs as root."""
+    for name in ("$(reboot)", "../x", "-x", "a b"):
+        text = described().replace("name = web1", f"name = {name}", 1)
+        with pytest.raises(errors.ParseError, match="name: wanted a host name"):
+            export_info.parse(text)
