@@ -89,7 +89,13 @@ def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
 
 
 def check_tags(tags: Sequence[str], instance: str) -> None:
-    """Refuse malformed tags of a new instance."""
+    """Refuse malformed tags of a new instance, and too many of them."""
+    most, count = tag_constants.MAX_TAGS_PER_OBJ, len(set(tags))
+    if count > most:
+        raise errors.OpPrereqError(
+            f"instance {instance}: wanted at most {most} tags, found {count}",
+            ecodes.ECODE_INVAL,
+        )
     for tag in tags:
         if not _TAG.fullmatch(tag) or len(tag) > tag_constants.MAX_TAG_LEN:
             raise errors.OpPrereqError(

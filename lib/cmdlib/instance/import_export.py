@@ -1,15 +1,17 @@
 """OP_INSTANCE_CREATE in mode import: create an instance from an export on a node."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from ganeti import _buildconf, errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation
+from ganeti.cmdlib import allocation, typed_params
 from ganeti.cmdlib.instance import (
     common,
     create,
+    create_request,
     disk_transfer,
     disks,
     export_request,
@@ -32,6 +34,7 @@ class Filling(msgspec.Struct, frozen=True):
         dumps: names of its files, one per disk.
         old_name: name of the exported instance.
         filling: progress of the copy.
+        digest: of the description; empty if it is not known.
     """
 
     uuid: str
@@ -40,6 +43,11 @@ class Filling(msgspec.Struct, frozen=True):
     dumps: tuple[str, ...]
     old_name: str
     filling: disk_transfer.Progress = disk_transfer.Progress()
+    digest: str = ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class InstanceImport(create.InstanceCreate):
@@ -73,8 +81,10 @@ class InstanceImport(create.InstanceCreate):
         self.info = self._parse(self._text)
         self.dumps = tuple(disk.dump for disk in self.info.disks)
         self.op = export_request.completed(
-            self.op, self.info, self.name, self.ctx.log.warn
+            self.op, self.info, self.name, self.ctx.snapshot.cluster, self.ctx.log.warn
         )
+        create_request.check_tags(self.op.tags, self.name)
+        typed_params.check_os_image(self.op.osparams, f"instance {self.name}")
         self._check_disks()
         super().expand_names()
 
@@ -210,9 +220,11 @@ class InstanceImport(create.InstanceCreate):
                 self.path,
                 self.dumps,
                 self.info.name,
+                digest=_digest(self._text),
             )
         try:
             self._copy(self.state)
+            self._check_unchanged(self.state)
         except BaseException:
             self.ctx.save_resumption(None)
             self.ctx.log.message("* removing the new instance again")
@@ -221,6 +233,23 @@ class InstanceImport(create.InstanceCreate):
         self._rename(self.state.old_name)
         self.ctx.save_resumption(None)
         self.change(creation="")
+
+    def _check_unchanged(self, state: Filling) -> None:
+        """Refuse disks that may be of two exports, an older and a newer one.
+
+        Raises:
+            OpExecError: the export was replaced or removed during the copy.
+        """
+        result = self.ctx.rpc.call_one("export_info", state.node, state.path)
+        what = f"instance {self.name}: cannot read the export {state.path} again"
+        if result.failed and not result.is_answered:
+            self.ctx.log.warn(result.describe(what))
+            return
+        if state.digest and _digest(result.unwrap(what)) != state.digest:
+            raise errors.OpExecError(
+                f"instance {self.name}: the export {state.path} was replaced while it"
+                " was copied; repeat the request"
+            )
 
     def _save_copy(self, progress: disk_transfer.Progress) -> None:
         state = msgspec.structs.replace(self._filling, filling=progress)

@@ -463,3 +463,109 @@ def test_a_forged_description_is_refused_with_its_place():
         errors.OpPrereqError, match=rf"{PATH} on node node2.*config.ini.*disk0_dump"
     ):
         eng.run(IMPORT)
+
+
+def exported_with(*lines):
+    """Return a description with further lines, each after the one it begins with."""
+    text = description(small("file", admin_state="down"))
+    for after, line in lines:
+        assert after in text
+        text = text.replace(after, f"{after}{line}\n", 1)
+    return text
+
+
+def test_an_export_that_is_replaced_during_the_copy_is_not_imported():
+    """Its disks would be of two times."""
+
+    def text(_node, _args):
+        newer = bool(eng.rpc.called("export_start"))
+        return description(small("file")).replace(
+            "timestamp = 1", f"timestamp = {2 if newer else 1}"
+        )
+
+    eng = importing(**ONE | {"export_info": text})
+    with pytest.raises(errors.OpExecError, match="replaced while it was copied"):
+        eng.run(IMPORT)
+    assert [item.name for item in eng.snapshot.instances.values()] == [NAME]
+
+
+def test_parameters_for_another_hypervisor_are_used():
+    eng = importing(**ONE)
+    with eng.config.edit("test") as edit:
+        cluster = edit.snapshot.cluster
+        edit.update(cluster.replace(enabled_hypervisors=("kvm", "fake", "xen-pvm")))
+    request = {"hypervisor": "xen-pvm", "hvparams": {"kernel_args": "quiet"}}
+    eng.run(IMPORT | request)
+    assert created(eng).hvparams == {"kernel_args": "quiet"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ([("tags = ", "a<b>")], "tag 'a<b>' is too long or has"),
+        ([("tags = ", " ".join(f"t{n}" for n in range(4097)))], "at most 4096 tags"),
+        ([("[os]\n", "os-image = etc/shadow")], "os-image: wanted an absolute path"),
+    ],
+)
+def test_values_of_an_export_are_checked_like_those_of_a_request(lines, text):
+    eng = importing(**ONE | {"export_info": exported_with(*lines)})
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(IMPORT)
+    assert not eng.rpc.called("blockdev_create")
+
+
+def test_unknown_parameters_of_an_export_give_one_warning():
+    many = "".join(f"x{n:04} = 1\n" for n in range(5000))
+    text = exported_with(("[hypervisor]\n", many), ("[backend]\n", "z = 1"))
+    eng = importing(**ONE | {"export_info": text})
+    eng.run(IMPORT)
+    warnings = [
+        line for line in eng.callbacks.text().splitlines() if "left out" in line
+    ]
+    assert len(warnings) == 2
+    assert max(map(len, warnings)) < 600
+    assert "x0000" in warnings[0]
+    assert "4990 more" in warnings[0]
+
+
+EVIL = (
+    "kvm_extra = -netdev tap,script=/tmp/x",
+    "kvm_path = /tmp/x",
+    "cdrom_image_path = /dev/sda",
+    "kernel_path = /etc/shadow",
+    "usb_devices = host:1234:5678",
+)
+
+
+def changed_hvparams(*lines):
+    names = [line.partition(" = ")[0] for line in lines]
+    kept = [
+        line
+        for line in description(small("file", admin_state="down")).splitlines()
+        if line.partition(" = ")[0] not in names
+    ]
+    return "\n".join(kept).replace("[hypervisor]", "\n".join(["[hypervisor]", *lines]))
+
+
+def test_nothing_of_a_node_is_given_to_a_guest_because_an_export_says_so():
+    text = changed_hvparams(*EVIL, "kernel_args = quiet")
+    eng = importing(**ONE | {"export_info": text})
+    given = {"cdrom_image_path": "/srv/rescue.iso"}
+    eng.run(IMPORT | {"hypervisor": "kvm", "hvparams": given})
+    made = created(eng)
+    names = {line.partition(" = ")[0] for line in EVIL}
+    assert {n: v for n, v in made.hvparams.items() if n in names} == given
+    assert made.hvparams["kernel_args"] == "quiet"
+    listed = "'kernel_path', 'kvm_extra', 'kvm_path', 'usb_devices'"
+    assert (
+        f"give them with -H if you trust the export: {listed}" in eng.callbacks.text()
+    )
+
+
+def test_values_of_the_cluster_and_empty_ones_are_imported():
+    text = changed_hvparams("kvm_path = /usr/bin/kvm", "kernel_path = ")
+    eng = importing(**ONE | {"export_info": text})
+    eng.run(IMPORT)
+    made = created(eng).hvparams
+    assert (made["kvm_path"], made["kernel_path"]) == ("/usr/bin/kvm", "")
+    assert "left out" not in eng.callbacks.text()
