@@ -67,9 +67,9 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     opportunistic_locking: Annotated[
         bool, Doc("take only the node locks that are free")
     ] = False
-    no_nics: Annotated[bool, Doc("import without NICs, not with the exported ones")] = (
-        False
-    )
+    no_nics: Annotated[
+        bool | None, Doc("import without NICs, not with the exported ones")
+    ] = None
     os_type: Annotated[
         ht.NonEmptyStr | None, Doc("OS to install, may carry +variant")
     ] = None

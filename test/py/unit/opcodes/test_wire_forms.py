@@ -200,3 +200,12 @@ def test_a_changed_copy_is_another_opcode():
     op = opcodes.TestDelay(duration=1.0)
     assert op.replace(duration=2.0).duration == 2.0
     assert op.duration == 1.0
+
+
+def test_a_creation_is_stored_without_parameters_that_other_releases_lack():
+    """After a failover in the middle of an upgrade, their master daemon reads it."""
+    wire = {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "web1", "mode": "create"}
+    encoded = opcodes.encode(opcodes.decode(wire | {"disks": [], "nics": []}))
+    rows = [row for row in SPEC["params"] if row["op"] == "OP_INSTANCE_CREATE"]
+    names = {row["name"] for row in (*rows, *SPEC["common_params"])}
+    assert set(encoded) - {"OP_ID"} - names == set()
