@@ -25,6 +25,8 @@ _FIRST_POLL_S: Final = 0.05
 _POLL_S: Final = 2.0
 #: Seconds that the other end of a broken transfer gets to notice it.
 _DETAILS_S: Final = 10.0
+#: Characters of a message or line of a node that an error shows.
+_MAX_WORDS: Final = 1000
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 #: Seconds between two progress lines.
 REPORT_S: Final = 60.0
@@ -336,9 +338,11 @@ class _Transfer:
         name = common.node_name(self._ctx, _node_of(key))
         if _is_running(status):
             return f"node {name}: has reported nothing within {_DETAILS_S:g} s"
-        text = status.get("error_message") or "failed without a message"
+        given = status.get("error_message") or "failed without a message"
+        text = f"{given:.{_MAX_WORDS}}"
         lines = [line for line in status.get("recent_output") or () if text not in line]
-        more = f" ({' / '.join(lines[-3:])})" if lines else ""
+        last = " / ".join(f"{line:.{_MAX_WORDS}}" for line in lines[-3:])
+        more = f" ({last})" if lines else ""
         return f"node {name}: {text}{more}"
 
 

@@ -63,6 +63,18 @@ class _BlockDevice(TypedDict, total=False):
     mirror: dict[str, Any] | None
 
 
+class _Transfer(TypedDict, total=False):
+    """The state of one end of a copy of a disk."""
+
+    exit_status: int | None
+    listen_port: Annotated[int, Meta(ge=1, le=65535)] | None
+    error_message: str | None
+    recent_output: list[str] | None
+    progress_mbytes: _Amount
+    progress_throughput: _Amount
+    progress_eta: _Amount
+
+
 #: An element of a list in the description of an operating system.
 _Item = Scalar | list[Scalar]
 _Items = list[_Item] | None
@@ -85,7 +97,7 @@ SHAPES: Final[dict[str, Any]] = {
     "get_watcher_pause": Number | None,
     "hooks_runner": list[tuple[str, int, str]],
     "iallocator_runner": str,
-    "impexp_status": list[dict[str, Any] | None],
+    "impexp_status": Annotated[list[_Transfer | None], Meta(min_length=1)],
     "instance_get_migration_status": dict[str, Any],
     "instance_info": _Guest,
     "instance_list": list[str],
