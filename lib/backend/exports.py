@@ -235,6 +235,8 @@ def _local(node: LocalNode, path: str) -> str:
 
 def _description(directory: str) -> str:
     path = f"{directory}/{constants.EXPORT_CONF_FILE}"
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise errors.OpExecError(f"{path}: wanted a regular file, found another one")
     data = files.read_file(path, max_size=descriptions.MAX_LENGTH)
     return data.decode(errors="replace")
 

@@ -119,6 +119,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
                 f"instance {instance.name}: has no disks, so there is nothing to export"
             )
         self.check_target()
+        self._check_nodes()
         template = snapshot.disk_template(instance)
         has_snapshots = template in disk_constants.DTS_SNAPSHOT_CAPABLE
         was_running = bool(self.runtime_info())
@@ -141,6 +142,25 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
                 f" {state}",
                 ecodes.ECODE_STATE,
             )
+
+    def _check_nodes(self) -> None:
+        """Refuse nodes of a release without exports, and a name that is taken.
+
+        A primary node of such a release would read the disk in place of its snapshot.
+        """
+        name = self.instance.name
+        for uuid in dict.fromkeys((self.instance.primary_node, self.target)):
+            names = self.ctx.rpc.call_one("export_list", uuid).require(
+                f"instance {name}: cannot list the exports of a node",
+                ecodes.ECODE_ENVIRON,
+            )
+            if uuid == self.target and f"{name}.new" in names:
+                raise self.prereq(
+                    f"instance {name}: wanted no export {name}.new on node"
+                    f" {common.node_name(self.ctx, uuid)}, found that of another"
+                    " instance; move it elsewhere",
+                    ecodes.ECODE_EXISTS,
+                )
 
     def _check_downtime(self, template: str) -> None:
         """Refuse to copy disks that a guest writes to, and long downtimes unasked."""
@@ -216,11 +236,11 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             if not self.state.is_prepared:
                 self._prepare()
             self._copy()
+            failed = self._end_copy()
+            self.complete()
         except BaseException:
             self._undo()
             raise
-        failed = self._end_copy()
-        self.complete()
         if failed is not None:
             raise failed
         if self.op.remove_instance:
@@ -370,10 +390,9 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         wire = encode.private_instance(snapshot, instance)
         wire["primary_node"] = self.primary.name
         wires = [encode.disk(snapshot, disk, instance) for disk in self.disks_of()]
-        result = ctx.rpc.call_one("finalize_export", self.target, wire, wires)
-        if result.failed:
-            self._drop_unfinished()
-        result.unwrap(f"instance {instance.name}: cannot complete its export")
+        ctx.rpc.call_one("finalize_export", self.target, wire, wires).unwrap(
+            f"instance {instance.name}: cannot complete its export"
+        )
         stored_exports.drop_others(ctx, instance.name, self.target)
 
     def _remove_instance(self) -> None:

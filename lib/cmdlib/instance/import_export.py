@@ -306,7 +306,11 @@ class InstanceImport(create.InstanceCreate):
             old_name,
             self.op.debug_level or 0,
         )
-        common.warn_failed(self.ctx, result, "the OS rename script failed")
+        what = "the OS rename script failed"
+        if result.is_lost:
+            # It may still run, so the instance must not be started.
+            result.unwrap(f"instance {self.name}: {what}")
+        common.warn_failed(self.ctx, result, what)
 
     # Continuing
     def _restore(self, state: Filling) -> None:

@@ -246,3 +246,20 @@ def test_an_export_that_could_not_be_imported_does_not_replace_the_older_one(
         nodes.call(node, "finalize_export", made, made["disks_info"])
     assert value not in str(err.value)
     assert where(node).joinpath("disk0.dump").read_bytes() == b"older"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_description_that_is_no_regular_file_is_not_opened(node, tmp_path, kind):
+    """An unpacked archive can contain such files; a pipe would block the node."""
+    receive(node)
+    finalize(node)
+    path = where(node) / "config.ini"
+    if kind == "link":
+        path.rename(tmp_path / "config.ini")
+        path.symlink_to(tmp_path / "config.ini")
+    else:
+        path.unlink()
+        os.mkfifo(path)
+    assert listed(node) == []
+    with pytest.raises(errors.OpExecError, match=r"config\.ini: wanted a regular file"):
+        nodes.call(node, "export_info", f"{TOP}/web1")

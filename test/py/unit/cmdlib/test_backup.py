@@ -12,6 +12,7 @@ from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, objects
 from ganeti.cmdlib.instance import import_export
 from ganeti.hooksmaster import environment
+from ganeti.jqueue.executor import Canceled
 from ganeti.objects import export_info
 from ganeti.objects.filled import InstanceX
 from ganeti.rpc import encode
@@ -194,6 +195,18 @@ def test_an_end_that_was_killed_is_named_as_silent():
         eng.run(EXPORT)
 
 
+def test_words_of_nodes_have_a_limit():
+    long = {
+        "exit_status": 1,
+        "error_message": "x" * 9000,
+        "recent_output": ["y" * 9000],
+    }
+    eng = engine(**Guest().answers(), impexp_status=[long])
+    with pytest.raises(errors.OpExecError, match="copying disk/0") as err:
+        eng.run(EXPORT)
+    assert len(str(err.value)) < 5000
+
+
 def test_a_snapshot_that_is_refused_leaves_the_guest_running():
     eng = engine(blockdev_snapshot=failure("no space"), **Guest().answers())
     with pytest.raises(errors.OpExecError, match=r"snapshot of disk/0.*no space"):
@@ -239,14 +252,31 @@ def test_a_snapshot_whose_answer_was_lost_is_removed():
 
 
 def test_a_failed_export_leaves_the_export_of_an_instance_of_such_a_name():
+    """It is completed while the job runs."""
+    looks = iter([[], [f"{NAME}.new"]])
     eng = engine(
         import_start=failure("is an export of another instance"),
-        export_list=lambda node, _args: [f"{NAME}.new"] if node == NODE2 else [],
+        export_list=lambda node, _args: next(looks) if node == NODE2 else [],
         **Guest().answers(),
     )
     with pytest.raises(errors.OpExecError, match="another instance"):
         eng.run(EXPORT)
     assert not eng.rpc.called("export_remove")
+
+
+@pytest.mark.parametrize(
+    ("lists", "text"),
+    [
+        ({NODE1: failure("no such procedure")}, "cannot list.*no such procedure"),
+        ({NODE2: failure("no such procedure")}, "cannot list.*no such procedure"),
+        ({NODE2: [f"{NAME}.new"]}, r"wanted no export inst1.*\.new on node node2"),
+    ],
+)
+def test_nodes_that_cannot_make_the_export_are_refused(lists, text):
+    eng = engine(export_list=lambda node, _args: lists.get(node, []))
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(EXPORT)
+    assert order(eng, *STEPS) == []
 
 
 @pytest.mark.parametrize("template", ["plain", "file"])
@@ -271,6 +301,40 @@ def test_an_export_is_completed_if_its_primary_node_is_lost_after_the_copy():
     with pytest.raises(errors.GenericError, match="no answer"):
         eng.run(EXPORT | {"long_sleep": True})
     assert len(eng.rpc.called("finalize_export")) == 1
+
+
+class Killing(FakeCallbacks):
+    """Has the job killed at a line of its log."""
+
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+
+    def log(self, kind, payload):
+        super().log(kind, payload)
+        if self.words and self.words in payload:
+            self.words = ""
+            raise Canceled("killed")
+
+
+@pytest.mark.parametrize(
+    "words", ["removing the snapshots", "starting instance", "completing the export"]
+)
+def test_an_export_that_is_killed_after_the_copy_leaves_nothing(words):
+    eng = engine(**Guest().answers())
+    with pytest.raises(Canceled):
+        eng.run(EXPORT, callbacks=Killing(words))
+    assert eng.rpc.called("blockdev_remove")
+    assert eng.rpc.called("export_remove") == [(NODE2, (f"{NAME}.new",))]
+    assert len(eng.rpc.called("instance_start")) == 1
+    assert eng.callbacks.resumption is None
+
+
+def test_an_export_that_cannot_be_completed_leaves_nothing():
+    eng = engine(finalize_export=failure("no space left"), **Guest().answers())
+    with pytest.raises(errors.OpExecError, match="no space left"):
+        eng.run(EXPORT)
+    assert eng.rpc.called("export_remove") == [(NODE2, (f"{NAME}.new",))]
 
 
 def test_a_removed_instance_is_not_started_again_and_its_export_is_complete():
@@ -569,3 +633,19 @@ def test_values_of_the_cluster_and_empty_ones_are_imported():
     made = created(eng).hvparams
     assert (made["kvm_path"], made["kernel_path"]) == ("/usr/bin/kvm", "")
     assert "left out" not in eng.callbacks.text()
+
+
+def test_an_imported_instance_is_not_started_while_its_rename_script_may_run():
+    lost = failure("timed out", is_lost=True)
+    eng = importing(instance_run_rename=lost, instance_start=None, **ONE)
+    with pytest.raises(errors.OpExecError, match=r"rename script.*timed out"):
+        eng.run(IMPORT | {"start": True})
+    assert not eng.rpc.called("instance_start")
+    assert created(eng).is_unfinished
+
+
+def test_a_rename_script_that_fails_is_a_warning():
+    eng = importing(instance_run_rename=failure("exit 1"), instance_start=None, **ONE)
+    eng.run(IMPORT | {"start": True})
+    assert "exit 1" in eng.callbacks.text()
+    assert len(eng.rpc.called("instance_start")) == 1
