@@ -33,19 +33,22 @@ COMMAND_S = 240
 #: Files that take longest, those first; workers beside each other then end together.
 #: See the slowest tests that test/run prints at its end.
 LONGEST = (
+    "test_install_page.py",
+    "test_commit_rule.py",
+    "test_peers.py",
+    "test_maintd.py",
+    "test_oob.py",
     "test_hypervisors.py",
+    "test_verify.py",
     "test_etcd.py",
     "test_failovers_under_load.py",
     "test_cut_devices.py",
     "test_drills.py",
-    "test_oob.py",
     "test_take_over.py",
     "test_harep.py",
     "test_vcluster.py",
     "test_failover_migrating.py",
-    "test_install_page.py",
     "test_renewal_crash.py",
-    "test_verify.py",
     "test_watcher.py",
     "test_stranger.py",
     "test_renew_crypto.py",
@@ -58,7 +61,6 @@ LONGEST = (
     "test_stray_address.py",
     "test_authority_renewal.py",
     "test_transcripts.py",
-    "test_peers.py",
 )
 
 

@@ -34,7 +34,7 @@ def test_histories_keep_the_commit_rule(record_property):
     seed = seeds.given("HISTORY_SEED")
     figures, _texts = play.run(COUNT, seed, minutes=MINUTES, show=print)
     record_property("figures", f"seed {seed}: {figures}")
-    # A slow machine plays fewer.
+    # A slow machine, or a run that is late, plays fewer.
     assert figures.histories >= min(COUNT, 2)
     assert figures.jobs > figures.histories
     assert figures.answers > figures.histories
