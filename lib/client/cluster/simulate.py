@@ -204,7 +204,8 @@ def _summary(report: Report) -> Iterator[str]:
             yield f"  {len(ends)} of {_count(report.count, 'instance')} {what}:"
             yield from map(_end, ends)
     if not report.instances:
-        yield f"  All of {_count(report.count, 'instance')} are as before."
+        total = _count(report.count, "instance")
+        yield f"  All of {total} run, or are stopped, as before."
     if report.problems:
         yield "  Rules that automation broke:"
         yield from (f"    {text}" for text in report.problems)

@@ -155,7 +155,9 @@ def test_without_automation_the_instances_stay_down():
 def test_nothing_happens_to_a_cluster_in_order():
     done = run(["--horizon", "1h"])
     assert "\nNothing happens.\n" in done.out
-    assert done.out.endswith("Summary:\n  All of 2 instances are as before.\n")
+    assert done.out.endswith(
+        "Summary:\n  All of 2 instances run, or are stopped, as before.\n"
+    )
 
 
 def test_json_has_the_promised_form_and_repeats_itself():
