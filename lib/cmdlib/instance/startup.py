@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from ganeti import opcodes
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import capacity, checks, common, disks, mirrors, nic_specs
+from ganeti.constants import ecodes
 from ganeti.objects import params
 
 
@@ -46,6 +47,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
         self.info = self.runtime_info()
         if not self._is_running():
             if not self.op.force:
+                self._require_finished()
                 mirrors.require_right_side(self.ctx, instance)
             backend = params.fill_beparams(snapshot, instance) | self.backend
             checks.require_memory(
@@ -56,6 +58,16 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
                 hypervisor=instance.hypervisor,
                 hv=filled,
                 rule=capacity.MemoryRule(most_mib=backend["maxmem"]),
+            )
+
+    def _require_finished(self) -> None:
+        if self.instance.is_unfinished:
+            raise self.prereq(
+                f"instance {self.instance.name}: its creation did not finish, and a"
+                " script of its operating system may still write to its disks; install"
+                " it again with gnt-instance reinstall, remove it, or start it as it is"
+                " with --force",
+                ecodes.ECODE_STATE,
             )
 
     def _is_running(self) -> bool:

@@ -18,6 +18,7 @@ NAME = "json1.vc.test"
 ARGUMENTS = {
     "gnt-cluster-queue": ["info"],
     "gnt-cluster-watcher": ["info"],
+    "gnt-cluster-simulate": ["--event", "kill node2", "--horizon", "5m"],
     "gnt-cluster-search-tags": ["json"],
     "gnt-group-list-tags": ["default"],
     "gnt-instance-info": [NAME],

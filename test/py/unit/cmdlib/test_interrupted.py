@@ -524,13 +524,22 @@ def test_a_creation_cut_off_in_its_os_script_is_unfinished(start):
     assert not master.snapshot.instances
 
 
-@pytest.mark.parametrize("request_", [REINSTALL, START])
-def test_a_reinstallation_or_a_start_ends_the_mark(request_):
+def test_an_unfinished_instance_is_not_started_by_chance():
+    """Its script may still run, and would write to the disks of a running guest."""
+    master = interrupted_in_the_script()
+    with pytest.raises(errors.OpPrereqError, match="reinstall, remove it, or start it"):
+        master.run(START)
+    assert record_of(master).is_unfinished
+    assert not master.engine.rpc.called("instance_start")
+
+
+@pytest.mark.parametrize("request_", [REINSTALL, START | {"force": True}])
+def test_a_reinstallation_or_a_forced_start_ends_the_mark(request_):
     master = interrupted_in_the_script()
     master.run(request_)
     assert not record_of(master).creation
     log = master.engine.callbacks.text()
-    assert ("its creation did not finish" in log) is (request_ is START)
+    assert ("its creation did not finish" in log) is ("force" in request_)
 
 
 @pytest.mark.parametrize("start", [True, False])
