@@ -250,11 +250,14 @@ def test_forged_and_recorded_reports_do_nothing(cluster):
     forged = recorded.replace(b'\\"Ok\\"', b'\\"evacuate\\"')
     assert forged != recorded
     cluster.check("daemon-util", "stop", "ganeti-mond", node="node3")
-    for answer, why in ((forged, "signature is wrong"), (recorded, "was recorded")):
-        with agent(address, answer):
-            until(why, lambda why=why: why in log_of(cluster))
-    assert states(cluster) == []
-    assert node_fields(cluster, "node3")[0] == "C"
+    try:
+        for answer, why in ((forged, "signature is wrong"), (recorded, "was recorded")):
+            with agent(address, answer):
+                until(why, lambda why=why: why in log_of(cluster))
+        assert states(cluster) == []
+        assert node_fields(cluster, "node3")[0] == "C"
+    finally:
+        cluster.check("daemon-util", "start", "ganeti-mond", node="node3")
 
 
 def test_only_the_master_runs_it(cluster):
