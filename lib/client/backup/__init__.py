@@ -1,4 +1,4 @@
-"""The program ``gnt-backup``: `table` lists its commands, one module a command."""
+"""The program ``gnt-backup``: `table` lists its commands; each has a module."""
 
 
 def main() -> int:
