@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 
 import pytest
 
@@ -13,7 +12,6 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.root,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
-    pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd"),
 ]
 GUEST = "web1.vc.test"
 ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")
