@@ -677,3 +677,66 @@ IPOLICY: Final = (
     IPOLICY_SPINDLE_RATIO,
 )
 STATE: Final = (HYPERVISOR_STATE, DISK_STATE)
+#: For commands that create an instance.
+NEW_INSTANCE: Final = (
+    BACKEND_PARAMETERS,
+    DISK,
+    DISK_TEMPLATE,
+    INSTANCE_FILE_STORAGE_DIR,
+    FILE_DRIVER,
+    Option(
+        ("-H", "--hypervisor-parameters"),
+        "HYPERVISOR[:key=value,...]",
+        dest="hypervisor",
+        kind="identkeyval",
+    ),
+    IALLOCATOR,
+    NET,
+    PRIMARY_AND_SECONDARY,
+    NODE_GROUP,
+    IP_CHECK,
+    Option(
+        ("--no-ip-check",),
+        "no effect any more; prints a warning",
+        warns="checks are off by default; this option has no effect",
+    ),
+    NAME_CHECK,
+    Option(
+        ("--no-name-check",),
+        "no effect any more; prints a warning",
+        warns="checks are off by default; this option has no effect",
+    ),
+    NO_CONFLICTS_CHECK,
+    Option(("--no-nics",), "create the instance without NICs", dest="no_nics"),
+    NO_WAIT_FOR_SYNC,
+    OS_PARAMETERS,
+    OS_PARAMETERS_PRIVATE,
+    OS_PARAMETERS_SECRET,
+    Option(
+        ("-s", "--os-size"),
+        "size of a single disk",
+        dest="sd_size",
+        kind="unit",
+    ),
+    Option(
+        ("--opportunistic-locking",),
+        "only lock nodes that are free; needs an allocator",
+        dest="opportunistic_locking",
+    ),
+    TAGS,
+    DRY_RUN,
+)
+HELPER_TIMES: Final = (
+    Option(
+        ("--helper-startup-timeout",),
+        "time limit for the start of the helper VM in seconds",
+        dest="helper_startup_timeout",
+        kind="int",
+    ),
+    Option(
+        ("--helper-shutdown-timeout",),
+        "time limit for the stop of the helper VM in seconds",
+        dest="helper_shutdown_timeout",
+        kind="int",
+    ),
+)
