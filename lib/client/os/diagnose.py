@@ -1,8 +1,9 @@
 """``diagnose``: state of the operating systems on each node."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti.cli import listing
+from ganeti.cli import definitions, listing
 from ganeti.cli.context import CommandContext
 from ganeti.client.os.names import diagnose
 from ganeti.constants import exitcodes
@@ -27,7 +28,10 @@ def run(ctx: CommandContext) -> int:
     systems = diagnose(ctx, _FIELDS, generic=True)
     names = dict(ctx.call("QueryNodes", [], ["uuid", "name"], False))
     if ctx.opts.json:
-        listing.print_json(ctx, [_json(os, names) for os in systems])
+        listing.print_json(
+            ctx,
+            [definitions.with_named_copies(os, names, _COPY_FIELDS) for os in systems],
+        )
     code = exitcodes.EXIT_SUCCESS
     for os in systems:
         valid = _report(ctx, os, names)
@@ -36,35 +40,9 @@ def run(ctx: CommandContext) -> int:
     return code
 
 
-def _json(os: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return the JSON form: copies by node name, best first, with named fields."""
-    nodes = {
-        names.get(uuid, uuid): [_copy_json(copy) for copy in copies]
-        for uuid, copies in os["node_status"].items()
-    }
-    return {**os, "node_status": nodes}
-
-
-def _copy_json(copy: list[Any]) -> dict[str, Any]:
-    fields = dict(zip(_COPY_FIELDS, copy, strict=True))
-    return {**fields, "parameters": dict(fields["parameters"] or ())}
-
-
 def _report(ctx: CommandContext, os: dict[str, Any], names: dict[str, str]) -> bool:
-    good: list[str] = []
-    bad: list[str] = []
-    statuses: dict[str, list[list[Any]]] = os["node_status"]
-    for uuid in sorted(statuses, key=lambda u: nicesort.key(str(names.get(u, u)))):
-        node = names.get(uuid, uuid)
-        copies = statuses[uuid]
-        status = _status(copies[0]) if copies else "OS not found"
-        line = f"  Node: {node}, status: {status}"
-        lines = good if copies and copies[0][1] else bad
-        lines.append(line)
-        lines += [
-            f"    [hidden] path: {copy[0]}, status: {_validity(copy)}"
-            for copy in copies[1:]
-        ]
+    statuses = os["node_status"]
+    good, bad = definitions.lines_of_nodes(statuses, names, _status, "OS not found")
     valid = bool(os["valid"])
     overall = "valid" if valid else "partial valid" if good else "invalid"
     if ctx.opts.json:
@@ -93,13 +71,9 @@ def _common_variants(statuses: dict[str, list[list[Any]]]) -> list[str]:
     return nicesort.nice_names(shared)
 
 
-def _validity(copy: list[Any]) -> str:
-    return "valid" if copy[1] else f"invalid - {copy[2]}"
-
-
-def _status(copy: list[Any]) -> str:
+def _status(copy: Sequence[Any]) -> str:
     path, valid, _, variants, parameters, versions, trusted = copy
-    text = f"{_validity(copy)} (path: {path})"
+    text = f"{definitions.validity(copy)} (path: {path})"
     if not valid:
         return text
     parts = [

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import info_tree, listing
+from ganeti.cli import definitions, info_tree, listing
 from ganeti.cli.context import CommandContext
 from ganeti.client.os.names import diagnose
 
@@ -36,8 +36,7 @@ def run(ctx: CommandContext) -> None:
 
 
 def _json(os: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the JSON form: parameters as name to description."""
-    return os and {**os, "parameters": dict(os["parameters"] or ())}
+    return os and definitions.with_named_parameters(os)
 
 
 def _show(ctx: CommandContext, os: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import listing
+from ganeti.cli import definitions, listing
 from ganeti.cli.context import CommandContext
 from ganeti.client.storage.providers import diagnose
 from ganeti.utils import nicesort
@@ -26,8 +26,7 @@ def run(ctx: CommandContext) -> None:
 
 
 def _json(provider: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the JSON form: parameters as name to description."""
-    return provider and {**provider, "parameters": dict(provider["parameters"] or ())}
+    return provider and definitions.with_named_parameters(provider)
 
 
 def _show(ctx: CommandContext, provider: dict[str, Any]) -> None:
