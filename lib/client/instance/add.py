@@ -9,6 +9,35 @@ from ganeti.client.instance import devices
 
 #: Shown in place of the name that a reservation lacks.
 _NAMELESS: Final = "(no name)"
+#: Parameters of the opcode whose option has the same name: of each new instance, ...
+_SHARED_NAMES: Final = (
+    "beparams",
+    "osparams",
+    "disk_template",
+    "file_storage_dir",
+    "file_driver",
+    "iallocator",
+    "ip_check",
+    "name_check",
+    "conflicts_check",
+    "wait_for_sync",
+    "opportunistic_locking",
+    "ignore_ipolicy",
+    "helper_startup_timeout",
+    "helper_shutdown_timeout",
+)
+#: ... and of this command.
+_SAME_NAMES: Final = (
+    "forthcoming",
+    "commit",
+    "owner",
+    "reservation_priority",
+    "request_key",
+    "start",
+    "force_variant",
+    "no_install",
+    "instance_communication",
+)
 
 
 def run(ctx: CommandContext) -> int:
@@ -16,9 +45,7 @@ def run(ctx: CommandContext) -> int:
     opts = ctx.opts
     if opts.forthcoming and opts.commit:
         raise devices.refusal("--forthcoming and --commit exclude each other")
-    hypervisor, hvparams = opts.hypervisor or (None, {})
-    if not isinstance(hvparams, dict):
-        raise devices.refusal(f"hypervisor {hypervisor}: cannot be removed here")
+    shared = parameters(opts)
     name = _name(ctx)
     operation = jobs.op(
         "OP_INSTANCE_CREATE",
@@ -26,15 +53,10 @@ def run(ctx: CommandContext) -> int:
         instance_name=name,
         disks=_disks(opts),
         nics=_nics(opts),
-        hypervisor=hypervisor,
-        hvparams=hvparams,
-        osparams_private=opts.osparams_private or None,
-        osparams_secret=opts.osparams_secret or None,
         os_type=opts.os,
-        group_name=opts.nodegroup,
-        tags=opts.tags.split(",") if opts.tags else [],
-        **nodes(opts.node),
-        **_same_names(opts),
+        expires=devices.expiry(opts.expires),
+        **{name: getattr(opts, name) for name in _SAME_NAMES},
+        **shared,
     )
     if opts.explain:
         return explain.run(ctx, operation, name or _NAMELESS)
@@ -77,40 +99,33 @@ def _nics(opts: Any) -> list[dict[str, Any]]:
     return devices.new_nics(opts.nics, none=opts.no_nics)
 
 
-def nodes(text: str | None) -> dict[str, str]:
+def parameters(opts: Any) -> dict[str, Any]:
+    """Return the parameters of the options that each new instance has.
+
+    Args:
+        opts: values of `ganeti.cli.options.NEW_INSTANCE`, without disks and NICs, of
+            ``IGNORE_IPOLICY`` and ``HELPER_TIMES``.
+
+    Raises:
+        OpPrereqError: the hypervisor has a form that removes something.
+    """
+    hypervisor, hvparams = opts.hypervisor or (None, {})
+    if not isinstance(hvparams, dict):
+        raise devices.refusal(f"hypervisor {hypervisor}: cannot be removed here")
+    return {
+        "hypervisor": hypervisor,
+        "hvparams": hvparams,
+        "osparams_private": opts.osparams_private or None,
+        "osparams_secret": opts.osparams_secret or None,
+        "group_name": opts.nodegroup,
+        "tags": opts.tags.split(",") if opts.tags else [],
+        **_nodes(opts.node),
+        **{name: getattr(opts, name) for name in _SHARED_NAMES},
+    }
+
+
+def _nodes(text: str | None) -> dict[str, str]:
     """Return the parameters of PRIMARY[:SECONDARY]."""
     primary, _, secondary = (text or "").partition(":")
     named = {"pnode": primary, "snode": secondary}
     return {key: name for key, name in named.items() if name}
-
-
-def _same_names(opts: Any) -> dict[str, Any]:
-    """Return the parameters whose option has the same name."""
-    names = (
-        "beparams",
-        "osparams",
-        "disk_template",
-        "file_storage_dir",
-        "file_driver",
-        "iallocator",
-        "ip_check",
-        "name_check",
-        "conflicts_check",
-        "wait_for_sync",
-        "opportunistic_locking",
-        "forthcoming",
-        "commit",
-        "expires",
-        "owner",
-        "reservation_priority",
-        "request_key",
-        "start",
-        "force_variant",
-        "no_install",
-        "ignore_ipolicy",
-        "instance_communication",
-        "helper_startup_timeout",
-        "helper_shutdown_timeout",
-    )
-    given = {name: getattr(opts, name) for name in names}
-    return {**given, "expires": devices.expiry(opts.expires)}
