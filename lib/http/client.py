@@ -342,12 +342,15 @@ class _Loop:
         response = transfer.result(curl, error)
         reused = curl.getinfo(pycurl.NUM_CONNECTS) == 0
         self._keep(transfer)
-        # The certificate of a kept connection is no longer listed; or the connection
-        # broke before the whole request was sent, because the server was restarted. An
-        # incomplete request was not executed, but a complete one must never be
-        # repeated.
+        # The certificate of a kept connection is no longer listed, or that of a new one
+        # was replaced since its handshake; or the connection broke before the whole
+        # request was sent, because the server was restarted. A refused or incomplete
+        # request was not executed, but any other must never be repeated.
         is_cut = error is not None and _SEND_FAILURE in error
-        if reused and (response.status == _FORBIDDEN or is_cut):
+        is_refused = response.status == _FORBIDDEN
+        if (reused and (is_refused or is_cut)) or (
+            is_refused and transfer.has_new_certificate
+        ):
             self._add(transfer.repeat(), fresh=True)
             return
         transfer.end(response)

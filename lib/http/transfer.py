@@ -152,12 +152,14 @@ class Transfer:
         is_ended: whether the caller was answered.
         repetition: the transfer that sends the same request again, see
             `ganeti.http.client`.
+        identified_by: which content the certificate's file had at the beginning.
     """
 
     def __init__(self, request: Request, done: Done) -> None:
         self.request = request
         self.is_ended = False
         self.repetition: Transfer | None = None
+        self.identified_by = _file_version(request.credentials)
         self._done = done
         self.sent = 0
         self.curl: Any = None
@@ -178,6 +180,11 @@ class Transfer:
         self.is_ended = True
         self.repetition = Transfer(self.request, self._done)
         return self.repetition
+
+    @property
+    def has_new_certificate(self) -> bool:
+        """Whether the caller's certificate was replaced since the beginning."""
+        return self.identified_by != _file_version(self.request.credentials)
 
     def read(self, size: int) -> bytes:
         """Return the next bytes of the body."""
@@ -350,6 +357,17 @@ def handle(credentials: Credentials | None) -> Any:
     if credentials is not None:
         _set_credentials(curl, credentials)
     return curl
+
+
+def _file_version(credentials: Credentials | None) -> tuple[int, int] | None:
+    """Return inode and time of the caller's certificate; None if it has none."""
+    if credentials is None:
+        return None
+    try:
+        status = os.stat(credentials.certificate)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _set_server(curl: Any, request: Request, connect_s: float) -> None:

@@ -356,6 +356,38 @@ def test_a_refused_kept_connection_is_tried_once_more(plain, caller, app):
     assert [path for path, _, _ in app.seen] == ["/echo", "/no", "/no"]
 
 
+def test_a_certificate_replaced_after_the_handshake_is_tried_once_more(
+    caller, pem, tmp_path
+):
+    """The new connection began with the old one, which is no longer listed."""
+    top, digests = pem
+    own = tmp_path / "own.pem"
+    own.write_bytes((top / "good.pem").read_bytes())
+    peers = []
+
+    def renew_and_answer(environ, start):
+        peers.append(environ[tls.PEER_KEY])
+        new = tmp_path / "new.pem"
+        new.write_bytes((top / "other.pem").read_bytes())
+        is_old = peers[-1] == digests["good"]
+        if is_old:
+            new.replace(own)
+        start("403 Forbidden" if is_old else "200 OK", [("Content-Length", "0")])
+        return []
+
+    list_path = tmp_path / "list"
+    list_path.write_text("1")
+    listed = {"u1": digests["good"], "u1-next": digests["other"]}
+    guard = tls.PeerGuard(digests["server"], str(list_path), lambda: listed)
+    path = str(top / "server.pem")
+    made, port = running(renew_and_answer, tls.server_context(path, path, guard=guard))
+    credentials = client.Credentials(str(own), path)
+    (answer,) = caller.perform([request(port, credentials=credentials)])
+    made.stop()
+    assert answer.status == 200
+    assert peers == [digests["good"], digests["other"]]
+
+
 def test_connections_are_kept(plain, caller, app):
     for _ in range(50):
         caller.perform([request(plain)])
