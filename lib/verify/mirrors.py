@@ -315,7 +315,16 @@ class _Mirror:
             text = f"its volumes are missing on node {self.other.name}"
             return Problem(State.LOST, text, self._replace(self.other))
         text = f"its volumes are missing on node {self.own.name}, its primary node"
-        return Problem(State.LOST, text, self._command("failover"))
+        if self.other.is_active and not self.other.is_complete:
+            text += f", and the data of node {self.other.name} is {_word(self.other)}"
+            return Problem(State.LOST, f"{text}; a backup is needed")
+        # It has what was written until the connection ended, so a failover that
+        # requires complete data is refused.
+        text += (
+            f"; to go on with the data of node {self.other.name}, run {self._forced()}"
+            " first; then, to give it a second copy"
+        )
+        return Problem(State.LOST, text, self._replace(self.other))
 
     def _inactive(self) -> Problem:
         names = [side.name for side in (self.own, self.other) if not side.is_active]

@@ -39,7 +39,6 @@ ACTIVATE = "gnt-instance activate-disks web1"
 SECONDARY = "gnt-instance replace-disks -s --disks=0 web1"
 PRIMARY = "gnt-instance replace-disks -p --disks=0 web1"
 AWAY = "gnt-instance replace-disks -n NODE web1"
-FAILOVER = "gnt-instance failover web1"
 CLEANUP = "gnt-instance migrate --cleanup web1"
 FORCED = "gnt-instance failover --ignore-consistency web1"
 
@@ -63,7 +62,20 @@ CASES = {
     "inactive": (FINE, INACTIVE, (State.INACTIVE, ACTIVATE, "on node n2")),
     "inactive-both": (INACTIVE, INACTIVE, (State.INACTIVE, ACTIVATE, "n1 and n2")),
     "lost": (FINE, MISSING, (State.LOST, SECONDARY, "missing on node n2")),
-    "lost-primary": (MISSING, FINE, (State.LOST, FAILOVER, "missing on node n1")),
+    "lost-primary": (
+        MISSING,
+        apart(BOTH_HAVE, "WFConnection", role="Secondary"),
+        (State.LOST, SECONDARY, f"go on with the data of node n2, run {FORCED} first"),
+    ),
+    "lost-primary-inactive": (
+        *(MISSING, INACTIVE),
+        (State.LOST, SECONDARY, f"run {FORCED} first; then, to give it a second copy"),
+    ),
+    "lost-primary-while-copied": (
+        MISSING,
+        row("WFConnection", "Inconsistent/DUnknown", role="Secondary"),
+        (State.LOST, "", "n2 is Inconsistent; a backup is needed"),
+    ),
     "lost-both": (
         MISSING,
         MISSING,
