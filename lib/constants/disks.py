@@ -145,3 +145,6 @@ MAX_WIPE_CHUNK: Final = 1024
 MIN_WIPE_CHUNK_PERCENT: Final = 10
 #: Build_time.
 DEFAULT_VG: Final = "xenvg"
+#: Dynamic parameter of a mirror on a node: its peer cannot be asked, so that an
+#: activation does not wait for the comparison of both copies; not in Ganeti.
+PEER_IS_AWAY: Final = "peer-is-away"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import objects
+from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.rpc.wire import PerNode
 
@@ -92,6 +93,8 @@ def disk(
     snapshot: objects.Snapshot,
     item: objects.Disk,
     instance: objects.Instance | None = None,
+    *,
+    is_peer_away: bool = False,
 ) -> Wire:
     """Return a disk with the parameters of its owner's group filled in.
 
@@ -99,12 +102,16 @@ def disk(
         snapshot: the source of the parameters.
         item: a disk, which need not be in the snapshot.
         instance: its owner; without an owner, the cluster's parameters are used.
+        is_peer_away: of a mirror, see `ganeti.constants.disks.PEER_IS_AWAY`.
     """
     wire = objects.to_dict(item)
     wire["params"] = _disk_params(snapshot, item, instance)
     wire["children"] = [disk(snapshot, child, instance) for child in item.children]
     if item.dev_type == "drbd":
         _complete_drbd(snapshot, item, wire)
+        if is_peer_away:
+            for values in wire["dynamic_params"].values():
+                values[disk_constants.PEER_IS_AWAY] = True
     return wire
 
 

@@ -29,6 +29,13 @@ _SYNCING: Final = frozenset(
     }
 )
 _TALKING: Final = _SYNCING | {"Connected", "VerifyS", "VerifyT", "Ahead", "Behind"}
+#: Moments of a connection that begins or ends.
+_PASSING: Final = frozenset(
+    {
+        *("Unconnected", "WFReportParams", "Timeout", "BrokenPipe", "NetworkFailure"),
+        *("ProtocolError", "TearDown"),
+    }
+)
 #: Connections that do not come back by themselves.
 _ALONE: Final = frozenset({"StandAlone", "Disconnecting"})
 _UNCONFIGURED: Final = "Unconfigured"
@@ -82,6 +89,11 @@ class Mirror:
     def is_connected(self) -> bool:
         """Whether the nodes exchange data."""
         return self.connection in _TALKING
+
+    @property
+    def is_in_handshake(self) -> bool:
+        """Whether the connection is about to be another one, within moments."""
+        return self.connection in _PASSING
 
     @property
     def is_standalone(self) -> bool:

@@ -58,6 +58,8 @@ class MirrorDisk(Device):
         self.minor: int = minor
         self._values = values
         self._made: list[VolumeDisk] = []
+        #: Whether this object has given the device its data, or begun to connect.
+        self._is_new = False
 
     @property
     def path(self) -> str:
@@ -230,6 +232,7 @@ class MirrorDisk(Device):
             *("attach", str(self.minor), self.data.path, self.meta.path, "0"),
             *tools.disk_options(self.disk.params or {}),
         )
+        self._is_new = True
 
     # Connection
     @property
@@ -266,6 +269,7 @@ class MirrorDisk(Device):
             f"--shared-secret={secret}",
             secret=secret,
         )
+        self._is_new = True
 
     def connect(self, *, two_primaries: bool) -> None:
         """Connect to the peer, or change how many nodes may be primary.
@@ -299,16 +303,24 @@ class MirrorDisk(Device):
 
     # Role
     def open(self, *, exclusive: bool) -> None:
-        """Become primary; waits for the peer if this node has no valid data.
+        """Become primary, after the comparison with the data of the peer.
 
         Raises:
-            BlockDeviceError: it is not active, or no node has valid data.
+            BlockDeviceError: it is not active, no node has valid data, or the peer has
+                not answered, whose data may be newer.
         """
         del exclusive
         mirror = self._active()
         if mirror.role == "Primary":
             return
         end = self.clock.monotonic() + _CONNECT_S
+        mirror = self._after_handshake(mirror, end)
+        if mirror.is_up_to_date and self._must_wait(mirror):
+            raise self.error(
+                f"the other node has not connected within {_CONNECT_S:.0f} s, and its"
+                f" data may be newer ({mirror.text()}); check the network between the"
+                " secondary addresses of both nodes"
+            )
         problem = tools.setup(self._process, "primary", str(self.minor))
         while problem is not None and self.clock.monotonic() < end:
             mirror = self._active()
@@ -320,6 +332,28 @@ class MirrorDisk(Device):
             raise self.error(
                 f"cannot become primary ({self._active().text()}): {problem}"
             )
+
+    def _after_handshake(self, mirror: Mirror, end: float) -> Mirror:
+        """Wait while the nodes compare their data; return the state then.
+
+        A node calls its data complete from its activation on, also if the peer was
+        written to alone since. As primary it would keep the older data, and the nodes
+        would have two histories.
+        """
+        while (
+            mirror.is_in_handshake or self._must_wait(mirror)
+        ) and self.clock.monotonic() < end:
+            self.clock.wait(threading.Event(), _POLL_S)
+            mirror = self._active()
+        return mirror
+
+    def _must_wait(self, mirror: Mirror) -> bool:
+        """Return whether the peer, which could have newer data, is yet to answer.
+
+        A device that was active before has kept what was written through its peer.
+        """
+        is_open = not (mirror.is_connected or mirror.is_standalone)
+        return is_open and self._is_new and not self._values.get(constants.PEER_IS_AWAY)
 
     def _active(self) -> Mirror:
         mirror = self.mirror()

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import common, mirror_specs
+from ganeti.cmdlib.instance import common, mirror_specs, mirrors
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.rpc import Result, encode
@@ -302,37 +302,56 @@ def assemble(
     if everything:
         instance = common.set_instance(ctx, instance.uuid, disks_active=True)
     rows: list[tuple[str, str, str | None]] = []
-    for index, disk in enumerate(chosen):
-        if ignore_size:
-            disk = disk.replace(size=0)  # noqa: PLW2901
-        for node in nodes_of(disk, instance):
-            is_primary = node == instance.primary_node
-            result = _assemble_one(ctx, instance, disk, node, index)
-            offline_secondary = not is_primary and result.offline
-            if result.failed and not (
-                not is_primary and (ignore_secondaries or offline_secondary)
-            ):
-                if not stays_active:
-                    _undo_assemble(ctx, instance, chosen, mark=everything)
-                what = (
-                    f"instance {instance.name}: cannot assemble {_called(disk, index)}"
-                )
-                raise errors.OpExecError(result.describe(what))
-            if result.failed:
-                common.warn_failed(
-                    ctx, result, f"cannot assemble {_called(disk, index)}"
-                )
-            elif is_primary:
-                device = result.payload[0] if result.payload else None
-                rows.append((common.node_name(ctx, node), disk.iv_name, device))
-    opened = open_external(ctx, instance, chosen, instance.primary_node)
-    if opened is not None and opened.failed:
+    try:
+        for index, disk in enumerate(chosen):
+            sized = disk.replace(size=0) if ignore_size else disk
+            device = _assemble_disk(
+                ctx, instance, sized, index, ignore_secondaries=ignore_secondaries
+            )
+            node = common.node_name(ctx, instance.primary_node)
+            rows.append((node, disk.iv_name, device))
+        opened = open_external(ctx, instance, chosen, instance.primary_node)
+        if opened is not None:
+            opened.unwrap(f"instance {instance.name}: cannot open its disks")
+    except errors.OpExecError:
         if not stays_active:
             _undo_assemble(ctx, instance, chosen, mark=everything)
-        raise errors.OpExecError(
-            opened.describe(f"instance {instance.name}: cannot open its disks")
-        )
+        raise
     return rows
+
+
+def _assemble_disk(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disk: objects.Disk,
+    index: int,
+    *,
+    ignore_secondaries: bool,
+) -> str | None:
+    """Make a disk usable on the primary node; return its device path."""
+    what = f"cannot assemble {_called(disk, index)}"
+    *others, primary = nodes_of(disk, instance)
+    is_peer_away = False
+    for node in others:
+        result = _assemble_one(ctx, instance, disk, node, index)
+        if result.failed:
+            is_peer_away = True
+            if not (ignore_secondaries or result.offline):
+                result.unwrap(f"instance {instance.name}: {what}")
+            common.warn_failed(ctx, result, what)
+    args = (ctx, instance, disk, primary, index)
+    result = _assemble_one(*args, is_peer_away=is_peer_away)
+    is_refused = bool(others) and result.failed and result.is_answered
+    if is_refused and not is_peer_away and mirrors.is_waiting(ctx, instance, disk):
+        if not ignore_secondaries:
+            _require_newest(ctx, instance, disk, index)
+        ctx.log.warn(
+            f"{_called(disk, index)} of instance {instance.name}: its two nodes cannot"
+            f" reach each other; going on with {common.node_name(ctx, primary)} alone"
+        )
+        result = _assemble_one(*args, is_peer_away=True)
+    payload = result.unwrap(f"instance {instance.name}: {what}")
+    return payload[0] if payload else None
 
 
 def open_external(
@@ -372,15 +391,33 @@ def _assemble_one(
     disk: objects.Disk,
     node: str,
     index: int,
+    *,
+    is_peer_away: bool = False,
 ) -> Any:
     return ctx.rpc.call_one(
         "blockdev_assemble",
         node,
-        encode.disk(ctx.snapshot, disk, instance),
+        encode.disk(ctx.snapshot, disk, instance, is_peer_away=is_peer_away),
         encode.instance(ctx.snapshot, instance),
         node == instance.primary_node,
         index,
     )
+
+
+def _require_newest(
+    ctx: base.Context, instance: objects.Instance, disk: objects.Disk, index: int
+) -> None:
+    """Refuse to go on without the other node if its data is newer.
+
+    The primary node waits until both copies are compared. If the nodes cannot reach
+    each other, although both answer the master, their reports are compared here.
+
+    Raises:
+        OpExecError: the data of the other node is newer, or in use.
+    """
+    problem = mirrors.find_newer(ctx, instance, [(index, disk)])
+    if problem:
+        raise errors.OpExecError(problem)
 
 
 def _undo_assemble(

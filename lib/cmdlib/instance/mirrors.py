@@ -167,18 +167,41 @@ def require_right_side(ctx: base.Context, instance: objects.Instance) -> None:
     Raises:
         OpPrereqError: the data is older, or in use on the secondary node.
     """
-    chosen = of(ctx.snapshot, instance)
-    others = ctx.snapshot.secondary_nodes(instance)
-    if not (instance.disks_active and chosen and others):
+    if not instance.disks_active:
         return
+    problem = find_newer(ctx, instance, of(ctx.snapshot, instance))
+    if problem:
+        raise errors.OpPrereqError(problem, ecodes.ECODE_STATE)
+
+
+def find_newer(
+    ctx: base.Context,
+    instance: objects.Instance,
+    chosen: Sequence[tuple[int, objects.Disk]],
+) -> str:
+    """Return why the data of active mirrors on the primary node must not be used.
+
+    A node that does not report its state has no say.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        chosen: index and record of mirrored disks.
+
+    Returns:
+        A text if the data of the secondary node is newer or in use, else nothing.
+    """
+    others = ctx.snapshot.secondary_nodes(instance)
+    if not (chosen and others):
+        return ""
     disks = [disk for _index, disk in chosen]
     nodes = (instance.primary_node, others[0])
     own = statuses(ctx, instance, disks, nodes[0])
     if own is None or not any(_is_apart(status) for status in own):
-        return
+        return ""
     other = statuses(ctx, instance, disks, nodes[1])
     if other is None:
-        return
+        return ""
     for (index, _disk), first, second in zip(chosen, own, other, strict=True):
         if isinstance(first, str) or isinstance(second, str):
             continue
@@ -190,12 +213,26 @@ def require_right_side(ctx: base.Context, instance: objects.Instance) -> None:
         )
         if problem is not None and problem.forbids:
             node = common.node_name(ctx, nodes[0])
-            raise errors.OpPrereqError(
+            return (
                 f"instance {instance.name}: disk/{index}: {problem.line()}; to go on"
                 f" with the data of node {node} nevertheless, run gnt-instance startup"
-                f" --force {instance.name}",
-                ecodes.ECODE_STATE,
+                f" --force {instance.name}"
             )
+    return ""
+
+
+def is_waiting(
+    ctx: base.Context, instance: objects.Instance, disk: objects.Disk
+) -> bool:
+    """Return whether the primary node has complete data, and no connection yet."""
+    known = statuses(ctx, instance, [disk], instance.primary_node)
+    status = known[0] if known else None
+    return (
+        isinstance(status, Status)
+        and status.is_complete
+        and status.is_degraded
+        and not status.is_standalone
+    )
 
 
 def _is_apart(status: Status | str) -> bool:

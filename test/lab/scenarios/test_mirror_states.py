@@ -56,6 +56,8 @@ def test_states_are_named_disks_converted_and_nodes_emptied(trio):
     a_connection_is_ended(trio)
     both_nodes_are_written_to(trio)
     a_node_loses_its_volumes(trio)
+    a_primary_comes_back_with_old_data(trio)
+    a_primary_has_lost_its_volumes(trio)
     mirrors_become_volumes_and_mirrors_again(trio)
     nodes_are_emptied(trio)
     trio.check("gnt-instance", "remove", "-f", "--shutdown-timeout=1", WEB1)
@@ -102,6 +104,45 @@ def a_node_loses_its_volumes(machines):
     assert "diskless: node lab2.lab.test has lost its copy" in text
     machines.check(*command.removeprefix("to mend it: ").split())
     assert named(machines) == []
+
+
+def a_primary_comes_back_with_old_data(machines):
+    """It gets what the guest has written since; without a connection, it is refused."""
+    write = f"drbdsetup detach 0; echo newer > {DEVICE}; sync {DEVICE}"
+    shell(machines, f"echo old > {DEVICE}; sync {DEVICE}; {write}")
+    machines.check("gnt-instance", "deactivate-disks", WEB1)
+    machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+    assert machines.check("head", "-n", "1", DEVICE) == "newer\n"
+    shell(machines, write.replace("newer", "newest"))
+    machines.check("gnt-instance", "deactivate-disks", WEB1)
+    chain = "'add chain ip lab in { type filter hook input priority 0 ; }'"
+    ports = "nft add rule ip lab in tcp {}port 11000-11100 drop"
+    rules = " && ".join(ports.format(side) for side in "ds")
+    shell(machines, f"nft add table ip lab && nft {chain} && {rules}")
+    refused = machines.refuse("gnt-instance", "activate-disks", WEB1)
+    assert "lab1.lab.test, the primary one, has older data than node lab2" in refused
+    assert "cs:" not in kernel(machines, "lab1")
+    shell(machines, "nft delete table ip lab")
+    machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+    assert machines.check("head", "-n", "1", DEVICE) == "newest\n"
+    assert named(machines) == []
+
+
+def a_primary_has_lost_its_volumes(machines):
+    """The named commands go on with the other node's data, on two nodes again."""
+    shell(machines, f"drbdsetup down resource0; lvremove -q -f -y {GROUP}")
+    text, command = named(machines)
+    forced = f"gnt-instance failover --ignore-consistency {WEB1}"
+    assert "missing on node lab1.lab.test, its primary node" in text
+    assert f"run {forced} first" in text
+    # It asks twice, and only at a terminal.
+    shell(machines, f"yes y | script -qec '{forced}' /dev/null")
+    machines.check(*command.removeprefix("to mend it: ").split())
+    machines.check("gnt-instance", "activate-disks", WEB1)
+    assert named(machines) == []
+    assert machines.check("head", "-n", "1", DEVICE, node="lab2") == "newest\n"
+    machines.check("gnt-instance", "failover", "-f", WEB1)
+    machines.check("gnt-instance", "activate-disks", WEB1)
 
 
 def mirrors_become_volumes_and_mirrors_again(machines):

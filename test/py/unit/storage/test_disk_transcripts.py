@@ -73,6 +73,38 @@ class Disk:
         key, _, value = words.partition("=")
         setattr(resource, key, value)
 
+    def do_later(self, waits, now, then):
+        """Change the connection, and again after some waits of the disk."""
+        (resource,) = self.tools.resources.values()
+        resource.connection = now
+        left = int(waits)
+        wait = self.clock.wait
+
+        def counted(*args):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                resource.connection = then
+            self.tools.show()
+            return wait(*args)
+
+        self.clock.wait = counted
+
+    def do_away(self):
+        """Let the master say that the other node cannot be asked."""
+        self._again({"peer-is-away": True})
+
+    def do_again(self):
+        """Let another call use the disk."""
+        self._again({})
+
+    def _again(self, values):
+        record = self.device.disk.replace(
+            dynamic_params=self.device.disk.dynamic_params | values
+        )
+        self.device = storage.device(pathutils.Paths(), record, self.tools)
+        self.device.clock = self.clock
+
     def do_seconds(self):
         """Print how long the disk has waited."""
         return round(self.clock.now - 1000.0, 1)
