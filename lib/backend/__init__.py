@@ -16,6 +16,7 @@ _MODULES = (
     "crypto",
     "disks",
     "exports",
+    "heartbeats",
     "hotplug",
     "instances",
     "lifecycle",

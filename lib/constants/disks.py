@@ -66,6 +66,8 @@ DTS_NOT_LVM: Final = (
 )
 DTS_DRBD: Final = ("drbd",)
 DTS_BLOCK: Final = ("blockdev", "drbd", "ext", "plain", "rbd")
+#: Their directories are the same ones on all nodes.
+DTS_SHARED_DIRS: Final = ("sharedfile", "gluster")
 DTS_FILEBASED: Final = ("file", "gluster", "sharedfile")
 DTS_GROWABLE: Final = ("drbd", "ext", "file", "gluster", "plain", "rbd", "sharedfile")
 DTS_MAY_ADOPT: Final = ("blockdev", "plain")

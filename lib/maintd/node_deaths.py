@@ -46,6 +46,8 @@ _ERROR_S: Final = 3.0
 #: wait for room or for a limit, and each look reads the whole cluster.
 _FIRST_LOOK_S: Final = 0.3
 _LONGEST_LOOK_S: Final = 30.0
+#: Most runs of heartbeats of a node that are remembered.
+_MAX_RUNS: Final = 8
 _UNKNOWN: Final = "unknown method"
 _SOURCE: Final = "gnt:daemon:maintd"
 
@@ -54,6 +56,38 @@ Call = Callable[[str, Sequence[Any]], Any]
 #: Does the next step of the repairs of the instances of a node; returns how many of
 #: them have a repair under way.
 Repair = Callable[[str], int]
+
+
+class Heartbeats:
+    """Notices whether heartbeats of silent nodes go on.
+
+    A heartbeat that is seen first may be old, and a run that is new may be a copy of an
+    old file, so only a larger number of a known run counts.
+    """
+
+    def __init__(self) -> None:
+        #: Node UUID -> run -> largest number.
+        self._largest: dict[str, dict[str, int]] = {}
+        #: Node UUID -> time at which a number had grown.
+        self._grown: dict[str, float] = {}
+
+    def add(self, views: Sequence[NodeView], now: float) -> None:
+        """Take the heartbeats that a probe found; forget nodes that it did not name."""
+        present = {view.uuid for view in views}
+        self._largest = {u: v for u, v in self._largest.items() if u in present}
+        self._grown = {u: v for u, v in self._grown.items() if u in present}
+        for view in views:
+            known = self._largest.setdefault(view.uuid, {})
+            for run, number in view.heartbeats:
+                if number > known.get(run, number):
+                    self._grown[view.uuid] = now
+                known[run] = max(number, known.pop(run, number))
+            for run in list(known)[:-_MAX_RUNS]:
+                del known[run]
+
+    def ages_s(self, now: float) -> dict[str, float]:
+        """Return for each node the seconds since its heartbeat was seen to go on."""
+        return {node: now - when for node, when in self._grown.items()}
 
 
 class NodeDeaths:
@@ -76,6 +110,7 @@ class NodeDeaths:
         self._wants_probe = True
         #: UUID of a silent node -> probes without an answer, and time of the first one.
         self._silent: dict[str, tuple[int, float]] = {}
+        self._beats = Heartbeats()
         self._recovered: frozenset[str] = frozenset()
         #: Time of a remembered event -> when this process saw it first.
         self._known: dict[float, float] = {}
@@ -130,6 +165,7 @@ class NodeDeaths:
             self._silences(),
             self._recovered,
             self._known_s(state),
+            self._beats.ages_s(self._clock.monotonic()),
         )
         plan = node_death.decide(state, seen)
         self._show(plan)
@@ -154,6 +190,7 @@ class NodeDeaths:
                 for view in facts.nodes
                 if view.is_silent
             }
+            self._beats.add(facts.nodes, self._probed)
             self._interval_s = max(_PROBE_S, facts.watched * _PER_NODE_S)
         return facts
 

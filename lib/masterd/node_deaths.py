@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ganeti import errors
-from ganeti.constants import ecodes
+from ganeti.constants import disks, ecodes
 from ganeti.constants import oob as oob_constants
 from ganeti.jqueue import Job
 from ganeti.masterd import automation
@@ -32,6 +32,8 @@ _ANSWER_S: Final = 2.0
 _OTHERS_S: Final = 4.0
 #: Most silent nodes that are looked at closely. That many are a mass event.
 _MAX_SILENT: Final = 64
+#: Master candidates that read heartbeats, besides the node of the master.
+_READERS: Final = 2
 #: Threads that look for SSH servers.
 _AT_ONCE: Final = 16
 #: Characters of an error of a job.
@@ -154,11 +156,13 @@ class _Look(NamedTuple):
         nodes: UUIDs of the nodes.
         ssh: whether the SSH server of each one reacts to the master.
         reached: candidate that answered -> whether it reaches each of the nodes.
+        beats: heartbeats of each node that were found on shared storage.
     """
 
     nodes: Sequence[str]
     ssh: Sequence[bool]
     reached: Mapping[str, Sequence[bool]]
+    beats: Mapping[str, Sequence[tuple[str, int]]] = {}
 
 
 def _probe(
@@ -208,13 +212,35 @@ def _look(
         return _Look((), (), {})
     places = [_place(snapshot, snapshot.nodes[uuid]) for uuid in nodes]
     with deps.threads(_AT_ONCE, "reach") as pool:
+        heard = pool.submit(_heartbeats, deps, snapshot, nodes, others)
         shells = [
             pool.submit(deps.server_reacts, address, ssh)
             for address, _port, ssh in places
         ]
         reached = _ask_others(deps, others, places)
         answers = {other: [any(pair) for pair in reached[other]] for other in reached}
-        return _Look(nodes, [future.result() for future in shells], answers)
+        ssh = [future.result() for future in shells]
+        return _Look(nodes, ssh, answers, heard.result())
+
+
+def _heartbeats(
+    deps: MasterDeps, snapshot: Snapshot, nodes: Sequence[str], others: Sequence[str]
+) -> dict[str, list[tuple[str, int]]]:
+    """Return heartbeats of nodes that the master's node and others find on storage."""
+    cluster = snapshot.cluster
+    if set(disks.DTS_SHARED_DIRS).isdisjoint(cluster.enabled_disk_templates):
+        return {}
+    readers = [cluster.master_node, *others[:_READERS]]
+    names = [snapshot.nodes[uuid].name for uuid in nodes]
+    results = deps.rpc.call("node_heartbeats", readers, (names,), timeout_s=_ANSWER_S)
+    beats: dict[str, list[tuple[str, int]]] = {uuid: [] for uuid in nodes}
+    for result in results.values():
+        if result.failed or len(result.payload) != len(nodes):
+            continue
+        for uuid, beat in zip(nodes, result.payload, strict=True):
+            if beat is not None and tuple(beat) not in beats[uuid]:
+                beats[uuid].append(tuple(beat))
+    return beats
 
 
 def _add(
@@ -231,6 +257,7 @@ def _add(
             ssh=look.ssh[place],
             asked=tuple(names[each] for each in asked),
             reached_by=tuple(names[each] for each in reaching),
+            heartbeats=tuple(look.beats.get(uuid, ())),
         )
 
 

@@ -4,6 +4,7 @@ Names and labels are documented in doc/monitoring.rst. Values are read for each 
 nothing is kept between two of them.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -14,11 +15,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector as Source
 
+from ganeti import clock
 from ganeti.constants import mond, versions
 from ganeti.mond import agent as agents
 from ganeti.mond.agent import Agent
 from ganeti.mond.collectors import DIAGNOSE, KVM_RSS
 from ganeti.mond.diagnosis import NodeHealth
+from ganeti.storage.heartbeats import State
 
 _SECTOR_BYTES: Final = 512
 _MILLISECONDS: Final = 1000
@@ -51,8 +54,17 @@ def exposition(source: Source) -> Callable[[str], tuple[str, bytes]]:
 class NodeMetrics(Source):
     """The metrics of this node."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(
+        self, agent: Agent, beats: Callable[[], State | None] = lambda: None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            agent: has the collectors.
+            beats: returns the state of the heartbeats of this node, if it has any.
+        """
         self._agent = agent
+        self._beats = beats
 
     def describe(self) -> list[Metric]:
         """Return nothing: the metrics of a node depend on its collectors."""
@@ -71,6 +83,7 @@ class NodeMetrics(Source):
             if data is not None:
                 yield from make(data)
         yield from self._health()
+        yield from _heartbeats(self._beats())
 
     def _health(self) -> Iterator[Metric]:
         took = GaugeMetricFamily(
@@ -91,6 +104,21 @@ class NodeMetrics(Source):
             failures.add_metric([item.name], item.failures)
             up.add_metric([item.name], 0 if item.problem else 1)
         yield from (took, failures, up)
+
+
+def _heartbeats(state: State | None) -> Iterator[Metric]:
+    if state is None:
+        return
+    age = GaugeMetricFamily(
+        "ganeti_heartbeat_age_seconds",
+        "time since this node wrote its heartbeat to a directory of shared disks",
+        labels=["directory"],
+    )
+    now = clock.SystemClock().monotonic()
+    for place, (when, _error) in state.written.items():
+        if place:
+            age.add_metric([place], now - when if when else math.inf)
+    yield age
 
 
 def _processors(data: Mapping[str, Any]) -> Iterator[Metric]:

@@ -13,6 +13,11 @@ look again when they hold the lock of N: one does not switch off a node that ans
 the other marks only a node that is off and silent at that moment. Each act is a job
 that is committed together with the phase that it belongs to, so an act is neither lost
 nor done twice, whoever dies.
+
+A heartbeat on shared storage is a sign of life alone. One that goes on after the helper
+reported "off" proves a lie, and N is held. Before, it delays a fence for some time, in
+case that only the network failed: a forged one keeps no dead node alive without
+limit. Its absence proves nothing.
 """
 
 import enum
@@ -29,6 +34,12 @@ from ganeti.repair.limits import Act, Automation, Refusal
 #: A node daemon that restarts is away for 2 seconds.
 SILENCE_S: Final = 8.0
 SILENT_PROBES: Final = 3
+#: Seconds of silence until a node is fenced although its heartbeat goes on; and seconds
+#: for which it may go on after a helper reported "off": storage can be slow to show it.
+HEARTBEAT_S: Final = 30.0
+#: Seconds without a new heartbeat until it has stopped. One is written every 2 seconds,
+#: read every 2 seconds, and the readers are asked every 2 to 3 seconds.
+STOPPED_S: Final = 12.0
 #: Nodes that vanish within this time, in seconds, vanish at once.
 AT_ONCE_S: Final = 300.0
 #: Of so many nodes one may vanish at once; more are a mass event.
@@ -46,6 +57,7 @@ REACHED: Final = "reached"
 MASS_EVENT: Final = "mass-event"
 UNCONFIRMED: Final = "unconfirmed"
 LYING_HELPER: Final = "lying-helper"
+HEARTBEAT: Final = "heartbeat"
 NOT_MARKED: Final = "not-marked"
 #: Action of the items of the journal.
 _FENCE: Final = "fence"
@@ -177,6 +189,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
             were not asked.
         asked: names of master candidates that answered a question about it.
         reached_by: names of those that it answers.
+        heartbeats: run and number of its heartbeats that were found on shared storage.
     """
 
     uuid: str
@@ -189,6 +202,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ssh: bool | None = None
     asked: tuple[str, ...] = ()
     reached_by: tuple[str, ...] = ()
+    heartbeats: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_silent(self) -> bool:
@@ -287,6 +301,8 @@ class Seen(NamedTuple):
         recovered: UUIDs of nodes whose instances have been taken care of.
         known_s: time of a remembered fence or mass event -> seconds for which this
             process has known it, measured without the clock of the machine.
+        beats: node UUID -> seconds since its heartbeat on shared storage was seen to go
+            on; a node for which it was not is missing.
     """
 
     now: float
@@ -294,6 +310,11 @@ class Seen(NamedTuple):
     silences: Mapping[str, Silence] = {}
     recovered: frozenset[str] = frozenset()
     known_s: Mapping[float, float] = {}
+    beats: Mapping[str, float] = {}
+
+    def has_heartbeat(self, view: NodeView) -> bool:
+        """Return whether the heartbeat of a node on shared storage goes on."""
+        return self.beats.get(view.uuid, STOPPED_S) < STOPPED_S
 
     def is_recent(self, when: float, span_s: float) -> bool:
         """Return whether something may have happened within a span of time.
@@ -504,10 +525,17 @@ def _suspected(
         seen.now,
         job=-1,
         attempts=1,
-        witnesses=view.witnesses,
+        witnesses=_witnesses(view, seen),
         helper=view.helper,
     )
     return _Step(new, _chosen(new, _FENCE), _fence_job(new))
+
+
+def _witnesses(view: NodeView, seen: Seen) -> tuple[str, ...]:
+    """Return who has found a node silent."""
+    if view.heartbeats and not seen.has_heartbeat(view):
+        return (*view.witnesses, "heartbeat on shared storage")
+    return view.witnesses
 
 
 def _refusal(view: NodeView, seen: Seen, automation: Automation) -> Refusal | None:
@@ -521,6 +549,13 @@ def _refusal(view: NodeView, seen: Seen, automation: Automation) -> Refusal | No
         return Refusal(NO_HELPER, "it has no out-of-band helper (oob_program)")
     if problem := _doubt(view, seen):
         return problem
+    silence = seen.silences.get(view.uuid, Silence())
+    if seen.has_heartbeat(view) and silence.seconds < HEARTBEAT_S:
+        return Refusal(
+            HEARTBEAT,
+            "its heartbeat on shared storage goes on, so it lives; it is fenced if it"
+            f" stays silent for {HEARTBEAT_S:g} seconds",
+        )
     vanished = automation.mass_event
     if vanished is not None and vanished == seen.now:
         return Refusal(MASS_EVENT, "too many nodes vanished at once")
@@ -568,6 +603,17 @@ def _confirmed(
         held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
         return _Step(held, _stored_item(held))
     refusal = _doubt(view, seen) or automation.stop()
+    if refusal is None and seen.has_heartbeat(view):
+        text = (
+            f"the helper {death.helper} says that it is off, but its heartbeat on"
+            " shared storage was still seen"
+        )
+        is_long = not 0 <= seen.now - death.mtime < HEARTBEAT_S
+        if death.limit == HEARTBEAT and is_long:
+            text += f" for {HEARTBEAT_S:g} seconds after that"
+            held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
+            return _Step(held, _stored_item(held))
+        refusal = Refusal(HEARTBEAT, text)
     if refusal is not None:
         return _waits(death, seen.now, refusal)
     new = death.entered(Event.CONFIRM, seen.now, job=-1, attempts=1)

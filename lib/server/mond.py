@@ -6,12 +6,13 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import clock, ssconf
 from ganeti.confd import ConfdClient, wire
 from ganeti.constants import daemons, exitcodes, mond
-from ganeti.mond import helper
+from ganeti.mond import heartbeat, helper
 from ganeti.pathutils import Paths
 from ganeti.server import common
 from ganeti.utils import netutils
@@ -39,13 +40,17 @@ class Mond:
         self._options = options
         self._socket: socket.socket | None = None
         self._helper: helper.Helper | None = None
+        self._heart_socket: socket.socket | None = None
+        self._heart: heartbeat.Heartbeat | None = None
+        self._shown: dict[str, str] = {}
         self._http: Any = None
         self._magic = wire.MAGIC_SHA1
         self._is_stopping = threading.Event()
 
     def prepare(self) -> None:
-        """Fork the helper, while the process is still root's and has one thread."""
+        """Fork what stays root's, while this process is root's and has one thread."""
         self._socket = helper.start(self._paths)
+        self._heart_socket = heartbeat.start(self._paths)
 
     def start(self, control: common.Control) -> "Mond":
         """Bind, and start to collect.
@@ -61,7 +66,11 @@ class Mond:
         from ganeti.mond.sources import Sources
 
         assert self._socket is not None
+        assert self._heart_socket is not None
         self._helper = helper.Helper(self._socket, lambda: self._on_loss(control))
+        self._heart = heartbeat.Heartbeat(
+            self._heart_socket, lambda: self._on_loss(control)
+        )
         follower = settings.Follower(self._connect)
         store = ssconf.SimpleStore(self._paths)
         sources = Sources(
@@ -77,7 +86,7 @@ class Mond:
             agent,
             hostname=self._paths.hostname,
             key=self._key,
-            metrics=metrics.exposition(metrics.NodeMetrics(agent)),
+            metrics=metrics.exposition(metrics.NodeMetrics(agent, self._beats)),
             clock=clock_,
         )
         self._http = server.Server(
@@ -95,12 +104,33 @@ class Mond:
 
     def _refresh(self, follower: Any) -> float:
         """Ask confd for the settings; return the seconds until the next time."""
-        if follower.refresh():
+        is_answered = follower.refresh()
+        self._follow_heartbeats(follower.present.heartbeats)
+        if is_answered:
             return float(mond.MOND_CONFIG_TIME_INTERVAL)
         # A server that accepts only the other kind of signature does not answer.
         before = self._magic
         self._magic = next(each for each in _MAGICS if each != before)
         return _RETRY_S
+
+    def _follow_heartbeats(self, kinds: Sequence[str]) -> None:
+        """Pass the setting on, and log what has changed about heartbeats."""
+        assert self._heart is not None
+        self._heart.follow(kinds)
+        shown = heartbeat.problems(self._beats(), clock.SystemClock().monotonic())
+        if not kinds:
+            shown = {}
+        for subject, text in shown.items():
+            if self._shown.get(subject) != text:
+                _log.warning("heartbeat %s: %s", subject, text)
+        for subject in self._shown.keys() - shown.keys():
+            _log.info("heartbeat %s: no problem any more", subject)
+        self._shown = shown
+
+    def _beats(self) -> Any:
+        from ganeti.storage import heartbeats
+
+        return heartbeats.read_state(self._paths)
 
     def _address(self) -> str:
         return str(self._options.bind or common.wildcard_address(self._paths))
@@ -140,7 +170,7 @@ class Mond:
 
     def _on_loss(self, control: common.Control) -> None:
         if not self._is_stopping.is_set():
-            _log.error("the helper process has ended, so this daemon ends, too")
+            _log.error("a process of this daemon has ended, so it ends, too")
             control.ask_stop(exitcodes.EXIT_FAILURE)
 
     def stop(self) -> None:
@@ -150,8 +180,9 @@ class Mond:
             from ganeti.http import server
 
             server.wait_until_stopped(self._http, _STOP_TIMEOUT_S)
-        if self._helper is not None:
-            self._helper.close()
+        for process in (self._helper, self._heart):
+            if process is not None:
+                process.close()
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -45,6 +45,7 @@ class Machine:
         diagnosis: data that its diagnosis reports.
         forges: its signature of a report is wrong.
         repairs: its repair command succeeds.
+        has_heartbeat: it writes heartbeats to shared storage while it computes.
         clock_off_s: by how much its clock is wrong.
     """
 
@@ -64,6 +65,7 @@ class Machine:
     )
     forges: bool = False
     repairs: bool = True
+    has_heartbeat: bool = False
     clock_off_s: float = 0.0
 
     @property

@@ -35,6 +35,8 @@ _DURATIONS: Final[Mapping[str, float]] = {
 }
 #: Seconds that a helper takes for a command.
 _HELPER_S: Final = 2.0
+#: Seconds between two heartbeats on shared storage.
+_BEAT_S: Final = 2.0
 _LOST: Final = "the connection broke"
 #: Status of the copy of a disk: complete, and not.
 _COMPLETE: Final = 1
@@ -172,6 +174,16 @@ class SimulatedRunner(Runner):
                 ]
             )
         return answers
+
+    def _heartbeats(self, _machine: Machine, args: Args) -> Any:
+        now_s = self._scheduler.monotonic()
+        machines = [self._hardware.machines.get(name) for name in args[0]]
+        return [
+            [f"{machine.boots:032x}", int(now_s / _BEAT_S)]
+            if machine is not None and machine.has_heartbeat and machine.is_awake
+            else None
+            for machine in machines
+        ]
 
     def _helpers(self, _machine: Machine, args: Args) -> Any:
         helpers, command = args[0], args[1]
@@ -383,6 +395,7 @@ _ANSWERS: Final[Mapping[str, _Answer]] = {
     "instance_migrate": SimulatedRunner._migrate,  # noqa: SLF001
     "instance_shutdown": SimulatedRunner._stop,  # noqa: SLF001
     "instance_start": SimulatedRunner._start,  # noqa: SLF001
+    "node_heartbeats": SimulatedRunner._heartbeats,  # noqa: SLF001
     "node_info": SimulatedRunner._node_info,  # noqa: SLF001
     "node_reaches": SimulatedRunner._reaches,  # noqa: SLF001
     "repair_command": SimulatedRunner._repair,  # noqa: SLF001

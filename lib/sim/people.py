@@ -211,6 +211,9 @@ _ACTS: Final[Mapping[str, Callable[..., None]]] = {
     "diagnose": People._diagnose,  # noqa: SLF001
     "forge": lambda self, name, word: self._set(name, "forges", word == "yes"),
     "repairs": lambda self, name, word: self._set(name, "repairs", word == "yes"),
+    "heartbeat": lambda self, name, word: self._set(
+        name, "has_heartbeat", word == "yes"
+    ),
     "clock-of": lambda self, name, word: self._set(name, "clock_off_s", float(word)),
     "clock": People._clock,  # noqa: SLF001
     "offline": People._offline,  # noqa: SLF001

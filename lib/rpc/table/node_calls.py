@@ -178,6 +178,14 @@ ROWS: Final = (
         reads=True,
     ),
     Procedure(
+        "node_heartbeats",
+        ("nodes",),
+        "[[id of the process that writes, number of the heartbeat] or null]",
+        "urgent",
+        multi=True,
+        reads=True,
+    ),
+    Procedure(
         "node_leave_cluster",
         ("modify_ssh_setup",),
         '"Shutdown scheduled", after which the node daemon ends',

@@ -75,6 +75,11 @@ class _Transfer(TypedDict, total=False):
     progress_eta: _Amount
 
 
+#: Id of the process that writes heartbeats of a node, and the number of the last one.
+_Heartbeat = tuple[
+    Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")],
+    Annotated[int, Meta(ge=0, le=2**53)],
+]
 #: An element of a list in the description of an operating system.
 _Item = Scalar | list[Scalar]
 _Items = list[_Item] | None
@@ -105,6 +110,7 @@ SHAPES: Final[dict[str, Any]] = {
     "master_node_name": str,
     "node_crypto_tokens": list[tuple[str, str]],
     "node_has_ip_address": bool,
+    "node_heartbeats": list[_Heartbeat | None],
     "node_info": tuple[Scalar, list[_Space | None] | None, list[_Host | None] | None],
     "node_verify": dict[str, Any],
     "node_verify_light": dict[str, Any],

@@ -4,13 +4,16 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 import urllib.request
 
+import msgspec
 import pytest
 
 from fakes.patience import until
 from ganeti.confd import wire
 from ganeti.mond.helper import DIAGNOSE_COMMANDS
+from ganeti.storage import heartbeats
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +99,39 @@ def test_settings_arrive_from_servers_that_want_sha256(cluster):
         cluster.check("gnt-cluster", "modify", "--confd-hmac=sha1")
 
 
-def test_agent_and_helper_end_together(cluster):
+def test_agent_and_its_processes_end_together(cluster):
+    before = get(cluster, "/metrics")
     pid = int(cluster.file("/var/run/ganeti/ganeti-mond.pid").read_text())
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    assert len(children) == 1
+    assert len(children) == 2
     cluster.check("daemon-util", "stop", "ganeti-mond")
-    until("the helper has ended", lambda: not os.path.exists(f"/proc/{children[0]}"))
+    for child in children:
+        until("a child has ended", lambda pid=child: not os.path.exists(f"/proc/{pid}"))
+    assert b"ganeti_heartbeat" not in before
+    cluster.check("gnt-cluster", "modify", "--node-death=yes")
     cluster.check("ganeti-watcher", "--no-wait-children")
     until("the watcher has started it", lambda: get(cluster, "/") == b"[1]")
+
+
+def test_heartbeats_are_written_to_shared_storage_and_read(cluster):
+    """The other node is played: its heartbeat has the key of the cluster."""
+    metric = b"ganeti_heartbeat_age_seconds{"
+    until("a heartbeat", lambda: metric in get(cluster, "/metrics"))
+    paths = cluster.paths()
+    key = heartbeats.cluster_key(paths)
+    with heartbeats.shelf(str(pathlib.Path(cluster.directory, "shared"))) as shelf:
+        data = shelf.read(paths.hostname)
+        own = heartbeats.opened(data, key, node=paths.hostname, now=time.time())
+        other = msgspec.structs.replace(own, node="node2.vc.test", count=7)
+        shelf.write("node2.vc.test", heartbeats.sealed(other, key))
+        shelf.write("node3.vc.test", heartbeats.sealed(other, b"another key"))
+
+    def answers():
+        names = ["node2.vc.test", "node3.vc.test", "node4.vc.test"]
+        return heartbeats.ask(paths, names, time.monotonic())
+
+    until("it was read", lambda: answers() == [(own.run, 7), None, None])
+    state = heartbeats.read_state(paths)
+    assert "did not sign it" in state.problems["node3.vc.test"]
+    log = cluster.file("/var/log/ganeti/monitoring-daemon.log")
+    assert "heartbeats on shared storage: sharedfile" in log.read_text()

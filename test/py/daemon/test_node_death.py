@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from fakes.patience import until
+from ganeti.storage import heartbeats
 
 pytestmark = [
     pytest.mark.daemon,
@@ -128,6 +129,25 @@ def test_a_lying_helper_is_noticed_and_moves_nothing(cluster, helper):
     assert f"node {NAME} does not answer and is held; nothing is done" in verified
     assert is_on(cluster)
     # The helper was believed as far as the record of the power state.
+    cluster.check("gnt-node", "modify", "--node-powered=yes", DEAD)
+    assert guest(cluster) == [NAME, "running"]
+
+
+def test_a_heartbeat_unmasks_a_helper_that_lies_about_a_node_nobody_reaches(
+    cluster, helper
+):
+    """Without it the guest would run twice: nobody else knows that the node lives."""
+    helper("""[ "$1" != power-status ] || echo '{"powered": false}'""")
+    file = pathlib.Path(cluster.directory) / "shared" / heartbeats.DIRECTORY / NAME
+    until("the node writes heartbeats", file.exists)
+    written = file.read_bytes()
+    until("they go on", lambda: file.read_bytes() != written)
+    cluster.command("partition", DEAD, OTHERS)
+    until("the fence waits", lambda: limit(cluster) == "heartbeat")
+    until("the lie is noticed", lambda: limit(cluster) == "lying-helper")
+    assert "its heartbeat on shared storage" in deaths(cluster)[NAME]["reason"]
+    assert is_on(cluster)
+    cluster.command("heal")
     cluster.check("gnt-node", "modify", "--node-powered=yes", DEAD)
     assert guest(cluster) == [NAME, "running"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.clocks import FakeClock
 from ganeti import errors
-from ganeti.maintd.node_deaths import NodeDeaths
+from ganeti.maintd.node_deaths import Heartbeats, NodeDeaths
 from ganeti.repair import node_death
 from ganeti.repair.journal import NODE_DEATH, Round
 from ganeti.repair.node_death import (
@@ -223,3 +223,61 @@ def test_decisions_are_logged_when_they_change(caplog):
     assert master.state.deaths[0].limit == node_death.NO_HELPER
     # The journal counts rounds that repeat themselves.
     assert master.rounds[-1].items == master.rounds[-2].items
+
+
+# Heartbeats on shared storage
+RUN, COPY = "0" * 32, "1" * 32
+
+
+def seen(*beats, node="u2"):
+    return [NodeView(uuid=node, name="n2", heartbeats=beats)]
+
+
+def test_only_a_number_that_grows_is_a_sign_of_life():
+    beats = Heartbeats()
+    beats.add(seen((RUN, 7)), 1.0)
+    beats.add(seen((RUN, 7)), 2.0)
+    beats.add(seen((RUN, 6)), 3.0)
+    beats.add(seen(), 4.0)
+    beats.add(seen((COPY, 99)), 5.0)
+    assert beats.ages_s(5.0) == {}
+    beats.add(seen((RUN, 7), (COPY, 100)), 6.0)
+    assert beats.ages_s(8.0) == {"u2": 2.0}
+    beats.add(seen((RUN, 8), (COPY, 100)), 8.0)
+    assert beats.ages_s(9.0) == {"u2": 1.0}
+    # The one of a reader whose storage is slow.
+    beats.add(seen((COPY, 99)), 10.0)
+    assert beats.ages_s(10.0) == {"u2": 2.0}
+
+
+def test_heartbeats_are_forgotten_with_the_node_and_runs_are_limited():
+    beats = Heartbeats()
+    beats.add(seen((RUN, 1)), 1.0)
+    for number in range(20):
+        beats.add(seen((f"2{number:031x}", 5)), 2.0)
+    beats.add(seen((RUN, 2)), 3.0)
+    assert beats.ages_s(3.0) == {}
+    beats.add(seen((RUN, 3)), 4.0)
+    assert beats.ages_s(4.0) == {"u2": 0.0}
+    beats.add(seen(node="u9"), 5.0)
+    assert beats.ages_s(5.0) == {}
+
+
+def test_a_node_that_lives_is_fenced_later_and_one_that_is_off_is_marked():
+    master = SmallMaster()
+    began = master.clock.now
+    number = 0
+
+    def beat():
+        nonlocal number
+        number += 1
+        master.view = msgspec.structs.replace(master.view, heartbeats=((RUN, number),))
+
+    while master.phase is not Phase.FENCING:
+        beat()
+        master.clock.now += master.deaths.round()
+    assert node_death.HEARTBEAT_S <= master.clock.now - began < 45
+    assert master.rounds[-2].items[0].limit == node_death.HEARTBEAT
+    stopped = master.clock.now
+    master.play(Phase.OFFLINE)
+    assert node_death.STOPPED_S - 5 <= master.clock.now - stopped < 30

@@ -30,7 +30,10 @@ class Site:
         self.dead = set()
         self.reaching = set()
         self.ssh = False
+        #: Reader -> its answer about heartbeats.
+        self.heard = {}
         script = {"version": self.version, "node_reaches": self.reaches}
+        script["node_heartbeats"] = self.heartbeats
         self.master = Master(root, snapshot, script)
 
     def version(self, node, _args):
@@ -43,6 +46,12 @@ class Site:
             return SILENT
         (places,) = args
         return [[node in self.reaching, False] for _ in places]
+
+    def heartbeats(self, node, args):
+        if node in self.dead:
+            return SILENT
+        (names,) = args
+        return self.heard.get(node, [None for _ in names])
 
 
 @pytest.fixture
@@ -99,6 +108,39 @@ def test_a_silent_node_is_looked_at_by_the_candidates(site):
     site.ssh = True
     (view,) = facts(site)["nodes"]
     assert (view["reached_by"], view["ssh"]) == (view["asked"], True)
+
+
+RUN, OTHER = "0" * 32, "1" * 32
+
+
+def test_heartbeats_come_from_the_master_and_two_candidates(site):
+    switch(site)
+    site.dead = {site.uuids[1]}
+    site.heard = {
+        site.uuids[0]: [[RUN, 5]],
+        site.uuids[2]: [[RUN, 5]],
+        site.uuids[3]: [[OTHER, 2]],
+    }
+    (view,) = facts(site)["nodes"]
+    assert view["heartbeats"] == [[RUN, 5], [OTHER, 2]]
+    calls = site.master.rpc.called("node_heartbeats")
+    asked = [site.uuids[0], site.uuids[2], site.uuids[3]]
+    assert calls == [(uuid, ([site.names[1]],)) for uuid in asked]
+
+
+@pytest.mark.parametrize("answer", [[], [None, None], [[RUN, 1], [RUN, 2]]])
+def test_heartbeats_of_another_number_of_nodes_do_not_count(site, answer):
+    switch(site)
+    site.dead = {site.uuids[1]}
+    site.heard = {site.uuids[0]: answer}
+    assert facts(site)["nodes"][0]["heartbeats"] == []
+
+
+def test_heartbeats_are_not_asked_for_without_shared_storage(site):
+    switch(site, enabled_disk_templates=["drbd", "plain"])
+    site.dead = {site.uuids[1]}
+    assert facts(site)["nodes"][0]["heartbeats"] == []
+    assert not site.master.rpc.called("node_heartbeats")
 
 
 def test_others_are_asked_about_a_known_silence_while_the_node_is_asked(site):

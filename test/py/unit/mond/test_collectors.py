@@ -242,9 +242,14 @@ def test_guests_are_counted_by_the_helper():
 ROWS = {"drbd": {"active": False}, "lv": {"active": True, "interval": 10_000_000}}
 
 
-def follower(collectors_answer, config_answer):
+DEATH, TEMPLATES = "/cluster/node_death", "/cluster/enabled_disk_templates"
+
+
+def follower(collectors_answer, config_answer, death=None, templates=None):
     pointer = "/cluster/diagnose_data_collector_filename"
     confd = Confd(**{f"of_{COLLECTORS}": collectors_answer, pointer: config_answer})
+    refused = REFUSED if death is None else None
+    confd.answers |= {DEATH: refused or death, TEMPLATES: templates or REFUSED}
     return settings.Follower(confd.connect), confd, pointer
 
 
@@ -260,6 +265,32 @@ def test_settings_are_those_of_the_cluster(caplog):
         "settings are those of the cluster",
         "diagnose command: check",
     ]
+
+
+@pytest.mark.parametrize(
+    ("death", "templates", "kinds"),
+    [
+        (True, ["drbd", "gluster", "sharedfile"], ("sharedfile", "gluster")),
+        (True, ["gluster"], ("gluster",)),
+        (True, ["drbd"], ()),
+        (False, ["sharedfile"], ()),
+        (None, ["sharedfile"], ()),
+        (1, ["sharedfile"], ()),
+        ("yes", ["sharedfile"], ()),
+        (True, None, ()),
+        (True, 7, ()),
+    ],
+)
+def test_shared_storage_gets_heartbeats_where_deaths_are_handled(
+    caplog, death, templates, kinds
+):
+    caplog.set_level(logging.INFO)
+    made, _confd, _pointer = follower(ROWS, "check", death, templates)
+    made.refresh()
+    made.refresh()
+    assert made.present.heartbeats == kinds
+    shown = [f"heartbeats on shared storage: {', '.join(kinds)}"] if kinds else []
+    assert caplog.messages[2:] == shown
 
 
 def test_an_older_master_has_no_diagnose_command():

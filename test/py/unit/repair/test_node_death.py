@@ -48,6 +48,8 @@ class Site:
         self.now = NOW
         self.silence = LONG
         self.recovered = frozenset()
+        #: Seconds since heartbeats of nodes were seen to go on.
+        self.beats = {}
         #: Seconds for which the deciding process has known everything remembered.
         self.known_s = node_death.HOUR_S
         self.jobs = []
@@ -77,7 +79,7 @@ class Site:
         silences = dict.fromkeys(self.views, self.silence)
         events = [*dict(self.state.fenced), self.state.mass_event]
         known_s = dict.fromkeys(events, self.known_s)
-        seen = Seen(self.now, facts, silences, self.recovered, known_s)
+        seen = Seen(self.now, facts, silences, self.recovered, known_s, self.beats)
         plan = decide(self.state, seen)
         ids = tuple(range(len(self.jobs) + 1, len(self.jobs) + 1 + len(plan.jobs)))
         self.jobs += plan.jobs
@@ -476,3 +478,77 @@ def test_a_notice_names_node_phase_and_reason():
     assert text.endswith(
         "nothing is done (no-helper): it has no out-of-band helper (oob_program)"
     )
+
+
+BEAT = ("0" * 32, 7)
+STOPPED = node_death.STOPPED_S
+
+
+def test_a_node_whose_heartbeat_goes_on_is_fenced_later():
+    """A forged heartbeat keeps no dead node alive without limit."""
+    site = Site(heartbeats=(BEAT,))
+    site.beats = {"node2": STOPPED - 0.1}
+    assert not site.round().jobs
+    assert site.limit == node_death.HEARTBEAT
+    assert "so it lives" in site.items[0].reason
+    site.silence = Silence(20, node_death.HEARTBEAT_S - 0.1)
+    assert not site.round().jobs
+    site.silence = Silence(20, node_death.HEARTBEAT_S)
+    assert site.round().jobs
+    assert site.state.deaths[0].witnesses[-1] == "node3"
+
+
+def test_a_heartbeat_that_has_stopped_is_a_witness_and_none_is_needed():
+    site = Site(heartbeats=(BEAT,))
+    site.beats = {"node2": STOPPED}
+    site.fence()
+    assert site.state.deaths[0].witnesses[-1] == "heartbeat on shared storage"
+    assert "heartbeat on shared storage" in site.items[0].reason
+    site = Site().fence()
+    assert site.state.deaths[0].witnesses[-1] == "node3"
+
+
+def test_no_heartbeat_hastens_a_fence():
+    site = Site(heartbeats=(BEAT,))
+    site.silence = Silence(node_death.SILENT_PROBES, node_death.SILENCE_S - 0.1)
+    site.beats = {"node2": 3600.0}
+    assert not site.round().jobs
+
+
+def test_a_helper_that_says_off_while_the_heartbeat_goes_on_is_a_liar():
+    site = Site(heartbeats=(BEAT,)).fence()
+    site.ended[1] = OFF
+    site.beats = {"node2": 1.0}
+    began = site.now
+    while site.now < began + node_death.HEARTBEAT_S:
+        assert not site.round().jobs
+        assert (site.phase, site.limit) == (Phase.FENCING, node_death.HEARTBEAT)
+        assert "says that it is off" in site.items[0].reason
+    assert not site.round().jobs
+    assert (site.phase, site.limit) == (Phase.HELD, node_death.LYING_HELPER)
+    site.beats = {}
+    assert not site.round().jobs
+    assert site.phase is Phase.HELD
+
+
+def test_a_node_is_off_when_its_heartbeat_has_stopped():
+    site = Site(heartbeats=(BEAT,)).fence()
+    site.ended[1] = OFF
+    site.beats = {"node2": STOPPED - 0.1}
+    assert not site.round().jobs
+    site.beats = {"node2": STOPPED}
+    plan = site.round()
+    assert [commands(job) for job in plan.jobs] == [["OP_NODE_SET_PARAMS"]]
+    assert site.phase is Phase.FENCED
+
+
+def test_a_wait_for_a_fence_is_no_part_of_the_wait_for_its_confirmation():
+    site = Site(heartbeats=(BEAT,))
+    site.beats = {"node2": 1.0}
+    site.round()
+    site.silence = Silence(20, node_death.HEARTBEAT_S)
+    site.now += 3600
+    site.fence()
+    site.ended[1] = OFF
+    site.round()
+    assert (site.phase, site.limit) == (Phase.FENCING, node_death.HEARTBEAT)

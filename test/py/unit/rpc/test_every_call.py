@@ -180,6 +180,11 @@ ANSWERS = [
     ("master_node_name", ["n1"], [None, ["n1"]]),
     ("node_crypto_tokens", [[["ssl", "AA"]]], [[["ssl"]], [["ssl", None]], "AA"]),
     ("node_has_ip_address", [True, False], [1, "yes", None]),
+    (
+        "node_heartbeats",
+        [[], [None, ["0f" * 16, 7]]],
+        [None, [7], [["0f", 7]], [["0f" * 16, -1]], [["0f" * 16, "7"]]],
+    ),
     ("node_reaches", [[], [[True, False]]], [None, [True], [[1, 0]], [[True]]]),
     (
         "node_info",
