@@ -7,14 +7,16 @@ section 2.
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import process, storage
+from ganeti import pathutils, process, storage
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode
 from ganeti.constants import disks as disk_constants
+from ganeti.objects import cloud_init
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 
 def core(
+    paths: pathutils.Paths,
     definition: OsDefinition,
     variant: str,
     osparams: Mapping[str, Any],
@@ -27,7 +29,13 @@ def core(
         "OS_VARIANT": variant,
         "DEBUG_LEVEL": str(debug),
         "PATH": process.SAFE_PATH,
+        "GANETI_TOOLS_DIR": paths.tools_dir,
     }
+    if paths.is_virtual:
+        env |= {
+            pathutils.ROOTDIR_ENV: paths.root,
+            pathutils.HOSTNAME_ENV: paths.hostname,
+        }
     for name, value in osparams.items():
         env[f"OSP_{name.upper().replace('-', '_')}"] = _text(value)
     return env
@@ -38,12 +46,16 @@ def _text(value: Any) -> str:
 
 
 def all_osparams(instance: InstanceX) -> dict[str, Any]:
-    """Return public, private and secret OS parameters in one dict."""
-    return {
+    """Return public, private and secret OS parameters in one dict.
+
+    Those of the cloud-init seed, which are for the guest, are left out.
+    """
+    given = {
         **instance.osparams,
         **instance.osparams_private,
         **instance.osparams_secret,
     }
+    return cloud_init.without_parameters(given)
 
 
 def instance_environment(
@@ -55,7 +67,7 @@ def instance_environment(
     debug: int,
 ) -> dict[str, str]:
     """Return the complete environment of a script for one instance."""
-    env = core(definition, variant, all_osparams(instance), debug)
+    env = core(node.paths, definition, variant, all_osparams(instance), debug)
     env |= {
         "INSTANCE_NAME": instance.name,
         "INSTANCE_OS": instance.os,

@@ -69,6 +69,14 @@ CLEANUP: Final = Option(
     "instead of starting a new one",
     dest="cleanup",
 )
+CLOUD_INIT: Final = Option(
+    ("--cloud-init",),
+    "files that cloud-init reads in the guest: user-data=FILE,meta-data=FILE,"
+    "network-config=FILE",
+    dest="cloud_init",
+    kind="keyval",
+    default={},
+)
 CLUSTER_FILE_STORAGE_DIR: Final = Option(
     ("--file-storage-dir",),
     "cluster-wide default directory for file disks",
@@ -711,6 +719,7 @@ NEW_INSTANCE: Final = (
     NO_WAIT_FOR_SYNC,
     OS_PARAMETERS,
     OS_PARAMETERS_PRIVATE,
+    CLOUD_INIT,
     OS_PARAMETERS_SECRET,
     Option(
         ("-s", "--os-size"),

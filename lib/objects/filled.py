@@ -63,3 +63,5 @@ class InstanceX(Instance, frozen=True, kw_only=True):
     disks_info: tuple[DiskX, ...] = ()
     #: Clear text, only for OS scripts.
     osparams_secret: dict[str, Any] = {}
+    #: File of the cloud-init seed -> content, only for calls that start a guest.
+    cloud_init: dict[str, str] = {}

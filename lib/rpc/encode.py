@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti import objects
 from ganeti.constants import disks as disk_constants
-from ganeti.objects import params
+from ganeti.objects import cloud_init, params
 from ganeti.rpc.wire import PerNode
 
 Wire = dict[str, Any]
@@ -67,6 +67,23 @@ def private_instance(
     wire["osparams_private"] = known | dict(osparams_private or {})
     if osparams_secret:
         wire["osparams_secret"] = dict(osparams_secret)
+    return wire
+
+
+def startable_instance(
+    snapshot: objects.Snapshot,
+    item: objects.Instance,
+    **overrides: Mapping[str, Any] | None,
+) -> Wire:
+    """Return an instance with the files of its cloud-init seed.
+
+    Only calls that start a guest, or prepare for one that arrives, take this form: the
+    files may have secrets. ``overrides`` are those of `instance`.
+    """
+    wire = instance(snapshot, item, **overrides)
+    private = params.fill_osparams_private(snapshot, item)
+    if files := cloud_init.files(item.name, item.uuid, wire["osparams"] | private):
+        wire["cloud_init"] = files
     return wire
 
 

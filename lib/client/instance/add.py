@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import explain, jobs, submission
+from ganeti.cli import cloud_init, explain, jobs, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
@@ -115,7 +115,7 @@ def parameters(opts: Any) -> dict[str, Any]:
     return {
         "hypervisor": hypervisor,
         "hvparams": hvparams,
-        "osparams_private": opts.osparams_private or None,
+        "osparams_private": cloud_init.private_parameters(opts),
         "osparams_secret": opts.osparams_secret or None,
         "group_name": opts.nodegroup,
         "tags": opts.tags.split(",") if opts.tags else [],

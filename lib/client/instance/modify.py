@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, param_options, prompts, submission
+from ganeti.cli import cloud_init, jobs, param_options, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
@@ -145,7 +145,7 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
         "beparams": opts.beparams,
         "hvparams": opts.hvparams,
         "osparams": opts.osparams,
-        "osparams_private": opts.osparams_private or None,
+        "osparams_private": cloud_init.private_parameters(opts, may_remove=True),
         "os_name": opts.os,
         "offline": _offline(opts),
         "runtime_mem": opts.runtime_mem,

@@ -289,6 +289,7 @@ COMMANDS: Final = (
             o.FORCE_VARIANT,
             o.OS_PARAMETERS,
             o.OS_PARAMETERS_PRIVATE,
+            o.CLOUD_INIT,
             o.DRY_RUN,
             o.NO_WAIT_FOR_SYNC,
             Option(

@@ -315,7 +315,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         self.ctx.rpc.call_one(
             "instance_start",
             instance.primary_node,
-            self.encode(),
+            self.encode_start(),
             False,
             self.op.reason,
         ).unwrap(f"instance {instance.name}: could not be started")

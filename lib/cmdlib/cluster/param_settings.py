@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ganeti import objects, opcodes
-from ganeti.cmdlib import state_params, typed_params
+from ganeti.cmdlib import cloud_init, state_params, typed_params
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import ecodes, hvparams, hypervisors, params
 from ganeti.objects import params as object_params
@@ -173,6 +173,7 @@ def _osparams(
     out = {os: dict(values) for os, values in old.items()}
     for os, values in given.items():
         typed_params.check_os_image(values, f"OS {os}")
+        cloud_init.check(values, f"OS {os}")
         out[os] = typed_params.merge(out.get(os, {}), values or {}, none_removes=True)
     return {os: values for os, values in out.items() if values}
 

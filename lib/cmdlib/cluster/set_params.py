@@ -11,7 +11,7 @@ from ganeti.cmdlib.cluster import param_settings, settings, storage_settings
 from ganeti.cmdlib.instance import checks as instance_checks
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
-from ganeti.objects import CLUSTER_KEY, Update, params
+from ganeti.objects import CLUSTER_KEY, Update, cloud_init, params
 
 #: Settings that determine which files the nodes share.
 _FILES_DEPEND_ON = frozenset(
@@ -95,7 +95,9 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         self, hosts: Sequence[str], os: str, values: Mapping[str, Any]
     ) -> None:
         answers = self.ctx.rpc.call(
-            "os_validate", hosts, (False, os, ["parameters"], dict(values), True)
+            "os_validate",
+            hosts,
+            (False, os, ["parameters"], cloud_init.without_parameters(values), True),
         )
         for answer in answers.values():
             if not answer.offline:

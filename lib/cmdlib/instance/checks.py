@@ -7,7 +7,7 @@ from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import capacity
 from ganeti.constants import ecodes
-from ganeti.objects import params
+from ganeti.objects import cloud_init, params
 from ganeti.rpc.result import Result
 from ganeti.utils import messages
 
@@ -305,7 +305,13 @@ def validate_os(
     results = ctx.rpc.call(
         "os_validate",
         nodes,
-        [True, os_name, ["parameters"], dict(os_params), force_variant],
+        [
+            True,
+            os_name,
+            ["parameters"],
+            cloud_init.without_parameters(os_params),
+            force_variant,
+        ],
     )
     for result in results.values():
         if not result.offline:

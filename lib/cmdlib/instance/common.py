@@ -105,6 +105,13 @@ class InstanceUnit(base.LogicalUnit[O]):
         )
         return wire
 
+    def encode_start(self, **overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the filled form that calls take which start the guest."""
+        wire: dict[str, Any] = encode.startable_instance(
+            self.ctx.snapshot, self.instance, **overrides
+        )
+        return wire
+
     def runtime_info(self) -> dict[str, Any]:
         """Return the primary node's data about it, empty if it does not run.
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ganeti import config, errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation, base, typed_params
+from ganeti.cmdlib import allocation, base, cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
@@ -107,6 +107,14 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.choose_name()
         create_request.check_tags(op.tags, self.name)
         typed_params.check_os_image(op.osparams, f"instance {self.name}")
+        self.check_seed()
+
+    def check_seed(self) -> None:
+        """Refuse parameters of the cloud-init seed that cannot be stored or used."""
+        op, what = self.op, f"instance {self.name}"
+        cloud_init.check(op.osparams, what)
+        cloud_init.check(op.osparams_private, what)
+        cloud_init.refuse_unstored(op.osparams_secret, what)
 
     def check_terms(self) -> None:
         """Refuse terms of a reservation, which this request is not."""
@@ -429,6 +437,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.ctx, self.plan.instance, self.plan.disks, self.primary
         )
         snapshot, instance = self.ctx.snapshot, self.plan.instance
+        cloud_init.check_instance(snapshot, instance)
         self.check_policy(node)
         filled = params.fill_hvparams(snapshot, instance)
         checks.validate_hypervisor(
@@ -726,7 +735,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         mark = {} if is_reserved else {"creation": ""}
         self.change(admin_state="up", **mark)
         self.ctx.log.message("* starting instance...")
-        wire = encode.instance(self.ctx.snapshot, self.instance)
+        wire = encode.startable_instance(self.ctx.snapshot, self.instance)
         try:
             self.ctx.rpc.call_one(
                 "instance_start", self.primary, wire, False, self.op.reason

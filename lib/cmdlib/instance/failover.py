@@ -117,7 +117,7 @@ def _start_at_target(unit: "relocation.RelocationUnit[Any]") -> None:
     disks.assemble(ctx, instance, ignore_secondaries=True)
     ctx.log.message(f"* starting the instance on the target node {name}")
     result = ctx.rpc.call_one(
-        "instance_start", unit.target, unit.encode(), False, unit.op.reason
+        "instance_start", unit.target, unit.encode_start(), False, unit.op.reason
     )
     if result.failed:
         disks.shutdown(ctx, unit.instance)

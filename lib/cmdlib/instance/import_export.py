@@ -85,6 +85,7 @@ class InstanceImport(create.InstanceCreate):
         )
         create_request.check_tags(self.op.tags, self.name)
         typed_params.check_os_image(self.op.osparams, f"instance {self.name}")
+        self.check_seed()
         self._check_disks()
         super().expand_names()
 

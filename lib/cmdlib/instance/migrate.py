@@ -282,7 +282,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             f"* preparing {self.ctx.snapshot.nodes[self.target].name} to accept the"
             " instance"
         )
-        accepted = call("accept_instance", self.target, wire, info, address)
+        accepted = call(
+            "accept_instance", self.target, self.encode_start(), info, address
+        )
         if accepted.failed:
             self._abort_after(accepted, wire, info, at_source=False)
             raise self._failed(accepted.describe(f"{what} failed"))

@@ -316,7 +316,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         result = self.ctx.rpc.call_one(
             "instance_start",
             self.instance.primary_node,
-            self.encode(),
+            self.encode_start(),
             False,
             self.op.reason,
         )

@@ -50,7 +50,7 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
             self.ctx.rpc.call_one(
                 "instance_reboot",
                 instance.primary_node,
-                self.encode(),
+                self.encode_start(),
                 op.reboot_type,
                 op.shutdown_timeout,
                 op.reason,
@@ -78,7 +78,11 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
             self.ctx, self.instance, ignore_secondaries=op.ignore_secondaries
         )
         result = self.ctx.rpc.call_one(
-            "instance_start", instance.primary_node, self.encode(), False, op.reason
+            "instance_start",
+            instance.primary_node,
+            self.encode_start(),
+            False,
+            op.reason,
         )
         if result.failed:
             disks.shutdown(self.ctx, self.instance)

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from ganeti import opcodes
-from ganeti.cmdlib import typed_params
+from ganeti.cmdlib import cloud_init, typed_params
 from ganeti.cmdlib.instance import checks, common, disks
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -20,6 +20,12 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         """Check the parameters alone."""
         what = f"instance {self.op.instance_name}"
         typed_params.check_os_image(self.op.osparams, what)
+        for given in (
+            self.op.osparams,
+            self.op.osparams_private,
+            self.op.osparams_secret,
+        ):
+            cloud_init.refuse_unstored(given, what)
 
     def check_prereq(self) -> None:
         """Check state, disks and OS."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from ganeti import errors, ht, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, typed_params
+from ganeti.cmdlib import allocation, cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
@@ -97,6 +97,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             )
         self.backend = typed_params.backend(op.beparams, allow_default=True)
         typed_params.check_os_image(op.osparams, what)
+        cloud_init.check(op.osparams, what)
+        cloud_init.check(op.osparams_private, what)
 
     def _check_second_node(self, what: str) -> None:
         op = self.op
@@ -361,6 +363,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 (f"os_private/{name}", "<redacted>") for name in op.osparams_private
             ]
         touched = op.os_name or op.osparams or op.osparams_private
+        if touched:
+            cloud_init.check_instance(self.ctx.snapshot, changes.after)
         if touched and changes.after.os and not (op.force and self.primary.offline):
             checks.validate_os(
                 self.ctx,

@@ -115,7 +115,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
         result = self.ctx.rpc.call_one(
             "instance_start",
             instance.primary_node,
-            self.encode(hvparams=self.hv_override, beparams=self.backend),
+            self.encode_start(hvparams=self.hv_override, beparams=self.backend),
             self.op.startup_paused,
             self.op.reason,
         )

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ganeti.constants import cloud_init
 from ganeti.hypervisor.kvm import devices, display
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.runtime import Runtime
@@ -24,6 +25,9 @@ NO_DEFAULTS: Final = "-nodefaults"
 _RUNS_PROGRAMS: Final = re.compile(
     r"(^|,)(helper|script|downscript|smb)=(?!no(,|$))|^bridge(,|$)|^exec:"
 )
+#: Drive and device of the cloud-init seed.
+SEED: Final = "seed"
+_SEED_DEVICE: Final = f"virtio-blk-pci,drive={SEED},serial={cloud_init.LABEL}"
 _USB_POINTERS: Final = ("mouse", "tablet")
 #: Devices of the sound cards, by parameter value.
 _SOUND: Final = {
@@ -101,6 +105,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-rtc", "base=localtime"] if hvp.get("use_localtime") else [],
         ["-cpu", hvp["cpu_type"]] if hvp.get("cpu_type") else [],
         _guest_agent(hvp, files),
+        _seed(instance, files),
         ["-uuid", instance.uuid],
         ["-qmp", _socket(files, "qmp"), "-qmp", _socket(files, "kvmd")],
         shlex.split(hvp.get("kvm_extra") or ""),
@@ -253,6 +258,20 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
         *("-device", "virtio-serial-pci,id=qga0"),
         *("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0"),
     ]
+
+
+def _seed(instance: InstanceX, files: Files) -> list[str]:
+    if not instance.cloud_init:
+        return []
+    drive = f"if=none,id={SEED},format=raw,readonly=on,file={_escape(files.seed)}"
+    (place,) = devices.seed_places(has_seed=True)
+    at = ",".join(f"{key}={value}" for key, value in place.items())
+    return ["-drive", drive, "-device", f"{_SEED_DEVICE},{at}"]
+
+
+def has_seed(arguments: Sequence[str]) -> bool:
+    """Return whether a guest that was started with these arguments has a seed."""
+    return any(word.startswith(_SEED_DEVICE) for word in arguments)
 
 
 def sandbox(hvp: Mapping[str, Any], *, has_user: bool) -> str | None:

@@ -17,7 +17,7 @@ def remove(effects: NodeEffects, guest: Files) -> None:
     """Remove all files of a guest, release its user, disconnect its NICs."""
     security.release(guest)
     _disconnect(effects, guest)
-    for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime):
+    for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime, guest.seed):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     shutil.rmtree(guest.nics, ignore_errors=True)

@@ -18,6 +18,8 @@ from ganeti.objects.filled import DiskX, NicX
 
 PCI_BUS: Final = "pci.0"
 SCSI_BUS: Final = "scsi.0"
+#: Slot of the cloud-init seed, the last: guests name disks in the order of slots.
+_SEED_SLOT: Final = hypervisor_constants.QEMU_PCI_SLOTS - 1
 #: Targets on one SCSI bus, and those of CD drives; every controller has the latter.
 _SCSI_IDS: Final = 16
 CDROM_SCSI_IDS: Final = (6, 5)
@@ -114,6 +116,11 @@ def _scsi(target: int) -> HvInfo:
 def _ide(number: int) -> HvInfo:
     bus, unit = divmod(number, 2)
     return {"bus": f"ide.{bus}", "unit": unit}
+
+
+def seed_places(*, has_seed: bool) -> list[HvInfo]:
+    """Return the bus address of the cloud-init seed, if there is one."""
+    return [_pci(_SEED_SLOT)] if has_seed else []
 
 
 def disk_places(uuid: str, disk_type: str) -> list[HvInfo | None]:

@@ -88,7 +88,10 @@ class KvmHypervisor(Hypervisor):
             self._effects, hvp["kvm_path"]
         )
         emulator_facts = argv.EmulatorFacts(machine, _interface_addresses(hvp))
-        places = devices.DeviceSlots((), int(hvp.get("kvm_pci_reservations") or 0))
+        places = devices.DeviceSlots(
+            devices.seed_places(has_seed=bool(instance.cloud_init)),
+            int(hvp.get("kvm_pci_reservations") or 0),
+        )
         disk_type = hvp.get("disk_type") or "paravirtual"
         nic_type = hvp.get("nic_type") or "paravirtual"
         return runtime.Runtime(

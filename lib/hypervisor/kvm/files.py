@@ -80,13 +80,18 @@ class Files:
         return f"{self.root}/chroot/{self.name}"
 
     @property
+    def seed(self) -> str:
+        """Image with the files that cloud-init reads in the guest."""
+        return f"{self.root}/seed/{self.name}.iso"
+
+    @property
     def log(self) -> str:
         """Log file of the emulator."""
         return f"{self.paths.log_dir}/kvm/{self.name}.log"
 
     def make_directories(self) -> None:
         """Create the directories of all guests."""
-        for name in ("pid", "uid", "ctrl", "conf", "nic", "chroot"):
+        for name in ("pid", "uid", "ctrl", "conf", "nic", "chroot", "seed"):
             os.makedirs(f"{self.root}/{name}", mode=0o750, exist_ok=True)
         os.makedirs(os.path.dirname(self.log), mode=0o750, exist_ok=True)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk, NodeEffects
-from ganeti.hypervisor.kvm import devices, runtime, taps
+from ganeti.hypervisor.kvm import argv, devices, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
@@ -61,7 +61,8 @@ def check(guest: Files) -> None:
 
 def _places(plan: runtime.Runtime) -> devices.DeviceSlots:
     reserved = int(plan.hvparams.get("kvm_pci_reservations") or 0)
-    return devices.DeviceSlots(plan.hvinfos(), reserved)
+    seed = devices.seed_places(has_seed=argv.has_seed(plan.argv))
+    return devices.DeviceSlots([*plan.hvinfos(), *seed], reserved)
 
 
 def _session(guest: Files) -> Qmp:

@@ -20,6 +20,7 @@ from ganeti.hypervisor.kvm import (
     emulator,
     files,
     security,
+    seed,
     taps,
 )
 from ganeti.hypervisor.kvm.files import Files
@@ -60,6 +61,8 @@ def launch(
     """
     guest = Files(effects.paths, instance.name)
     opened: dict[int, tuple[str, taps.Tap]] = {}
+    if argv.has_seed(runtime.argv):
+        seed.write(guest, instance.cloud_init)
     try:
         for index, nic in enumerate(runtime.nics):
             tap = taps.open_nic(effects, nic, runtime.hvparams, instance.name)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import errors
+from ganeti.constants import cloud_init
 from ganeti.constants import hvparams as hv_constants
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import argv, devices, runtime
@@ -55,6 +56,9 @@ _PRESENT: Final = (
 #: Parameters whose text becomes options.
 _EQUAL: Final = ("kvm_extra", "soundhw", "usb_devices")
 
+#: Files of a seed that has nothing for the guest.
+_EMPTY_SEED: Final = {cloud_init.META_DATA: ""}
+
 
 class _Device(msgspec.Struct, frozen=True):
     """A device of the source: uuid and bus address."""
@@ -84,6 +88,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         disks: uuid and bus address of each disk, in order.
         nics: the same of each NIC.
         has_defaults: whether it has the emulator's default devices.
+        has_seed: whether it has a cloud-init seed.
     """
 
     machine: str
@@ -93,12 +98,18 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     disks: tuple[tuple[str, runtime.HvInfo | None], ...]
     nics: tuple[tuple[str, runtime.HvInfo], ...]
     has_defaults: bool = False
+    has_seed: bool = False
 
     def instance(self, record: InstanceX) -> InstanceX:
-        """Return the record as the guest was started."""
+        """Return the record as the guest was started.
+
+        The seed has the present files, as after a restart. If the instance has none any
+        more, the guest keeps an empty seed, since its devices stay.
+        """
         beparams = record.beparams | {"maxmem": self.memory, "vcpus": self.vcpus}
         hvparams = self.hvparams | {"machine_version": self.machine}
-        return record.replace(beparams=beparams, hvparams=hvparams)
+        files = (record.cloud_init or _EMPTY_SEED) if self.has_seed else {}
+        return record.replace(beparams=beparams, hvparams=hvparams, cloud_init=files)
 
     def plugged_disks(
         self, disks: Sequence[AttachedDisk]
@@ -161,6 +172,7 @@ def read(
     return Layout(
         machine=machine,
         has_defaults=argv.NO_DEFAULTS not in source.argv,
+        has_seed=argv.has_seed(source.argv),
         memory=_number(name, "memory", _option(name, source.argv, "-m"), memory_mib),
         vcpus=_number(
             name,

@@ -11,6 +11,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("instance", "target"),
+        starts=True,
     ),
     Procedure(
         "all_instances_info",
@@ -206,6 +207,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("inst", "reboot_type", "shutdown_timeout"),
+        starts=True,
     ),
     Procedure(
         "instance_run_rename",
@@ -229,6 +231,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("instance_hvp_bep",),
+        starts=True,
     ),
     Procedure(
         "migration_info",

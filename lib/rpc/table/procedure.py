@@ -53,6 +53,9 @@ class Procedure(NamedTuple):
         private: an instance among the arguments may have private and secret OS
             parameters, because the call runs OS scripts or stores an export. Other
             calls get none.
+        starts: an instance among the arguments may have the files of its cloud-init
+            seed, because the call starts its guest or prepares for it. Other calls get
+            none.
         max_answer: size limit of an answer, in bytes. The caller aborts a longer one: a
             decoded answer takes up to 25 times the memory.
     """
@@ -72,6 +75,7 @@ class Procedure(NamedTuple):
     answer_from: str = ""
     shown: tuple[str, ...] = ()
     private: bool = False
+    starts: bool = False
     max_answer: int = MIB
 
     @property

@@ -214,6 +214,30 @@ def tiny(boot):
     return guests.kvm_instance("web1", guests.kvm_params(boot))
 
 
+def test_a_guest_reads_its_seed_before_and_after_a_migration(node, other, boot):
+    params = guests.kvm_params(boot, migration_port=18111)
+    record = guests.kvm_instance("web1", params)
+    files = {"user-data": "#cloud-config\nmark: one-two\n", "meta-data": "a: b\n"}
+    record["cloud_init"] = files
+    start(node, record)
+    read = "mount -t iso9660 /dev/vda /tmp && cat /tmp/user-data && umount /tmp\r"
+    with guests.Console(node, "web1") as console:
+        console.login()
+        console.send(read)
+        console.wait_for("mark: one-two")
+    seed = Files(node.paths, "web1").seed
+    assert os.stat(seed).st_mode & 0o777 == 0o600
+    # The target's seed is made of the master's record of today.
+    record["cloud_init"] = files | {"user-data": "mark: three\n"}
+    migrate(node, other, record)
+    assert not os.path.exists(seed)
+    with guests.Console(other, "web1") as console:
+        console.send("echo 3 > /proc/sys/vm/drop_caches\r" + read)
+        console.wait_for("mark: three")
+    nodes.call(other, "instance_shutdown", record, 0, [])
+    assert not os.path.exists(Files(other.paths, "web1").seed)
+
+
 def test_the_counter_goes_on_at_the_other_node(node, other, tiny):
     tiny["hvparams"] |= {"migration_port": 18104, "migration_bandwidth": 1000}
     start(node, tiny)

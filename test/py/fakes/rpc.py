@@ -92,6 +92,7 @@ class FakeRunner(Runner):
             return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
         self.calls.append((procedure, node, args))
         assert row.private or not any(map(has_private, args)), procedure
+        assert row.starts or not any(map(has_seed, args)), procedure
         if procedure not in self.script:
             raise Unscripted(procedure)
         answer = self.script[procedure]
@@ -122,6 +123,13 @@ def has_private(value):
         own = value.get("osparams_private") or value.get("osparams_secret")
         return bool(own) or any(map(has_private, value.values()))
     return isinstance(value, (list, tuple)) and any(map(has_private, value))
+
+
+def has_seed(value):
+    """Return whether an argument has the files of a cloud-init seed."""
+    if isinstance(value, dict):
+        return bool(value.get("cloud_init")) or any(map(has_seed, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_seed, value))
 
 
 def failure(text="broken", procedure="any", node="node", **more):

@@ -23,6 +23,7 @@ MODULES = (
     "ata_piix",
     "sd_mod",
     "evdev",
+    "isofs",
     "button",
 )
 _DIRECTORY = stat.S_IFDIR | 0o755

@@ -68,6 +68,7 @@ def lines(row, request):
         f"{request.max_answer // (1 << 20)} MiB",
         *(["can be aborted"] if len(request.headers) > 1 else []),
         *(["private parameters"] if row.private else []),
+        *(["cloud-init seed"] if row.starts else []),
         # Calls that only read are repeatable.
         *(["repeatable"] if request.is_repeatable != row.reads else []),
     ]
