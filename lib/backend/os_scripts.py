@@ -68,7 +68,7 @@ def os_validate(
         )
     result = node.process.run(
         [definition.scripts[os_constants.OS_SCRIPT_VERIFY], *checks],
-        env=os_environment.core(definition, variant, params, 0),
+        env=os_environment.core(node.paths, definition, variant, params, 0),
         cwd=definition.path,
     )
     if result.failed:

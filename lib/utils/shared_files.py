@@ -27,6 +27,7 @@ MAX_SIZE: Final = 1024 * 1024
 #: writes: they grant rights on that node.
 _OF_ONE_NODE: Final = (
     "file-storage-paths",
+    "image-sources",
     "restricted-commands",
     "node-repair-commands",
     "node-diagnose-commands",

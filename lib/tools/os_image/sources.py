@@ -1,0 +1,133 @@
+"""Places from which this node takes images: the list of its administrator.
+
+``/etc/ganeti/image-sources`` has one directory or URL prefix per line. Cluster rights
+alone therefore neither read other files of a node nor send it to other servers.
+"""
+
+import os
+import stat
+import urllib.parse
+from typing import Final
+
+from ganeti import errors, pathutils
+from ganeti.utils import files
+
+#: Name of the list in the configuration directory.
+NAME: Final = "image-sources"
+#: Sources of a node without a list: a directory, and any server with a certificate.
+DEFAULT: Final = ("/srv/ganeti/images", "https://")
+SCHEMES: Final = ("https", "http")
+_MAX_LIST: Final = 64 * 1024
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+
+
+def load(paths: pathutils.Paths) -> tuple[str, ...]:
+    """Return the allowed directories and URL prefixes of this node.
+
+    Raises:
+        ParseError: a line is neither; names it.
+    """
+    path = f"{paths.conf_dir}/{NAME}"
+    try:
+        text = files.read_file(path, max_size=_MAX_LIST).decode()
+    except FileNotFoundError:
+        return DEFAULT
+    except UnicodeDecodeError:
+        raise errors.ParseError(f"{path}: wanted UTF-8") from None
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        entry = line.strip()
+        if not entry or entry.startswith("#"):
+            continue
+        if not entry.startswith(("/", *(f"{scheme}://" for scheme in SCHEMES))):
+            raise errors.ParseError(
+                f"{path}, line {number}: wanted a directory or the beginning of a URL,"
+                f" found {entry!r:.100}"
+            )
+        entries.append(entry)
+    return tuple(entries)
+
+
+def check_url(paths: pathutils.Paths, url: str) -> None:
+    """Refuse a URL that the list does not allow.
+
+    Raises:
+        ParseError: names the URL and the list.
+    """
+    parts = _split(url)
+    for entry in load(paths):
+        if "://" in entry and _is_within(parts, entry):
+            return
+    raise _refusal(paths, f"URL {url}")
+
+
+def _split(url: str) -> urllib.parse.SplitResult:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError as err:
+        raise errors.ParseError(f"URL {url}: {err}") from err
+    if parts.scheme not in SCHEMES or not parts.hostname:
+        raise errors.ParseError(
+            f"URL {url}: wanted {' or '.join(f'{s}://' for s in SCHEMES)} and a host"
+        )
+    if "@" in parts.netloc or "\\" in url:
+        raise errors.ParseError(
+            "URL of the image: wanted no user name, password or backslash"
+        )
+    if any(part in ("..", ".") for part in _segments(parts.path)):
+        raise errors.ParseError(f"URL {url}: wanted a path without '.' and '..'")
+    return parts
+
+
+def _segments(path: str) -> list[str]:
+    return [part for part in urllib.parse.unquote(path).split("/") if part]
+
+
+def _is_within(parts: urllib.parse.SplitResult, entry: str) -> bool:
+    allowed = urllib.parse.urlsplit(entry)
+    if parts.scheme != allowed.scheme:
+        return False
+    if not allowed.netloc:
+        return True
+    if _server(parts) != _server(allowed):
+        return False
+    wanted = _segments(allowed.path)
+    return _segments(parts.path)[: len(wanted)] == wanted
+
+
+def _server(parts: urllib.parse.SplitResult) -> tuple[str | None, int | None]:
+    return parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
+
+
+def open_file(paths: pathutils.Paths, path: str) -> int:
+    """Open an image file below an allowed directory; return the file descriptor.
+
+    Symbolic links may lead to other allowed directories only.
+
+    Raises:
+        ParseError: the file is elsewhere, or not a regular file.
+    """
+    local = path if path.startswith(f"{paths.root}/") else paths.at(path)
+    real = os.path.realpath(local)
+    roots = [os.path.realpath(paths.at(e)) for e in load(paths) if "://" not in e]
+    if not any(real.startswith(f"{root.rstrip('/')}/") for root in roots):
+        raise _refusal(paths, f"file {path}")
+    try:
+        fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as err:
+        raise errors.ParseError(
+            f"image {path}: cannot be read on this node: {err.strerror}"
+        ) from err
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise errors.ParseError(f"image {path}: wanted a regular file on this node")
+    return fd
+
+
+def _refusal(paths: pathutils.Paths, what: str) -> errors.ParseError:
+    return errors.ParseError(
+        f"image: {what}: not among the sources of this node, which are"
+        f" {', '.join(load(paths)) or 'none'}; its administrator writes them to"
+        f" {paths.conf_dir}/{NAME}"
+    )
