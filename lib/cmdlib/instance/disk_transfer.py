@@ -6,30 +6,20 @@ Each disk has a program on both nodes; this module starts, polls and cleans them
 import dataclasses
 import hashlib
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, progress
-from ganeti.cmdlib.instance import common
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import common, transfer_watch
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
 
 #: Seconds until an import must listen.
 LISTEN_S: Final = 30.0
-#: Seconds between two polls: at the beginning, and at most.
-_FIRST_POLL_S: Final = 0.05
-_POLL_S: Final = 2.0
-#: Seconds that the other end of a broken transfer gets to notice it.
-_DETAILS_S: Final = 10.0
-#: Characters of a message or line of a node that an error shows.
-_MAX_WORDS: Final = 1000
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
-#: Seconds between two progress lines.
-REPORT_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +174,7 @@ class _Transfer:
         self._left = left
         self._save = save
         self._started = dict(left.started)
-        self._wait_s = _FIRST_POLL_S
+        self._poll = transfer_watch.Watch(ctx, self._what)
 
     @property
     def _what(self) -> str:
@@ -235,7 +225,9 @@ class _Transfer:
             self._target.ends[self._index],
         ).unwrap(self._what)
         self._record()
-        port = self._wait_for_port()
+        port = self._poll.wait_for_port(
+            self._target.node, self._started[self._target_key], LISTEN_S
+        )
         self._started[self._source_key] = ctx.rpc.call_one(
             "export_start",
             self._source.node,
@@ -269,85 +261,44 @@ class _Transfer:
         }
 
     # Progress
-    def _wait_for_port(self) -> int:
-        ctx = self._ctx
-        deadline = ctx.clock.monotonic() + LISTEN_S
-        while True:
-            status = self._status(self._target_key) or {}
-            if status.get("exit_status"):
-                raise errors.OpExecError(
-                    f"{self._what}: {self._words(self._target_key, status)}"
-                )
-            if status.get("listen_port"):
-                return int(status["listen_port"])
-            if ctx.clock.monotonic() >= deadline:
-                name = common.node_name(ctx, self._target.node)
-                raise errors.OpExecError(
-                    f"{self._what}: the import on node {name} does not listen after"
-                    f" {LISTEN_S:g} s"
-                )
-            self._pause()
+    def _status(self, key: str) -> transfer_watch.Status:
+        return self._poll.status(_node_of(key), self._started[key])
 
     def _watch(self) -> None:
         """Wait until both programs end, and report the progress."""
-        self._wait_s = _FIRST_POLL_S
-        report = _Report(self._ctx, f"disk/{self._index}", self._size_mib)
+        self._poll.hurry()
+        report = transfer_watch.Report(self._ctx, f"disk/{self._index}", self._size_mib)
         keys = (self._target_key, self._source_key)
         while True:
-            statuses = {key: self._status(key) or {} for key in keys}
-            if any(status.get("exit_status") for status in statuses.values()):
+            statuses = {key: self._status(key) for key in keys}
+            if any(map(transfer_watch.has_failed, statuses.values())):
                 self._fail(statuses)
             report.report_progress(statuses[self._target_key])
             if all(status.get("exit_status") == 0 for status in statuses.values()):
                 return
-            self._pause()
+            self._poll.pause()
 
-    def _fail(self, statuses: dict[str, dict[str, Any]]) -> NoReturn:
+    def _fail(self, statuses: dict[str, transfer_watch.Status]) -> NoReturn:
         """Raise the error with the words of both ends, the source first.
 
         The other end notices a broken connection a little later.
         """
-        deadline = self._ctx.clock.monotonic() + _DETAILS_S
-        self._wait_s = _FIRST_POLL_S
+        deadline = self._ctx.clock.monotonic() + transfer_watch.DETAILS_S
+        self._poll.hurry()
         while self._ctx.clock.monotonic() < deadline:
-            running = [k for k, each in statuses.items() if _is_running(each)]
+            running = [
+                key for key, each in statuses.items() if transfer_watch.is_running(each)
+            ]
             if not running:
                 break
-            self._pause()
-            statuses |= {key: self._status(key) or {} for key in running}
+            self._poll.pause()
+            statuses |= {key: self._status(key) for key in running}
         words = [
-            self._words(key, statuses[key])
+            self._poll.words(_node_of(key), statuses[key])
             for key in (self._source_key, self._target_key)
             if statuses[key].get("exit_status") != 0
         ]
         raise errors.OpExecError(f"{self._what}: {'; '.join(words)}")
-
-    def _pause(self) -> None:
-        self._ctx.clock.wait(threading.Event(), self._wait_s)
-        self._wait_s = min(_POLL_S, self._wait_s * 1.5)
-
-    def _status(self, key: str) -> dict[str, Any] | None:
-        name = self._started[key]
-        answer = self._ctx.rpc.call_one("impexp_status", _node_of(key), [name])
-        statuses = answer.unwrap(f"{self._what}: cannot ask for the progress")
-        status: dict[str, Any] | None = statuses[0]
-        return status
-
-    def _words(self, key: str, status: Mapping[str, Any]) -> str:
-        """Return the node of a program, and why it says it failed."""
-        name = common.node_name(self._ctx, _node_of(key))
-        if _is_running(status):
-            return f"node {name}: has reported nothing within {_DETAILS_S:g} s"
-        given = status.get("error_message") or "failed without a message"
-        text = f"{given:.{_MAX_WORDS}}"
-        lines = [line for line in status.get("recent_output") or () if text not in line]
-        last = " / ".join(f"{line:.{_MAX_WORDS}}" for line in lines[-3:])
-        more = f" ({last})" if lines else ""
-        return f"node {name}: {text}{more}"
-
-
-def _is_running(status: Mapping[str, Any]) -> bool:
-    return status.get("exit_status") is None
 
 
 def _clean_up(ctx: base.Context, transfers: Mapping[str, str]) -> None:
@@ -355,25 +306,3 @@ def _clean_up(ctx: base.Context, transfers: Mapping[str, str]) -> None:
     for key, name in transfers.items():
         result = ctx.rpc.call_one("impexp_cleanup", _node_of(key), name)
         common.warn_failed(ctx, result, "cannot clean up after the transfer")
-
-
-class _Report:
-    """Progress of a transfer: rare job log lines, frequent entries for terminals."""
-
-    def __init__(self, ctx: base.Context, what: str, size_mib: int) -> None:
-        self._ctx = ctx
-        self._what = what
-        self._size_mib = size_mib
-        self._last = ctx.clock.monotonic()
-        self._progress = progress.Progress(ctx, f"copying {what}", size_mib)
-
-    def report_progress(self, status: dict[str, Any]) -> None:
-        """Report the progress that the receiving program states."""
-        done = float(status.get("progress_mbytes") or 0)
-        rate, left_s = status.get("progress_throughput"), status.get("progress_eta")
-        self._progress.at(done, rate=rate, left_s=left_s)
-        now = self._ctx.clock.monotonic()
-        if now - self._last >= REPORT_S:
-            text = progress.line(self._what, done, self._size_mib, rate, left_s)
-            self._ctx.log.message(f"* {text}")
-            self._last = now

@@ -1,0 +1,149 @@
+"""Watching the transfer programs of nodes: status, words of failures, progress.
+
+A program outlives the daemon of its node. So a node that does not answer for a while,
+as when its daemon is restarted, does not end a transfer.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cmdlib import base, progress
+from ganeti.cmdlib.instance import common
+
+#: Seconds between two polls: at the beginning, and at most.
+_FIRST_POLL_S: Final = 0.05
+_POLL_S: Final = 2.0
+#: Seconds that the other end of a broken transfer gets to notice it.
+DETAILS_S: Final = 10.0
+#: Seconds that a node may be silent. A restart of its daemon takes less than ten.
+SILENCE_S: Final = 60.0
+#: Characters of a message or line of a node that an error shows.
+_MAX_WORDS: Final = 1000
+#: Seconds between two progress lines.
+REPORT_S: Final = 60.0
+
+Status = Mapping[str, Any]
+
+
+def is_running(status: Status) -> bool:
+    """Return whether a program has not ended, as far as is known."""
+    return status.get("exit_status") is None
+
+
+def has_failed(status: Status) -> bool:
+    """Return whether a program has ended without success."""
+    return bool(status.get("exit_status"))
+
+
+class Watch:
+    """The questions to the nodes about one operation's transfer programs."""
+
+    def __init__(self, ctx: base.Context, what: str) -> None:
+        """Start watching.
+
+        Args:
+            ctx: dependencies of the opcode.
+            what: the transfer, for errors.
+        """
+        self._ctx = ctx
+        self._what = what
+        self._wait_s = _FIRST_POLL_S
+        self._silent_since: dict[str, float] = {}
+        self._last: dict[tuple[str, str], Status] = {}
+
+    def hurry(self) -> None:
+        """Ask often again, as at the beginning."""
+        self._wait_s = _FIRST_POLL_S
+
+    def pause(self) -> None:
+        """Wait until the next poll is due."""
+        self._ctx.clock.wait(threading.Event(), self._wait_s)
+        self._wait_s = min(_POLL_S, self._wait_s * 1.5)
+
+    def status(self, node: str, name: str) -> Status:
+        """Return the status of a program, empty if it has none yet.
+
+        Args:
+            node: uuid.
+            name: of the program.
+
+        Raises:
+            OpExecError: the node refuses to say, or is silent for `SILENCE_S` seconds.
+        """
+        answer = self._ctx.rpc.call_one("impexp_status", node, [name])
+        if answer.failed and (answer.is_silent or answer.is_lost):
+            return self._silent(node, name, answer)
+        self._silent_since.pop(node, None)
+        statuses = answer.unwrap(f"{self._what}: cannot ask for the progress")
+        status: Status = statuses[0] or {}
+        self._last[node, name] = status
+        return status
+
+    def _silent(self, node: str, name: str, answer: Any) -> Status:
+        """Return the last known status of a node that does not answer for a while."""
+        now = self._ctx.clock.monotonic()
+        if node not in self._silent_since:
+            self._ctx.log.info(
+                f"node {common.node_name(self._ctx, node)} does not answer; its end of"
+                f" the transfer goes on, and is asked again for {SILENCE_S:g} s"
+            )
+        if now - self._silent_since.setdefault(node, now) >= SILENCE_S:
+            answer.unwrap(f"{self._what}: no news of the transfer for {SILENCE_S:g} s")
+        return self._last.get((node, name), {})
+
+    def wait_for_port(self, node: str, name: str, limit_s: float) -> int:
+        """Return the port on which an import listens.
+
+        Raises:
+            OpExecError: it failed, or does not listen in time.
+        """
+        deadline = self._ctx.clock.monotonic() + limit_s
+        while True:
+            status = self.status(node, name)
+            if has_failed(status):
+                raise errors.OpExecError(f"{self._what}: {self.words(node, status)}")
+            if status.get("listen_port"):
+                return int(status["listen_port"])
+            if self._ctx.clock.monotonic() >= deadline:
+                raise errors.OpExecError(
+                    f"{self._what}: the import on node"
+                    f" {common.node_name(self._ctx, node)} does not listen after"
+                    f" {limit_s:g} s"
+                )
+            self.pause()
+
+    def words(self, node: str, status: Status) -> str:
+        """Return the node of a program, and why it says it failed."""
+        name = common.node_name(self._ctx, node)
+        if is_running(status):
+            return f"node {name}: has reported nothing within {DETAILS_S:g} s"
+        given = status.get("error_message") or "failed without a message"
+        text = f"{given:.{_MAX_WORDS}}"
+        lines = [line for line in status.get("recent_output") or () if text not in line]
+        last = " / ".join(f"{line:.{_MAX_WORDS}}" for line in lines[-3:])
+        more = f" ({last})" if lines else ""
+        return f"node {name}: {text}{more}"
+
+
+class Report:
+    """Progress of a transfer: rare job log lines, frequent entries for terminals."""
+
+    def __init__(self, ctx: base.Context, what: str, size_mib: int) -> None:
+        self._ctx = ctx
+        self._what = what
+        self._size_mib = size_mib
+        self._last = ctx.clock.monotonic()
+        self._progress = progress.Progress(ctx, f"copying {what}", size_mib)
+
+    def report_progress(self, status: Status) -> None:
+        """Report the progress that a program states."""
+        done = float(status.get("progress_mbytes") or 0)
+        rate, left_s = status.get("progress_throughput"), status.get("progress_eta")
+        self._progress.at(done, rate=rate, left_s=left_s)
+        now = self._ctx.clock.monotonic()
+        if now - self._last >= REPORT_S:
+            text = progress.line(self._what, done, self._size_mib, rate, left_s)
+            self._ctx.log.message(f"* {text}")
+            self._last = now
