@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-import shutil
 from typing import Any, Final
 
 from ganeti import errors
@@ -235,14 +234,3 @@ def transfer_certificate(node: LocalNode, name: str) -> tuple[str, str]:
     if not _TRANSFER_NAME.fullmatch(name) or not os.path.isdir(directory):
         raise errors.X509CertError(f"transfer certificate {name!r}: not found")
     return f"{directory}/key", f"{directory}/cert"
-
-
-@procedure("x509_cert_remove")
-def x509_cert_remove(node: LocalNode, name: str) -> None:
-    """Remove the key and the certificate that `x509_cert_create` made.
-
-    Raises:
-        X509CertError: no transfer certificate has this name.
-    """
-    key, _certificate = transfer_certificate(node, name)
-    shutil.rmtree(os.path.dirname(key))

@@ -120,11 +120,36 @@ def impexp_cleanup(node: LocalNode, name: str) -> None:
     if not os.path.isdir(directory):
         return
     key = _key_of(directory)
-    others = [f"{_top(node)}/{other}" for other in os.listdir(_top(node))]
+    others = _listed(node)
     _end_and_remove(directory)
     for other in others:
         if key is not None and other != directory and _key_of(other) == key:
             _end_and_remove(other)
+
+
+@procedure("x509_cert_remove")
+def x509_cert_remove(node: LocalNode, name: str) -> None:
+    """Remove the key and the certificate that ``x509_cert_create`` made.
+
+    Transfers that use the key are ended and removed before, such as one that a master
+    daemon started and did not record before it ended.
+
+    Raises:
+        X509CertError: no transfer certificate has this name.
+    """
+    key, _certificate = transfer_certificate(node, name)
+    for each in _listed(node):
+        if _key_of(each) == name.encode():
+            _end_and_remove(each)
+    shutil.rmtree(os.path.dirname(key))
+
+
+def _listed(node: LocalNode) -> list[str]:
+    """Return the directories of all transfers."""
+    try:
+        return [f"{_top(node)}/{name}" for name in sorted(os.listdir(_top(node)))]
+    except FileNotFoundError:
+        return []
 
 
 def _key_of(directory: str) -> bytes | None:

@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.cmdlib.backup.export import BackupExport
+from ganeti.cmdlib.backup.modes import BackupExporting
+from ganeti.cmdlib.backup.prepare import BackupPrepare
 from ganeti.cmdlib.backup.remove import BackupRemove
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.cluster.config_query import ClusterConfigQuery
@@ -61,7 +62,8 @@ from ganeti.cmdlib.test.osparams import TestOsParams
 #: Logical unit by opcode id.
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     **INSTANCE_UNITS,
-    "OP_BACKUP_EXPORT": BackupExport,
+    "OP_BACKUP_EXPORT": BackupExporting,
+    "OP_BACKUP_PREPARE": BackupPrepare,
     "OP_BACKUP_REMOVE": BackupRemove,
     "OP_CLUSTER_ACTIVATE_MASTER_IP": ClusterActivateMasterIp,
     "OP_CLUSTER_CONFIG_QUERY": ClusterConfigQuery,

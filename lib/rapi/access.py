@@ -147,7 +147,7 @@ ROOT_PARAMETERS: Final = frozenset(
         *("default_iallocator_params", "diagnose_data_collector_filename"),
         *("zeroing_image", "uid_pool", "add_uids", "remove_uids"),
         # Imports
-        *("src_path", "source_x509_ca"),
+        "src_path",
     }
 )
 #: Objects whose keys are chosen by definitions of operating systems.

@@ -146,7 +146,9 @@ class Transfer:
         )
         try:
             self._status.update(listen_port=listener.getsockname()[1])
-            return transfer_channel.accept(listener, context, timeout_s)
+            return transfer_channel.accept(
+                listener, context, timeout_s, self._status.note
+            )
         finally:
             listener.close()
 

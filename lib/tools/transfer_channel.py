@@ -23,6 +23,8 @@ _KEEPALIVE: Final = (
     (socket.TCP_KEEPCNT, 5),
 )
 _RETRY_S: Final = 1.0
+#: Seconds that a connection has for its handshake; the next one waits for that.
+_HANDSHAKE_S: Final = 10.0
 
 
 class TransferError(Exception):
@@ -77,23 +79,43 @@ def bind(address: str, port: int, *, ipv6: bool) -> socket.socket:
     return sock
 
 
-def accept(listener: socket.socket, tls: SSL.Context, timeout_s: float) -> "Channel":
-    """Wait for the peer's connection.
+def accept(
+    listener: socket.socket,
+    tls: SSL.Context,
+    timeout_s: float,
+    note: Callable[[str], None] = lambda _text: None,
+) -> "Channel":
+    """Wait for the peer's connection; others, such as port scanners, are refused.
+
+    Args:
+        listener: a listening socket.
+        tls: accepts the peer alone.
+        timeout_s: time until the peer's handshake must be done.
+        note: gets a line about each connection that was refused.
 
     Raises:
-        TransferError: no connection in time, or another peer.
+        TransferError: the peer did not connect in time.
     """
     deadline = time.monotonic() + timeout_s
-    listener.settimeout(timeout_s)
-    try:
-        sock, _address = listener.accept()
-    except TimeoutError as err:
-        raise TransferError(
-            f"the other side did not connect within {timeout_s:g} seconds"
-        ) from err
-    connection = SSL.Connection(tls, sock)
-    connection.set_accept_state()
-    return _established(connection, sock, deadline)
+    refused = ""
+    while (left_s := deadline - time.monotonic()) > 0:
+        listener.settimeout(left_s)
+        try:
+            sock, address = listener.accept()
+        except TimeoutError:
+            break
+        connection = SSL.Connection(tls, sock)
+        connection.set_accept_state()
+        limit = min(deadline, time.monotonic() + _HANDSHAKE_S)
+        try:
+            return _established(connection, sock, limit)
+        except TransferError as err:
+            refused = f"a connection from {address[0]} was refused: {err}"
+            note(refused)
+    more = f"; {refused}" if refused else ""
+    raise TransferError(
+        f"the other side did not connect within {timeout_s:g} seconds{more}"
+    )
 
 
 def connect(

@@ -52,8 +52,11 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
     HOOKS_PATH: ClassVar[str | None] = "instance-export"
     LOCK_NODES: ClassVar[bool] = True
     NEEDS_EXISTING: ClassVar[str] = "there is nothing to export"
+    STATE: ClassVar[type[Interrupted]] = Interrupted
     #: Where the export was interrupted.
     state: Interrupted
+    #: Whether the copy has begun or was made.
+    is_copied: bool = False
     _kept: tuple[str, dict[str, Any]] | None = None
 
     def check_arguments(self) -> None:
@@ -73,11 +76,6 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
 
     def check_mode(self) -> None:
         """Check the parameters of a local export."""
-        if self.op.mode != "local":
-            raise self.prereq(
-                f"instance {self.op.instance_name}: exports to other clusters are not"
-                " offered by this release, only mode local"
-            )
         if not isinstance(self.op.target_node, str):
             raise self.prereq(
                 f"instance {self.op.instance_name}: wanted the name of a target node,"
@@ -88,7 +86,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         """Look instance and target up."""
         super().expand_names()
         if self.ctx.resumption is not None:
-            self.state = msgspec.convert(self.ctx.resumption, Interrupted)
+            self.state = msgspec.convert(self.ctx.resumption, self.STATE)
             self.target = self.state.target
             return
         self.find_target()
@@ -125,12 +123,16 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         was_running = bool(self.runtime_info())
         if not has_snapshots and was_running:
             self._check_downtime(template)
-        self.state = Interrupted(
+        self.state = self.begin(
             target=self.target,
             was_running=was_running,
             was_active=instance.disks_active,
             snapshots=snapshots.names(self.disks_of()) if has_snapshots else (),
         )
+
+    def begin(self, **values: Any) -> Interrupted:
+        """Return the state before the first step."""
+        return Interrupted(**values)
 
     def check_target(self) -> None:
         """Refuse a target node that cannot store the export."""
@@ -149,7 +151,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         A primary node of such a release would read the disk in place of its snapshot.
         """
         name = self.instance.name
-        for uuid in dict.fromkeys((self.instance.primary_node, self.target)):
+        for uuid in filter(None, dict.fromkeys((self.primary.uuid, self.target))):
             names = self.ctx.rpc.call_one("export_list", uuid).require(
                 f"instance {name}: cannot list the exports of a node",
                 ecodes.ECODE_ENVIRON,
@@ -235,7 +237,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         try:
             if not self.state.is_prepared:
                 self._prepare()
-            self._copy()
+            self.is_copied = True
+            self.copy()
             failed = self._end_copy()
             self.complete()
         except BaseException:
@@ -326,7 +329,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             return self.disks_of()
         return snapshots.records(self.disks_of(), self.state.snapshots)
 
-    def _copy(self) -> None:
+    def copy(self) -> None:
+        """Copy all disks to the target node."""
         recorded = self.disks_of()
         if self.state.progress.disk >= len(recorded):
             disk_transfer.clean_up(self.ctx, self.state.progress)
@@ -408,12 +412,13 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         """Remove what was made, and start the guest again if it ran."""
         self.ctx.save_resumption(None)
         self._remove_snapshots()
-        self._drop_unfinished()
+        self.drop_unfinished()
         try:
             self._start_again()
             self._deactivate()
         except errors.GenericError as err:
             self.ctx.log.warn(str(err))
 
-    def _drop_unfinished(self) -> None:
+    def drop_unfinished(self) -> None:
+        """Remove what the target node has of the export."""
         stored_exports.drop_unfinished(self.ctx, self.instance.name, self.target)

@@ -1,8 +1,22 @@
 """The choice among the units of OP_INSTANCE_CREATE."""
 
+from typing import Final
+
 from ganeti import opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import commit, create, import_export, reserve
+from ganeti.cmdlib.instance import (
+    commit,
+    create,
+    import_export,
+    remote_import,
+    reserve,
+)
+
+#: Units of the modes in which the disks get a content that exists.
+_FILLED: Final[dict[str, type[create.InstanceCreate]]] = {
+    import_export.InstanceImport.MODE: import_export.InstanceImport,
+    remote_import.InstanceRemoteImport.MODE: remote_import.InstanceRemoteImport,
+}
 
 
 class InstanceCreation(create.InstanceCreate):
@@ -15,6 +29,6 @@ class InstanceCreation(create.InstanceCreate):
         """Return the unit that executes a request."""
         if op.forthcoming:
             return reserve.InstanceReserve
-        if op.mode == "import" and not op.commit:
-            return import_export.InstanceImport
+        if not op.commit and op.mode in _FILLED:
+            return _FILLED[op.mode]
         return commit.InstanceCommit if op.commit else create.InstanceCreate

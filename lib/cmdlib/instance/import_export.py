@@ -1,25 +1,22 @@
 """OP_INSTANCE_CREATE in mode import: create an instance from an export on a node."""
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import _buildconf, errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation, typed_params
+from ganeti import _buildconf, errors, opcodes
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import (
     common,
-    create,
     create_request,
     disk_transfer,
-    disks,
     export_request,
+    filled,
     stored_exports,
 )
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
-from ganeti.constants.instance import CREATION_INSTALLING
 from ganeti.objects import export_info, lookup
 from ganeti.rpc import encode
 
@@ -50,11 +47,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class InstanceImport(create.InstanceCreate):
-    """Unit that creates an instance and fills its disks from an export.
-
-    If that fails, the new instance is removed again.
-    """
+class InstanceImport(filled.FilledInstance):
+    """Unit that creates an instance and fills its disks from an export."""
 
     MODE: ClassVar[str] = "import"
 
@@ -190,9 +184,6 @@ class InstanceImport(create.InstanceCreate):
                     f" MiB for the exported disk, found {disk.size} MiB"
                 )
 
-    def require_os(self) -> None:
-        """Accept an export without OS: its disks are copied as they are."""
-
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the new instance and of the export."""
         env = super().hooks_env()
@@ -206,14 +197,12 @@ class InstanceImport(create.InstanceCreate):
 
     # Filling
     @property
-    def installs(self) -> bool:
-        """Whether the disks get a content."""
-        return bool(self.plan.disks)
+    def old_name(self) -> str:
+        """Name of the exported instance."""
+        return self._filling.old_name
 
-    def install_content(self) -> None:
-        """Copy the exported content; remove the instance if that fails."""
-        # It may take hours, and concerns this instance and the export alone.
-        allocation.release_nodes(self.ctx)
+    def fill(self) -> None:
+        """Copy the exported content."""
         if self.state is None:
             self.state = Filling(
                 self.plan.instance.uuid,
@@ -223,17 +212,8 @@ class InstanceImport(create.InstanceCreate):
                 self.info.name,
                 digest=_digest(self._text),
             )
-        try:
-            self._copy(self.state)
-            self._check_unchanged(self.state)
-        except BaseException:
-            self.ctx.save_resumption(None)
-            self.ctx.log.message("* removing the new instance again")
-            self.remove_again()
-            raise
-        self._rename(self.state.old_name)
-        self.ctx.save_resumption(None)
-        self.change(creation="")
+        self._copy(self.state)
+        self._check_unchanged(self.state)
 
     def _check_unchanged(self, state: Filling) -> None:
         """Refuse disks that may be of two exports, an older and a newer one.
@@ -277,7 +257,7 @@ class InstanceImport(create.InstanceCreate):
         written = [
             stored_exports.end_of(instance.os, wire, i) for i, wire in enumerate(wires)
         ]
-        private = self._private_wire()
+        private = self.private_wire()
         plan = disk_transfer.TransferPlan(
             instance.name,
             disk_transfer.Side(state.node, encode.instance(snapshot, instance), read),
@@ -287,58 +267,9 @@ class InstanceImport(create.InstanceCreate):
         )
         disk_transfer.copy_all(ctx, plan, left=state.filling, save=self._save_copy)
 
-    def _private_wire(self) -> dict[str, Any]:
-        wire: dict[str, Any] = encode.private_instance(
-            self.ctx.snapshot,
-            self.instance,
-            osparams_secret=self.op.osparams_secret,
-        )
-        return wire
-
-    def _rename(self, old_name: str) -> None:
-        """Have the OS adapt the content to the name of the instance."""
-        if not self.instance.os:
-            return
-        self.ctx.log.message("* running the instance OS rename script...")
-        result = self.ctx.rpc.call_one(
-            "instance_run_rename",
-            self.instance.primary_node,
-            self._private_wire(),
-            old_name,
-            self.op.debug_level or 0,
-        )
-        what = "the OS rename script failed"
-        if result.is_lost:
-            # It may still run, so the instance must not be started.
-            result.unwrap(f"instance {self.name}: {what}")
-        common.warn_failed(self.ctx, result, what)
-
     # Continuing
     def _restore(self, state: Filling) -> None:
         """Take over an interrupted import, with the lock of the instance alone."""
-        snapshot = self.ctx.snapshot
         self.state, self.source, self.path = state, state.node, state.path
         self.dumps = state.dumps
-        record = snapshot.instances.get(state.uuid)
-        if record is None:
-            raise self.prereq(
-                f"instance {self.name}: was removed before the master daemon restarted",
-                ecodes.ECODE_NOENT,
-            )
-        self.uuid, self.primary = record.uuid, record.primary_node
-        made: Sequence[objects.Disk] = snapshot.instance_disks(record)
-        self.plan = create.CreationPlan(record, tuple(made))
-        self.secondary = next(iter(snapshot.secondary_nodes(record)), None)
-        self.template = snapshot.disk_template(record)
-        self.locks.names[locking.Level.INSTANCE] = [record.name]
-
-    def resume(self) -> list[str] | str:
-        """Continue where the master daemon ended."""
-        if self.state is None:
-            return super().resume()
-        self.ctx.log.message(
-            f"* the master daemon was restarted; the import of {self.name} continues"
-        )
-        self.change(creation=CREATION_INSTALLING)
-        disks.assemble(self.ctx, self.instance)
-        return self.install_and_start()
+        self.take_over(state.uuid)

@@ -43,7 +43,6 @@ ROOT = [
     "security_domain",
     "security_model",
     "shared_file_storage_dir",
-    "source_x509_ca",
     "spice_password_file",
     "src_path",
     "uid_pool",

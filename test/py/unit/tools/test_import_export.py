@@ -1,6 +1,7 @@
 """The program that moves a disk's content: both ends, over a real connection."""
 
 import json
+import socket
 import threading
 
 import pytest
@@ -144,14 +145,28 @@ def test_a_full_disk_fails_both_ends(move, disks, tool):
     assert sender.error is not None
 
 
-def test_a_stranger_is_refused(move, disks):
-    receiver, sender = move(
-        (f"--file={disks[1]}", "--compress=none"),
-        (f"--file={disks[0]}", "--compress=none"),
-        peer="stranger",
+def test_strangers_are_refused_and_the_peer_is_waited_for(
+    tmp_path, certificates, disks
+):
+    """Port scanners find the port of a move between clusters."""
+    source, target = disks
+    words = ("--compress=none",)
+    receiver = End(
+        tmp_path, certificates, "import", "--bind=127.0.0.1", f"--file={target}", *words
     )
-    assert receiver.error is not None
-    assert "TLS handshake" in sender.error
+    where = ("--host=127.0.0.1", f"--port={receiver.port()}")
+    socket.create_connection(("127.0.0.1", receiver.port())).close()
+    stranger = End(
+        tmp_path, certificates, "export", *where, "--cmd-prefix=true", peer="stranger"
+    )
+    stranger.thread.join(60)
+    assert "TLS handshake" in stranger.error
+    sender = End(tmp_path, certificates, "export", *where, f"--file={source}", *words)
+    for end in (sender, receiver):
+        end.thread.join(60)
+        assert end.error is None
+    assert target.read_bytes() == DATA
+    assert "was refused" in " ".join(receiver.status["recent_output"])
 
 
 def test_a_missing_tool_is_named(move, disks):

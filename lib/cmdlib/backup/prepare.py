@@ -1,0 +1,56 @@
+"""OP_BACKUP_PREPARE: make what a remote export needs to begin."""
+
+from typing import Any, ClassVar
+
+from ganeti import locking, opcodes
+from ganeti.cmdlib import domain_secret
+from ganeti.cmdlib.instance import common
+from ganeti.constants import ecodes
+from ganeti.constants import export as constants
+
+
+class BackupPrepare(common.InstanceUnit[opcodes.BackupPrepare]):
+    """Unit that makes a key for an export to another cluster.
+
+    The key is removed by that export; one that no export uses is removed by
+    ganeti-cleaner when its certificate has expired.
+    """
+
+    HOOKS_TYPE: ClassVar[str | None] = None
+    NEEDS_EXISTING: ClassVar[str] = "there is nothing to export"
+
+    def expand_names(self) -> None:
+        """Look the instance up; nothing of it is changed."""
+        super().expand_names()
+        self.locks.shared.add(locking.Level.INSTANCE)
+
+    def check_prereq(self) -> None:
+        """Check that the instance can be exported, and that there is a secret."""
+        instance = self.instance
+        self.require_online_primary()
+        if self.op.mode != "remote":
+            return
+        if not self.ctx.snapshot.instance_disks(instance):
+            raise self.prereq(
+                f"instance {instance.name}: has no disks, so there is nothing to"
+                " export",
+                ecodes.ECODE_STATE,
+            )
+        domain_secret.load(self.ctx.paths)
+
+    def execute(self) -> dict[str, Any] | None:
+        """Make a key; return its name and certificate, and the handshake, signed.
+
+        A local export needs nothing.
+        """
+        if self.op.mode != "remote":
+            return None
+        name, pem = self.ctx.rpc.call_one(
+            "x509_cert_create", self.instance.primary_node, constants.RIE_CERT_VALIDITY
+        ).unwrap(f"instance {self.instance.name}: cannot make a certificate")
+        secret = domain_secret.load(self.ctx.paths)
+        return {
+            "handshake": secret.handshake(),
+            "x509_key_name": secret.signed_name(name),
+            "x509_ca": secret.signed_certificate(pem),
+        }

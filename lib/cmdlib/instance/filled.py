@@ -1,0 +1,110 @@
+"""Creation of instances whose disks get a content that exists already."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import locking, objects
+from ganeti.cmdlib import allocation
+from ganeti.cmdlib.instance import common, create, disks
+from ganeti.constants import ecodes
+from ganeti.constants.instance import CREATION_INSTALLING
+from ganeti.rpc import encode
+
+
+class FilledInstance(create.InstanceCreate):
+    """Base of units that create an instance and copy a content to its disks.
+
+    If that fails, the new instance is removed again.
+    """
+
+    #: Whether a restarted master daemon found the record made.
+    is_continued: bool = False
+
+    def require_os(self) -> None:
+        """Accept a request without OS: the disks are copied as they are."""
+
+    @property
+    def installs(self) -> bool:
+        """Whether the disks get a content."""
+        return bool(self.plan.disks)
+
+    @property
+    @abc.abstractmethod
+    def old_name(self) -> str:
+        """Name of the instance that the content is of."""
+
+    @abc.abstractmethod
+    def fill(self) -> None:
+        """Copy the content, or continue with that."""
+
+    def install_content(self) -> None:
+        """Copy the content; remove the instance if that fails."""
+        # It may take hours, and concerns this instance and the content alone.
+        allocation.release_nodes(self.ctx)
+        try:
+            self.fill()
+        except BaseException:
+            self.ctx.save_resumption(None)
+            self.ctx.log.message("* removing the new instance again")
+            self.remove_again()
+            raise
+        self._rename()
+        self.ctx.save_resumption(None)
+        self.change(creation="")
+
+    def private_wire(self) -> dict[str, Any]:
+        """Return the record that OS scripts get."""
+        wire: dict[str, Any] = encode.private_instance(
+            self.ctx.snapshot,
+            self.instance,
+            osparams_secret=self.op.osparams_secret,
+        )
+        return wire
+
+    def _rename(self) -> None:
+        """Have the OS adapt the content to the name of the instance."""
+        if not self.instance.os:
+            return
+        self.ctx.log.message("* running the instance OS rename script...")
+        result = self.ctx.rpc.call_one(
+            "instance_run_rename",
+            self.instance.primary_node,
+            self.private_wire(),
+            self.old_name,
+            self.op.debug_level or 0,
+        )
+        what = "the OS rename script failed"
+        if result.is_lost:
+            # It may still run, so the instance must not be started.
+            result.unwrap(f"instance {self.name}: {what}")
+        common.warn_failed(self.ctx, result, what)
+
+    # Continuing
+    def take_over(self, uuid: str) -> None:
+        """Take over an interrupted creation, with the lock of the instance alone."""
+        snapshot = self.ctx.snapshot
+        record = snapshot.instances.get(uuid)
+        if record is None:
+            raise self.prereq(
+                f"instance {self.name}: was removed before the master daemon restarted",
+                ecodes.ECODE_NOENT,
+            )
+        self.is_continued = True
+        self.uuid, self.primary = record.uuid, record.primary_node
+        made: Sequence[objects.Disk] = snapshot.instance_disks(record)
+        self.plan = create.CreationPlan(record, tuple(made))
+        self.secondary = next(iter(snapshot.secondary_nodes(record)), None)
+        self.template = snapshot.disk_template(record)
+        self.locks.names[locking.Level.INSTANCE] = [record.name]
+
+    def resume(self) -> list[str] | str:
+        """Continue where the master daemon ended."""
+        if not self.is_continued:
+            return super().resume()
+        self.ctx.log.message(
+            f"* the master daemon was restarted; the import of {self.name} continues"
+        )
+        self.change(creation=CREATION_INSTALLING)
+        disks.assemble(self.ctx, self.instance)
+        return self.install_and_start()

@@ -1,0 +1,346 @@
+"""Transfer of disk contents to or from another cluster: this cluster's end.
+
+All disks are copied at once, each by a program of its own on the node of this cluster:
+the receiving cluster announces all its ports in one message, and each of its programs
+waits for its sender for a limited time only. Programs of one transfer have one key; the
+removal of the key ends all of them, also one that no master daemon has recorded.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.cmdlib import base, domain_secret
+from ganeti.cmdlib.instance import common, disk_transfer, transfer_watch
+from ganeti.constants import export as constants
+
+#: Seconds until all imports must listen.
+_LISTEN_S: Final = disk_transfer.LISTEN_S
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The state of a transfer whose master daemon ended.
+
+    Attributes:
+        key: name of the key on the node; empty if there is none.
+        certificate: the certificate of that key, of a receiver.
+        started: names of the programs, by disk.
+        is_announced: the other cluster may know the receiver's ports.
+        is_done: all content has arrived.
+    """
+
+    key: str = ""
+    certificate: str = ""
+    started: tuple[str, ...] = ()
+    is_announced: bool = False
+    is_done: bool = False
+
+
+Save = Callable[[Progress], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalEnd:
+    """The end of a transfer in this cluster.
+
+    Attributes:
+        name: name of the instance.
+        side: node, record of the instance, and what is read or written per disk.
+        sizes_mib: size of each disk.
+        peer: PEM certificate of the other cluster's end.
+        compress: name of the compression tool.
+    """
+
+    name: str
+    side: disk_transfer.Side
+    sizes_mib: Sequence[int]
+    peer: str
+    compress: str = constants.IEC_NONE
+
+
+class _Transfer(abc.ABC):
+    """One end of the transfer of all disks of an instance."""
+
+    #: Log line about one disk that is copied.
+    COPIES = ""
+
+    def __init__(
+        self, ctx: base.Context, end: LocalEnd, left: Progress, save: Save
+    ) -> None:
+        self._ctx = ctx
+        self._end = end
+        self._state = left
+        self._save_state = save
+        self._watch = transfer_watch.Watch(ctx, self._what)
+
+    @property
+    def _what(self) -> str:
+        return f"instance {self._end.name}: copying its disks between clusters"
+
+    @property
+    def _node(self) -> str:
+        return self._end.side.node
+
+    def _save(self, **changes: Any) -> None:
+        self._state = msgspec.structs.replace(self._state, **changes)
+        self._save_state(self._state)
+
+    def run(self) -> None:
+        """Copy all disks, or continue with that.
+
+        Raises:
+            OpExecError: one was not copied. The programs have ended, their key is gone.
+        """
+        count = len(self._end.sizes_mib)
+        try:
+            if not self._state.is_done:
+                if len(self._state.started) < count:
+                    self._begin()
+                self._wait()
+                self._save(is_done=True)
+        finally:
+            clean_up(self._ctx, self._node, self._state)
+
+    def _begin(self) -> None:
+        self._make_key()
+        for index, size_mib in enumerate(self._end.sizes_mib):
+            self._ctx.log.message(f"* {self.COPIES} disk/{index} ({size_mib} MiB)")
+            name = self._start(index)
+            self._save(started=(*self._state.started, name))
+
+    @abc.abstractmethod
+    def _make_key(self) -> None:
+        """Provide a key that no program uses yet."""
+
+    @abc.abstractmethod
+    def _start(self, index: int) -> str:
+        """Start the program of a disk; return its name."""
+
+    def _options(self, magic: str, *, ipv6: bool, timeout_s: int) -> dict[str, Any]:
+        return {
+            "key_name": self._state.key,
+            "ca_pem": self._end.peer,
+            "compress": self._end.compress,
+            "magic": magic,
+            "ipv6": ipv6,
+            "connect_timeout": timeout_s,
+        }
+
+    def _wait(self) -> None:
+        """Wait until all programs have ended, and report the progress.
+
+        Raises:
+            OpExecError: one failed; has its words, and those of this end only.
+        """
+        self._watch.hurry()
+        begun = self._ctx.clock.monotonic()
+        running = dict(enumerate(self._state.started))
+        reports = {
+            index: transfer_watch.Report(self._ctx, f"disk/{index}", size_mib)
+            for index, size_mib in enumerate(self._end.sizes_mib)
+        }
+        while running:
+            for index, name in list(running.items()):
+                status = self._watch.status(self._node, name)
+                if transfer_watch.has_failed(status):
+                    raise errors.OpExecError(
+                        f"{self._what}: disk/{index}:"
+                        f" {self._watch.words(self._node, status)}"
+                    )
+                reports[index].report_progress(status)
+                if status.get("exit_status") == 0:
+                    del running[index]
+                    taken = self._ctx.clock.monotonic() - begun
+                    self._ctx.log.message(f"* disk/{index} copied in {taken:.1f} s")
+            if running:
+                self._watch.pause()
+
+
+class _Sender(_Transfer):
+    """The end that reads the disks."""
+
+    COPIES = "sending"
+
+    def __init__(
+        self,
+        ctx: base.Context,
+        end: LocalEnd,
+        receivers: Sequence[domain_secret.Receiver],
+        left: Progress,
+        save: Save,
+    ) -> None:
+        super().__init__(ctx, end, left, save)
+        self._receivers = receivers
+
+    def _make_key(self) -> None:
+        """Refuse to start again: a program that was not recorded may send already."""
+        if self._state.started:
+            raise errors.OpExecError(
+                f"{self._what}: the master daemon was restarted while the copies were"
+                " being started; prepare the export again"
+            )
+
+    def _start(self, index: int) -> str:
+        receiver, side = self._receivers[index], self._end.side
+        options = self._options(
+            receiver.magic,
+            ipv6=":" in receiver.host,
+            timeout_s=constants.RIE_CONNECT_ATTEMPT_TIMEOUT,
+        )
+        options["connect_retries"] = constants.RIE_CONNECT_RETRIES
+        name: str = self._ctx.rpc.call_one(
+            "export_start",
+            side.node,
+            options,
+            receiver.host,
+            receiver.port,
+            side.instance,
+            f"disk{index}",
+            side.ends[index],
+        ).unwrap(self._what)
+        return name
+
+
+class _Receiver(_Transfer):
+    """The end that writes the disks."""
+
+    COPIES = "waiting for the content of"
+
+    def __init__(
+        self,
+        ctx: base.Context,
+        end: LocalEnd,
+        announce: Callable[[Mapping[str, Any]], None],
+        *,
+        timeout_s: int,
+        left: Progress,
+        save: Save,
+    ) -> None:
+        super().__init__(ctx, end, left, save)
+        self._announce = announce
+        self._timeout_s = timeout_s
+
+    @property
+    def _address(self) -> str:
+        return self._ctx.snapshot.nodes[self._node].primary_ip
+
+    def _make_key(self) -> None:
+        """Make a key; the programs of an interrupted start end with the former one.
+
+        Nobody was told of their ports.
+        """
+        clean_up(self._ctx, self._node, self._state)
+        name, pem = self._ctx.rpc.call_one(
+            "x509_cert_create", self._node, constants.RIE_CERT_VALIDITY
+        ).unwrap(f"{self._what}: cannot make a certificate")
+        self._save(key=name, certificate=pem, started=())
+
+    def _magic(self, index: int) -> str:
+        return disk_transfer.magic(self._state.key, self._end.name, index)
+
+    def _start(self, index: int) -> str:
+        side = self._end.side
+        options = self._options(
+            self._magic(index), ipv6=":" in self._address, timeout_s=self._timeout_s
+        )
+        name: str = self._ctx.rpc.call_one(
+            "import_start",
+            side.node,
+            options,
+            side.instance,
+            f"disk{index}",
+            side.ends[index],
+        ).unwrap(self._what)
+        return name
+
+    def _wait(self) -> None:
+        """Tell the client where the disks are received, and wait for them."""
+        if not self._state.is_announced:
+            self._tell()
+        super()._wait()
+
+    def _tell(self) -> None:
+        secret = domain_secret.load(self._ctx.paths)
+        receivers = [
+            domain_secret.Receiver(
+                self._address,
+                self._watch.wait_for_port(self._node, name, _LISTEN_S),
+                self._magic(index),
+            )
+            for index, name in enumerate(self._state.started)
+        ]
+        self._announce(
+            {
+                "disks": [
+                    secret.signed_receiver(index, receiver)
+                    for index, receiver in enumerate(receivers)
+                ],
+                "x509_ca": secret.signed_certificate(self._state.certificate),
+            }
+        )
+        self._save(is_announced=True)
+
+
+def send(
+    ctx: base.Context,
+    end: LocalEnd,
+    receivers: Sequence[domain_secret.Receiver],
+    *,
+    left: Progress,
+    save: Save,
+) -> None:
+    """Send the content of all disks to another cluster.
+
+    Args:
+        ctx: dependencies of the opcode.
+        end: the source.
+        receivers: where each disk is sent.
+        left: has the key; where to continue.
+        save: called with the state after each step.
+
+    Raises:
+        OpExecError: one was not sent; nothing of the transfer is left on the node.
+    """
+    _Sender(ctx, end, receivers, left, save).run()
+
+
+def receive(
+    ctx: base.Context,
+    end: LocalEnd,
+    announce: Callable[[Mapping[str, Any]], None],
+    *,
+    timeout_s: int,
+    left: Progress,
+    save: Save,
+) -> None:
+    """Receive the content of all disks from another cluster.
+
+    Args:
+        ctx: dependencies of the opcode.
+        end: the target.
+        announce: passes to the client where the disks are received.
+        timeout_s: time that the other cluster has to connect.
+        left: where to continue.
+        save: called with the state after each step.
+
+    Raises:
+        OpExecError: one was not received; nothing of the transfer is left on the node.
+    """
+    _Receiver(ctx, end, announce, timeout_s=timeout_s, left=left, save=save).run()
+
+
+def clean_up(ctx: base.Context, node: str, left: Progress) -> None:
+    """End the programs of a transfer and remove their files and their key.
+
+    Failures are logged.
+    """
+    for name in left.started:
+        result = ctx.rpc.call_one("impexp_cleanup", node, name)
+        common.warn_failed(ctx, result, "cannot clean up after the transfer")
+    if left.key:
+        result = ctx.rpc.call_one("x509_cert_remove", node, left.key)
+        common.warn_failed(ctx, result, "cannot remove the transfer's certificate")

@@ -1,0 +1,1 @@
+"""``move-instance``: move instances between clusters, by the remote APIs of both."""

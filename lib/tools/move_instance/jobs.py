@@ -1,0 +1,146 @@
+"""Jobs of a cluster, seen through its remote API."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti.constants import jobqueue
+from ganeti.rapi import client as rapi
+from ganeti.tools.move_instance.settings import Cluster
+
+#: Seconds until a connection must be made.
+_CONNECT_S = 30.0
+#: Seconds for one answer; the server answers a wait for a job after about ten.
+_ANSWER_S = 180.0
+#: Answers in a row that may fail while a job is waited for, as when the master moves.
+_MAX_FAILURES = 10
+
+#: Prints a line.
+Say = Callable[[str], None]
+#: Prints a line about a job, if its message, the second argument, is wanted.
+Tell = Callable[[str, str], None]
+
+
+class JobError(Exception):
+    """A job ended without success.
+
+    Attributes:
+        ecode: the code of a refused request, else empty.
+    """
+
+    def __init__(self, text: str, ecode: str = "") -> None:
+        super().__init__(text)
+        self.ecode = ecode
+
+
+def connect(cluster: Cluster, *, logger: Any) -> rapi.GanetiRapiClient:
+    """Return a client of a cluster; nothing is sent yet.
+
+    Args:
+        cluster: how to reach it.
+        logger: gets the requests.
+    """
+    config = rapi.GenericCurlConfig(
+        cafile=cluster.ca_file, connect_timeout=_CONNECT_S, timeout=_ANSWER_S
+    )
+    return rapi.GanetiRapiClient(
+        cluster.name,
+        port=cluster.port,
+        username=cluster.username or None,
+        password=cluster.password or None,
+        curl_config_fn=config,
+        logger=logger,
+    )
+
+
+class Job:
+    """A job that runs or waits."""
+
+    def __init__(
+        self, client: rapi.GanetiRapiClient, where: str, job_id: Any, say: Tell
+    ) -> None:
+        """Watch a job.
+
+        Args:
+            client: of its cluster.
+            where: ``source`` or ``destination``.
+            job_id: of the job.
+            say: gets each line about it, and the message in it.
+        """
+        self._client = client
+        self._where = where
+        self._say = say
+        self._id = int(job_id)
+        self._status: str | None = None
+        self._serial: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self._where} job {self._id}"
+
+    def wait_for_entry(self, kind: str) -> Any:
+        """Return the content of the first log entry of a kind.
+
+        Raises:
+            JobError: the job ended without one.
+        """
+        while True:
+            for found, content in self._news():
+                if found == kind:
+                    return content
+            if self._status in rapi.JOB_STATUS_FINALIZED:
+                self.result()
+                raise JobError(f"{self}: ended without what was waited for")
+
+    def result(self) -> Any:
+        """Wait for the end; return the result of its only opcode.
+
+        Raises:
+            JobError: it failed, or was canceled.
+        """
+        while self._status not in rapi.JOB_STATUS_FINALIZED:
+            self._news()
+        job = self._client.GetJobStatus(self._id)
+        (result,) = job["opresult"]
+        if job["status"] == rapi.JOB_STATUS_SUCCESS:
+            return result
+        if job["status"] == rapi.JOB_STATUS_CANCELED:
+            raise JobError(f"{self}: was canceled")
+        raise JobError(*_described(f"{self}", result))
+
+    def _news(self) -> list[tuple[str, Any]]:
+        """Wait for a change; return kind and content of the new log entries."""
+        answer = self._ask()
+        if answer is None:
+            return []
+        (self._status,) = answer["job_info"]
+        entries = []
+        for serial, _time, kind, content in answer["log_entries"] or ():
+            self._serial = serial
+            entries.append((kind, content))
+            if kind == jobqueue.ELOG_MESSAGE:
+                self._say(f"{self}: {content}", str(content))
+        return entries
+
+    def _ask(self) -> Any:
+        """Ask for a change, again if the answer does not arrive."""
+        known = None if self._status is None else [self._status]
+        failures = 0
+        while True:
+            try:
+                return self._client.WaitForJobChange(
+                    self._id, ["status"], known, self._serial
+                )
+            except rapi.GanetiApiError as err:
+                failures += 1
+                # A refusal by the server has a status of HTTP.
+                if (err.code or 0) >= rapi.HTTP_OK or failures >= _MAX_FAILURES:
+                    raise
+
+
+def _described(what: str, result: Any) -> tuple[str, str]:
+    """Return text and error code of an opcode's failure, which is a node's word."""
+    if isinstance(result, list) and len(result) == 2 and isinstance(result[1], list):
+        texts = [str(each) for each in result[1]]
+        text = f"{what}: {texts[0] if texts else result[0]}"
+        is_refusal = result[0] == "OpPrereqError" and len(texts) == 2
+        return text, texts[1] if is_refusal else ""
+    return f"{what}: failed: {result}", ""

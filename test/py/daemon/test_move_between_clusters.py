@@ -1,0 +1,187 @@
+"""Instances move between two real clusters, by the remote APIs of both."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from fakes.patience import until
+from ganeti.utils import pidfile, x509
+
+pytestmark = pytest.mark.daemon
+
+NAME = "moving.vc.test"
+BIN = pathlib.Path(__file__).resolve().parents[3] / "build" / "bin"
+ADD = ("gnt-instance", "add", "-t", "sharedfile", "-H", "fake", "-o", "tiny+default")
+ADD += ("--disk", "0:size=16M", "--disk", "1:size=4M", "--no-nics", "--no-install")
+ADD += ("--no-start", "-n", "node1", NAME)
+LIST = ("gnt-instance", "list", "--no-headers", "-o", "name,status")
+
+
+@pytest.fixture(scope="module")
+def clusters(cluster_of):
+    """Two clusters of one node each; both know the user of the tool."""
+    pair = cluster_of(1), cluster_of(1)
+    for each in pair:
+        path = pathlib.Path(each.paths().data("rapi/users"))
+        path.write_text("mover secret write\n")
+        path.chmod(0o640)
+    pair[0].check(*ADD)
+    for disk in disks(pair[0]):
+        disk.write_bytes(bytes(range(256)) * (disk.stat().st_size >> 8))
+    pair[0].check("gnt-instance", "start", NAME)
+    return pair
+
+
+def disks(cluster):
+    return list(cluster.file("/srv/ganeti/shared-file-storage").glob(f"{NAME}/*"))
+
+
+def contents(cluster):
+    """Return the digests of the disks of the instance."""
+    return sorted(
+        hashlib.sha256(disk.read_bytes()).hexdigest() for disk in disks(cluster)
+    )
+
+
+def remains(cluster):
+    """Return what is left of transfers."""
+    places = (cluster.file(f"/var/run/ganeti/{d}") for d in ("import-export", "crypto"))
+    return [path for place in places for path in place.glob("*")]
+
+
+def command(source, destination, directory, *words):
+    """Return the command line that moves the instance."""
+    argv = [BIN / "move-instance", "--src-username=mover"]
+    for prefix, cluster in (("src", source), ("dest", destination)):
+        path = directory / f"{prefix}.pem"
+        certificate = x509.load(cluster.paths().data("rapi.pem")).certificate_pem
+        path.write_bytes(certificate)
+        argv.append(f"--{prefix}-ca-file={path}")
+    (directory / "password").write_text("secret\n")
+    argv += [f"--src-password-file={directory}/password", *words]
+    return [
+        *argv,
+        *(each.node("node1").address for each in (source, destination)),
+        NAME,
+    ]
+
+
+def run(*args):
+    done = subprocess.run(
+        command(*args), capture_output=True, text=True, check=False, timeout=300
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def share_secret(source, destination):
+    """Do what gnt-cluster renew-crypto does on each node with the secret of another."""
+    path = pathlib.Path(destination.paths().data("cluster-domain-secret"))
+    path.write_bytes(
+        pathlib.Path(source.paths().data("cluster-domain-secret")).read_bytes()
+    )
+
+
+NODE = "--dest-primary-node=node1"
+
+
+@pytest.mark.timeout(600)
+def test_an_instance_moves_only_between_clusters_that_share_a_secret(
+    clusters, tmp_path
+):
+    source, destination = clusters
+    before = contents(source)
+    code, output = run(source, destination, tmp_path, NODE)
+    assert code == 1
+    assert "was not signed with the domain secret of this cluster" in output
+    assert source.check(*LIST).split() == [NAME, "running"]
+    assert destination.check(*LIST) == ""
+    # The key for the export stays until it ends; the next move has its own.
+    (key,) = remains(source)
+    share_secret(source, destination)
+    code, output = run(source, destination, tmp_path, NODE, "--compress=gzip")
+    assert (code, output.splitlines()[-1]) == (0, f"{NAME}: Success")
+    assert source.check(*LIST) == ""
+    assert destination.check(*LIST).split() == [NAME, "running"]
+    assert contents(destination) == before
+    assert disks(source) == []
+    assert remains(source) == [key]
+    assert remains(destination) == []
+    assert "secret\n" not in output
+
+
+def halted(cluster, mode):
+    """Return the process ids of the transfers of a cluster once all have begun."""
+
+    def found():
+        directory = cluster.file("/var/run/ganeti/import-export")
+        pids = [pidfile.read_pid(str(path)) for path in directory.glob(f"{mode}-*/pid")]
+        return [pid for pid in pids if pid is not None]
+
+    pids = until("both disks are copied", lambda: len(found()) == 2 and found())
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    return pids
+
+
+def go_on(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("daemon", ["ganeti-masterd", "ganeti-noded"])
+def test_a_move_goes_on_after_daemons_were_killed(clusters, tmp_path, daemon):
+    """Both clusters lose a daemon while the disks are copied."""
+    pair = clusters if disks(clusters[0]) else clusters[::-1]
+    source, destination = pair
+    share_secret(source, destination)
+    before, keys = contents(source), [*map(remains, pair)]
+    move = subprocess.Popen(
+        command(source, destination, tmp_path, NODE), stdout=subprocess.PIPE, text=True
+    )
+    pids = halted(destination, "import")
+    try:
+        for each in pair:
+            each.command("kill", "node1", daemon)
+        for each in pair:
+            each.command("start", "node1", daemon)
+    finally:
+        go_on(pids)
+    output, _ = move.communicate(timeout=300)
+    assert move.returncode == 0, output
+    assert contents(destination) == before
+    assert disks(source) == []
+    assert [*map(remains, pair)] == keys
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", ["import", "export"])
+def test_a_killed_program_fails_both_ends_and_leaves_nothing(clusters, tmp_path, mode):
+    pair = clusters if disks(clusters[0]) else clusters[::-1]
+    source, destination = pair
+    share_secret(source, destination)
+    before, keys = contents(source), [*map(remains, pair)]
+    move = subprocess.Popen(
+        command(source, destination, tmp_path, NODE), stdout=subprocess.PIPE, text=True
+    )
+    pids = halted(destination if mode == "import" else source, mode)
+    os.kill(pids[0], signal.SIGKILL)
+    go_on(pids)
+    output, _ = move.communicate(timeout=300)
+    assert move.returncode == 1, output
+    last = output.splitlines()[-1]
+    assert "source job" in last
+    assert "destination job" in last
+    assert contents(source) == before
+    assert source.check(*LIST).split() == [NAME, "running"]
+    assert destination.check(*LIST) == ""
+    assert disks(destination) == []
+    assert [*map(remains, pair)] == keys
