@@ -16,6 +16,7 @@ _MODULES = (
     "crypto",
     "disks",
     "exports",
+    "guest_agent",
     "heartbeats",
     "hotplug",
     "instances",

@@ -253,6 +253,27 @@ class Hypervisor(abc.ABC):
         del device, seq
         self.hotplug_check(instance)
 
+    def guest_addresses(self, name: str) -> list[tuple[str, str, list[str]]]:
+        """Return interface, MAC and addresses, as the agent in a guest reports them.
+
+        Raises:
+            HypervisorError: there is no agent, or it does not answer.
+        """
+        raise self._unsupported(name, "guest agents")
+
+    def freeze(self, name: str, limit_s: float) -> None:
+        """Freeze the file systems of a guest for at most some seconds."""
+        del limit_s
+        raise self._unsupported(name, "guest agents")
+
+    def thaw(self, name: str) -> bool:
+        """Thaw the file systems of a guest; return whether they were frozen until now.
+
+        Raises:
+            HypervisorError: they are still frozen.
+        """
+        raise self._unsupported(name, "guest agents")
+
     def _unsupported(self, instance: str, what: str) -> errors.HypervisorError:
         return errors.HypervisorError(
             f"instance {instance}: hypervisor {self.name} does not support {what}"

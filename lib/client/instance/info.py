@@ -67,6 +67,24 @@ def _reservation(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _reported(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the addresses that the guest reports of itself, if it does."""
+    reported = data.get("guest_addresses")
+    if not reported:
+        return []
+    rows = [
+        info_tree.Pairs(
+            [
+                ("interface", row["name"]),
+                ("MAC", row["mac"] or "-"),
+                ("addresses", ", ".join(row["addresses"]) or "-"),
+            ]
+        )
+        for row in reported
+    ]
+    return [("Addresses reported by the guest", rows)]
+
+
 def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
     """Return the tree of one instance."""
     state = f"configured to be {data['config_state']}"
@@ -92,6 +110,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
     )
     pairs.append(("Allocated network port", data["network_port"]))
     pairs.append(("Hypervisor", data["hypervisor"]))
+    pairs += _reported(data)
     console = _vnc(data)
     if console:
         pairs.append(("console connection", console))

@@ -8,7 +8,14 @@ import msgspec
 from ganeti import _buildconf, errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.backup import snapshots
-from ganeti.cmdlib.instance import common, disk_transfer, disks, removal, stored_exports
+from ganeti.cmdlib.instance import (
+    common,
+    disk_transfer,
+    disks,
+    guest_agent,
+    removal,
+    stored_exports,
+)
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
@@ -278,6 +285,11 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         Raises:
             OpExecError: one could not be taken.
         """
+        is_running = self.state.was_running and not self.op.shutdown
+        with guest_agent.frozen(self.ctx, self.instance, is_running=is_running):
+            self._take_each()
+
+    def _take_each(self) -> None:
         pairs = zip(self.disks_of(), self.state.snapshots, strict=True)
         for index, (disk, (_group, name)) in enumerate(pairs):
             before = self.state.taken

@@ -5,7 +5,7 @@ from typing import Any
 
 from ganeti import locking, objects, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import disks, mirror_specs
+from ganeti.cmdlib.instance import disks, guest_agent, mirror_specs
 from ganeti.objects import lookup, params
 from ganeti.rpc import Result, encode
 from ganeti.verify import mirrors
@@ -39,8 +39,19 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             if uuid in snapshot.instances
         ]
         live = {} if self.op.static else self._live(snapshot, instances)
+        running = [
+            each
+            for each in instances
+            if _run_state(live.get(each.primary_node), each.name) == "up"
+        ]
+        reported = guest_agent.addresses(self.ctx, running)
         return {
             instance.name: self._describe(snapshot, instance, live)
+            | (
+                {"guest_addresses": reported[instance.name]}
+                if instance.name in reported
+                else {}
+            )
             for instance in instances
         }
 

@@ -10,7 +10,7 @@ from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import runtime, security, taps
 from ganeti.hypervisor.kvm.files import Files
 
-_CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
+_CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown", "frozen")
 
 
 def remove(effects: NodeEffects, guest: Files) -> None:

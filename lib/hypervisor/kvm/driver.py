@@ -24,6 +24,7 @@ from ganeti.hypervisor.base import (
     linux_node_info,
 )
 from ganeti.hypervisor.kvm import (
+    agent,
     argv,
     checks,
     cleanup,
@@ -176,6 +177,8 @@ class KvmHypervisor(Hypervisor):
             if os.path.exists(guest.shutdown_marker):
                 return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
             return None
+        with contextlib.suppress(errors.HypervisorError):
+            agent.thaw_abandoned(guest)
         memory, vcpus = _configured_size(files.command_line(pid))
         with (
             contextlib.suppress(errors.HypervisorError),
@@ -292,6 +295,18 @@ class KvmHypervisor(Hypervisor):
         with hotplug.turn(guest):
             hotplug.check(guest)
             hotplug.modify_nic(self._effects, guest, instance, device, seq)
+
+    def guest_addresses(self, name: str) -> list[tuple[str, str, list[str]]]:
+        """Return the addresses that the agent in a guest reports."""
+        return agent.addresses(self._alive(name))
+
+    def freeze(self, name: str, limit_s: float) -> None:
+        """Have a process of its own keep a guest's file systems frozen."""
+        agent.freeze(self._effects, self._alive(name), limit_s)
+
+    def thaw(self, name: str) -> bool:
+        """End that process, or thaw the guest if it was killed."""
+        return agent.thaw(self._effects, self._alive(name))
 
     # Migration
     def migratable(self, instance: InstanceX) -> None:

@@ -69,6 +69,28 @@ ROWS: Final = (
         private=True,
     ),
     Procedure(
+        "guest_addresses",
+        ("hypervisor", "names"),
+        "{instance: [[interface, MAC, [address]]]}; silent guests are left out",
+        "fast",
+        reads=True,
+    ),
+    Procedure(
+        "guest_freeze",
+        ("instance", "limit"),
+        "null; the node thaws the guest after the limit in seconds",
+        "fast",
+        shown=("instance", "limit"),
+    ),
+    Procedure(
+        "guest_thaw",
+        ("instance",),
+        "bool: whether the guest was frozen until now",
+        "fast",
+        shown=("instance",),
+        answer=True,
+    ),
+    Procedure(
         "hotplug_device",
         ("instance", "action", "dev_type", "device", "extra", "seq"),
         "device information or null",

@@ -100,6 +100,8 @@ SHAPES: Final[dict[str, Any]] = {
     "extstorage_diagnose": list[tuple[str, Scalar, bool, Scalar, _Parameters]],
     "get_file_info": tuple[bool, Facts],
     "get_watcher_pause": Number | None,
+    "guest_addresses": dict[str, list[Any]],
+    "guest_thaw": bool,
     "hooks_runner": list[tuple[str, int, str]],
     "iallocator_runner": str,
     "impexp_status": Annotated[list[_Transfer | None], Meta(min_length=1)],

@@ -86,6 +86,50 @@ def test_a_running_guest_is_left_alone_with_noshutdown():
     assert len(eng.rpc.called("blockdev_snapshot")) == 1
 
 
+AGENT = {"hvparams": {"use_guest_agent": True}}
+FREEZE = ("guest_freeze", "blockdev_snapshot", "guest_thaw")
+
+
+@pytest.mark.parametrize(
+    ("answers", "calls", "text"),
+    [
+        ({}, FREEZE, None),
+        ({"guest_thaw": False}, FREEZE, "took more than 60 s"),
+        ({"guest_thaw": failure("gone")}, FREEZE, "could not be thawed"),
+        ({"guest_freeze": failure("no agent")}, FREEZE[:2], "did not freeze it"),
+        # The guest may be frozen.
+        ({"guest_freeze": failure("late", is_lost=True)}, FREEZE, "did not freeze"),
+    ],
+)
+def test_a_running_guest_is_frozen_for_its_snapshots(answers, calls, text):
+    answers = {"guest_freeze": None, "guest_thaw": True} | answers
+    eng = engine(changes=AGENT, **answers)
+    eng.run(EXPORT | {"shutdown": False})
+    assert order(eng, *FREEZE) == list(calls)
+    lines = [str(entry) for entry in eng.callbacks.entries]
+    warnings = [line for line in lines if "snapshots are" in line or "thawed" in line]
+    assert all(text in line for line in warnings) if text else warnings == []
+    assert bool(warnings) == bool(text)
+
+
+def test_a_guest_is_thawed_after_a_failed_snapshot():
+    eng = engine(
+        changes=AGENT,
+        guest_freeze=None,
+        guest_thaw=True,
+        blockdev_snapshot=failure("group is full"),
+    )
+    with pytest.raises(errors.OpExecError, match="group is full"):
+        eng.run(EXPORT | {"shutdown": False})
+    assert order(eng, *FREEZE) == list(FREEZE)
+
+
+def test_a_stopped_guest_is_not_frozen():
+    eng = engine(changes=AGENT, **Guest().answers())
+    eng.run(EXPORT)
+    assert order(eng, *FREEZE) == ["blockdev_snapshot"]
+
+
 @pytest.mark.parametrize("template", ["plain", "file"])
 def test_a_broken_copy_leaves_nothing_and_the_guest_runs(template):
     broken = {"exit_status": 1, "listen_port": 4711, "recent_output": []}

@@ -157,6 +157,8 @@ ANSWERS = [
         [[True], [1, {}], [True, []]],
     ),
     ("get_watcher_pause", [None, 5, 1.5], ["5", []]),
+    ("guest_addresses", [{"web1": [["eth0", "", []]]}], [[], {"web1": "x"}]),
+    ("guest_thaw", [True, False], [None, 1]),
     ("hooks_runner", [[], [["a", 1, "text"]]], [[["a", "1", "text"]], [["a", 1]], {}]),
     ("iallocator_runner", ["{}"], [{}, None]),
     (

@@ -143,6 +143,17 @@ def test_an_interrupted_creation_says_so():
     assert lines(unfinished=True)["Creation"] == expected
 
 
+def test_addresses_that_the_guest_reports():
+    assert "Addresses reported by the guest" not in lines()
+    rows = [
+        {"name": "eth0", "mac": "aa:bb", "addresses": ["192.0.2.1/24", "fe80::1/64"]},
+        {"name": "wg0", "mac": "", "addresses": []},
+    ]
+    first, second = lines(guest_addresses=rows)["Addresses reported by the guest"]
+    assert dict(first)["addresses"] == "192.0.2.1/24, fe80::1/64"
+    assert dict(second) == {"interface": "wg0", "MAC": "-", "addresses": "-"}
+
+
 def test_the_terms_of_a_reservation():
     assert "Forthcoming" not in lines(owner="ops")
     full = lines(
