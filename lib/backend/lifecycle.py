@@ -13,6 +13,7 @@ from ganeti import errors
 from ganeti.backend import master
 from ganeti.backend.registry import LastAnswer, LocalNode, procedure
 from ganeti.constants import misc
+from ganeti.hypervisor import Hypervisor
 from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
 
@@ -128,23 +129,28 @@ def _forget_ssh_keys(node: LocalNode) -> None:
 @procedure("node_powercycle")
 def node_powercycle(node: LocalNode, hypervisor: str, hvparams: dict[str, Any]) -> str:
     """Schedule the reset of this machine; see `ganeti.backend.power`."""
-    del hypervisor, hvparams
+    del hvparams
+    driver = node.hypervisors.get(hypervisor)
     _log.critical("power cycle requested, in %g seconds", POWERCYCLE_DELAY_S)
-    later = threading.Thread(target=_cycle, args=(node,), name="power", daemon=True)
+    later = threading.Thread(
+        target=_cycle, args=(node, driver), name="power", daemon=True
+    )
     try:
         later.start()
     except RuntimeError:
         # No thread can be started: the machine is failing, and the reset matters more.
-        _cycle(node)
+        _cycle(node, driver)
     return f"Reboot scheduled in {POWERCYCLE_DELAY_S:g} seconds"
 
 
-def _cycle(node: LocalNode) -> None:
+def _cycle(node: LocalNode, driver: Hypervisor | None) -> None:
     node.clock.wait(threading.Event(), POWERCYCLE_DELAY_S)
-    try:
-        node.power.cycle()
-    except (OSError, errors.GenericError) as err:
-        _log.critical("power cycle failed: %s", err)
+    for cycle in (node.power.cycle, driver.reset_host if driver else None):
+        try:
+            if cycle is not None:
+                cycle()
+        except (OSError, errors.GenericError) as err:
+            _log.critical("power cycle failed: %s", err)
 
 
 @procedure("node_ensure_daemon")

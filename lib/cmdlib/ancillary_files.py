@@ -125,7 +125,10 @@ def _unreadable(listed: Sequence[str]) -> list[str]:
 
 
 #: Files below the configuration directory that an administrator may create.
-_HYPERVISOR_FILES: Final = {"kvm": ("kvm-vif-bridge", "vnc-cluster-password")}
+_HYPERVISOR_FILES: Final = {
+    "kvm": ("kvm-vif-bridge", "vnc-cluster-password"),
+    "xen-hvm": ("vnc-cluster-password",),
+}
 
 
 def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:

@@ -1,7 +1,6 @@
 """Hypervisor drivers, node side: one class each, no policy.
 
-`drivers` creates the drivers. Of hypervisors without a driver only the parameters
-exist, in `ganeti.constants.hvparams`.
+`drivers` creates the drivers; `ganeti.constants.hvparams` has their parameters.
 """
 
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ganeti.hypervisor.chroot import ChrootHypervisor
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.hypervisor.kvm import KvmHypervisor
 from ganeti.hypervisor.lxc import LxcHypervisor
+from ganeti.hypervisor.xen import XenHvmHypervisor, XenPvmHypervisor
 
 #: Driver by name.
 DRIVERS: Final[dict[str, Callable[[NodeEffects], Hypervisor]]] = {
@@ -25,6 +25,8 @@ DRIVERS: Final[dict[str, Callable[[NodeEffects], Hypervisor]]] = {
     "fake": FakeHypervisor,
     "kvm": KvmHypervisor,
     "lxc": LxcHypervisor,
+    "xen-hvm": XenHvmHypervisor,
+    "xen-pvm": XenPvmHypervisor,
 }
 
 

@@ -169,6 +169,9 @@ class Hypervisor(abc.ABC):
         """Return the files to distribute to all nodes, and the optional ones."""
         return [], []
 
+    def reset_host(self) -> None:  # noqa: B027
+        """Reset the machine by the hypervisor, after the attempt by the kernel."""
+
     def require_running(self, instance: InstanceX) -> None:
         """Raise HypervisorError unless the guest runs on this node."""
         if self.info(instance.name, instance.hvparams) is None:

@@ -15,6 +15,8 @@ from ganeti.objects.instance import Instance
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 #: Program that connects the terminal to the serial line of a guest.
 _KVM_PROGRAM: Final = "ganeti-kvm-console"
+#: The one for the console of a domain.
+_XEN_PROGRAM: Final = "xen-console-wrapper"
 
 
 class ConsoleHost(NamedTuple):
@@ -127,10 +129,23 @@ def _chroot_command(
     return ("chroot", f"{host.run_dir}/chroot-hypervisor/{name}", "/bin/sh", "-i")
 
 
+def _xen_command(
+    name: str, hvparams: Mapping[str, Any], host: ConsoleHost
+) -> tuple[str, ...]:
+    """Return the command for the console, which also resumes a paused guest."""
+    del hvparams
+    return (f"{host.tools_dir}/{_XEN_PROGRAM}", "xl", name)
+
+
 #: Makes the command, by hypervisor.
 _COMMANDS: Final[
     Mapping[str, Callable[[str, Mapping[str, Any], ConsoleHost], tuple[str, ...]]]
-] = {"chroot": _chroot_command, "lxc": _lxc_command}
+] = {
+    "chroot": _chroot_command,
+    "lxc": _lxc_command,
+    "xen-hvm": _xen_command,
+    "xen-pvm": _xen_command,
+}
 
 
 def _serial_command(name: str, host: ConsoleHost) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ The master checks requests with it, and drivers check what they put into configu
 files of other programs. Specified in the hypervisor tables.
 """
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -15,6 +16,12 @@ _CAPABILITY: Final = re.compile(r"[a-z][a-z_]*")
 _DEVICE: Final = re.compile(r"[abc] (\*|\d+):(\*|\d+) r?w?m?")
 _SETTING: Final = re.compile(r"lxc\.[a-z0-9_.]+ *= *[^ ].*")
 _CONTROLLER: Final = re.compile(r"[a-z][a-z_0-9]*")
+_PREFIX: Final = re.compile(r"[a-z]{2,4}")
+_BOOT_LETTERS: Final = re.compile(r"[acdn]{1,4}")
+_SCRIPT: Final = re.compile(r"/[A-Za-z0-9_.+/-]+")
+_PCI_DEVICE: Final = re.compile(
+    r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]", re.IGNORECASE
+)
 #: Highest number of a processor that a mask may name; Linux has at most 8192.
 _LAST_CPU: Final = 8191
 
@@ -132,7 +139,44 @@ def _chroot_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def _xen_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        parse_mask(hvparams.get("cpu_mask") or _ALL)
+    except errors.ParseError as err:
+        yield f"parameter cpu_mask: {err}"
+    for name, pattern, wanted in (
+        ("blockdev_prefix", _PREFIX, "2 to 4 small letters such as xvd"),
+        ("boot_order", _BOOT_LETTERS, "letters of a, c, d and n"),
+        ("vif_script", _SCRIPT, "a path of letters, digits and . _ + / -"),
+    ):
+        value = str(hvparams.get(name) or "")
+        if value and not pattern.fullmatch(value):
+            yield f"parameter {name}: wanted {wanted}, found {value!r}"
+    for word in words(hvparams.get("pci_pass")):
+        if not _PCI_DEVICE.fullmatch(word):
+            yield (
+                "parameter pci_pass: wanted PCI devices such as 0000:03:00.0, found"
+                f" {word!r}"
+            )
+    address = str(hvparams.get("vnc_bind_address") or "")
+    if address and not _is_ipv4(address):
+        yield (
+            "parameter vnc_bind_address: wanted an IPv4 address of the nodes or"
+            f" 0.0.0.0, found {address!r}"
+        )
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 _CHECKS: Final[dict[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
     "lxc": _lxc_problems,
     "chroot": _chroot_problems,
+    "xen-hvm": _xen_problems,
+    "xen-pvm": _xen_problems,
 }

@@ -48,6 +48,9 @@ def _parser():
     up.add_argument(
         "--disk-size", type=int, default=24576, metavar="MIB", help="of a disk"
     )
+    up.add_argument(
+        "--xen", action="store_true", help="start Xen; needs --memory 1400 or more"
+    )
     up.set_defaults(run=_up)
 
     down = commands.add_parser("down", help="power off and delete everything")
@@ -111,7 +114,7 @@ def _lab(args):
 def _up(args):
     lab = labs.up(
         args.directory, count=args.count, memory_mib=args.memory, disks=args.disks,
-        disk_mib=args.disk_size,
+        disk_mib=args.disk_size, xen=args.xen,
     )  # fmt: skip
     names = ", ".join(machine.name for machine in lab.machines)
     print(

@@ -40,6 +40,7 @@ class Lab:
 
     def _machine(self, number):
         more = {key: self.record[key] for key in ("namespace", "memory_mib", "disks")}
+        more["has_xen"] = self.record.get("xen", False)
         return Machine(self.directory / f"lab{number}", number, **more)
 
     def machine(self, name):
@@ -164,8 +165,10 @@ def quote(word):
     return "'" + str(word).replace("'", "'\\''") + "'"
 
 
-def up(directory=DIRECTORY, *, count=3, memory_mib=512, disks=2, disk_mib=24576):
-    """Make a lab and start its machines; return it.
+def up(
+    directory=DIRECTORY, *, count=3, memory_mib=512, disks=2, disk_mib=24576, xen=False
+):
+    """Make a lab and start its machines, with ``xen`` as its first domains; return it.
 
     Raises:
         LabError: there is one already, or something is missing.
@@ -180,7 +183,7 @@ def up(directory=DIRECTORY, *, count=3, memory_mib=512, disks=2, disk_mib=24576)
     network.up(namespace, count)
     record = {
         "count": count, "namespace": namespace, "memory_mib": memory_mib,
-        "disks": disks, "cuts": [], "failed_disks": [],
+        "disks": disks, "cuts": [], "failed_disks": [], "xen": xen,
     }  # fmt: skip
     (directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
     lab = Lab(directory)

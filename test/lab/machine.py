@@ -12,7 +12,7 @@ import time
 
 from qemu.qmp import ExecuteError, QMPClient, QMPError
 
-from lab import initramfs, network
+from lab import initramfs, network, xen
 from lab.product import PACKAGES, PRODUCT, TOP, LabError, check
 
 #: The product's wheels need at least this processor; more features are slower to emulate.
@@ -35,15 +35,19 @@ class Machine:
         namespace: the lab's network.
         memory_mib: size of its memory.
         disks: number of the disks for volume groups.
+        has_xen: whether Xen starts first, and the machine is its first domain.
     """
 
-    def __init__(self, directory, number, *, namespace, memory_mib, disks):
+    def __init__(
+        self, directory, number, *, namespace, memory_mib, disks, has_xen=False
+    ):
         self.directory = pathlib.Path(directory)
         self.number = number
         self.name = f"lab{number}"
         self.namespace = namespace
         self.memory_mib = memory_mib
         self.disks = disks
+        self.has_xen = has_xen
         self.files = self.directory / "files"
         self.console = self.directory / "console.log"
         self._control = self.directory / "qmp.sock"
@@ -150,8 +154,7 @@ class Machine:
             ),
             *("-machine", "pc", "-accel", "tcg,thread=multi,tb-size=160"),
             *("-cpu", _PROCESSOR, "-m", str(self.memory_mib), "-smp", "1"),
-            *("-kernel", kernel, "-initrd", initramfs.ARCHIVE),
-            *("-append", self._kernel_line()),
+            *self._boot_argv(kernel),
             *("-serial", f"file:{self.console}", "-device", "virtio-rng-pci"),
             *("-qmp", f"unix:{self._control},server=on,wait=off"),
             *("-daemonize", "-pidfile", self._pid_file),
@@ -187,12 +190,19 @@ class Machine:
             *("-device", f"{device},werror=report,rerror=report"),
         ]
 
+    def _boot_argv(self, kernel):
+        line = self._kernel_line()
+        if self.has_xen:
+            return xen.boot_argv(kernel, line, initramfs.ARCHIVE, self.memory_mib)
+        return ("-kernel", kernel, "-initrd", initramfs.ARCHIVE, "-append", line)
+
     def _kernel_line(self):
         parts = TOP.resolve().parts
         hidden = f"/{parts[1]}" if parts[1] not in _SYSTEM else str(TOP.parent)
         # Time would be measured by a processor that is emulated: no checks of it.
+        console = xen.CONSOLE if self.has_xen else "ttyS0"
         return (
-            "console=ttyS0 quiet loglevel=4 panic=1 net.ifnames=0 mitigations=off"
+            f"console={console} quiet loglevel=4 panic=1 net.ifnames=0 mitigations=off"
             f" nowatchdog random.trust_cpu=on lab.hide={hidden}"
         )
 

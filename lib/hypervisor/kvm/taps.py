@@ -182,6 +182,15 @@ def connect(effects: NodeEffects, env: Mapping[str, str]) -> None:
                 f"{env['INTERFACE']}: {script} {result.reason}: {result.output.strip()}"
             )
         return
+    join_network(effects, env)
+
+
+def join_network(effects: NodeEffects, env: Mapping[str, str]) -> None:
+    """Connect an interface to its network, without the administrator's script.
+
+    Raises:
+        HypervisorError: names the interface and the failed step.
+    """
     with _translated(env):
         {"bridged": _bridge, "routed": _route, "openvswitch": _switch}[env["MODE"]](
             effects, env

@@ -146,8 +146,8 @@ def test_names_that_are_no_file_names_are_refused(node):
 
 
 def test_unknown_hypervisor_and_arguments_are_named(node):
-    with pytest.raises(errors.HypervisorError, match=r"xen-pvm.*not offered"):
-        nodes.call(node, "instance_list", ["xen-pvm"], {})
+    with pytest.raises(errors.HypervisorError, match=r"vmware.*not offered"):
+        nodes.call(node, "instance_list", ["vmware"], {})
     with pytest.raises(errors.RpcError, match="wanted 2 arguments, found 1"):
         nodes.call(node, "instance_list", ["fake"])
     with pytest.raises(errors.RpcError, match="instance_list: Expected `array`"):

@@ -305,6 +305,13 @@ def test_a_root_directory_is_reached_by_a_shell_in_it():
     )
 
 
+@pytest.mark.parametrize("kind", ["xen-pvm", "xen-hvm"])
+def test_a_domain_is_reached_by_a_program_on_the_node(kind):
+    program = "/usr/lib/ganeti/tools/xen-console-wrapper"
+    command = (program, "xl", "inst1.example.com")
+    assert describe(hypervisor=kind) == SERIAL | {"command": command}
+
+
 def test_other_hypervisors_have_no_console_here():
     text = "Console not available for hypervisor fake"
     assert describe(hypervisor="fake", serial_console=True) == {

@@ -58,7 +58,7 @@ def guests(node):
     node.ssconf(
         maintain_node_health="True",
         master_candidates_ips="\n".join(IPS),
-        hypervisor_list="fake\nxen-pvm",
+        hypervisor_list="fake\nvmware",
     )
     pathlib.Path(node.paths.hmac_key).write_bytes(b"key\n")
     driver = FakeHypervisor(NodeEffects(node.paths, node.runner, node.clock))
@@ -80,7 +80,7 @@ def test_an_offline_node_stops_all_its_guests(node, guests, candidates, caplog):
     assert "instance web1: killing its guest, because this node is offline" in (
         caplog.text
     )
-    assert "hypervisor xen-pvm is not offered here" in caplog.text
+    assert "hypervisor vmware is not offered here" in caplog.text
 
 
 def test_a_cluster_that_accepts_other_signatures_is_asked_with_those(

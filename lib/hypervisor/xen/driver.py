@@ -1,0 +1,331 @@
+"""Operations of guests of Xen, by its program ``xl``.
+
+A guest is a domain of the name of its instance. Xen keeps what it runs with, so the
+configuration file is needed only at its start.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import (
+    AttachedDisk,
+    Hypervisor,
+    InstanceInfo,
+    MigrationStatus,
+)
+from ganeti.hypervisor.xen import checks, config, listing, migration, nics, xl
+from ganeti.hypervisor.xen.files import DIRECTORY, Files
+from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.utils import hv_syntax
+
+#: Network script of NICs without one of their own.
+VIF_SCRIPT: Final = "vif-ganeti"
+#: A guest has this long to reboot: number of looks, seconds between them.
+_REBOOT_LOOKS: Final = 600
+_REBOOT_LOOK_S: Final = 1.0
+_LONGEST_PASSWORD: Final = 4096
+
+
+class _XenHypervisor(Hypervisor):
+    """Operations that both kinds of guests have."""
+
+    def _files(self, name: str) -> Files:
+        return Files(self._effects.paths, name)
+
+    def _domains(self) -> list[listing.Domain]:
+        return listing.domains(xl.check(self._effects, "Xen", "list"))
+
+    def _domain(self, name: str) -> listing.Domain | None:
+        xl.domain(name)
+        rows = listing.guests(self._domains())
+        return next((row for row in rows if row.name == name), None)
+
+    # Start and end
+    def start(
+        self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
+    ) -> None:
+        """Start a guest; with ``paused`` its processors wait for the console."""
+        name = instance.name
+        if self._domain(name) is not None:
+            raise errors.HypervisorError(f"instance {name}: already running")
+        self._check_syntax(instance.hvparams)
+        guest = self._files(name)
+        guest.write_config(self._configuration(instance, disks))
+        nics.write(self._effects.paths, instance)
+        options = ("-p",) if paused else ()
+        result = xl.run(
+            *(self._effects, "create", *options, guest.config), timeout_s=xl.CHANGE_S
+        )
+        if not result.failed:
+            return
+        if self._domain(name) is not None:
+            xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
+        kept = guest.keep_failed_config()
+        nics.remove(self._effects.paths, name)
+        raise errors.HypervisorError(
+            f"instance {name}: cannot start: xl create {result.reason}:"
+            f" {xl.reason(result)}; its configuration is in {kept}"
+        )
+
+    def _configuration(self, instance: InstanceX, disks: Sequence[AttachedDisk]) -> str:
+        script = f"{self._effects.paths.tools_dir}/{VIF_SCRIPT}"
+        password = self._password(instance)
+        return config.build(instance, disks, script=script, vnc_password=password)
+
+    def _password(self, instance: InstanceX) -> str | None:
+        """Return the password of the display; paravirtual guests have none."""
+        del instance
+        return None
+
+    def stop(
+        self,
+        name: str,
+        *,
+        hvparams: Mapping[str, Any],
+        force: bool,
+        retry: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Ask a guest to shut down, or destroy its domain."""
+        del hvparams, retry, timeout_s
+        row = self._domain(name)
+        if row is None:
+            raise errors.HypervisorError(f"instance {name}: not running")
+        what = f"instance {name}"
+        if force or row.has_ended:
+            result = xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
+            if result.failed and self._domain(name) is not None:
+                raise errors.HypervisorError(
+                    f"{what}: xl destroy {result.reason}: {xl.reason(result)}"
+                )
+            return
+        if row.is_paused:
+            # Its system could not hear the request.
+            xl.check(self._effects, what, "unpause", name)
+        # Without a driver for requests of Xen, a guest hears of it by ACPI.
+        xl.check(self._effects, what, "shutdown", "-F", name)
+
+    def cleanup(self, name: str) -> None:
+        """Remove the files of a guest that does not run any more."""
+        row = self._domain(name)
+        if row is not None and not row.has_ended:
+            raise errors.HypervisorError(
+                f"instance {name}: cannot clean up, the instance is running"
+            )
+        if row is not None:
+            xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
+        self._files(name).remove_config()
+        nics.remove(self._effects.paths, name)
+        migration.forget(self._files(name))
+
+    def reboot(self, instance: InstanceX) -> None:
+        """Ask a guest to reboot, and wait until it does."""
+        name = instance.name
+        before = self._domain(name)
+        if before is None:
+            raise errors.HypervisorError(f"instance {name}: not running")
+        if instance.hvparams.get("reboot_behavior") == "exit":
+            raise errors.HypervisorError(
+                f"instance {name}: would stay down, as parameter reboot_behavior is"
+                " exit; reboot it with type hard"
+            )
+        xl.check(self._effects, f"instance {name}", "reboot", "-F", name)
+        for _look in range(_REBOOT_LOOKS):
+            row = self._domain(name)
+            if row is not None and (
+                row.number != before.number or row.time_s < before.time_s
+            ):
+                return
+            self._effects.sleep(_REBOOT_LOOK_S)
+        raise errors.HypervisorError(
+            f"instance {name}: did not reboot within"
+            f" {_REBOOT_LOOKS * _REBOOT_LOOK_S:g} seconds; reboot it with type hard"
+        )
+
+    # Query
+    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the names of all guests on this node, sorted."""
+        del hvparams
+        return [row.name for row in listing.guests(self._domains())]
+
+    def info(
+        self, name: str, hvparams: Mapping[str, Any] | None = None
+    ) -> InstanceInfo | None:
+        """Return one guest, None if it is not on this node."""
+        del hvparams
+        row = self._domain(name)
+        return None if row is None else row.info
+
+    def all_infos(
+        self, hvparams: Mapping[str, Any] | None = None
+    ) -> list[InstanceInfo]:
+        """Return all guests on this node, in the order of their names."""
+        del hvparams
+        return [row.info for row in listing.guests(self._domains())]
+
+    def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return memory in MiB and processors, of the whole machine as Xen has it."""
+        del hvparams
+        values = listing.info(xl.check(self._effects, "Xen", "info"))
+        return listing.node_info(values, self._domains())
+
+    def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
+        """Return the reason why guests cannot run on this node, or None."""
+        del hvparams
+        try:
+            return checks.problem(self._effects, self.name)
+        except errors.HypervisorError as err:
+            return str(err)
+
+    def validate(self, hvparams: Mapping[str, Any]) -> None:
+        """Check parameters against this node."""
+        super().validate(hvparams)
+        self._check_syntax(hvparams)
+        checks.check_files(self.name, hvparams)
+
+    def _check_syntax(self, hvparams: Mapping[str, Any]) -> None:
+        try:
+            hv_syntax.check(self.name, hvparams)
+        except errors.ParseError as err:
+            raise errors.HypervisorError(str(err)) from err
+
+    def ancillary_files(self) -> tuple[list[str], list[str]]:
+        """Return the files to distribute; xl's settings may be missing."""
+        path = self._effects.paths.at(f"{DIRECTORY}/xl.conf")
+        return [path], [path]
+
+    def reset_host(self) -> None:
+        """Make Xen reset the machine."""
+        if not self._effects.paths.is_virtual:
+            xl.run(self._effects, "debug-key", "R")
+
+    # Change
+    def balloon(self, instance: InstanceX, memory_mib: int) -> None:
+        """Change a running guest's memory."""
+        name = xl.domain(instance.name)
+        what = f"instance {name}"
+        xl.check(self._effects, what, "mem-set", name, f"{memory_mib}m")
+
+    def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
+        """Check that the guest runs: Xen passes the new size on by itself."""
+        del disk, size_bytes
+        self.require_running(instance)
+
+    # Migration
+    def migration_info(self, instance: InstanceX) -> str:
+        """Return nothing: the target makes its configuration of the record."""
+        self.require_running(instance)
+        return ""
+
+    def accept(
+        self,
+        instance: InstanceX,
+        info: str,
+        target: str,
+        disks: Sequence[AttachedDisk],
+    ) -> None:
+        """Wait for the guest on an address of this node, in the background."""
+        del info
+        name = instance.name
+        if self._domain(name) is not None:
+            raise errors.HypervisorError(f"instance {name}: already running here")
+        self._check_syntax(instance.hvparams)
+        guest = self._files(name)
+        guest.write_config(self._configuration(instance, disks))
+        nics.write(self._effects.paths, instance)
+        try:
+            migration.listen(self._effects, guest, instance.hvparams, target)
+        except errors.GenericError:
+            guest.remove_config()
+            nics.remove(self._effects.paths, name)
+            raise
+
+    def migrate(
+        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
+    ) -> None:
+        """Start sending a guest in the background; xl does it live in both modes."""
+        del cluster_name, live
+        self.require_running(instance)
+        guest = self._files(instance.name)
+        migration.send(self._effects, guest, instance.hvparams, target)
+
+    def migration_status(self, instance: InstanceX) -> MigrationStatus:
+        """Return the state of sending a guest; xl reports no progress."""
+        return migration.status(self._files(instance.name))
+
+    def finalize_source(
+        self, instance: InstanceX, *, success: bool, live: bool
+    ) -> None:
+        """Remove what is left of a guest that has gone, or end its sending."""
+        del live
+        name = instance.name
+        migration.end(self._effects, self._files(name))
+        if success:
+            self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
+            self.cleanup(name)
+
+    def finalize_destination(
+        self, instance: InstanceX, info: str, *, success: bool
+    ) -> None:
+        """Check that the guest has arrived, or remove what is left of it."""
+        del info
+        name = instance.name
+        if success:
+            row = self._domain(name)
+            if row is None or row.has_ended:
+                raise errors.HypervisorError(
+                    f"instance {name}: has not arrived; see {self._files(name).log}"
+                )
+            migration.forget(self._files(name))
+            return
+        migration.end(self._effects, self._files(name))
+        self._destroy(name, (name, f"{name}{listing.INCOMING}"))
+        self.cleanup(name)
+
+    def _destroy(self, name: str, unwanted: Sequence[str]) -> None:
+        """Destroy domains of a guest that are on this node and should not be."""
+        for row in self._domains():
+            if row.number and row.name in unwanted:
+                xl.check(
+                    self._effects, f"instance {name}", "destroy", str(row.number),
+                    timeout_s=xl.CHANGE_S,
+                )  # fmt: skip
+
+
+class XenPvmHypervisor(_XenHypervisor):
+    """Paravirtual guests, which need no support by the processor."""
+
+    name: ClassVar[str] = "xen-pvm"
+
+
+class XenHvmHypervisor(_XenHypervisor):
+    """Guests with full virtualisation and an emulator for their devices."""
+
+    name: ClassVar[str] = "xen-hvm"
+
+    def _password(self, instance: InstanceX) -> str | None:
+        """Return the first line of the password file.
+
+        Raises:
+            HypervisorError: it cannot be read, or is empty.
+        """
+        hvp = instance.hvparams
+        if not hvp.get("vnc_bind_address"):
+            return None
+        path = self._effects.paths.at(hvp["vnc_password_file"])
+        try:
+            with open(path, encoding="utf-8") as src:
+                password = src.readline(_LONGEST_PASSWORD).rstrip("\n")
+        except (OSError, UnicodeError) as err:
+            reason = getattr(err, "strerror", None) or "not a text"
+            raise errors.HypervisorError(
+                f"instance {instance.name}: parameter vnc_password_file: {path}:"
+                f" {reason}"
+            ) from err
+        if not password or not password.isprintable():
+            raise errors.HypervisorError(
+                f"instance {instance.name}: parameter vnc_password_file: wanted a"
+                f" password in the first line of {path}, found none"
+            )
+        return password

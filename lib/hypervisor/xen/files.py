@@ -1,0 +1,97 @@
+"""Files of guests on a node: configurations, logs, and states of migrations.
+
+xl has its configuration files in one directory with files of its own, such as
+``xl.conf``. A file that is there under the name of a guest, but configures none of this
+name, is left alone.
+"""
+
+import contextlib
+import os
+import re
+from typing import Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import check_instance_name
+from ganeti.pathutils import Paths
+from ganeti.utils import files
+
+DIRECTORY: Final = "/etc/xen"
+#: A configuration may have the password of the display.
+_MODE: Final = 0o600
+_LARGEST: Final = 1 << 20
+
+
+class Files:
+    """The files of one guest."""
+
+    def __init__(self, paths: Paths, name: str) -> None:
+        self.name = check_instance_name(name)
+        self._paths = paths
+        self.config = f"{paths.at(DIRECTORY)}/{name}"
+        self.log = f"{paths.log_dir}/xen/{name}.log"
+        self._migrations = f"{paths.run_dir}/xen-hypervisor/migration"
+
+    @property
+    def failed_config(self) -> str:
+        """Copy of the configuration of a start that failed."""
+        return f"{self._paths.log_dir}/xen/{self.name}.config"
+
+    def migration(self, suffix: str) -> str:
+        """Return a file of a migration: ``pid`` or ``result``."""
+        return f"{self._migrations}/{self.name}.{suffix}"
+
+    def make_directories(self) -> None:
+        """Make the directories of log and migrations."""
+        os.makedirs(os.path.dirname(self.log), mode=0o750, exist_ok=True)
+        os.makedirs(self._migrations, mode=0o750, exist_ok=True)
+
+    def write_config(self, text: str) -> None:
+        """Write the configuration.
+
+        Raises:
+            HypervisorError: the place has another file.
+        """
+        self._require_ours()
+        try:
+            os.makedirs(os.path.dirname(self.config), mode=0o755, exist_ok=True)
+            files.write_file(self.config, text.encode(), mode=_MODE)
+        except OSError as err:
+            raise errors.HypervisorError(
+                f"instance {self.name}: cannot write {self.config}: {err.strerror}"
+            ) from err
+
+    def remove_config(self) -> None:
+        """Remove the configuration, if there is one."""
+        with contextlib.suppress(errors.HypervisorError):
+            self._require_ours()
+            files.remove_file(self.config)
+
+    def keep_failed_config(self) -> str:
+        """Move the configuration to the log directory; return its path there."""
+        self.make_directories()
+        try:
+            os.replace(self.config, self.failed_config)
+        except OSError:
+            # Another file system: the directories need not be on one.
+            with open(self.config, "rb") as src:
+                files.write_file(self.failed_config, src.read(_LARGEST), mode=_MODE)
+            self.remove_config()
+        return self.failed_config
+
+    def _require_ours(self) -> None:
+        try:
+            text = files.read_file(self.config, max_size=_LARGEST)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as err:
+            raise self._foreign() from err
+        own = rb"^name\s*=\s*['\"]%b['\"]\s*$" % re.escape(self.name).encode()
+        if not re.search(own, text, re.MULTILINE):
+            raise self._foreign()
+
+    def _foreign(self) -> errors.HypervisorError:
+        return errors.HypervisorError(
+            f"instance {self.name}: wanted {self.config} for the configuration of the"
+            " guest, found a file that configures no guest of this name; move it away,"
+            " or rename the instance"
+        )

@@ -1,0 +1,144 @@
+"""Migration between nodes, by ``xl migrate`` over an encrypted connection.
+
+xl trusts whoever it receives a guest from: the stream has the guest's configuration,
+with names of programs. So the program ``xen-migration`` connects both ends, and each
+end demands a certificate of the cluster. It runs in the background; a file has its
+result.
+"""
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import MigrationStatus, NodeEffects
+from ganeti.hypervisor.xen import xl
+from ganeti.hypervisor.xen.files import Files
+from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti.process import SAFE_PATH
+from ganeti.utils import files, pidfile
+
+PROGRAM: Final = "xen-migration"
+#: Seconds until the program is in the background, and until it has ended.
+_START_S: Final = 60.0
+_END_S: Final = 20.0
+_POLL_S: Final = 0.1
+_REASON_LENGTH: Final = 500
+_LARGEST_RESULT: Final = 65536
+
+
+def listen(
+    effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any], address: str
+) -> None:
+    """Wait for a guest on an address of this node.
+
+    Raises:
+        HypervisorError: the program does not start.
+    """
+    _start(effects, guest, "receive", address, hvparams)
+
+
+def send(
+    effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any], address: str
+) -> None:
+    """Start sending a guest to the address of a node that waits for it.
+
+    Raises:
+        HypervisorError: the program does not start.
+    """
+    _start(effects, guest, "migrate", address, hvparams)
+
+
+def _start(
+    effects: NodeEffects,
+    guest: Files,
+    action: str,
+    address: str,
+    hvparams: Mapping[str, Any],
+) -> None:
+    paths = effects.paths
+    end(effects, guest)
+    guest.make_directories()
+    argv = [
+        f"{paths.tools_dir}/{PROGRAM}",
+        *("--pid-file", guest.migration("pid")),
+        *("--result", guest.migration("result")),
+        *(action, xl.domain(guest.name), address, str(int(hvparams["migration_port"]))),
+    ]
+    env = {"PATH": SAFE_PATH, "LC_ALL": "C"}
+    if paths.is_virtual:
+        env |= {ROOTDIR_ENV: paths.root, HOSTNAME_ENV: paths.hostname}
+    size = os.path.getsize(guest.log) if os.path.exists(guest.log) else 0
+    try:
+        result = effects.process.run(
+            argv, env=env, timeout_s=_START_S, output_file=guest.log
+        )
+    except errors.CommandError as err:
+        raise errors.HypervisorError(f"instance {guest.name}: {err}") from err
+    if result.failed:
+        raise errors.HypervisorError(
+            f"instance {guest.name}: {PROGRAM} {action} {result.reason}:"
+            f" {_tail(guest, size)}"
+        )
+
+
+def _tail(guest: Files, offset: int) -> str:
+    """Return the end of the log since a place in it, in one line."""
+    try:
+        with open(guest.log, encoding="utf-8", errors="replace") as src:
+            src.seek(offset)
+            text = " ".join(src.read(_LARGEST_RESULT).split())
+    except OSError:
+        text = ""
+    return text[-_REASON_LENGTH:] or f"no message in {guest.log}"
+
+
+def status(guest: Files) -> MigrationStatus:
+    """Return the state of sending a guest."""
+    try:
+        text = files.read_file(guest.migration("result"), max_size=_LARGEST_RESULT)
+        result = json.loads(text)
+    except FileNotFoundError:
+        if is_running(guest):
+            return MigrationStatus("active")
+        return MigrationStatus("failed", error="no migration has been begun")
+    except (OSError, ValueError, errors.GenericError) as err:
+        return MigrationStatus("failed", error=f"its result is unknown: {err}")
+    if result == {"code": 0}:
+        return MigrationStatus("completed")
+    known = result if isinstance(result, dict) else {}
+    reason = str(known.get("reason", "unknown"))[:_REASON_LENGTH]
+    return MigrationStatus("failed", error=f"{reason}; see {guest.log}")
+
+
+def is_running(guest: Files) -> bool:
+    """Return whether the program of a migration runs."""
+    return pidfile.live_pid(guest.migration("pid"), PROGRAM) is not None
+
+
+def end(effects: NodeEffects, guest: Files) -> None:
+    """End the program of a migration if it runs, and forget its result.
+
+    Raises:
+        HypervisorError: it does not end.
+    """
+    pid = pidfile.live_pid(guest.migration("pid"), PROGRAM)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        deadline = effects.clock.monotonic() + _END_S
+        while is_running(guest):
+            if effects.clock.monotonic() > deadline:
+                raise errors.HypervisorError(
+                    f"instance {guest.name}: {PROGRAM}, process {pid}, does not end"
+                )
+            effects.sleep(_POLL_S)
+    forget(guest)
+
+
+def forget(guest: Files) -> None:
+    """Remove the result of a migration."""
+    files.remove_file(guest.migration("result"))

@@ -1,0 +1,383 @@
+"""Guests of Xen: their start and end by xl, and what xl prints."""
+
+import os
+import pathlib
+import types
+
+import pytest
+
+from fakes import nodes
+from fakes.processes import FakeRunner
+from fakes.xen_guests import NIC, disk, instance
+from ganeti import errors, hypervisor, pathutils
+from ganeti.hypervisor.base import GuestState
+from ganeti.hypervisor.xen import checks, listing, nics
+from ganeti.process import RunResult
+
+HEAD = "Name                                        ID   Mem VCPUs\tState\tTime(s)\n"
+NODE = (
+    "Domain-0                                     0   979     1     r-----     134.0\n"
+)
+#: Recorded from Xen 4.17.
+INFO = """\
+host                   : lab1.lab.test
+release                : 6.1.0-56-amd64
+nr_cpus                : 8
+nr_nodes               : 1
+cores_per_socket       : 2
+threads_per_core       : 2
+virt_caps              : pv gnttab-v1 gnttab-v2
+total_memory           : 1399
+free_memory            : 302
+xen_major              : 4
+xen_minor              : 17
+xen_extra              : .7
+xen_commandline        : console=com1 dom0_mem=979M,max:979M
+"""
+
+
+def row(name, number=3, memory=96, state="-b----", time="3.8"):
+    return f"{name:40} {number:5} {memory:5}     1     {state}       {time}\n"
+
+
+class Xl(FakeRunner):
+    """xl with domains; ``failing`` are the commands that fail, with their messages."""
+
+    def __init__(self):
+        super().__init__(xl=self._answer)
+        self.domains = {}
+        self.failing = {}
+        self.after = {}
+
+    def _answer(self, argv):
+        command, *words = argv[1:]
+        if command in self.failing:
+            return 1, "", self.failing[command]
+        if command == "list":
+            return 0, HEAD + NODE + "".join(self.domains.values()), ""
+        if command == "info":
+            return 0, INFO, ""
+        if command == "create":
+            name = words[-1].rpartition("/")[2]
+            self.domains[name] = row(
+                name, state="--p---" if "-p" in words else "r-----"
+            )
+        if command == "destroy":
+            self.domains = {
+                name: text
+                for name, text in self.domains.items()
+                if words[0] not in (name, text.split()[1])
+            }
+        self.domains |= self.after.pop(command, {})
+        return 0, "", ""
+
+    @property
+    def changes(self):
+        """The commands other than questions."""
+        return [line for line in self.lines if line not in ("xl list", "xl info")]
+
+
+@pytest.fixture
+def xen(tmp_path):
+    """A driver, its xl and its paths."""
+    paths = pathutils.Paths(str(tmp_path), "n1")
+    runner = Xl()
+    effects = hypervisor.NodeEffects(paths, runner, nodes.CountedClock())
+    drivers = hypervisor.drivers(effects)
+    made = types.SimpleNamespace(
+        runner=runner, paths=paths, effects=effects, driver=drivers["xen-pvm"]
+    )
+    made.hvm = drivers["xen-hvm"]
+    made.config = pathlib.Path(paths.at("/etc/xen/web1"))
+    made.start = lambda **params: made.driver.start(
+        instance(nics=[NIC], **params), [disk()], paused=False
+    )
+    return made
+
+
+def stop(driver, **how):
+    driver.stop("web1", hvparams={}, **{"force": False, **how})
+
+
+def test_a_guest_starts_ends_and_leaves_nothing(xen):
+    xen.start()
+    assert xen.runner.changes == [f"xl create {xen.config}"]
+    assert xen.config.stat().st_mode & 0o777 == 0o600
+    assert nics.read(xen.paths, "web1", 0)["BRIDGE"] == "br7"
+    assert xen.driver.list_names() == ["web1"]
+    assert xen.driver.info("web1").state is GuestState.RUNNING
+    for refused in (xen.start, lambda: xen.driver.cleanup("web1")):
+        with pytest.raises(errors.HypervisorError, match=r"web1: .* running"):
+            refused()
+    stop(xen.driver)
+    stop(xen.driver, force=True)
+    assert xen.runner.changes[1:] == ["xl shutdown -F web1", "xl destroy web1"]
+    xen.driver.cleanup("web1")
+    assert not xen.config.exists()
+    assert not os.path.exists(nics.directory(xen.paths, "web1"))
+    with pytest.raises(errors.HypervisorError, match="web1: not running"):
+        stop(xen.driver)
+
+
+def test_a_paused_guest_hears_of_its_shutdown(xen):
+    xen.driver.start(instance(), [disk()], paused=True)
+    assert xen.runner.changes == [f"xl create -p {xen.config}"]
+    stop(xen.driver)
+    assert xen.runner.changes[1:] == ["xl unpause web1", "xl shutdown -F web1"]
+
+
+def test_a_failed_start_leaves_its_configuration_in_the_logs(xen):
+    xen.runner.failing["create"] = "libxl: error:\n  no such kernel\n"
+    kept = f"{xen.paths.log_dir}/xen/web1.config"
+    text = (
+        f"web1: cannot start: xl create exited with code 1: libxl: error: no .*{kept}"
+    )
+    with pytest.raises(errors.HypervisorError, match=text):
+        xen.start()
+    assert 'name = "web1"' in pathlib.Path(kept).read_text()
+    assert os.stat(kept).st_mode & 0o777 == 0o600
+    assert not xen.config.exists()
+
+
+def test_a_file_of_somebody_else_is_left_alone(xen):
+    xen.config.parent.mkdir(parents=True)
+    xen.config.write_text("autoballoon = 0\n")
+    with pytest.raises(
+        errors.HypervisorError, match="configures no guest of this name"
+    ):
+        xen.start()
+    xen.driver.cleanup("web1")
+    assert xen.config.read_text() == "autoballoon = 0\n"
+    assert xen.runner.changes == []
+    # One of another tool for this guest is replaced.
+    xen.config.write_text("name = 'web1'\nmemory = 5\n")
+    xen.start()
+    assert "memory = 256" in xen.config.read_text()
+
+
+@pytest.mark.parametrize("name", ["0", "12", "../x", "a b", "-p"])
+def test_names_that_mean_something_else_to_xl_are_refused(xen, name):
+    with pytest.raises(errors.HypervisorError, match=f"instance name|instance {name}"):
+        xen.driver.stop(name, hvparams={}, force=True)
+    assert xen.runner.changes == []
+
+
+def test_a_guest_that_has_ended_by_itself_is_destroyed(xen):
+    xen.runner.domains["web1"] = row("web1", state="---s--")
+    assert xen.driver.info("web1").state is GuestState.SHUTDOWN
+    stop(xen.driver)
+    xen.runner.domains["web1"] = row("web1", state="----c-")
+    xen.driver.cleanup("web1")
+    assert xen.runner.changes == ["xl destroy web1", "xl destroy web1"]
+
+
+def test_a_destroyed_domain_that_stays_is_an_error(xen):
+    xen.start()
+    xen.runner.failing["destroy"] = "busy"
+    with pytest.raises(errors.HypervisorError, match=r"xl destroy .*: busy"):
+        stop(xen.driver, force=True)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"web1": row("web1", number=4)},
+        {"web1": row("web1", time="0.1")},
+    ],
+)
+def test_a_reboot_ends_with_another_domain_or_less_time(xen, after):
+    xen.runner.domains["web1"] = row("web1")
+    xen.runner.after["reboot"] = after
+    xen.driver.reboot(instance())
+    assert xen.runner.changes == ["xl reboot -F web1"]
+
+
+def test_a_reboot_that_does_not_happen_is_an_error(xen):
+    with pytest.raises(errors.HypervisorError, match="web1: not running"):
+        xen.driver.reboot(instance())
+    xen.runner.domains["web1"] = row("web1")
+    with pytest.raises(errors.HypervisorError, match="did not reboot within 600 sec"):
+        xen.driver.reboot(instance())
+    with pytest.raises(errors.HypervisorError, match=r"stay down, as .* exit"):
+        xen.driver.reboot(instance(reboot_behavior="exit"))
+
+
+def test_memory_changes_while_the_guest_runs(xen):
+    xen.start()
+    xen.driver.balloon(instance(), 200)
+    assert xen.runner.changes[-1] == "xl mem-set web1 200m"
+    xen.driver.resize_disk(instance(), None, 1)
+    xen.runner.failing["mem-set"] = "too much"
+    with pytest.raises(errors.HypervisorError, match=r"web1: xl mem-set .*: too much"):
+        xen.driver.balloon(instance(), 200)
+
+
+def test_the_password_of_a_display_comes_from_its_file(xen):
+    path = pathlib.Path(xen.paths.at("/etc/ganeti/vnc-cluster-password"))
+    made = instance("xen-hvm")
+    with pytest.raises(errors.HypervisorError, match=r"vnc_password_file: .*No such"):
+        xen.hvm.start(made, [disk()], paused=False)
+    path.parent.mkdir(parents=True)
+    path.write_text("\nsecret\n")
+    with pytest.raises(errors.HypervisorError, match="a password in the first line"):
+        xen.hvm.start(made, [disk()], paused=False)
+    path.write_text("secret\nmore\n")
+    xen.hvm.start(made, [disk()], paused=False)
+    assert 'vncpasswd = "secret"' in xen.config.read_text()
+    assert not any("secret" in line for line in xen.runner.lines)
+
+
+def test_a_node_has_the_memory_and_processors_of_the_machine(xen):
+    xen.runner.domains["web1"] = row("web1")
+    assert xen.driver.node_info() == {
+        "memory_total": 1399,
+        "memory_free": 302,
+        "memory_dom0": 979,
+        "memory_hv": 22,
+        "cpu_total": 8,
+        "cpu_nodes": 1,
+        "cpu_sockets": 2,
+        "cpu_dom0": 1,
+        "hv_version": [4, 17],
+    }
+
+
+def test_the_list_has_guests_alone_in_order():
+    text = HEAD + NODE + row("web2") + row("web1", state="r-----")
+    text += (
+        row("web3--incoming")
+        + row("web4--migratedaway")
+        + row("(null)", state="--ps-d")
+    )
+    rows = listing.guests(listing.domains(text))
+    assert [each.name for each in rows] == ["web1", "web2"]
+    assert rows[1].info == ("web2", "3", 96, 1, GuestState.RUNNING, 3.8)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "error\n",
+        HEAD + "web1 3 512 1 r----- x\n",
+        HEAD + "web1 3 512 1 r-----\n",
+        HEAD + "web1 -3 512 1 r----- 1.0\n",
+        HEAD + f"web1 3 {'9' * 30} 1 r----- 1.0\n",
+        HEAD + "web1 3 512 1 zzzzzz 1.0\n",
+        HEAD + "x" * 400 + " 3 512 1 r----- 1.0\n",
+    ],
+    ids=range(8),
+)
+def test_another_form_of_the_list_is_an_error(text):
+    with pytest.raises(errors.HypervisorError, match="xl list: wanted") as caught:
+        listing.domains(text)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_name_with_the_look_of_a_row_is_a_name():
+    (domain,) = listing.domains(HEAD + row("web1 7 1 1 r----- 1.0"))
+    assert (domain.name, domain.number) == ("web1 7 1 1 r----- 1.0", 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("total_memory : x", "as total_memory, found 'x'"),
+        ("nr_cpus : " + "9" * 40, "as nr_cpus"),
+        ("xen_major : \u0663", "as xen_major"),
+    ],
+)
+def test_wrong_values_of_a_node_are_errors(line, problem):
+    rows = listing.domains(HEAD + NODE)
+    with pytest.raises(errors.HypervisorError, match=f"xl info: .*{problem}"):
+        listing.node_info(listing.info(f"{INFO}{line}\n"), rows)
+    with pytest.raises(errors.HypervisorError, match="wanted a domain 0"):
+        listing.node_info(listing.info(INFO), [])
+
+
+@pytest.fixture
+def kind(tmp_path, monkeypatch):
+    """The file with the kind of hypervisor, and xl in the path."""
+    monkeypatch.setattr(checks.shutil, "which", lambda _name, path: "/usr/sbin/xl")
+    path = tmp_path / "type"
+    path.write_text("xen\n")
+    return path
+
+
+def test_a_node_that_can_run_guests_has_no_problem(xen, kind):
+    assert checks.problem(xen.effects, "xen-pvm", str(kind)) is None
+    text = checks.problem(xen.effects, "xen-hvm", str(kind))
+    assert "no hardware virtualisation" in text
+    kind.write_text("kvm\n")
+    text = checks.problem(xen.effects, "xen-pvm", str(kind))
+    assert "does not run under Xen" in text
+    kind.unlink()
+    text = checks.problem(xen.effects, "xen-pvm", str(kind))
+    assert text.endswith("found no such file)")
+
+
+def test_verify_names_what_is_missing(xen, kind, monkeypatch):
+    xen.runner.failing["info"] = "cannot init xl context"
+    text = "Xen: xl info exited with code 1: cannot init xl context"
+    with pytest.raises(errors.HypervisorError, match=text):
+        checks.problem(xen.effects, "xen-pvm", str(kind))
+    monkeypatch.setattr(checks, "problem", lambda *_args: checks.xl.domain("0"))
+    assert "Xen needs a name" in xen.driver.verify()
+    monkeypatch.undo()
+    monkeypatch.setattr(checks.shutil, "which", lambda _name, path: None)
+    assert "xl of Xen is not installed" in xen.driver.verify()
+
+
+def test_parameters_are_checked_against_the_node(xen, tmp_path):
+    kernel = tmp_path / "k"
+    with pytest.raises(errors.HypervisorError, match=f"kernel_path: .* at {kernel}"):
+        xen.driver.validate(instance(kernel_path=str(kernel)).hvparams)
+    kernel.touch()
+    xen.driver.validate(instance(kernel_path=str(kernel)).hvparams)
+    loader = {"use_bootloader": True, "bootloader_path": str(tmp_path)}
+    with pytest.raises(errors.HypervisorError, match="bootloader_path: wanted a file"):
+        xen.driver.validate(instance(**loader).hvparams)
+    xen.driver.validate(instance(use_bootloader=True).hvparams)
+    # xl knows where its emulator is; no display needs no password.
+    xen.hvm.validate(instance("xen-hvm", vnc_bind_address="").hvparams)
+    with pytest.raises(errors.HypervisorError, match="vnc_password_file"):
+        xen.hvm.validate(instance("xen-hvm").hvparams)
+    with pytest.raises(errors.HypervisorError, match="blockdev_prefix: wanted 2 to 4"):
+        xen.driver.validate(
+            instance(use_bootloader=True, blockdev_prefix="x,").hvparams
+        )
+
+
+def test_the_files_of_xl_are_distributed(xen):
+    path = xen.paths.at("/etc/xen/xl.conf")
+    assert xen.driver.ancillary_files() == ([path], [path])
+
+
+def test_a_virtual_node_is_not_reset_and_a_real_one_by_xen(xen):
+    xen.driver.reset_host()
+    assert xen.runner.lines == []
+    effects = hypervisor.NodeEffects(
+        pathutils.Paths("", "n1"), xen.runner, xen.effects.clock
+    )
+    hypervisor.drivers(effects)["xen-pvm"].reset_host()
+    assert xen.runner.lines == ["xl debug-key R"]
+
+
+def test_a_missing_xl_is_an_error(xen):
+    def run(argv, **_options):
+        raise errors.CommandError(f"{argv[0]}: cannot be run")
+
+    xen.runner.run = run
+    with pytest.raises(errors.HypervisorError, match="Xen: xl: cannot be run"):
+        xen.driver.list_names()
+
+
+def test_an_xl_that_hangs_or_floods_is_an_error(xen):
+    for more, text in (
+        ({"timed_out": True}, "did not end in time"),
+        ({"too_long": True}, "printed too much"),
+    ):
+        result = RunResult(("xl",), None, 9, "", "", **more)
+        xen.runner.run = lambda _argv, result=result, **_options: result
+        with pytest.raises(errors.HypervisorError, match=f"xl list {text}"):
+            xen.driver.all_infos()

@@ -1,0 +1,323 @@
+"""Migration of guests of Xen: the connection between nodes, and its program."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import ssl
+import sys
+import threading
+import types
+
+import pytest
+
+from fakes import nodes
+from fakes.xen_guests import instance
+from ganeti import clock, errors, hypervisor, pathutils, process
+from ganeti.hypervisor.xen import migration
+from ganeti.hypervisor.xen.files import Files
+from ganeti.tools import xen_channel, xen_migration
+from ganeti.utils import authority, files, x509
+
+LOCAL = "127.0.0.1"
+#: Answers what it gets, in capitals, then says so.
+RECEIVER = """#!/bin/sh
+[ "$*" = migrate-receive ] || exit 9
+echo ready
+read -r line || exit 3
+printf '%s\\n' "$line" | tr a-z A-Z
+[ "$line" != stop ] || exit 4
+"""
+
+
+def write_certificates(paths, issuer, serial):
+    os.makedirs(paths.data_dir, exist_ok=True)
+    files.write_file(paths.server_pem, issuer.certificate_pem)
+    own = authority.issue_with_key(issuer, name="n", uuid=None, serial=serial)
+    files.write_file(paths.client_pem, own.pem)
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    return authority.create()
+
+
+@pytest.fixture
+def target(tmp_path, issuer):
+    paths = pathutils.Paths(f"{tmp_path}/n2", "n2")
+    write_certificates(paths, issuer, 2)
+    return paths
+
+
+@pytest.fixture
+def source(tmp_path, issuer):
+    paths = pathutils.Paths(f"{tmp_path}/n1", "n1")
+    write_certificates(paths, issuer, 1)
+    return paths
+
+
+class Peer:
+    """A target that accepts one connection in a thread."""
+
+    def __init__(self, paths, serve, timeout_s=30):
+        self.listener = xen_channel.listen(LOCAL, 0)
+        self.port = self.listener.getsockname()[1]
+        self.failure = None
+        tls = xen_channel.context(paths, is_server=True)
+
+        def work():
+            try:
+                serve(xen_channel.accept(self.listener, tls, timeout_s))
+            except errors.GenericError as err:
+                self.failure = err
+
+        self.thread = threading.Thread(target=work)
+        self.thread.start()
+
+    def end(self):
+        self.thread.join()
+        self.listener.close()
+
+
+def connect(paths, port):
+    tls = xen_channel.context(paths, is_server=False)
+    return xen_channel.connect(LOCAL, port, tls)
+
+
+def test_data_goes_both_ways_until_one_side_ends(source, target):
+    here, there = socket.socketpair(), socket.socketpair()
+    fds = (there[0].fileno(),) * 2
+    peer = Peer(target, lambda channel: xen_channel.relay(channel, *fds))
+    channel = connect(source, peer.port)
+    fds_here = (here[0].fileno(),) * 2
+    sender = threading.Thread(target=xen_channel.relay, args=(channel, *fds_here))
+    sender.start()
+    # More than any buffer on the way has room for.
+    data = bytes(range(256)) * 65536
+    writer = threading.Thread(target=here[1].sendall, args=(data,))
+    writer.start()
+    arrived = bytearray()
+    while len(arrived) < len(data):
+        arrived += there[1].recv(1 << 20)
+    assert bytes(arrived) == data
+    there[1].sendall(b"thanks")
+    assert here[1].recv(100) == b"thanks"
+    here[1].close()
+    for thread in (writer, sender):
+        thread.join()
+    peer.end()
+    assert peer.failure is None
+    for each in (*here, *there):
+        each.close()
+
+
+def test_a_broken_connection_is_not_an_end(source, target):
+    here, there = socket.socketpair()
+    peer = Peer(target, lambda c: xen_channel.relay(c, there.fileno(), there.fileno()))
+    channel = connect(source, peer.port)
+    # Without close_notify.
+    os.close(channel.detach())
+    peer.end()
+    assert "the connection broke" in str(peer.failure)
+    here.close()
+    there.close()
+
+
+def test_a_machine_of_another_cluster_is_refused_and_waited_on(
+    source, target, tmp_path
+):
+    foreign = pathutils.Paths(f"{tmp_path}/x1", "x1")
+    write_certificates(foreign, authority.create(), 3)
+    accepted = []
+    peer = Peer(target, accepted.append)
+    # It does not trust the target, either; so it does not look.
+    tls = xen_channel.context(foreign, is_server=False)
+    tls.verify_mode = ssl.CERT_NONE
+    with (
+        contextlib.suppress(errors.HypervisorError),
+        xen_channel.connect(LOCAL, peer.port, tls) as refused,
+    ):
+        # With TLS 1.3 it learns of that only when it reads.
+        refused.setblocking(True)
+        with pytest.raises(OSError, match=r"alert|reset"):
+            refused.recv(1)
+    channel = connect(source, peer.port)
+    peer.end()
+    assert len(accepted) == 1
+    channel.close()
+    accepted[0].close()
+
+
+def test_a_target_of_another_cluster_is_refused(source, tmp_path):
+    foreign = pathutils.Paths(f"{tmp_path}/x1", "x1")
+    write_certificates(foreign, authority.create(), 3)
+    peer = Peer(foreign, lambda channel: channel.close(), timeout_s=5)
+    with pytest.raises(errors.HypervisorError, match="certificate verify failed"):
+        connect(source, peer.port)
+    peer.listener.shutdown(socket.SHUT_RDWR)
+    peer.end()
+
+
+def test_nobody_is_waited_on_for_ever(target):
+    listener = xen_channel.listen(LOCAL, 0)
+    tls = xen_channel.context(target, is_server=True)
+    with pytest.raises(errors.HypervisorError, match="no node of the cluster conn"):
+        xen_channel.accept(listener, tls, 0.01)
+    port = listener.getsockname()[1]
+    with pytest.raises(
+        errors.HypervisorError, match=f"cannot listen on .* port {port}"
+    ):
+        xen_channel.listen(LOCAL, port)
+    listener.close()
+    with pytest.raises(errors.HypervisorError, match=f"cannot connect to .* {port}: "):
+        connect(target, port)
+
+
+def test_clusters_of_earlier_releases_have_one_certificate(tmp_path):
+    paths = pathutils.Paths(f"{tmp_path}/n1", "n1")
+    os.makedirs(paths.data_dir)
+    pair = x509.create_self_signed("ganeti.example.com", validity_s=3600)
+    files.write_file(paths.server_pem, pair.pem)
+    peer = Peer(paths, lambda channel: channel.close())
+    connect(paths, peer.port).close()
+    peer.end()
+    assert peer.failure is None
+
+
+def test_damaged_certificates_are_an_error(target):
+    pathlib.Path(target.client_pem).write_text("nothing")
+    with pytest.raises(errors.X509CertError, match=r"client\.pem: not usable"):
+        xen_channel.context(target, is_server=False)
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """The directory of a program xl, first in the path; and a runner of the real tool."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    xl = directory / "xl"
+    xl.write_text(RECEIVER)
+    xl.chmod(0o755)
+    tool = directory / xen_migration.NAME
+    lines = (
+        f"#!{sys.executable} -I",
+        "import sys",
+        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(errors.__file__))!r})",
+        f"from {xen_migration.__name__} import main",
+        "sys.exit(main())",
+    )
+    tool.write_text("\n".join(lines) + "\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    monkeypatch.setattr(migration, "SAFE_PATH", os.environ["PATH"])
+    monkeypatch.setattr(
+        pathutils.Paths, "tools_dir", property(lambda _self: str(directory))
+    )
+    return types.SimpleNamespace(xl=xl, tool=tool)
+
+
+@pytest.fixture
+def port():
+    """A port that nobody uses."""
+    with socket.socket() as sock:
+        sock.bind((LOCAL, 0))
+        return sock.getsockname()[1]
+
+
+def effects_of(paths):
+    return hypervisor.NodeEffects(paths, process.SystemRunner(), clock.SystemClock())
+
+
+def wait(condition):
+    """Look until a condition holds; a test has a time limit of its own."""
+    pause = threading.Event()
+    while not condition():
+        pause.wait(0.01)
+
+
+#: As the source it sends a guest, and goes on when the target has answered.
+BOTH = """#!/bin/sh
+if [ "$1" = migrate ]; then
+  [ "$2 $4" = "-s web1" ] || exit 9
+  { echo guest; while [ ! -e "$0.end" ]; do :; done; } \\
+    | $3 $5 xl migrate-receive \\
+    | { read -r a; read -r b; touch "$0.end"; [ "$a $b" = "ready GUEST" ]; }
+  exit
+fi
+"""
+
+
+def test_a_guest_goes_from_node_to_node(program, source, target, port):
+    params = instance(migration_port=port).hvparams
+    arriving, leaving = Files(target, "web1"), Files(source, "web1")
+    migration.listen(effects_of(target), arriving, params, LOCAL)
+    assert migration.is_running(arriving)
+    program.xl.write_text(BOTH + RECEIVER)
+    migration.send(effects_of(source), leaving, params, LOCAL)
+    wait(lambda: migration.status(leaving).status != "active")
+    assert migration.status(leaving).status == "completed"
+    wait(lambda: not migration.is_running(arriving))
+    log = pathlib.Path(arriving.log).read_text()
+    assert "instance web1: has arrived" in log
+    wait(lambda: not migration.is_running(leaving))
+    migration.forget(leaving)
+    assert migration.status(leaving).error == "no migration has been begun"
+
+
+def test_the_messages_of_xl_are_the_reason_of_a_failure(program, source, port):
+    program.xl.write_text("#!/bin/sh\necho libxl: no such domain >&2\nexit 2\n")
+    guest = Files(source, "web1")
+    params = instance(migration_port=port).hvparams
+    migration.send(effects_of(source), guest, params, LOCAL)
+    wait(lambda: migration.status(guest).status != "active")
+    failed = migration.status(guest)
+    assert (failed.status, failed.error) == (
+        "failed",
+        f"libxl: no such domain; see {guest.log}",
+    )
+
+
+def test_a_migration_can_be_ended_on_both_nodes(program, source, target, port):
+    program.xl.write_text("#!/bin/sh\nexec sleep 1000\n")
+    params = instance(migration_port=port).hvparams
+    for paths, begin in ((target, migration.listen), (source, migration.send)):
+        guest = Files(paths, "web1")
+        begin(effects_of(paths), guest, params, LOCAL)
+        assert migration.is_running(guest)
+        migration.end(effects_of(paths), guest)
+        assert not migration.is_running(guest)
+        assert not os.path.exists(guest.migration("result"))
+
+
+def test_a_port_in_use_is_an_error_at_once(program, target):
+    with socket.socket() as sock:
+        sock.bind((LOCAL, 0))
+        sock.listen()
+        used = sock.getsockname()[1]
+        params = instance(migration_port=used).hvparams
+        text = f"web1: xen-migration receive .*cannot listen on {LOCAL} port {used}"
+        with pytest.raises(errors.HypervisorError, match=text):
+            migration.listen(effects_of(target), Files(target, "web1"), params, LOCAL)
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"code": "0"}', '{"code": 1}'])
+def test_only_a_whole_result_is_a_success(source, text):
+    guest = Files(source, "web1")
+    guest.make_directories()
+    pathlib.Path(guest.migration("result")).write_text(text)
+    assert migration.status(guest).status == "failed"
+
+
+def test_the_program_in_the_background_needs_its_files(capsys):
+    with pytest.raises(SystemExit) as ended:
+        xen_migration.main(["receive", "web1", LOCAL, "8002"])
+    assert ended.value.code == 2
+    assert "receive: wanted --pid-file and --result" in capsys.readouterr().err
+
+
+def test_a_program_that_does_not_end_is_named(source, monkeypatch):
+    monkeypatch.setattr(migration.pidfile, "live_pid", lambda *_args: 7)
+    monkeypatch.setattr(migration.os, "kill", lambda *_args: None)
+    effects = hypervisor.NodeEffects(source, None, nodes.CountedClock())
+    with pytest.raises(errors.HypervisorError, match="process 7, does not end"):
+        migration.end(effects, Files(source, "web1"))
