@@ -29,6 +29,10 @@ _OLD: Final = ".old"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 _DIR_MODE: Final = 0o750
 _FILE_MODE: Final = 0o600
+#: Of file systems, where the export directory is one.
+_LOST_AND_FOUND: Final = "lost+found"
+#: Seconds without a change after which an unfinished export is left over.
+_UNUSED_S: Final = 3600
 #: Most exports that a node lists.
 _MAX_LISTED: Final = 10_000
 
@@ -47,6 +51,37 @@ def export_list(node: LocalNode) -> list[str]:
         return []
     listed = sorted(filter(_NAME.fullmatch, names))[:_MAX_LISTED]
     return [name for name in listed if _is_complete(f"{top(node)}/{name}")]
+
+
+def remains(node: LocalNode) -> dict[str, str]:
+    """Return what is in the export directory beside complete exports, by name.
+
+    ``unfinished`` is an export that nothing has written to for an hour, ``foreign``
+    something that is no export.
+    """
+    try:
+        names = sorted(os.listdir(top(node)))[:_MAX_LISTED]
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found = {}
+    for name in names:
+        path = f"{top(node)}/{name}"
+        if name == _LOST_AND_FOUND or _is_complete(path):
+            continue
+        if not (name.endswith(_NEW) or (name[:1] == "." and name.endswith(_OLD))):
+            found[name] = "foreign"
+        elif node.clock.time() - _last_change(path) > _UNUSED_S:
+            found[name] = "unfinished"
+    return found
+
+
+def _last_change(path: str) -> float:
+    """Return when a directory or one of its files was written last."""
+    changes = [os.lstat(path).st_mtime]
+    if os.path.isdir(path):
+        with os.scandir(path) as entries:
+            changes += [each.stat(follow_symlinks=False).st_mtime for each in entries]
+    return max(changes)
 
 
 @procedure("export_info")

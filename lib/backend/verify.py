@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors
-from ganeti.backend import leftovers, node_info, os_definitions, ssh_verify, volumes
+from ganeti.backend import (
+    exports,
+    leftovers,
+    node_info,
+    os_definitions,
+    ssh_verify,
+    volumes,
+)
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
@@ -226,6 +233,11 @@ def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
     return disk_files.found_below(node.paths, directories)
 
 
+def _exports(node: LocalNode, _asked: Any) -> dict[str, str]:
+    """Return what is in the export directory beside complete exports: name -> kind."""
+    return exports.remains(node)
+
+
 def _vglist(node: LocalNode, _asked: Any) -> dict[str, int]:
     """Return volume group -> MiB."""
     return lvm.volume_groups(node.process)
@@ -271,6 +283,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_BRIDGES: _bridges,
     nodeverify_constants.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,
     nodeverify_constants.NV_DISK_FILES: _disk_files,
+    nodeverify_constants.NV_EXPORTS: _exports,
     nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_GLUSTER_STORAGE_PATH: _gluster_path,

@@ -11,6 +11,8 @@ NV_DRBDHELPER: Final = "drbd-helper"
 NV_DRBDLIST: Final = "drbd-list"
 NV_DRBDVERSION: Final = "drbd-version"
 NV_EXCLUSIVEPVS: Final = "exclusive-pvs"
+#: Not in the documented protocol; nodes that do not know it leave it out.
+NV_EXPORTS: Final = "exports"
 NV_FILELIST: Final = "filelist"
 NV_FILE_STORAGE_PATH: Final = "file-storage-path"
 NV_GLUSTER_STORAGE_PATH: Final = "gluster-storage-path"

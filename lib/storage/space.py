@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final, TypedDict
 
-from ganeti import errors, pathutils
+from ganeti import _buildconf, errors, pathutils
 from ganeti.constants import storage as storage_constants
 from ganeti.process import Runner
 from ganeti.storage import allowed, gluster, lvm_units
@@ -40,7 +40,7 @@ def report(
         paths: paths of this node.
         process: runs LVM's tools.
         kind: storage type.
-        key: directory or volume group.
+        key: directory or volume group; the directory of exports counts as one of files.
         exclusive: whether disks get whole physical volumes.
 
     Raises:
@@ -59,6 +59,13 @@ def report(
     return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
 
 
+def _existing(path: str) -> str:
+    """Return a directory, or the nearest one above it that exists."""
+    while not os.path.isdir(path) and path != "/":
+        path = os.path.dirname(path)
+    return path
+
+
 def _local(paths: pathutils.Paths, kind: str, directory: str) -> str:
     """Return the local path of the directory, or mount point, of a unit.
 
@@ -66,6 +73,8 @@ def _local(paths: pathutils.Paths, kind: str, directory: str) -> str:
         FileStoragePathError: the directory is not allowed.
         StorageError: several Gluster volumes are mounted, so that no one is meant.
     """
+    if kind == "file" and directory == _buildconf.EXPORT_DIR:
+        return _existing(paths.at(directory))
     if kind != "gluster":
         return allowed.check(paths, directory, exact_ok=True)
     points = gluster.mount_points(paths, directory)

@@ -1,7 +1,8 @@
 """``ganeti-cleaner``: remove old files that no program needs; cron runs it daily.
 
-Certificates of transfers remain when a master ends during a transfer, and state files
-of the watcher when a node group is removed or this node is not the master any more.
+Certificates and files of transfers remain when a master or a node ends during a
+transfer, and state files of the watcher when a node group is removed or this node is
+not the master any more.
 Archived jobs are in the store; the master daemon deletes old ones itself.
 """
 
@@ -19,12 +20,15 @@ from typing import Final
 from ganeti import errors
 from ganeti.pathutils import Paths
 from ganeti.tools import common
-from ganeti.utils import arguments, files, log, x509
+from ganeti.utils import arguments, files, log, pidfile, x509
 
 _log = logging.getLogger(__name__)
 NAME: Final = "ganeti-cleaner"
 #: Seconds since the last change after which a file of the watcher is removed.
 MAX_AGE_S: Final = 21 * 86400
+#: Seconds since the last status after which an ended transfer is removed; the master
+#: daemon removes those that it still knows.
+TRANSFER_AGE_S: Final = 86400
 #: Logs of earlier runs that are kept, with the one of this run.
 LOGS: Final = 50
 _WATCHER_FILE: Final = re.compile(r"watcher\.[0-9a-f-]{36}\.(data|instance-status)")
@@ -53,9 +57,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         choices=sorted(_LOG_DIRS),
-        help="node: transfer certificates that have expired, and files of the watcher"
-        " that nobody has changed for 21 days; master: nothing is left to do, since the"
-        " master daemon deletes archived jobs after 21 days",
+        help="node: transfer certificates that have expired, files of transfers that"
+        " ended more than a day ago, and files of the watcher that nobody has changed"
+        " for 21 days; master: nothing is left to do, since the master daemon deletes"
+        " archived jobs after 21 days",
     )
     return parser
 
@@ -95,6 +100,12 @@ def clean_node(paths: Paths, now: float) -> None:
         with _noted(path):
             shutil.rmtree(path)
             _log.info("%s: removed, its certificate has expired", path)
+    for path in _listed(f"{paths.run_dir}/import-export"):
+        with _noted(path):
+            age_s = now - os.stat(path).st_mtime
+            if age_s > TRANSFER_AGE_S and not pidfile.is_locked(f"{path}/pid"):
+                shutil.rmtree(path)
+                _log.info("%s: removed, the transfer has ended", path)
     for path in _listed(paths.data_dir):
         if not _WATCHER_FILE.fullmatch(os.path.basename(path)):
             continue

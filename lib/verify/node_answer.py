@@ -4,7 +4,7 @@ All other modules of this package rely on these forms, and treat a missing key a
 reported.
 """
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -30,6 +30,7 @@ _Volume = Annotated[
 ]
 _Minor = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
 _Path = Annotated[str, msgspec.Meta(max_length=4096)]
+_Name = Annotated[str, msgspec.Meta(max_length=255)]
 _KeyLines = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=16384)]], msgspec.Meta(max_length=16)
 ]
@@ -56,6 +57,7 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_SHARED_FILE_STORAGE_PATH: str | None,
     nodeverify.NV_GLUSTER_STORAGE_PATH: str | None,
     nodeverify.NV_DISK_FILES: dict[str, int],
+    nodeverify.NV_EXPORTS: dict[_Name, Literal["unfinished", "foreign"]],
     nodeverify.NV_SSH_SETUP: _TEXTS,
     nodeverify.NV_SSH_AUTHORISED: _TEXTS,
     nodeverify.NV_SSH_CANDIDATE_KEYS: dict[str, _KeyLines],

@@ -9,6 +9,7 @@ from ganeti import _buildconf, errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.backup import snapshots
 from ganeti.cmdlib.instance import (
+    capacity,
     common,
     disk_transfer,
     disks,
@@ -151,6 +152,24 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
                 f" {state}",
                 ecodes.ECODE_STATE,
             )
+        self._check_space(node)
+
+    def _check_space(self, node: objects.Node) -> None:
+        """Refuse a node without space for the disks; an OS may write less than that.
+
+        An older export stays until the new one is complete.
+        """
+        wanted = sum(disk.size for disk in self.disks_of())
+        free = capacity.free_file_space(self.ctx, node.uuid, _buildconf.EXPORT_DIR)
+        if free is None or free >= wanted:
+            return
+        text = (
+            f"instance {self.instance.name}: its disks have {wanted} MiB, but"
+            f" {_buildconf.EXPORT_DIR} on node {node.name} has {free} MiB free"
+        )
+        if not self.instance.os:
+            raise self.prereq(text, ecodes.ECODE_NORES)
+        self.ctx.log.warn(text, hint="the export fails unless its OS writes less")
 
     def _check_nodes(self) -> None:
         """Refuse nodes of a release without exports, and a name that is taken.

@@ -21,6 +21,7 @@ from ganeti.utils import netutils
 from ganeti.verify import (
     Report,
     disk_files,
+    exports,
     files,
     instances,
     n_plus_one,
@@ -138,6 +139,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self.output.step("Verifying orphan volumes")
         instances.orphans(self.report, snapshot, observed)
         disk_files.judge(self.report, snapshot, _disk_files(answers))
+        exports.judge(self.report, snapshot, _exports(answers))
         if "nplusone_mem" not in self.op.skip_checks:
             self.output.step("Verifying N+1 Memory redundancy")
             n_plus_one.n_plus_one(self.report, snapshot, _free_memory(answers))
@@ -499,6 +501,14 @@ def _disk_files(answers: Answers) -> dict[str, Mapping[str, int]]:
         uuid: answer[nodeverify.NV_DISK_FILES]
         for uuid, answer in answers.items()
         if nodeverify.NV_DISK_FILES in answer
+    }
+
+
+def _exports(answers: Answers) -> dict[str, Mapping[str, str]]:
+    return {
+        uuid: answer[nodeverify.NV_EXPORTS]
+        for uuid, answer in answers.items()
+        if nodeverify.NV_EXPORTS in answer
     }
 
 

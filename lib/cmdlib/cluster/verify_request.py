@@ -141,6 +141,7 @@ def _where_configured(
     helpers = {params.oob_program(snapshot, node) for node in snapshot.nodes.values()}
     if programs := sorted(helpers - {""}):
         asked[nodeverify.NV_OOB_PATHS] = programs
+    asked[nodeverify.NV_EXPORTS] = None
     enabled = record.enabled_disk_templates
     if {"file", "sharedfile"} & set(enabled):
         asked[nodeverify.NV_ACCEPTED_STORAGE_PATHS] = True

@@ -192,7 +192,23 @@ def _directory(ctx: base.Context, template: str) -> str:
 
 def _free_space(ctx: base.Context, node: str, template: str) -> int | None:
     """Return the free MiB below the directory of a template, None if unknown."""
-    directory = _directory(ctx, template)
+    return free_file_space(ctx, node, _directory(ctx, template), template)
+
+
+def free_file_space(
+    ctx: base.Context, node: str, directory: str, template: str = "file"
+) -> int | None:
+    """Return the free MiB below a directory, None if unknown.
+
+    Args:
+        ctx: dependencies of the opcode.
+        node: uuid.
+        directory: of disks, or the one of exports.
+        template: of the disks.
+
+    Raises:
+        OpPrereqError: the node does not answer.
+    """
     what = f"cannot get the free space of node {ctx.snapshot.nodes[node].name}"
     payload: Any = ctx.rpc.call_one(
         "node_info", node, [[template, directory, []]], []

@@ -6,7 +6,6 @@ this program loses data or leaves a guest running twice.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from ganeti.tools.move_instance.settings import Settings
 _SOURCE: Final = "source"
 _DESTINATION: Final = "destination"
 #: Messages of jobs that are always printed.
-_IMPORTANT: Final = re.compile(r"\* disk/[0-9]+| - WARNING| {6}Hint")
+_IMPORTANT: Final = ("* disk/", " - WARNING", "      Hint")
 
 
 class MoveError(Exception):
@@ -109,7 +108,7 @@ class Mover:
 
     def _tell(self, line: str, message: str) -> None:
         """Print a message of a job, if it is about a copy or a warning or wanted."""
-        if self._settings.verbose or _IMPORTANT.match(message):
+        if self._settings.verbose or message.startswith(_IMPORTANT):
             self._say(line)
 
     def _described(self) -> dict[str, Any]:

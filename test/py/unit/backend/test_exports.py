@@ -263,3 +263,27 @@ def test_a_description_that_is_no_regular_file_is_not_opened(node, tmp_path, kin
     assert listed(node) == []
     with pytest.raises(errors.OpExecError, match=r"config\.ini: wanted a regular file"):
         nodes.call(node, "export_info", f"{TOP}/web1")
+
+
+# What verify shows
+def test_remains_are_what_is_left_over_and_what_is_no_export(node):
+    assert exports.remains(node) == {}
+    receive(node)
+    finalize(node)
+    written = receive(node, name="busy")
+    left = receive(node, name="left")
+    for name in ("notes", "lost+found"):
+        where(node, name).mkdir()
+    now = node.clock.time()
+    long_ago = now - 3601
+    for path in (left, left.parent, written.parent):
+        os.utime(path, (long_ago, long_ago))
+    os.utime(written, (now, now))
+    assert exports.remains(node) == {"left.new": "unfinished", "notes": "foreign"}
+
+
+def test_space_for_exports_is_told_before_the_first_one(node):
+    (report,) = nodes.call(node, "node_info", [["file", TOP, []]], [])[1]
+    assert report["storage_free"] > 0
+    (other,) = nodes.call(node, "node_info", [["file", "/etc", []]], [])[1]
+    assert other is None

@@ -365,6 +365,30 @@ def test_wrong_exports_are_refused_before_any_change(template, changes, text):
     assert order(eng, *STEPS) == []
 
 
+def with_free(mib, **changes):
+    """Return an engine whose target has so much space for exports."""
+    report = {"type": "file", "name": "x", "storage_free": mib, "storage_size": 9999}
+    facts = ["boot", [report], [{"memory_free": 4096, "hv_version": "7.2"}]]
+    return engine(changes=changes, node_info=facts, **Guest().answers())
+
+
+def test_a_target_without_space_for_the_disks_is_refused():
+    eng = with_free(1023, os="")
+    text = r"have 1024 MiB, but /srv/ganeti/export on node node2.* has 1023 MiB free"
+    with pytest.raises(errors.OpPrereqError, match=text) as err:
+        eng.run(EXPORT)
+    assert err.value.args[1] == "insufficient_resources"
+    assert order(eng, *STEPS) == []
+    with_free(1024, os="").run(EXPORT)
+
+
+def test_an_os_may_write_less_than_its_disks_have():
+    eng = with_free(100)
+    assert eng.run(EXPORT) == (True, [True])
+    texts = [str(payload) for _kind, payload in eng.callbacks.entries]
+    assert any("has 100 MiB free" in text for text in texts)
+
+
 def test_an_offline_target_is_refused():
     eng = engine()
     with eng.config.edit("test") as edit:

@@ -8,7 +8,7 @@ import pytest
 
 from ganeti import pathutils
 from ganeti.tools import cleaner, common
-from ganeti.utils import x509
+from ganeti.utils import pidfile, x509
 
 UUID = "5e1c0b9a-0000-4000-8000-000000000001"
 NOW = 1_800_000_000.0
@@ -41,6 +41,18 @@ def test_expired_certificates_go_and_others_stay(paths, caplog):
     cleaner.clean_node(paths, NOW)
     assert sorted(os.listdir(crypto)) == ["x509-2-new", "x509-3-empty"]
     assert "x509-3-empty: left alone" in caplog.text
+
+
+def test_files_of_transfers_go_a_day_after_the_end(paths):
+    top = pathlib.Path(paths.run_dir, "import-export")
+    for name, age_s in (("old", DAY + 1), ("new", DAY - 1), ("running", DAY + 1)):
+        (top / name).mkdir(parents=True)
+        (top / name / "status").touch()
+        os.utime(top / name, (NOW - age_s, NOW - age_s))
+    with pidfile.PidFile(str(top / "running" / "pid")):
+        os.utime(top / "running", (NOW - DAY - 1, NOW - DAY - 1))
+        cleaner.clean_node(paths, NOW)
+    assert sorted(os.listdir(top)) == ["new", "running"]
 
 
 def test_old_files_of_the_watcher_go_and_no_others(paths):
