@@ -6,6 +6,7 @@ hypervisor document, section 2.3.
 """
 
 import dataclasses
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,10 @@ class EmulatorFacts:
     addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     has_defaults: bool = False
 
+    def is_q35(self, hvp: Mapping[str, Any]) -> bool:
+        """Return whether a guest with these parameters has the machine type q35."""
+        return devices.is_q35(hvp.get("machine_version") or self.machine)
+
 
 @dataclasses.dataclass(frozen=True)
 class Extras:
@@ -87,6 +92,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-name", instance.name],
         _machine_size(instance),
         ["-pidfile", files.pid],
+        devices.q35_bridge() if emulator.is_q35(hvp) else [],
         _scsi_controller(instance),
         ["-device", "virtio-balloon,id=balloon"],
         [_DAEMONIZE, "-D", files.log, "-no-user-config"],
@@ -94,7 +100,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         _end_of_guest(hvp),
         ["-machine", _machine(hvp, emulator)],
         _boot(hvp),
-        _media(hvp),
+        _media(hvp, q35=emulator.is_q35(hvp)),
         _kernel(hvp),
         _memory_path(hvp),
         ["-monitor", _socket(files, "monitor")],
@@ -160,18 +166,20 @@ def _boot(hvp: Mapping[str, Any]) -> list[str]:
     return ["-boot", f"order={order}"] if order and not hvp.get("kernel_path") else []
 
 
-def _media(hvp: Mapping[str, Any]) -> list[str]:
+def _media(hvp: Mapping[str, Any], *, q35: bool) -> list[str]:
     args = []
     if floppy := hvp.get("floppy_image_path"):
         args += ["-drive", f"if=floppy,format=raw,file={_escape(floppy)}"]
     boot = hvp.get("boot_order") == "cdrom" and not hvp.get("kernel_path")
     for number, key in enumerate(("cdrom_image_path", "cdrom2_image_path")):
         if path := hvp.get(key):
-            args += _cdrom(number, path, _cdrom_type(hvp), boot=boot and number == 0)
+            place = devices.cdrom_ide(number, q35=q35)
+            is_first = boot and number == 0
+            args += _cdrom(number, path, _cdrom_type(hvp), place, boot=is_first)
     return args
 
 
-def _cdrom(number: int, path: str, kind: str, *, boot: bool) -> list[str]:
+def _cdrom(number: int, path: str, kind: str, ide: str, *, boot: bool) -> list[str]:
     name = f"cdrom{number}"
     drive = f"if=none,id={name},media=cdrom,format=raw,readonly=on"
     if devices.needs_scsi([kind]):
@@ -180,7 +188,7 @@ def _cdrom(number: int, path: str, kind: str, *, boot: bool) -> list[str]:
     elif kind == "paravirtual":
         device = "virtio-blk-pci"
     else:
-        device = f"ide-cd,bus=ide.1,unit={number}"
+        device = f"ide-cd,{ide}"
     device += f",drive={name}" + (",bootindex=1" if boot else "")
     return ["-drive", f"{drive},file={_escape(path)}", "-device", device]
 
@@ -267,6 +275,12 @@ def _seed(instance: InstanceX, files: Files) -> list[str]:
     (place,) = devices.seed_places(has_seed=True)
     at = ",".join(f"{key}={value}" for key, value in place.items())
     return ["-drive", drive, "-device", f"{_SEED_DEVICE},{at}"]
+
+
+def has_q35(arguments: Sequence[str]) -> bool:
+    """Return whether a guest with these arguments has the machine type q35."""
+    pairs = itertools.pairwise(arguments)
+    return any(word == "-machine" and devices.is_q35(value) for word, value in pairs)
 
 
 def has_seed(arguments: Sequence[str]) -> bool:

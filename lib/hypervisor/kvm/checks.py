@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import emulator
+from ganeti.hypervisor.kvm import devices, emulator
 from ganeti.utils import hv_syntax
 
 #: Parameters that name a file on the node.
@@ -122,6 +122,16 @@ def _require(key: str, path: str, is_kind: Any, what: str) -> None:
         )
 
 
+def _check_q35(hvp: Mapping[str, Any]) -> None:
+    if devices.is_q35(hvp.get("machine_version") or "") and hvp.get(
+        "floppy_image_path"
+    ):
+        raise errors.HypervisorError(
+            "hypervisor kvm: floppy_image_path: machine_version"
+            f" {hvp['machine_version']} has no floppy drive; use a CD image"
+        )
+
+
 def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
     """Refuse parameters that this node's emulator does not support.
 
@@ -129,6 +139,7 @@ def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
         HypervisorError: names parameter and version.
     """
     version = emulator.version(effects, hvp["kvm_path"])
+    _check_q35(hvp)
     if hvp.get("disk_aio") == "io_uring" and version < _IO_URING_VERSION:
         raise errors.HypervisorError(
             "hypervisor kvm: disk_aio io_uring needs emulator 5.0, found"

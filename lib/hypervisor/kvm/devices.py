@@ -23,8 +23,11 @@ _SEED_SLOT: Final = hypervisor_constants.QEMU_PCI_SLOTS - 1
 #: Targets on one SCSI bus, and those of CD drives; every controller has the latter.
 _SCSI_IDS: Final = 16
 CDROM_SCSI_IDS: Final = (6, 5)
-#: Disks on the two IDE buses.
+#: Disks on the two IDE buses of the machine type pc, and on those SATA ports of q35
+#: that CD drives leave free.
 _IDE_DISKS: Final = 4
+#: Machine types with PCI Express and SATA instead of PCI and IDE.
+_Q35: Final = ("q35", "pc-q35-")
 _PARAVIRTUAL: Final = "paravirtual"
 #: Disk types that are devices of the SCSI bus, with their driver.
 _SCSI_DRIVERS: Final = {
@@ -61,16 +64,42 @@ def needs_scsi(disk_types: Iterable[str]) -> bool:
     return any(kind in _SCSI_DRIVERS for kind in disk_types)
 
 
+def is_q35(machine: str) -> bool:
+    """Return whether a machine type, with options or without, is q35."""
+    return machine.startswith(_Q35)
+
+
+def q35_bridge() -> list[str]:
+    """Return the arguments of the bus on which the devices of q35 are.
+
+    Devices on the root bus of PCI Express cannot be added to a running guest. This bus
+    has the name and the slots of the machine type pc, except the first slot, which is
+    the bridge's own.
+    """
+    return ["-device", f"pcie-pci-bridge,id={PCI_BUS}"]
+
+
+def cdrom_ide(number: int, *, q35: bool) -> str:
+    """Return the place of a CD drive that is no SCSI or virtio device."""
+    if q35:
+        return f"bus=ide.{_IDE_DISKS + number},unit=0"
+    return f"bus=ide.1,unit={number}"
+
+
 class DeviceSlots:
     """Allocator of bus addresses for devices.
 
     Args:
         taken: addresses of the present devices.
         reserved: PCI slots for the emulator's own devices.
+        q35: whether the machine type is q35.
     """
 
-    def __init__(self, taken: Iterable[HvInfo], reserved: int) -> None:
-        self._slots = set(range(reserved))
+    def __init__(
+        self, taken: Iterable[HvInfo], reserved: int, *, q35: bool = False
+    ) -> None:
+        self._q35 = q35
+        self._slots = set(range(max(reserved, 1) if q35 else reserved))
         self._targets = set(CDROM_SCSI_IDS)
         self._ide = 0
         for info in taken:
@@ -90,7 +119,7 @@ class DeviceSlots:
             target = _free(self._targets, _SCSI_IDS, "SCSI target")
             return {"driver": _SCSI_DRIVERS[disk_type], **info, **_scsi(target)}
         if disk_type == "ide":
-            place = _ide(self._ide)
+            place = _ide(self._ide, q35=self._q35)
             self._ide += 1
             return {"driver": "ide-hd", **info, **place}
         return {"driver": "virtio-blk-pci", **info, **self._pci()}
@@ -113,8 +142,8 @@ def _scsi(target: int) -> HvInfo:
     return {"bus": SCSI_BUS, "channel": 0, "scsi-id": target, "lun": 0}
 
 
-def _ide(number: int) -> HvInfo:
-    bus, unit = divmod(number, 2)
+def _ide(number: int, *, q35: bool) -> HvInfo:
+    bus, unit = (number, 0) if q35 else divmod(number, 2)
     return {"bus": f"ide.{bus}", "unit": unit}
 
 
@@ -123,7 +152,7 @@ def seed_places(*, has_seed: bool) -> list[HvInfo]:
     return [_pci(_SEED_SLOT)] if has_seed else []
 
 
-def disk_places(uuid: str, disk_type: str) -> list[HvInfo | None]:
+def disk_places(uuid: str, disk_type: str, *, q35: bool = False) -> list[HvInfo | None]:
     """Return all bus addresses that a disk of a type can have."""
     if disk_type in _DRIVE_INTERFACES:
         return [None]
@@ -132,7 +161,10 @@ def disk_places(uuid: str, disk_type: str) -> list[HvInfo | None]:
         targets = (n for n in range(_SCSI_IDS) if n not in CDROM_SCSI_IDS)
         places = [_scsi(target) for target in targets]
     elif disk_type == "ide":
-        driver, places = "ide-hd", [_ide(number) for number in range(_IDE_DISKS)]
+        driver, places = (
+            "ide-hd",
+            [_ide(number, q35=q35) for number in range(_IDE_DISKS)],
+        )
     else:
         driver, places = "virtio-blk-pci", _all_pci()
     return [{"driver": driver, "id": device_id("disk", uuid), **p} for p in places]

@@ -92,6 +92,7 @@ class KvmHypervisor(Hypervisor):
         places = devices.DeviceSlots(
             devices.seed_places(has_seed=bool(instance.cloud_init)),
             int(hvp.get("kvm_pci_reservations") or 0),
+            q35=devices.is_q35(machine),
         )
         disk_type = hvp.get("disk_type") or "paravirtual"
         nic_type = hvp.get("nic_type") or "paravirtual"

@@ -62,7 +62,9 @@ def check(guest: Files) -> None:
 def _places(plan: runtime.Runtime) -> devices.DeviceSlots:
     reserved = int(plan.hvparams.get("kvm_pci_reservations") or 0)
     seed = devices.seed_places(has_seed=argv.has_seed(plan.argv))
-    return devices.DeviceSlots([*plan.hvinfos(), *seed], reserved)
+    return devices.DeviceSlots(
+        [*plan.hvinfos(), *seed], reserved, q35=argv.has_q35(plan.argv)
+    )
 
 
 def _session(guest: Files) -> Qmp:

@@ -184,7 +184,9 @@ def read(
         disks=_places(
             name,
             [device for device, _, _ in source.disks],
-            lambda uuid: devices.disk_places(uuid, params["disk_type"]),
+            lambda uuid: devices.disk_places(
+                uuid, params["disk_type"], q35=devices.is_q35(machine)
+            ),
         ),
         nics=_places(
             name,

@@ -49,7 +49,11 @@ def _nics(count):
 def _started(record, disks, nics):
     """Return the runtime of a start, with a path for each disk."""
     hvp = record.hvparams
-    places = devices.DeviceSlots((), int(hvp["kvm_pci_reservations"]))
+    places = devices.DeviceSlots(
+        (),
+        int(hvp["kvm_pci_reservations"]),
+        q35=devices.is_q35(hvp["machine_version"] or FACTS.machine),
+    )
     return runtime.Runtime(
         tuple(argv.build(record, FILES, FACTS)),
         tuple(
