@@ -161,9 +161,29 @@ class RadosDisk(Device):
     def create(
         self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
     ) -> None:
-        """Create the image."""
+        """Create the image.
+
+        If ``rbd`` does not end in time, Ceph may have made the image nevertheless.
+
+        Raises:
+            BlockDeviceError: the image exists or cannot be created; if it may be left,
+                the error says so.
+        """
         del exclusive, is_primary
-        self._change("create", *self._place, "--size", str(size_mib))
+        if self.exists():
+            raise self.error("exists already")
+        result = self._run("create", *self._place, "--size", str(size_mib))
+        if not result.failed:
+            return
+        failure = self._failed("create", result)
+        if result.code is None:
+            undone = self._run("rm", *self._place)
+            if undone.failed and undone.code != _NO_ENTRY:
+                failure = errors.BlockDeviceError(
+                    f"{failure}; the image may be left: when Ceph answers again, remove"
+                    f" it with rbd rm --pool {self._pool} --image {self._image}"
+                )
+        raise failure
 
     def remove(self) -> None:
         """Destroy the image; a missing one is not an error."""

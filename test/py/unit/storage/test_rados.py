@@ -1,5 +1,6 @@
 """Disks of template rbd: the program's output is as Ceph prints it."""
 
+import dataclasses
 import json
 
 import msgspec
@@ -99,6 +100,36 @@ def test_life_of_an_image(ceph):
     changes = [call for call in ceph.calls if call.split()[0] in ("create", "resize")]
     place = f"--pool fast --image {IMAGE}"
     assert changes == [f"create {place} --size 4", f"resize {place} --size 8"]
+
+
+class Hanging(Ceph):
+    """Makes an image, but does not answer in time."""
+
+    def run_bounded(self, argv, **limits):
+        done = super().run_bounded(argv, **limits)
+        if argv[1] != "create":
+            return done
+        return dataclasses.replace(done, code=None, timed_out=True)
+
+
+def test_an_image_that_is_made_too_late_is_removed_or_named():
+    ceph = Hanging()
+    with pytest.raises(errors.BlockDeviceError, match="did not end in time") as caught:
+        device(ceph).create(4)
+    assert ceph.images == {}
+    assert "left" not in str(caught.value)
+    ceph.fails["rm"] = 110, "rbd: connection timed out"
+    with pytest.raises(errors.BlockDeviceError) as caught:
+        device(ceph).create(4)
+    command = f"rbd rm --pool rbd --image {IMAGE}"
+    assert str(caught.value).endswith(f"remove it with {command}")
+
+
+def test_an_image_of_somebody_else_stays(ceph):
+    ceph.images[IMAGE] = 64
+    with pytest.raises(errors.BlockDeviceError, match="exists already"):
+        device(ceph).create(4)
+    assert ceph.images == {IMAGE: 64}
 
 
 def test_a_device_is_made_once_and_removed(ceph):
