@@ -22,7 +22,7 @@ from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
 from ganeti.rpc import node_port
-from ganeti.storage import allowed, drbd_tools, gluster, lvm
+from ganeti.storage import allowed, drbd_commands, drbd_tools, gluster, lvm
 from ganeti.storage import files as disk_files
 from ganeti.utils import files, netutils, trusted_files, x509
 
@@ -248,9 +248,14 @@ def _lvlist(node: LocalNode, group: str) -> dict[str, Any]:
     return volumes.lv_list(node, group)
 
 
-def _drbd_list(_node: LocalNode, _asked: Any) -> list[int]:
+def _drbd_list(node: LocalNode, _asked: Any) -> list[int]:
     """Return the minors in use."""
-    return sorted(drbd_tools.mirrors())
+    return sorted(drbd_commands.mirrors(node.process))
+
+
+def _drbd_version(_node: LocalNode, _asked: Any) -> str:
+    """Return the version of DRBD's kernel module."""
+    return drbd_tools.version()
 
 
 def _drbd_helper(_node: LocalNode, _asked: Any) -> str:
@@ -290,6 +295,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_VGLIST: _vglist,
     nodeverify_constants.NV_LVLIST: _lvlist,
     nodeverify_constants.NV_DRBDLIST: _drbd_list,
+    nodeverify_constants.NV_DRBDVERSION: _drbd_version,
     nodeverify_constants.NV_DRBDHELPER: _drbd_helper,
 }
 #: Checks that are skipped on nodes that never run instances.
@@ -303,6 +309,7 @@ _VM_CHECKS: Final = frozenset(
         nodeverify_constants.NV_BRIDGES,
         nodeverify_constants.NV_LVLIST,
         nodeverify_constants.NV_DRBDLIST,
+        nodeverify_constants.NV_DRBDVERSION,
         nodeverify_constants.NV_DRBDHELPER,
     }
 )

@@ -157,8 +157,10 @@ def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -
                 "local-minor": minors[local],
                 "remote-minor": minors[remote],
                 "port": port,
+                # Not in Ganeti: DRBD 9 numbers the nodes of a mirror.
+                "node-id": number,
             }
-            for local, remote in ((first, second), (second, first))
+            for number, (local, remote) in enumerate(((first, second), (second, first)))
         }
     )
 

@@ -198,6 +198,7 @@ class Resource:
         remote: the same of the peer.
         two_primaries: whether both nodes may be primary.
         protocol: of the replication.
+        peer_id: number of the peer, None with DRBD 8.4 or without a connection.
     """
 
     name: str
@@ -208,6 +209,7 @@ class Resource:
     remote: str = ""
     two_primaries: bool = False
     protocol: str = "C"
+    peer_id: int | None = None
 
 
 _STATEMENT: Final = re.compile(r"\s*([\w-]+)\s*([^;{}]*?)\s*([;{])|\s*(\})|\s*#.*")
@@ -218,7 +220,7 @@ def parse_show(text: str) -> dict[str, Resource]:
     resources: dict[str, Resource] = {}
     path: list[str] = []
     current = ""
-    for name, value, end, is_closed in _statements(text[:MAX_TEXT]):
+    for name, value, end, is_closed in statements(text):
         if is_closed:
             path = path[:-1]
         elif end == "{":
@@ -232,8 +234,13 @@ def parse_show(text: str) -> dict[str, Resource]:
     return resources
 
 
-def _statements(text: str) -> Iterator[tuple[str, str, str, bool]]:
-    for line in text.splitlines():
+def statements(text: str) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield the statements of ``drbdsetup show``.
+
+    Each is its name, its value, ``{`` or ``;`` for its end, and whether it is the end
+    of a section instead.
+    """
+    for line in text[:MAX_TEXT].splitlines():
         for part in _STATEMENT.finditer(line.partition("#")[0]):
             if part[4] or part[1]:
                 yield part[1] or "", part[2] or "", part[3] or "", bool(part[4])
@@ -250,15 +257,26 @@ def _with_setting(
             return dataclasses.replace(known, local=end)
         return dataclasses.replace(known, remote=end)
     if path == ("_this_host", "volume"):
-        if name == "device":
-            minor = int(value.rpartition(" ")[2])
-            return dataclasses.replace(known, minors=(*known.minors, minor))
-        if name == "disk" and not known.data:
-            return dataclasses.replace(known, data=value.strip('"'))
-        if name == "meta-disk" and not known.meta:
-            return dataclasses.replace(known, meta=value.partition(" ")[0].strip('"'))
-    if where == "net" and name == "allow-two-primaries":
+        return with_volume(known, name, value)
+    return with_net(known, name, value) if where == "net" else known
+
+
+def with_volume(known: Resource, name: str, value: str) -> Resource:
+    """Return a resource with a setting of its volume."""
+    if name == "device":
+        minor = int(value.rpartition(" ")[2])
+        return dataclasses.replace(known, minors=(*known.minors, minor))
+    if name == "disk" and not known.data:
+        return dataclasses.replace(known, data=value.strip('"'))
+    if name == "meta-disk" and not known.meta:
+        return dataclasses.replace(known, meta=value.partition(" ")[0].strip('"'))
+    return known
+
+
+def with_net(known: Resource, name: str, value: str) -> Resource:
+    """Return a resource with a setting of its connection."""
+    if name == "allow-two-primaries":
         return dataclasses.replace(known, two_primaries=value in ("", "yes"))
-    if where == "net" and name == "protocol":
+    if name == "protocol":
         return dataclasses.replace(known, protocol=value)
     return known

@@ -19,7 +19,8 @@ _HELPER: Final = "/sys/module/drbd/parameters/usermode_helper"
 _ENVIRONMENT: Final = {"PATH": SAFE_PATH, "LC_ALL": "C"}
 _TIMEOUT_S: Final = 50.0
 _MAX_OUTPUT: Final = drbd_state.MAX_TEXT
-_WANTED: Final = (8, 4)
+#: First numbers of the versions that are known; 9 stands for all of them.
+_WANTED: Final = ((8, 4), (9,))
 _PIECE: Final = 65536
 #: Number of a device that does not exist: the tool refuses active ones, also those
 #: that are without disk while their metadata is made. It opens the metadata for
@@ -31,7 +32,7 @@ def read_proc() -> str:
     """Return the text of ``/proc/drbd``.
 
     Raises:
-        StorageError: the module is not loaded, or is not DRBD 8.4.
+        StorageError: the module is not loaded, or is neither DRBD 8.4 nor 9.
     """
     try:
         # In pieces: a large buffer would be locked in memory.
@@ -44,9 +45,9 @@ def read_proc() -> str:
         ) from err
     text = data.decode(errors="replace")
     version = drbd_state.parse_version(text)
-    if version is None or version[:2] != _WANTED:
+    if version is None or not any(version[: len(w)] == w for w in _WANTED):
         present = ".".join(map(str, version)) if version else "an unknown one"
-        raise errors.StorageError(f"DRBD: wanted version 8.4, found {present}")
+        raise errors.StorageError(f"DRBD: wanted version 8.4 or 9, found {present}")
     return text
 
 
@@ -58,15 +59,6 @@ def version() -> str:
     """
     numbers = drbd_state.parse_version(read_proc()) or ()
     return ".".join(map(str, numbers))
-
-
-def mirrors() -> dict[int, drbd_state.Mirror]:
-    """Return minor -> state of all devices of this node.
-
-    Raises:
-        StorageError: see `read_proc`.
-    """
-    return drbd_state.parse_devices(read_proc())
 
 
 def usermode_helper() -> str:
@@ -84,25 +76,25 @@ def usermode_helper() -> str:
         ) from err
 
 
-def resources(process: Runner) -> dict[str, drbd_state.Resource]:
-    """Return name -> settings of all resources of this node.
+def printed(process: Runner, argv: Sequence[str]) -> str:
+    """Return what a command of ``drbdsetup`` prints.
 
     Raises:
         StorageError: DRBD's tools are not installed or failed.
     """
-    result = _run(process, ["drbdsetup", "show", "all"])
+    result = _run(process, ["drbdsetup", *argv])
     if result.failed:
-        raise errors.StorageError(f"drbdsetup show: {_messages(result)}")
-    return drbd_state.parse_show(result.stdout)
+        raise errors.StorageError(f"drbdsetup {argv[0]}: {_messages(result)}")
+    return str(result.stdout)
 
 
-def generations(process: Runner, minor: int) -> tuple[str, ...]:
-    """Return the generation identifiers of a device with a disk, none if unknown.
+def generations(process: Runner, argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the generation identifiers that a command prints, none if unknown.
 
     Raises:
         StorageError: DRBD's tools are not installed.
     """
-    result = _run(process, ["drbdsetup", "get-gi", str(minor)])
+    result = _run(process, ["drbdsetup", *argv])
     return () if result.failed else drbd_state.parse_generations(result.stdout)
 
 
@@ -120,17 +112,26 @@ def setup(process: Runner, *argv: str, secret: str = "") -> str | None:
     return _failure(_run(process, ["drbdsetup", *argv]), f"drbdsetup {argv[0]}", secret)
 
 
-def create_metadata(process: Runner, device: str) -> str | None:
+def create_metadata(
+    process: Runner, device: str, layout: str, options: Sequence[str]
+) -> str | None:
     """Write empty metadata to a device; return why it failed, None if it did not.
+
+    Args:
+        process: runs the tool.
+        device: the path.
+        layout: word for the layout of the metadata.
+        options: what follows the command.
 
     Raises:
         StorageError: DRBD's tools are not installed.
     """
-    argv = ["drbdmeta", "--force", _NO_MINOR, "v08", device, "0", "create-md"]
+    argv = ["drbdmeta", "--force", _NO_MINOR, layout, device, "0", "create-md"]
+    argv += options
     return _failure(_run(process, argv), "drbdmeta create-md", "")
 
 
-def apply_log(process: Runner, device: str) -> str | None:
+def apply_log(process: Runner, device: str, layout: str) -> str | None:
     """Apply the activity log of metadata, which a disk needs before it is attached.
 
     Return why it failed, None if it did not; unchanged metadata stays as it is.
@@ -138,7 +139,7 @@ def apply_log(process: Runner, device: str) -> str | None:
     Raises:
         StorageError: DRBD's tools are not installed.
     """
-    argv = ["drbdmeta", "--force", _NO_MINOR, "v08", device, "0", "apply-al"]
+    argv = ["drbdmeta", "--force", _NO_MINOR, layout, device, "0", "apply-al"]
     return _failure(_run(process, argv), "drbdmeta apply-al", "")
 
 
@@ -167,11 +168,7 @@ def _messages(result: Any) -> str:
 
 
 def disk_options(params: Mapping[str, Any]) -> list[str]:
-    """Return the options of a disk for its parameters.
-
-    Raises:
-        StorageError: custom options cannot be split into words.
-    """
+    """Return the options of a disk for its parameters."""
     barriers = params.get("disk-barriers") or "n"
     out = ["--on-io-error=detach"]
     for letter, option in (
@@ -181,18 +178,20 @@ def disk_options(params: Mapping[str, Any]) -> list[str]:
     ):
         out.append(f"--{option}={'no' if letter in barriers else 'yes'}")
     out.append(f"--md-flushes={'no' if params.get('meta-barriers') else 'yes'}")
+    return out
+
+
+def sync_options(params: Mapping[str, Any]) -> list[str]:
+    """Return the options of a synchronisation for the parameters of a disk."""
     if params.get("dynamic-resync"):
         names = ("c-plan-ahead", "c-fill-target", "c-delay-target")
-        out += [
+        return [
             f"--{name}={params[name]}"
             for name in (*names, "c-max-rate", "c-min-rate")
             if params.get(name) is not None
         ]
-    else:
-        out.append("--c-plan-ahead=0")
-        if params.get("resync-rate"):
-            out.append(f"--resync-rate={params['resync-rate']}")
-    return out + _custom(params, "disk-custom")
+    rate = params.get("resync-rate")
+    return ["--c-plan-ahead=0", *([f"--resync-rate={rate}"] if rate else [])]
 
 
 def net_options(params: Mapping[str, Any]) -> list[str]:
@@ -207,11 +206,16 @@ def net_options(params: Mapping[str, Any]) -> list[str]:
         f"--protocol={params.get('protocol') or 'C'}",
         "--after-sb-0pri=discard-zero-changes",
         "--after-sb-1pri=consensus",
-        *_custom(params, "net-custom"),
+        *custom_options(params, "net-custom"),
     ]
 
 
-def _custom(params: Mapping[str, Any], name: str) -> list[str]:
+def custom_options(params: Mapping[str, Any], name: str) -> list[str]:
+    """Return the options that an administrator wrote, as words.
+
+    Raises:
+        StorageError: they cannot be split.
+    """
     text = str(params.get(name) or "")
     try:
         return shlex.split(text)

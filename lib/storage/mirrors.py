@@ -1,4 +1,4 @@
-"""Disks that DRBD 8.4 mirrors between two nodes: template ``drbd``.
+"""Disks that DRBD mirrors between two nodes: template ``drbd``.
 
 The logical id is ``(node, node, port, minor, minor, secret)``; the children are two
 volumes with the same names on both nodes, data first, metadata second. Without a port,
@@ -7,6 +7,7 @@ first, so that steps that were cut short can be repeated.
 """
 
 import contextlib
+import functools
 import ipaddress
 import os
 import threading
@@ -17,6 +18,7 @@ from ganeti.clock import Clock, SystemClock
 from ganeti.constants import disks as constants
 from ganeti.objects.filled import DiskX
 from ganeti.process import Runner
+from ganeti.storage import drbd_commands
 from ganeti.storage import drbd_tools as tools
 from ganeti.storage.base import Device, DeviceStatus, LocalStatus, MirrorStatus
 from ganeti.storage.drbd_state import Mirror, Resource
@@ -71,6 +73,17 @@ class MirrorDisk(Device):
         """Name of its resource."""
         return f"resource{self.minor}"
 
+    @functools.cached_property
+    def _drbd(self) -> drbd_commands.Commands:
+        """The commands of the generation of DRBD that this kernel has.
+
+        Raises:
+            StorageError: DRBD is missing.
+        """
+        own = self._values.get("node-id", 0)
+        place = drbd_commands.Place(self.name, self.minor, own, 1 - own)
+        return drbd_commands.of_kernel(tools.read_proc())(place)
+
     # State
     def mirror(self) -> Mirror | None:
         """Return the state of the device, None if it is not active.
@@ -78,7 +91,7 @@ class MirrorDisk(Device):
         Raises:
             StorageError: DRBD is missing.
         """
-        present = tools.mirrors().get(self.minor)
+        present = drbd_commands.mirrors(self._process).get(self.minor)
         return present if present is not None and present.is_in_use else None
 
     def _resource(self) -> Resource | None:
@@ -87,7 +100,7 @@ class MirrorDisk(Device):
         Raises:
             BlockDeviceError: something else uses the minor, or the name.
         """
-        known = tools.resources(self._process)
+        known = drbd_commands.resources(self._process)
         for resource in known.values():
             is_own = resource.name == self.name
             mine = resource.data in ("", self.data.path)
@@ -128,7 +141,9 @@ class MirrorDisk(Device):
             mirror.role,
             mirror.disk,
             mirror.peer_disk,
-            () if is_known else tools.generations(self._process, self.minor),
+            ()
+            if is_known
+            else tools.generations(self._process, self._drbd.generations()),
         )
 
     def size_bytes(self) -> int:
@@ -177,22 +192,23 @@ class MirrorDisk(Device):
 
     def write_metadata(self) -> None:
         """Write metadata of a disk without valid data."""
-        problem = tools.create_metadata(self._process, self.meta.path)
+        layout, options = self._drbd.METADATA, self._drbd.METADATA_OPTIONS
+        problem = tools.create_metadata(self._process, self.meta.path, layout, options)
         if problem is not None:
             raise self.error(f"cannot get metadata: {problem}")
 
     def _make_valid(self) -> None:
         self._add_resource()
         self._attach()
-        self._setup("primary", str(self.minor), "--force=yes")
-        self._setup("secondary", str(self.minor))
-        self._setup("down", self.name)
+        self._setup(*self._drbd.primary(force=True))
+        self._setup(*self._drbd.secondary())
+        self._setup(*self._drbd.down())
 
     def remove(self) -> None:
         """Destroy the disk on this node."""
         # Without DRBD, nothing uses the volumes; nor does what else has the minor.
         with contextlib.suppress(errors.StorageError):
-            resource = tools.resources(self._process).get(self.name)
+            resource = drbd_commands.resources(self._process).get(self.name)
             if resource is not None and resource.data in ("", self.data.path):
                 self.shutdown()
         self.meta.remove()
@@ -214,24 +230,23 @@ class MirrorDisk(Device):
         if resource is None or not resource.data:
             self._attach()
         else:
-            options = tools.disk_options(self.disk.params or {})
-            self._setup("disk-options", str(self.minor), *options)
+            for argv in self._drbd.change_disk(resource, self.disk.params or {}):
+                self._setup(*argv)
         if self.has_peer:
             self._connect(resource, two_primaries=None)
 
     def _add_resource(self, *, is_new: bool = True) -> None:
         if is_new:
-            self._setup("new-resource", self.name)
-        self._setup("new-minor", self.name, str(self.minor), "0")
+            self._setup(*self._drbd.new_resource())
+        self._setup(*self._drbd.new_device())
 
     def _attach(self) -> None:
-        problem = tools.apply_log(self._process, self.meta.path)
+        layout = self._drbd.METADATA
+        problem = tools.apply_log(self._process, self.meta.path, layout)
         if problem is not None:
             raise self.error(f"its metadata cannot be used: {problem}")
-        self._setup(
-            *("attach", str(self.minor), self.data.path, self.meta.path, "0"),
-            *tools.disk_options(self.disk.params or {}),
-        )
+        volumes = self.data.path, self.meta.path
+        self._setup(*self._drbd.attach(*volumes, self.disk.params or {}))
         self._is_new = True
 
     # Connection
@@ -259,17 +274,27 @@ class MirrorDisk(Device):
         if resource is not None and resource.remote:
             if [resource.local, resource.remote] == ends:
                 if two_primaries is not None:
-                    self._setup("net-options", *ends, *options, *wanted)
+                    options += wanted
+                    self._setup(*self._drbd.change_connection(resource, options))
+                if self._drbd.KEEPS_CONNECTIONS and self._is_standalone():
+                    self._setup(*self._drbd.connect_again())
+                    self._is_new = True
                 return
-            self._setup("disconnect", resource.local, resource.remote)
+            for argv in self._drbd.disconnect(resource):
+                self._setup(*argv)
         secret = str(self.disk.logical_id[_SECRET])
-        self._setup(
-            *("connect", self.name, *ends, *options, *wanted),
+        options += [
+            *wanted,
             f"--cram-hmac-alg={constants.DRBD_HMAC_ALG}",
             f"--shared-secret={secret}",
-            secret=secret,
-        )
+        ]
+        for argv in self._drbd.connect(ends, options, self.disk.params or {}):
+            self._setup(*argv, secret=secret)
         self._is_new = True
+
+    def _is_standalone(self) -> bool:
+        mirror = self.mirror()
+        return mirror is not None and mirror.is_standalone
 
     def connect(self, *, two_primaries: bool) -> None:
         """Connect to the peer, or change how many nodes may be primary.
@@ -289,10 +314,13 @@ class MirrorDisk(Device):
         resource = self._resource()
         if resource is None or not resource.remote:
             return
-        ends = (resource.local, resource.remote)
-        if tools.setup(self._process, "disconnect", *ends) is not None:
+        first, *rest = self._drbd.disconnect(resource)
+        if tools.setup(self._process, *first) is not None:
             # The peer did not answer.
-            self._setup("disconnect", *ends, "--force=yes")
+            first, *rest = self._drbd.disconnect(resource, force=True)
+            self._setup(*first)
+        for argv in rest:
+            self._setup(*argv)
 
     def needs_activation(self) -> bool:
         """Return whether assembly would change something: no device, disk or peer."""
@@ -321,11 +349,11 @@ class MirrorDisk(Device):
                 f" data may be newer ({mirror.text()}); check the network between the"
                 " secondary addresses of both nodes"
             )
-        problem = tools.setup(self._process, "primary", str(self.minor))
+        problem = tools.setup(self._process, *self._drbd.primary())
         while problem is not None and self.clock.monotonic() < end:
             mirror = self._active()
             if mirror.is_connected or mirror.is_standalone:
-                problem = tools.setup(self._process, "primary", str(self.minor))
+                problem = tools.setup(self._process, *self._drbd.primary())
                 break
             self.clock.wait(threading.Event(), _POLL_S)
         if problem is not None:
@@ -364,12 +392,12 @@ class MirrorDisk(Device):
     def close(self) -> None:
         """Become secondary."""
         if self.mirror() is not None:
-            self._change_state("secondary", str(self.minor))
+            self._change_state(*self._drbd.secondary())
 
     def shutdown(self) -> None:
         """Free the device; the volumes stay active."""
         if self._resource() is not None:
-            self._change_state("down", self.name)
+            self._change_state(*self._drbd.down())
 
     def _change_state(self, *argv: str) -> None:
         """Run a command again while another change of the state is under way."""
@@ -391,7 +419,7 @@ class MirrorDisk(Device):
             mirror.is_connected and mirror.peer_disk == "UpToDate"
         ):
             raise self.error(f"the other node has no valid data ({mirror.text()})")
-        self._setup("detach", str(self.minor))
+        self._setup(*self._drbd.detach())
 
     def replace_parts(self) -> None:
         """Take the volumes with the recorded names as new ones, without valid data."""
@@ -427,8 +455,7 @@ class MirrorDisk(Device):
         if mirror.is_syncing:
             raise self.error(f"cannot grow during a synchronisation ({mirror.text()})")
         if not dryrun:
-            alone = () if mirror.is_connected else ("--assume-peer-has-space=yes",)
-            self._setup("resize", str(self.minor), *alone)
+            self._setup(*self._drbd.resize(is_alone=not mirror.is_connected))
             self._wait_until_copying(mirror.out_of_sync_kib)
 
     def _wait_until_copying(self, known_kib: int) -> None:
@@ -466,8 +493,8 @@ class MirrorDisk(Device):
     def change_sync(self, *, pause: bool) -> None:
         """Pause or resume the synchronisation by this node."""
         self._active()
-        command = "pause-sync" if pause else "resume-sync"
-        problem = tools.setup(self._process, command, str(self.minor))
+        command, *rest = self._drbd.sync(pause=pause)
+        problem = tools.setup(self._process, command, *rest)
         if problem is not None and "already" not in problem:
             raise self.error(f"cannot {command}: {problem}")
 

@@ -29,6 +29,8 @@ _Volume = Annotated[
     msgspec.Meta(pattern=r"(?a)\A[\w+.][\w+.-]*/[\w+.][\w+.-]*\Z", max_length=256),
 ]
 _Minor = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+#: It is shown.
+_Version = Annotated[str, msgspec.Meta(pattern=r"(?a)\A\d{1,4}(\.\d{1,6}){1,3}\Z")]
 _Path = Annotated[str, msgspec.Meta(max_length=4096)]
 _Name = Annotated[str, msgspec.Meta(max_length=255)]
 _KeyLines = Annotated[
@@ -65,6 +67,7 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_VGLIST: dict[str, float],
     nodeverify.NV_LVLIST: dict[_Volume, tuple[str, bool, bool]],
     nodeverify.NV_DRBDLIST: list[_Minor],
+    nodeverify.NV_DRBDVERSION: _Version,
     nodeverify.NV_DRBDHELPER: _Path,
 }
 

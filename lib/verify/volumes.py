@@ -153,6 +153,39 @@ def _minor(disk: objects.Disk, node: objects.Node) -> int:
     return int(disk.logical_id[_MINOR + disk.logical_id[:2].index(node.uuid)])
 
 
+def judge_generations(
+    report: Report,
+    nodes: Sequence[objects.Node],
+    answers: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Name the nodes of a group whose DRBD is of another generation than most have.
+
+    The layouts of their metadata differ, so that such nodes cannot mirror each other.
+
+    Args:
+        report: gets the errors.
+        nodes: of the group.
+        answers: node uuid -> answer.
+    """
+    by_major: dict[str, list[str]] = {}
+    for node in sorted(nodes, key=lambda node: node.name):
+        version = answers.get(node.uuid, {}).get(nodeverify.NV_DRBDVERSION)
+        if version and node.vm_capable:
+            by_major.setdefault(version.partition(".")[0], []).append(node.name)
+    if not by_major:
+        return
+    usual = max(by_major, key=lambda major: len(by_major[major]))
+    for major, names in by_major.items():
+        for name in names:
+            report.error_if(
+                major != usual,
+                "ENODEDRBDVERSION",
+                name,
+                f"DRBD {major} cannot mirror disks with DRBD {usual}, which"
+                f" {', '.join(by_major[usual])} have; install the same kernel module",
+            )
+
+
 def _helper(
     report: Report, cluster: objects.Cluster, node: objects.Node, actual: str | None
 ) -> None:

@@ -369,6 +369,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                     *(self.report, snapshot, node, answers[node.uuid]),
                     noted=[item.disk for item in noted if node.uuid in item.nodes],
                 )
+        volumes.judge_generations(self.report, members, answers)
         self._judge_address(snapshot, answers)
         nodes.digests(self.report, snapshot, answers)
         hosts = {

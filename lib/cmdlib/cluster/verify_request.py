@@ -158,6 +158,7 @@ def _where_configured(
         asked[nodeverify.NV_LVLIST] = record.volume_group_name
     if "drbd" in enabled:
         asked[nodeverify.NV_DRBDLIST] = None
+        asked[nodeverify.NV_DRBDVERSION] = None
         if record.drbd_usermode_helper:
             asked[nodeverify.NV_DRBDHELPER] = record.drbd_usermode_helper
     return asked

@@ -5,6 +5,7 @@ primary without valid data, changes of a device that does not exist.
 """
 
 import dataclasses
+import json
 
 from fakes.lvm_tools import FakeLvm
 from ganeti.process import RunResult
@@ -31,6 +32,8 @@ class FakeDrbd(FakeLvm):
     ``refusals``: first words of a command -> answers before the usual ones.
     ``peer``: data of the node that each connection reaches; None: nobody answers.
     """
+
+    LAYOUT, MORE = "v08", []
 
     def __init__(self, proc, **groups):
         super().__init__(**groups)
@@ -76,9 +79,10 @@ class FakeDrbd(FakeLvm):
 
     # The programs
     def _drbdmeta(self, words):
-        force, _minor, version, device, place, verb = words
-        assert (force, version, place) == ("--force", "v08", "0")
+        force, _minor, version, device, place, verb, *more = words
+        assert (force, version, place) == ("--force", self.LAYOUT, "0")
         if verb == "create-md":
+            assert more == self.MORE
             self.metadata[device] = "Inconsistent"
         elif device not in self.metadata:
             return 20, "", f"{device}: no valid metadata"
@@ -176,3 +180,130 @@ class FakeDrbd(FakeLvm):
 
     _do_disk_options = _do_net_options = _do_resize = _accept
     _do_pause_sync = _do_resume_sync = _accept
+
+
+HEAD9 = "version: 9.2.11 (api:2/proto:118-122)\nGIT-hash: d7212a2eaeda23f8cb71be36ba52a5163f4dc694\n"
+
+
+_IN_9 = {"WFConnection": "Connecting"}
+
+
+class FakeDrbd9(FakeDrbd):
+    """The tools with DRBD 9; its kernel text has no devices, ``status`` has them."""
+
+    LAYOUT, MORE = "v09", ["1"]
+
+    def show(self):
+        """Write the text of the kernel."""
+        self.proc.write_text(HEAD9)
+
+    def _named(self, text):
+        if text in self.resources:
+            return self.resources[text]
+        return super()._named(text)
+
+    def _do_status(self, plain, options):
+        assert (plain, options) == (["all"], ["--json"])
+        rows = [self._row(name, one) for name, one in self.resources.items()]
+        return 0, json.dumps(rows), ""
+
+    def _row(self, name, resource):
+        peer = self._peer(resource)
+        is_met = resource.connection == "Connected"
+        link = {
+            "peer-node-id": 1,
+            "name": "node1",
+            "connection-state": _IN_9.get(resource.connection, resource.connection),
+            "congested": False,
+            "peer-role": "Secondary" if is_met else "Unknown",
+            "peer_devices": [
+                {
+                    "volume": 0,
+                    "replication-state": "Established" if is_met else "Off",
+                    "peer-disk-state": peer or "DUnknown",
+                    "out-of-sync": 0,
+                    "percent-in-sync": 100.00,
+                }
+            ],
+        }
+        device = {
+            "volume": 0,
+            "minor": resource.minor,
+            "disk-state": resource.state or "Diskless",
+        }
+        return {
+            "name": name,
+            "node-id": 0,
+            "role": "Primary" if resource.is_primary else "Secondary",
+            "devices": [device] if resource.minor is not None else [],
+            "connections": [link] if resource.ends[1] else [],
+        }
+
+    def _do_show(self, _plain, _options):
+        texts = []
+        for name, one in self.resources.items():
+            volume = link = ""
+            if one.minor is not None:
+                volume = f"        volume 0 {{\n            device minor {one.minor};\n"
+                if one.data:
+                    volume += f'            disk "{one.data}";\n'
+                    volume += f'            meta-disk "{one.meta}";\n'
+                volume += "        }\n"
+            if one.ends[1]:
+                local, remote = (end.replace(":", " ", 1) for end in one.ends)
+                link = (
+                    "    connection {\n        _peer_node_id 1;\n        path {\n"
+                    f"            _this_host {local};\n"
+                    f"            _remote_host {remote};\n        }}\n"
+                    '        net {\n            _name "node1";\n        }\n    }\n'
+                )
+            here = f"    _this_host {{\n        node-id 0;\n{volume}    }}\n"
+            texts.append(f'resource "{name}" {{\n{here}{link}}}\n')
+        return 0, "".join(texts), ""
+
+    def _do_new_resource(self, plain, options):
+        name, node_id = plain
+        assert node_id == "0"
+        assert "--auto-promote=no" in options
+        return super()._do_new_resource([name], [])
+
+    def _do_new_peer(self, plain, _options):
+        name, _peer = plain
+        assert not self.resources[name].ends[1], "there is a peer already"
+        return 0, "", ""
+
+    def _do_new_path(self, plain, _options):
+        name, _peer, local, remote = plain
+        self.resources[name].ends = local, remote
+        return 0, "", ""
+
+    def _do_connect(self, plain, _options):
+        name, _peer = plain
+        assert self.resources[name].ends[1], "there is no path"
+        ends = self.resources[name].ends
+        return super()._do_connect([name, *ends], [])
+
+    def _do_disconnect(self, plain, _options):
+        name, _peer = plain
+        self.resources[name].connection = "StandAlone"
+        return 0, "", ""
+
+    def _do_del_peer(self, plain, _options):
+        name, _peer = plain
+        self.resources[name].ends = ("", "")
+        return 0, "", ""
+
+    def _do_get_gi(self, plain, options):
+        name, _peer, _volume = plain
+        return super()._do_get_gi([name], options)
+
+    def _accept_copy(self, plain, _options):
+        name, peer, volume = plain
+        assert (peer, volume) == ("1", "0")
+        assert self.resources[name].ends[1], "there is no peer"
+        return 0, "", ""
+
+    def _do_net_options(self, plain, options):
+        return self._accept_copy([*plain, "0"], options)
+
+    _do_peer_device_options = _do_pause_sync = _do_resume_sync = _accept_copy

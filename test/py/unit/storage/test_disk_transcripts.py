@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from fakes import golden
-from fakes.drbd_tools import FakeDrbd
+from fakes.drbd_tools import FakeDrbd, FakeDrbd9
 from fakes.nodes import CountedClock
 from ganeti import errors, pathutils, storage
 from ganeti.backend import disks
@@ -25,7 +25,8 @@ RUNS = [
     for path in sorted(FOLDER.glob("*.txt"))
     for words, _ in golden.runs(path)
 ]
-LOOKS = ("lvs", "vgs", "pvs", "drbdsetup show", "drbdsetup get-gi")
+LOOKS = ("lvs", "vgs", "pvs")
+LOOKS += tuple(f"drbdsetup {verb}" for verb in ("show", "get-gi", "status"))
 FLAGS = {"exclusive", "dryrun", "backingstore", "two_primaries", "pause"}
 ADDRESSES = {"4": ("192.0.2.1", "192.0.2.2"), "6": ("2001:db8::1", "2001:db8::2")}
 
@@ -35,7 +36,8 @@ class Disk:
 
     def __init__(self, folder, kind, *, port="11000", family="4", **params):
         proc = folder / "drbd"
-        self.tools = FakeDrbd(proc, xenvg=[400, 200], other=[100])
+        tools = FakeDrbd9 if kind == "drbd9" else FakeDrbd
+        self.tools = tools(proc, xenvg=[400, 200], other=[100])
         self.folder, self.proc, self.clock = folder, proc, CountedClock()
         parts = tuple(
             DiskX(dev_type="plain", logical_id=("xenvg", name), size=size, uuid=name,
@@ -43,7 +45,7 @@ class Disk:
             for name, size in (("a.data", 64), ("a.meta", 128))
         )  # fmt: skip
         record = parts[0]
-        if kind == "drbd":
+        if kind in ("drbd", "drbd9"):
             port = None if port == "none" else int(port)
             here, there = ADDRESSES[family]
             record = DiskX(

@@ -5,7 +5,14 @@ import pytest
 from fakes.processes import FakeRunner
 from ganeti import errors, pathutils
 from ganeti.objects.filled import DiskX
-from ganeti.storage import LocalStatus, drbd_state, drbd_tools, mirrors
+from ganeti.storage import (
+    LocalStatus,
+    drbd9_state,
+    drbd_commands,
+    drbd_state,
+    drbd_tools,
+    mirrors,
+)
 from ganeti.storage import base as storage_base
 
 HEAD = """version: 8.4.11 (api:1/proto:86-101)
@@ -165,12 +172,13 @@ def test_status_has_no_path_while_the_disk_is_not_active(kernel):
 
 
 def test_other_releases_and_an_absent_module_are_refused(kernel, monkeypatch):
-    kernel("version: 9.1.4 (api:2/proto:110-121)\n")
-    with pytest.raises(errors.StorageError, match=r"wanted version 8\.4, found 9\.1"):
-        drbd_tools.mirrors()
+    kernel("version: 8.3.11 (api:88/proto:86-96)\n")
+    wrong = r"wanted version 8\.4 or 9, found 8\.3\.11"
+    with pytest.raises(errors.StorageError, match=wrong):
+        drbd_commands.mirrors(FakeRunner())
     monkeypatch.setattr(drbd_tools, "PROC", "/nonexistent/drbd")
     with pytest.raises(errors.StorageError, match="modprobe drbd"):
-        drbd_tools.mirrors()
+        drbd_commands.mirrors(FakeRunner())
 
 
 @pytest.mark.parametrize(
@@ -184,7 +192,8 @@ def test_other_releases_and_an_absent_module_are_refused(kernel, monkeypatch):
     ],
 )
 def test_parameters_become_options(params, expected, absent):
-    line = " ".join(drbd_tools.disk_options(params))
+    commands = drbd_commands.Commands84(drbd_commands.Place("resource0", 0))
+    line = " ".join(commands.attach("/dev/a", "/dev/b", params))
     assert expected in line
     assert absent not in line
 
@@ -346,3 +355,153 @@ def test_a_growth_ends_when_the_new_part_is_being_copied(
     grown.clock = Polls(kernel, later)
     grown.grow(64, dryrun=False, backingstore=False)
     assert grown.clock.waits == waits
+
+
+#: As ``drbdsetup status --json`` of drbd-utils 9 prints it, with all its members.
+STATUS9 = """[
+{
+  "name": "resource0",
+  "node-id": 0,
+  "role": "Primary",
+  "suspended": false,
+  "write-ordering": "flush",
+  "devices": [
+    {
+      "volume": 0,
+      "minor": 0,
+      "disk-state": "UpToDate",
+      "client": false,
+      "quorum": true,
+      "size": 65536,
+      "read": 672,
+      "written": 548525,
+      "al-writes": 4,
+      "bm-writes": 0,
+      "upper-pending": 0,
+      "lower-pending": 0
+    } ],
+  "connections": [
+    {
+      "peer-node-id": 1,
+      "name": "node1",
+      "connection-state": "Connected",
+      "congested": false,
+      "peer-role": "Secondary",
+      "ap-in-flight": 18446744073709551608,
+      "rs-in-flight": 0,
+      "peer_devices": [
+        {
+          "volume": 0,
+          "replication-state": "Established",
+          "peer-disk-state": "UpToDate",
+          "peer-client": false,
+          "resync-suspended": "no",
+          "received": 0,
+          "sent": 548525,
+          "out-of-sync": 0,
+          "pending": 0,
+          "unacked": 0,
+          "has-sync-details": false,
+          "has-online-verify-details": false,
+          "percent-in-sync": 100.00
+        } ]
+    } ]
+}
+]
+"""
+SYNC9 = (
+    '"out-of-sync": 819200, "percent-in-sync": 18.48,'
+    ' "estimated-seconds-to-finish": 213, "zero": 0'
+)
+
+
+@pytest.mark.parametrize(
+    ("link", "replication", "connection"),
+    [
+        ("Connected", "Established", "Connected"),
+        ("Connected", "SyncTarget", "SyncTarget"),
+        ("Connected", "PausedSyncS", "PausedSyncS"),
+        ("Connected", "Off", "WFReportParams"),
+        ("Connecting", "Off", "WFConnection"),
+        ("StandAlone", "Off", "StandAlone"),
+        ("Unconnected", "Off", "Unconnected"),
+    ],
+)
+def test_states_of_drbd_9_become_those_of_8(link, replication, connection):
+    text = STATUS9.replace('state": "Connected', f'state": "{link}')
+    text = text.replace("Established", replication).replace('"out-of-sync": 0', SYNC9)
+    mirror = drbd9_state.parse_status(text)[0]
+    assert (mirror.connection, mirror.role, mirror.disk) == (
+        connection, "Primary", "UpToDate"
+    )  # fmt: skip
+    assert mirror.out_of_sync_kib == 819200
+    is_copied = "Sync" in connection
+    assert (mirror.left_s, mirror.is_syncing) == (
+        213 if is_copied else None, is_copied
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("disk", "connection"), [("Diskless", "Unconfigured"), ("UpToDate", "StandAlone")]
+)
+def test_a_device_of_drbd_9_without_connections_is_alone(disk, connection):
+    text = (
+        '[{"name":"resource7","node-id":0,"role":"Secondary","devices":'
+        f'[{{"volume":0,"minor":7,"disk-state":"{disk}"}}],"connections":[]}}]'
+    )
+    assert drbd9_state.parse_status(text)[7].connection == connection
+    assert drbd9_state.parse_status("") == {}
+
+
+@pytest.mark.parametrize("text", ["no json", "{}", '[{"name":"r","devices":5}]'])
+def test_a_status_that_cannot_be_read_is_an_error(text):
+    with pytest.raises(errors.StorageError, match="drbdsetup status: its output"):
+        drbd9_state.parse_status(text)
+
+
+SHOW9 = """resource "resource0" {
+    options {
+        auto-promote    	no;
+        quorum          	off;
+    }
+    _this_host {
+        node-id			0;
+        volume 0 {
+            device			minor 0;
+            disk			"/dev/xenvg/d";
+            meta-disk			"/dev/xenvg/m";
+            disk {
+                on-io-error     	detach;
+            }
+        }
+    }
+    connection {
+        _peer_node_id 1;
+        path {
+            _this_host ipv4 10.77.0.2:11000;
+            _remote_host ipv4 10.77.0.1:11000;
+        }
+        net {
+            allow-two-primaries	yes;
+            cram-hmac-alg   	"md5";
+            shared-secret   	"abcdef0123456789";
+            _name           	"node1";
+        }
+        volume 0 {
+            disk {
+                resync-rate     	2048k; # bytes/second
+            }
+        }
+    }
+}
+
+"""
+
+
+def test_settings_are_read_from_what_drbdsetup_9_shows():
+    assert drbd9_state.parse_show(SHOW9) == {
+        "resource0": drbd_state.Resource(
+            "resource0", (0,), "/dev/xenvg/d", "/dev/xenvg/m", "ipv4:10.77.0.2:11000",
+            "ipv4:10.77.0.1:11000", two_primaries=True, peer_id=1,
+        )
+    }  # fmt: skip

@@ -146,3 +146,31 @@ def test_names_that_are_no_names_of_volumes_are_never_shown():
 
 def test_without_a_group_and_without_mirrors_nothing_is_compared():
     assert actual({}, enabled_disk_templates=["file"], volume_group_name=None) == []
+
+
+def generations(*versions):
+    """Return the findings about nodes whose DRBD has these versions."""
+    snapshot = clusters.snapshot(nodes=len(versions))
+    nodes = [snapshot.nodes[clusters.node_uuid(n + 1)] for n in range(len(versions))]
+    answers = {
+        node.uuid: node_answer.clean({"drbd-version": version})[0]
+        for node, version in zip(nodes, versions, strict=True)
+    }
+    report = Report()
+    volumes.judge_generations(report, nodes, answers)
+    return [(f.code, f.name, f.text) for f in report.take()]
+
+
+def test_nodes_with_another_generation_of_drbd_are_named():
+    assert generations("8.4.11", "8.4.7", "8.4.11") == []
+    assert generations("9.1.4", None, "9.2.11") == []
+    ((code, name, text),) = generations("9.2.11", "8.4.11", "8.4.11")
+    assert (code, name) == ("ENODEDRBDVERSION", "node1.example.com")
+    assert text == (
+        "DRBD 9 cannot mirror disks with DRBD 8, which node2.example.com,"
+        " node3.example.com have; install the same kernel module"
+    )
+
+
+def test_a_version_that_is_no_version_is_not_shown():
+    assert generations("8.4.11", "9; reboot", 9) == []
