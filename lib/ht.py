@@ -31,17 +31,55 @@ NonEmptyStr = Annotated[str, Meta(min_length=1, description="a non-empty text")]
 PosInt = Annotated[int, Meta(gt=0, description="a number above 0")]
 NonNegInt = Annotated[int, Meta(ge=0, description="a number, 0 or more")]
 DiskIndex = Annotated[int, Meta(ge=0, le=15, description="a disk index, 0 to 15")]
-IPv4Address = Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){3}\Z")]
-IPv4Network = Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}\Z")]
-IPv6Address = Annotated[str, Meta(pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z")]
-IPv6Network = Annotated[str, Meta(pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}\Z")]
+IPv4Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{1,3}(\.\d{1,3}){3}\Z",
+        description="an IPv4 address such as 192.0.2.1",
+    ),
+]
+IPv4Network = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}\Z",
+        description="an IPv4 range such as 192.0.2.0/24",
+    ),
+]
+IPv6Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z",
+        description="an IPv6 address such as 2001:db8::1",
+    ),
+]
+IPv6Network = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}\Z",
+        description="an IPv6 range such as 2001:db8::/64",
+    ),
+]
 #: The same, and the word ``none`` for the end of a value.
-IPv4AddressOrNone = Annotated[str, Meta(pattern=r"^(\d{1,3}(\.\d{1,3}){3}|none)\Z")]
+IPv4AddressOrNone = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\d{1,3}(\.\d{1,3}){3}|none)\Z",
+        description="an IPv4 address such as 192.0.2.1, or none",
+    ),
+]
 IPv6AddressOrNone = Annotated[
-    str, Meta(pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*|none)\Z")
+    str,
+    Meta(
+        pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*|none)\Z",
+        description="an IPv6 address such as 2001:db8::1, or none",
+    ),
 ]
 IPv6NetworkOrNone = Annotated[
-    str, Meta(pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}|none)\Z")
+    str,
+    Meta(
+        pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}|none)\Z",
+        description="an IPv6 range such as 2001:db8::/64, or none",
+    ),
 ]
 RequestKey = Annotated[
     str,
@@ -236,7 +274,7 @@ def convert(value: Any, kind: Any, what: str) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as err:
         raise errors.OpPrereqError(
-            f"{what}: {messages.misfit(str(err), kind)}", ecodes.ECODE_INVAL
+            f"{what}: {messages.misfit(str(err), kind, value)}", ecodes.ECODE_INVAL
         ) from err
 
 

@@ -12,9 +12,12 @@ from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import os as os_constants
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.utils import control_chars
 
 #: Number of last log lines of a failed script that the error shows.
 _TAIL_LINES: Final = 20
+#: Characters of each of these lines, of which some scripts write megabytes.
+_LINE_CHARS: Final = 400
 #: Bytes at the end of the log that are searched for these lines.
 _TAIL_BYTES: Final = 16384
 
@@ -73,7 +76,7 @@ def os_validate(
     )
     if result.failed:
         lines = [line for line in result.output.splitlines() if line.strip()]
-        output = " / ".join(lines[-_TAIL_LINES:]) or "it wrote nothing"
+        output = " / ".join(map(_shortened, lines[-_TAIL_LINES:])) or "it wrote nothing"
         raise errors.OpExecError(f"OS {name}: verify script {result.reason}: {output}")
     return True
 
@@ -166,7 +169,15 @@ def tail(path: str) -> list[str]:
         size = src.seek(0, os.SEEK_END)
         src.seek(max(0, size - _TAIL_BYTES))
         text = src.read().decode(errors="replace")
-    return text.splitlines()[-_TAIL_LINES:]
+    return [_shortened(line) for line in text.splitlines()[-_TAIL_LINES:]]
+
+
+def _shortened(line: str) -> str:
+    """Return a line without control characters; of a long one both ends."""
+    if len(line) > _LINE_CHARS:
+        half = _LINE_CHARS // 2
+        line = f"{line[:half]} ... {line[-half:]}"
+    return control_chars.replace(line)
 
 
 def transfer_command(

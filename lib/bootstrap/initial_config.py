@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ganeti import errors, uidpool
 from ganeti.bootstrap.options import InitOptions
-from ganeti.cmdlib import typed_params
+from ganeti.cmdlib import disk_parameters, nic_params, typed_params
 from ganeti.constants import (
     disks,
     ecodes,
@@ -194,13 +194,7 @@ def filled_nicparams(options: InitOptions) -> dict[str, Any]:
     filled = {name: row.default for name, row in params.NIC.items()}
     if given.get("mode") == "openvswitch":
         filled["link"] = params.NODE["ovs_name"].default
-    filled |= given
-    if filled["mode"] not in {"bridged", "routed", "openvswitch"}:
-        raise errors.OpPrereqError(
-            "NIC parameter mode: wanted bridged, routed or openvswitch, found"
-            f" {filled['mode']!r}",
-            ecodes.ECODE_INVAL,
-        )
+    filled |= nic_params.check(given, "NIC parameters")
     if filled["mode"] == "bridged" and not filled["link"]:
         raise errors.OpPrereqError(
             "NIC parameter link: wanted a bridge for mode bridged, found nothing",
@@ -221,8 +215,8 @@ def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
         _checked_names((name,), disks.DISK_TEMPLATES, "disk parameters")
     return {
         name: {key: row.default for key, row in table.items()}
-        | typed_params.typed(
-            options.diskparams.get(name, {}), table, f"disk template {name}: parameter"
+        | disk_parameters.typed(
+            name, options.diskparams.get(name, {}), f"disk template {name}: parameter"
         )
         for name, table in params.DISK.items()
     }

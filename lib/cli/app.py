@@ -73,6 +73,11 @@ def _silence(effects: ClientEffects) -> None:
 
 def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
     first = words[0] if words else ""
+    if foreign := [word for word in words if not _is_text(word)]:
+        effects.stderr.write(
+            f"Error: wanted arguments in UTF-8, found {foreign[0]!a}\n"
+        )
+        return exitcodes.EXIT_FAILURE
     if first == "--version":
         from ganeti.cli import usage
 
@@ -90,6 +95,11 @@ def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
         return exitcodes.EXIT_SUCCESS if asked else exitcodes.EXIT_FAILURE
     rest = _defaults(program, command, effects) + words[1:]
     return _run_command(CommandContext(program, command, first, effects=effects), rest)
+
+
+def _is_text(word: str) -> bool:
+    """Return whether an argument has no bytes that the interpreter could not decode."""
+    return not any("\udc80" <= char <= "\udcff" for char in word)
 
 
 def _defaults(program: Program, command: Command, effects: ClientEffects) -> list[str]:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import typed_params
+from ganeti.cmdlib import disk_parameters, typed_params
 from ganeti.cmdlib.instance import checks
 from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, ipolicy, params
+from ganeti.constants import ecodes, ipolicy
 
 _RATIOS: Final = (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO)
 
@@ -133,31 +133,11 @@ def new_disk_parameters(
     """
     out = {template: dict(values) for template, values in old.items()}
     for template, values in (given or {}).items():
-        what = f"disk parameter {template}"
-        changes = typed_params.typed(
-            values, params.DISK[template], what, allow_default=for_group
+        changes = disk_parameters.typed(
+            template, values, f"disk parameter {template}", allow_default=for_group
         )
-        for name, allowed in _ALLOWED.items():
-            if changes.get(name, typed_params.DEFAULT) not in (
-                *allowed,
-                typed_params.DEFAULT,
-            ):
-                raise errors.OpPrereqError(
-                    f"{what} {name}: wanted one of {', '.join(allowed)}, found"
-                    f" {changes[name]!r}",
-                    ecodes.ECODE_INVAL,
-                )
         out[template] = typed_params.merge(out.get(template, {}), changes)
     return out
-
-
-_ALLOWED: Final = {
-    "access": disk_constants.DISK_VALID_ACCESS_MODES,
-    "disk-barriers": tuple(
-        "".join(letters) for letters in disk_constants.DRBD_VALID_BARRIER_OPT
-    ),
-    "protocol": ("A", "B", "C"),
-}
 
 
 # Violations

@@ -6,6 +6,7 @@ import msgspec
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.utils import control_chars
 
 
 class Opcode(
@@ -45,14 +46,17 @@ class Opcode(
         return str(cls.__struct_config__.tag)
 
     def summary(self) -> str:
-        """Return the text that job lists show, such as ``INSTANCE_STARTUP(web1)``."""
+        """Return the text that job lists show, such as ``INSTANCE_STARTUP(web1)``.
+
+        It is one printable line, whatever the request contains.
+        """
         name = self.op_id().removeprefix("OP_")
         if self.SUMMARY_FIELD is None:
             return name
         value = getattr(self, self.SUMMARY_FIELD)
         if isinstance(value, list):
             value = ",".join(str(item) for item in value)
-        return f"{name}({value})"
+        return f"{name}({control_chars.escape(str(value))})"
 
     def replace(self, **changes: Any) -> "Opcode":
         """Return a copy with some fields changed."""

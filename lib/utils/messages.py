@@ -24,6 +24,11 @@ _TYPES: Final = {
 _PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?(.*)`$")
 _EXPECTED: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
 _LIMITED: Final = re.compile(r"Expected `(\w+)` (of length )?([<>]=) (\S+)")
+_PATTERN: Final = re.compile("Expected `str` matching regex ")
+#: A step with the index as well.
+_PART: Final = re.compile(r"\[([^\]]*)\]|([^.\[]+)")
+#: Characters of a wrong text that an error shows.
+_SHOWN_CHARS: Final = 80
 _INVALID: Final = re.compile(r"Invalid enum value (.*)")
 #: One step into a value: the name of a field, or nothing for an index in brackets.
 _STEP: Final = re.compile(r"\[[^\]]*\]|([^.\[]+)")
@@ -68,12 +73,13 @@ def choices(wanted: str, known: Sequence[str]) -> str:
     return f"none of the {len(known)} possible values is similar"
 
 
-def misfit(text: str, kind: Any) -> str:
+def misfit(text: str, kind: Any, value: Any = None) -> str:
     """Return a decoder's message about a wrong value in readable form.
 
     Args:
         text: the decoder's message.
         kind: annotation of the whole value.
+        value: the whole value, of which a text of the wrong form is shown.
     """
     place = _PLACE.search(text)
     is_key = bool(place and place[1])
@@ -82,6 +88,8 @@ def misfit(text: str, kind: Any) -> str:
     problem = text[: place.start()] if place else text
     if match := _INVALID.fullmatch(problem):
         wording = _choice(match[1], _words_at(kind, path, is_key=is_key), is_key=is_key)
+    elif _PATTERN.match(problem) and (form := _form_at(kind, path)):
+        wording = f"wanted {form}{_shown(value, path)}"
     else:
         wording = _reworded(problem)
     return f"{where}: {wording}" if where else wording
@@ -101,21 +109,64 @@ def _choice(given: str, known: set[str], *, is_key: bool) -> str:
     return f"{what} {given}{more}"
 
 
+def _form_at(kind: Any, path: str) -> str:
+    """Return the description of the text at a place of the value, empty if none."""
+    for hint in _hints_at(kind, path):
+        for one in _metadata(hint):
+            if text := (one.extra_json_schema or {}).get("description"):
+                return str(text)
+    return ""
+
+
+def _metadata(kind: inspect.Type) -> list[inspect.Metadata]:
+    if isinstance(kind, inspect.Metadata):
+        return [kind, *_metadata(kind.type)]
+    if isinstance(kind, inspect.UnionType):
+        return [one for inner in kind.types for one in _metadata(inner)]
+    return []
+
+
+def _shown(value: Any, path: str) -> str:
+    """Return the text at a place of the value as a part of a message."""
+    for index, field in _PART.findall(path):
+        try:
+            value = value[field or int(index)]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return ""
+    if not isinstance(value, str):
+        return ""
+    return (
+        f", found {value!r}"
+        if len(value) <= _SHOWN_CHARS
+        else f", found {value[:_SHOWN_CHARS]!r}..."
+    )
+
+
 def _words_at(kind: Any, path: str, *, is_key: bool) -> set[str]:
     """Return the words that an annotation allows at a place of the value."""
-    kinds = _alternatives(inspect.type_info(kind))
-    for name in _STEP.findall(path):
-        kinds = [
-            alternative
-            for parent in kinds
-            for inner in _inner(parent, name)
-            for alternative in _alternatives(inner)
-        ]
+    kinds = [
+        alternative
+        for hint in _hints_at(kind, path)
+        for alternative in _alternatives(hint)
+    ]
     if is_key:
         keys = [one.key_type for one in kinds if isinstance(one, inspect.DictType)]
         kinds = [alternative for key in keys for alternative in _alternatives(key)]
     literals = [one for one in kinds if isinstance(one, inspect.LiteralType)]
     return {str(value) for one in literals for value in one.values}
+
+
+def _hints_at(kind: Any, path: str) -> list[inspect.Type]:
+    """Return the types that an annotation has at a place of the value."""
+    hints = [inspect.type_info(kind)]
+    for name in _STEP.findall(path):
+        hints = [
+            inner
+            for hint in hints
+            for parent in _alternatives(hint)
+            for inner in _inner(parent, name)
+        ]
+    return hints
 
 
 def _alternatives(kind: inspect.Type) -> list[inspect.Type]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ganeti import objects, opcodes
-from ganeti.cmdlib import cloud_init, state_params, typed_params
+from ganeti.cmdlib import cloud_init, nic_params, state_params, typed_params
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import ecodes, hvparams, hypervisors, params
 from ganeti.objects import params as object_params
@@ -93,6 +93,8 @@ def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str,
     cluster = snapshot.cluster
     asked: Mapping[Any, Any] = op.nicparams or {}
     given = typed_params.typed(asked, params.NIC, "NIC parameter")
+    if given.get("mode", _NIC_MODES[0]) in _NIC_MODES:
+        given = nic_params.check(given, "NIC parameters")
     default = {**cluster.nicparams.get("default", {}), **given}
     new = {**cluster.nicparams, "default": default}
     mode = default.get("mode", _NIC_MODES[0])

@@ -195,10 +195,12 @@ def check_name(name: str | None, what: str) -> str | None:
     """Return a device name; ``none`` and an empty one mean no name.
 
     Raises:
-        OpPrereqError: it is too long or looks like an index or a uuid.
+        OpPrereqError: it is too long, not printable, or looks like an index or a uuid.
     """
     if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
+    if not name.isprintable():
+        raise _refusal(f"{what}: wanted a name of printable characters, found {name!r}")
     is_number = name.lstrip("-").isdigit()
     if is_number or len(name) > _MAX_NAME or re.fullmatch(misc.UUID_REGEX, name):
         raise errors.OpPrereqError(

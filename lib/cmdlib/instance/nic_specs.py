@@ -15,6 +15,8 @@ from ganeti.objects import lookup
 #: Maximum number of NICs of an instance.
 MAX_NICS: Final = 8
 _MAC: Final = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+#: No device can have it: the kernel takes it for an address that is missing.
+_NO_MAC: Final = "00:00:00:00:00:00"
 _GENERATED: Final = ("auto", "generate")
 _KEYS: Final = ("mode", "link", "vlan")
 #: Value for an address that the network chooses.
@@ -231,12 +233,12 @@ def _take_address(
 
 
 def take_mac(ctx: base.Context, mac: str, what: str) -> None:
-    """Reserve a requested MAC; refuse one that is malformed, multicast, or in use.
+    """Reserve a requested MAC; refuse one that no device can have, or in use.
 
     Raises:
         OpPrereqError: contains wanted and found, or the user of the address.
     """
-    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
+    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1 or mac == _NO_MAC:
         raise errors.OpPrereqError(
             f"{what}: wanted a unicast MAC such as aa:00:00:12:34:56, found {mac!r}",
             ecodes.ECODE_INVAL,

@@ -180,6 +180,17 @@ def test_a_failure_without_output_says_so(node, directory, output):
     )
 
 
+def test_of_long_lines_the_error_shows_both_ends(node, directory):
+    script = pathlib.Path(directory, "create")
+    noise = "dd if=/dev/zero bs=100k count=1 2>/dev/null"
+    script.write_text(f"#!/bin/sh\nprintf begin; {noise}; echo end\nexit 7\n")
+    with pytest.raises(errors.OpExecError) as caught:
+        nodes.call(node, "instance_os_add", nodes.instance(), False, 0)
+    text = str(caught.value)
+    assert text.endswith("??? ... " + 197 * "?" + "end")
+    assert len(text) < 1000
+
+
 def test_a_failed_verification_without_output_says_so(node, directory):
     pathlib.Path(directory, "verify").write_text("#!/bin/sh\nexit 4\n")
     with pytest.raises(errors.OpExecError, match=r"code 4: it wrote nothing$"):

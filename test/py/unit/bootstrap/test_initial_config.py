@@ -124,6 +124,8 @@ def test_an_open_vswitch_link_has_its_own_default():
         ({"beparams": {"minmem": 512}}, "minimum memory 512 MiB is above"),
         ({"nicparams": {"mode": "magic"}}, "found 'magic'"),
         ({"nicparams": {"link": ""}}, "wanted a bridge"),
+        ({"nicparams": {"vlan": "5000"}}, "found 5000"),
+        ({"diskparams": {"plain": {"stripes": 0}}}, "wanted 1 to 128, found 0"),
         ({"diskparams": {"tape": {}}}, "disk parameters.*found tape"),
         ({"ipolicy": {"colour": 1}}, "instance policy.*found colour"),
         ({"ipolicy": {"disk-templates": ["plain"]}}, "found plain"),

@@ -25,6 +25,14 @@ def test_startup_of_two_instances_waits_for_both_and_prints_their_messages():
     assert done.out.count("hello\\n\n") == 2
 
 
+def test_an_argument_that_is_no_text_is_refused_before_anything_happens():
+    master = FakeMaster()
+    done = commands.run("gnt-instance remove web\udcff", master)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "Error: wanted arguments in UTF-8, found 'web\\udcff'\n"
+    assert not master.calls
+
+
 def test_list_shows_status_texts_and_exits_14_on_an_unknown_field():
     done = commands.run("gnt-instance list -o name,oper_ram,foo", _two_instances())
     assert done.code == 14

@@ -204,7 +204,14 @@ REFUSED = [
         {"os_hvp": {"tiny": {"kvm": {"migration_port": 1}}}},
         "only be set for the whole cluster",
     ),
+    ({"nicparams": {"vlan": "9999"}}, "wanted VLANs from 1 to 4094, found 9999"),
+    ({"nicparams": {"link": "br0\nx"}}, "link without control characters"),
     ({"diskparams": {"drbd": {"bogus": 1}}}, "unknown"),
+    ({"diskparams": {"plain": {"stripes": 0}}}, "wanted 1 to 128, found 0"),
+    ({"diskparams": {"drbd": {"c-max-rate": -1}}}, "wanted 250 to 4194304, found -1"),
+    ({"diskparams": {"drbd": {"metavg": "../x"}}}, "wanted a name .* found '../x'"),
+    ({"diskparams": {"drbd": {"net-custom": "x\ny"}}}, "of printable characters"),
+    ({"diskparams": {"gluster": {"host": ""}}}, "wanted a name of letters"),
     ({"hv_state": {"qemu": {}}}, "not a hypervisor"),
 ]
 

@@ -77,6 +77,8 @@ MINMAX = clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]
             "is above maximum",
         ),
         ({"diskparams": {"drbd": {"protocol": "Z"}}}, "wanted one of A, B, C"),
+        ({"diskparams": {"plain": {"stripes": 200}}}, "wanted 1 to 128, found 200"),
+        ({"diskparams": {"rbd": {"pool": "-p"}}}, "wanted a name .* found '-p'"),
         ({"ndparams": {"bogus": 1}}, "unknown"),
     ],
 )

@@ -43,6 +43,11 @@ def test_summaries_name_the_documented_parameter(op):
             "NETWORK_REMOVE(lan)",
         ),
         (
+            {"OP_ID": "OP_GROUP_ADD", "group_name": "a\n\x1b[2J"},
+            r"GROUP_ADD(a\n\x1b[2J)",
+            r"G_ADD(a\n\x1b[2J)",
+        ),
+        (
             {"OP_ID": "OP_OS_DIAGNOSE", "output_fields": []},
             "OS_DIAGNOSE",
             "OS_DIAGNOSE",

@@ -88,6 +88,31 @@ def test_a_wrong_choice_names_what_there_is():
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {"network": "fe80::/64"},
+            "network: wanted an IPv4 range such as 192.0.2.0/24, found 'fe80::/64'",
+        ),
+        (
+            {"gateway": ""},
+            "gateway: wanted an IPv4 address such as 192.0.2.1, found ''",
+        ),
+        (
+            {"add_reserved_ips": ["192.0.2.1", "x" * 100]},
+            "add_reserved_ips[1]: wanted an IPv4 address such as 192.0.2.1,"
+            " found '" + "x" * 80 + "'...",
+        ),
+    ],
+)
+def test_a_text_of_the_wrong_form_is_shown_with_the_wanted_form(given, text):
+    asked = {"OP_ID": "OP_NETWORK_ADD", "network_name": "n", "network": "192.0.2.0/24"}
+    with pytest.raises(errors.OpPrereqError) as caught:
+        codec.decode(asked | given)
+    assert caught.value.args[0] == f"OP_NETWORK_ADD: {text}"
+
+
 def test_of_many_keys_and_opcodes_those_alike_are_named():
     keys = dict[Literal[tuple(f"key{letter}" for letter in "abcdefghijklmn")], int]
     with pytest.raises(errors.OpPrereqError) as caught:
