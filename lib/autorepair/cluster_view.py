@@ -1,6 +1,7 @@
 """The cluster as repairs need it, queried from the master and checked."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ _ALLOCATOR: Final = "hail"
 _DEFAULT: Final = "."
 
 Row = dict[str, Any]
+_TEXT: Final = frozenset({str})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,24 @@ class ClusterView:
             always_failover=bool(row["be/always_failover"]),
         )
 
+    def is_idle(self, name: str) -> bool:
+        """Return whether an instance has good nodes and no tags about repairs.
+
+        There is nothing to decide about it, whatever the policy is.
+        """
+        row = self.instances[name]
+        good = self._good_nodes
+        return (
+            row["pnode"] in good
+            and good.issuperset(row["snodes"] or ())
+            and not any(tag.startswith(tags.PREFIX) for tag in row["tags"])
+        )
+
+    @functools.cached_property
+    def _good_nodes(self) -> frozenset[str]:
+        good = NodeHealth.GOOD
+        return frozenset(n for n in self.nodes if self._node_health(n) is good)
+
     def _node_health(self, name: str | None) -> NodeHealth | None:
         node = self.nodes.get(name or "")
         if node is None:
@@ -73,19 +93,26 @@ class ClusterView:
         return NodeHealth.DRAINED if node["drained"] else NodeHealth.GOOD
 
 
-def load(client: luxi.Client, name: str | None = None) -> ClusterView:
+def load(
+    client: luxi.Client, name: str | None = None, primary: str | None = None
+) -> ClusterView:
     """Return the present state of the cluster.
 
     Args:
         client: of the master daemon.
         name: of the only instance that is wanted; None for all. The view of an
             instance that does not exist any more has no instances.
+        primary: node of the only instances that are wanted; None for all.
 
     Raises:
         DataError: an answer is malformed.
         GenericError: the master does not answer.
     """
-    instances = _table(client, "instance", _INSTANCE, _named(name))
+    if name is not None:
+        instances = _existing(client, "instance", _INSTANCE, [name])
+    else:
+        on_node = ["==", "pnode", primary] if primary is not None else None
+        instances = _table(client, "instance", _INSTANCE, on_node)
     nodes: list[str] | None = None
     if name is not None:
         nodes = [
@@ -94,8 +121,10 @@ def load(client: luxi.Client, name: str | None = None) -> ClusterView:
     info = client.call("QueryClusterInfo")
     json_reader.JsonPart(info, "cluster", _source(client)).texts("tags", optional=True)
     groups = _table(client, "group", _GROUP, None)
-    wanted = ["|", *(["==", "name", node] for node in nodes)] if nodes else None
-    rows = [] if nodes == [] else _table(client, "node", _NODE, wanted)
+    if nodes is None:
+        rows = _table(client, "node", _NODE, None)
+    else:
+        rows = _existing(client, "node", _NODE, nodes)
     return ClusterView(
         allocator=_DEFAULT if info.get("default_iallocator") else _ALLOCATOR,
         cluster_tags=tuple(info.get("tags") or ()),
@@ -105,24 +134,27 @@ def load(client: luxi.Client, name: str | None = None) -> ClusterView:
     )
 
 
-def _named(name: str | None) -> list[Any] | None:
-    return None if name is None else ["|", ["==", "name", name]]
-
-
 def _source(client: luxi.Client) -> str:
     return f"LUXI {client.path}"
+
+
+def _existing(
+    client: luxi.Client, kind: str, fields: tuple[str, ...], names: Sequence[str]
+) -> list[Row]:
+    """Return objects by name; none if one was removed since its name was queried."""
+    if not names:
+        return []
+    qfilter = ["|", *(["==", "name", name] for name in names)]
+    try:
+        return _table(client, kind, fields, qfilter)
+    except errors.OpPrereqError:
+        return []
 
 
 def _table(
     client: luxi.Client, kind: str, names: tuple[str, ...], qfilter: list[Any] | None
 ) -> list[Row]:
-    try:
-        answer = client.call("Query", [kind, list(names), qfilter])
-    except errors.OpPrereqError:
-        if qfilter is None:
-            raise
-        # The object was removed since its name was queried.
-        return []
+    answer = client.call("Query", [kind, list(names), qfilter])
     source = _source(client)
     rows = query.objects(answer, names, source)
     for row in rows:
@@ -132,9 +164,16 @@ def _table(
 
 def _check(row: Row, kind: str, source: str) -> None:
     """Refuse an object with a malformed name or malformed tags."""
+    lists = (row.get("tags", []), row.get("snodes") or [])
+    if type(row["name"]) is str and all(map(_are_texts, lists)):
+        return
     part = json_reader.JsonPart(row, kind, source)
     part.text("name")
     if "tags" in row:
         part.texts("tags")
     if part.has("snodes"):
         part.texts("snodes")
+
+
+def _are_texts(value: Any) -> bool:
+    return type(value) is list and {*map(type, value)} <= _TEXT

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from ganeti import errors, luxi
 from ganeti.autorepair import cluster_view, repair_jobs
-from ganeti.autorepair.cluster_view import ClusterView, Row
+from ganeti.autorepair.cluster_view import ClusterView
 from ganeti.autorepair.recorder import Recorder
 from ganeti.autorepair.repair_jobs import KnownJobs
 from ganeti.clock import Clock
@@ -115,7 +115,7 @@ class RepairRun:
             DataError: an answer of the master is malformed.
             GenericError: the master does not answer.
         """
-        return self._reported(lambda _row: True)
+        return self._reported(None)
 
     def of_node(self, node: str) -> Counter[RepairState]:
         """Do the next step of the instances whose primary node has a name.
@@ -123,29 +123,35 @@ class RepairRun:
         Raises:
             DataError, GenericError: see `all`.
         """
-        return self._reported(lambda row: row["pnode"] == node)
+        return self._reported(node)
 
-    def _reported(self, is_wanted: Callable[[Row], bool]) -> Counter[RepairState]:
+    def _reported(self, node: str | None) -> Counter[RepairState]:
         if self._settings.dry_run:
-            return self._all(is_wanted)
+            return self._all(node)
         self._round = Recorder(self._client.call, journal.AUTOREPAIR)
         try:
-            return self._all(is_wanted)
+            return self._all(node)
         finally:
             self._warn(self._round.finish())
 
-    def _all(self, is_wanted: Callable[[Row], bool]) -> Counter[RepairState]:
-        view = cluster_view.load(self._client)
-        wanted = {n: row for n, row in view.instances.items() if is_wanted(row)}
+    def _all(self, node: str | None) -> Counter[RepairState]:
+        view = cluster_view.load(self._client, primary=node)
+        rows = {
+            name: row
+            for name, row in view.instances.items()
+            if node is None or row["pnode"] == node
+        }
+        # Most instances are healthy in most runs.
+        idle = {name for name in rows if view.is_idle(name)}
+        wanted = {name: row for name, row in rows.items() if name not in idle}
         view = dataclasses.replace(view, instances=wanted)
-        records = {n: tags.records(row["tags"]) for n, row in view.instances.items()}
+        records = {n: tags.records(row["tags"]) for n, row in wanted.items()}
         pending = {n: rs for n, rs in records.items() if _is_pending(rs)}
         jobs = repair_jobs.load(self._client, pending)
         self._remove_expired(view)
-        states = {
-            name: self._one(name, view, jobs)
-            for name in view.instances
-            if name not in pending
+        states: dict[str, RepairState | None] = dict.fromkeys(idle, RepairState.HEALTHY)
+        states |= {
+            name: self._one(name, view, jobs) for name in wanted if name not in pending
         }
         begun = [name for name, state in states.items() if state == RepairState.PENDING]
         for name in (*sorted(pending, key=lambda n: (_oldest(pending[n]), n)), *begun):

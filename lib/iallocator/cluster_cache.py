@@ -26,6 +26,8 @@ from ganeti.iallocator import node_resources
 from ganeti.objects import params
 
 _NO_NODES: Final[Mapping[str, int]] = {}
+#: Stands for an instance until it is read.
+_NONE: Final = Instance(name="", memory=0, disk=0, vcpus=0, primary=NONE)
 #: Resources of nodes without a report.
 _NOTHING: Final = node_resources.NodeResources(0, 0, 0, 0, 0, 0, 0)
 _NOT_NEGATIVE: Final = (
@@ -44,19 +46,21 @@ class _Instances(NamedTuple):
     Attributes:
         backend: default backend parameters.
         places: node uuid -> position.
-        entries: instance uuid -> its record, its disks' records, the value.
+        snapshot: the source of the values.
+        values: by uuid of the instance.
     """
 
     backend: Mapping[str, Any]
     places: Mapping[str, int]
-    entries: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], Instance]]
+    snapshot: objects.Snapshot
+    values: Mapping[str, Instance]
 
 
 class ClusterCache:
     """Reader of clusters with a cache; threads may share one."""
 
     def __init__(self) -> None:
-        self._instances = _Instances({}, _NO_NODES, {})
+        self._instances = _Instances({}, _NO_NODES, objects.Snapshot(), {})
 
     def read(
         self,
@@ -108,21 +112,32 @@ class ClusterCache:
         """Return all instances; only changed ones are converted again."""
         backend = params.beparams_for(snapshot.cluster, {})
         old = self._instances
-        fits = old.backend == backend and old.places == places
-        known = old.entries if fits else {}
-        entries = {}
-        disks = snapshot.disks
-        for uuid, instance in snapshot.instances.items():
-            own_disks = [disks[disk] for disk in instance.disks]
-            cached = known.get(uuid)
-            # Disks are nearly always the same objects, which lists compare first.
-            if cached is None or cached[0] is not instance or cached[1] != own_disks:
-                place = _place(snapshot, instance, places)
-                new = _instance(backend, instance, own_disks, place)
-                cached = instance, own_disks, new
-            entries[uuid] = cached
-        self._instances = _Instances(backend, places, entries)
-        return tuple([cached[2] for cached in entries.values()])
+        if old.backend != backend or old.places != places:
+            old = _Instances(backend, places, objects.Snapshot(), {})
+        changed = snapshot.changed_instances(old.snapshot)
+        values = dict(old.values)
+        if changed is None:
+            changed = _changed(snapshot, old.snapshot)
+            present = snapshot.instances
+            # In the order of the configuration.
+            values = {uuid: values.get(uuid, _NONE) for uuid in present}
+        for uuid in changed:
+            values[uuid] = _instance(backend, snapshot, uuid, places)
+        self._instances = _Instances(backend, places, snapshot, values)
+        return tuple(values.values())
+
+
+def _changed(snapshot: objects.Snapshot, before: objects.Snapshot) -> set[str]:
+    """Return the instances that are new or differ, or whose disks do."""
+    return {
+        uuid
+        for uuid, instance in snapshot.instances.items()
+        if before.instances.get(uuid) is not instance
+        or any(
+            before.disks.get(disk) is not snapshot.disks[disk]
+            for disk in instance.disks
+        )
+    }
 
 
 def _place(
@@ -138,10 +153,13 @@ def _place(
 
 def _instance(
     backend: Mapping[str, Any],
-    instance: objects.Instance,
-    disks: Sequence[objects.Disk],
-    place: tuple[int, int],
+    snapshot: objects.Snapshot,
+    uuid: str,
+    places: Mapping[str, int],
 ) -> Instance:
+    instance = snapshot.instances[uuid]
+    disks = snapshot.instance_disks(instance)
+    place = _place(snapshot, instance, places)
     beparams = instance.beparams
     kinds = {disk.dev_type for disk in disks}
     template = "diskless" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
@@ -191,10 +209,11 @@ def _not_yet_used(
     for item in instances:
         if item.status != "running" or item.forthcoming:
             continue
-        at, name = item.primary, item.name
-        used = int(by_place[at][name].get("memory", 0)) if name in by_place[at] else 0
-        if used < item.memory:
-            growth[at] += item.memory - used
+        at, wanted = item.primary, item.memory
+        guest = by_place[at].get(item.name)
+        used = 0 if guest is None else int(guest.get("memory", 0))
+        if used < wanted:
+            growth[at] += wanted - used
     return growth
 
 

@@ -5,6 +5,7 @@ documents, so a new line does not rewrite the job. Opcodes are kept as encoded, 
 JSON, so a record never holds a secret and writing it needs no encoding.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,6 +19,10 @@ from ganeti.jqueue.state import Status
 Timestamp = tuple[int, int]
 
 _NULL: Final = msgspec.Raw(b"null")
+#: Summaries that are kept, because lists of jobs are queried again and again; and the
+#: longest opcode, in bytes of JSON, whose summary is.
+_KEPT_SUMMARIES: Final = 2048
+_LONGEST_KEPT: Final = 2048
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -70,10 +75,9 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def summary(self) -> str:
         """Return the text for job lists, ``INVALID_OP`` if the opcode is unknown."""
-        try:
-            return opcodes.decode(self.decoded_input()).summary()
-        except errors.OpPrereqError:
-            return "INVALID_OP"
+        if len(self.input) > _LONGEST_KEPT:
+            return _summary_of(self.input)
+        return _kept_summary(bytes(self.input))
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,6 +117,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+def _summary_of(data: bytes | msgspec.Raw) -> str:
+    """Return the summary of an opcode in its stored form."""
+    try:
+        return opcodes.decode(msgspec.json.decode(data)).summary()
+    except errors.OpPrereqError:
+        return "INVALID_OP"
+
+
+_kept_summary: Final = functools.lru_cache(maxsize=_KEPT_SUMMARIES)(_summary_of)
 _JOB_DECODER: Final = msgspec.json.Decoder(Job)
 _ENCODER: Final = msgspec.json.Encoder()
 

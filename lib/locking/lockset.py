@@ -288,11 +288,16 @@ class LockSet:
             for name in names
         )
 
-    def info(self) -> list[LockInfo]:
-        """Return the state of the set's own lock and of the members, by name."""
+    def info(self, *, used_only: bool = False) -> list[LockInfo]:
+        """Return the state of the set's own lock and of the members, by name.
+
+        Args:
+            used_only: omit locks without holders and waiters; most have none.
+        """
         with self._mutex:
             locks = [self._set_lock, *self._members.values()]
-        return sorted(lock.info() for lock in locks)
+        rows = [lock.info() for lock in locks if not (used_only and lock.is_free)]
+        return sorted(row for row in rows if not used_only or row.mode or row.pending)
 
     # Inside
     def _take_members(

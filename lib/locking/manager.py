@@ -221,8 +221,10 @@ class LockManager:
         Args:
             used_only: omit locks without holders and waiters.
         """
-        rows = [row for group in self._sets.values() for row in group.info()]
-        return sorted(row for row in rows if not used_only or row.mode or row.pending)
+        groups = self._sets.values()
+        return sorted(
+            row for group in groups for row in group.info(used_only=used_only)
+        )
 
     # Inside
     def _owned_levels(self) -> set[Level]:

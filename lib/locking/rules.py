@@ -73,6 +73,11 @@ class LockState:
         return self._deleted
 
     @property
+    def is_free(self) -> bool:
+        """Whether nobody holds it or waits for it, and it was not deleted."""
+        return not (self._holders or self._deleted or any(self._fifos.values()))
+
+    @property
     def mode(self) -> str | None:
         """``exclusive``, ``shared`` or ``deleted``; None if free."""
         if self._deleted:

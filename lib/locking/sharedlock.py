@@ -154,6 +154,12 @@ class SharedLock:
         """Whether the lock was deleted."""
         return self._state.is_deleted
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody holds it or waits for it at the moment."""
+        with self._mutex:
+            return self._state.is_free
+
     def info(self) -> LockInfo:
         """Return mode, names of holders and waiters, and times of the holders."""
         with self._mutex:

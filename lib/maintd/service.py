@@ -1,9 +1,10 @@
 """Rounds, one after another, over LUXI; and the status for readers."""
 
+import dataclasses
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 _NODE: Final = (
     *("uuid", "name", "pip", "group.uuid", "offline", "drained", "role", "tags"),
-    *("pinst_list", "sinst_list"),
 )
+_INSTANCES: Final = ("uuid", "pinst_list", "sinst_list")
 _FINAL: Final = frozenset({"success", "error", "canceled"})
 _MASTER: Final = "M"
 #: Seconds until the next round: while there is work, and after an error.
@@ -98,7 +99,7 @@ class Maintenance:
         # Before the nodes: of a job that has ended, the nodes then show the effect.
         ended = self._ends(state.jobs)
         info = self._call("QueryClusterInfo", [])
-        nodes = self._nodes()
+        nodes = self._query(_NODE)
         places = {
             row["uuid"]: Place(row["name"], row["pip"], self._port)
             for row in nodes
@@ -110,6 +111,7 @@ class Maintenance:
             diagnoses, problems = self._poll(places)
             self._show({places[each].name: text for each, text in problems.items()})
         views = {row["uuid"]: _view(row) for row in nodes}
+        views |= self._with_instances(views, _to_empty(state, diagnoses))
         moves, unplanned = self._moves(state, views)
         number = str(uuid.uuid4())
         seen = Seen(
@@ -170,12 +172,42 @@ class Maintenance:
                 _log.warning("node %s: its diagnosis is not used: %s", name, text)
         self._problems = problems
 
-    def _nodes(self) -> list[dict[str, Any]]:
-        answer = self._call("Query", ["node", list(_NODE), None])
+    def _query(
+        self, fields: Sequence[str], qfilter: Sequence[Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return fields of nodes."""
+        answer = self._call("Query", ["node", list(fields), qfilter])
         return [
-            dict(zip(_NODE, [value for _status, value in row], strict=True))
+            dict(zip(fields, [value for _status, value in row], strict=True))
             for row in answer["data"]
         ]
+
+    def _with_instances(
+        self, views: Mapping[str, NodeView], wanted: Collection[str]
+    ) -> dict[str, NodeView]:
+        """Return nodes with their instances.
+
+        Raises:
+            ProtocolError: one has no answer; without instances it would count as empty.
+        """
+        present = sorted(set(wanted) & views.keys())
+        if not present:
+            return {}
+        qfilter = ["|", *(["==", "uuid", uuid] for uuid in present)]
+        rows = {row["uuid"]: row for row in self._query(_INSTANCES, qfilter)}
+        missing = [views[uuid].name for uuid in present if uuid not in rows]
+        if missing:
+            raise errors.ProtocolError(
+                f"node {missing[0]}: no answer about its instances"
+            )
+        return {
+            uuid: dataclasses.replace(
+                views[uuid],
+                primaries=sorted(rows[uuid]["pinst_list"] or ()),
+                secondaries=sorted(rows[uuid]["sinst_list"] or ()),
+            )
+            for uuid in present
+        }
 
     def _ends(self, jobs: Sequence[int]) -> dict[int, bool | None]:
         """Return whether each job has succeeded, None for one that runs."""
@@ -244,9 +276,16 @@ def _view(row: Mapping[str, Any]) -> NodeView:
         drained=bool(row["drained"]),
         is_master=row["role"] == _MASTER,
         tags=row["tags"] or (),
-        primaries=sorted(row["pinst_list"] or ()),
-        secondaries=sorted(row["sinst_list"] or ()),
     )
+
+
+def _to_empty(state: MaintenanceState, diagnoses: Mapping[str, Any]) -> set[str]:
+    """Return the nodes that a round may empty: those with a fault, known or new."""
+    return {item.node for item in state.incidents} | {
+        uuid
+        for uuid, data in diagnoses.items()
+        if not (isinstance(data, Mapping) and data.get("status") == Action.OK)
+    }
 
 
 def incidents_of(state: MaintenanceState) -> list[dict[str, Any]]:

@@ -200,13 +200,41 @@ class Snapshot:
     def secondary_nodes(self, instance: Instance) -> tuple[str, ...]:
         """Return the uuids of the nodes that mirror its disks (drbd only), sorted."""
         disks = self._tables["disks"]
-        others: set[str] = {
-            node
-            for uuid in instance.disks
-            if (disk := disks[uuid]).dev_type == "drbd"
-            for node in _holders(disk)
-        } - {instance.primary_node}
-        return tuple(sorted(others))
+        others: set[str] = set()
+        for uuid in instance.disks:
+            disk = disks[uuid]
+            if disk.dev_type == "drbd":
+                others.update(_holders(disk))
+        others.discard(instance.primary_node)
+        return tuple(others) if len(others) == 1 else tuple(sorted(others))
+
+    def changed_instances(self, before: "Snapshot") -> set[str] | None:
+        """Return the uuids of the instances that differ, or whose disks do.
+
+        Records are immutable and snapshots share them, so the objects are compared.
+
+        Args:
+            before: an earlier snapshot.
+
+        Returns:
+            None if instances or disks were added or removed.
+        """
+        changed: set[str] = set()
+        for table in ("instances", "disks"):
+            rows, old_rows = self.table(table), before.table(table)
+            if rows is old_rows:
+                continue
+            if len(rows) != len(old_rows):
+                return None
+            for row, old in zip(rows.values(), old_rows.values(), strict=True):
+                if row is old:
+                    continue
+                if row.uuid != old.uuid:
+                    return None
+                owner = row.uuid if table == "instances" else self.disk_owner(row.uuid)
+                if owner is not None:
+                    changed.add(owner)
+        return changed
 
     def _set(self, index: str, key: str) -> frozenset[str]:
         return cast("frozenset[str]", self._index.get(index, _EMPTY).get(key, _NO_KEYS))

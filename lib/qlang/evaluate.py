@@ -7,7 +7,7 @@ known to be false.
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
@@ -69,6 +69,9 @@ def compile_(qfilter: Any, resolve: Resolve) -> Predicate:
     name = qfilter[0]
     if name == c.QLANG_OP_NOT:
         return _negate(compile_(qfilter[1], resolve))
+    if name == c.QLANG_OP_OR and (field := _contained_in(qfilter)) is not None:
+        leaf = resolve(field)
+        return _leaf(leaf, _contains(leaf, [node[2] for node in qfilter[1:]]))
     if name in structure.LOGIC:
         parts = [compile_(node, resolve) for node in qfilter[1:]]
         return _all_of(parts) if name == c.QLANG_OP_AND else _any_of(parts)
@@ -133,7 +136,7 @@ def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
     if name == c.QLANG_OP_REGEXP:
         return _search(leaf, re.compile(operands[0]))
     if name == c.QLANG_OP_CONTAINS:
-        return _contains(leaf, operands[0])
+        return _contains(leaf, operands)
     return _comparison(leaf, name, operands[0])
 
 
@@ -170,7 +173,20 @@ def _search(leaf: Leaf, pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return test
 
 
-def _contains(leaf: Leaf, wanted: Any) -> Callable[[Any], bool]:
+def _contained_in(qfilter: Any) -> Any:
+    """Return the list that a filter wants to contain any of its values; None if none.
+
+    Such filters name many values, and getting the list can be dear.
+    """
+    nodes = qfilter[1:]
+    if not nodes or any(node[0] != c.QLANG_OP_CONTAINS for node in nodes):
+        return None
+    field = nodes[0][1]
+    return field if all(node[1] == field for node in nodes) else None
+
+
+def _contains(leaf: Leaf, wanted: Sequence[Any]) -> Callable[[Any], bool]:
+    """Return a test for lists that contain any of the wanted values."""
     if leaf.kind != c.QFT_OTHER:
         raise _misfit(leaf, "a list field", leaf.kind)
 
@@ -179,7 +195,7 @@ def _contains(leaf: Leaf, wanted: Any) -> Callable[[Any], bool]:
             return False
         if not isinstance(value, (list, tuple, dict)):
             raise _misfit(leaf, "a list", value)
-        return wanted in value
+        return any(each in value for each in wanted)
 
     return test
 

@@ -164,8 +164,16 @@ def _of_primary(
     """Return a field of the primary node, computed once per node."""
 
     def bind(context: QueryContext) -> Getter:
-        table = {uuid: get(context, uuid) for uuid in context.snapshot.nodes}
-        return lambda instance: maybe(table.get(instance.primary_node))
+        nodes = context.snapshot.nodes
+        known: dict[str, Cell] = {}
+
+        def cell(instance: Instance) -> Cell:
+            uuid = instance.primary_node
+            if uuid not in known:
+                known[uuid] = maybe(get(context, uuid) if uuid in nodes else None)
+            return known[uuid]
+
+        return cell
 
     return bind
 
@@ -175,15 +183,20 @@ def _of_secondaries(
 ) -> Callable[[QueryContext], Getter]:
     def bind(context: QueryContext) -> Getter:
         snapshot = context.snapshot
-        table = {uuid: get(context, uuid) for uuid in snapshot.nodes}
+        nodes = snapshot.nodes
         # Several fields of one query need them.
         known: dict[str, tuple[str, ...]] = context.once("secondaries", dict)
+        cells: dict[tuple[str, ...], Cell] = {}
 
         def cell(instance: Instance) -> Cell:
             uuids = known.get(instance.uuid)
             if uuids is None:
                 uuids = known[instance.uuid] = snapshot.secondary_nodes(instance)
-            return normal([table.get(uuid) for uuid in uuids])
+            if uuids not in cells:
+                cells[uuids] = normal(
+                    [get(context, uuid) if uuid in nodes else None for uuid in uuids]
+                )
+            return cells[uuids]
 
         return cell
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.constants import query as constants
-from ganeti.constants.instance import INSTST_ADMINDOWN
+from ganeti.constants.instance import ADMINST_UP, INSTST_ADMINDOWN, INSTST_RUNNING
 from ganeti.objects import Instance, Snapshot, consoles, params
 from ganeti.query.model import (
     UNAVAIL,
@@ -109,7 +109,7 @@ def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
 
     def get(instance: Instance) -> ObservedState:
         state = _seen(instance, answers)
-        if state in {ObservedState.NODE_OFFLINE, ObservedState.NODE_DOWN}:
+        if state is ObservedState.NODE_OFFLINE or state is ObservedState.NODE_DOWN:
             return state
         return ObservedState.ELSEWHERE if is_elsewhere(instance) else state
 
@@ -119,6 +119,7 @@ def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
 def _bind_status(context: QueryContext) -> Getter:
     state_of = _bind_seen(context)
     user_shutdown = context.snapshot.cluster.enabled_user_shutdown
+    running = normal(INSTST_RUNNING)
 
     def may_shut_down(instance: Instance) -> bool:
         if instance.hypervisor != "kvm":
@@ -131,6 +132,9 @@ def _bind_status(context: QueryContext) -> Getter:
         if instance.forthcoming:
             return normal(INSTST_ADMINDOWN)
         state = state_of(instance)
+        if state is ObservedState.RUNNING and instance.admin_state == ADMINST_UP:
+            # Nearly all, in every answer.
+            return running
         return normal(
             instance_status(
                 state,

@@ -349,11 +349,25 @@ def rows_by_name(
     Args:
         table: of the snapshot, see `ganeti.objects.TABLES`.
     """
+    kept: tuple[Any, Sequence[str]] = None, ()
 
     def rows(context: QueryContext, names: Sequence[Any] | None) -> Sequence[Any]:
+        nonlocal kept
         records = context.snapshot.table(table)
         if names is None:
-            return nicesort.nice_sorted(records.values(), lambda record: record.name)
+            by_name = context.snapshot.names(table)
+            of_names, order = kept
+            # Snapshots share the index of names until one of them changes; a record
+            # without a name is not in it.
+            if of_names is not by_name or len(by_name) != len(records):
+                order = [
+                    record.uuid
+                    for record in nicesort.nice_sorted(
+                        records.values(), lambda record: record.name
+                    )
+                ]
+                kept = by_name, order
+            return [records[uuid] for uuid in order]
         expand = lookup.expand
         return [records[expand(context.snapshot, table, str(n))] for n in names]
 

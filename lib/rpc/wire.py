@@ -24,6 +24,8 @@ STATUS_DEPOSED: Final = 409
 STATUS_BUSY: Final = 503
 #: Shorter texts, in bytes, are not compressed.
 _COMPRESS_FROM: Final = 512
+#: Values that can hold others.
+_HOLDERS: Final = (dict, list, tuple)
 _LEVEL: Final = 3
 #: Size limit of an unpacked text, in bytes.
 MAX_UNPACKED: Final = 64 * 1024 * 1024
@@ -41,9 +43,15 @@ def resolve(value: Any, node_uuid: str) -> Any:
     if isinstance(value, PerNode):
         return value.get(node_uuid)
     if isinstance(value, dict):
-        return {key: resolve(item, node_uuid) for key, item in value.items()}
+        return {
+            key: resolve(item, node_uuid) if isinstance(item, _HOLDERS) else item
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [resolve(item, node_uuid) for item in value]
+        return [
+            resolve(item, node_uuid) if isinstance(item, _HOLDERS) else item
+            for item in value
+        ]
     return value
 
 
@@ -51,11 +59,10 @@ def differs_by_node(value: Any) -> bool:
     """Return whether a value holds a `PerNode`."""
     if isinstance(value, PerNode):
         return True
-    if isinstance(value, dict):
-        return any(differs_by_node(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(differs_by_node(item) for item in value)
-    return False
+    items = value.values() if isinstance(value, dict) else value
+    return isinstance(value, _HOLDERS) and any(
+        differs_by_node(item) for item in items if isinstance(item, _HOLDERS)
+    )
 
 
 def pack(data: bytes | str) -> list[Any]:

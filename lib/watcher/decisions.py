@@ -10,6 +10,8 @@ import enum
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import msgspec
+
 from ganeti.constants import instance as constants
 from ganeti.watcher.records import (
     NO_ATTEMPTS,
@@ -28,8 +30,7 @@ EXPIRY_S: Final = 8 * 3600.0
 HELPLESS: Final = frozenset({constants.INSTST_NODEDOWN, constants.INSTST_NODEOFFLINE})
 
 
-@dataclasses.dataclass(frozen=True)
-class InstanceReport:
+class InstanceReport(msgspec.Struct, frozen=True):
     """An instance as the master reports it.
 
     Attributes:
@@ -53,8 +54,7 @@ class InstanceReport:
     primary: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class NodeReport:
+class NodeReport(msgspec.Struct, frozen=True):
     """A node as the master reports it; the boot id is None if it did not answer."""
 
     name: str
@@ -109,8 +109,7 @@ _DOING: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The action for one instance, its reason, and the number of the attempt."""
 
     instance: str
@@ -219,6 +218,8 @@ def settle(
     """
     records = {}
     for verdict in verdicts:
+        if verdict.action is Action.NONE:
+            continue
         record = state.instances.get(verdict.instance, NO_RECORD)
         record = InstanceRecord(fresh(record.restart, now), fresh(record.cleanup, now))
         is_made = verdict.instance not in refused

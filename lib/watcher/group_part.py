@@ -122,24 +122,27 @@ class _GroupRun:
         """
         for verdict in verdicts:
             _log_verdict(verdict)
-        ops = {v.instance: self._op(v) for v in verdicts if v.action in _OPCODES}
+        busy = [v for v in verdicts if v.action is not Action.NONE]
+        ops = {v.instance: self._op(v) for v in busy if v.action in _OPCODES}
         accepted, refused = self._submit(
-            ops, {v.instance: v.action.value for v in verdicts}
+            ops, {v.instance: v.action.value for v in busy}
         )
         state = self._file.state
         instances = decisions.settle(state, verdicts, refused, now)
         self._file.save(GroupState(instances, state.boot_ids))
-        counted = Counter(verdict.action.value for verdict in verdicts)
+        counted = Counter(verdict.action.value for verdict in busy)
+        if len(busy) < len(verdicts):
+            counted[Action.NONE.value] = len(verdicts) - len(busy)
         _log.info(
             "group %s: %d instances%s",
             self._group,
             len(verdicts),
             "".join(f"; {text}: {count}" for text, count in sorted(counted.items())),
         )
-        self._log_ends(accepted, {v.instance: v for v in verdicts})
+        self._log_ends(accepted, {v.instance: v for v in busy})
         return {
             verdict.instance: accepted[verdict.instance]
-            for verdict in verdicts
+            for verdict in busy
             if verdict.action is Action.RESTART and verdict.instance in accepted
         }
 
@@ -372,9 +375,9 @@ def _items(
     """Return the items of the journal: instances that are not healthy."""
     items = []
     for verdict in verdicts:
-        decision = _DECISIONS.get(verdict.action)
-        if decision is None:
+        if verdict.action is Action.NONE:
             continue
+        decision = _DECISIONS[verdict.action]
         why, limit = f"{verdict.reason}{_tried(verdict)}", ""
         if refusal is not None and verdict.action in _OPCODES:
             decision, why, limit = Decision.REFUSED, refusal.text, refusal.limit
@@ -404,6 +407,8 @@ def _tried(verdict: Verdict) -> str:
 def _log_verdict(verdict: Verdict) -> None:
     """Log what happens with an instance and why."""
     level = _LEVELS.get(verdict.action, logging.INFO)
+    if not _log.isEnabledFor(level):
+        return
     action, tried = verdict.action.value, _tried(verdict)
     _log.log(
         level, "instance %s: %s: %s%s", verdict.instance, action, verdict.reason, tried

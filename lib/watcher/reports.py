@@ -8,7 +8,7 @@ from ganeti.watcher.decisions import GroupReport, InstanceReport, NodeReport
 
 _INSTANCE: Final = (
     *("name", "status", "admin_state", "disks_active", "disk_template"),
-    *("pnode", "snodes", "pnode.group.uuid", "snodes.group.uuid"),
+    *("pnode", "snodes"),
 )
 _NODE: Final = ("name", "bootid", "offline")
 _UNFINISHED: Final = ("queued", "waiting", "canceling", "running")
@@ -27,13 +27,13 @@ def load(client: luxi.Client, group: str) -> GroupReport:
         GenericError: the master does not answer, or the answer is malformed.
     """
     in_group = ["==", "pnode.group.uuid", group]
-    instances = [
-        _instance(row) for row in query_rows(client, "instance", _INSTANCE, in_group)
-    ]
+    rows = query_rows(client, "instance", _INSTANCE, in_group)
     nodes = [
         NodeReport(row["name"], row["bootid"], bool(row["offline"]))
         for row in query_rows(client, "node", _NODE, ["==", "group.uuid", group])
     ]
+    members = frozenset(node.name for node in nodes)
+    instances = [_instance(row, members) for row in rows]
     return GroupReport(
         {item.name: item for item in instances},
         {item.name: item for item in nodes},
@@ -59,7 +59,8 @@ def query_rows(
         raise errors.ProtocolError(f"{kind}: the answer is malformed: {err}") from err
 
 
-def _instance(row: Mapping[str, Any]) -> InstanceReport:
+def _instance(row: Mapping[str, Any], members: frozenset[str]) -> InstanceReport:
+    """Return the report on an instance; members are the nodes of its group."""
     return InstanceReport(
         name=row["name"],
         status=row["status"] or "",
@@ -67,9 +68,7 @@ def _instance(row: Mapping[str, Any]) -> InstanceReport:
         disks_active=bool(row["disks_active"]),
         disk_template=row["disk_template"] or "",
         secondaries=tuple(row["snodes"] or ()),
-        is_split=any(
-            other != row["pnode.group.uuid"] for other in row["snodes.group.uuid"] or ()
-        ),
+        is_split=not members.issuperset(row["snodes"] or ()),
         primary=row["pnode"] or "",
     )
 

@@ -94,8 +94,15 @@ def statuses(
     None means that the node does not answer.
     """
     wires = [encode.disk(ctx.snapshot, disk, instance) for disk in disks]
+    return _asked(ctx, wires, node)
+
+
+def _asked(
+    ctx: base.Context, wires: Sequence[encode.Wire], node: str
+) -> list[Status | str] | None:
+    """Return the states of disks in the form of node calls, see `statuses`."""
     answer = ctx.rpc.call_one("blockdev_getmirrorstatus_multi", node, wires)
-    if answer.failed or len(answer.payload or ()) != len(disks):
+    if answer.failed or len(answer.payload or ()) != len(wires):
         return None
     return [_status(row) for row in answer.payload]
 
@@ -301,6 +308,8 @@ class _Waiting:
         self._instance = instance
         self._disks = disks
         self._once = once
+        self._tables: list[Any] = [None, None, None]
+        self._encoded: Sequence[encode.Wire] = ()
         self._shown: dict[int, progress.Progress] = {}
         self._reported = ctx.clock.monotonic() - _REPORT_S
 
@@ -309,12 +318,7 @@ class _Waiting:
         hopeless = 0
         pause_s = _FIRST_POLL_S
         while True:
-            known = statuses(
-                self._ctx,
-                self._instance,
-                [disk for _index, disk in self._disks],
-                self._instance.primary_node,
-            )
+            known = _asked(self._ctx, self._wires(), self._instance.primary_node)
             if known is None:
                 silent = self._silent(silent)
                 continue
@@ -331,6 +335,18 @@ class _Waiting:
             hopeless = 0
             self._ctx.pause(min(pause_s, _POLL_S, max(left or 0.0, _FIRST_POLL_S)))
             pause_s *= 2
+
+    def _wires(self) -> Sequence[encode.Wire]:
+        """Return the form of the disks for node calls; it depends on few records."""
+        snapshot = self._ctx.snapshot
+        tables = [snapshot.table(name) for name in ("cluster", "nodegroups", "nodes")]
+        if any(new is not old for new, old in zip(tables, self._tables, strict=True)):
+            self._tables = tables
+            self._encoded = [
+                encode.disk(snapshot, disk, self._instance)
+                for _index, disk in self._disks
+            ]
+        return self._encoded
 
     def _silent(self, tries: int) -> int:
         if tries >= _SILENT_TRIES:

@@ -51,6 +51,18 @@ class InstanceColumns:
         self.local = _among([item.template for item in items], LOCAL_TEMPLATES)
         self.utilisation = _of_kinds([item.utilisation for item in items])
 
+    def with_changes(
+        self, places: Sequence[int], items: Sequence[Instance]
+    ) -> "InstanceColumns":
+        """Return the columns after some instances were replaced by others."""
+        out = copy.copy(self)
+        changed = InstanceColumns(items)
+        for name, column in vars(self).items():
+            new = column.copy()
+            new[..., places] = getattr(changed, name)
+            setattr(out, name, new)
+        return out
+
     def without_primary(self) -> "InstanceColumns":
         """Return the same columns with no primaries."""
         out = copy.copy(self)
@@ -100,20 +112,55 @@ class InstanceColumns:
     def count_peers(self, peers: Floats) -> None:
         """Add memory reserved by secondaries to [secondary node, primary node]."""
         kept = self.now & (self.secondary >= 0) & self.online & self.balanced
-        places = self.secondary[kept], self.primary[kept]
-        np.add.at(peers, places, self.memory[kept])
+        places = self.secondary[kept] * peers.shape[1] + self.primary[kept]
+        _add(peers.reshape(-1), places, self.memory[kept])
 
     def by_node(self, size: int) -> tuple[list[list[int]], list[list[int]]]:
         """List the primaries and the secondaries of each node, newest first."""
-        columns = []
-        for column in (self.primary, self.secondary):
-            lists: list[list[int]] = [[] for _ in range(size)]
-            places = column.tolist()
-            for index in range(len(places) - 1, -1, -1):
-                if places[index] >= 0:
-                    lists[places[index]].append(index)
-            columns.append(lists)
-        return columns[0], columns[1]
+        return _positions(self.primary, size), _positions(self.secondary, size)
+
+
+def _positions(places: Ints, size: int) -> list[list[int]]:
+    """List the positions of each value from 0, the last ones first."""
+    there = np.flatnonzero(places >= 0)[::-1]
+    order = there[np.argsort(places[there], kind="stable")]
+    ends = np.cumsum(np.bincount(places[there], minlength=size)).tolist()
+    listed = order.tolist()
+    return [listed[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+class _Kept:
+    """The columns of the last instances; threads may share it.
+
+    Every decision loads the cluster again, but between two of them few instances
+    change, and records that do not change are the same objects.
+
+    Attributes:
+        last: instances and their columns; replaced as a whole.
+    """
+
+    def __init__(self) -> None:
+        self.last: tuple[Sequence[Instance], InstanceColumns] | None = None
+
+
+_KEPT: Final = _Kept()
+#: Most changed instances in a hundred; with more, all columns are made again.
+_MOST_CHANGED: Final = 10
+
+
+def columns_of(items: Sequence[Instance]) -> InstanceColumns:
+    """Return the columns of instances; do not change them."""
+    last, columns = _KEPT.last, None
+    if last is not None and len(last[0]) == len(items):
+        before, kept = last
+        places = [at for at, item in enumerate(items) if item is not before[at]]
+        if len(places) * 100 <= len(items) * _MOST_CHANGED:
+            columns = kept
+            if places:
+                columns = kept.with_changes(places, [items[at] for at in places])
+    columns = columns or InstanceColumns(items)
+    _KEPT.last = tuple(items), columns
+    return columns
 
 
 def _add(row: Floats, nodes: Ints, values: Floats) -> None:

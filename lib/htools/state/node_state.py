@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Cluster, Instance
 from ganeti.htools.state import amounts
-from ganeti.htools.state.aggregate import InstanceColumns
+from ganeti.htools.state.aggregate import InstanceColumns, columns_of
 from ganeti.htools.state.columns import ROWS, NodeRows
 
 _EXCLUSION: Final = "htools:iextags:"
@@ -195,7 +195,7 @@ class ClusterState(NodeRows):
         self.unallocated[:] = recorded - np.maximum(0, self.x_mem)
 
     def _load_instances(self) -> None:
-        columns = InstanceColumns(self.instances)
+        columns = columns_of(self.instances)
         columns.count(self, self.exclusive)
         columns.count_peers(self.peers)
         self.primaries, self.secondaries = columns.by_node(self.size)

@@ -67,7 +67,17 @@ def objects(answer: Any, fields: Sequence[str], source: str) -> list[dict[str, A
     rows = answer.get("data") if isinstance(answer, Mapping) else None
     if not isinstance(rows, Sequence) or isinstance(rows, str):
         raise DataError(f"{source}: wanted a table, found {answer!r:.80}")
-    return [dict(_cells(row, fields, source)) for row in rows]
+    try:
+        return [
+            {
+                name: value if status == _NORMAL else None
+                for name, (status, value) in zip(fields, row, strict=True)
+            }
+            for row in rows
+        ]
+    except (TypeError, ValueError):
+        # Some cell is malformed: find it.
+        return [dict(_cells(row, fields, source)) for row in rows]
 
 
 def _cells(row: Any, fields: Sequence[str], source: str) -> Iterator[tuple[str, Any]]:

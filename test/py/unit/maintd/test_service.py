@@ -165,3 +165,38 @@ def test_a_master_of_an_earlier_release_gets_rounds_as_before(caplog):
     play(master, lambda _places: ({"u2": FAULT}, {}))
     assert [job["ops"][0]["OP_ID"] for (job,) in changes] == ["OP_REPAIR_COMMAND"]
     assert "the master daemon is of an earlier release" in caplog.text
+
+
+def test_only_nodes_with_a_fault_are_asked_for_their_instances():
+    master = SmallMaster(
+        original=FAULT, action=Action.LIVE_REPAIR, state=IncidentState.CANCELED
+    )
+    asked = []
+    answer = master.on_Query
+
+    def note(kind, fields, qfilter):
+        asked.append((fields, qfilter))
+        return answer(kind, fields, qfilter)
+
+    master.on_Query = note
+    play(master, lambda _places: ({"u2": FAULT, "u1": {"status": "Ok"}}, {}))
+    (_all, no_filter), (fields, qfilter) = asked
+    assert no_filter is None
+    assert fields == ["uuid", "pinst_list", "sinst_list"]
+    assert qfilter == ["|", ["==", "uuid", "u2"]]
+
+
+def test_a_node_without_an_answer_about_its_instances_does_not_count_as_empty():
+    evacuate = {"status": "evacuate"}
+    master = SmallMaster(original=evacuate, action=Action.EVACUATE)
+    answer = master.on_Query
+
+    def forget(kind, fields, qfilter):
+        if qfilter is not None:
+            return {"data": []}
+        return answer(kind, fields, qfilter)
+
+    master.on_Query = forget
+    with pytest.raises(errors.ProtocolError, match="node2: no answer about its inst"):
+        play(master, lambda _places: ({"u2": evacuate}, {}))
+    assert not master.submitted

@@ -1,5 +1,6 @@
 """Relations of a snapshot."""
 
+import msgspec
 import pytest
 
 from fakes import cluster
@@ -73,3 +74,19 @@ def test_an_old_snapshot_stays_as_it_was(snapshot):
     assert newer.revision == snapshot.revision + 1
     assert not newer.instances
     assert snapshot.uuid_of("instances", "web1.example.com") == WEB1
+
+
+def test_changed_instances_are_those_whose_records_or_disks_are_others(snapshot):
+    def after(table, uuid):
+        record = snapshot.table(table)[uuid]
+        other = msgspec.structs.replace(record, serial_no=record.serial_no + 1)
+        return snapshot.apply([Update(table, uuid, other)])
+
+    assert snapshot.changed_instances(snapshot) == set()
+    assert after("nodes", NODE1).changed_instances(snapshot) == set()
+    assert after("instances", WEB1).changed_instances(snapshot) == {WEB1}
+    assert after("disks", DISK).changed_instances(snapshot) == {WEB1}
+    assert snapshot.changed_instances(after("disks", DISK)) == {WEB1}
+    gone = snapshot.apply([Update("instances", WEB1, None)])
+    assert gone.changed_instances(snapshot) is None
+    assert snapshot.changed_instances(gone) is None

@@ -196,3 +196,18 @@ def test_skipped_leaves_do_not_drop_rows():
     for part in itertools.product((["==", "live", 5], ["==", "live", 6]), repeat=2):
         assert run(["!", ["&", *part]], skip={"live"}) is None
     assert run(["&", ["==", "live", 5], ["==", "cnt", 9]], skip={"live"}) is False
+
+
+def test_a_choice_of_members_reads_its_list_once():
+    read = []
+
+    def resolve_once(name):
+        leaf = resolve(name)
+        return leaf._replace(get=lambda row: read.append(name) or leaf.get(row))
+
+    qfilter = ["|", ["=[]", "tags", "x"], ["=[]", "tags", "y"], ["=[]", "tags", "b"]]
+    assert qlang.compile_(qfilter, resolve_once)(ROW) is True
+    assert qlang.compile_(qfilter[:-1], resolve_once)(ROW) is False
+    assert read == ["tags", "tags"]
+    mixed = ["|", ["=[]", "tags", "x"], ["==", "cnt", 3]]
+    assert run(mixed) is True

@@ -1,7 +1,6 @@
 """Actions of the watcher for instances and their reasons, over one and many runs."""
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from ganeti.constants import instance as constants
@@ -207,7 +206,7 @@ def test_a_new_node_counts_as_rebooted():
     ],
 )
 def test_other_disks_are_left_alone(changed, started):
-    changed = dataclasses.replace(MIRRORED, **changed)
+    changed = msgspec.structs.replace(MIRRORED, **changed)
     plan = boots({"n1": "a", "n2": "b"}, changed, started=started, n1="a", n2="c")
     assert plan.activate == {}
 

@@ -7,7 +7,6 @@ from ganeti.watcher import reports
 from ganeti.watcher.decisions import InstanceReport, NodeReport
 
 GROUP = "11111111-2222-4333-8444-555555555555"
-OTHER = "22222222-2222-4333-8444-555555555555"
 NORMAL, UNKNOWN, OFFLINE = 0, 1, 4
 
 INSTANCE = {
@@ -18,8 +17,6 @@ INSTANCE = {
     "disk_template": "drbd",
     "pnode": "n1",
     "snodes": ["n2"],
-    "pnode.group.uuid": GROUP,
-    "snodes.group.uuid": [GROUP],
 }
 NODE = {"name": "n1", "bootid": "b1", "offline": False}
 
@@ -44,7 +41,8 @@ class Master:
 
 
 def instance(**changes):
-    master = Master(instance=[INSTANCE | changes])
+    nodes = [NODE, NODE | {"name": "n2"}]
+    master = Master(instance=[INSTANCE | changes], node=nodes)
     return reports.load(master, GROUP).instances["inst1"]
 
 
@@ -64,7 +62,7 @@ def test_all_that_the_master_says_of_an_instance_is_in_its_report():
 
 def test_values_that_the_master_does_not_have_are_empty():
     unknown = (UNKNOWN, None)
-    changes = dict.fromkeys(set(INSTANCE) - {"name", "pnode.group.uuid"}, unknown)
+    changes = dict.fromkeys(set(INSTANCE) - {"name"}, unknown)
     assert instance(**changes) == InstanceReport(
         name="inst1",
         status="",
@@ -81,11 +79,13 @@ def test_a_value_beside_a_bad_status_is_not_believed():
 
 
 @pytest.mark.parametrize(
-    ("groups", "is_split"),
-    [([], False), ([GROUP], False), ([OTHER], True), ([GROUP, OTHER], True)],
+    ("secondaries", "is_split"),
+    [([], False), (["n2"], False), (["n3"], True), (["n2", "n3"], True)],
 )
-def test_an_instance_is_split_if_one_secondary_is_in_another_group(groups, is_split):
-    assert instance(**{"snodes.group.uuid": groups}).is_split is is_split
+def test_an_instance_is_split_if_one_secondary_is_in_another_group(
+    secondaries, is_split
+):
+    assert instance(snodes=secondaries).is_split is is_split
 
 
 def test_nodes_have_their_boot_and_whether_they_are_offline():
