@@ -116,6 +116,8 @@ class Hardware:
         self._on_machine: dict[str, dict[str, Guest]] = {
             machine.name: {} for machine in machines
         }
+        #: The guests of a machine by name, until they change.
+        self._sorted: dict[str, tuple[Guest, ...]] = {}
         self._places: dict[str, set[str]] = {}
         self._memory: collections.Counter[str] = collections.Counter()
         #: (machine, uuid of the disk) -> MiB that it takes there.
@@ -183,9 +185,12 @@ class Hardware:
         machine.boots += 1
         self.on_note(name, "is on")
 
-    def on_machine(self, name: str) -> list[Guest]:
+    def on_machine(self, name: str) -> Sequence[Guest]:
         """Return the guests of a machine, by name."""
-        return sorted(self._on_machine[name].values())
+        known = self._sorted.get(name)
+        if known is None:
+            known = self._sorted[name] = tuple(sorted(self._on_machine[name].values()))
+        return known
 
     # Guests
     def places(self, instance: str) -> list[str]:
@@ -231,6 +236,7 @@ class Hardware:
         self.version += 1
         self.guests[guest.instance, guest.machine] = guest
         self._on_machine[guest.machine][guest.instance] = guest
+        self._sorted.pop(guest.machine, None)
         self._places.setdefault(guest.instance, set()).add(guest.machine)
         self._memory[guest.machine] += guest.memory_mib
 
@@ -238,6 +244,7 @@ class Hardware:
         self.version += 1
         del self.guests[guest.instance, guest.machine]
         del self._on_machine[guest.machine][guest.instance]
+        self._sorted.pop(guest.machine, None)
         self._places[guest.instance].discard(guest.machine)
         self._memory[guest.machine] -= guest.memory_mib
 

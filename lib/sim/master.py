@@ -7,7 +7,7 @@ store, as a restarted process would. Workers of the queue are tasks of the sched
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Final, Self, cast
 
@@ -147,6 +147,32 @@ class _Deps(MasterDeps):
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Table:
+    """An answer about all instances.
+
+    Attributes:
+        snapshot: the configuration that it was made from.
+        fields: their definitions.
+        rows: one per instance.
+        places: name -> position of its row.
+    """
+
+    snapshot: Snapshot
+    fields: Any
+    rows: list[Any]
+    places: Mapping[str, int]
+
+    def changed(self, snapshot: Snapshot) -> set[str] | None:
+        """Return the instances whose rows differ now; None if any row may."""
+        before = self.snapshot
+        is_similar = all(
+            snapshot.table(name) is before.table(name)
+            for name in ("cluster", "nodegroups", "networks", "nodes")
+        ) and snapshot.names("instances") is before.names("instances")
+        return snapshot.changed_instances(before) if is_similar else None
+
+
 class Master:
     """One life of the master daemon.
 
@@ -193,6 +219,8 @@ class Master:
         interrupted.mark_creations(self.deps.config)
         self.deps.queue.start()
         self._answers: dict[bytes, Any] = {}
+        #: Fields of instances -> the last answer with them.
+        self._tables: dict[tuple[str, ...], _Table] = {}
         self._answered_for: Snapshot | None = None
 
     def machine(self) -> str:
@@ -257,13 +285,37 @@ class Master:
 
     def _kept(self, method: str, args: Sequence[Any]) -> Any:
         """Answer from the configuration alone; computed once for each revision."""
-        if self._answered_for is not self._data.snapshot:
-            self._answered_for = self._data.snapshot
+        snapshot = self._data.snapshot
+        if method == "Query" and args[0] == "instance" and args[2] is None:
+            return self._instances(snapshot, list(args[1]))
+        if self._answered_for is not snapshot:
+            self._answered_for = snapshot
             self._answers.clear()
         key = msgspec.json.encode([method, list(args)])
         if key not in self._answers:
             self._answers[key] = self._answer(method, args)
         return self._answers[key]
+
+    def _instances(self, snapshot: Snapshot, fields: list[str]) -> Any:
+        """Answer a query of all instances; only changed ones are computed again."""
+        known = self._tables.get(tuple(fields))
+        changed = None if known is None else known.changed(snapshot)
+        if known is None or changed is None:
+            answer = self._answer("Query", ["instance", fields, None])
+            names = self._answer("Query", ["instance", ["name"], None])["data"]
+            places = {name: at for at, ((_status, name),) in enumerate(names)}
+            known = _Table(snapshot, answer["fields"], answer["data"], places)
+        elif known.snapshot is not snapshot:
+            rows = list(known.rows)
+            named = [snapshot.instances[uuid].name for uuid in sorted(changed)]
+            if named:
+                qfilter = ["|", *(["==", "name", name] for name in named)]
+                answer = self._answer("Query", ["instance", fields, qfilter])
+                for name, row in zip(named, answer["data"], strict=True):
+                    rows[known.places[name]] = row
+            known = dataclasses.replace(known, snapshot=snapshot, rows=rows)
+        self._tables[tuple(fields)] = known
+        return {"fields": known.fields, "data": known.rows}
 
     def _wait(
         self,

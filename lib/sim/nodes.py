@@ -69,6 +69,8 @@ class SimulatedRunner(Runner):
         self._snapshot = snapshot
         self._master = master
         self._moved: dict[str, bool] = {}
+        #: Machine -> its guests, and the answer about them.
+        self._infos: dict[str, tuple[Sequence[Guest], Mapping[str, Any]]] = {}
 
     def call(
         self,
@@ -219,10 +221,12 @@ class SimulatedRunner(Runner):
 
     # Guests
     def _all_guests(self, machine: Machine, _args: Args) -> Any:
-        return {
-            guest.instance: _info(guest)
-            for guest in self._hardware.on_machine(machine.name)
-        }
+        guests = self._hardware.on_machine(machine.name)
+        known = self._infos.get(machine.name)
+        if known is None or known[0] is not guests:
+            known = guests, {guest.instance: _info(guest) for guest in guests}
+            self._infos[machine.name] = known
+        return known[1]
 
     def _guest(self, machine: Machine, args: Args) -> Any:
         guest = self._hardware.guests.get((args[0], machine.name))
