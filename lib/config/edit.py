@@ -278,6 +278,20 @@ class Edit:
             self._touch_cluster()
         return promoted
 
+    def promote_if_missing(self, uuid: str) -> Node | None:
+        """Promote a node if the pool lacks candidates and the node may be one.
+
+        Returns:
+            the node as stored; None if nothing was changed.
+        """
+        if not candidate_pool.missing(self.snapshot):
+            return None
+        if uuid not in candidate_pool.promotable(self.snapshot):
+            return None
+        promoted = self._touch(self.snapshot.nodes[uuid], master_candidate=True)
+        self._touch_cluster()
+        return promoted
+
     # Networks
     def add_network(self, network: Network) -> Network:
         """Add a network; adds 1 to the cluster's serial."""

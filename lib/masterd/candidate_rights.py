@@ -1,4 +1,7 @@
-"""Rights of candidates that did not answer when they became ones.
+"""Candidates in place of dead ones, and rights of those that did not answer.
+
+The job that marks a dead node offline must not wait for jobs of other nodes, so it
+promotes none. The pool is filled here, with nodes that no job has locked.
 
 A new candidate gets the secrets of candidates, its certificate recorded, and the right
 to log in to other nodes. One that was away then has no recorded certificate, which
@@ -11,12 +14,14 @@ for SSH keys, see `ganeti.masterd.login_keys`.
 """
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import ancillary_files, base, candidate_role
+from ganeti.config import candidate_pool
 from ganeti.locking import Level, Request
 from ganeti.locking.manager import BGL
 from ganeti.masterd import login_keys
@@ -28,6 +33,9 @@ _log = logging.getLogger(__name__)
 PERIOD_S: Final = 10.0
 #: Seconds for which locks are waited for; jobs come first.
 _LOCKS_S: Final = 5.0
+#: The same before a promotion, and most nodes that are tried in one sweep: others do.
+_PROMOTION_S: Final = 1.0
+_MAX_TRIED: Final = 8
 #: Seconds until a candidate that had its secrets is asked for them again, and one that
 #: did not answer.
 LOOK_S: Final = 300.0
@@ -65,7 +73,8 @@ class CandidateRights:
                 _log.exception("rights of candidates")
 
     def sweep(self) -> None:
-        """Admit candidates without a recorded certificate; give others lost secrets."""
+        """Fill the pool; admit candidates without a certificate; give lost secrets."""
+        self._fill_pool()
         for node in unrecorded(self._deps.config.snapshot()):
             if not self._stopping.is_set():
                 self._locked(node.uuid, self._admit)
@@ -80,13 +89,35 @@ class CandidateRights:
         if not self._stopping.is_set():
             self._keys.sweep()
 
-    def _locked(self, uuid: str, act: Callable[[str], None]) -> None:
+    def _fill_pool(self) -> None:
+        """Promote nodes until the pool is full, or as many were tried as may be."""
+        snapshot = self._deps.config.snapshot()
+        if not candidate_pool.missing(snapshot):
+            return
+        eligible = candidate_pool.promotable(snapshot)
+        for uuid in random.sample(eligible, min(_MAX_TRIED, len(eligible))):
+            if self._stopping.is_set():
+                return
+            self._locked(uuid, self._promote, _PROMOTION_S)
+            if not candidate_pool.missing(self._deps.config.snapshot()):
+                return
+
+    def _promote(self, uuid: str) -> None:
+        with self._deps.config.edit(_OWNER) as edit:
+            promoted = edit.promote_if_missing(uuid)
+        if promoted is not None:
+            _log.info("node %s is a master candidate now", promoted.name)
+            candidate_role.admit(self._context(), promoted)
+
+    def _locked(
+        self, uuid: str, act: Callable[[str], None], limit_s: float = _LOCKS_S
+    ) -> None:
         """Act on a node, unless a job has it."""
         locks = self._deps.locks
         try:
             for level, name in ((Level.CLUSTER, BGL), (Level.NODE, uuid)):
                 request = Request(level, [name], shared=level is Level.CLUSTER)
-                if locks.acquire(request, _LOCKS_S) is None:
+                if locks.acquire(request, limit_s) is None:
                     return
             act(uuid)
         finally:

@@ -8,7 +8,6 @@ from ganeti.cmdlib import candidate_role, state_params, typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.node import checks, death, oob, ovs, role
 from ganeti.cmdlib.node.address import check_secondary
-from ganeti.config import candidate_pool
 from ganeti.constants import ecodes, hooks
 from ganeti.constants import oob as constants
 from ganeti.locking import Level
@@ -59,25 +58,19 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
     def expand_names(self) -> None:
         """Lock the node and its resources, or all nodes if others may be promoted.
 
-        A dead node must not wait for jobs of other nodes, so all are locked only if
-        others have to be promoted in its place.
+        A dead node must not wait for jobs of other nodes. The master daemon promotes
+        others in its place, see `ganeti.masterd.candidate_rights`.
         """
         self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
-        self.locks_all = self.op.auto_promote and self._might_demote()
-        if self.op.node_death:
-            self.locks_all = self.locks_all and self._leaves_gap()
-        names = ALL if self.locks_all else [self.uuid]
+        self.promotes = (
+            self.op.auto_promote and self._might_demote() and not self.op.node_death
+        )
+        names = ALL if self.promotes else [self.uuid]
         self.locks.names[Level.NODE] = names
         self.locks.names[Level.NODE_RES] = names
         if self.op.secondary_ip is not None:
             self.locks.shared.add(Level.INSTANCE)
             self.locks.names[Level.INSTANCE] = self._mirrored()
-
-    def _leaves_gap(self) -> bool:
-        """Return whether others are promoted when the node is no candidate any more."""
-        snapshot = self.ctx.snapshot
-        is_candidate = snapshot.nodes[self.uuid].master_candidate
-        return is_candidate and candidate_pool.missing(snapshot, (self.uuid,)) > 0
 
     def _might_demote(self) -> bool:
         op = self.op
@@ -128,12 +121,6 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             )
         self.node = snapshot.nodes[self.uuid]
         if self.op.node_death:
-            if not self.locks_all and self._leaves_gap():
-                raise self.prereq(
-                    f"node {self.node.name}: others have to be promoted in its place"
-                    " since the job waited for locks, retry",
-                    ecodes.ECODE_STATE,
-                )
             death.check(self.ctx, self.node)
             self._check_off()
         if self.op.secondary_ip is not None:
@@ -218,7 +205,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             candidate_role.demote(self.ctx, self.uuid)
         if not new.offline and ovs.PARAMETERS & self.ndparams.keys():
             ovs.configure(self.ctx, new)
-        if self.plan.may_need_others and (self.locks_all or not self.op.node_death):
+        if self.plan.may_need_others and not self.op.node_death:
             candidate_role.fill_pool(
                 self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()
             )

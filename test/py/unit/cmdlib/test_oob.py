@@ -322,7 +322,6 @@ def test_problems_of_valid_output_are_none():
 
 SILENT = failure("no answer", is_silent=True)
 SPARE = {"master_candidate": False}
-SPARE_UUID = clusters.node_uuid(4)
 POWER_OFF = {"ignore_status": True, "node_death": True}
 
 
@@ -423,8 +422,10 @@ def node_locks(engine):
         ({"master_candidate": False}, (SPARE,)),
         # The others cannot be promoted.
         ({}, (SPARE | {"master_capable": False}, SPARE | {"drained": True})),
+        # The master daemon promotes another one.
+        ({}, (SPARE,)),
     ],
-    ids=["all candidates", "no candidate", "none can be"],
+    ids=["all candidates", "no candidate", "none can be", "later"],
 )
 def test_a_dead_node_does_not_wait_for_jobs_of_other_nodes(dead, others):
     nodes = [clusters.node(n, **flags) for n, flags in enumerate(others, 4)]
@@ -434,34 +435,3 @@ def test_a_dead_node_does_not_wait_for_jobs_of_other_nodes(dead, others):
     assert engine.snapshot.nodes[N2].offline
     for node in nodes:
         assert not engine.snapshot.nodes[node.uuid].master_candidate
-
-
-def test_others_are_promoted_in_place_of_a_dead_candidate_with_all_locks():
-    spare = clusters.node(4, **SPARE)
-    engine = marking(spare)
-    # Rights that cannot be given now are warnings.
-    for name in ("node_crypto_tokens", "node_ssh_key_add"):
-        engine.rpc.script[name] = failure("busy")
-    mark(engine)
-    assert node_locks(engine) is None
-    assert engine.snapshot.nodes[N2].offline
-    assert engine.snapshot.nodes[spare.uuid].master_candidate
-
-
-def test_a_gap_that_arises_while_the_job_waits_fails_it():
-    """Nobody is promoted without the lock of its node; the job is repeated."""
-    engine = marking(clusters.node(4, drained=True, **SPARE))
-    acquire = engine.locks.acquire
-
-    def slow(request, timeout_s=None):
-        if request.level is Level.NODE:
-            with engine.config.edit("other") as edit:
-                node = edit.snapshot.nodes[SPARE_UUID]
-                edit.update(node.replace(drained=False))
-        return acquire(request, timeout_s)
-
-    engine.locks.acquire = slow
-    with pytest.raises(errors.OpPrereqError, match="promoted in its place since"):
-        mark(engine)
-    assert not engine.snapshot.nodes[N2].offline
-    assert not engine.snapshot.nodes[SPARE_UUID].master_candidate

@@ -238,3 +238,72 @@ class TestLostSecrets:
         site.engine.clock.now += AWAY_S
         site.rights.sweep()
         assert site.called() == [("node_verify", AWAY)] * 2
+
+
+def widen(site, *names, **flags):
+    """Add nodes that are no candidates; the pool wants all nodes."""
+    site.engine.locks = LockManager(FakeClock(), {Level.NODE: [MASTER, AWAY, *SPARES]})
+    with site.engine.config.edit("test") as edit:
+        cluster = edit.snapshot.cluster
+        edit.update(cluster.replace(candidate_pool_size=3))
+        for number in names:
+            edit.add_node(clusters.node(number, master_candidate=False, **flags))
+    site.rights = CandidateRights(site.engine.deps())
+
+
+SPARES = clusters.node_uuid(3), clusters.node_uuid(4)
+
+
+def candidates(site):
+    nodes = site.engine.snapshot.nodes.values()
+    return {node.uuid for node in nodes if node.master_candidate}
+
+
+def test_a_gap_in_the_pool_is_filled(site):
+    widen(site, 3, 4)
+    site.rights.sweep()
+    assert len(candidates(site)) == 3
+    assert site.engine.locks.lock_info() == []
+    site.rights.sweep()
+    assert len(candidates(site)) == 3
+
+
+def test_two_candidates_that_die_at_once_are_replaced(site):
+    widen(site, 3, 4)
+    with site.engine.config.edit("test") as edit:
+        for uuid in (AWAY,):
+            node = edit.snapshot.nodes[uuid]
+            edit.update(node.replace(offline=True, master_candidate=False))
+    site.rights.sweep()
+    assert candidates(site) == {MASTER, *SPARES}
+
+
+@pytest.mark.parametrize(
+    "flags", [{"offline": True}, {"drained": True}, {"master_capable": False}]
+)
+def test_nobody_is_promoted_who_may_be_no_candidate(site, flags):
+    widen(site, 3, **flags)
+    site.rights.sweep()
+    assert candidates(site) == {MASTER, AWAY}
+
+
+def test_a_node_that_a_job_has_is_not_promoted_but_another_one(site):
+    widen(site, 3, 4)
+    locks = site.engine.locks
+    locks.acquire(Request(Level.CLUSTER, [BGL], shared=True))
+    locks.acquire(Request(Level.NODE, [SPARES[0]]))
+    thread = threading.Thread(target=site.rights.sweep)
+    thread.start()
+    thread.join()
+    assert candidates(site) == {MASTER, AWAY, SPARES[1]}
+    locks.release_all()
+
+
+def test_a_full_pool_promotes_nobody(site):
+    widen(site, 3)
+    with site.engine.config.edit("test") as edit:
+        assert edit.promote_if_missing(MASTER) is None
+        assert edit.promote_if_missing("no-such-node") is None
+        cluster = edit.snapshot.cluster
+        edit.update(cluster.replace(candidate_pool_size=2))
+        assert edit.promote_if_missing(SPARES[0]) is None
