@@ -21,6 +21,7 @@ import msgspec
 
 from ganeti.confd import wire
 from ganeti.constants import confd, timeouts
+from ganeti.repair.incidents import Action
 
 PATH: Final = "/1/report/node/diagnose"
 #: Bytes of an answer; the diagnosis itself has at most 16 KiB, and is quoted twice.
@@ -34,6 +35,10 @@ _AT_ONCE: Final = 32
 _NANOSECONDS: Final = 1_000_000_000
 #: Oldest collection that still counts, in seconds.
 _MAX_AGE_S: Final = 900.0
+#: Longest text of a problem, in characters.
+_MAX_PROBLEM: Final = 500
+#: Why a diagnosis does not count yet.
+NOT_REPEATED: Final = "its command has not yet printed the same twice"
 
 
 class RefusedError(Exception):
@@ -60,12 +65,29 @@ class _Report(msgspec.Struct):
     node: str
     challenge: str
     data: dict[str, Any]
+    problem: str = ""
+
+
+class Diagnosis(NamedTuple):
+    """The verified diagnosis of a node.
+
+    Attributes:
+        data: as the command of the node has printed it.
+        timestamp: when the command ran: nanoseconds since 1970, by the node's clock.
+        problem: why the command could not be used; then the data wants nothing.
+    """
+
+    data: dict[str, Any]
+    timestamp: int
+    problem: str = ""
 
 
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def check(answer: bytes, key: bytes, name: str, challenge: str, now: float) -> Any:
+def check(
+    answer: bytes, key: bytes, name: str, challenge: str, now: float
+) -> Diagnosis:
     """Return the diagnosis in an answer.
 
     Args:
@@ -108,7 +130,54 @@ def check(answer: bytes, key: bytes, name: str, challenge: str, now: float) -> A
         raise RefusedError("it was collected too long ago")
     if _is_deeper(report.data, _MAX_DEPTH):
         raise RefusedError(f"it is nested more than {_MAX_DEPTH} deep")
-    return report.data
+    return Diagnosis(report.data, report.timestamp, report.problem[:_MAX_PROBLEM])
+
+
+class Steady:
+    """Leaves out diagnoses that another run of the command may not repeat.
+
+    A command that prints something else each time would otherwise have a node emptied
+    by its first output. A new process waits for two runs again.
+    """
+
+    def __init__(self) -> None:
+        #: UUID of a node -> its last diagnosis, from the run that printed it first.
+        self._first: dict[str, Diagnosis] = {}
+        #: UUIDs of nodes where a later run has printed the same.
+        self._repeated: set[str] = set()
+
+    def sift(
+        self, diagnoses: Mapping[str, Diagnosis], problems: Mapping[str, str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the data to be used, and why others, and those of problems, are not.
+
+        Args:
+            diagnoses: of the nodes that answered, by UUID.
+            problems: why other nodes have none.
+        """
+        known = diagnoses.keys() | problems.keys()
+        self._first = {u: v for u, v in self._first.items() if u in known}
+        self._repeated &= self._first.keys()
+        usable: dict[str, Any] = {}
+        unused = dict(problems)
+        for uuid, diagnosis in diagnoses.items():
+            self._compare(uuid, diagnosis)
+            wants_nothing = diagnosis.data.get("status") == Action.OK.value
+            if wants_nothing or uuid in self._repeated:
+                usable[uuid] = diagnosis.data
+            else:
+                unused[uuid] = NOT_REPEATED
+            if diagnosis.problem:
+                unused[uuid] = diagnosis.problem
+        return usable, unused
+
+    def _compare(self, uuid: str, diagnosis: Diagnosis) -> None:
+        first = self._first.get(uuid)
+        if first is None or first.data != diagnosis.data:
+            self._first[uuid] = diagnosis
+            self._repeated.discard(uuid)
+        elif first.timestamp != diagnosis.timestamp:
+            self._repeated.add(uuid)
 
 
 def _is_deeper(value: Any, limit: int) -> bool:
@@ -162,12 +231,12 @@ def poll(
     key: bytes,
     now: Callable[[], float],
     fetch: Callable[[Place, str], bytes] = fetch,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, Diagnosis], dict[str, str]]:
     """Ask nodes at once; return diagnoses, and why others have none, by their keys."""
-    diagnoses: dict[str, Any] = {}
+    diagnoses: dict[str, Diagnosis] = {}
     problems: dict[str, str] = {}
 
-    def ask(place: Place) -> Any:
+    def ask(place: Place) -> Diagnosis:
         challenge = secrets.token_hex(16)
         return check(fetch(place, challenge), key, place.name, challenge, now())
 

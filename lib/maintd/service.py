@@ -14,7 +14,7 @@ from ganeti.autorepair.recorder import load
 from ganeti.clock import Clock
 from ganeti.constants import mond
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
-from ganeti.maintd.diagnoses import Place
+from ganeti.maintd.diagnoses import Diagnosis, Place, Steady
 from ganeti.repair import rounds
 from ganeti.repair.incidents import (
     Action,
@@ -43,13 +43,20 @@ _MAX_MOVES: Final = 50
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
 #: Returns diagnoses and problems; see `ganeti.maintd.diagnoses.poll`.
-Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Any], dict[str, str]]]
+Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Diagnosis], dict[str, str]]]
 
 
 class Maintenance:
     """Plays rounds."""
 
-    def __init__(self, call: Call, poll: Poll, clock: Clock, port: int) -> None:
+    def __init__(
+        self,
+        call: Call,
+        poll: Poll,
+        clock: Clock,
+        port: int,
+        steady: Steady | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
@@ -57,12 +64,14 @@ class Maintenance:
             poll: asks the agents.
             clock: time of rounds.
             port: of the agents.
+            steady: knows earlier diagnoses; none by default.
         """
         self._call = call
         self._poll = poll
         self._clock = clock
         self._port = port
         self._state = MaintenanceState()
+        self._steady = steady or Steady()
         self._problems: dict[str, str] = {}
         self._is_ending = threading.Event()
 
@@ -108,7 +117,7 @@ class Maintenance:
         diagnoses: dict[str, Any] = {}
         problems: dict[str, str] = {}
         if info.get("diagnose_data_collector_filename") or state.incidents:
-            diagnoses, problems = self._poll(places)
+            diagnoses, problems = self._steady.sift(*self._poll(places))
             self._show({places[each].name: text for each, text in problems.items()})
         views = {row["uuid"]: _view(row) for row in nodes}
         views |= self._with_instances(views, _to_empty(state, diagnoses))

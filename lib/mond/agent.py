@@ -16,6 +16,7 @@ from ganeti import errors
 from ganeti.clock import Clock
 from ganeti.mond import reports
 from ganeti.mond.collectors import COLLECTORS, Collector, Sampler
+from ganeti.mond.diagnosis import NoDiagnosis
 from ganeti.mond.settings import Settings
 from ganeti.mond.sources import Sources
 
@@ -144,7 +145,7 @@ class Agent:
         assert collector.collect is not None
         collect = collector.collect
         data = self._try(slot, lambda: collect(self._sources))
-        if slot.problem:
+        if slot.problem and data is None:
             data = {"error": slot.problem}
             if collector.kind is reports.Kind.STATUS:
                 status = reports.Status(reports.Code.UNKNOWN, slot.problem)
@@ -157,15 +158,18 @@ class Agent:
         )
 
     def _try(self, slot: _Slot, work: Callable[[], Any]) -> Any:
-        """Return the result, or None after a failure, which is logged once."""
+        """Return the result, None after a failure; a problem is logged once."""
         begin_s = self._clock.monotonic()
         try:
-            value, problem = work(), ""
+            value = work()
+            problem = value.problem if isinstance(value, NoDiagnosis) else ""
         except _FAILURES as err:
             value, problem = None, str(err) or type(err).__name__
+        if problem:
             slot.failures += 1
         if problem != slot.problem:
-            _log.info("%s: %s", slot.collector.name, problem or "works")
+            level = logging.WARNING if problem else logging.INFO
+            _log.log(level, "%s: %s", slot.collector.name, problem or "works")
         slot.problem = problem
         slot.took_s = self._clock.monotonic() - begin_s
         return value

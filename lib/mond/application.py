@@ -15,6 +15,7 @@ from ganeti.mond import agent as agents
 from ganeti.mond import reports
 from ganeti.mond.agent import Agent
 from ganeti.mond.collectors import DIAGNOSE
+from ganeti.mond.diagnosis import NoDiagnosis
 
 _log = logging.getLogger(__name__)
 
@@ -120,4 +121,6 @@ class Application:
                     "challenge: wanted 1 to 64 letters, digits and dashes",
                 )
             report = report | {"node": self._hostname, "challenge": challenge}
+            if isinstance(report["data"], NoDiagnosis):
+                report["problem"] = report["data"].problem
         return reports.sealed(report, self._key(), self._clock.time())

@@ -23,6 +23,15 @@ class NodeHealth(enum.StrEnum):
     EVACUATE_FAILOVER = "evacuate-failover"
 
 
+class NoDiagnosis(dict[str, Any]):
+    """The report of a node whose command cannot be used."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be used."""
+        return str(self["details"])
+
+
 def in_order(details: str | None = None) -> dict[str, Any]:
     """Return the diagnosis of a node that needs nothing.
 
@@ -30,7 +39,9 @@ def in_order(details: str | None = None) -> dict[str, Any]:
         details: why there is no other one.
     """
     data: dict[str, Any] = {"status": NodeHealth.OK.value}
-    return data if details is None else data | {"details": details[:_MAX_TEXT]}
+    if details is None:
+        return data
+    return NoDiagnosis(data, details=details[:_MAX_TEXT])
 
 
 def parse(output: str) -> dict[str, Any]:

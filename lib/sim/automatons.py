@@ -16,7 +16,7 @@ from ganeti import errors, objects, pathutils
 from ganeti.confd import wire as confd_wire
 from ganeti.htools.model.cluster import DataError
 from ganeti.maintd import diagnoses, instances, node_deaths, service
-from ganeti.maintd.diagnoses import Place, RefusedError
+from ganeti.maintd.diagnoses import Diagnosis, Place, RefusedError
 from ganeti.process import Runner
 from ganeti.repair import journal
 from ganeti.repair.node_death import HOUR_S
@@ -248,9 +248,9 @@ class Automatons:
 
     def _poll(
         self, master: Master, places: Mapping[str, Place]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
+    ) -> tuple[dict[str, Diagnosis], dict[str, str]]:
         """Ask simulated agents; their answers are checked as real ones are."""
-        good: dict[str, Any] = {}
+        good: dict[str, Diagnosis] = {}
         problems: dict[str, str] = {}
         for number, (uuid, place) in enumerate(sorted(places.items())):
             machine = self._hardware.machines[place.name]

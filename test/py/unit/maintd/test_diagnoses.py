@@ -30,8 +30,10 @@ def check(data):
 
 
 def test_a_good_answer():
-    assert check(answer()) == DATA
-    assert check(answer(then=NOW - 300)) == DATA
+    stamp = int(NOW) * 10**9
+    assert check(answer()) == (DATA, stamp, "")
+    assert check(answer(then=NOW - 300)) == (DATA, stamp, "")
+    assert check(answer(problem="x" * 600)).problem == "x" * 500
 
 
 def forged():
@@ -109,7 +111,7 @@ def test_a_poll_sends_a_new_challenge_to_each_node():
 
     places = {name: diagnoses.Place(name, "", 0) for name in ("n1", "n2", "bad")}
     data, problems = diagnoses.poll(places, KEY, lambda: NOW, fetch)
-    assert data == {"n1": DATA, "n2": DATA}
+    assert {name: each.data for name, each in data.items()} == {"n1": DATA, "n2": DATA}
     assert list(problems) == ["bad"]
     assert len(set(sent)) == 3
 
@@ -165,3 +167,56 @@ def test_status():
     assert ask("/metrics") == ("200 OK", b"m 1")
     assert ask("/2") == ("404 Not Found", b"Resource not found\n")
     assert ask("/1/status", "POST")[0].startswith("405")
+
+
+# Runs that print the same
+OK = {"status": "Ok"}
+OTHER = {"status": "evacuate", "details": 2}
+
+
+def sifted(steady, data, timestamp, problem=""):
+    """Return the data of n1 that may be used, and why it is not."""
+    answers = {"n1": diagnoses.Diagnosis(data, timestamp, problem)}
+    usable, unused = steady.sift(answers, {"n2": "no answer"})
+    assert unused.pop("n2") == "no answer"
+    return usable.get("n1"), unused.get("n1")
+
+
+def test_a_fault_counts_when_another_run_of_the_command_reports_it_again():
+    steady = diagnoses.Steady()
+    assert sifted(steady, DATA, 1) == (None, diagnoses.NOT_REPEATED)
+    # Asked again within the interval of the collector: the same run.
+    assert sifted(steady, DATA, 1) == (None, diagnoses.NOT_REPEATED)
+    assert sifted(steady, DATA, 2) == (DATA, None)
+    assert sifted(steady, DATA, 2) == (DATA, None)
+    assert sifted(steady, OTHER, 3) == (None, diagnoses.NOT_REPEATED)
+    assert sifted(steady, DATA, 4) == (None, diagnoses.NOT_REPEATED)
+
+
+def test_a_command_that_prints_something_else_each_time_never_counts():
+    steady = diagnoses.Steady()
+    for number in range(20):
+        data = {"status": "evacuate", "details": number % 3}
+        assert sifted(steady, data, number) == (None, diagnoses.NOT_REPEATED)
+
+
+def test_a_node_in_order_counts_at_once():
+    steady = diagnoses.Steady()
+    assert sifted(steady, OK, 1) == (OK, None)
+    broken = OK | {"details": "no such command"}
+    assert sifted(steady, broken, 2, "no such command") == (broken, "no such command")
+
+
+def test_a_node_without_an_answer_keeps_its_runs_and_one_that_left_does_not():
+    steady = diagnoses.Steady()
+    sifted(steady, DATA, 1)
+    assert steady.sift({}, {"n1": "no answer", "n2": ""})[0] == {}
+    assert sifted(steady, DATA, 2) == (DATA, None)
+    steady.sift({}, {"n2": ""})
+    assert sifted(steady, DATA, 3) == (None, diagnoses.NOT_REPEATED)
+
+
+def test_a_problem_does_not_hide_a_fault():
+    """Only the agent of the node adds a problem, and then it reports Ok."""
+    steady = diagnoses.Steady()
+    assert sifted(steady, DATA, 1, "odd") == (None, "odd")

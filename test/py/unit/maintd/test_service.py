@@ -1,10 +1,13 @@
 """Rounds over LUXI: in which order the cluster is looked at, and what a failure stops."""
 
+import itertools
+
 import msgspec
 import pytest
 
 from fakes.clocks import FakeClock
 from ganeti import errors
+from ganeti.maintd.diagnoses import NOT_REPEATED, Diagnosis, Steady
 from ganeti.maintd.service import Maintenance
 from ganeti.repair.incidents import Action, Incident, IncidentState, MaintenanceState
 from ganeti.repair.journal import Round
@@ -67,7 +70,15 @@ class SmallMaster:
 
 
 def play(master, poll):
-    Maintenance(master.call, poll, FakeClock(), 1815).round()
+    """Play a round; the commands of the nodes have printed the same before."""
+    steady = Steady()
+
+    def asked(places):
+        data, problems = poll(places)
+        steady.sift({uuid: Diagnosis(each, 1) for uuid, each in data.items()}, problems)
+        return {uuid: Diagnosis(each, 2) for uuid, each in data.items()}, problems
+
+    Maintenance(master.call, asked, FakeClock(), 1815, steady).round()
     return {item.uuid: item for item in master.state.incidents}
 
 
@@ -200,3 +211,36 @@ def test_a_node_without_an_answer_about_its_instances_does_not_count_as_empty():
     with pytest.raises(errors.ProtocolError, match="node2: no answer about its inst"):
         play(master, lambda _places: ({"u2": evacuate}, {}))
     assert not master.submitted
+
+
+def test_a_command_that_prints_something_else_each_time_causes_nothing(caplog):
+    master = SmallMaster(original=FAULT, action=Action.LIVE_REPAIR)
+    master.state = MaintenanceState()
+    runs = itertools.count()
+
+    def poll(_places):
+        number = next(runs)
+        data = {"status": "evacuate", "details": number}
+        return {"u2": Diagnosis(data, number)}, {}
+
+    maintenance = Maintenance(master.call, poll, FakeClock(), 1815)
+    for _ in range(5):
+        maintenance.round()
+    assert (master.state.incidents, master.submitted) == ((), [])
+    reasons = {item.reason for entry in master.rounds for item in entry.items}
+    assert reasons == {NOT_REPEATED}
+    text = f"node node2: its diagnosis is not used: {NOT_REPEATED}"
+    assert caplog.messages.count(text) == 1
+
+
+def test_a_command_that_cannot_be_used_is_in_the_journal_and_causes_nothing(caplog):
+    master = SmallMaster(original=FAULT, action=Action.LIVE_REPAIR)
+    master.state = MaintenanceState()
+    why = "diagnose command check did not end in time and was killed"
+    data = {"status": "Ok", "details": why}
+    poll = lambda _places: ({"u2": Diagnosis(data, 1, why)}, {})  # noqa: E731
+    Maintenance(master.call, poll, FakeClock(), 1815).round()
+    (item,) = master.rounds[-1].items
+    assert (item.name, item.reason) == ("node2", why)
+    assert (master.state.incidents, master.submitted) == ((), [])
+    assert f"node node2: its diagnosis is not used: {why}" in caplog.messages

@@ -1,6 +1,7 @@
 """When collectors run, what the agent answers, and the helper process."""
 
 import json
+import logging
 import os
 import pathlib
 import subprocess
@@ -279,3 +280,38 @@ def test_the_loss_of_the_helper_is_noticed(helped):
     with pytest.raises(errors.OpExecError, match="has ended"):
         process.ask("key")
     assert ends == [1]
+
+
+def test_a_command_that_cannot_be_used_is_logged_once_and_named_to_who_asks(caplog):
+    """The public report is that of a node in order."""
+    caplog.set_level(logging.INFO)
+    answers = [errors.OpExecError("check is not allowed"), '{"status": "Ok"}']
+
+    def ask(_task, _text):
+        answer = answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    sources = Sources(Paths(), ask, None, lambda: "check", lambda: ["kvm"])
+    node = Node()
+    node.agent = Agent(sources, lambda: node.settings, node.clock, COLLECTORS)
+
+    def sealed(query=""):
+        _status, body = node.ask(f"/1/report/node/diagnose{query}")
+        return json.loads(json.loads(body)["msg"])
+
+    data = {"status": "Ok", "details": "check is not allowed"}
+    assert (sealed()["data"], "problem" in sealed()) == (data, False)
+    asked = sealed("?challenge=c1")
+    assert (asked["data"], asked["problem"]) == (data, "check is not allowed")
+    _status, body = node.ask("/metrics")
+    assert b'ganeti_collector_up{collector="diagnose"} 0.0' in body
+    assert b'ganeti_node_health{state="Ok"} 1.0' in body
+    node.clock.now += 10
+    sealed()
+    del answers[0]
+    node.clock.now += 10
+    assert "problem" not in sealed("?challenge=c1")
+    shown = [text for text in caplog.messages if text.startswith("diagnose: ")]
+    assert shown == ["diagnose: check is not allowed", "diagnose: works"]
