@@ -63,14 +63,18 @@ def is_possible(source: str, target: str) -> bool:
 
 # Checks
 def check_to_mirror(
-    ctx: base.Context, instance: objects.Instance, secondary: str
+    ctx: base.Context,
+    instance: objects.Instance,
+    secondary: str,
+    plain: Sequence[objects.Disk],
 ) -> None:
     """Refuse a conversion to mirrors that is not possible.
 
     Args:
         ctx: dependencies of the opcode.
-        instance: the instance, with plain disks.
+        instance: the instance.
         secondary: uuid of the node that is to get the second copies.
+        plain: the disks as plain ones.
 
     Raises:
         OpPrereqError: a node does not allow it.
@@ -82,7 +86,7 @@ def check_to_mirror(
         volumes.check_exclusive(snapshot, node, "drbd", instance.name)
     future = [
         _mirror(disk, (primary, secondary), _children(snapshot, primary, disk))
-        for disk in snapshot.instance_disks(instance)
+        for disk in plain
     ]
     volumes.require_space(ctx, secondary, future, instance.name)
     metadata = [disk.children[1] for disk in future]

@@ -53,23 +53,60 @@ def check(
             f"instance {instance.name}: already has disk template {target}",
             ecodes.ECODE_INVAL,
         )
-    if (
-        source in disk_constants.DTS_NOT_CONVERTIBLE_FROM
-        or target in disk_constants.DTS_NOT_CONVERTIBLE_TO
-        or not (
-            {source, target} <= set(_COPYABLE)
-            or convert_mirror.is_possible(source, target)
-        )
-    ):
+    if not steps(source, target):
         raise errors.OpPrereqError(
             f"instance {instance.name}: disk template {source} cannot be converted to"
             f" {target}",
             ecodes.ECODE_INVAL,
         )
-    if convert_mirror.is_possible(source, target):
-        if secondary is not None:
-            convert_mirror.check_to_mirror(ctx, instance, secondary)
-        return
+    for step in steps(source, target):
+        if source != "drbd" and step == "drbd":
+            if secondary is not None:
+                convert_mirror.check_to_mirror(
+                    ctx, instance, secondary, _as_plain(ctx, instance)
+                )
+        elif not convert_mirror.is_possible(source, step):
+            _check_copy(ctx, instance, step, external=external)
+
+
+def steps(source: str, target: str) -> tuple[str, ...]:
+    """Return the templates that a conversion leads to, one after the other.
+
+    Mirrors are made around the volumes of plain disks, and leave such volumes behind;
+    so other disks become plain ones in between. None: the templates do not allow it.
+    """
+    if (
+        source in disk_constants.DTS_NOT_CONVERTIBLE_FROM
+        or target in disk_constants.DTS_NOT_CONVERTIBLE_TO
+        or not {source, target} <= {*_COPYABLE, "drbd"}
+    ):
+        return ()
+    if "drbd" in (source, target) and not convert_mirror.is_possible(source, target):
+        return ("plain", target)
+    return (target,)
+
+
+def _as_plain(
+    ctx: base.Context, instance: objects.Instance
+) -> tuple[objects.Disk, ...]:
+    """Return the disks as plain ones, whose names are not the later ones."""
+    old = ctx.snapshot.instance_disks(instance)
+    if all(disk.dev_type == "plain" for disk in old):
+        return old
+    group = disk_specs.volume_group(ctx.snapshot.cluster, disk_specs.DiskRequest(0))
+    return tuple(
+        disk.replace(dev_type="plain", logical_id=(group, disk.uuid)) for disk in old
+    )
+
+
+def _check_copy(
+    ctx: base.Context,
+    instance: objects.Instance,
+    target: str,
+    *,
+    external: Mapping[str, Any],
+) -> None:
+    """Refuse a copy to disks of another template that is not possible."""
     node = instance.primary_node
     volumes.check_exclusive(ctx.snapshot, node, target, instance.name)
     fields = disk_specs.external_fields(
@@ -82,12 +119,7 @@ def check(
         ]
         shared_storage.check(ctx, instance, future, node)
     if target == "plain":
-        group = disk_specs.volume_group(ctx.snapshot.cluster, disk_specs.DiskRequest(0))
-        future = [
-            disk.replace(dev_type=target, logical_id=(group, disk.uuid))
-            for disk in ctx.snapshot.instance_disks(instance)
-        ]
-        volumes.require_space(ctx, node, future, instance.name)
+        volumes.require_space(ctx, node, _as_plain(ctx, instance), instance.name)
 
 
 def execute(

@@ -506,7 +506,13 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         return report
 
     def _convert(self, target: str) -> None:
-        """Convert the disks, which is undone or completed after an interruption."""
+        """Convert the disks, by plain ones if needed."""
+        source = self.ctx.snapshot.disk_template(self.instance)
+        for step in convert_template.steps(source, target):
+            self._convert_once(step)
+
+    def _convert_once(self, target: str) -> None:
+        """Convert the disks; a mirror is undone or completed after an interruption."""
         instance = self.instance
         source = self.ctx.snapshot.disk_template(instance)
         if not convert_mirror.is_possible(source, target):
@@ -514,7 +520,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 self.ctx,
                 instance,
                 target,
-                external=self.op.ext_params,
+                external=self.op.ext_params if target != "plain" else {},
                 file_driver=self.op.file_driver,
                 file_storage_dir=self.op.file_storage_dir,
             )
@@ -578,6 +584,29 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         devices = hotplug.changes(before, disk_steps, nic_steps)
         self.live = devices if left.is_live else []
 
+    def _resume_conversion(self, work: convert_mirror.Work) -> None:
+        """Complete a conversion that was recorded; undo one that was not.
+
+        Raises:
+            OpExecError: it was undone, or its second part was.
+        """
+        ctx, instance, wanted = self.ctx, self.instance, self.op.disk_template
+        if wanted not in (work.target, None) and wanted == ctx.snapshot.disk_template(
+            instance
+        ):
+            # Only the plain disks in between are left.
+            between = [objects.from_dict(objects.Disk, item) for item in work.new]
+            disks.remove_all(ctx, instance, between)
+            return
+        convert_mirror.Conversion(ctx, instance, work).resume()
+        if wanted not in (work.target, None):
+            # New disks that were begun are noted, and are removed after this job.
+            raise errors.OpExecError(
+                f"instance {instance.name}: the master daemon was restarted during the"
+                f" conversion; the disks are {work.target} now, with all data; repeat"
+                " the command"
+            )
+
     def resume(self) -> list[tuple[str, Any]]:
         """Complete a change that was recorded; undo one that was not.
 
@@ -588,7 +617,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if self.left is None:
             raise errors.ProgrammerError("a change without a state was resumed")
         if self.left.conversion is not None:
-            convert_mirror.Conversion(ctx, instance, self.left.conversion).resume()
+            self._resume_conversion(self.left.conversion)
             return self.changes.report
         if self.left.is_recorded(instance):
             ctx.log.message(

@@ -10,6 +10,7 @@ import json
 import pytest
 
 from fakes import clusters
+from fakes.mirror_nodes import MirrorNodes
 from fakes.mirror_site import MirrorSite, mirrored_disks
 from ganeti import config, errors, objects
 from ganeti.config import MadeDisk
@@ -19,6 +20,7 @@ N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NODE2, NODE3 = "node2.example.com", "node3.example.com"
 TO_DRBD = {"disk_template": "drbd", "remote_node": NODE2}
 TO_PLAIN = {"disk_template": "plain"}
+TO_FILE = {"disk_template": "file", "ignore_ipolicy": True}
 
 
 def plain_disks():
@@ -141,6 +143,55 @@ def test_a_conversion_that_was_cut_short_is_undone_or_completed(
             site.require_data()
     assert cut > 12
     assert ends == {"plain", "drbd"}
+
+
+class FileNodes(MirrorNodes):
+    """Nodes that have files, too; what is in them is not looked at."""
+
+    def __init__(self, nodes):
+        super().__init__()
+        self.__dict__.update(nodes.__dict__)
+        self.files = set()
+
+    def do_file_storage_dir_create(self, _node, _args):
+        return None
+
+    do_file_storage_dir_remove = do_blockdev_convert_part = do_file_storage_dir_create
+
+    def do_blockdev_create(self, node, args):
+        if args[0]["dev_type"] != "file":
+            return super().do_blockdev_create(node, args)
+        self.files.add((node, args[0]["logical_id"][1]))
+        return list(args[0]["logical_id"])
+
+    def do_blockdev_remove(self, node, args):
+        if args[0]["dev_type"] != "file":
+            return super().do_blockdev_remove(node, args)
+        self.files.discard((node, args[0]["logical_id"][1]))
+        return None
+
+
+def test_mirrors_become_files_wherever_the_master_is_killed():
+    cut, is_cut, ends, request_ = 0, True, set(), TO_FILE
+    templates = ["plain", "drbd", "file"]
+    while is_cut:
+        cut += 1
+        site = Site(mirrored_disks(), enabled_disk_templates=templates)
+        site.nodes = FileNodes(site.nodes)
+        is_cut = site.run(request_, cut=cut)
+        if is_cut and site.resumption is not None:
+            _resume(site, request_, site.resumption)
+        elif is_cut and site.kinds == {"drbd"}:
+            site.run({"OP_ID": "OP_INSTANCE_DEACTIVATE_DISKS"})
+        ends |= site.kinds
+        assert site.sweep()
+        if site.kinds != {"file"}:
+            site.run(request_)
+        assert site.kinds == {"file"}
+        assert config.verify(site.snapshot) == []
+        assert (site.nodes.volumes, site.nodes.devices) == ({}, {})
+        assert len(site.nodes.files) == 2
+    assert set(ends) == {"drbd", "plain", "file"}
 
 
 def _resume(site, request, resumed, **options):
