@@ -141,6 +141,8 @@ ROOT_PARAMETERS: Final = frozenset(
         # Disks
         *("adopt", "provider", "file_storage_dir", "ext_params"),
         *("disk-custom", "net-custom"),
+        # A Gluster server decides what its client, which is root, loads and reads.
+        "host",
         # Cluster
         *("shared_file_storage_dir", "gluster_storage_dir", "drbd_helper"),
         *("use_external_mip_script", "default_iallocator", "install_image"),

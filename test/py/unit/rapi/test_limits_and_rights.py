@@ -28,6 +28,7 @@ ROOT = [
     "file_storage_dir",
     "floppy_image_path",
     "gluster_storage_dir",
+    "host",
     "init_script",
     "initrd_path",
     "install_image",

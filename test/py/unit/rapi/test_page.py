@@ -109,7 +109,7 @@ def test_parameters_that_mean_root_on_the_page_need_that_right():
         *("vif_script", "shared_file_storage_dir", "gluster_storage_dir"),
         *("default_iallocator_params", "uid_pool", "add_uids", "remove_uids"),
         # They have no underscore.
-        *("adopt", "provider", "devices"),
+        *("adopt", "provider", "devices", "host"),
         # They have hyphens.
         *("disk-custom", "net-custom"),
     }
