@@ -118,13 +118,56 @@ def text_of(
         "compression": constants.IEC_NONE,
     }
     parser[constants.INISECT_INS] = _instance_section(instance, sizes)
-    exact: list[str] = []
     given = (
         instance.hvparams,
         instance.beparams,
         instance.osparams,
         instance.osparams_private,
     )
+    return _text(parser, given)
+
+
+def format_info(info: ExportInfo) -> str:
+    """Return the text of ``config.ini`` for a description, the inverse of `parse`."""
+    parser = _parser()
+    parser[constants.INISECT_EXP] = {
+        "version": str(versions.EXPORT_VERSION),
+        "timestamp": str(info.timestamp),
+        "source": info.source,
+        "os": info.os,
+        "compression": constants.IEC_NONE,
+    }
+    section = {
+        "name": info.name,
+        "maxmem": info.backend.get("maxmem", ""),
+        "minmem": info.backend.get("minmem", ""),
+        "memory": info.backend.get("maxmem", ""),
+        "vcpus": info.backend.get("vcpus", ""),
+        "disk_template": info.disk_template,
+        "hypervisor": info.hypervisor,
+        "tags": " ".join(sorted(info.tags)),
+        "nic_count": str(len(info.nics)),
+        "disk_count": str(len(info.disks)),
+    }
+    for index, nic in enumerate(info.nics):
+        section |= {f"nic{index}_{key}": text for key, text in nic.items()}
+    for index, disk in enumerate(info.disks):
+        values = {"ivname": f"disk/{index}"} | {
+            key: str(value)
+            for key, value in dataclasses.asdict(disk).items()
+            if value is not None
+        }
+        section |= {f"disk{index}_{key}": text for key, text in values.items()}
+    parser[constants.INISECT_INS] = section
+    given = (info.hvparams, info.backend, info.osparams, info.osparams_private)
+    return _text(parser, given)
+
+
+def _text(
+    parser: configparser.RawConfigParser, given: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the text of the file with the parameters, in the order of sections."""
+    exact: list[str] = []
     for section, values in zip(_PARAMETERS, given, strict=True):
         texts = {n: _line(value) for n, value in values.items() if value is not None}
         parser[section] = {n: t for n, t in texts.items() if _can_be_line(n, t)}

@@ -1,0 +1,311 @@
+"""The two conversions: an export to a package, and a package to an export."""
+
+import dataclasses
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import export as constants
+from ganeti.objects import export_info
+from ganeti.objects.export_info import ExportedDisk, ExportInfo
+from ganeti.process import Runner
+from ganeti.tools.ovf import envelope, images, package
+
+_MIB: Final = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Wishes:
+    """What the administrator wants otherwise than the package says; None for nothing.
+
+    ``disks`` are the least sizes in MiB by index; a disk that the package does not have
+    is empty.
+    """
+
+    name: str | None = None
+    os: str | None = None
+    disk_template: str | None = None
+    hypervisor: str | None = None
+    tags: tuple[str, ...] | None = None
+    nics: tuple[Mapping[str, str], ...] | None = None
+    disks: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    hvparams: Mapping[str, str] | None = None
+    backend: Mapping[str, str] | None = None
+    osparams: Mapping[str, str] | None = None
+
+
+# Import
+def import_package(process: Runner, path: str, top: str, wishes: Wishes) -> str:
+    """Convert a package to an export; return its directory below ``top``.
+
+    Raises:
+        OpExecError: the package cannot be converted; nothing is left behind.
+    """
+    os.makedirs(top, exist_ok=True)
+    work = tempfile.mkdtemp(prefix=".ovf-", dir=top)
+    with package.removed_on_failure(work):
+        scratch = os.path.join(work, "package")
+        os.mkdir(scratch)
+        directory, machine = package.open_package(path, scratch)
+        info = _wanted(machine, wishes)
+        target = os.path.join(top, info.name)
+        _refuse_present(target)
+        disks = _import_disks(process, work, directory, machine, wishes)
+        info = dataclasses.replace(info, disks=tuple(disks))
+        text = export_info.format_info(info)
+        _check(text, path)
+        shutil.rmtree(scratch)
+        with open(os.path.join(work, constants.EXPORT_CONF_FILE), "x") as dst:
+            os.chmod(dst.fileno(), 0o600)
+            dst.write(text)
+        os.rename(work, target)
+    return target
+
+
+def _refuse_present(path: str) -> None:
+    if os.path.lexists(path):
+        raise errors.OpExecError(
+            f"{path}: exists already; remove it, or choose another --name or"
+            " --output-dir"
+        )
+
+
+def _check(text: str, path: str) -> None:
+    try:
+        export_info.parse(text)
+    except errors.ParseError as err:
+        raise errors.OpExecError(f"{path}: {err}") from err
+
+
+def _wanted(machine: envelope.Machine, wishes: Wishes) -> ExportInfo:
+    """Return the description of the export, without its disks."""
+    if machine.description is not None:
+        try:
+            info = export_info.parse(machine.description)
+        except errors.ParseError as err:
+            raise errors.OpExecError(f"section of Ganeti: {err}") from err
+    else:
+        info = ExportInfo(
+            name=machine.name,
+            os="",
+            timestamp=0,
+            source="",
+            disk_template="plain",
+            hypervisor="kvm",
+            nics=tuple({"mac": nic.mac} if nic.mac else {} for nic in machine.nics),
+            backend={
+                "maxmem": str(machine.memory_mib),
+                "minmem": str(machine.memory_mib),
+                "vcpus": str(machine.vcpus),
+            },
+        )
+    given = {
+        field.name: value
+        for field in dataclasses.fields(wishes)
+        if field.name != "disks" and (value := getattr(wishes, field.name)) is not None
+    }
+    for key in ("backend", "osparams"):
+        if key in given:
+            given[key] = {**getattr(info, key), **given[key]}
+    if not given.get("os", info.os):
+        raise errors.OpExecError(
+            f"instance {info.name}: the package names no operating system; give one"
+            " with --os-type"
+        )
+    return dataclasses.replace(info, **given, timestamp=int(time.time()))
+
+
+def _import_disks(
+    process: Runner,
+    work: str,
+    directory: str,
+    machine: envelope.Machine,
+    wishes: Wishes,
+) -> list[ExportedDisk]:
+    count = max(len(machine.disks), *(index + 1 for index in wishes.disks), 0)
+    disks = []
+    for index in range(count):
+        raw = os.path.join(work, export_info.dump_name(index))
+        content = 0
+        if index < len(machine.disks):
+            content = _import_disk(process, directory, machine.disks[index], raw)
+        least = wishes.disks.get(index, 0) * _MIB
+        if not content and not least:
+            raise errors.OpExecError(f"disk {index}: give its size with --disk")
+        if least and least < content:
+            raise errors.OpExecError(
+                f"disk {index}: wanted {least // _MIB} MiB, found"
+                f" {-(-content // _MIB)} MiB in the package; a disk cannot shrink"
+            )
+        size = -(-max(content, least) // _MIB)
+        images.resize(raw, size * _MIB)
+        disks.append(ExportedDisk(os.path.basename(raw), size, dump_bytes=size * _MIB))
+    return disks
+
+
+def _import_disk(
+    process: Runner, directory: str, disk: envelope.PackagedDisk, raw: str
+) -> int:
+    """Write a disk of the package as a raw image; return the bytes of its content."""
+    if disk.file is None:
+        images.resize(raw, disk.capacity_bytes)
+        return disk.capacity_bytes
+    source = package.file_of(directory, disk)
+    packed = None
+    if disk.is_compressed:
+        packed, source = source, f"{raw}.image"
+        images.unpack(packed, source, disk.capacity_bytes * 2 + 16 * _MIB)
+    content = images.read(process, source, raw)
+    if packed is not None:
+        os.remove(source)
+    return content
+
+
+# Export
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The form of a package: see the options of the command."""
+
+    images: str
+    is_compressed: bool = False
+    is_external: bool = False
+    is_ova: bool = False
+
+
+def export_package(
+    process: Runner, path: str, top: str, form: Form, name: str | None
+) -> list[str]:
+    """Convert an export to a package; return the paths of its files.
+
+    Args:
+        process: runs qemu-img.
+        path: the directory of an export, or its ``config.ini``.
+        top: directory for the files.
+        form: of the package.
+        name: of the machine and of the files; by default that of the instance.
+
+    Raises:
+        OpExecError: the export cannot be converted; nothing is left behind.
+    """
+    directory, info = _read_export(path)
+    os.makedirs(top, exist_ok=True)
+    work = tempfile.mkdtemp(prefix=".ovf-", dir=top)
+    with package.removed_on_failure(work):
+        if name is not None:
+            info = dataclasses.replace(info, name=name)
+            _check(export_info.format_info(info), path)
+        machine = _machine(process, directory, info, work, form)
+        files = [os.path.join(work, disk.file or "") for disk in machine.disks]
+        descriptor = os.path.join(work, f"{info.name}.ovf")
+        with open(descriptor, "x", encoding="utf-8") as dst:
+            dst.write(envelope.text_of(machine, form.images))
+        made = [descriptor, package.write_manifest(descriptor, files), *files]
+        if form.is_ova:
+            archive = os.path.join(work, f"{info.name}.ova")
+            package.pack(archive, made)
+            made = [archive]
+        targets = [os.path.join(top, os.path.basename(file)) for file in made]
+        for target in targets:
+            _refuse_present(target)
+        for file, target in zip(made, targets, strict=True):
+            # It has what the guest wrote.
+            os.chmod(file, 0o600)
+            os.rename(file, target)
+    shutil.rmtree(work)
+    return targets
+
+
+def _read_export(path: str) -> tuple[str, ExportInfo]:
+    if os.path.isdir(path):
+        path = os.path.join(path, constants.EXPORT_CONF_FILE)
+    if not os.path.isfile(path):
+        raise errors.OpExecError(
+            f"{path}: wanted the {constants.EXPORT_CONF_FILE} of an export, found none"
+        )
+    with open(path, "rb") as src:
+        raw = src.read(export_info.MAX_LENGTH * 4 + 1)
+    try:
+        return os.path.dirname(os.path.abspath(path)), export_info.parse(raw.decode())
+    except (errors.ParseError, UnicodeDecodeError) as err:
+        raise errors.OpExecError(f"{path}: {err}") from err
+
+
+def _machine(
+    process: Runner, directory: str, info: ExportInfo, work: str, form: Form
+) -> envelope.Machine:
+    disks = [
+        _export_disk(process, directory, disk, f"{work}/{info.name}-disk{index}", form)
+        for index, disk in enumerate(info.disks)
+    ]
+    # A package is given to others: what is private stays here.
+    public = dataclasses.replace(info, osparams_private={})
+    return envelope.Machine(
+        name=info.name,
+        vcpus=_number(info.backend, "vcpus", 1),
+        memory_mib=_number(info.backend, "maxmem", 128),
+        nics=tuple(
+            envelope.Nic(nic.get("mac"), nic.get("network") or nic.get("link"))
+            for nic in info.nics
+        ),
+        disks=tuple(disks),
+        description=None if form.is_external else export_info.format_info(public),
+    )
+
+
+def _number(values: Mapping[str, Any], name: str, default: int) -> int:
+    text = str(values.get(name, ""))
+    return int(text) if text.isdecimal() else default
+
+
+def _export_disk(
+    process: Runner, directory: str, disk: ExportedDisk, stem: str, form: Form
+) -> envelope.PackagedDisk:
+    whole = envelope.PackagedDisk(disk.dump, 0, file_bytes=disk.dump_bytes or 0)
+    raw = package.file_of(directory, whole)
+    capacity = images.check_raw(raw)
+    target = f"{stem}.{form.images}"
+    images.write(process, raw, target, form.images)
+    if form.is_compressed:
+        images.compress(target)
+    return envelope.PackagedDisk(
+        os.path.basename(target),
+        capacity,
+        form.is_compressed,
+        os.stat(target).st_size,
+    )
+
+
+def nics_of(
+    given: Sequence[tuple[str, Any]] | None, *, none: bool
+) -> tuple[Mapping[str, str], ...] | None:
+    """Return the NICs of ``--net`` options, None without any.
+
+    Raises:
+        OpPrereqError: an index is missing, or occurs twice.
+    """
+    if none:
+        return ()
+    if not given:
+        return None
+    by_index = indexed(given, "--net")
+    return tuple(by_index.get(index, {}) for index in range(max(by_index) + 1))
+
+
+def indexed(given: Sequence[tuple[str, Any]], what: str) -> dict[int, dict[str, str]]:
+    """Return the values of options ``INDEX:KEY=VALUE,...`` by index.
+
+    Raises:
+        OpPrereqError: no index, one above 15, or one twice.
+    """
+    out: dict[int, dict[str, str]] = {}
+    for text, values in given:
+        if not (text.isdecimal() and len(text) <= 2 and int(text) <= 15):
+            raise errors.OpPrereqError(f"{what}: wanted an index, found {text!r}")
+        if int(text) in out:
+            raise errors.OpPrereqError(f"{what}: index {text} occurs twice")
+        out[int(text)] = {key: str(value) for key, value in (values or {}).items()}
+    return out
