@@ -24,7 +24,7 @@ _TYPES: Final = {
 _PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?(.*)`$")
 _EXPECTED: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
 _LIMITED: Final = re.compile(r"Expected `(\w+)` (of length )?([<>]=) (\S+)")
-_PATTERN: Final = re.compile("Expected `str` matching regex ")
+_PATTERN: Final = re.compile("Expected `str` matching regex .*")
 #: A step with the index as well.
 _PART: Final = re.compile(r"\[([^\]]*)\]|([^.\[]+)")
 #: Characters of a wrong text that an error shows.
@@ -88,7 +88,7 @@ def misfit(text: str, kind: Any, value: Any = None) -> str:
     problem = text[: place.start()] if place else text
     if match := _INVALID.fullmatch(problem):
         wording = _choice(match[1], _words_at(kind, path, is_key=is_key), is_key=is_key)
-    elif _PATTERN.match(problem) and (form := _form_at(kind, path)):
+    elif _PATTERN.fullmatch(problem) and (form := _form_at(kind, path)):
         wording = f"wanted {form}{_shown(value, path)}"
     else:
         wording = _reworded(problem)
