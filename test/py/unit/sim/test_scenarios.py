@@ -35,6 +35,34 @@ def test_each_documented_sentence_has_a_scenario():
         assert text.startswith(f"{row['sentence']}\n")
 
 
+def documented():
+    """Return sentence -> scenarios and tests that show that it holds."""
+    rows, sentence = {}, ""
+    for line in (simulations.ROOT / "documented").read_text().splitlines():
+        if line.startswith("  "):
+            rows[sentence] += line.split()
+        elif line and not line.startswith("#"):
+            sentence = line
+            assert sentence not in rows
+            rows[sentence] = []
+    return rows
+
+
+def test_each_sentence_of_the_documents_is_shown_by_what_exists():
+    tests = simulations.ROOT.parents[1] / "py"
+    rows = documented()
+    assert len(rows) > 80
+    assert not [sentence for sentence, shown in rows.items() if not shown]
+    for sentence, shown in rows.items():
+        for name in shown:
+            path, is_test, function = name.partition("::")
+            if is_test:
+                text = (tests / path).read_text()
+                assert re.search(rf"def {function}\(", text), (sentence, name)
+            else:
+                assert name in NAMES, (sentence, name)
+
+
 def test_rounds_that_are_skipped_would_have_decided_nothing():
     for name, (text, _broken) in simulations.apart("whole", *NAMES[::25]).items():
         assert text == simulations.expected(name), name
