@@ -143,6 +143,7 @@ def _import_disks(
             )
         size = -(-max(content, least) // _MIB)
         images.resize(raw, size * _MIB)
+        os.chmod(raw, 0o600)
         disks.append(ExportedDisk(os.path.basename(raw), size, dump_bytes=size * _MIB))
     return disks
 

@@ -87,6 +87,8 @@ def test_an_export_survives_both_conversions(export, tmp_path, capsys, form):
     )
     assert new.osparams_private == {}
     assert sorted(os.listdir(back)) == ["web1"]
+    made = [*out.iterdir(), *(back / "web1").iterdir()]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o600}
 
 
 def test_options_replace_what_a_foreign_package_says(export, tmp_path):
