@@ -133,9 +133,7 @@ class _XenHypervisor(Hypervisor):
         xl.check(self._effects, f"instance {name}", "reboot", "-F", name)
         for _look in range(_REBOOT_LOOKS):
             row = self._domain(name)
-            if row is not None and (
-                row.number != before.number or row.time_s < before.time_s
-            ):
+            if row is not None and _has_rebooted(before, row):
                 return
             self._effects.sleep(_REBOOT_LOOK_S)
         raise errors.HypervisorError(
@@ -291,6 +289,12 @@ class _XenHypervisor(Hypervisor):
                     self._effects, f"instance {name}", "destroy", str(row.number),
                     timeout_s=xl.CHANGE_S,
                 )  # fmt: skip
+
+
+def _has_rebooted(before: listing.Domain, after: listing.Domain) -> bool:
+    """Return whether a guest runs as a new domain, whose making has been completed."""
+    is_new = after.number != before.number or after.time_s < before.time_s
+    return is_new and after.memory_mib > 0 and not after.is_paused
 
 
 class XenPvmHypervisor(_XenHypervisor):

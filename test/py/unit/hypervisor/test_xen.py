@@ -192,6 +192,21 @@ def test_a_reboot_ends_with_another_domain_or_less_time(xen, after):
     assert xen.runner.changes == ["xl reboot -F web1"]
 
 
+def test_a_reboot_lasts_until_the_new_domain_runs(xen):
+    xen.runner.domains["web1"] = row("web1")
+    states = [
+        row("web1", number=4, memory=0, state="------", time="0.0"),
+        row("web1", number=4, state="--p---", time="0.0"),
+        row("web1", number=4, time="0.0"),
+    ]
+    xen.runner.after["reboot"] = {"web1": states[0]}
+    xen.effects.clock.wait = lambda _event, _s: xen.runner.domains.update(
+        web1=states.pop(0) if len(states) > 1 else states[0]
+    )
+    xen.driver.reboot(instance())
+    assert len(states) == 1
+
+
 def test_a_reboot_that_does_not_happen_is_an_error(xen):
     with pytest.raises(errors.HypervisorError, match="web1: not running"):
         xen.driver.reboot(instance())
