@@ -22,6 +22,11 @@ _WROTE: Final = re.compile(r"wrote out consistent volume group", re.IGNORECASE)
 _MISSING: Final = re.compile(
     r"missing|couldn't find device|unknown device", re.IGNORECASE
 )
+#: A disk that returns errors is no physical volume for LVM any more.
+_LACKING: Final = (
+    "LVM misses a physical volume of {}, as after the failure of its disk: nothing new"
+    " is placed there, and gnt-node repair-storage takes it out of the group"
+)
 #: Longest part of a tool's output in an error.
 _MAX_OUTPUT: Final = 2000
 
@@ -78,13 +83,15 @@ def set_allocatable(process: Runner, name: str, *, allocatable: bool) -> None:
     Raises:
         StorageError: there is no such physical volume, or LVM failed.
     """
-    units = {unit.name: unit for unit in lvm.physical_volumes(process)}
-    unit = units.get(name)
-    if unit is None or unit.is_missing or not unit.group:
-        known = ", ".join(sorted(u.name for u in units.values() if u.group)) or "none"
+    units = [unit for unit in lvm.physical_volumes(process) if unit.group]
+    present = {unit.name: unit for unit in units if not unit.is_missing}
+    unit = present.get(name)
+    if unit is None:
+        lacking = ", ".join(sorted({u.group for u in units if u.is_missing}))
         raise errors.StorageError(
             f"storage type {PHYSICAL}: no unit {name} in a volume group; there are"
-            f" {known}"
+            f" {', '.join(sorted(present)) or 'none'}"
+            + (f"; {_LACKING.format(lacking)}" if lacking else "")
         )
     if unit.is_allocatable == allocatable:
         return

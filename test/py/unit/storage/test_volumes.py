@@ -269,3 +269,16 @@ def test_an_adopted_device_is_below_dev_disk_and_stays(tools, tmp_path):
 
 def test_the_driver_is_a_volume_disk(tools):
     assert isinstance(disk(tools), volumes.VolumeDisk)
+
+
+def test_a_disk_that_lvm_misses_is_named_with_what_takes_it_out():
+    tools = FakeLvm(xenvg=[400, 200])
+    tools.physical[1].is_missing = True
+    with pytest.raises(errors.StorageError) as caught:
+        lvm_units.set_allocatable(tools, "/dev/sdb", allocatable=False)
+    assert str(caught.value) == (
+        "storage type lvm-pv: no unit /dev/sdb in a volume group; there are /dev/sda;"
+        " LVM misses a physical volume of xenvg, as after the failure of its disk:"
+        " nothing new is placed there, and gnt-node repair-storage takes it out of the"
+        " group"
+    )
