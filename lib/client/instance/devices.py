@@ -6,6 +6,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cli import values
 from ganeti.constants import ecodes
+from ganeti.constants.disks import MAX_DISKS, MAX_NICS
 
 Given = list[tuple[str, Any]]
 
@@ -50,13 +51,17 @@ def parse_size(text: Any, what: str) -> int:
         raise refusal(f"{what}: {err}") from err
 
 
-def _by_index(given: Given, what: str) -> list[dict[str, Any]]:
-    """Return parameters by index; indices without an option are empty."""
+def _by_index(given: Given, what: str, most: int) -> list[dict[str, Any]]:
+    """Return parameters by index; indices without an option are empty.
+
+    Raises:
+        OpPrereqError: no index, or one that the given number of devices cannot have.
+    """
     by_index: dict[int, dict[str, Any]] = {}
     for ident, parameters in given:
         index = parse_index(ident, what)
-        if index < 0:
-            raise refusal(f"{what} {index}: wanted an index of 0 or more")
+        if not 0 <= index < most:
+            raise refusal(f"{what} {index}: wanted an index from 0 to {most - 1}")
         if not isinstance(parameters, dict):
             raise refusal(f"{what} {index}: wanted key=value parameters")
         by_index[index] = parameters
@@ -73,7 +78,7 @@ def new_nics(given: Given, *, none: bool) -> list[dict[str, Any]]:
         if given:
             raise refusal("--no-nics and --net exclude each other")
         return []
-    return _by_index(given, "NIC") if given else [{}]
+    return _by_index(given, "NIC", MAX_NICS) if given else [{}]
 
 
 def new_disks(
@@ -94,10 +99,18 @@ def new_disks(
         return [{"size": size_mib}]
     if not given:
         raise refusal("no disk information specified: use --disk or --os-size")
-    return [
-        _new_disk(index, parameters)
-        for index, parameters in enumerate(_by_index(given, "disk"))
-    ]
+    disks = _by_index(given, "disk", MAX_DISKS)
+    if {} in disks and not _is_named(given, disks.index({})):
+        raise refusal(
+            f"disk {len(disks) - 1}: wanted also disks with lower indices, found no"
+            f" disk {disks.index({})}"
+        )
+    return [_new_disk(index, parameters) for index, parameters in enumerate(disks)]
+
+
+def _is_named(given: Given, index: int) -> bool:
+    """Return whether one of the options is for an index."""
+    return any(parse_index(ident, "disk") == index for ident, _ in given)
 
 
 def without_size(parameters: Collection[str]) -> str:

@@ -306,6 +306,18 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_sent(master, lin
             "disk 0: no size given, only mode, sze",
         ),
         (
+            "gnt-instance add -t plain --disk 5:size=1g w1",
+            "disk 5: wanted also disks with lower indices, found no disk 0",
+        ),
+        (
+            "gnt-instance add -t plain --disk 999999999999:size=1g w1",
+            "disk 999999999999: wanted an index from 0 to 15",
+        ),
+        (
+            "gnt-instance add -t diskless --net 999999999999:ip=pool w1",
+            "NIC 999999999999: wanted an index from 0 to 7",
+        ),
+        (
             "gnt-instance modify --disk add:sze=1g w1",
             "disk add: no size given, only sze",
         ),
