@@ -268,3 +268,15 @@ def test_a_pid_file_that_nobody_holds_names_no_process_to_end(node, instance):
             assert stranger.poll() is None
         finally:
             stranger.kill()
+
+
+def test_the_removal_of_a_key_ends_its_transfers_alone(node, instance):
+    """A master daemon may have ended before it stored that it had started one."""
+    opts, where = options(node), raw(instance)
+    for component in ("disk0", "disk1"):
+        nodes.call(node, "import_start", opts, instance, component, where)
+    other = receive(node, instance, where)
+    nodes.call(node, "x509_cert_remove", opts["key_name"])
+    top = f"{node.paths.run_dir}/import-export"
+    assert os.listdir(top) == [other]
+    assert not os.path.exists(f"{node.paths.run_dir}/crypto/{opts['key_name']}")
