@@ -1,4 +1,4 @@
-"""Procedures that talk to the agent in a guest."""
+"""Procedures about the agent in a guest, and about its firmware."""
 
 import contextlib
 
@@ -25,6 +25,12 @@ def guest_addresses(
         with contextlib.suppress(errors.HypervisorError):
             answers[name] = driver.guest_addresses(name)
     return answers
+
+
+@procedure("guest_firmware")
+def guest_firmware(node: LocalNode, instance: InstanceX) -> str:
+    """Return a copy of a guest's UEFI variables, empty if it has none here."""
+    return node.hypervisor(instance.hypervisor).firmware_state(instance.name)
 
 
 @procedure("guest_freeze")

@@ -1,8 +1,8 @@
-"""Files that instances leave on a node: disk links and reason trails.
+"""Files that instances leave on a node: disk links, reason trails, UEFI variables.
 
 Most links go when an instance stops. A link stays when a node or a job ends in between,
-and a reason trail stays until its instance is removed. Which instances exist is known
-from the node's ssconf files.
+and reason trails and variables stay until their instance is removed. Which instances
+exist is known from the node's ssconf files.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from typing import Final
 from ganeti import errors, ssconf
 from ganeti.backend import disk_links, reason_trail
 from ganeti.backend.registry import LocalNode
+from ganeti.hypervisor.kvm import firmware
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,10 @@ def sweep(node: LocalNode, removed: Collection[str] = ()) -> list[str]:
         is_link = os.path.islink(path)
         is_over = not os.path.exists(path) if is_link else instance in removed
         if is_over or _age_s(node, path) > _AGE_S:
+            if os.path.isdir(path) and not is_link:
+                firmware.remove(node.paths, instance)
+                swept.append(path)
+                continue
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
                 swept.append(path)
@@ -70,6 +75,9 @@ def _instance_files(node: LocalNode) -> Iterator[tuple[str, str]]:
         path = f"{links}/{name}"
         if os.path.islink(path):
             yield path, name.rpartition(":")[0]
+    stores = firmware.directory(node.paths)
+    for name in _names(stores):
+        yield f"{stores}/{name}", name
     for name in _names(trails):
         path = f"{trails}/{name}"
         if os.path.isfile(path):

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 #: Seconds between the reply and the reset: the caller must receive the reply.
 POWERCYCLE_DELAY_S: Final = 5.0
 #: Directories of the state directory that end with the node's membership.
-_STATE_DIRS: Final = ("queue", "rapi")
+_STATE_DIRS: Final = ("queue", "rapi", "kvm")
 #: Secrets of master candidates, in the state directory.
 _CANDIDATE_SECRETS: Final = ("config.data", "store.db", *misc.CANDIDATE_FILES)
 #: Files with keys that a node has as a member.

@@ -13,7 +13,7 @@ import msgspec
 from ganeti import errors, objects
 from ganeti.config.config import HEADER_KEY, Header
 from ganeti.config.edit import new_records
-from ganeti.constants import versions
+from ganeti.constants import hvparams, versions
 from ganeti.constants.instance import ADMINST_DOWN
 from ganeti.objects import TABLES, Disk, Instance, Nic, Record, Snapshot
 from ganeti.store import Change, Document
@@ -87,7 +87,7 @@ def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
     """
     document: dict[str, Any] = {
         "version": versions.CONFIG_VERSION,
-        "cluster": objects.to_dict(snapshot.cluster),
+        "cluster": objects.to_dict(_known_cluster(snapshot.cluster)),
     }
     for table in TABLES:
         if table != "cluster":
@@ -101,11 +101,34 @@ def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
     return document
 
 
+def _known_cluster(cluster: objects.Cluster) -> objects.Cluster:
+    """Return the cluster without hypervisor parameters that only we have."""
+    return cluster.replace(
+        hvparams={n: _known_parameters(n, v) for n, v in cluster.hvparams.items()},
+        os_hvp={
+            os: {n: _known_parameters(n, v) for n, v in by_name.items()}
+            for os, by_name in cluster.os_hvp.items()
+        },
+    )
+
+
+def _known_parameters(hypervisor: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    added = hvparams.ADDITIONS.get(hypervisor, frozenset())
+    return {name: value for name, value in values.items() if name not in added}
+
+
 def _exported(record: Record) -> dict[str, Any]:
     """Return the form that Ganeti reads: without the fields that only we have."""
     if not isinstance(record, Instance):
         return objects.to_dict(record)
-    data = objects.to_dict(record.replace(creation="", reservation=None, request=None))
+    known = record.replace(
+        creation="",
+        reservation=None,
+        request=None,
+        firmware_state="",
+        hvparams=_known_parameters(record.hypervisor, record.hvparams),
+    )
+    data = objects.to_dict(known)
     if record.is_nameless:
         del data["name"]
     return data

@@ -156,6 +156,14 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "bus of the disks, paravirtual is virtio",
         ),
+        "firmware": HvParam(
+            "string",
+            "bios",
+            True,
+            ("bios", "uefi"),
+            False,
+            "firmware of the guest: the emulator's BIOS, or UEFI with variables of its own",
+        ),
         "floppy_image_path": HvParam(
             "string",
             "",
@@ -418,6 +426,22 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             ("always", "auto", "never"),
             False,
             "compression of images with GLZ by SPICE on slow links",
+        ),
+        "uefi_code_path": HvParam(
+            "string",
+            "/usr/share/OVMF/OVMF_CODE_4M.fd",
+            False,
+            "absolute normalised path of an existing file",
+            False,
+            "program of the UEFI firmware on the nodes",
+        ),
+        "uefi_vars_path": HvParam(
+            "string",
+            "/usr/share/OVMF/OVMF_VARS_4M.fd",
+            False,
+            "absolute normalised path of an existing file",
+            False,
+            "UEFI variables of a guest at its first start; must fit uefi_code_path",
         ),
         "usb_devices": HvParam(
             "string", "", False, None, False, "USB devices, comma separated"
@@ -818,3 +842,20 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
         ),
     },
 }
+
+#: Parameters that Ganeti does not have, by hypervisor: an export leaves them out.
+ADDITIONS: Final[dict[str, frozenset[str]]] = {
+    "kvm": frozenset({"firmware", "uefi_code_path", "uefi_vars_path"}),
+}
+
+
+def of_ganeti() -> dict[str, dict[str, HvParam]]:
+    """Return the parameters that Ganeti has, too, by hypervisor."""
+    return {
+        hypervisor: {
+            name: row
+            for name, row in table.items()
+            if name not in ADDITIONS.get(hypervisor, ())
+        }
+        for hypervisor, table in HYPERVISOR.items()
+    }

@@ -37,7 +37,9 @@ _BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))
 #: Largest number of planned follow-up jobs; more than a node has instances.
 _MOST_FOLLOWERS: Final = 200
 #: Fields with secret values.
-_PRIVATE: Final = frozenset(("osparams_private", "osparams_private_cluster"))
+_PRIVATE: Final = frozenset(
+    ("osparams_private", "osparams_private_cluster", "firmware_state")
+)
 
 
 class Field(msgspec.Struct, frozen=True):

@@ -49,7 +49,10 @@ class Instance(Record, frozen=True, kw_only=True):
     """One virtual machine: what it should be, not what it is doing."""
 
     SPARSE: ClassVar[frozenset[str]] = frozenset(
-        ("network_port", "forthcoming", "creation", "reservation", "request")
+        (
+            *("network_port", "forthcoming", "creation", "reservation", "request"),
+            "firmware_state",
+        )
     )
 
     #: The uuid as long as a forthcoming instance has no name.
@@ -86,6 +89,9 @@ class Instance(Record, frozen=True, kw_only=True):
     #: ``installing`` while its creation runs the OS script, ``interrupted`` if the
     #: creation ended before the script; empty otherwise. Not in config.data.
     creation: str = ""
+    #: Copy of the UEFI variables, for a start on another node: compressed, in base64.
+    #: Not in config.data.
+    firmware_state: str = ""
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

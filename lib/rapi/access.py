@@ -135,7 +135,14 @@ ROOT_PARAMETERS: Final = frozenset(
         *("extra_cgroups", "extra_config", "floppy_image_path", "init_script"),
         *("initrd_path", "kernel_path", "kvm_extra", "kvm_path", "mem_path"),
         *("pci_pass", "security_domain", "security_model", "spice_password_file"),
-        *("usb_devices", "vif_script", "vnc_password_file", "vnc_x509_path"),
+        *(
+            "uefi_code_path",
+            "uefi_vars_path",
+            "usb_devices",
+            "vif_script",
+            "vnc_password_file",
+            "vnc_x509_path",
+        ),
         # Nodes
         "oob_program",
         # Disks

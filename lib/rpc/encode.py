@@ -30,7 +30,8 @@ def instance(
     """
     records = (snapshot.disks.get(uuid) for uuid in instance.disks)
     disks = [disk for disk in records if disk is not None]
-    wire = objects.to_dict(instance.replace(reservation=None, request=None))
+    bare = instance.replace(reservation=None, request=None, firmware_state="")
+    wire = objects.to_dict(bare)
     wire |= {
         "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),
         "beparams": params.fill_beparams(snapshot, instance) | dict(beparams or {}),
@@ -75,15 +76,17 @@ def startable_instance(
     item: objects.Instance,
     **overrides: Mapping[str, Any] | None,
 ) -> Wire:
-    """Return an instance with the files of its cloud-init seed.
+    """Return an instance with the files of its cloud-init seed and its UEFI variables.
 
-    Only calls that start a guest, or prepare for one that arrives, take this form: the
-    files may have secrets. ``overrides`` are those of `instance`.
+    Only calls that start a guest, or prepare for one that arrives, take this form: both
+    may have secrets. ``overrides`` are those of `instance`.
     """
     wire = instance(snapshot, item, **overrides)
     private = params.fill_osparams_private(snapshot, item)
     if files := cloud_init.files(item.name, item.uuid, wire["osparams"] | private):
         wire["cloud_init"] = files
+    if item.firmware_state and wire["hvparams"].get("firmware") == "uefi":
+        wire["firmware_state"] = item.firmware_state
     return wire
 
 

@@ -407,7 +407,7 @@ def _used_templates(data: _Row) -> list[str]:
 def _cluster_parameters(cluster: _Row) -> None:
     """Complete the default parameters, of which earlier releases had fewer."""
     for field, defaults in (
-        ("hvparams", _built_in(hvparams.HYPERVISOR)),
+        ("hvparams", _built_in(hvparams.of_ganeti())),
         ("diskparams", _built_in(params.DISK)),
         ("beparams", {"default": _defaults(params.BACKEND)}),
         ("nicparams", {"default": _defaults(params.NIC)}),

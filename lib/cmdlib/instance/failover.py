@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, mirrors, relocation
+from ganeti.cmdlib.instance import common, disks, firmware, mirrors, relocation
 from ganeti.objects import params
 from ganeti.repair import journal
 
@@ -98,6 +98,8 @@ def fail_over(
                 + "; if the node is really down, mark it offline or ignore consistency"
             )
         ctx.log.warn(result.describe(what) + "; going on, make sure the node is down")
+    else:
+        firmware.save(ctx, unit.uuid, unit.source)
     ctx.log.message("* deactivating the instance's disks on source node")
     if not disks.shutdown(ctx, instance, ignore_primary=excused):
         raise errors.OpExecError(

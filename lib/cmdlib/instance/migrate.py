@@ -13,6 +13,7 @@ from ganeti.cmdlib.instance import (
     common,
     disks,
     failover,
+    firmware,
     mirror_specs,
     mirrors,
     relocation,
@@ -366,6 +367,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         )
         if arrived.failed:
             raise self._failed(arrived.describe(what))
+        firmware.save(ctx, self.uuid, self.target)
         self._free_disks(self.source, what)
         ctx.log.message("* done")
 

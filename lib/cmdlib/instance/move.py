@@ -13,6 +13,7 @@ from ganeti.cmdlib.instance import (
     common,
     disk_transfer,
     disks,
+    firmware,
     nic_specs,
     reserved_moves,
     volumes,
@@ -246,6 +247,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         if result.failed and not self.op.ignore_consistency:
             raise errors.OpExecError(result.describe(what))
         common.warn_failed(ctx, result, what)
+        firmware.save(ctx, instance.uuid, self.source)
         if not disks.shutdown(ctx, instance):
             raise errors.OpExecError(
                 f"instance {instance.name}: its disks could not be shut down on node"

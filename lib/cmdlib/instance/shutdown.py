@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks
+from ganeti.cmdlib.instance import common, disks, firmware
 
 
 class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
@@ -49,6 +49,7 @@ class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
             self.op.reason,
             timeout_s=self.op.timeout + common.STOP_GRACE_S,
         ).unwrap(f"instance {instance.name}: could not be stopped")
+        firmware.save(self.ctx, self.uuid, instance.primary_node)
         if not disks.shutdown(self.ctx, instance):
             raise errors.OpExecError(
                 f"instance {instance.name}: is stopped, but not all of its disks could"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.constants import cloud_init
-from ganeti.hypervisor.kvm import devices, display
+from ganeti.hypervisor.kvm import devices, display, firmware
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
@@ -99,6 +99,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-usb"] if emulator.has_defaults else [NO_DEFAULTS],
         _end_of_guest(hvp),
         ["-machine", _machine(hvp, emulator)],
+        firmware.arguments(hvp, files),
         _boot(hvp),
         _media(hvp, q35=emulator.is_q35(hvp)),
         _kernel(hvp),

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import devices, emulator
+from ganeti.hypervisor.kvm import devices, emulator, firmware
 from ganeti.utils import hv_syntax
 
 #: Parameters that name a file on the node.
@@ -22,6 +22,8 @@ _FILES: Final = (
     "vnc_password_file",
     "spice_password_file",
 )
+#: The same, if the firmware is UEFI.
+_UEFI_FILES: Final = ("uefi_code_path", "uefi_vars_path")
 _DIRECTORIES: Final = ("mem_path", "vnc_x509_path")
 _URL_PREFIXES: Final = ("http://", "https://", "ftp://", "ftps://", "tftp://")
 #: Parameters that need ``spice_bind``.
@@ -105,6 +107,9 @@ def check_files(hvp: Mapping[str, Any]) -> None:
         path = hvp.get(key)
         if path and not path.startswith(_URL_PREFIXES):
             _require(key, path, stat.S_ISREG, "file")
+    if hvp.get("firmware") == firmware.UEFI:
+        for key in _UEFI_FILES:
+            _require(key, hvp.get(key) or "", stat.S_ISREG, "file")
     for key in _DIRECTORIES:
         if path := hvp.get(key):
             _require(key, path, stat.S_ISDIR, "directory")

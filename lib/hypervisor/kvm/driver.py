@@ -32,6 +32,7 @@ from ganeti.hypervisor.kvm import (
     display,
     emulator,
     files,
+    firmware,
     hotplug,
     launch,
     layout,
@@ -300,6 +301,10 @@ class KvmHypervisor(Hypervisor):
     def guest_addresses(self, name: str) -> list[tuple[str, str, list[str]]]:
         """Return the addresses that the agent in a guest reports."""
         return agent.addresses(self._alive(name))
+
+    def firmware_state(self, name: str) -> str:
+        """Return a copy of the UEFI variables of a guest, which need not run."""
+        return firmware.packed(self._files(name))
 
     def freeze(self, name: str, limit_s: float) -> None:
         """Have a process of its own keep a guest's file systems frozen."""

@@ -19,6 +19,7 @@ from ganeti.hypervisor.kvm import (
     devices,
     emulator,
     files,
+    firmware,
     security,
     seed,
     taps,
@@ -61,6 +62,7 @@ def launch(
     """
     guest = Files(effects.paths, instance.name)
     opened: dict[int, tuple[str, taps.Tap]] = {}
+    firmware.prepare(guest, instance, runtime.hvparams)
     if argv.has_seed(runtime.argv):
         seed.write(guest, instance.cloud_init)
     try:

@@ -32,6 +32,7 @@ _MODELS: Final = (
     "cpu_threads",
     "cpu_type",
     "disk_type",
+    "firmware",
     "nic_type",
     "scsi_controller_type",
     "serial_console",
@@ -214,6 +215,8 @@ def _parameters(
     name: str, recorded: Mapping[str, Any], claimed: Mapping[str, Any]
 ) -> dict[str, Any]:
     params = dict(recorded)
+    # Guests of earlier releases have no other firmware.
+    claimed = {"firmware": "bios", **claimed}
     for key in _MODELS:
         if key in claimed:
             params[key] = _model(name, key, claimed[key])

@@ -76,6 +76,13 @@ ROWS: Final = (
         reads=True,
     ),
     Procedure(
+        "guest_firmware",
+        ("instance",),
+        "copy of the UEFI variables: compressed, in base64; empty without any",
+        "fast",
+        reads=True,
+    ),
+    Procedure(
         "guest_freeze",
         ("instance", "limit"),
         "null; the node thaws the guest after the limit in seconds",

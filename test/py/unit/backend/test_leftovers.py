@@ -105,3 +105,20 @@ def test_a_file_that_goes_by_itself_is_no_error(node, monkeypatch):
     os.unlink(path)
     monkeypatch.setattr(leftovers, "_instance_files", lambda _node: kept)
     assert leftovers.sweep(node) == []
+
+
+def variables(node, name):
+    path = f"{node.paths.data_dir}/kvm/{name}"
+    os.makedirs(path)
+    with open(f"{path}/efi-vars.fd", "w") as out:
+        out.write("x")
+    return path
+
+
+def test_uefi_variables_go_with_their_instance(node):
+    listing(node, "web1")
+    kept, gone, young = (variables(node, name) for name in ("web1", "web2", "new1"))
+    assert leftovers.sweep(node, removed=["web2"]) == [gone]
+    assert os.path.isdir(kept)
+    assert os.path.isdir(young)
+    assert not os.path.exists(gone)

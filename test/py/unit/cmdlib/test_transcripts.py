@@ -17,6 +17,7 @@ import pytest
 from fakes import clusters, golden
 from fakes.unit_cluster import UnitCluster
 from ganeti import _buildconf, errors, objects
+from ganeti.constants import hvparams
 from ganeti.jqueue.executor import LockTimeout
 from ganeti.locking import Level
 from ganeti.rpc.table import PROCEDURES
@@ -30,7 +31,13 @@ RUNS = [
 #: Longer values are printed once.
 _LONG = 100
 #: Hypervisor parameters of the cluster, and some by which they are recognised.
-_DEFAULTS = clusters.EXAMPLE["cluster"]["hvparams"]["kvm"]
+_DEFAULTS = {
+    **{
+        name: hvparams.HYPERVISOR["kvm"][name].default
+        for name in hvparams.ADDITIONS["kvm"]
+    },
+    **clusters.EXAMPLE["cluster"]["hvparams"]["kvm"],
+}
 _SIGNS = {"acpi", "boot_order", "kernel_path"}
 #: Values that are left out of mappings.
 _EMPTY = (None, "", [], {})

@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from ganeti import objects, query
+from ganeti.constants import hvparams
 from ganeti.query import engine
 
 SPEC = json.loads(
@@ -17,7 +18,10 @@ SPEC = json.loads(
 
 #: Resource -> fields that Ganeti does not have.
 OURS = {
-    "instance": ("expires", "owner", "request_key", "reservation_priority"),
+    "instance": (
+        *("expires", "owner", "request_key", "reservation_priority"),
+        *(f"hv/{name}" for names in hvparams.ADDITIONS.values() for name in names),
+    ),
     "node": ("copy_lag", "copy_state"),
     "lock": ("held",),
 }

@@ -46,6 +46,8 @@ ROOT = [
     "shared_file_storage_dir",
     "spice_password_file",
     "src_path",
+    "uefi_code_path",
+    "uefi_vars_path",
     "uid_pool",
     "usb_devices",
     "use_external_mip_script",

@@ -1,0 +1,81 @@
+"""Copies of UEFI variables: when they are taken, and who gets them."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import SUCCESSFUL_ACTS, failure
+from ganeti.config import config_data
+
+UEFI = {"firmware": "uefi", "kernel_path": ""}
+NAME = "inst1.example.com"
+RUNS = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
+
+
+def engine(hvparams=UEFI, **script):
+    host = clusters.instance(
+        1,
+        hypervisor="kvm",
+        hvparams=hvparams,
+        admin_state="up",
+        disk_template="diskless",
+    )
+    script = {
+        **SUCCESSFUL_ACTS,
+        "instance_info": RUNS,
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "hooks_runner": [],
+        **script,
+    }
+    return Engine(clusters.snapshot(instances=0, extra=[host]), script)
+
+
+def stop(eng):
+    eng.run({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": NAME})
+
+
+def state(eng):
+    (record,) = eng.snapshot.instances.values()
+    return record.firmware_state
+
+
+def test_a_stopped_guest_is_saved_and_its_next_start_has_the_copy():
+    eng = engine(guest_firmware="eJwAAA==")
+    stop(eng)
+    assert [c[0] for c in eng.rpc.calls].index("guest_firmware") > 0
+    assert state(eng) == "eJwAAA=="
+    eng.rpc.script["instance_info"] = {}
+    eng.run({"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": NAME})
+    ((_, args),) = eng.rpc.called("instance_start")
+    assert args[0]["firmware_state"] == "eJwAAA=="
+    others = [c for c in eng.rpc.calls if c[0] != "instance_start"]
+    assert "eJwAAA==" not in str(others)
+
+
+def test_a_guest_with_a_bios_has_no_variables():
+    eng = engine(hvparams={"kernel_path": ""})
+    stop(eng)
+    assert not eng.rpc.called("guest_firmware")
+
+
+@pytest.mark.parametrize(
+    "answer", [failure("no answer"), "evil !", "A" * 600_000, "", "AAAA\n"]
+)
+def test_a_bad_answer_keeps_the_copy_of_before(answer):
+    eng = engine(guest_firmware="AAAA")
+    stop(eng)
+    eng.rpc.script["guest_firmware"] = answer
+    stop(eng)
+    assert state(eng) == "AAAA"
+    lines = [str(entry) for entry in eng.callbacks.entries]
+    assert any("could not be saved" in line for line in lines) == (answer != "")
+
+
+def test_an_export_to_ganeti_has_neither_parameters_nor_copies():
+    eng = engine(guest_firmware="QkxPQg==")
+    stop(eng)
+    exported = config_data.export_config(eng.snapshot, eng.config.header())
+    text = str(exported)
+    for word in ("firmware", "uefi_code_path", "QkxPQg=="):
+        assert word not in text
+    assert exported["instances"]
