@@ -19,8 +19,8 @@ _MIB: Final = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Wishes:
-    """What the administrator wants otherwise than the package says; None for nothing.
+class Overrides:
+    """Values that replace those of the package; None where it has the value.
 
     ``disks`` are the least sizes in MiB by index; a disk that the package does not have
     is empty.
@@ -39,7 +39,7 @@ class Wishes:
 
 
 # Import
-def import_package(process: Runner, path: str, top: str, wishes: Wishes) -> str:
+def import_package(process: Runner, path: str, top: str, overrides: Overrides) -> str:
     """Convert a package to an export; return its directory below ``top``.
 
     Raises:
@@ -51,10 +51,10 @@ def import_package(process: Runner, path: str, top: str, wishes: Wishes) -> str:
         scratch = os.path.join(work, "package")
         os.mkdir(scratch)
         directory, machine = package.open_package(path, scratch)
-        info = _wanted(machine, wishes)
+        info = _wanted(machine, overrides)
         target = os.path.join(top, info.name)
         _refuse_present(target)
-        disks = _import_disks(process, work, directory, machine, wishes)
+        disks = _import_disks(process, work, directory, machine, overrides)
         info = dataclasses.replace(info, disks=tuple(disks))
         text = export_info.format_info(info)
         _check(text, path)
@@ -81,7 +81,7 @@ def _check(text: str, path: str) -> None:
         raise errors.OpExecError(f"{path}: {err}") from err
 
 
-def _wanted(machine: envelope.Machine, wishes: Wishes) -> ExportInfo:
+def _wanted(machine: envelope.Machine, overrides: Overrides) -> ExportInfo:
     """Return the description of the export, without its disks."""
     if machine.description is not None:
         try:
@@ -105,8 +105,9 @@ def _wanted(machine: envelope.Machine, wishes: Wishes) -> ExportInfo:
         )
     given = {
         field.name: value
-        for field in dataclasses.fields(wishes)
-        if field.name != "disks" and (value := getattr(wishes, field.name)) is not None
+        for field in dataclasses.fields(overrides)
+        if field.name != "disks"
+        and (value := getattr(overrides, field.name)) is not None
     }
     for key in ("backend", "osparams"):
         if key in given:
@@ -124,16 +125,16 @@ def _import_disks(
     work: str,
     directory: str,
     machine: envelope.Machine,
-    wishes: Wishes,
+    overrides: Overrides,
 ) -> list[ExportedDisk]:
-    count = max(len(machine.disks), *(index + 1 for index in wishes.disks), 0)
+    count = max(len(machine.disks), *(index + 1 for index in overrides.disks), 0)
     disks = []
     for index in range(count):
         raw = os.path.join(work, export_info.dump_name(index))
         content = 0
         if index < len(machine.disks):
             content = _import_disk(process, directory, machine.disks[index], raw)
-        least = wishes.disks.get(index, 0) * _MIB
+        least = overrides.disks.get(index, 0) * _MIB
         if not content and not least:
             raise errors.OpExecError(f"disk {index}: give its size with --disk")
         if least and least < content:

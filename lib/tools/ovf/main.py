@@ -82,7 +82,7 @@ def _top(options: argparse.Namespace) -> str:
 
 def _import(options: argparse.Namespace) -> None:
     path = conversion.import_package(
-        SystemRunner(), options.file, _top(options), _wishes(options)
+        SystemRunner(), options.file, _top(options), _overrides(options)
     )
     print(path)
 
@@ -97,7 +97,7 @@ def _export(options: argparse.Namespace) -> None:
     print("\n".join(made))
 
 
-def _wishes(options: argparse.Namespace) -> conversion.Wishes:
+def _overrides(options: argparse.Namespace) -> conversion.Overrides:
     hypervisor, hvparams = options.hypervisor_parameters or (None, None)
     sizes = conversion.indexed(options.disk, "--disk")
     for index, given in sizes.items():
@@ -107,7 +107,7 @@ def _wishes(options: argparse.Namespace) -> conversion.Wishes:
                 f" {','.join(given) or 'nothing'}"
             )
     tags = options.tags
-    return conversion.Wishes(
+    return conversion.Overrides(
         name=options.name,
         os=options.os_type,
         disk_template=options.disk_template,
