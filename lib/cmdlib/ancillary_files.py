@@ -75,6 +75,8 @@ def file_sets(snapshot: objects.Snapshot, paths: pathutils.Paths) -> FileSets:
         for hypervisor in cluster.enabled_hypervisors
         for name in _HYPERVISOR_FILES.get(hypervisor, ())
     }
+    if not _XEN.isdisjoint(cluster.enabled_hypervisors):
+        hypervisors.add(paths.at(_XL_SETTINGS))
     return FileSets(
         tuple(everywhere),
         tuple(sorted(hypervisors)),
@@ -124,6 +126,9 @@ def _unreadable(listed: Sequence[str]) -> list[str]:
     ]
 
 
+_XEN: Final = frozenset({"xen-pvm", "xen-hvm"})
+#: Settings of xl for all guests of a node.
+_XL_SETTINGS: Final = "/etc/xen/xl.conf"
 #: Files below the configuration directory that an administrator may create.
 _HYPERVISOR_FILES: Final = {
     "kvm": ("kvm-vif-bridge", "vnc-cluster-password"),
