@@ -165,3 +165,37 @@ def _a_disk_fails(machines):
     done = machines.run("gnt-node", "repair-storage", "lab1", "lvm-vg", "absent")
     assert done.returncode != 0
     assert "absent" in done.stdout + done.stderr
+
+
+def _digests(machines, pattern):
+    """Return the digests of the files that a pattern matches, in order of the names."""
+    text = machines.check("sh", "-c", f"sha256sum {pattern}")
+    return [line.split()[0] for line in text.splitlines()]
+
+
+@pytest.mark.long
+def test_exports_are_copied_from_snapshots(volumes):
+    """A running instance is exported and runs on; a full group harms nothing."""
+    machines = volumes
+    machines.check(*ADD, "--disk", "0:size=64m", WEB1)
+    ((name, _size),) = sizes(machines).items()
+    device = f"/dev/{GROUP}/{name}"
+    fill = "head -c 64M /dev/urandom > {0}; sync {0}"
+    machines.check("sh", "-c", fill.format(device))
+    before = _digests(machines, device)
+    machines.check("gnt-instance", "startup", WEB1)
+    export = ("gnt-backup", "export", "-n", "lab1")
+    machines.check(*export, "--noshutdown", WEB1)
+    assert sizes(machines) == {name: 64}
+    assert _digests(machines, f"/srv/ganeti/export/{WEB1}/*.dump") == before
+    running = ("gnt-instance", "list", "--no-headers", "-o", "status", WEB1)
+    assert machines.check(*running).strip() == "running"
+    # Nothing is left of a snapshot for which there is no room.
+    machines.check("lvcreate", "-q", "-y", "-l", "100%FREE", "-n", "full", GROUP)
+    text = machines.refuse(*export, WEB1)
+    assert "cannot take a snapshot of disk/0" in text
+    assert sorted(sizes(machines)) == sorted([name, "full"])
+    assert machines.check(*running).strip() == "running"
+    assert _digests(machines, f"/srv/ganeti/export/{WEB1}/*.dump") == before
+    machines.check("lvremove", "-q", "-f", f"{GROUP}/full")
+    machines.check("gnt-instance", "remove", "-f", WEB1)
