@@ -63,16 +63,16 @@ def remains(node: LocalNode) -> dict[str, str]:
         names = sorted(os.listdir(top(node)))[:_MAX_LISTED]
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    found = {}
+    left = {}
     for name in names:
         path = f"{top(node)}/{name}"
         if name == _LOST_AND_FOUND or _is_complete(path):
             continue
         if not (name.endswith(_NEW) or (name[:1] == "." and name.endswith(_OLD))):
-            found[name] = "foreign"
+            left[name] = "foreign"
         elif node.clock.time() - _last_change(path) > _UNUSED_S:
-            found[name] = "unfinished"
-    return found
+            left[name] = "unfinished"
+    return left
 
 
 def _last_change(path: str) -> float:

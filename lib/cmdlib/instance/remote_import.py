@@ -36,7 +36,7 @@ class Receiving(msgspec.Struct, frozen=True):
 class InstanceRemoteImport(filled.FilledInstance):
     """Unit that creates an instance and receives its disks from another cluster.
 
-    The job log tells the client where it listens; the client tells the other cluster.
+    The client reads in the job log where it listens, and passes that to the other one.
     """
 
     MODE: ClassVar[str] = "remote-import"

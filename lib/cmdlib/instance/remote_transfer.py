@@ -231,7 +231,7 @@ class _Receiver(_Transfer):
     def _make_key(self) -> None:
         """Make a key; the programs of an interrupted start end with the former one.
 
-        Nobody was told of their ports.
+        Nobody knows their ports.
         """
         clean_up(self._ctx, self._node, self._state)
         name, pem = self._ctx.rpc.call_one(
@@ -258,12 +258,12 @@ class _Receiver(_Transfer):
         return name
 
     def _wait(self) -> None:
-        """Tell the client where the disks are received, and wait for them."""
+        """Announce where the disks are received, and wait for them."""
         if not self._state.is_announced:
-            self._tell()
+            self._announce()
         super()._wait()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         secret = domain_secret.load(self._ctx.paths)
         receivers = [
             domain_secret.Receiver(

@@ -17,7 +17,7 @@ _MAX_FAILURES = 10
 #: Prints a line.
 Say = Callable[[str], None]
 #: Prints a line about a job, if its message, the second argument, is wanted.
-Tell = Callable[[str, str], None]
+Show = Callable[[str, str], None]
 
 
 class JobError(Exception):
@@ -56,7 +56,7 @@ class Job:
     """A job that runs or waits."""
 
     def __init__(
-        self, client: rapi.GanetiRapiClient, where: str, job_id: Any, say: Tell
+        self, client: rapi.GanetiRapiClient, where: str, job_id: Any, say: Show
     ) -> None:
         """Watch a job.
 
@@ -83,8 +83,8 @@ class Job:
             JobError: the job ended without one.
         """
         while True:
-            for found, content in self._news():
-                if found == kind:
+            for present, content in self._news():
+                if present == kind:
                     return content
             if self._status in rapi.JOB_STATUS_FINALIZED:
                 self.result()

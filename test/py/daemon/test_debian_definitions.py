@@ -16,7 +16,7 @@ from test.py.daemon.conftest import BIN, COMMAND_S, VirtualCluster, vcluster_com
 pytestmark = [pytest.mark.daemon, pytest.mark.long]
 
 PACKAGES = ("ganeti-os-noop", "ganeti-instance-debootstrap", "debootstrap")
-#: What the scripts need and a machine without Ganeti may lack.
+#: Needs of the scripts that a machine without Ganeti may lack.
 PROGRAMS = ("dump", "kpartx", "liblzo2-2")
 SETTINGS = """PARTITION_STYLE=none
 SUITE=bookworm

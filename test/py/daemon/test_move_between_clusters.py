@@ -117,12 +117,12 @@ def test_an_instance_moves_only_between_clusters_that_share_a_secret(
 def halted(cluster, mode):
     """Return the process ids of the transfers of a cluster once all have begun."""
 
-    def found():
+    def present():
         directory = cluster.file("/var/run/ganeti/import-export")
         pids = [pidfile.read_pid(str(path)) for path in directory.glob(f"{mode}-*/pid")]
         return [pid for pid in pids if pid is not None]
 
-    pids = until("both disks are copied", lambda: len(found()) == 2 and found())
+    pids = until("both disks are copied", lambda: len(present()) == 2 and present())
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     return pids

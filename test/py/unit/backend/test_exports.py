@@ -265,7 +265,7 @@ def test_a_description_that_is_no_regular_file_is_not_opened(node, tmp_path, kin
         nodes.call(node, "export_info", f"{TOP}/web1")
 
 
-# What verify shows
+# Remains and room, as verify sees them
 def test_remains_are_what_is_left_over_and_what_is_no_export(node):
     assert exports.remains(node) == {}
     receive(node)
@@ -282,7 +282,7 @@ def test_remains_are_what_is_left_over_and_what_is_no_export(node):
     assert exports.remains(node) == {"left.new": "unfinished", "notes": "foreign"}
 
 
-def test_space_for_exports_is_told_before_the_first_one(node):
+def test_space_for_exports_is_reported_before_the_first_one(node):
     (report,) = nodes.call(node, "node_info", [["file", TOP, []]], [])[1]
     assert report["storage_free"] > 0
     (other,) = nodes.call(node, "node_info", [["file", "/etc", []]], [])[1]

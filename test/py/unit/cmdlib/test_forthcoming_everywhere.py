@@ -16,6 +16,7 @@ N1 = clusters.node_uuid(1)
 #: Opcodes that need an existing instance -> the reason in the refusal.
 REFUSED = {
     "OP_BACKUP_EXPORT": "there is nothing to export",
+    "OP_BACKUP_PREPARE": "there is nothing to export",
     "OP_INSTANCE_ACTIVATE_DISKS": "it has no disks on nodes that could be activated",
     "OP_INSTANCE_CONSOLE": "it has no console",
     "OP_INSTANCE_DEACTIVATE_DISKS": "it has no disks on nodes .* deactivated",
@@ -34,6 +35,7 @@ PARAMS = {
     "OP_INSTANCE_GROW_DISK": {"disk": 0, "amount": 10},
     "OP_INSTANCE_MIGRATE": {"target_node": "node2"},
     "OP_BACKUP_EXPORT": {"target_node": "node2"},
+    "OP_BACKUP_PREPARE": {"mode": "remote"},
     "OP_INSTANCE_MOVE": {"target_node": "node2"},
     "OP_INSTANCE_REBOOT": {"reboot_type": "hard"},
     "OP_INSTANCE_RENAME": {"new_name": "web2.example.com"},

@@ -140,7 +140,7 @@ def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"mode": "remote-import"}, "mode remote-import is not offered"),
+        ({"mode": "remote-import"}, "needs source_handshake, source_x509_ca"),
         ({"disk_template": "plain"}, "plain is not enabled"),
         ({"disk_template": "diskless"}, "diskless has no disks, found 1"),
         ({"disks": []}, "needs at least one disk"),

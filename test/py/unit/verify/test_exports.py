@@ -1,4 +1,4 @@
-"""What lies beside complete exports in the export directories of nodes."""
+"""Remains beside complete exports in the export directories of nodes."""
 
 from fakes import clusters
 from ganeti.verify import Report, exports

@@ -231,7 +231,7 @@ def test_content_that_the_destination_lost_leaves_the_source(clusters):
     assert jobs_of(pair) == [*WHOLE[:5], "source start"]
 
 
-def test_a_failed_export_whose_content_arrived_is_told(clusters):
+def test_a_failed_export_whose_content_arrived_is_reported(clusters):
     pair = clusters(source={"export": [LOST]})
     with pytest.raises(mover.MoveError, match="both clusters have the instance"):
         pair.move()
