@@ -260,10 +260,10 @@ class _Receiver(_Transfer):
     def _wait(self) -> None:
         """Announce where the disks are received, and wait for them."""
         if not self._state.is_announced:
-            self._announce()
+            self._publish()
         super()._wait()
 
-    def _announce(self) -> None:
+    def _publish(self) -> None:
         secret = domain_secret.load(self._ctx.paths)
         receivers = [
             domain_secret.Receiver(

@@ -73,6 +73,7 @@ NO_OBJECTS = {
 }
 #: Wire form of the operations by name. All parameters of `OBJECTS` occur.
 EXAMPLES = (
+    {"OP_ID": "OP_BACKUP_PREPARE", "instance_name": I1, "mode": "local"},
     {"OP_ID": "OP_CLUSTER_REPAIR_DISK_SIZES", "instances": [I1]},
     {"OP_ID": "OP_CLUSTER_VERIFY", "group_name": "default"},
     {"OP_ID": "OP_CLUSTER_VERIFY_DISKS", "group_name": "default"},

@@ -845,20 +845,23 @@ def test_monitoring_uses_the_other_signature_after_silence(site, monkeypatch):
     assert more == {"port": 1998, "magic": mond.wire.MAGIC_SHA1}
     assert asked == [("ganeti-confd", 1814, "udp")]
     answers = [False, False, True]
-    follower = types.SimpleNamespace(refresh=lambda: answers.pop(0))
-    magics = []
+    kept = types.SimpleNamespace(heartbeats=("sharedfile",))
+    follower = types.SimpleNamespace(refresh=lambda: answers.pop(0), present=kept)
+    followed, magics = [], []
+    service._heart = types.SimpleNamespace(follow=followed.append)
     for pause in (5.0, 5.0, float(mond.mond.MOND_CONFIG_TIME_INTERVAL)):
         assert service._refresh(follower) == pause
         magics.append(service._magic)
     sha1, sha256 = mond.wire.MAGIC_SHA1, mond.wire.MAGIC_SHA256
     assert magics == [sha256, sha1, sha1]
+    assert followed == [("sharedfile",)] * 3
 
 
 def test_monitoring_ends_with_its_helper(site, caplog):
     service, control = mond_of(site), Control()
     service._on_loss(control)
     assert control.asked == [1]
-    assert "the helper process has ended" in caplog.text
+    assert "a process of this daemon has ended" in caplog.text
     service.stop()
     service._on_loss(control)
     assert control.asked == [1]
