@@ -28,7 +28,7 @@ _IN_USE: Final = "Primary"
 _ALONE: Final = ("StandAlone", "Disconnecting")
 _SOURCES: Final = ("SyncSource", "PausedSyncS", "StartingSyncS", "WFBitMapS")
 _TARGETS: Final = ("SyncTarget", "PausedSyncT", "StartingSyncT", "WFBitMapT")
-_TALKING: Final = (
+TALKING: Final = (
     *("Connected", "VerifyS", "VerifyT", "WFSyncUUID", "Ahead", "Behind"),
     *_SOURCES,
     *_TARGETS,
@@ -271,7 +271,7 @@ class _Mirror:
     @property
     def _is_connected(self) -> bool:
         # After a connection has ended, one node may notice it later than the other.
-        return self.own.connection in _TALKING and self.other.connection in _TALKING
+        return self.own.connection in TALKING and self.other.connection in TALKING
 
     # Commands
     def _command(self, name: str, *options: str) -> str:

@@ -37,6 +37,7 @@ class Status:
         left_s: its estimated time in seconds.
         ldisk: status of the node's own data, see `ganeti.constants.disks.LDS_NAMES`.
         is_standalone: whether the node does not try to connect.
+        is_connected: whether the nodes exchange data, so that none is newer there.
         row: the answer of the node.
     """
 
@@ -46,6 +47,7 @@ class Status:
     left_s: float | None = None
     ldisk: int = _OK
     is_standalone: bool = False
+    is_connected: bool = False
     row: Any = None
 
     @property
@@ -79,6 +81,7 @@ def _status(row: Any) -> Status | str:
         left_s=float(left) if isinstance(left, int | float) else None,
         ldisk=value.get("ldisk_status") or _OK,
         is_standalone=connection == _STANDALONE,
+        is_connected=connection in verify_mirrors.TALKING,
         row=row,
     )
 
@@ -120,6 +123,7 @@ def require_complete(
 
     A node that is not connected has what was there when the connection ended. That is
     all there is if the other node is away, and too little if it has gone on writing.
+    A connected one has all, also while the other one has lost its disk.
 
     Args:
         ctx: dependencies of the opcode.
@@ -151,7 +155,7 @@ def require_complete(
             )
         elif not status.is_complete:
             problem = "is not up to date there; wait until it is synchronised"
-        elif status.is_degraded and not is_peer_away:
+        elif status.is_degraded and not (status.is_connected or is_peer_away):
             problem = (
                 "may be old there, since it is not connected with the other node; run"
                 f" gnt-instance activate-disks {instance.name}, or mark the other node"

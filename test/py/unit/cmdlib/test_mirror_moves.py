@@ -73,6 +73,13 @@ def test_another_one_is_refused_unless_the_loss_is_accepted(row, why):
     assert fail_over(eng, ignore_consistency=True) == N2
 
 
+def test_an_instance_leaves_a_node_that_has_lost_its_disk():
+    words = ["Connected", "Secondary", "UpToDate", "Diskless", []]
+    names = ("connection", "role", "disk", "peer_disk", "generations")
+    kernel = dict(zip(names, words, strict=True))
+    assert fail_over(engine(state(is_degraded=True) | {"mirror": kernel})) == N2
+
+
 def test_what_a_secondary_has_is_enough_when_the_primary_is_offline():
     eng = engine(state(is_degraded=True), source_offline=True)
     assert fail_over(eng) == N2
