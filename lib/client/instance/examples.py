@@ -131,8 +131,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "failover": (
         Example("gnt-instance failover -f -n node3 web1", "stop, then start on node3"),
         Example(
-            "gnt-instance failover -f --ignore-consistency web1",
-            "after the failure of its primary node",
+            "gnt-instance failover --ignore-consistency web1",
+            "after the failure of its primary node; asks twice",
         ),
     ),
     "move": (Example("gnt-instance move -f -n node3 web1", "copy its disks to node3"),),
