@@ -2,7 +2,7 @@
 
 1. An instance never runs on two machines.
 2. Automatons keep the limits of fences per hour and of moved instances, and do nothing
-   during a freeze.
+   during a freeze. Fences count from when the handling of deaths was last switched on.
 3. No repair begins without a permission: a tag of the instance, its group or the
    cluster, or a request of a person.
 4. Each pending repair has a job, or the journal says why it waits.
@@ -62,6 +62,8 @@ class Invariants:
         self._past: collections.deque[tuple[float, objects.Snapshot]] = (
             collections.deque([(now(), start)])
         )
+        #: When a person switched the handling of deaths on; that forgets earlier fences.
+        self._switched_on = 0.0
         self._moving: dict[int, str] = {}
         self._known: set[int] = set()
         hardware.on_twice = self.note_twice
@@ -80,6 +82,8 @@ class Invariants:
         self.check_fences()
         now = self._now()
         _time, before = self._past[-1]
+        if after.cluster.node_death and not before.cluster.node_death:
+            self._switched_on = now
         self._past.append((now, after))
         while self._past[0][0] < now - _GRACE_S and len(self._past) > 1:
             self._past.popleft()
@@ -94,7 +98,7 @@ class Invariants:
         """Check the limit of fences, which holds whatever the master's clock shows."""
         cluster = self._past[-1][1].cluster
         most = int(cluster.automation_limits.get("fenced-per-hour", _FENCES))
-        since = self._now() - _HOUR_S
+        since = max(self._now() - _HOUR_S, self._switched_on)
         names = {name for when, name in self._hardware.powered_off if when > since}
         if len(names) > most:
             self._broken(f"{len(names)} nodes were fenced within an hour, limit {most}")
