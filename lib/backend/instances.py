@@ -56,6 +56,7 @@ def instance_start(
     if _runs(driver, instance):
         logger.info("instance %s: already running, not starting it", instance.name)
         return
+    driver.require_startable(instance.name)
     driver.cleanup(instance.name)
     try:
         disks = attach_disks(node, instance)

@@ -172,6 +172,9 @@ class Hypervisor(abc.ABC):
     def reset_host(self) -> None:  # noqa: B027
         """Reset the machine by the hypervisor, after the attempt by the kernel."""
 
+    def require_startable(self, name: str) -> None:  # noqa: B027
+        """Raise HypervisorError if a guest may run elsewhere after a migration."""
+
     def require_running(self, instance: InstanceX) -> None:
         """Raise HypervisorError unless the guest runs on this node."""
         if self.info(instance.name, instance.hvparams) is None:

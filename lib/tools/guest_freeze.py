@@ -62,8 +62,10 @@ def _hold(options: argparse.Namespace, report: int) -> int:
     except OSError as err:
         os.write(report, f"instance {options.name}: is frozen already: {err}".encode())
         return 1
+    is_asked = False
     try:
         with agent.Agent(options.socket, options.name) as session:
+            is_asked = True
             agent.freeze_now(session, options.name)
             os.write(report, _FROZEN)
             os.close(report)
@@ -73,7 +75,11 @@ def _hold(options: argparse.Namespace, report: int) -> int:
                 os.unlink(options.marker)
                 return 0
     except errors.HypervisorError as err:
-        _thaw(options)
+        if is_asked:
+            _thaw(options)
+        else:
+            # No agent has heard of it, so nothing is frozen and nothing would answer.
+            os.unlink(options.marker)
         os.write(report, str(err).encode())
         return 1
     return _thaw(options)

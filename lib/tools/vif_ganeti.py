@@ -64,7 +64,7 @@ def act(effects: NodeEffects, event: str, environment: Mapping[str, str]) -> Non
             f" {place!r} and {interface!r}; xl gives them when it calls {NAME}"
         )
     name = _store(effects, "xenstore-read", f"/local/domain/{match[1]}/name")
-    name = name.removesuffix(listing.INCOMING)
+    name = name.removesuffix(listing.INCOMING).removesuffix(listing.DEPARTING)
     env = nics.read(effects.paths, name, int(match[2]))
     env |= {"PATH": process.SAFE_PATH, "INTERFACE": interface}
     if event in {"offline", "remove"}:

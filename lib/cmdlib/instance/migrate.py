@@ -509,6 +509,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             self.ctx.log.message(f"* instance running on node {name}, updating config")
             self.source, self.target = instance.primary_node, places[0]
             self.commit_primary(places[0])
+            self._forget_at_source()
         # It may run there before the target was asked to finish the migration.
         self.ctx.rpc.call_one(
             "instance_finalize_migration_dst", places[0], self.encode(), "", True
@@ -518,6 +519,17 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         left |= {instance.primary_node} - {places[0]}
         for node in sorted(left):
             self._free_disks(node, f"instance {instance.name}: clean-up")
+
+    def _forget_at_source(self) -> None:
+        """Let the node that the guest has left start it again one day."""
+        if self.ctx.snapshot.nodes[self.source].offline:
+            return
+        left = self.ctx.rpc.call_one(
+            *("instance_finalize_migration_src", self.source, self.encode()),
+            *(True, True),
+        )
+        what = f"instance {self.instance.name}: clean-up"
+        common.warn_failed(self.ctx, left, what)
 
     def _end_interrupted(self, other: str) -> None:
         """Finish or abort a migration whose job was interrupted.

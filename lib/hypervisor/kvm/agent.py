@@ -189,6 +189,7 @@ def freeze(effects: NodeEffects, guest: Files, limit_s: float) -> None:
     Raises:
         HypervisorError: the guest is frozen already, or refused; it is not frozen then.
     """
+    thaw_abandoned(guest)
     program = f"{effects.paths.tools_dir}/{HOLDER}"
     command = [program, guest.control("qga"), marker(guest), guest.name]
     try:

@@ -372,9 +372,14 @@ class KvmHypervisor(Hypervisor):
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
     ) -> None:
-        """Start sending a guest in the background."""
+        """Start sending a guest in the background.
+
+        One that an interrupted job has left frozen is thawed first: nobody would do so
+        at the target.
+        """
         del cluster_name
         guest = self._alive(instance.name)
+        agent.thaw(self._effects, guest)
         migrate.begin(guest, instance.hvparams, target, live=live)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:

@@ -42,6 +42,25 @@ class _XenHypervisor(Hypervisor):
         return next((row for row in rows if row.name == name), None)
 
     # Start and end
+    def require_startable(self, name: str) -> None:
+        """Refuse a guest that has left: it may run on the node that it has gone to.
+
+        Its domain here ends with the migration. After a job that was interrupted, only
+        the result of the migration shows where the guest is.
+        """
+        if self._has_left(name):
+            raise errors.HypervisorError(
+                f"instance {name}: has left this node in a migration that was not"
+                f" finished; run gnt-instance migrate --cleanup {name}, or, if it runs"
+                " nowhere, gnt-instance shutdown and startup"
+            )
+
+    def _has_left(self, name: str) -> bool:
+        guest = self._files(name)
+        return migration.has_result(guest) and (
+            migration.status(guest).status == "completed"
+        )
+
     def start(
         self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
     ) -> None:
@@ -143,9 +162,16 @@ class _XenHypervisor(Hypervisor):
 
     # Query
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the names of all guests on this node, sorted."""
+        """Return the names of all guests on this node, sorted.
+
+        One that arrives is among them, as with other hypervisors: so the clean-up after
+        a migration sees that it has not ended.
+        """
         del hvparams
-        return [row.name for row in listing.guests(self._domains())]
+        rows = self._domains()
+        return sorted(
+            {row.name for row in listing.guests(rows)} | set(listing.arriving(rows))
+        )
 
     def info(
         self, name: str, hvparams: Mapping[str, Any] | None = None
@@ -255,9 +281,19 @@ class _XenHypervisor(Hypervisor):
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool
     ) -> None:
-        """Remove what is left of a guest that has gone, or end its sending."""
+        """Remove what is left of a guest that has gone, or end its sending.
+
+        Raises:
+            HypervisorError: the guest has left, though the migration should have
+                failed: it must never run on both nodes.
+        """
         del live
         name = instance.name
+        has_left = not success and self._has_left(name) and self._domain(name) is None
+        if has_left:
+            raise errors.HypervisorError(
+                f"instance {name}: has left for the target node"
+            )
         migration.end(self._effects, self._files(name))
         if success:
             self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
@@ -266,7 +302,12 @@ class _XenHypervisor(Hypervisor):
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
     ) -> None:
-        """Check that the guest has arrived, or remove what is left of it."""
+        """Check that the guest has arrived, or remove what is left of it.
+
+        Raises:
+            HypervisorError: it has not arrived; or it runs here, though the migration
+                should have failed.
+        """
         del info
         name = instance.name
         if success:
@@ -278,6 +319,13 @@ class _XenHypervisor(Hypervisor):
             migration.forget(self._files(name))
             return
         migration.end(self._effects, self._files(name))
+        row = self._domain(name)
+        if row is not None and not (row.is_paused or row.has_ended):
+            # Its source has given it up before it got its name here.
+            raise errors.HypervisorError(
+                f"instance {name}: has arrived and runs on this node, so it is not"
+                " destroyed"
+            )
         self._destroy(name, (name, f"{name}{listing.INCOMING}"))
         self.cleanup(name)
 

@@ -105,6 +105,15 @@ def guests(rows: list[Domain]) -> list[Domain]:
     )
 
 
+def arriving(rows: list[Domain]) -> list[str]:
+    """Return the names of the guests that a migration brings to this node."""
+    return [
+        row.name.removesuffix(INCOMING)
+        for row in rows
+        if row.number and row.name.endswith(INCOMING)
+    ]
+
+
 def info(text: str) -> dict[str, str]:
     """Return the values of ``xl info`` by name."""
     rows = (line.partition(":") for line in text.splitlines())

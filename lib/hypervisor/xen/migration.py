@@ -114,6 +114,11 @@ def status(guest: Files) -> MigrationStatus:
     return MigrationStatus("failed", error=f"{reason}; see {guest.log}")
 
 
+def has_result(guest: Files) -> bool:
+    """Return whether sending a guest has ended, and nobody has taken note of it."""
+    return os.path.exists(guest.migration("result"))
+
+
 def is_running(guest: Files) -> bool:
     """Return whether the program of a migration runs."""
     return pidfile.live_pid(guest.migration("pid"), PROGRAM) is not None

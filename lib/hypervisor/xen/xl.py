@@ -4,6 +4,7 @@ from typing import Final
 
 from ganeti import errors, process
 from ganeti.hypervisor.base import NodeEffects, check_instance_name
+from ganeti.hypervisor.xen import listing
 
 PROGRAM: Final = "xl"
 #: Seconds for calls that answer immediately.
@@ -19,12 +20,19 @@ def domain(name: str) -> str:
     """Return the name of a guest, as xl's argument.
 
     Raises:
-        HypervisorError: xl would take the name for a number of a domain; 0 is the node.
+        HypervisorError: xl would take the name for a number of a domain, 0 is the node;
+            or for another guest in a migration, so that nobody would see it run.
     """
     if check_instance_name(name).isdigit():
         raise errors.HypervisorError(
             f"instance {name}: Xen needs a name with other characters than digits;"
             " rename the instance"
+        )
+    if name == listing.NODE or name.endswith((listing.INCOMING, listing.DEPARTING)):
+        raise errors.HypervisorError(
+            f"instance {name}: Xen needs another name than {listing.NODE}, which does"
+            f" not end with {listing.INCOMING} or {listing.DEPARTING}; rename the"
+            " instance"
         )
     return name
 

@@ -479,6 +479,9 @@ def test_cleanup_frees_the_disks_on_the_node_that_the_instance_has_left():
     eng.run(op("OP_INSTANCE_MIGRATE", cleanup=True, target_node="node2"))
     ((node, _args),) = eng.rpc.called("blockdev_shutdown")
     assert node == NODE1
+    # Which may start the guest again one day.
+    ((node, _args),) = eng.rpc.called("instance_finalize_migration_src")
+    assert node == NODE1
 
 
 def test_failover_off_a_silent_node_needs_proof_that_it_is_dead():

@@ -7,10 +7,11 @@ import pytest
 
 from fakes import guests
 from fakes.guest_agents import GuestAgent
-from ganeti import errors
+from fakes.xen_guests import instance
+from ganeti import errors, hypervisor
 from ganeti.clock import SystemClock
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import agent, cleanup
+from ganeti.hypervisor.kvm import agent, cleanup, migrate
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
@@ -150,3 +151,52 @@ def test_the_marker_goes_with_the_guest(effects, guest):
         out.write("1")
     cleanup.remove(effects, guest)
     assert not os.path.exists(agent.marker(guest))
+
+
+def test_without_an_agent_nothing_is_thawed_and_nobody_waits(effects, guest):
+    """An export waited two minutes, and each later one found the guest frozen."""
+    for _attempt in range(2):
+        with pytest.raises(errors.HypervisorError, match="guest agent: cannot connect"):
+            with_silent_channel(effects, guest)
+        assert not os.path.exists(agent.marker(guest))
+
+
+def with_silent_channel(effects, guest):
+    """Freeze a guest on whose channel nobody listens."""
+    import socket
+
+    path = guest.control("qga")
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.bind(path)
+        try:
+            agent.freeze(effects, guest, 1)
+        finally:
+            os.unlink(path)
+
+
+def test_the_mark_of_a_killed_holder_prevents_no_freezing(effects, guest):
+    with open(agent.marker(guest), "w") as out:
+        out.write("0")
+    with talk(guest, **FREEZING) as inside:
+        agent.freeze(effects, guest, 60)
+        assert inside.frozen
+        assert agent.thaw(effects, guest)
+
+
+def test_a_frozen_guest_is_thawed_before_it_leaves(effects, guest, monkeypatch):
+    driver = hypervisor.drivers(effects)["kvm"]
+    monkeypatch.setattr(Files, "alive_pid", lambda _self: os.getpid())
+    begun = []
+    monkeypatch.setattr(
+        migrate, "begin", lambda *_args, **_options: begun.append(inside.frozen)
+    )
+    with talk(guest, **FREEZING) as inside:
+        agent.freeze(effects, guest, 60)
+        driver.migrate(
+            instance().replace(name="web1"),
+            "192.0.2.2",
+            cluster_name="c",
+            live=True,
+        )
+        assert not agent.thaw(effects, guest)
+    assert begun == [False]

@@ -12,6 +12,7 @@ from fakes.xen_guests import NIC, disk, instance
 from ganeti import errors, hypervisor, pathutils
 from ganeti.hypervisor.base import GuestState
 from ganeti.hypervisor.xen import checks, listing, nics
+from ganeti.hypervisor.xen.files import Files
 from ganeti.process import RunResult
 
 HEAD = "Name                                        ID   Mem VCPUs\tState\tTime(s)\n"
@@ -396,3 +397,52 @@ def test_an_xl_that_hangs_or_floods_is_an_error(xen):
         xen.runner.run = lambda _argv, result=result, **_options: result
         with pytest.raises(errors.HypervisorError, match=f"xl list {text}"):
             xen.driver.all_infos()
+
+
+@pytest.mark.parametrize("name", ["web1--incoming", "x--migratedaway", "Domain-0"])
+def test_names_that_nobody_would_see_run_are_refused(xen, name):
+    """A guest with such a name was never in the list, so others started it again."""
+    with pytest.raises(errors.HypervisorError, match=f"{name}: Xen needs another name"):
+        xen.driver.info(name)
+    with pytest.raises(errors.HypervisorError, match=f"{name}: Xen needs another name"):
+        xen.driver.start(instance().replace(name=name), [disk()], paused=False)
+    assert xen.runner.changes == []
+
+
+def test_a_guest_that_has_arrived_is_not_destroyed(xen):
+    xen.runner.domains["web1"] = row("web1", state="r-----")
+    with pytest.raises(errors.HypervisorError, match="has arrived and runs"):
+        xen.driver.finalize_destination(instance(), "", success=False)
+    assert xen.runner.changes == []
+    xen.runner.domains = {"web1--incoming": row("web1--incoming", state="--p---")}
+    xen.driver.finalize_destination(instance(), "", success=False)
+    assert xen.runner.changes == ["xl destroy 3"]
+
+
+def write_result(xen, text):
+    guest = Files(xen.paths, "web1")
+    guest.make_directories()
+    pathlib.Path(guest.migration("result")).write_text(text)
+
+
+def test_a_guest_that_has_left_is_not_started_where_it_was(xen):
+    write_result(xen, '{"code": 1, "reason": "broken"}')
+    xen.driver.require_startable("web1")
+    write_result(xen, '{"code": 0}')
+    with pytest.raises(errors.HypervisorError, match=r"has left this node .*--cleanup"):
+        xen.driver.require_startable("web1")
+    with pytest.raises(errors.HypervisorError, match="has left for the target"):
+        xen.driver.finalize_source(instance(), success=False, live=True)
+    # As its shutdown does, which ends the doubt.
+    xen.driver.cleanup("web1")
+    xen.driver.require_startable("web1")
+    write_result(xen, '{"code": 0}')
+    xen.driver.finalize_source(instance(), success=True, live=True)
+    xen.driver.require_startable("web1")
+
+
+def test_a_guest_on_its_way_is_on_both_nodes(xen):
+    xen.runner.domains["web1--incoming"] = row("web1--incoming", state="--p---")
+    xen.runner.domains["web0"] = row("web0", number=4)
+    assert xen.driver.list_names() == ["web0", "web1"]
+    assert [each.name for each in xen.driver.all_infos()] == ["web0"]
