@@ -8,6 +8,8 @@ import gzip
 import json
 import os
 import shutil
+import struct
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -22,6 +24,10 @@ _INFO_TIMEOUT_S: Final = 60.0
 _MAX_INFO: Final = 1 << 20
 _SECTOR: Final = 512
 _CHUNK: Final = 1 << 20
+#: First bytes of qcow2, and the bit of its header for content in another file.
+_QCOW2: Final = b"QFI\xfb"
+_OTHER_FILE: Final = 1 << 2
+_QCOW2_HEADER: Final = struct.Struct(">4sIQ56xQ")
 
 
 def check_raw(path: str) -> int:
@@ -59,6 +65,7 @@ def read(process: Runner, source: str, raw: str) -> int:
     Raises:
         OpExecError: it refers to other files, has another format, or is damaged.
     """
+    _check_header(source)
     info = _info(process, source)
     kind = info.get("format")
     if kind not in _READABLE:
@@ -72,6 +79,20 @@ def read(process: Runner, source: str, raw: str) -> int:
         )
     _convert(process, ("-f", kind, "-O", "raw"), source, raw)
     return int(info["virtual-size"])
+
+
+def _check_header(source: str) -> None:
+    """Refuse an image of qcow2 that refers to other files.
+
+    Some releases of qemu-img open these files when they only describe the image.
+    """
+    with open(source, "rb") as src:
+        header = src.read(_QCOW2_HEADER.size).ljust(_QCOW2_HEADER.size, b"\0")
+    magic, version, backing, features = _QCOW2_HEADER.unpack(header)
+    if magic == _QCOW2 and (backing or (version > 2 and features & _OTHER_FILE)):
+        raise errors.OpExecError(
+            f"{source}: the image refers to other files, which is not accepted"
+        )
 
 
 def _others(info: dict[str, Any], source: str) -> Iterator[str]:
@@ -137,7 +158,7 @@ def unpack(source: str, target: str, most: int) -> None:
                         " more"
                     )
                 dst.write(chunk)
-    except (gzip.BadGzipFile, EOFError) as err:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as err:
         raise errors.OpExecError(f"{source}: wanted a gzip file, found {err}") from err
 
 

@@ -33,7 +33,7 @@ def open_package(path: str, scratch: str) -> tuple[str, envelope.Machine]:
     if not os.path.isfile(path):
         raise errors.OpExecError(f"{path}: wanted a file, found none")
     descriptor = path
-    if tarfile.is_tarfile(path):
+    if _is_archive(path):
         _unpack(path, scratch)
         descriptors = sorted(n for n in os.listdir(scratch) if n.endswith(".ovf"))
         if len(descriptors) != 1:
@@ -72,20 +72,34 @@ def file_of(directory: str, disk: envelope.PackagedDisk) -> str:
     return path
 
 
+def _is_archive(path: str) -> bool:
+    """Return whether a file is an archive.
+
+    An OVA is not compressed, so that what is read is no longer than the file.
+    """
+    try:
+        with tarfile.open(path, "r:"):
+            return True
+    except (tarfile.TarError, EOFError, ValueError):
+        return False
+
+
 def _unpack(path: str, directory: str) -> None:
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(path, "r:") as archive:
             for number, member in enumerate(archive):
                 _check_member(path, member, number)
                 archive.extract(member, directory, set_attrs=False, filter="data")
-    except (tarfile.TarError, EOFError) as err:
+    except (tarfile.TarError, EOFError, ValueError) as err:
         raise errors.OpExecError(f"{path}: wanted a whole OVA, found {err}") from err
 
 
 def _check_member(path: str, member: tarfile.TarInfo, number: int) -> None:
     if number >= _MAX_MEMBERS:
         raise errors.OpExecError(f"{path}: wanted at most {_MAX_MEMBERS} files")
-    if not member.isreg() or not _MEMBER.fullmatch(member.name):
+    # The holes of a sparse member have any length.
+    is_file = member.isreg() and not member.issparse()
+    if not is_file or not _MEMBER.fullmatch(member.name):
         raise errors.OpExecError(
             f"{path}: wanted files without directories, found {member.name[:200]!r}"
         )

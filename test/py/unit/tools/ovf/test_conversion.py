@@ -132,6 +132,15 @@ def _refer(directory):
     )
 
 
+def _move_content(directory):
+    """The file with the content is none that qemu-img may even open."""
+    os.remove(directory / "web1.mf")
+    path = directory / "web1-disk0.cow"
+    image = bytearray(path.read_bytes())
+    image[79] |= 4
+    path.write_bytes(image)
+
+
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
@@ -139,6 +148,7 @@ def _refer(directory):
         (_forge, "web1.ovf: wanted SHA256"),
         (_lose, "in the manifest, but missing"),
         (_refer, "refers to other files, which is not accepted"),
+        (_move_content, "refers to other files, which is not accepted"),
     ],
 )
 def test_damaged_packages_are_refused_and_nothing_stays(
@@ -162,6 +172,42 @@ def test_members_outside_of_an_archive_are_refused(tmp_path, capsys, kind):
     assert run("import", "--output-dir", tmp_path / "back", path) == 1
     assert "wanted files without directories" in capsys.readouterr().err
     assert os.listdir(tmp_path / "back") == []
+
+
+def test_a_damaged_compressed_disk_is_refused(export, tmp_path, capsys):
+    out, back = tmp_path / "out", tmp_path / "back"
+    words = ("--output-dir", out, "-f", "raw", "--compress", export)
+    assert run("export", *words) == 0
+    os.remove(out / "web1.mf")
+    path = out / "web1-disk0.raw"
+    packed = bytearray(path.read_bytes())
+    packed[12:40] = b"\xff" * 28
+    path.write_bytes(packed)
+    assert run("import", "--output-dir", back, out / "web1.ovf") == 1
+    assert "wanted a gzip file" in capsys.readouterr().err
+    assert os.listdir(back) == []
+
+
+def test_an_archive_that_could_fill_the_disk_is_refused(tmp_path, capsys):
+    """A short one can become long by compression and by holes."""
+    back, packed, sparse = (tmp_path / name for name in ("back", "a.ova", "b.ova"))
+    with tarfile.open(packed, "w:gz") as archive:
+        member = tarfile.TarInfo("x.raw")
+        member.size = 1024 * _KIB
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    with tarfile.open(sparse, "w") as archive:
+        member = tarfile.TarInfo("x.raw")
+        member.pax_headers = {
+            "GNU.sparse.major": "0",
+            "GNU.sparse.minor": "1",
+            "GNU.sparse.map": "0,0",
+            "GNU.sparse.size": str(1 << 40),
+        }
+        archive.addfile(member)
+    for path, text in ((packed, "utf-8"), (sparse, "wanted files")):
+        assert run("import", "--output-dir", back, path) == 1
+        assert text in capsys.readouterr().err
+        assert os.listdir(back) == []
 
 
 def test_an_archive_of_files_and_a_present_target_are_refused(export, tmp_path, capsys):
