@@ -7,6 +7,7 @@ directory with ``.old`` at its end for a moment. Only root of the node writes to
 export directory; a directory that is a symbolic link there is an export elsewhere.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -70,8 +71,11 @@ def remains(node: LocalNode) -> dict[str, str]:
             continue
         if not (name.endswith(_NEW) or (name[:1] == "." and name.endswith(_OLD))):
             left[name] = "foreign"
-        elif node.clock.time() - _last_change(path) > _UNUSED_S:
-            left[name] = "unfinished"
+        else:
+            # An export that ends at this moment is no longer there.
+            with contextlib.suppress(FileNotFoundError):
+                if node.clock.time() - _last_change(path) > _UNUSED_S:
+                    left[name] = "unfinished"
     return left
 
 

@@ -282,6 +282,20 @@ def test_remains_are_what_is_left_over_and_what_is_no_export(node):
     assert exports.remains(node) == {"left.new": "unfinished", "notes": "foreign"}
 
 
+def test_an_export_that_ends_during_the_search_for_remains_is_none(node, monkeypatch):
+    receive(node, name="left")
+    listdir = os.listdir
+
+    def listed_before_the_end(path):
+        names = listdir(path)
+        monkeypatch.setattr(os, "listdir", listdir)
+        finalize(node, name="left")
+        return names
+
+    monkeypatch.setattr(os, "listdir", listed_before_the_end)
+    assert exports.remains(node) == {}
+
+
 def test_space_for_exports_is_reported_before_the_first_one(node):
     (report,) = nodes.call(node, "node_info", [["file", TOP, []]], [])[1]
     assert report["storage_free"] > 0
