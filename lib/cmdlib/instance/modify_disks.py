@@ -219,16 +219,21 @@ def apply_after_commit(
         if step.action in ("add", "attach") and instance.disks_active:
             # The commit has completed the record.
             disk = ctx.snapshot.disks[step.device.uuid]
+            is_peer_away = False
             for node in disks.nodes_of(disk, instance):
                 result = ctx.rpc.call_one(
                     "blockdev_assemble",
                     node,
-                    encode.disk(ctx.snapshot, disk, instance),
+                    encode.disk(
+                        ctx.snapshot, disk, instance, is_peer_away=is_peer_away
+                    ),
                     encode.instance(ctx.snapshot, instance),
                     node == instance.primary_node,
                     step.index,
                 )
-                common.warn_failed(ctx, result, f"cannot assemble disk/{step.index}")
+                is_peer_away = common.warn_failed(
+                    ctx, result, f"cannot assemble disk/{step.index}"
+                )
             opened = disks.open_external(ctx, instance, [disk], instance.primary_node)
             if opened is not None:
                 common.warn_failed(ctx, opened, f"cannot open disk/{step.index}")

@@ -27,12 +27,15 @@ def new_records(
     records = []
     for _index, disk in chosen:
         first, _second, port, *minors, secret = disk.logical_id
-        own = minors[0] if first == primary else minors[1]
         (minor,) = ctx.config.reserve_minors(ctx.owner, [target])
-        pair = (primary, target)
+        # The primary node keeps its place: with DRBD 9, its metadata has that number.
+        if first == primary:
+            pair, numbers = (primary, target), (minors[0], minor)
+        else:
+            pair, numbers = (target, primary), (minor, minors[1])
         children = tuple(child.replace(nodes=pair) for child in disk.children)
         record = disk.replace(
-            logical_id=(*pair, port, own, minor, secret), nodes=pair, children=children
+            logical_id=(*pair, port, *numbers, secret), nodes=pair, children=children
         )
         records.append(record)
     return records

@@ -33,13 +33,16 @@ def state(generations, *, disk="UpToDate", ldisk=1):
 class Site:
     """An instance whose primary node waits for the other one in vain."""
 
-    def __init__(self, own, other, *, secondary=None):
+    def __init__(self, own, other, *, secondary=None, is_attached=True):
         self.calls = []
         self.secondary = secondary
         rows = {N1: [[True, own]], N2: [[True, other]]}
         disk = clusters.drbd_disk("d0", 1, 2).replace(iv_name="disk/0")
         instance = clusters.instance(
-            1, disks=[disk.uuid], admin_state="down", disks_active=False
+            1,
+            disks=[disk.uuid] if is_attached else [],
+            admin_state="down",
+            disks_active=not is_attached,
         )
         start = clusters.snapshot(
             nodes=2, extra=[disk, instance], volume_group_name="xenvg"
@@ -119,5 +122,18 @@ def test_a_failure_for_another_reason_is_reported_as_it_is():
 def test_nobody_waits_for_a_node_that_does_not_answer():
     site = Site(state(OLDER), state(NEWER), secondary=failure("no such volume"))
     op = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": NAME, "force": True}
+    site.engine.run(op)
+    assert site.calls == [(N2, False), (N1, True)]
+
+
+def test_an_attached_disk_does_not_wait_for_a_node_that_does_not_answer():
+    away = failure("no such volume")
+    site = Site(state(OLDER), state(NEWER), secondary=away, is_attached=False)
+    op = {
+        "OP_ID": "OP_INSTANCE_SET_PARAMS",
+        "instance_name": NAME,
+        "disks": [["attach", -1, {"uuid": "d0"}]],
+        "force": True,
+    }
     site.engine.run(op)
     assert site.calls == [(N2, False), (N1, True)]

@@ -3,12 +3,15 @@
 The nodes refuse what DRBD and LVM would refuse, and a guest writes all the time.
 """
 
+import types
+
 import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.mirror_site import MirrorSite, mirrored_disks
 from ganeti import errors
+from ganeti.cmdlib.instance import replace_secondary
 from ganeti.locking import Level
 from ganeti.rpc import encode
 
@@ -38,6 +41,18 @@ class Site(MirrorSite):
 
     def __init__(self, *, is_active=True, **changes):
         super().__init__(mirrored_disks(), is_active=is_active, **changes)
+
+
+def test_the_primary_node_keeps_its_place_in_a_mirror():
+    """DRBD 9 numbers the nodes by it, and has written the number to the metadata."""
+    numbers = types.SimpleNamespace(reserve_minors=lambda _owner, _nodes: [7])
+    ctx = types.SimpleNamespace(config=numbers, owner="job")
+    disk = clusters.drbd_disk("d0", 1, 2)
+    for number, pair, minors in ((1, (N1, N3), (0, 7)), (2, (N3, N2), (7, 0))):
+        instance = clusters.instance(1, primary_node=clusters.node_uuid(number))
+        (made,) = replace_secondary.new_records(ctx, instance, N3, [(0, disk)])
+        assert made.logical_id == (*pair, 11000, *minors, "secret")
+        assert {part.nodes for part in (made, *made.children)} == {pair}
 
 
 @pytest.mark.parametrize("case", CASES)
