@@ -1,7 +1,8 @@
 """Candidates in place of dead ones, and rights of those that did not answer.
 
 The job that marks a dead node offline must not wait for jobs of other nodes, so it
-promotes none. The pool is filled here, with nodes that no job has locked.
+promotes none. The pool is filled here, with nodes that answer and that no job has
+locked. A gap without a dead node is the wish of a person who demoted a candidate.
 
 A new candidate gets the secrets of candidates, its certificate recorded, and the right
 to log in to other nodes. One that was away then has no recorded certificate, which
@@ -26,6 +27,7 @@ from ganeti.locking import Level, Request
 from ganeti.locking.manager import BGL
 from ganeti.masterd import login_keys
 from ganeti.mcpu import EngineDeps
+from ganeti.repair.node_death import Phase
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ PERIOD_S: Final = 10.0
 _LOCKS_S: Final = 5.0
 #: The same before a promotion, and most nodes that are tried in one sweep: others do.
 _PROMOTION_S: Final = 1.0
+#: Seconds in which a node has to answer to be promoted.
+_ANSWER_S: Final = 2.0
 _MAX_TRIED: Final = 8
 #: Seconds until a candidate that had its secrets is asked for them again, and one that
 #: did not answer.
@@ -90,9 +94,12 @@ class CandidateRights:
             self._keys.sweep()
 
     def _fill_pool(self) -> None:
-        """Promote nodes until the pool is full, or as many were tried as may be."""
+        """Promote nodes in place of dead ones until the pool is full.
+
+        Few are tried in one sweep.
+        """
         snapshot = self._deps.config.snapshot()
-        if not candidate_pool.missing(snapshot):
+        if not (candidate_pool.missing(snapshot) and self._has_dead(snapshot)):
             return
         eligible = candidate_pool.promotable(snapshot)
         for uuid in random.sample(eligible, min(_MAX_TRIED, len(eligible))):
@@ -102,7 +109,19 @@ class CandidateRights:
             if not candidate_pool.missing(self._deps.config.snapshot()):
                 return
 
+    def _has_dead(self, snapshot: objects.Snapshot) -> bool:
+        """Return whether a node is offline that was fenced within the last hour."""
+        state = self._deps.config.node_deaths.state()
+        names = {name for _time, name in state.fenced}
+        names.update(d.name for d in state.deaths if d.phase is Phase.OFFLINE)
+        return bool(names) and any(
+            node.offline and node.name in names for node in snapshot.nodes.values()
+        )
+
     def _promote(self, uuid: str) -> None:
+        # One that is dead, too, would only take from the majority of the candidates.
+        if self._deps.rpc.call("version", [uuid], timeout_s=_ANSWER_S)[uuid].failed:
+            return
         with self._deps.config.edit(_OWNER) as edit:
             promoted = edit.promote_if_missing(uuid)
         if promoted is not None:

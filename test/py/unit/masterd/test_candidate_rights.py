@@ -2,6 +2,7 @@
 
 import threading
 
+import msgspec
 import pytest
 
 from fakes import clusters
@@ -9,6 +10,7 @@ from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import errors
+from ganeti.config.node_deaths import KEY, TABLE
 from ganeti.constants import nodeverify
 from ganeti.locking import Level, LockManager, Request
 from ganeti.locking.manager import BGL
@@ -20,6 +22,8 @@ from ganeti.masterd.candidate_rights import (
     unrecorded,
 )
 from ganeti.objects import Update
+from ganeti.repair.node_death import Death, DeathState, Phase
+from ganeti.store import Document
 
 MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)
 TOKEN = [["ssl", clusters.DIGEST]]
@@ -240,9 +244,14 @@ class TestLostSecrets:
         assert site.called() == [("node_verify", AWAY)] * 2
 
 
+SPARES = clusters.node_uuid(3), clusters.node_uuid(4)
+VERSION = 1
+
+
 def widen(site, *names, **flags):
-    """Add nodes that are no candidates; the pool wants all nodes."""
+    """Add nodes that are no candidates; the pool wants three."""
     site.engine.locks = LockManager(FakeClock(), {Level.NODE: [MASTER, AWAY, *SPARES]})
+    site.engine.rpc.script["version"] = VERSION
     with site.engine.config.edit("test") as edit:
         cluster = edit.snapshot.cluster
         edit.update(cluster.replace(candidate_pool_size=3))
@@ -251,7 +260,15 @@ def widen(site, *names, **flags):
     site.rights = CandidateRights(site.engine.deps())
 
 
-SPARES = clusters.node_uuid(3), clusters.node_uuid(4)
+def kill(site, uuid=AWAY, **death):
+    """Mark a node offline as a job about its death does."""
+    with site.engine.config.edit("test") as edit:
+        node = edit.snapshot.nodes[uuid]
+        edit.update(node.replace(offline=True, master_candidate=False))
+    state = DeathState(fenced=((1.0, node.name),))
+    if death:
+        state = DeathState(deaths=(Death(node=uuid, name=node.name, **death),))
+    site.engine.store.commit([Document(TABLE, KEY, msgspec.json.encode(state))])
 
 
 def candidates(site):
@@ -259,21 +276,52 @@ def candidates(site):
     return {node.uuid for node in nodes if node.master_candidate}
 
 
-def test_a_gap_in_the_pool_is_filled(site):
-    widen(site, 3, 4)
+@pytest.mark.parametrize("death", [{}, {"phase": Phase.OFFLINE}])
+def test_a_dead_candidate_is_replaced(site, death):
+    widen(site, 3)
+    kill(site, **death)
     site.rights.sweep()
-    assert len(candidates(site)) == 3
+    assert candidates(site) == {MASTER, SPARES[0]}
     assert site.engine.locks.lock_info() == []
-    site.rights.sweep()
-    assert len(candidates(site)) == 3
 
 
 def test_two_candidates_that_die_at_once_are_replaced(site):
     widen(site, 3, 4)
+    kill(site)
+    site.rights.sweep()
+    assert candidates(site) == {MASTER, *SPARES}
+    site.rights.sweep()
+    assert candidates(site) == {MASTER, *SPARES}
+
+
+def test_a_node_that_a_person_demoted_stays_as_it_is(site):
+    """It would get the secrets of candidates again."""
+    widen(site, 3, 4)
+    site.rights.sweep()
+    assert candidates(site) == {MASTER, AWAY}
+    # Neither does a node that a person marked offline, or one that came back.
+    kill(site, phase=Phase.SUSPECTED)
+    site.rights.sweep()
+    assert candidates(site) == {MASTER}
+    kill(site)
     with site.engine.config.edit("test") as edit:
-        for uuid in (AWAY,):
-            node = edit.snapshot.nodes[uuid]
-            edit.update(node.replace(offline=True, master_candidate=False))
+        node = edit.snapshot.nodes[AWAY]
+        edit.update(node.replace(offline=False))
+    site.rights.sweep()
+    assert candidates(site) == {MASTER}
+
+
+def test_a_node_that_does_not_answer_takes_no_place_of_a_dead_one(site):
+    """With it, the master would soon lack the majority of the candidates."""
+    widen(site, 3, 4)
+    kill(site)
+    silent = SPARES[0]
+    site.engine.rpc.script["version"] = lambda node, _args: (
+        failure("no route", is_silent=True) if node == silent else VERSION
+    )
+    site.rights.sweep()
+    assert candidates(site) == {MASTER, SPARES[1]}
+    silent = None
     site.rights.sweep()
     assert candidates(site) == {MASTER, *SPARES}
 
@@ -283,19 +331,21 @@ def test_two_candidates_that_die_at_once_are_replaced(site):
 )
 def test_nobody_is_promoted_who_may_be_no_candidate(site, flags):
     widen(site, 3, **flags)
+    kill(site)
     site.rights.sweep()
-    assert candidates(site) == {MASTER, AWAY}
+    assert candidates(site) == {MASTER}
 
 
 def test_a_node_that_a_job_has_is_not_promoted_but_another_one(site):
     widen(site, 3, 4)
+    kill(site)
     locks = site.engine.locks
     locks.acquire(Request(Level.CLUSTER, [BGL], shared=True))
     locks.acquire(Request(Level.NODE, [SPARES[0]]))
     thread = threading.Thread(target=site.rights.sweep)
     thread.start()
     thread.join()
-    assert candidates(site) == {MASTER, AWAY, SPARES[1]}
+    assert candidates(site) == {MASTER, SPARES[1]}
     locks.release_all()
 
 
