@@ -8,7 +8,7 @@ that leads to an effect is made again on data queried just before the effect.
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from ganeti import errors, luxi
@@ -82,6 +82,8 @@ class RepairRun:
 
     Attributes:
         has_failed: whether the master refused a job, or a change of tags failed.
+        jobs: ids of the jobs of repairs that were submitted.
+        touched: nodes of the instances with a repair under way.
     """
 
     def __init__(
@@ -105,6 +107,8 @@ class RepairRun:
         #: Instance -> tags that a run without effects would have set.
         self._pretended: dict[str, list[str]] = {}
         self.has_failed = False
+        self.jobs: list[int] = []
+        self.touched: set[str] = set()
 
     def all(self) -> Counter[RepairState]:
         """Do the next step of every instance; return the number of each state.
@@ -115,7 +119,15 @@ class RepairRun:
             DataError: an answer of the master is malformed.
             GenericError: the master does not answer.
         """
-        return self._reported(None)
+        return self._reported(lambda _row: True)
+
+    def within(self, nodes: Collection[str]) -> Counter[RepairState]:
+        """Do the next step of the instances all of whose nodes have one of the names.
+
+        Raises:
+            DataError, GenericError: see `all`.
+        """
+        return self._reported(lambda row: {*_nodes(row)}.issubset(nodes))
 
     def of_node(self, node: str) -> Counter[RepairState]:
         """Do the next step of the instances whose primary node has a name.
@@ -123,24 +135,24 @@ class RepairRun:
         Raises:
             DataError, GenericError: see `all`.
         """
-        return self._reported(node)
+        return self._reported(lambda row: bool(row["pnode"] == node), node)
 
-    def _reported(self, node: str | None) -> Counter[RepairState]:
+    def _reported(
+        self, is_wanted: Callable[[cluster_view.Row], bool], primary: str | None = None
+    ) -> Counter[RepairState]:
         if self._settings.dry_run:
-            return self._all(node)
+            return self._all(is_wanted, primary)
         self._round = Recorder(self._client.call, journal.AUTOREPAIR)
         try:
-            return self._all(node)
+            return self._all(is_wanted, primary)
         finally:
             self._warn(self._round.finish())
 
-    def _all(self, node: str | None) -> Counter[RepairState]:
-        view = cluster_view.load(self._client, primary=node)
-        rows = {
-            name: row
-            for name, row in view.instances.items()
-            if node is None or row["pnode"] == node
-        }
+    def _all(
+        self, is_wanted: Callable[[cluster_view.Row], bool], primary: str | None
+    ) -> Counter[RepairState]:
+        view = cluster_view.load(self._client, primary=primary)
+        rows = {name: row for name, row in view.instances.items() if is_wanted(row)}
         # Most instances are healthy in most runs.
         idle = {name for name in rows if view.is_idle(name)}
         wanted = {name: row for name, row in rows.items() if name not in idle}
@@ -156,6 +168,9 @@ class RepairRun:
         begun = [name for name, state in states.items() if state == RepairState.PENDING]
         for name in (*sorted(pending, key=lambda n: (_oldest(pending[n]), n)), *begun):
             states[name] = self._one(name, view, jobs, is_new=name in begun)
+        for name, row in wanted.items():
+            if states.get(name) == RepairState.PENDING:
+                self.touched.update(_nodes(row))
         return Counter(state for state in states.values() if state is not None)
 
     def _one(
@@ -269,7 +284,7 @@ class RepairRun:
                 action=step.repair.kind.word if step.repair else _action(step),
                 reason=_reason(records, step),
                 ids=tuple(ids),
-                nodes=tuple(filter(None, (row["pnode"], *(row["snodes"] or ())))),
+                nodes=_nodes(row),
                 moves=_act_of(step) is Act.MOVE,
                 limit=limit,
             )
@@ -329,6 +344,7 @@ class RepairRun:
                 self._round.note_refusals(journal.INSTANCE, refused, repair.kind.word)
             return step.state
         self._report.detail(f"{name}: job {job}: {repair.kind.word}")
+        self.jobs.append(int(job))
         if self._round is not None:
             if _act_of(step) is Act.MOVE:
                 self._round.note_move(name)
@@ -448,6 +464,11 @@ class RepairRun:
     def _fail(self, text: str) -> None:
         self.has_failed = True
         self._report.error(text)
+
+
+def _nodes(row: cluster_view.Row) -> tuple[str, ...]:
+    """Return the names of the nodes of an instance."""
+    return tuple(filter(None, (row["pnode"], *(row["snodes"] or ()))))
 
 
 def _act_of(step: RepairStep) -> Act | None:

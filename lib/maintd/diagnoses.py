@@ -1,4 +1,6 @@
-"""Diagnoses of nodes: asked over HTTP, and checked before anything is done about them.
+"""Reports of nodes: asked over HTTP, and checked before anything is done about them.
+
+These are the diagnosis, and the load of the CPUs.
 
 The key of the signature is on every node, so a signature alone does not name the node
 that signed. The poll goes to the address of a node in the configuration, with a random
@@ -24,6 +26,7 @@ from ganeti.constants import confd, timeouts
 from ganeti.repair.incidents import Action
 
 PATH: Final = "/1/report/node/diagnose"
+LOAD_PATH: Final = "/1/report/default/cpu-avg-load"
 #: Bytes of an answer; the diagnosis itself has at most 16 KiB, and is quoted twice.
 MAX_ANSWER: Final = 128 << 10
 #: Depth of a diagnosis; the agent reads no deeper one, and the state is compared.
@@ -37,6 +40,8 @@ _NANOSECONDS: Final = 1_000_000_000
 _MAX_AGE_S: Final = 900.0
 #: Longest text of a problem, in characters.
 _MAX_PROBLEM: Final = 500
+#: More CPUs than any node has.
+_MAX_LOAD: Final = 100_000
 #: Why a diagnosis does not count yet.
 NOT_REPEATED: Final = "its command has not yet printed the same twice"
 
@@ -86,9 +91,15 @@ _NOT_JSON: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def check(
-    answer: bytes, key: bytes, name: str, challenge: str, now: float
+    answer: bytes,
+    key: bytes,
+    name: str,
+    challenge: str,
+    now: float,
+    *,
+    path: str = PATH,
 ) -> Diagnosis:
-    """Return the diagnosis in an answer.
+    """Return the diagnosis, or another report, in an answer.
 
     Args:
         answer: as received.
@@ -96,6 +107,7 @@ def check(
         name: of the node that was asked.
         challenge: that it was sent.
         now: seconds since 1970.
+        path: of the report that was asked for.
 
     Raises:
         RefusedError: the answer is forged, old, or of another node.
@@ -123,7 +135,7 @@ def check(
         raise RefusedError("it answers another challenge: it was recorded")
     if report.node != name:
         raise RefusedError(f"it is of node {report.node!r:.80}")
-    if report.name != "diagnose":
+    if report.name != path.rpartition("/")[2]:
         raise RefusedError("it is another report")
     # In integers: a float has no room for every number that a node may send.
     if abs(int(now) - report.timestamp // _NANOSECONDS) > _MAX_AGE_S:
@@ -188,7 +200,7 @@ def _is_deeper(value: Any, limit: int) -> bool:
     return limit == 0 or any(_is_deeper(part, limit - 1) for part in parts)
 
 
-def fetch(place: Place, challenge: str) -> bytes:
+def fetch(place: Place, challenge: str, path: str = PATH) -> bytes:
     """Return the answer of a node's agent.
 
     Raises:
@@ -204,7 +216,7 @@ def fetch(place: Place, challenge: str) -> bytes:
         connection.sock.settimeout(_PATIENCE_S)
         watch = threading.Timer(_PATIENCE_S, _shut, [connection.sock])
         watch.start()
-        connection.request("GET", f"{PATH}?challenge={challenge}")
+        connection.request("GET", f"{path}?challenge={challenge}")
         response = connection.getresponse()
         answer = response.read(MAX_ANSWER + 1)
     except (OSError, http.client.HTTPException) as err:
@@ -226,11 +238,21 @@ def _shut(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
+def load_of(data: Mapping[str, Any]) -> float | None:
+    """Return the load of all CPUs in a report; None if it has none that is possible."""
+    value = data.get("cpu_total")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    # This comparison refuses what is not a number, too.
+    return float(value) if 0 <= value <= _MAX_LOAD else None
+
+
 def poll(
     places: Mapping[str, Place],
     key: bytes,
     now: Callable[[], float],
-    fetch: Callable[[Place, str], bytes] = fetch,
+    fetch: Callable[[Place, str, str], bytes] = fetch,
+    path: str = PATH,
 ) -> tuple[dict[str, Diagnosis], dict[str, str]]:
     """Ask nodes at once; return diagnoses, and why others have none, by their keys."""
     diagnoses: dict[str, Diagnosis] = {}
@@ -238,7 +260,8 @@ def poll(
 
     def ask(place: Place) -> Diagnosis:
         challenge = secrets.token_hex(16)
-        return check(fetch(place, challenge), key, place.name, challenge, now())
+        answer = fetch(place, challenge, path)
+        return check(answer, key, place.name, challenge, now(), path=path)
 
     with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         asked = {pool.submit(ask, place): uuid for uuid, place in places.items()}

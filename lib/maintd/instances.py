@@ -1,8 +1,12 @@
-"""Instances of a dead node: the steps of automatic repair, by its rules and tags."""
+"""Steps of automatic repair of instances, by its rules and tags.
+
+Of those of a dead node, and, if that is switched on, of all whose nodes are free.
+"""
 
 import logging
 import uuid
-from typing import Final
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 from ganeti import autorepair
 from ganeti.clock import Clock
@@ -38,19 +42,58 @@ def repair(paths: Paths, clock: Clock, node: str) -> int:
 
 def advance(client: Client, clock: Clock, node: str) -> int:
     """Do the same over a connection; the caller lets nobody else repair."""
+    run = _run(client, clock, f"death of {node}")
+    count = run.of_node(node)
+    _log.info("instances of %s: %s", node, autorepair.summary(count) or "none")
+    return count[RepairState.PENDING]
+
+
+class Advanced(NamedTuple):
+    """The result of a pass over instances.
+
+    Attributes:
+        jobs: ids of the submitted jobs.
+        nodes: names of nodes that repairs use.
+    """
+
+    jobs: tuple[int, ...]
+    nodes: frozenset[str]
+
+
+def repair_within(paths: Paths, clock: Clock, nodes: Collection[str]) -> Advanced:
+    """Do the next step of each instance all of whose nodes have one of the names.
+
+    Raises:
+        LockError: another program repairs instances.
+        GenericError: the master daemon does not answer.
+        DataError: its answer is malformed.
+    """
+    with (
+        autorepair.exclusive(paths, timeout_s=0),
+        Client.of_node(paths, retries=0) as client,
+    ):
+        return advance_within(client, clock, nodes)
+
+
+def advance_within(client: Client, clock: Clock, nodes: Collection[str]) -> Advanced:
+    """Do the same over a connection; the caller lets nobody else repair."""
+    run = _run(client, clock, "autorepair")
+    count = run.within(nodes)
+    _log.info("repairs of instances: %s", autorepair.summary(count) or "none")
+    return Advanced(tuple(run.jobs), frozenset(run.touched))
+
+
+def _run(client: Client, clock: Clock, reason: str) -> autorepair.RepairRun:
     # A job of a repair can wait for no tag that it would delay: its reason trail names
     # the repair, so the tag may come after it.
     settings = autorepair.RunSettings(
         source="gnt:daemon:maintd",
-        reason=f"death of {node}",
+        reason=reason,
         comment=f"automated repairs by ganeti-maintd {versions.RELEASE_VERSION}",
         job_delay_s=0.0,
         wait_s=_WAIT_S,
     )
     reporter = autorepair.LogReporter(_log, logging.INFO)
-    run = autorepair.RepairRun(
+    return autorepair.RepairRun(
         client, clock, settings, reporter, lambda: str(uuid.uuid4())
     )
-    count = run.of_node(node)
-    _log.info("instances of %s: %s", node, autorepair.summary(count) or "none")
-    return count[RepairState.PENDING]

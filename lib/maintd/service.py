@@ -15,7 +15,9 @@ from ganeti.clock import Clock
 from ganeti.constants import mond
 from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
 from ganeti.maintd.diagnoses import Diagnosis, Place, Steady
+from ganeti.maintd.passes import Passes, Surroundings
 from ganeti.repair import rounds
+from ganeti.repair.duties import read as read_duties
 from ganeti.repair.incidents import (
     Action,
     MaintenanceState,
@@ -55,7 +57,9 @@ class Maintenance:
         poll: Poll,
         clock: Clock,
         port: int,
+        *,
         steady: Steady | None = None,
+        passes: Passes | None = None,
     ) -> None:
         """Prepare.
 
@@ -65,6 +69,7 @@ class Maintenance:
             clock: time of rounds.
             port: of the agents.
             steady: knows earlier diagnoses; none by default.
+            passes: over what no incident concerns; none by default.
         """
         self._call = call
         self._poll = poll
@@ -72,6 +77,7 @@ class Maintenance:
         self._port = port
         self._state = MaintenanceState()
         self._steady = steady or Steady()
+        self._passes = passes
         self._problems: dict[str, str] = {}
         self._is_ending = threading.Event()
 
@@ -108,6 +114,7 @@ class Maintenance:
         # Before the nodes: of a job that has ended, the nodes then show the effect.
         ended = self._ends(state.jobs)
         info = self._call("QueryClusterInfo", [])
+        duties = read_duties(info)
         nodes = self._query(_NODE)
         places = {
             row["uuid"]: Place(row["name"], row["pip"], self._port)
@@ -136,6 +143,12 @@ class Maintenance:
             automation=automation,
         )
         plan = rounds.decide(state, seen)
+        if self._passes is not None and known is not None:
+            name = str(info.get("name", ""))
+            around = Surroundings(
+                name, views, places, automation, number, problems.keys()
+            )
+            plan = self._passes.add(plan, duties, around)
         entry = Round(
             round=number,
             automaton=MAINTD,
@@ -153,6 +166,9 @@ class Maintenance:
             return _WORKING_S
         micros = info.get("data_collector_interval", {}).get("diagnose")
         seconds = micros / 1_000_000 if micros else float(mond.MOND_TIME_INTERVAL)
+        if self._passes is not None:
+            left_s = self._passes.left_s(duties)
+            seconds = seconds if left_s is None else min(seconds, left_s)
         return max(_LEAST_S, seconds)
 
     def _read(self) -> MaintenanceState:

@@ -4,7 +4,8 @@ The cluster state is that of a query, as for ``hbal -L``; nothing is locked or c
 Moves are jobs, which the client may submit.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +16,9 @@ from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import lookup
 from ganeti.query import cluster_info
+
+if TYPE_CHECKING:
+    from ganeti.htools.model.cluster import Cluster
 
 
 class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +37,11 @@ class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         search: search for pairs of moves when no single move improves the score.
         static_memory: MiB that a KVM node uses itself; 0 for the reported amount.
         explain: add reasons to the answer.
+        nodes: names of the only nodes that moves may use; all by default.
+        fixed: names of instances that may not move.
+        first_set: plan only moves that can run at the same time, and say why there are
+            no more.
+        loads: load of the CPUs by name of the node; without it, no load is considered.
         allocator: allocator that plans instead; ``.`` for the cluster's defaults in
             order. Its request contains the group, the number of moves, and whether to
             evacuate, to move disks and to search.
@@ -51,6 +60,10 @@ class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     static_memory: int = 4096
     explain: bool = False
     allocator: str | None = None
+    nodes: frozenset[str] | None = None
+    fixed: frozenset[str] = frozenset()
+    first_set: bool = False
+    loads: dict[str, float] | None = None
 
 
 @method("PlanBalance")
@@ -152,6 +165,9 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
             force=request.ignore_soft_errors,
             evacuate=request.evacuate,
         ),
+        nodes=request.nodes,
+        fixed=request.fixed,
+        first_set=request.first_set,
     )
     tables = {
         kind: loaders_query.objects(
@@ -170,9 +186,26 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
             cluster = loaders_query.read_cluster(
                 answers, static_memory=request.static_memory
             )
+            if request.loads is not None:
+                cluster = _loaded(cluster, request.loads)
             plans = plan.plan(cluster, want)
     except DataError as err:
         raise errors.OpPrereqError(
             f"cannot plan balancing: {err}", ecodes.ECODE_STATE
         ) from err
-    return plan.data(plans, explain=request.explain)
+    return plan.data(plans, explain=request.explain, stopped=request.first_set)
+
+
+def _loaded(cluster: "Cluster", loads: Mapping[str, float]) -> "Cluster":
+    """Return a cluster with the load of its nodes.
+
+    Raises:
+        DataError: a node that is not offline has none.
+    """
+    from ganeti.htools.model.cluster import DataError
+    from ganeti.htools.model.loaders import mond
+
+    reports = {node: {"cpu_total": load} for node, load in loads.items()}
+    if missing := mond.missing(cluster, reports, mond.CPU):
+        raise DataError(f"node {missing[0]}: wanted the load of its CPUs, found none")
+    return mond.apply(cluster, reports, mond.CPU)

@@ -108,12 +108,14 @@ class Application:
         if collector is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "no such collector, or not active")
         report = self._agent.report(collector)
-        if name != DIAGNOSE:
-            return report
-        return self._sealed(report, str(environ.get("QUERY_STRING", "")))
-
-    def _sealed(self, report: dict[str, Any], query: str) -> dict[str, str]:
+        query = str(environ.get("QUERY_STRING", ""))
         challenge = urllib.parse.parse_qs(query).get("challenge", [""])[0]
+        # Any other report is signed for those alone who ask for that.
+        if name != DIAGNOSE and not challenge:
+            return report
+        return self._sealed(report, challenge)
+
+    def _sealed(self, report: dict[str, Any], challenge: str) -> dict[str, str]:
         if challenge:
             if not _CHALLENGE.fullmatch(challenge):
                 raise _Refused(

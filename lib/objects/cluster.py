@@ -22,6 +22,7 @@ class Cluster(Record, frozen=True, kw_only=True):
             "automation_limits",
             "automation_freeze",
             "node_death",
+            "maintenance",
         )
     )
 
@@ -109,6 +110,8 @@ class Cluster(Record, frozen=True, kw_only=True):
     automation_freeze: dict[str, Any] = {}
     #: Whether dead nodes are fenced and their instances started elsewhere.
     node_death: bool = False
+    #: Duties of the maintenance daemon that are set, see `ganeti.repair.duties`.
+    maintenance: dict[str, Any] = {}
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

@@ -262,6 +262,16 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     maint_round_delay: Annotated[
         int | None, Doc("least seconds between two rounds of the maintenance daemon")
     ] = None
+    maint_balance_load: Annotated[
+        bool | None, Doc("consider the load of CPUs when balancing; not in Ganeti")
+    ] = None
+    maint_balance_disk_moves: Annotated[
+        bool | None, Doc("allow balancing to copy disks; not in Ganeti")
+    ] = None
+    maint_repairs: Annotated[
+        bool | None,
+        Doc("let the maintenance daemon repair instances by tags; not in Ganeti"),
+    ] = None
 
 
 class ClusterVerify(Opcode, tag="OP_CLUSTER_VERIFY", frozen=True, kw_only=True):

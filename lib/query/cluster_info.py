@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ganeti import objects
 from ganeti.constants import versions
+from ganeti.repair import duties
 
 #: Fields of the cluster record that keep their name.
 _PLAIN: Final = (
@@ -93,4 +94,4 @@ def cluster_info(snapshot: objects.Snapshot) -> dict[str, Any]:
     for name in _PLAIN:
         value = getattr(cluster, name)
         info[name] = list(value) if isinstance(value, tuple) else value
-    return info
+    return info | duties.shown(cluster.maintenance)

@@ -23,6 +23,8 @@ AUTOMATONS: Final = (WATCHER, AUTOREPAIR, MAINTD, NODE_DEATH)
 #: Kinds of objects.
 INSTANCE: Final = "instance"
 NODE: Final = "node"
+GROUP: Final = "group"
+CLUSTER: Final = "cluster"
 #: Most entries, and bytes of all of them; the oldest ones are removed.
 MAX_ENTRIES: Final = 10_000
 MAX_BYTES: Final = 4 << 20

@@ -114,7 +114,7 @@ class Job:
 
     Attributes:
         ops: its opcodes, with their reasons.
-        incident: uuid of the incident that it belongs to.
+        incident: uuid of the incident that it belongs to; empty for none.
         is_tag: whether it sets the tag of the incident.
     """
 
@@ -134,6 +134,7 @@ class Plan:
         notes: what was decided and why, in sentences.
         is_waiting: whether jobs of the last round still run.
         items: the decisions for the journal; a 0 stands for the id of a job, in order.
+        untouched: as ``free``, and those that are offline or drained.
     """
 
     state: MaintenanceState
@@ -142,6 +143,7 @@ class Plan:
     notes: Sequence[str]
     is_waiting: bool
     items: Sequence[Item] = ()
+    untouched: frozenset[str] = frozenset()
 
 
 def decide(state: MaintenanceState, seen: Seen) -> Plan:
@@ -164,6 +166,8 @@ class _Round:
             item for item in state.evacuations if item[0] > seen.now - _HOUR_S
         ]
         self._evacuated = list(state.evacuated)
+        #: Nodes of incidents and of jobs.
+        self._touched: set[str] = set()
         self._free = {
             uuid
             for uuid, node in seen.nodes.items()
@@ -187,6 +191,7 @@ class _Round:
             self._notes,
             is_waiting,
             self._items,
+            frozenset(self._seen.nodes) - self._touched,
         )
 
     def _next(self, jobs: tuple[int, ...]) -> MaintenanceState:
@@ -362,6 +367,7 @@ class _Round:
         for item in self._incidents.values():
             by_node.setdefault(item.node, []).append(item)
         self._free -= by_node.keys()
+        self._touched |= by_node.keys()
         for uuid, items in by_node.items():
             node = self._seen.nodes[uuid]
             still_open = [item for item in items if not item.state.is_final]
@@ -474,6 +480,7 @@ class _Round:
                 return
             self._automation = self._automation.with_move(name)
             self._free -= others
+            self._touched |= others
             ops = [dict(op) for op in move.ops]
             if item.action is Action.EVACUATE_FAILOVER:
                 ops = [_as_failover(op) for op in ops]

@@ -15,6 +15,7 @@ from ganeti.maintd import diagnoses, instances, metrics
 from ganeti.maintd.application import Application
 from ganeti.maintd.capacity import Capacity
 from ganeti.maintd.node_deaths import NodeDeaths
+from ganeti.maintd.passes import Passes
 from ganeti.maintd.service import Maintenance
 from ganeti.masterd import startup
 from ganeti.pathutils import Paths
@@ -159,8 +160,18 @@ def start(
     ) -> tuple[dict[str, Any], dict[str, str]]:
         return diagnoses.poll(places, read_key(paths), time.time)
 
+    def loads(
+        places: Mapping[str, diagnoses.Place],
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        return diagnoses.poll(
+            places, read_key(paths), time.time, path=diagnoses.LOAD_PATH
+        )
+
     agent = netutils.service_port(_AGENT, daemons.DAEMONS[_AGENT].port or 0)
-    maintenance = Maintenance(call, poll, time, agent)
+    passes = Passes(
+        call, loads, lambda nodes: instances.repair_within(paths, time, nodes), time
+    )
+    maintenance = Maintenance(call, poll, time, agent, passes=passes)
     room = Capacity(call, time).room
     port = options.port
     if port is None:

@@ -17,6 +17,7 @@ from ganeti.confd import wire as confd_wire
 from ganeti.htools.model.cluster import DataError
 from ganeti.maintd import diagnoses, instances, node_deaths, service
 from ganeti.maintd.diagnoses import Diagnosis, Place, RefusedError
+from ganeti.maintd.passes import Passes
 from ganeti.process import Runner
 from ganeti.repair import journal
 from ganeti.repair.node_death import HOUR_S
@@ -229,25 +230,34 @@ class Automatons:
     # Maintenance
     def _maintain(self, master: Master) -> None:
         client = master.client()
+        passes = Passes(
+            client.call,
+            lambda places: self._poll(master, places, diagnoses.LOAD_PATH),
+            lambda nodes: self._repair_within(client, nodes),
+            self._scheduler,
+        )
         maintenance = service.Maintenance(
             client.call,
             lambda places: self._poll(master, places),
             self._scheduler,
             _PORT,
+            passes=passes,
         )
         idle, wait_s = _Idle(master, self._hardware, is_used=self._skips_idle), 1.0
         while True:
             try:
                 if idle.begin():
                     wait_s = maintenance.round()
-                    idle.end((journal.MAINTD,))
+                    # A pass that is not due yet comes without any change.
+                    if passes.is_settled:
+                        idle.end((journal.MAINTD,))
             except errors.GenericError as err:
                 _log.warning("maintenance: %s", err)
                 wait_s = _MAINTENANCE_ERROR_S
             self._scheduler.sleep(wait_s)
 
     def _poll(
-        self, master: Master, places: Mapping[str, Place]
+        self, master: Master, places: Mapping[str, Place], path: str = diagnoses.PATH
     ) -> tuple[dict[str, Diagnosis], dict[str, str]]:
         """Ask simulated agents; their answers are checked as real ones are."""
         good: dict[str, Diagnosis] = {}
@@ -259,12 +269,24 @@ class Automatons:
                 continue
             challenge = f"{number}"
             now = self._scheduler.time()
-            answer = _signed(machine, challenge, now)
+            data = machine.diagnosis
+            if path == diagnoses.LOAD_PATH:
+                data = self._load(machine)
+            answer = _signed(machine, challenge, now, path, data)
             try:
-                good[uuid] = diagnoses.check(answer, _KEY, place.name, challenge, now)
+                good[uuid] = diagnoses.check(
+                    answer, _KEY, place.name, challenge, now, path=path
+                )
             except RefusedError as err:
                 problems[uuid] = str(err)
         return good, problems
+
+    def _load(self, machine: Machine) -> dict[str, Any]:
+        """Return the load of a machine, whose guests use their CPUs fully."""
+        if machine.load is None:
+            return {"error": "not enough samples yet to compute the load"}
+        guests = sum(guest.vcpus for guest in self._hardware.on_machine(machine.name))
+        return {"cpu_total": machine.load + guests}
 
     # Deaths of nodes
     def _watch_lives(self, master: Master) -> None:
@@ -295,16 +317,24 @@ class Automatons:
         with self._repairing(_LOCK_S):
             return instances.advance(client, self._scheduler, node)
 
+    def _repair_within(
+        self, client: Client, nodes: Collection[str]
+    ) -> instances.Advanced:
+        with self._repairing(0.0):
+            return instances.advance_within(client, self._scheduler, nodes)
 
-def _signed(machine: Machine, challenge: str, now: float) -> bytes:
+
+def _signed(
+    machine: Machine, challenge: str, now: float, path: str, data: dict[str, Any]
+) -> bytes:
     """Return the answer of a machine's agent."""
     stamp = now + machine.clock_off_s
     report = {
-        "name": "diagnose",
+        "name": path.rpartition("/")[2],
         "timestamp": int(stamp * _NANOSECONDS),
         "node": machine.name,
         "challenge": challenge,
-        "data": machine.diagnosis,
+        "data": data,
     }
     text, salt = json.dumps(report), str(int(stamp))
     key = b"another key" if machine.forges else _KEY

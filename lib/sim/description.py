@@ -16,6 +16,7 @@ from ganeti.bootstrap import initial_config
 from ganeti.bootstrap.options import InitOptions
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
+from ganeti.repair import duties
 from ganeti.repair import limits as automation_limits
 from ganeti.sim.hardware import Machine
 
@@ -110,6 +111,7 @@ class ClusterDescription(
         diagnose_s: seconds between two rounds of maintenance.
         ipolicy: instance policy; empty for the default.
         candidate_pool_size: wanted number of candidates; 0 for the present one.
+        maintenance: duties of the maintenance daemon as in the record of the cluster.
     """
 
     nodes: tuple[NodeDescription, ...]
@@ -126,6 +128,7 @@ class ClusterDescription(
     diagnose_s: float = 30.0
     ipolicy: dict[str, Any] = {}
     candidate_pool_size: int = 0
+    maintenance: dict[str, Any] = {}
 
 
 def read(data: bytes) -> ClusterDescription:
@@ -175,6 +178,8 @@ def check(description: ClusterDescription) -> None:
             if (problem := _instance_problem(item, nodes))
         ),
     ]
+    if problem := duties.stored_problem(description.maintenance):
+        problems.append(problem)
     if not nodes:
         problems.append("wanted at least one node, found none")
     elif description.master and description.master not in nodes:
@@ -289,6 +294,7 @@ def _cluster(description: ClusterDescription, now: float) -> objects.Cluster:
         automation_limits=dict(description.limits),
         automation_freeze=freeze,
         node_death=description.node_death,
+        maintenance=dict(description.maintenance),
         candidate_pool_size=description.candidate_pool_size
         or max(1, sum(n.candidate for n in description.nodes)),
         modify_ssh_setup=False,

@@ -90,6 +90,12 @@ def _number(place: int, least: float, most: float) -> Callable[[Sequence[str]], 
     return check
 
 
+def _load(args: Sequence[str]) -> str:
+    if args[1:] == ["none"]:
+        return ""
+    return _number(1, 0.0, 1000.0)(args)
+
+
 def _tag(args: Sequence[str]) -> str:
     if len(args) != 2:
         return "wanted 2 arguments"
@@ -115,6 +121,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     "forge": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
     "repairs": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
     "heartbeat": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
+    "load": Verb("NODE LOAD|none", _load),
     "clock-of": Verb("NODE SECONDS", _number(1, -1e6, 1e6)),
     "clock": Verb("SECONDS", _number(0, -1e6, 1e6)),
     "offline": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),

@@ -47,6 +47,7 @@ class Machine:
         repairs: its repair command succeeds.
         has_heartbeat: it writes heartbeats to shared storage while it computes.
         clock_off_s: by how much its clock is wrong.
+        load: of its CPUs besides its guests; None if it cannot report its load.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Machine:
     repairs: bool = True
     has_heartbeat: bool = False
     clock_off_s: float = 0.0
+    load: float | None = 0.0
 
     @property
     def boot_id(self) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from ganeti import errors
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import oob
+from ganeti.repair import duties
 from ganeti.sim.description import (
     META_MIB,
     ClusterDescription,
@@ -186,6 +187,14 @@ def read(answers: Answers) -> LiveCluster:
         diagnose_s=info.interval.get(_DIAGNOSE, 30.0 * _MICROSECONDS) / _MICROSECONDS,
         ipolicy=info.ipolicy,
         candidate_pool_size=info.pool_size,
+        maintenance=duties.changed(
+            {},
+            {
+                name: answers.info[name]
+                for name in duties.SETTINGS
+                if name in answers.info
+            },
+        ),
     )
     names = {
         "group": _spellings(groups),

@@ -214,6 +214,9 @@ _ACTS: Final[Mapping[str, Callable[..., None]]] = {
     "heartbeat": lambda self, name, word: self._set(
         name, "has_heartbeat", word == "yes"
     ),
+    "load": lambda self, name, word: self._set(
+        name, "load", None if word == "none" else float(word)
+    ),
     "clock-of": lambda self, name, word: self._set(name, "clock_off_s", float(word)),
     "clock": People._clock,  # noqa: SLF001
     "offline": People._offline,  # noqa: SLF001

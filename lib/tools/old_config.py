@@ -213,6 +213,9 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
     if cluster.node_death:
         lost.append("cluster: node_death = True")
         cluster = cluster.replace(node_death=False)
+    if cluster.maintenance:
+        lost.append(f"cluster: maintenance = {cluster.maintenance}")
+        cluster = cluster.replace(maintenance={})
     if cluster is not snapshot.cluster:
         snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
     known = [node for node in snapshot.nodes.values() if node.ssh_host_keys]

@@ -11,6 +11,7 @@ from ganeti import autorepair, errors, luxi
 from ganeti.clock import Clock
 from ganeti.constants import jobqueue, versions
 from ganeti.htools.model.cluster import DataError
+from ganeti.repair import duties
 from ganeti.watcher.effects import Watch
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,9 @@ def advance(client: luxi.Client, clock: Clock) -> bool:
         GenericError: the master daemon does not answer, or accepts no jobs.
         DataError: its answer is malformed.
     """
+    if duties.read(client.call("QueryClusterInfo")).repairs:
+        _log.info("autorepair: left to ganeti-maintd, as the cluster is set")
+        return True
     settings = autorepair.RunSettings(
         source=jobqueue.OPCODE_REASON_SRC_WATCHER,
         reason="autorepair",

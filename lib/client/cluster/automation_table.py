@@ -107,6 +107,46 @@ AUTOMATION_LIMITS: Final = Option(
     kind="keyval",
     default={},
 )
+DUTIES: Final = (
+    Option(
+        ("--maintenance-interval",),
+        "least seconds between two passes of the maintenance daemon over repairs and"
+        " balance; default 300",
+        dest="maint_round_delay",
+        kind="int",
+    ),
+    Option(
+        ("--auto-balance-cluster",),
+        "let the maintenance daemon balance the node groups",
+        dest="maint_balance",
+        kind="bool",
+    ),
+    Option(
+        ("--auto-balance-threshold",),
+        "least gain in score of a move by the maintenance daemon; default 0.1",
+        dest="maint_balance_threshold",
+        kind="float",
+    ),
+    Option(
+        ("--auto-balance-load",),
+        "have it consider the present load of CPUs",
+        dest="maint_balance_load",
+        kind="bool",
+    ),
+    Option(
+        ("--auto-balance-disk-moves",),
+        "allow it to copy disks",
+        dest="maint_balance_disk_moves",
+        kind="bool",
+    ),
+    Option(
+        ("--maintenance-repairs",),
+        "let the maintenance daemon repair instances by their tags, instead of the"
+        " watcher",
+        dest="maint_repairs",
+        kind="bool",
+    ),
+)
 NODE_DEATH: Final = Option(
     ("--node-death",),
     "switch nodes off that do not answer any more, and start their instances on other"

@@ -49,6 +49,14 @@ _PARAMETERS: Final = (
     ("ssh_key_type", "ssh_key_type"),
     ("ssh_key_bits", "ssh_key_bits"),
 )
+_DUTIES: Final = (
+    ("least seconds between two passes", "maint_round_delay"),
+    ("balances the cluster", "maint_balance"),
+    ("least gain of a move", "maint_balance_threshold"),
+    ("considers the load of CPUs", "maint_balance_load"),
+    ("may copy disks", "maint_balance_disk_moves"),
+    ("repairs instances by their tags", "maint_repairs"),
+)
 _MICROSECONDS: Final = 1_000_000
 #: Daemons whose work nobody does where their programs are not installed.
 _DAEMONS: Final = (
@@ -76,6 +84,8 @@ def run(ctx: CommandContext) -> None:
     flags = ctx.call("QueryConfigValues", ["drain_flag", "watcher_pause"])
     shown = _tree(ctx, info, ctx.call("QueryCopies"))
     automation = _automation(ctx)
+    if duties := _duties(info):
+        shown.append(("Maintenance daemon", duties))
     if automation.get("limits"):
         shown.append(("Automation limits", limits_text(automation["limits"])))
     if deaths := _deaths(ctx):
@@ -91,6 +101,14 @@ def run(ctx: CommandContext) -> None:
     ctx.out(
         info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
     )
+
+
+def _duties(info: Mapping[str, Any]) -> info_tree.Pairs | None:
+    """Return the settings of the maintenance daemon; None if nothing is switched on."""
+    switches = ("maint_balance", "maint_repairs")
+    if not any(info.get(name) for name in switches):
+        return None
+    return info_tree.Pairs((title, info.get(key)) for title, key in _DUTIES)
 
 
 def _automation(ctx: CommandContext) -> Mapping[str, Any]:

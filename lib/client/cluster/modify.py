@@ -34,6 +34,12 @@ _SAME: Final = (
     "shared_file_storage_dir",
     "zeroing_image",
     "diagnose_data_collector_filename",
+    "maint_round_delay",
+    "maint_balance",
+    "maint_balance_threshold",
+    "maint_balance_load",
+    "maint_balance_disk_moves",
+    "maint_repairs",
 )
 #: Options whose empty value means "not given".
 _UNLESS_EMPTY: Final = ("beparams", "data_collector_interval")

@@ -6,6 +6,7 @@ from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
 from ganeti.client.cluster.automation_table import (
     AUTOMATION_LIMITS,
+    DUTIES,
     FREEZE,
     JOURNAL,
     NODE_DEATH,
@@ -415,6 +416,7 @@ COMMANDS: Final = (
             o.INSTALL_IMAGE,
             AUTOMATION_LIMITS,
             NODE_DEATH,
+            *DUTIES,
             Option(
                 ("--commit-policy",),
                 "when changes are acknowledged: once a majority of the master"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ganeti import errors, objects, opcodes, pathutils
 from ganeti.constants import ecodes, mond, uidpool
 from ganeti.iallocator import defaults
-from ganeti.repair import limits
+from ganeti.repair import duties, limits
 from ganeti.uidpool import check_overlaps
 
 #: Taken unchanged: their types check everything.
@@ -27,12 +27,6 @@ _AS_GIVEN: Final = (
     "enabled_user_shutdown",
     "use_external_mip_script",
     "default_iallocator_params",
-)
-#: Settings of features that this release does not have.
-_NOT_OFFERED: Final = (
-    "maint_balance",
-    "maint_balance_threshold",
-    "maint_round_delay",
 )
 _OCTET: Final = re.compile(r"^[0-9a-f]{2}$")
 _TOOL: Final = re.compile(r"^[-_a-zA-Z0-9]+$")
@@ -55,9 +49,6 @@ def changes(
     Raises:
         OpPrereqError: contains the setting, wanted and found.
     """
-    for name in _NOT_OFFERED:
-        if getattr(op, name) is not None:
-            raise refuse(f"{name}: not offered by this release")
     out = {
         name: value for name in _AS_GIVEN if (value := getattr(op, name)) is not None
     }
@@ -79,6 +70,7 @@ def changes(
         out["diagnose_data_collector_filename"] = _diagnose_command(
             op.diagnose_data_collector_filename
         )
+    out.update(_duties(op, cluster))
     out.update(_images(op))
     out.update(_collectors(op, cluster))
     out.update(_lists(op, cluster))
@@ -159,6 +151,20 @@ def _collectors(
             )
         }
     }
+
+
+def _duties(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, Any]:
+    """Return the changed settings of the maintenance daemon."""
+    given = {
+        name: value
+        for name in duties.SETTINGS
+        if (value := getattr(op, name)) is not None
+    }
+    if not given:
+        return {}
+    if text := duties.problem(given):
+        raise refuse(text)
+    return {"maintenance": duties.changed(cluster.maintenance, given)}
 
 
 def _diagnose_command(name: str) -> str:

@@ -34,11 +34,18 @@ class PlanOptions(msgspec.Struct, frozen=True):
         group: name or uuid of the only group to balance; None for all.
         goal: when to stop; its ``max_length`` limits all groups together.
         options: which moves are allowed.
+        nodes: names of the only nodes that moves may use; None for all.
+        fixed: names of instances that may not move.
+        first_set: end the plan of each group before the first move that uses a node of
+            an earlier one, so that all of them can run at the same time.
     """
 
     group: str | None = None
     goal: greedy.BalanceGoal = msgspec.field(default_factory=greedy.BalanceGoal)
     options: MoveOptions = msgspec.field(default_factory=MoveOptions)
+    nodes: frozenset[str] | None = None
+    fixed: frozenset[str] = frozenset()
+    first_set: bool = False
 
 
 class PlannedMove(msgspec.Struct, frozen=True):
@@ -92,10 +99,11 @@ def plan(cluster: Cluster, want: PlanOptions) -> list[GroupPlan]:
     """
     # Groups are balanced one by one, and no group sees both nodes of such an instance.
     split = {cluster.instances[index].name for index in cluster.split()}
+    held = split | _held(cluster, want)
     cluster = msgspec.structs.replace(
         cluster,
         instances=tuple(
-            msgspec.structs.replace(i, movable=i.movable and i.name not in split)
+            msgspec.structs.replace(i, movable=i.movable and i.name not in held)
             for i in cluster.instances
         ),
     )
@@ -108,6 +116,19 @@ def plan(cluster: Cluster, want: PlanOptions) -> list[GroupPlan]:
         if left >= 0:
             left -= len(result[-1].moves)
     return result
+
+
+def _held(cluster: Cluster, want: PlanOptions) -> set[str]:
+    """Return the instances that the options keep where they are."""
+    if want.nodes is None:
+        return set(want.fixed)
+    others = {n for n, node in enumerate(cluster.nodes) if node.name not in want.nodes}
+    used = {
+        item.name
+        for item in cluster.instances
+        if item.primary in others or item.secondary in others
+    }
+    return used | want.fixed
 
 
 def _groups(cluster: Cluster, wanted: str | None) -> list[int]:
@@ -129,6 +150,14 @@ class _Planner:
     def __init__(self, part: Cluster, want: PlanOptions, split: set[str]) -> None:
         self._part, self._want, self._split = part, want, split
         self._names = [node.name for node in part.nodes]
+        self._options = want.options
+        if want.nodes is not None:
+            others = {n for n, name in enumerate(self._names) if name not in want.nodes}
+            self._options = msgspec.structs.replace(
+                want.options, no_targets=frozenset(others)
+            )
+        #: Whether the plan ended before a move that has to wait for an earlier one.
+        self._is_cut = False
         self._state = node_state.derive(part)
 
     def plan(self, most: int, first: int) -> GroupPlan:
@@ -143,11 +172,14 @@ class _Planner:
         if self._part.instances and before - lowest >= goal.min_score and most != 0:
             moves = self._moves(goal, lowest)
         group = self._part.groups[0]
+        after = score_components.value(now)
+        if self._is_cut:
+            after = moves[-1].score
         return GroupPlan(
             name=group.name,
             uuid=group.uuid,
             before=before,
-            after=score_components.value(now),
+            after=after,
             ideal=lowest,
             first=first,
             moves=moves,
@@ -160,9 +192,12 @@ class _Planner:
         now, moves = self._state, list[PlannedMove]()
         parts = score_components.components(now)
         last: dict[int, int] = {}
-        for step in greedy.plan(now, goal, self._want.options, lowest):
-            then, parts = parts, score_components.components(now)
+        for step in greedy.plan(now, goal, self._options, lowest):
             nodes = {*step.before, *step.after} - {NONE}
+            if self._want.first_set and nodes & last.keys():
+                self._is_cut = True
+                break
+            then, parts = parts, score_components.components(now)
             # A move waits for the last earlier move of each of its nodes, and so for
             # all of them.
             depends = sorted({last[node] for node in nodes if node in last})
@@ -191,6 +226,8 @@ class _Planner:
 
     def _stopped(self, goal: greedy.BalanceGoal, made: int, lowest: float) -> str:
         """Return why there are no more moves."""
+        if self._is_cut:
+            return "the next move uses a node of an earlier one"
         current = score_components.value(self._state)
         if not self._part.instances:
             return "the group has no instances"
@@ -198,7 +235,7 @@ class _Planner:
             return "the score cannot get lower"
         if 0 <= goal.max_length <= made:
             return "the number of moves is limited"
-        search = balance_search.MoveSearch(self._state, self._want.options)
+        search = balance_search.MoveSearch(self._state, self._options)
         best = search.best()
         if best is None:
             return "no move is possible"
@@ -213,9 +250,14 @@ class _Planner:
             f" {goal.min_gain:g}"
         )
 
+    def _is_outside(self, inst: Instance) -> bool:
+        """Return whether an instance uses a node that the plan may not use."""
+        used = {inst.primary, inst.secondary}
+        return bool(used & self._options.no_targets)
+
     def _kept(self) -> Iterator[tuple[str, tuple[str, Reason]]]:
         """Return which instances may not move, and why: as text and as data."""
-        may = balance_search.eligible(self._state, self._want.options)
+        may = balance_search.eligible(self._state, self._options)
         for index, inst in enumerate(self._part.instances):
             if not may[index]:
                 words, *data = self._why(inst)
@@ -231,15 +273,31 @@ class _Planner:
         if inst.template not in MOVABLE_TEMPLATES:
             words = f"its disks ({inst.template}) are on one node"
             return words, "disk template", "one that can move", inst.template
+        if inst.name in self._want.fixed:
+            words = "it was moved a short time ago"
+            return words, "last move", "long ago", "a short time ago"
+        if self._want.nodes is not None and self._is_outside(inst):
+            words = "one of its nodes must not be used"
+            return words, "its nodes", "usable ones", "others"
         if not inst.auto_balance:
             return "it is not balanced automatically", "auto balance", "on", "off"
         words = "none of its nodes is offline"
         return words, "state of its nodes", "one offline or drained", "all online"
 
 
-def data(plans: Sequence[GroupPlan], *, explain: bool) -> dict[str, Any]:
-    """Return plans as JSON types; with ``explain`` also why the rest stays."""
-    return {"groups": [_group(done, explain=explain) for done in plans]}
+def data(
+    plans: Sequence[GroupPlan], *, explain: bool, stopped: bool = False
+) -> dict[str, Any]:
+    """Return plans as JSON types.
+
+    Args:
+        plans: of all groups.
+        explain: add why they end and why the rest stays.
+        stopped: add why they end.
+    """
+    ends = [{"stopped": done.stopped} if stopped else {} for done in plans]
+    groups = [_group(done, explain=explain) for done in plans]
+    return {"groups": [group | end for group, end in zip(groups, ends, strict=True)]}
 
 
 def _group(done: GroupPlan, *, explain: bool) -> dict[str, Any]:

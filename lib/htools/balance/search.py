@@ -74,8 +74,10 @@ class MoveSearch:
         self._inst: Ints = np.nonzero(every & ~apart)[0]
         #: Instances for which there are no bounds, because their changes are no sums.
         self._apart: Ints = np.nonzero(every & apart)[0]
-        online: Ints = np.nonzero(state.online)[0]
-        self._bounds = MoveBounds(self._estimator, self._inst, online)
+        may_take = state.online.copy()
+        may_take[sorted(options.no_targets)] = False
+        targets: Ints = np.nonzero(may_take)[0]
+        self._bounds = MoveBounds(self._estimator, self._inst, targets)
         self._target = self._bounds.target
 
     def best_one(self) -> Sequence[Scored]:

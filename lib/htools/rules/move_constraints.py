@@ -26,7 +26,8 @@ class MoveOptions(msgspec.Struct, frozen=True):
     """Options that limit the moves of a plan.
 
     ``restricted`` forbids migration off online nodes; ``force`` ignores soft errors;
-    ``evacuate`` moves only instances that have an offline node.
+    ``evacuate`` moves only instances that have an offline node. Nothing moves to nodes
+    of ``no_targets``, which are given by position.
     """
 
     disk_moves: bool = True
@@ -34,6 +35,7 @@ class MoveOptions(msgspec.Struct, frozen=True):
     restricted: bool = False
     force: bool = False
     evacuate: bool = False
+    no_targets: frozenset[int] = frozenset()
 
 
 class RoleChange(msgspec.Struct, frozen=True):

@@ -248,12 +248,14 @@ def test_the_export_lists_what_ganeti_does_not_have(places, caplog) -> None:
     data["cluster"]["automation_limits"] = {"moved-share": 5.0}
     data["cluster"]["automation_freeze"] = {"reason": "r", "time": 1.0}
     data["cluster"]["node_death"] = True
+    data["cluster"]["maintenance"] = {"balance": True}
     bring_in(places, json.dumps(data))
     cfgupgrade.write_config(places, dry_run=False, check=True, version=3000000)
     actual = json.loads(pathlib.Path(places.config_data).read_text())
     assert "commit_policy" not in actual["cluster"]
     assert "cluster: commit_policy = availability" in caplog.text
-    for name in ("automation_limits", "automation_freeze", "node_death"):
+    ours = ("automation_limits", "automation_freeze", "node_death", "maintenance")
+    for name in ours:
         assert name not in actual["cluster"]
         assert f"cluster: {name} = " in caplog.text
 

@@ -58,6 +58,12 @@ STORED = {
         "automation_limits",
         {"moved-share": 5.0},
     ),
+    "maint_round_delay": (60, "maintenance", {"roundDelay": 60}),
+    "maint_balance": (True, "maintenance", {"balance": True}),
+    "maint_balance_threshold": (0.5, "maintenance", {"balanceThreshold": 0.5}),
+    "maint_balance_load": (True, "maintenance", {"balanceLoad": True}),
+    "maint_balance_disk_moves": (True, "maintenance", {"balanceDiskMoves": True}),
+    "maint_repairs": (True, "maintenance", {"repairs": True}),
     "commit_policy": ("availability", "commit_policy", "availability"),
     "confd_hmac": ("both", "confd_hmac", "both"),
     "confd_detect_replays": (True, "confd_detect_replays", True),
@@ -125,9 +131,6 @@ POLICY = {**clusters.EXAMPLE["cluster"]["ipolicy"], "disk-templates": ["file"]}
 OTHERS = {
     "force",
     "remove_uids",
-    "maint_balance",
-    "maint_balance_threshold",
-    "maint_round_delay",
 }
 
 
@@ -162,7 +165,10 @@ REFUSED = [
     ({"default_iallocator": "nope"}, "no such script"),
     ({"default_iallocator": "hail,nope"}, "default_iallocator nope: no such script"),
     ({"instance_communication_network": "n"}, "communication is not offered"),
-    ({"maint_balance": True}, "not offered"),
+    ({"maint_round_delay": 0}, "wanted 1 to 604800 seconds, found 0"),
+    ({"maint_round_delay": 604801}, "wanted 1 to 604800 seconds, found 604801"),
+    ({"maint_balance_threshold": -0.1}, "wanted a gain of 0 to 1000, found -0.1"),
+    ({"maint_balance_threshold": 1001.0}, "wanted a gain of 0 to 1000, found 1001"),
     ({"diagnose_data_collector_filename": "../x"}, "without directory"),
     ({"diagnose_data_collector_filename": ".."}, "without directory"),
     ({"uid_pool": [[5, 4]]}, "found 5-4, which is reversed"),

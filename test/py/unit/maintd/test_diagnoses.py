@@ -103,7 +103,7 @@ def test_answers_that_are_refused(data, why):
 def test_a_poll_sends_a_new_challenge_to_each_node():
     sent = []
 
-    def fetch(place, challenge):
+    def fetch(place, challenge, _path):
         sent.append(challenge)
         if place.name == "bad":
             return b"{}"

@@ -78,7 +78,7 @@ def play(master, poll):
         steady.sift({uuid: Diagnosis(each, 1) for uuid, each in data.items()}, problems)
         return {uuid: Diagnosis(each, 2) for uuid, each in data.items()}, problems
 
-    Maintenance(master.call, asked, FakeClock(), 1815, steady).round()
+    Maintenance(master.call, asked, FakeClock(), 1815, steady=steady).round()
     return {item.uuid: item for item in master.state.incidents}
 
 

@@ -136,6 +136,19 @@ def test_a_challenge_is_signed_with_the_name_of_the_node():
     assert node.ask("/1/report/node/diagnose?challenge=a/b")[0] == "400 Bad Request"
 
 
+def test_any_report_is_signed_for_those_who_send_a_challenge():
+    load = {"cpu_number": 1, "cpus": [0.5], "cpu_total": 0.5}
+    node = Node(Collector("cpu-avg-load", None, Kind.PERFORMANCE, lambda _s: load))
+    path = "/1/report/default/cpu-avg-load"
+    assert json.loads(node.ask(path)[1])["data"] == load
+    answer = json.loads(node.ask(f"{path}?challenge=c1")[1])
+    text = (answer["salt"] + answer["msg"]).encode()
+    assert wire.signer(wire.MAGIC_SHA1, KEY)(text) == answer["hmac"]
+    report = json.loads(answer["msg"])
+    assert (report["node"], report["challenge"]) == ("node1.tst", "c1")
+    assert report["data"] == load
+
+
 def test_malformed_settings_are_left_out():
     rows = {
         "lv": {"active": False, "interval": 2_500_000},

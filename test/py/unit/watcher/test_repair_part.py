@@ -137,3 +137,11 @@ def test_tags_to_correct_are_warnings(drained, log):
 
 def test_the_delay_fits_into_the_time_for_tags():
     assert repair_part._JOB_DELAY_S < repair_part._WAIT_S
+
+
+def test_repairs_are_left_to_the_maintenance_daemon_where_that_is_set(drained, log):
+    drained.master.cluster["tags"].append(f"{P}migrate")
+    drained.master.cluster["maint_repairs"] = True
+    assert run(drained) == 0
+    assert drained.ops() == []
+    assert "autorepair: left to ganeti-maintd" in log.text

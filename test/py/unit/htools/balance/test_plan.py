@@ -216,3 +216,41 @@ def test_an_allocator_makes_no_more_moves_than_asked_for():
 def test_a_malformed_request_is_reported(request_, reported):
     with pytest.raises(DataError, match=reported):
         ask(load("kite.data"), **request_)
+
+
+def test_a_first_set_uses_no_node_twice():
+    whole = plan.plan(random_cluster(2), plan.PlanOptions())[0]
+    (group,) = plan.plan(random_cluster(2), plan.PlanOptions(first_set=True))
+    count = len(group.moves)
+    assert 0 < count < len(whole.moves)
+    assert group.moves == whole.moves[:count]
+    assert group.stopped == "the next move uses a node of an earlier one"
+    assert group.after == group.moves[-1].score
+    used = [node for move in group.moves for node in {*move.before, *move.after}]
+    assert len(used) == len(set(used))
+    following = whole.moves[count]
+    assert {*following.before, *following.after} & set(used)
+
+
+def test_a_plan_uses_no_other_nodes_than_it_may():
+    cluster = random_cluster(2)
+    names = frozenset(node.name for node in cluster.nodes[::2])
+    (group,) = plan.plan(cluster, plan.PlanOptions(nodes=names))
+    assert group.moves
+    assert {n for m in group.moves for n in (*m.before, *m.after)} <= names
+    others = {
+        item.name
+        for item in cluster.instances
+        if cluster.nodes[item.primary].name not in names
+    }
+    assert others <= group.kept.keys()
+    assert "one of its nodes must not be used" in group.kept.values()
+
+
+def test_a_fixed_instance_stays():
+    (group,) = plan.plan(random_cluster(2), plan.PlanOptions())
+    name = group.moves[0].instance
+    fixed = plan.PlanOptions(fixed=frozenset({name}))
+    (group,) = plan.plan(random_cluster(2), fixed)
+    assert name not in {move.instance for move in group.moves}
+    assert group.kept[name] == "it was moved a short time ago"
