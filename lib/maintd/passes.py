@@ -86,9 +86,9 @@ class Passes:
         self._repair = repair
         self._clock = clock
         self._last: float | None = None
-        #: What was refused in the last pass; it holds until the next one.
+        #: Refusals of the last pass; they hold until the next one.
         self._items: Sequence[Item] = ()
-        #: What the last plan without a move depended on, and its items.
+        #: Input of the last plan without a move, and its items.
         self._vain: tuple[tuple[Any, ...], Sequence[Item]] = ((), ())
         self.is_settled = True
 

@@ -17,6 +17,7 @@ from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
 from ganeti.maintd.diagnoses import Diagnosis, Place, Steady
 from ganeti.maintd.passes import Passes, Surroundings
 from ganeti.repair import rounds
+from ganeti.repair.duties import Duties
 from ganeti.repair.duties import read as read_duties
 from ganeti.repair.incidents import (
     Action,
@@ -164,6 +165,10 @@ class Maintenance:
             _log.info("%s", note)
         if plan.is_waiting or plan.jobs:
             return _WORKING_S
+        return self._pause_s(info, duties)
+
+    def _pause_s(self, info: Mapping[str, Any], duties: Duties) -> float:
+        """Return the seconds until the next round if there is no work."""
         micros = info.get("data_collector_interval", {}).get("diagnose")
         seconds = micros / 1_000_000 if micros else float(mond.MOND_TIME_INTERVAL)
         if self._passes is not None:

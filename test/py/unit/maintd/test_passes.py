@@ -31,7 +31,7 @@ LOAD = Duties(balance=True, balance_load=True)
 NOW = 100_000.0
 
 
-class World:
+class Site:
     """A master, agents and repairs around passes."""
 
     def __init__(self):
@@ -85,122 +85,122 @@ class World:
 
 
 @pytest.fixture
-def world():
-    return World()
+def site():
+    return Site()
 
 
-def test_nothing_is_asked_while_everything_is_off(world):
-    plan = world.play(Duties())
-    assert not world.requests
+def test_nothing_is_asked_while_everything_is_off(site):
+    plan = site.play(Duties())
+    assert not site.requests
     assert not plan.jobs
-    assert world.passes.left_s(Duties()) is None
+    assert site.passes.left_s(Duties()) is None
 
 
-def test_a_pass_comes_at_once_and_then_after_the_interval(world):
-    assert len(world.play(BALANCE).jobs) == 1
-    assert not world.play(BALANCE).jobs
-    world.clock.now += 299.0
-    assert world.passes.left_s(BALANCE) == 1.0
-    assert not world.play(BALANCE).jobs
-    world.clock.now += 1.0
-    assert len(world.play(BALANCE).jobs) == 1
+def test_a_pass_comes_at_once_and_then_after_the_interval(site):
+    assert len(site.play(BALANCE).jobs) == 1
+    assert not site.play(BALANCE).jobs
+    site.clock.now += 299.0
+    assert site.passes.left_s(BALANCE) == 1.0
+    assert not site.play(BALANCE).jobs
+    site.clock.now += 1.0
+    assert len(site.play(BALANCE).jobs) == 1
 
 
-def test_a_shorter_interval_holds_at_once(world):
-    world.play(BALANCE)
-    world.clock.now += 10.0
-    assert world.passes.left_s(Duties(balance=True, round_delay=10)) == 0
+def test_a_shorter_interval_holds_at_once(site):
+    site.play(BALANCE)
+    site.clock.now += 10.0
+    assert site.passes.left_s(Duties(balance=True, round_delay=10)) == 0
 
 
-def test_the_request_has_the_settings_and_the_free_nodes(world):
+def test_the_request_has_the_settings_and_the_free_nodes(site):
     duties = Duties(balance=True, balance_threshold=0.5, balance_disk_moves=True)
-    world.dying = ["u1"]
-    world.play(duties, free=("u1", "u2"))
-    (request,) = world.requests
+    site.dying = ["u1"]
+    site.play(duties, free=("u1", "u2"))
+    (request,) = site.requests
     assert request["nodes"] == ["node2"]
     assert (request["min_gain"], request["disk_moves"]) == (0.5, True)
     assert 4.999999 < request["min_gain_limit"] < 5.0
     assert request["loads"] is None
 
 
-def test_a_node_whose_diagnosis_is_not_usable_takes_no_part(world):
-    world.play(BALANCE, doubtful={"u3"})
-    assert world.requests[0]["nodes"] == ["node1", "node2"]
+def test_a_node_whose_diagnosis_is_not_usable_takes_no_part(site):
+    site.play(BALANCE, doubtful={"u3"})
+    assert site.requests[0]["nodes"] == ["node1", "node2"]
 
 
-def test_an_unsuccessful_plan_is_not_computed_again_until_something_changes(world):
-    world.moves = []
-    items = world.play(BALANCE).items
+def test_an_unsuccessful_plan_is_not_computed_again_until_something_changes(site):
+    site.moves = []
+    items = site.play(BALANCE).items
     assert items
-    world.clock.now += 300.0
-    assert list(world.play(BALANCE).items) == list(items)
-    assert len(world.requests) == 1
-    world.clock.now += 300.0
-    world.play(BALANCE, automation=Automation(revision=2))
-    assert len(world.requests) == 2
+    site.clock.now += 300.0
+    assert list(site.play(BALANCE).items) == list(items)
+    assert len(site.requests) == 1
+    site.clock.now += 300.0
+    site.play(BALANCE, automation=Automation(revision=2))
+    assert len(site.requests) == 2
 
 
-def test_refusals_hold_between_passes(world):
-    world.refusal = errors.OpPrereqError("cannot plan balancing: no data", "state")
-    first = world.play(BALANCE).items
+def test_refusals_hold_between_passes(site):
+    site.refusal = errors.OpPrereqError("cannot plan balancing: no data", "state")
+    first = site.play(BALANCE).items
     assert first[0].reason == "cannot plan balancing: no data"
-    assert list(world.play(BALANCE).items) == list(first)
+    assert list(site.play(BALANCE).items) == list(first)
 
 
-def test_a_freeze_keeps_the_planner_from_work(world):
+def test_a_freeze_keeps_the_planner_from_work(site):
     frozen = Automation(revision=1, freeze=Freeze("audit", 1.0))
-    (item,) = world.play(BALANCE, automation=frozen).items
+    (item,) = site.play(BALANCE, automation=frozen).items
     assert (item.name, item.limit) == ("c", "frozen")
     assert "audit" in item.reason
-    assert not world.requests
+    assert not site.requests
 
 
 @pytest.mark.parametrize("load", [None, float("nan"), -1.0, True, "1", 1e9])
-def test_a_load_that_is_missing_or_impossible_ends_balancing(world, load):
-    world.loads["u2"] = load
-    (item,) = world.play(LOAD).items
+def test_a_load_that_is_missing_or_impossible_ends_balancing(site, load):
+    site.loads["u2"] = load
+    (item,) = site.play(LOAD).items
     assert item.reason == "node node2: its load is not used: it has no load of the CPUs"
-    assert not world.requests
-    world.loads["u2"] = 2.5
-    world.clock.now += 300.0
-    world.play(LOAD)
-    assert world.requests[0]["loads"] == {"node1": 1.0, "node2": 2.5, "node3": 1.0}
+    assert not site.requests
+    site.loads["u2"] = 2.5
+    site.clock.now += 300.0
+    site.play(LOAD)
+    assert site.requests[0]["loads"] == {"node1": 1.0, "node2": 2.5, "node3": 1.0}
 
 
-def test_evacuated_instances_stay_until_their_load_is_known(world):
+def test_evacuated_instances_stay_until_their_load_is_known(site):
     state = MaintenanceState(evacuated=("web7",), mtime=NOW - 599.0)
-    plan = world.play(LOAD, state=state)
-    assert world.requests[0]["fixed"] == ["web7"]
+    plan = site.play(LOAD, state=state)
+    assert site.requests[0]["fixed"] == ["web7"]
     assert plan.state.evacuated == ("web7",)
-    world.clock.now += 300.0
-    world.collected = NOW + 1.0
-    plan = world.play(LOAD, state=state)
-    assert world.requests[1]["fixed"] == []
+    site.clock.now += 300.0
+    site.collected = NOW + 1.0
+    plan = site.play(LOAD, state=state)
+    assert site.requests[1]["fixed"] == []
     assert plan.state.evacuated == ()
 
 
-def test_repairs_take_untouched_nodes_and_balancing_the_others(world):
+def test_repairs_take_untouched_nodes_and_balancing_the_others(site):
     duties = Duties(balance=True, repairs=True)
-    world.result = Advanced((7, 8), frozenset({"node2"}))
+    site.result = Advanced((7, 8), frozenset({"node2"}))
     state = MaintenanceState(jobs=(5,))
-    plan = world.play(
+    plan = site.play(
         duties, free=("u1", "u2"), untouched=("u1", "u2", "u3"), state=state
     )
-    assert world.repaired == [["node1", "node2", "node3"]]
-    assert world.requests[0]["nodes"] == ["node1"]
+    assert site.repaired == [["node1", "node2", "node3"]]
+    assert site.requests[0]["nodes"] == ["node1"]
     assert plan.state.jobs == (5, 7, 8)
 
 
-def test_incidents_do_not_wait_for_repairs_that_are_not_possible(world):
+def test_incidents_do_not_wait_for_repairs_that_are_not_possible(site):
     duties = Duties(balance=True, repairs=True)
-    world.result = errors.LockError("harep runs")
-    (item,) = world.play(duties).items
+    site.result = errors.LockError("harep runs")
+    (item,) = site.play(duties).items
     assert (item.action, item.reason) == ("repair instances", "harep runs")
-    assert not world.requests
-    assert world.passes.left_s(duties) == 0.0
+    assert not site.requests
+    assert site.passes.left_s(duties) == 0.0
 
 
-def test_moves_of_the_round_count_for_the_share(world):
+def test_moves_of_the_round_count_for_the_share(site):
     limits = Automation(revision=1, limits={"moved-share": 10.0}, instances=10)
     moved = rounds.Item(
         kind="instance", name="web9", decision="chosen", action="x", moves=True
@@ -209,13 +209,13 @@ def test_moves_of_the_round_count_for_the_share(world):
         MaintenanceState(), [], frozenset(NODES), [], is_waiting=False, items=[moved]
     )
     around = Surroundings("c", NODES, PLACES, limits, "r1")
-    done = world.passes.add(plan, BALANCE, around)
+    done = site.passes.add(plan, BALANCE, around)
     assert [item.decision.value for item in done.items[1:]] == ["waiting"]
     assert not done.jobs
 
 
-def test_no_pass_begins_while_jobs_run(world):
+def test_no_pass_begins_while_jobs_run(site):
     plan = rounds.Plan(MaintenanceState(), [], frozenset(NODES), [], is_waiting=True)
     around = Surroundings("c", NODES, PLACES, Automation(), "r1")
-    assert world.passes.add(plan, BALANCE, around) is plan
-    assert not world.requests
+    assert site.passes.add(plan, BALANCE, around) is plan
+    assert not site.requests
