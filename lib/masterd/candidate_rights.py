@@ -2,7 +2,7 @@
 
 The job that marks a dead node offline must not wait for jobs of other nodes, so it
 promotes none. The pool is filled here, with nodes that answer and that no job has
-locked. A gap without a dead node is the wish of a person who demoted a candidate.
+locked. A gap without a dead node was made by a person who demoted a candidate.
 
 A new candidate gets the secrets of candidates, its certificate recorded, and the right
 to log in to other nodes. One that was away then has no recorded certificate, which
