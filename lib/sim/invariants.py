@@ -62,7 +62,7 @@ class Invariants:
         self._past: collections.deque[tuple[float, objects.Snapshot]] = (
             collections.deque([(now(), start)])
         )
-        #: When a person switched the handling of deaths on; that forgets earlier fences.
+        #: When a person switched the handling of deaths on, with no fence known.
         self._switched_on = 0.0
         self._moving: dict[int, str] = {}
         self._known: set[int] = set()
