@@ -109,6 +109,7 @@ def facts(deps: MasterDeps, *, probe: bool) -> Facts:
         candidates=len(_candidates(snapshot)),
         answered=answered,
         ended=ended,
+        has_heartbeats=_has_heartbeats(snapshot),
         **({"automation": limits} if limits is not None else {}),
     )
 
@@ -223,14 +224,18 @@ def _look(
         return _Look(nodes, ssh, answers, heard.result())
 
 
+def _has_heartbeats(snapshot: Snapshot) -> bool:
+    templates = snapshot.cluster.enabled_disk_templates
+    return not set(disks.DTS_SHARED_DIRS).isdisjoint(templates)
+
+
 def _heartbeats(
     deps: MasterDeps, snapshot: Snapshot, nodes: Sequence[str], others: Sequence[str]
 ) -> dict[str, list[tuple[str, int]]]:
     """Return heartbeats of nodes that the master's node and others find on storage."""
-    cluster = snapshot.cluster
-    if set(disks.DTS_SHARED_DIRS).isdisjoint(cluster.enabled_disk_templates):
+    if not _has_heartbeats(snapshot):
         return {}
-    readers = [cluster.master_node, *others[:_READERS]]
+    readers = [snapshot.cluster.master_node, *others[:_READERS]]
     names = [snapshot.nodes[uuid].name for uuid in nodes]
     results = deps.rpc.call("node_heartbeats", readers, (names,), timeout_s=_ANSWER_S)
     beats: dict[str, list[tuple[str, int]]] = {uuid: [] for uuid in nodes}

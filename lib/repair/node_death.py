@@ -257,6 +257,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         answered: how many of them answered, the master among them.
         ended: the current jobs of the state that have ended.
         automation: limits of automatons.
+        has_heartbeats: nodes write heartbeats to shared storage.
     """
 
     is_enabled: bool
@@ -268,6 +269,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     answered: int = 0
     ended: tuple[JobSeen, ...] = ()
     automation: Automation = Automation()
+    has_heartbeats: bool = False
 
     def end_of(self, job: int) -> JobSeen | None:
         """Return the end of a job; None if it has not ended."""
@@ -315,6 +317,10 @@ class Seen(NamedTuple):
     def has_heartbeat(self, view: NodeView) -> bool:
         """Return whether the heartbeat of a node on shared storage goes on."""
         return self.beats.get(view.uuid, STOPPED_S) < STOPPED_S
+
+    def silence(self, view: NodeView) -> Silence:
+        """Return the silence of a node as this process has measured it."""
+        return self.silences.get(view.uuid, Silence())
 
     def is_recent(self, when: float, span_s: float) -> bool:
         """Return whether something may have happened within a span of time.
@@ -515,7 +521,7 @@ def _suspected(
         return _Step(death, _stored_item(death))
     if not view.is_silent:
         return _Step(None, _item(death, Decision.REFUSED, view.answers))
-    if not seen.silences.get(view.uuid, Silence()).is_long:
+    if not seen.silence(view).is_long:
         return _Step(death, _stored_item(death))
     refusal = _refusal(view, seen, automation)
     if refusal is not None:
@@ -549,8 +555,7 @@ def _refusal(view: NodeView, seen: Seen, automation: Automation) -> Refusal | No
         return Refusal(NO_HELPER, "it has no out-of-band helper (oob_program)")
     if problem := _doubt(view, seen):
         return problem
-    silence = seen.silences.get(view.uuid, Silence())
-    if seen.has_heartbeat(view) and silence.seconds < HEARTBEAT_S:
+    if seen.has_heartbeat(view) and seen.silence(view).seconds < HEARTBEAT_S:
         return Refusal(
             HEARTBEAT,
             "its heartbeat on shared storage goes on, so it lives; it is fenced if it"
@@ -616,6 +621,9 @@ def _confirmed(
         refusal = Refusal(HEARTBEAT, text)
     if refusal is not None:
         return _waits(death, seen.now, refusal)
+    if seen.facts.has_heartbeats and not seen.silence(view).is_long:
+        # A new process cannot know yet whether the heartbeat goes on.
+        return _Step(death, _stored_item(death))
     new = death.entered(Event.CONFIRM, seen.now, job=-1, attempts=1)
     return _Step(new, _chosen(new, _RELEASE), _mark_job(new))
 
@@ -634,7 +642,10 @@ def _fenced(death: Death, view: NodeView, seen: Seen, automation: Automation) ->
     if view.answers:
         return _Step(None, _item(death, Decision.REFUSED, view.answers))
     text = ended.text if ended is not None else death.reason
-    act = _Act(_RELEASE, NOT_MARKED, text, _doubt(view, seen))
+    doubt = _doubt(view, seen)
+    if doubt is None and seen.has_heartbeat(view):
+        doubt = Refusal(HEARTBEAT, "its heartbeat on shared storage goes on again")
+    act = _Act(_RELEASE, NOT_MARKED, text, doubt)
     return _again(death, seen, automation, act)
 
 

@@ -552,3 +552,30 @@ def test_a_wait_for_a_fence_is_no_part_of_the_wait_for_its_confirmation():
     site.ended[1] = OFF
     site.round()
     assert (site.phase, site.limit) == (Phase.FENCING, node_death.HEARTBEAT)
+
+
+def test_a_new_process_listens_before_it_believes_a_helper():
+    """It has not seen yet whether the heartbeat goes on; an old one has."""
+    site = Site(heartbeats=(BEAT,)).fence()
+    site.facts["has_heartbeats"] = True
+    site.ended[1] = OFF
+    site.silence = Silence(1, 0.0)
+    assert not site.round().jobs
+    assert site.phase is Phase.FENCING
+    site.beats = {"node2": 1.0}
+    assert not site.round().jobs
+    site.beats, site.silence = {}, LONG
+    site.round()
+    assert site.phase is Phase.FENCED
+
+
+def test_a_heartbeat_that_goes_on_again_stops_a_second_attempt_to_mark():
+    site = Site(heartbeats=(BEAT,)).confirm()
+    site.ended[2] = FAILED
+    site.round()
+    site.now += node_death.PAUSE_S
+    site.beats = {"node2": 1.0}
+    assert not site.round().jobs
+    assert (site.phase, site.limit) == (Phase.FENCED, node_death.HEARTBEAT)
+    site.beats = {}
+    assert site.round().jobs
