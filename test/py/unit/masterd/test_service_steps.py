@@ -178,6 +178,10 @@ def test_balancing_has_the_documented_defaults():
         "static_memory": 4096,
         "explain": False,
         "allocator": None,
+        "nodes": None,
+        "fixed": [],
+        "first_set": False,
+        "loads": None,
     }
     assert msgspec.to_builtins(capacity.CapacityRequest()) == {
         "disk_template": None,

@@ -679,8 +679,9 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     class Rounds:
         status = "status"
 
-        def __init__(self, *args):
+        def __init__(self, *args, passes=None):
             made.append(args)
+            self.passes = passes
             self.is_live = threading.Event()
             self.is_stopped = False
 
@@ -739,6 +740,8 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     assert made == [(site.paths, limits), "closed"] * 2
     poll({"n": 1})
     assert polled == [({"n": 1}, b"key\n", clock.time)]
+    assert service._maintenance.passes is not None
+    assert service._deaths.passes is None
     address = ("0.0.0.0", ("ganeti-maintd", 1816))
     assert http.made == [(address, ("app", "status"), PLAIN | {"threads": 4})]
     for rounds in (service._maintenance, service._deaths):
