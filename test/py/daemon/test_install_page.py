@@ -252,7 +252,7 @@ def migrate_to_a_closed_port(machines):
         "gnt-instance add -t diskless -o tiny+default -B memory=128m --no-install"
         " -n node2 bare.example.com; gnt-instance startup bare"
     )
-    rule = "type filter hook input priority 0; tcp dport 8102 reject;"
+    rule = "type filter hook input priority 0; tcp dport 8102 reject with tcp reset;"
     target.check(f"nft -f - <<< 'table inet t {{ chain i {{ {rule} }}; }}'")
     code, output = master.run("gnt-instance migrate -f -n node3 bare")
     assert code == 1, output
