@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ganeti import clock, errors, process
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import taps
 from ganeti.hypervisor.xen import listing, nics
 from ganeti.tools import common
 
@@ -69,9 +69,9 @@ def act(effects: NodeEffects, event: str, environment: Mapping[str, str]) -> Non
     env |= {"PATH": process.SAFE_PATH, "INTERFACE": interface}
     if event in {"offline", "remove"}:
         if env.get("MODE") == "openvswitch":
-            taps.leave_switch(effects, interface)
+            networks.leave_switch(effects, interface)
         return
-    taps.join_network(effects, env)
+    networks.join_network(effects, env)
     if not is_emulated:
         # The kernel's part of the NIC waits for this.
         _store(effects, "xenstore-write", f"{place}/hotplug-status", "connected")

@@ -6,6 +6,7 @@ import shutil
 from typing import Final
 
 from ganeti import errors
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import runtime, security, taps
 from ganeti.hypervisor.kvm.files import Files
@@ -30,7 +31,7 @@ def _disconnect(effects: NodeEffects, guest: Files) -> None:
         for nic in runtime.load(guest).nics:
             tap = taps.read_name(guest, nic.uuid)
             if tap is not None and nic.nicparams.get("mode") == "openvswitch":
-                taps.leave_switch(effects, tap)
+                networks.leave_switch(effects, tap)
 
 
 def _remove_chroot(guest: Files) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import AttachedDisk, NodeEffects
 from ganeti.hypervisor.kvm import argv, devices, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
@@ -214,7 +215,7 @@ def add_nic(
     plugged = runtime.plugged_nic(nic, _places(plan).for_nic(nic, kind))
     tap = taps.open_nic(effects, nic, plan.hvparams, guest.name)
     try:
-        taps.connect(effects, taps.environment(instance, nic, index, tap.name))
+        taps.connect(effects, networks.environment(instance, nic, index, tap.name))
         with _session(guest) as qmp:
             _plug_nic(guest, qmp, plugged, tap)
     finally:
@@ -262,7 +263,7 @@ def remove_nic(effects: NodeEffects, guest: Files, nic: NicX) -> None:
         qmp.execute("netdev_del", {"id": name})
     tap = taps.read_name(guest, nic.uuid)
     if tap is not None and nic.nicparams.get("mode") == "openvswitch":
-        taps.leave_switch(effects, tap)
+        networks.leave_switch(effects, tap)
     rest = tuple(item for item in plan.nics if item.uuid != nic.uuid)
     for key in (nic.uuid, str([item.uuid for item in plan.nics].index(nic.uuid))):
         with contextlib.suppress(FileNotFoundError):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import MIB, NodeEffects, linux_node_info
 from ganeti.hypervisor.kvm import (
     argv,
@@ -97,7 +98,7 @@ def connect_nics(
     for index, nic in enumerate(runtime.nics):
         if how.incoming and nic.nicparams.get("mode") == "routed":
             continue
-        env = taps.environment(instance, nic, index, opened[index][1].name)
+        env = networks.environment(instance, nic, index, opened[index][1].name)
         taps.connect(effects, env)
 
 

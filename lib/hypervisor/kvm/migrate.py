@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import MIB, MigrationStatus, NodeEffects
 from ganeti.hypervisor.kvm import cleanup, files, launch, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
@@ -254,7 +255,7 @@ def finalize_destination(
     for index, nic in enumerate(plan.nics):
         tap = taps.read_name(guest, nic.uuid)
         if nic.nicparams.get("mode") == "routed" and tap is not None:
-            taps.connect(effects, taps.environment(instance, nic, index, tap))
+            taps.connect(effects, networks.environment(instance, nic, index, tap))
 
 
 def _refuse_running(guest: Files) -> None:

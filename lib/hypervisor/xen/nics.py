@@ -11,8 +11,8 @@ import shutil
 from typing import Final
 
 from ganeti import errors
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import check_instance_name
-from ganeti.hypervisor.kvm import taps
 from ganeti.objects.filled import InstanceX
 from ganeti.pathutils import Paths
 from ganeti.utils import files
@@ -38,7 +38,7 @@ def write(paths: Paths, instance: InstanceX) -> None:
     where = directory(paths, instance.name)
     os.makedirs(where, mode=0o750, exist_ok=True)
     for index, nic in enumerate(instance.nics):
-        env = taps.environment(instance, nic, index, "")
+        env = networks.environment(instance, nic, index, "")
         lines = []
         for key, value in sorted(env.items()):
             if key in _LATER:

@@ -14,6 +14,7 @@ import types
 from ganeti import errors
 from ganeti.backend import open_vswitch
 from ganeti.clock import SystemClock
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import taps
 from ganeti.objects.filled import NicX
@@ -70,7 +71,7 @@ def connected(mode, link, vlan="", ip=None):
         taps.connect(EFFECTS, env)
         yield tap
         if mode == "openvswitch":
-            taps.leave_switch(EFFECTS, tap.name)
+            networks.leave_switch(EFFECTS, tap.name)
     finally:
         tap.close()
 

@@ -7,7 +7,8 @@ import pytest
 
 from fakes import clusters, guests, nodes
 from ganeti import errors, pathutils
-from ganeti.hypervisor.kvm import argv, checks, cpu, devices, display, runtime, taps
+from ganeti.hypervisor import networks
+from ganeti.hypervisor.kvm import argv, checks, cpu, devices, display, runtime
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects import consoles
 from ganeti.objects.filled import DiskX, InstanceX, NetInfo, NicX
@@ -428,7 +429,7 @@ def test_a_serial_console_comes_first_then_vnc_then_spice():
 def test_network_script_environment():
     network = NetInfo(name="net1", uuid="u1", network="192.0.2.0/24", tags=("a", "b"))
     card = nic().replace(ip="192.0.2.5", name="front", netinfo=network)
-    env = taps.environment(instance().replace(tags=("t1", "t2")), card, 0, "gnt3")
+    env = networks.environment(instance().replace(tags=("t1", "t2")), card, 0, "gnt3")
     assert env == {
         "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
         "INSTANCE": "web1",
@@ -459,7 +460,7 @@ def test_network_script_environment():
     ],
 )
 def test_vlan_options(vlan, wanted):
-    assert taps.vlan_options(vlan) == wanted
+    assert networks.vlan_options(vlan) == wanted
 
 
 def test_a_guest_of_another_ganeti_keeps_its_default_devices():

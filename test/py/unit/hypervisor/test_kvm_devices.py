@@ -18,7 +18,7 @@ from fakes import guests, nodes
 from fakes.patience import until
 from fakes.processes import FakeRunner
 from ganeti import errors
-from ganeti.hypervisor import NodeEffects
+from ganeti.hypervisor import NodeEffects, networks
 from ganeti.hypervisor.base import GuestState
 from ganeti.hypervisor.kvm import (
     cleanup,
@@ -205,7 +205,7 @@ def guest(monkeypatch):
         monkeypatch.setattr(
             files, "end_process", lambda _effects, which: ended.append(which.name)
         )
-        monkeypatch.setattr(taps, "check_link", lambda _nic, _instance: None)
+        monkeypatch.setattr(networks, "check_link", lambda _nic, _instance: None)
         monkeypatch.setattr(taps, "open_tap", open_tap)
         params = guests.kvm_params()
         beparams = {"maxmem": MEMORY_MIB, "minmem": 128, "vcpus": 2}

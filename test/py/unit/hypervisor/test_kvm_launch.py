@@ -12,6 +12,7 @@ from fakes import guests, nodes
 from fakes.clocks import FakeClock
 from fakes.emulators import Emulator
 from ganeti import errors
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import (
     argv,
@@ -87,7 +88,7 @@ class Steps:
         patch(taps, "open_nic", self._open)
         patch(taps, "connect", lambda _e, env: self.log.append(("connect", env["TAP"])))
         environment = lambda _i, _n, index, name: {"TAP": f"{index} {name}"}  # noqa: E731
-        patch(taps, "environment", environment)
+        patch(networks, "environment", environment)
         patch(taps, "write_names", lambda _g, given: self.log.append(("names", given)))
         patch(files, "end_process", lambda _e, g: self.log.append(("end", g.name)))
         patch(files.Files, "alive_pid", lambda _self: self.pid)

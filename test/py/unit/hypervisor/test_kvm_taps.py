@@ -15,7 +15,7 @@ import pytest
 from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
-from ganeti.hypervisor import NodeEffects
+from ganeti.hypervisor import NodeEffects, networks
 from ganeti.hypervisor.kvm import files, taps
 from ganeti.objects.filled import NicX
 from ganeti.pathutils import Paths
@@ -172,14 +172,14 @@ def interfaces(monkeypatch):
 @pytest.mark.usefixtures("interfaces")
 @pytest.mark.parametrize("mode", ["bridged", "openvswitch"])
 def test_a_network_that_is_not_there_is_named_with_the_nic(mode):
-    taps.check_link(nic(mode, "br1"), "web1")
+    networks.check_link(nic(mode, "br1"), "web1")
     with pytest.raises(
         errors.HypervisorError,
         match=f"web1: NIC aa:00:00:00:00:01: {mode} link br9 does not exist",
     ):
-        taps.check_link(nic(mode, "br9"), "web1")
+        networks.check_link(nic(mode, "br9"), "web1")
     # A routing table is no interface.
-    taps.check_link(nic("routed", "100"), "web1")
+    networks.check_link(nic("routed", "100"), "web1")
 
 
 @pytest.mark.usefixtures("interfaces")
@@ -267,7 +267,7 @@ def env(mode, link, **more):
     ],
 )
 def test_a_tap_has_a_high_address_that_is_not_the_guests(mac, wanted):
-    assert taps.tap_address(mac) == wanted
+    assert networks.tap_address(mac) == wanted
 
 
 def test_a_bridged_tap_joins_its_bridge_with_the_bridges_mtu(effects, network):
@@ -333,7 +333,7 @@ def test_a_routed_tap_gets_the_route_of_its_address(
     effects, network, monkeypatch, link, address, routes
 ):
     switched = []
-    monkeypatch.setattr(taps, "_set_if_there", lambda *args: switched.append(args))
+    monkeypatch.setattr(networks, "_set_if_there", lambda *args: switched.append(args))
     taps.connect(effects, env("routed", link, IP=address))
     assert network.links == [{"index": 7, "state": "up"}]
     assert network.routes == routes
@@ -347,8 +347,8 @@ def test_a_routed_tap_gets_the_route_of_its_address(
 def test_a_setting_that_the_kernel_lacks_is_left_out(tmp_path):
     there = tmp_path / "there"
     there.write_text("0")
-    taps._set_if_there(str(there), "1")
-    taps._set_if_there(str(tmp_path / "none" / "missing"), "1")
+    networks._set_if_there(str(there), "1")
+    networks._set_if_there(str(tmp_path / "none" / "missing"), "1")
     assert there.read_text() == "1"
 
 
@@ -365,11 +365,11 @@ def test_a_tap_joins_its_switch_with_its_vlans(effects, network):
 
 
 def test_a_tap_leaves_its_switch_or_says_why_not(effects):
-    taps.leave_switch(effects, "gnt0")
+    networks.leave_switch(effects, "gnt0")
     assert effects.process.lines == ["ovs-vsctl --if-exists del-port gnt0"]
     effects.process.answers["ovs-vsctl"] = (1, "", "database is gone")
     with pytest.raises(errors.HypervisorError, match=r"gnt0: ovs-vsctl .*is gone"):
-        taps.leave_switch(effects, "gnt0")
+        networks.leave_switch(effects, "gnt0")
 
 
 def test_a_script_of_the_administrator_connects_instead(effects, network):

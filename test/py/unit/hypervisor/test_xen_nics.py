@@ -8,8 +8,8 @@ import pytest
 from fakes.processes import FakeRunner
 from fakes.xen_guests import NIC, instance
 from ganeti import clock, errors, pathutils
+from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import taps
 from ganeti.hypervisor.xen import nics
 from ganeti.objects.filled import NetInfo
 from ganeti.tools import vif_ganeti
@@ -21,7 +21,9 @@ ONLINE = {"XENBUS_PATH": "backend/vif/3/0", "vif": "vif3.0", "type_if": "vif"}
 def node(tmp_path, monkeypatch):
     """Effects of a node with one guest, and what it joins to its networks."""
     joined = []
-    monkeypatch.setattr(taps, "join_network", lambda _effects, env: joined.append(env))
+    monkeypatch.setattr(
+        networks, "join_network", lambda _effects, env: joined.append(env)
+    )
     runner = FakeRunner(
         xenstore_read=(0, "web1\n", ""),
         xenstore_write=FakeRunner.DONE,
