@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import signal
-import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +18,11 @@ from typing import IO, Any, Final
 from ganeti import errors
 from ganeti.process import SAFE_PATH
 from ganeti.tools.os_image.settings import Settings
+from ganeti.utils import qcow2
 
 SECTOR: Final = 512
-#: Fields of a qcow2 header up to the feature bits of version 3; from QEMU's
-#: documentation, interop/qcow2: magic, version, offset and length of the name of the
-#: backing file, cluster bits, size, encryption, sizes and offsets of tables.
-_HEADER: Final = struct.Struct(">4sIQIIQIIQQIIQ")
-_FEATURES: Final = struct.Struct(">Q")
-_MAGIC: Final = b"QFI\xfb"
 #: Incompatible features that an image may have: its compression, extended tables.
 _ALLOWED_FEATURES: Final = 1 << 3 | 1 << 4
-_EXTERNAL_DATA: Final = 1 << 2
 #: Limits of qemu-img: address space in bytes, processor time in seconds, wall time.
 _INFO_LIMITS: Final = ("--as=2147483648", "--cpu=30", "--core=0")
 _INFO_S: Final = 60.0
@@ -54,7 +47,7 @@ def check(fd: int, wanted: Settings, disk_bytes: int) -> None:
         size = os.fstat(fd).st_size
         if size == 0:
             raise _refusal(wanted.source, "is empty")
-        if os.pread(fd, len(_MAGIC), 0) == _MAGIC:
+        if os.pread(fd, len(qcow2.MAGIC), 0) == qcow2.MAGIC:
             raise _refusal(
                 wanted.source, "is a qcow2 image, but the OS parameter format is raw"
             )
@@ -71,22 +64,17 @@ def _require_fit(size: int, disk_bytes: int, source: str) -> None:
 
 
 def _check_header(fd: int, source: str) -> int:
-    data = os.pread(fd, _HEADER.size + _FEATURES.size, 0)
-    if len(data) < _HEADER.size or data[:4] != _MAGIC:
+    header = qcow2.read_header(os.pread(fd, qcow2.SIZE, 0))
+    if header is None:
         raise _refusal(
             source, "is not a qcow2 image; for others set the OS parameter format=raw"
         )
-    _magic, version, backing, backing_size, _bits, size, crypt = _HEADER.unpack_from(
-        data
-    )[:7]
-    features = 0
-    if version == 3 and len(data) == _HEADER.size + _FEATURES.size:
-        (features,) = _FEATURES.unpack_from(data, _HEADER.size)
+    version, features = header.version, header.features
     for is_wrong, what in (
         (version not in (2, 3), f"has qcow2 version {version}, wanted 2 or 3"),
-        (backing or backing_size, "names a backing file; wanted a complete image"),
-        (crypt, "is encrypted"),
-        (features & _EXTERNAL_DATA, "names an external data file"),
+        (header.has_backing, "names a backing file; wanted a complete image"),
+        (header.is_encrypted, "is encrypted"),
+        (header.has_external_data, "names an external data file"),
         (
             features & ~_ALLOWED_FEATURES,
             f"has the incompatible features {features:#x}, or was not closed properly",
@@ -94,7 +82,7 @@ def _check_header(fd: int, source: str) -> int:
     ):
         if is_wrong:
             raise _refusal(source, what)
-    return int(size)
+    return header.size
 
 
 def _check_description(fd: int, source: str) -> int:

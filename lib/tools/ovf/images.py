@@ -8,13 +8,13 @@ import gzip
 import json
 import os
 import shutil
-import struct
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.process import Runner
+from ganeti.utils import qcow2
 
 #: Name of the format for qemu-img by our name.
 _FORMATS: Final = {"raw": "raw", "cow": "qcow2", "vmdk": "vmdk"}
@@ -24,10 +24,6 @@ _INFO_TIMEOUT_S: Final = 60.0
 _MAX_INFO: Final = 1 << 20
 _SECTOR: Final = 512
 _CHUNK: Final = 1 << 20
-#: First bytes of qcow2, and the bit of its header for content in another file.
-_QCOW2: Final = b"QFI\xfb"
-_OTHER_FILE: Final = 1 << 2
-_QCOW2_HEADER: Final = struct.Struct(">4sIQ56xQ")
 
 
 def check_raw(path: str) -> int:
@@ -82,14 +78,10 @@ def read(process: Runner, source: str, raw: str) -> int:
 
 
 def _check_header(source: str) -> None:
-    """Refuse an image of qcow2 that refers to other files.
-
-    Some releases of qemu-img open these files when they only describe the image.
-    """
+    """Refuse an image of qcow2 that refers to other files, before qemu-img sees it."""
     with open(source, "rb") as src:
-        header = src.read(_QCOW2_HEADER.size).ljust(_QCOW2_HEADER.size, b"\0")
-    magic, version, backing, features = _QCOW2_HEADER.unpack(header)
-    if magic == _QCOW2 and (backing or (version > 2 and features & _OTHER_FILE)):
+        header = qcow2.read_header(src.read(qcow2.SIZE).ljust(qcow2.SIZE, b"\0"))
+    if header is not None and (header.has_backing or header.has_external_data):
         raise errors.OpExecError(
             f"{source}: the image refers to other files, which is not accepted"
         )
