@@ -12,9 +12,10 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 from ganeti import clock, errors
+from ganeti.mond import child
 from ganeti.pathutils import Paths
 from ganeti.storage import heartbeats
 from ganeti.storage.heartbeats import PERIOD_S, Beat, State
@@ -82,27 +83,16 @@ def start(paths: Paths) -> socket.socket:
 
     Call it while the daemon has one thread.
     """
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
-        _live(paths, theirs)
-    theirs.close()
-    return mine
+    return child.fork(lambda own: _live(paths, own))
 
 
-def _live(paths: Paths, sock: socket.socket) -> NoReturn:
+def _live(paths: Paths, own: socket.socket) -> None:
     """Write heartbeats until the daemon has closed its end."""
-    try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.dup2(sock.fileno(), 3)
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-        # The old object's descriptor may be closed now; it must not be closed twice.
-        sock.detach()
-        _serve(Heart(paths, clock.SystemClock()), socket.socket(fileno=3))
-    finally:
-        os._exit(0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _serve(Heart(paths, clock.SystemClock()), own)
 
 
 def _serve(heart: "Heart", sock: socket.socket) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from ganeti import errors
-from ganeti.mond import volumes, xen
+from ganeti.mond import child, volumes, xen
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
 from ganeti.utils import allowed_commands, files
@@ -84,36 +84,24 @@ def start(paths: Paths) -> socket.socket:
 
     Call it while the process has one thread.
     """
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
-        _live(paths, theirs)
-    theirs.close()
-    return mine
+    return child.fork(lambda own: _live(paths, own))
 
 
-def _live(paths: Paths, sock: socket.socket) -> NoReturn:
+def _live(paths: Paths, own: socket.socket) -> None:
     """Do tasks until the daemon has closed its end."""
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        # Children are not waited for.
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        os.dup2(sock.fileno(), 3)
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-        # The old object's descriptor may be closed now; it must not be closed twice.
-        sock.detach()
-        own = socket.socket(fileno=3)
-        while True:
-            data, fds, _flags, _address = socket.recv_fds(own, _MAX_REQUEST, 1)
-            if not data:
-                break
-            if os.fork() == 0:
-                own.close()
-                _do_task(paths, data, fds[0])
-            for fd in fds:
-                os.close(fd)
-    finally:
-        os._exit(0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Children are not waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        data, fds, _flags, _address = socket.recv_fds(own, _MAX_REQUEST, 1)
+        if not data:
+            return
+        if os.fork() == 0:
+            own.close()
+            _do_task(paths, data, fds[0])
+        for fd in fds:
+            os.close(fd)
 
 
 def _do_task(paths: Paths, data: bytes, fd: int) -> NoReturn:
