@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from ganeti import clock, errors, pathutils, process
 from ganeti.constants import hvparams as params_table
 from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.utils import hv_syntax
 
 MIB: Final = 1024 * 1024
 #: Characters of a host name, see `ganeti.utils.hostnames`, and of a file name.
@@ -165,6 +166,17 @@ class Hypervisor(abc.ABC):
         """
         check_names(self.name, hvparams)
 
+    def check_syntax(self, hvparams: Mapping[str, Any]) -> None:
+        """Check the forms of parameters, whatever the node has.
+
+        Raises:
+            HypervisorError: names the parameter, wanted and found.
+        """
+        try:
+            hv_syntax.check(self.name, hvparams)
+        except errors.ParseError as err:
+            raise errors.HypervisorError(str(err)) from err
+
     def ancillary_files(self) -> tuple[list[str], list[str]]:
         """Return the files to distribute to all nodes, and the optional ones."""
         return [], []
@@ -289,6 +301,34 @@ class Hypervisor(abc.ABC):
         return errors.HypervisorError(
             f"instance {instance}: hypervisor {self.name} does not support {what}"
         )
+
+
+def run_bounded(
+    effects: NodeEffects,
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    max_output: int,
+    what: str,
+) -> process.RunResult:
+    """Run a program of a hypervisor; the caller checks the result.
+
+    Args:
+        effects: effect interfaces of this node.
+        argv: the program and its arguments.
+        timeout_s: time limit, in seconds.
+        max_output: size limit of the output, in bytes.
+        what: beginning of the error.
+
+    Raises:
+        HypervisorError: it is not installed, or broke a limit.
+    """
+    try:
+        return effects.process.run_bounded(
+            argv, timeout_s=timeout_s, max_output=max_output
+        )
+    except errors.CommandError as err:
+        raise errors.HypervisorError(f"{what}: {err}") from err
 
 
 def check_names(hypervisor: str, hvparams: Mapping[str, Any]) -> None:

@@ -19,10 +19,11 @@ from ganeti.hypervisor.base import (
     GuestState,
     Hypervisor,
     InstanceInfo,
+    NodeEffects,
     check_instance_name,
+    run_bounded,
 )
 from ganeti.objects.filled import InstanceX
-from ganeti.utils import hv_syntax
 
 #: Seconds for a script, and for the programs that list and end processes.
 _SCRIPT_S: Final = 300.0
@@ -70,7 +71,7 @@ class ChrootHypervisor(Hypervisor):
         try:
             if not _is_mounted(root):
                 self._mount(name, disks[0], root)
-            if _users(self._effects.process, root):
+            if _users(self._effects, root):
                 raise errors.HypervisorError(f"instance {name}: already running")
             self._run_script(name, root, script, "start")
         except errors.GenericError:
@@ -110,10 +111,7 @@ class ChrootHypervisor(Hypervisor):
             )
 
     def _script(self, hvparams: Mapping[str, Any]) -> str:
-        try:
-            hv_syntax.check(self.name, hvparams)
-        except errors.ParseError as err:
-            raise errors.HypervisorError(str(err)) from err
+        self.check_syntax(hvparams)
         return str(hvparams["init_script"])
 
     def stop(
@@ -181,7 +179,7 @@ class ChrootHypervisor(Hypervisor):
     def _is_live(self, name: str) -> bool:
         """Return whether a program uses the file system of an instance."""
         root = self._root(name)
-        return _is_mounted(root) and _users(self._effects.process, root)
+        return _is_mounted(root) and _users(self._effects, root)
 
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
         """Return the names of instances with programs on this node, sorted."""
@@ -229,14 +227,15 @@ def _described(name: str) -> InstanceInfo:
     return InstanceInfo(name, "0", 0, 0, GuestState.RUNNING, 0.0)
 
 
-def _users(runner: process.Runner, root: str) -> bool:
+def _users(effects: NodeEffects, root: str) -> bool:
     """Return whether a process uses the file system that is mounted there."""
-    try:
-        result = runner.run_bounded(
-            ("fuser", "-M", "-m", root), timeout_s=_TIMEOUT_S, max_output=_MAX_OUTPUT
-        )
-    except errors.CommandError as err:
-        raise errors.HypervisorError(f"hypervisor chroot: {err}") from err
+    result = run_bounded(
+        effects,
+        ("fuser", "-M", "-m", root),
+        timeout_s=_TIMEOUT_S,
+        max_output=_MAX_OUTPUT,
+        what="hypervisor chroot",
+    )
     if result.code not in (0, 1):
         raise errors.HypervisorError(
             f"hypervisor chroot: fuser -m {root} {result.reason}"

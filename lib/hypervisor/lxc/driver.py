@@ -20,6 +20,7 @@ from ganeti.hypervisor.base import (
     InstanceInfo,
     check_instance_name,
     linux_node_info,
+    run_bounded,
 )
 from ganeti.hypervisor.lxc import cgroups, config, root_disk
 from ganeti.objects.filled import DiskX, InstanceX
@@ -64,14 +65,13 @@ class LxcHypervisor(Hypervisor):
     def _run(
         self, program: str, *words: str, timeout_s: float = _TIMEOUT_S
     ) -> process.RunResult:
-        try:
-            return self._effects.process.run_bounded(
-                [program, "-P", self._containers, *words],
-                timeout_s=timeout_s,
-                max_output=_MAX_OUTPUT,
-            )
-        except errors.CommandError as err:
-            raise errors.HypervisorError(f"hypervisor lxc: {err}") from err
+        return run_bounded(
+            self._effects,
+            [program, "-P", self._containers, *words],
+            timeout_s=timeout_s,
+            max_output=_MAX_OUTPUT,
+            what="hypervisor lxc",
+        )
 
     # Start and end
     def start(
@@ -86,7 +86,7 @@ class LxcHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: hypervisor lxc needs a disk with a root file system"
             )
-        self._check_syntax(instance.hvparams)
+        self.check_syntax(instance.hvparams)
         cgroups.mount_if_missing(self._effects)
         extra = hv_syntax.words(instance.hvparams.get("extra_cgroups"))
         if (reason := cgroups.problem(extra)) is not None:
@@ -284,16 +284,10 @@ class LxcHypervisor(Hypervisor):
             return f"LXC: wanted release 4.0 or newer, found {text[:40]!r}"
         return cgroups.problem()
 
-    def _check_syntax(self, hvparams: Mapping[str, Any]) -> None:
-        try:
-            hv_syntax.check(self.name, hvparams)
-        except errors.ParseError as err:
-            raise errors.HypervisorError(str(err)) from err
-
     def validate(self, hvparams: Mapping[str, Any]) -> None:
         """Check parameters against this node."""
         super().validate(hvparams)
-        self._check_syntax(hvparams)
+        self.check_syntax(hvparams)
         extra = hv_syntax.words(hvparams.get("extra_cgroups"))
         if extra and (reason := cgroups.problem(extra)) is not None:
             raise errors.HypervisorError(

@@ -17,7 +17,6 @@ from ganeti.hypervisor.base import (
 from ganeti.hypervisor.xen import checks, config, listing, migration, nics, xl
 from ganeti.hypervisor.xen.files import DIRECTORY, Files
 from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import hv_syntax
 
 #: Network script of NICs without one of their own.
 VIF_SCRIPT: Final = "vif-ganeti"
@@ -68,7 +67,7 @@ class _XenHypervisor(Hypervisor):
         name = instance.name
         if self._domain(name) is not None:
             raise errors.HypervisorError(f"instance {name}: already running")
-        self._check_syntax(instance.hvparams)
+        self.check_syntax(instance.hvparams)
         guest = self._files(name)
         guest.write_config(self._configuration(instance, disks))
         nics.write(self._effects.paths, instance)
@@ -205,14 +204,8 @@ class _XenHypervisor(Hypervisor):
     def validate(self, hvparams: Mapping[str, Any]) -> None:
         """Check parameters against this node."""
         super().validate(hvparams)
-        self._check_syntax(hvparams)
+        self.check_syntax(hvparams)
         checks.check_files(self.name, hvparams)
-
-    def _check_syntax(self, hvparams: Mapping[str, Any]) -> None:
-        try:
-            hv_syntax.check(self.name, hvparams)
-        except errors.ParseError as err:
-            raise errors.HypervisorError(str(err)) from err
 
     def ancillary_files(self) -> tuple[list[str], list[str]]:
         """Return the files to distribute; xl's settings may be missing."""
@@ -254,7 +247,7 @@ class _XenHypervisor(Hypervisor):
         name = instance.name
         if self._domain(name) is not None:
             raise errors.HypervisorError(f"instance {name}: already running here")
-        self._check_syntax(instance.hvparams)
+        self.check_syntax(instance.hvparams)
         guest = self._files(name)
         guest.write_config(self._configuration(instance, disks))
         nics.write(self._effects.paths, instance)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti import errors, process
-from ganeti.hypervisor.base import NodeEffects, check_instance_name
+from ganeti.hypervisor.base import NodeEffects, check_instance_name, run_bounded
 from ganeti.hypervisor.xen import listing
 
 PROGRAM: Final = "xl"
@@ -45,12 +45,13 @@ def run(
     Raises:
         HypervisorError: xl is not installed.
     """
-    try:
-        return effects.process.run_bounded(
-            [PROGRAM, *words], timeout_s=timeout_s, max_output=_MAX_OUTPUT
-        )
-    except errors.CommandError as err:
-        raise errors.HypervisorError(f"Xen: {err}") from err
+    return run_bounded(
+        effects,
+        [PROGRAM, *words],
+        timeout_s=timeout_s,
+        max_output=_MAX_OUTPUT,
+        what="Xen",
+    )
 
 
 def check(
