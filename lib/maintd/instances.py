@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ganeti import autorepair
 from ganeti.clock import Clock
-from ganeti.constants import versions
+from ganeti.constants import jobqueue, versions
 from ganeti.luxi import Client
 from ganeti.pathutils import Paths
 from ganeti.repair.plan import RepairState
@@ -87,7 +87,7 @@ def _run(client: Client, clock: Clock, reason: str) -> autorepair.RepairRun:
     # A job of a repair can wait for no tag that it would delay: its reason trail names
     # the repair, so the tag may come after it.
     settings = autorepair.RunSettings(
-        source="gnt:daemon:maintd",
+        source=jobqueue.OPCODE_REASON_SRC_MAINTD,
         reason=reason,
         comment=f"automated repairs by ganeti-maintd {versions.RELEASE_VERSION}",
         job_delay_s=0.0,

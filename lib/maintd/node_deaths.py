@@ -49,7 +49,6 @@ _LONGEST_LOOK_S: Final = 30.0
 #: Most runs of heartbeats of a node that are remembered.
 _MAX_RUNS: Final = 8
 _UNKNOWN: Final = "unknown method"
-_SOURCE: Final = "gnt:daemon:maintd"
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
@@ -246,11 +245,8 @@ class NodeDeaths:
     def _explained(self, job: DeathJob, plan: Plan, number: str) -> DeathJob:
         """Return a job with its reason trail."""
         names = {death.node: death.name for death in plan.state.deaths}
-        now_ns = int(self._clock.time() * 1_000_000_000)
-        trail = [
-            [_SOURCE, f"death of {names[job.node]}", now_ns],
-            journal.reason(number, now_ns),
-        ]
+        text = f"death of {names[job.node]}"
+        trail = journal.maintd_trail([text], number, self._clock.time())
         priority = jobqueue.OP_PRIO_HIGH
         ops = tuple({**op, "reason": trail, "priority": priority} for op in job.ops)
         return msgspec.structs.replace(job, ops=ops)

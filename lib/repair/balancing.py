@@ -14,10 +14,9 @@ from ganeti.repair import journal
 from ganeti.repair.duties import Duties
 from ganeti.repair.journal import CLUSTER, GROUP, INSTANCE, Decision, Item
 from ganeti.repair.limits import MOVED_SHARE, Act, Automation
-from ganeti.repair.rounds import SOURCE, Job
+from ganeti.repair.rounds import Job
 
 _BALANCE: Final = "balance"
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class PlannedMove(msgspec.Struct, frozen=True):
@@ -143,9 +142,8 @@ def _kept(group: GroupPlan, duties: Duties) -> Item:
 
 
 def _job(move: PlannedMove, group: str, bounds: Bounds) -> Job:
-    now_ns = int(bounds.now * _NANOSECONDS)
     text = f"Balancing group {group}: moving {move.instance}"
-    trail = [[SOURCE, text, now_ns], journal.reason(bounds.round, now_ns)]
+    trail = journal.maintd_trail([text], bounds.round, bounds.now)
     return Job([{**op, "reason": trail} for op in move.opcodes], "")
 
 

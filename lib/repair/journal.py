@@ -12,6 +12,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from ganeti.constants import jobqueue
+
 #: Source of the entry in the reason trail of a job that names the round.
 REASON_SOURCE: Final = "gnt:journal"
 #: Automatons.
@@ -42,6 +44,7 @@ _ACT: Final = b'"decision":"chosen"'
 _NO_RESULTS: Final = b'"results":[]'
 #: Most jobs, ids and nodes of one item.
 _MAX_PARTS: Final = 50
+_NANOSECONDS: Final = 1_000_000_000
 
 
 class Decision(enum.StrEnum):
@@ -216,6 +219,19 @@ def is_of_automaton(trail: Iterable[Sequence[Any]]) -> bool:
 def reason(round_id: str, now_ns: int) -> list[Any]:
     """Return the entry of a reason trail that names a round."""
     return [REASON_SOURCE, f"round {round_id}", now_ns]
+
+
+def maintd_trail(texts: Iterable[str], round_id: str, now: float) -> list[list[Any]]:
+    """Return the reason trail of a job that the maintenance daemon submits.
+
+    Args:
+        texts: what the job is for.
+        round_id: UUID of the round; empty for none.
+        now: seconds since 1970.
+    """
+    now_ns = int(now * _NANOSECONDS)
+    trail = [[jobqueue.OPCODE_REASON_SRC_MAINTD, text, now_ns] for text in texts]
+    return [*trail, reason(round_id, now_ns)] if round_id else trail
 
 
 def is_repeated(entry: Entry, new: Round) -> bool:

@@ -30,11 +30,9 @@ from ganeti.repair.journal import INSTANCE, NODE, Decision, Item
 from ganeti.repair.limits import Act, Automation
 
 _HOUR_S: Final = 3600.0
-SOURCE: Final = "gnt:daemon:maintd"
 #: Incidents of one node that are kept at once: a report that changes all the time must
 #: not fill the configuration.
 MAX_PER_NODE: Final = 5
-_NANOSECONDS: Final = 1_000_000_000
 _MIGRATE: Final = "OP_INSTANCE_MIGRATE"
 _FAILOVER: Final = "OP_INSTANCE_FAILOVER"
 #: Names of repair commands; the node refuses others, too.
@@ -413,10 +411,8 @@ class _Round:
         self, item: Incident, ops: Sequence[Op], text: str, instance: str = ""
     ) -> None:
         """Submit a job for an incident."""
-        now_ns = int(self._seen.now * _NANOSECONDS)
-        trail = [[SOURCE, text, now_ns], [SOURCE, f"event {item.uuid}", now_ns]]
-        if self._seen.round:
-            trail.append(journal.reason(self._seen.round, now_ns))
+        texts = (text, f"event {item.uuid}")
+        trail = journal.maintd_trail(texts, self._seen.round, self._seen.now)
         self._jobs.append(Job([{**op, "reason": trail} for op in ops], item.uuid))
         if item.state is IncidentState.NOTED:
             item = item.entered(IncidentState.PENDING, self._seen.now)
