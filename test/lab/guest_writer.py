@@ -54,12 +54,16 @@ class Writer:
             f" echo $! > {run}.pid; until [ -s {run}.acknowledged ]; do sleep 0.1; done"
         )
 
+    def acknowledged(self):
+        """Return the number of the latest acknowledged write; it goes on."""
+        return int(self._shell(f"tail -n 1 /run/{self._name}.acknowledged"))
+
     def stop(self):
         """End it; no write may have failed."""
         run = f"/run/{self._name}"
         self._shell(f"touch {run}.stop; tail --pid=$(cat {run}.pid) -f /dev/null")
         assert self._shell(f"cat {run}.log") == ""
-        self.last = int(self._shell(f"tail -n 1 {run}.acknowledged"))
+        self.last = self.acknowledged()
 
     def require_all(self, node, device):
         """Fail unless a machine has every acknowledged write."""

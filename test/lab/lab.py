@@ -166,9 +166,18 @@ def quote(word):
 
 
 def up(
-    directory=DIRECTORY, *, count=3, memory_mib=512, disks=2, disk_mib=24576, xen=False
+    directory=DIRECTORY,
+    *,
+    count=3,
+    started=None,
+    memory_mib=512,
+    disks=2,
+    disk_mib=24576,
+    xen=False,
 ):
     """Make a lab and start its machines, with ``xen`` as its first domains; return it.
+
+    With ``started``, only so many of the machines are on.
 
     Raises:
         LabError: there is one already, or something is missing.
@@ -192,7 +201,7 @@ def up(
         machine.make(disk_mib=disk_mib)
         _make_files(lab, machine)
     try:
-        lab.start()
+        lab.start(lab.machines[:started])
     except LabError:
         lab.down()
         raise

@@ -1,7 +1,7 @@
 """Machines of the lab for tests; they stay up between tests.
 
 `machines` is the lab of a whole session: three machines, each with two disks without
-content, network whole, in no cluster. Leave it as you find it.
+content, network whole, in no cluster. Leave it as you find it. The fourth machine is off.
 
 Without a lab in build/lab, the session makes one and removes it, unless with LAB_KEEP=1.
 """
@@ -14,6 +14,8 @@ from lab import lab as labs
 from lab import product
 
 COUNT = 3
+#: Machines that a test may start besides.
+SPARES = 1
 #: The master of three nodes needs more than the default.
 MEMORY_MIB = 900
 
@@ -46,7 +48,7 @@ def lab():
                 made.power(machine.name, "off")
         made.join()
     else:
-        made = labs.up(count=COUNT, memory_mib=MEMORY_MIB)
+        made = labs.up(count=COUNT + SPARES, started=COUNT, memory_mib=MEMORY_MIB)
     yield made
     if not was_up and os.environ.get("LAB_KEEP") != "1":
         made.down()
@@ -89,7 +91,7 @@ def first_machine(lab):
 @pytest.fixture
 def machines(lab):
     """The machines; afterwards all have a whole network and healthy disks."""
-    lab.start()
+    lab.start(lab.machines[:COUNT])
     yield Machines(lab)
     lab.join()
     for entry in list(lab.record["failed_disks"]):

@@ -177,7 +177,7 @@ def _with_a_secondary_that_fails(machines, *, secondary, away):
             machines.check("sh", "-c", kill, node=secondary)
         machines.run("gnt-job", "wait", job)
         if is_whole_machine:
-            machines.lab.start()
+            machines.lab.start([machines.lab.machine(secondary)])
             row = f"gnt-node list --no-headers -o mtotal {secondary}"
             machines.check("sh", "-c", f"until {row} | grep -q M; do sleep 0.5; done")
         else:
