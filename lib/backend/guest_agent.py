@@ -28,8 +28,8 @@ def guest_addresses(
 
 
 @procedure("guest_firmware")
-def guest_firmware(node: LocalNode, instance: InstanceX) -> str:
-    """Return a copy of a guest's UEFI variables, empty if it has none here."""
+def guest_firmware(node: LocalNode, instance: InstanceX) -> tuple[str, str]:
+    """Return copies of a guest's UEFI variables and TPM, empty if it has none here."""
     return node.hypervisor(instance.hypervisor).firmware_state(instance.name)
 
 

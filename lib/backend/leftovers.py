@@ -1,8 +1,8 @@
-"""Files that instances leave on a node: disk links, reason trails, UEFI variables.
+"""Files that instances leave on a node: disk links, reason trails, firmware.
 
 Most links go when an instance stops. A link stays when a node or a job ends in between,
-and reason trails and variables stay until their instance is removed. Which instances
-exist is known from the node's ssconf files.
+and reason trails, UEFI variables and TPMs stay until their instance is removed. Which
+instances exist is known from the node's ssconf files.
 """
 
 import contextlib
@@ -14,7 +14,8 @@ from typing import Final
 from ganeti import errors, ssconf
 from ganeti.backend import disk_links, reason_trail
 from ganeti.backend.registry import LocalNode
-from ganeti.hypervisor.kvm import firmware
+from ganeti.hypervisor.base import NodeEffects
+from ganeti.hypervisor.kvm import kept, tpm
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def sweep(node: LocalNode, removed: Collection[str] = ()) -> list[str]:
         is_over = not os.path.exists(path) if is_link else instance in removed
         if is_over or _age_s(node, path) > _AGE_S:
             if os.path.isdir(path) and not is_link:
-                firmware.remove(node.paths, instance)
+                kept.remove(node.paths, instance)
                 swept.append(path)
                 continue
             with contextlib.suppress(FileNotFoundError):
@@ -68,6 +69,14 @@ def sweep(node: LocalNode, removed: Collection[str] = ()) -> list[str]:
     return swept
 
 
+def end_processes(node: LocalNode) -> None:
+    """End processes of guests that a killed daemon did not start completely.
+
+    Only for the start of the node daemon.
+    """
+    tpm.end_abandoned(NodeEffects(node.paths, node.process, node.clock))
+
+
 def _instance_files(node: LocalNode) -> Iterator[tuple[str, str]]:
     """Yield the path of each file, and the instance to which it belongs."""
     links, trails = disk_links.directory(node.paths), reason_trail.directory(node.paths)
@@ -75,7 +84,7 @@ def _instance_files(node: LocalNode) -> Iterator[tuple[str, str]]:
         path = f"{links}/{name}"
         if os.path.islink(path):
             yield path, name.rpartition(":")[0]
-    stores = firmware.directory(node.paths)
+    stores = kept.directory(node.paths)
     for name in _names(stores):
         yield f"{stores}/{name}", name
     for name in _names(trails):

@@ -126,6 +126,7 @@ def _exported(record: Record) -> dict[str, Any]:
         reservation=None,
         request=None,
         firmware_state="",
+        tpm_state="",
         hvparams=_known_parameters(record.hypervisor, record.hvparams),
     )
     data = objects.to_dict(known)

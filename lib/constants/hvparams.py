@@ -427,6 +427,17 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "compression of images with GLZ by SPICE on slow links",
         ),
+        "swtpm_path": HvParam(
+            "string",
+            "/usr/bin/swtpm",
+            False,
+            "absolute normalised path of an existing file",
+            False,
+            "program of the TPM on the nodes",
+        ),
+        "tpm": HvParam(
+            "bool", False, False, None, False, "provide a TPM 2.0 of the guest's own"
+        ),
         "uefi_code_path": HvParam(
             "string",
             "/usr/share/OVMF/OVMF_CODE_4M.fd",
@@ -845,7 +856,9 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
 
 #: Parameters that Ganeti does not have, by hypervisor: an export leaves them out.
 ADDITIONS: Final[dict[str, frozenset[str]]] = {
-    "kvm": frozenset({"firmware", "uefi_code_path", "uefi_vars_path"}),
+    "kvm": frozenset(
+        {"firmware", "swtpm_path", "tpm", "uefi_code_path", "uefi_vars_path"}
+    ),
 }
 
 

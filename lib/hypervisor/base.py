@@ -279,10 +279,10 @@ class Hypervisor(abc.ABC):
         """
         raise self._unsupported(name, "guest agents")
 
-    def firmware_state(self, name: str) -> str:
-        """Return a copy of the firmware's variables of a guest, empty without any."""
+    def firmware_state(self, name: str) -> tuple[str, str]:
+        """Return copies of a guest's UEFI variables and TPM, empty without any."""
         del name
-        return ""
+        return "", ""
 
     def freeze(self, name: str, limit_s: float) -> None:
         """Freeze the file systems of a guest for at most some seconds."""

@@ -38,7 +38,7 @@ _BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))
 _MOST_FOLLOWERS: Final = 200
 #: Fields with secret values.
 _PRIVATE: Final = frozenset(
-    ("osparams_private", "osparams_private_cluster", "firmware_state")
+    ("osparams_private", "osparams_private_cluster", "firmware_state", "tpm_state")
 )
 
 

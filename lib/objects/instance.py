@@ -51,7 +51,7 @@ class Instance(Record, frozen=True, kw_only=True):
     SPARSE: ClassVar[frozenset[str]] = frozenset(
         (
             *("network_port", "forthcoming", "creation", "reservation", "request"),
-            "firmware_state",
+            *("firmware_state", "tpm_state"),
         )
     )
 
@@ -92,6 +92,8 @@ class Instance(Record, frozen=True, kw_only=True):
     #: Copy of the UEFI variables, for a start on another node: compressed, in base64.
     #: Not in config.data.
     firmware_state: str = ""
+    #: Copy of the state of its TPM, likewise. It has the keys of the guest.
+    tpm_state: str = ""
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

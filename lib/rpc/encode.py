@@ -30,7 +30,9 @@ def instance(
     """
     records = (snapshot.disks.get(uuid) for uuid in instance.disks)
     disks = [disk for disk in records if disk is not None]
-    bare = instance.replace(reservation=None, request=None, firmware_state="")
+    bare = instance.replace(
+        reservation=None, request=None, firmware_state="", tpm_state=""
+    )
     wire = objects.to_dict(bare)
     wire |= {
         "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),
@@ -76,9 +78,9 @@ def startable_instance(
     item: objects.Instance,
     **overrides: Mapping[str, Any] | None,
 ) -> Wire:
-    """Return an instance with the files of its cloud-init seed and its UEFI variables.
+    """Return an instance with its cloud-init files, UEFI variables and TPM.
 
-    Only calls that start a guest, or prepare for one that arrives, take this form: both
+    Only calls that start a guest, or prepare for one that arrives, take this form: all
     may have secrets. ``overrides`` are those of `instance`.
     """
     wire = instance(snapshot, item, **overrides)
@@ -87,6 +89,8 @@ def startable_instance(
         wire["cloud_init"] = files
     if item.firmware_state and wire["hvparams"].get("firmware") == "uefi":
         wire["firmware_state"] = item.firmware_state
+    if item.tpm_state and wire["hvparams"].get("tpm"):
+        wire["tpm_state"] = item.tpm_state
     return wire
 
 

@@ -369,6 +369,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         running_calls=calls,
     )
     leftovers.sweep(node)
+    leftovers.end_processes(node)
     plan = lane_plan(options.max_clients)
     app = App(
         node,

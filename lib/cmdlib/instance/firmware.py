@@ -1,8 +1,7 @@
-"""Copies of UEFI variables in the records of instances.
+"""Copies of UEFI variables and TPMs in the records of instances.
 
-The variables themselves are with the guest on its node, see
-`ganeti.hypervisor.kvm.firmware`. A node's word is data: the master stores it, and only
-a guest reads it.
+The originals are with the guest on its node, see `ganeti.hypervisor.kvm.kept`. A node's
+word is data: the master stores it, and only a guest reads it.
 """
 
 import re
@@ -20,30 +19,44 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 
 
 def save(ctx: base.Context, uuid: str, node: str) -> None:
-    """Store the variables of a guest that has stopped on a node, or moved there.
+    """Store what a guest that has stopped on a node, or moved there, keeps outside it.
 
-    A failure is a warning: the guest has its variables on that node.
+    A failure is a warning: the guest has the originals on that node.
     """
     instance = ctx.snapshot.instances.get(uuid)
-    if instance is None or not has_variables(ctx.snapshot, instance):
+    fields = kept_fields(ctx.snapshot, instance) if instance else {}
+    if instance is None or not fields:
         return
     wire = encode.instance(ctx.snapshot, instance)
     answer = ctx.rpc.call_one("guest_firmware", node, wire)
     what = (
-        f"instance {instance.name}: its UEFI variables could not be saved; a failover"
-        " would start it with earlier ones"
+        f"instance {instance.name}: its {' and '.join(fields.values())} could not be"
+        " saved; a failover would start it with earlier ones"
     )
     if answer.failed:
         ctx.log.warn(answer.describe(what))
         return
-    text: Any = answer.payload
-    if len(text) > _MAX_COPY or not _BASE64.fullmatch(text):
+    texts: Any = dict(zip(("firmware_state", "tpm_state"), answer.payload, strict=True))
+    if any(len(t) > _MAX_COPY or not _BASE64.fullmatch(t) for t in texts.values()):
         ctx.log.warn(f"{what}: the node sent something else")
         return
-    if text and text != instance.firmware_state:
-        common.set_instance(ctx, uuid, firmware_state=text)
+    changes = {
+        field: texts[field]
+        for field in fields
+        if texts[field] and texts[field] != getattr(instance, field)
+    }
+    if changes:
+        common.set_instance(ctx, uuid, **changes)
 
 
-def has_variables(snapshot: objects.Snapshot, instance: objects.Instance) -> bool:
-    """Return whether a guest has UEFI variables."""
-    return params.fill_hvparams(snapshot, instance).get("firmware") == "uefi"
+def kept_fields(
+    snapshot: objects.Snapshot, instance: objects.Instance
+) -> dict[str, str]:
+    """Return the fields with copies that a guest has, and their names for people."""
+    hvp = params.fill_hvparams(snapshot, instance)
+    fields = {}
+    if hvp.get("firmware") == "uefi":
+        fields["firmware_state"] = "UEFI variables"
+    if hvp.get("tpm"):
+        fields["tpm_state"] = "TPM data"
+    return fields

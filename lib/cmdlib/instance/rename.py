@@ -4,7 +4,7 @@ import os.path
 from typing import Any, ClassVar
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import common, create_request, disks, volumes
+from ganeti.cmdlib.instance import common, create_request, disks, firmware, volumes
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
@@ -65,6 +65,8 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         if self.new_name != self.old_name:
             if not is_forthcoming:
                 self._move_directories(self.instance)
+                # The node's files have the old name, and a guest can end by itself.
+                firmware.save(self.ctx, self.uuid, self.instance.primary_node)
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.rename_instance(self.uuid, self.new_name)
             if not is_forthcoming:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.constants import cloud_init
-from ganeti.hypervisor.kvm import devices, display, firmware
+from ganeti.hypervisor.kvm import devices, display, firmware, tpm
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
@@ -73,6 +73,7 @@ class Extras:
         sandbox: value of ``-sandbox``, None for no system call filter. The filter
             refuses the system calls of ``-daemonize``, so another program must detach
             the emulator.
+        tpm_fd: socket of the guest's TPM, None without one.
     """
 
     accel: str
@@ -82,6 +83,7 @@ class Extras:
     chroot: str | None = None
     incoming: str | None = None
     sandbox: str | None = None
+    tpm_fd: int | None = None
 
 
 def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[str]:
@@ -330,6 +332,7 @@ def complete(runtime: Runtime, extras: Extras) -> list[str]:
         argv += args
     if not extras.nics:
         argv += ["-net", "none"]
+    argv += tpm.arguments(extras.tpm_fd)
     if extras.incoming:
         argv += ["-incoming", extras.incoming]
     else:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import devices, emulator, firmware
+from ganeti.hypervisor.kvm import devices, emulator, firmware, tpm
 from ganeti.utils import hv_syntax
 
 #: Parameters that name a file on the node.
@@ -110,6 +110,10 @@ def check_files(hvp: Mapping[str, Any]) -> None:
     if hvp.get("firmware") == firmware.UEFI:
         for key in _UEFI_FILES:
             _require(key, hvp.get(key) or "", stat.S_ISREG, "file")
+    if hvp.get("tpm"):
+        _require("swtpm_path", hvp.get("swtpm_path") or "", stat.S_ISREG, "file")
+        if os.geteuid() == 0 and hvp.get("security_model") in (None, "", "none"):
+            tpm.check_user(tpm.USER)
     for key in _DIRECTORIES:
         if path := hvp.get(key):
             _require(key, path, stat.S_ISDIR, "directory")
@@ -149,6 +153,10 @@ def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
         raise errors.HypervisorError(
             "hypervisor kvm: disk_aio io_uring needs emulator 5.0, found"
             f" {'.'.join(map(str, version))}"
+        )
+    if hvp.get("tpm") and not emulator.has_tpm(effects, hvp["kvm_path"]):
+        raise errors.HypervisorError(
+            f"hypervisor kvm: parameter tpm: {hvp['kvm_path']} was built without it"
         )
     machine = (hvp.get("machine_version") or "").split(",")[0]
     if machine and machine not in emulator.machines(effects, hvp["kvm_path"]):

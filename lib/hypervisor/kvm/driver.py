@@ -38,6 +38,7 @@ from ganeti.hypervisor.kvm import (
     layout,
     migrate,
     runtime,
+    tpm,
 )
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -302,9 +303,10 @@ class KvmHypervisor(Hypervisor):
         """Return the addresses that the agent in a guest reports."""
         return agent.addresses(self._alive(name))
 
-    def firmware_state(self, name: str) -> str:
-        """Return a copy of the UEFI variables of a guest, which need not run."""
-        return firmware.packed(self._files(name))
+    def firmware_state(self, name: str) -> tuple[str, str]:
+        """Return copies of UEFI variables and TPM of a guest, which need not run."""
+        guest = self._files(name)
+        return firmware.store(guest).packed(), tpm.state(guest).packed()
 
     def freeze(self, name: str, limit_s: float) -> None:
         """Have a process of its own keep a guest's file systems frozen."""

@@ -76,6 +76,15 @@ def machines(effects: NodeEffects, binary: str) -> frozenset[str]:
     return frozenset(line.split()[0] for line in lines if line.split())
 
 
+def has_tpm(effects: NodeEffects, binary: str) -> bool:
+    """Return whether the emulator has the device of a TPM."""
+    try:
+        _run(effects, binary, "-device", "tpm-crb,help")
+    except errors.HypervisorError:
+        return False
+    return True
+
+
 def _run(effects: NodeEffects, binary: str, *args: str) -> str:
     try:
         result = effects.process.run([binary, *args], timeout_s=30)

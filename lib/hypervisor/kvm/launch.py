@@ -24,6 +24,7 @@ from ganeti.hypervisor.kvm import (
     security,
     seed,
     taps,
+    tpm,
 )
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -45,6 +46,16 @@ class Launch:
 
     paused: bool = False
     incoming: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Start:
+    """Parts of one start: NICs, user, the emulator's end of its TPM's socket."""
+
+    nics: Sequence[tuple[str, taps.Tap]]
+    how: Launch
+    user: str | None
+    tpm_fd: int | None
 
 
 def launch(
@@ -71,8 +82,12 @@ def launch(
             tap = taps.open_nic(effects, nic, runtime.hvparams, instance.name)
             opened[index] = (nic.uuid, tap)
         connect_nics(effects, instance, runtime, opened, how)
-        with security.user(effects, guest, runtime.hvparams) as user:
-            _execute(effects, guest, runtime, list(opened.values()), how, user=user)
+        with (
+            security.user(effects, guest, runtime.hvparams) as user,
+            tpm.started(effects, guest, instance, runtime.hvparams, user) as end,
+        ):
+            start = _Start(list(opened.values()), how, user, end)
+            _execute(effects, guest, runtime, start)
         taps.write_names(guest, opened)
     except errors.GenericError:
         files.end_process(effects, guest)
@@ -106,11 +121,9 @@ def _execute(
     effects: NodeEffects,
     guest: Files,
     runtime: Runtime,
-    nics: Sequence[tuple[str, taps.Tap]],
-    how: Launch,
-    *,
-    user: str | None,
+    start: _Start,
 ) -> None:
+    nics, user = start.nics, start.user
     hvp = runtime.hvparams
     extras = argv.Extras(
         accel=emulator.acceleration(
@@ -130,7 +143,8 @@ def _execute(
         block_paths=frozenset(path for _, path, _ in runtime.disks if _is_block(path)),
         user=user,
         chroot=_chroot(guest, hvp),
-        incoming=how.incoming,
+        incoming=start.how.incoming,
+        tpm_fd=start.tpm_fd,
         sandbox=(
             argv.sandbox(hvp, has_user=user is not None)
             if emulator.has_sandbox(effects, runtime.argv[0])
@@ -138,6 +152,8 @@ def _execute(
         ),
     )
     fds = [fd for _, tap in nics for fd in (*tap.fds, *tap.vhost_fds)]
+    if start.tpm_fd is not None:
+        fds.append(start.tpm_fd)
     command = argv.complete(runtime, extras)
     try:
         if extras.sandbox:

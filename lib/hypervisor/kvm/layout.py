@@ -37,6 +37,7 @@ _MODELS: Final = (
     "scsi_controller_type",
     "serial_console",
     "spice_use_vdagent",
+    "tpm",
     "usb_mouse",
     "use_guest_agent",
     "vga",
@@ -215,8 +216,8 @@ def _parameters(
     name: str, recorded: Mapping[str, Any], claimed: Mapping[str, Any]
 ) -> dict[str, Any]:
     params = dict(recorded)
-    # Guests of earlier releases have no other firmware.
-    claimed = {"firmware": "bios", **claimed}
+    # Guests of earlier releases have no other firmware, and no TPM.
+    claimed = {"firmware": "bios", "tpm": False, **claimed}
     for key in _MODELS:
         if key in claimed:
             params[key] = _model(name, key, claimed[key])

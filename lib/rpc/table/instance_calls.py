@@ -78,7 +78,7 @@ ROWS: Final = (
     Procedure(
         "guest_firmware",
         ("instance",),
-        "copy of the UEFI variables: compressed, in base64; empty without any",
+        "copies of UEFI variables and TPM: compressed, in base64; empty without any",
         "fast",
         reads=True,
     ),

@@ -101,7 +101,7 @@ SHAPES: Final[dict[str, Any]] = {
     "get_file_info": tuple[bool, Facts],
     "get_watcher_pause": Number | None,
     "guest_addresses": dict[str, list[Any]],
-    "guest_firmware": str,
+    "guest_firmware": tuple[str, str],
     "guest_thaw": bool,
     "hooks_runner": list[tuple[str, int, str]],
     "iallocator_runner": str,

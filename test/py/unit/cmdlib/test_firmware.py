@@ -1,4 +1,4 @@
-"""Copies of UEFI variables: when they are taken, and who gets them."""
+"""Copies of UEFI variables and TPMs: when they are taken, and who gets them."""
 
 import pytest
 
@@ -7,17 +7,18 @@ from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti.config import config_data
 
+TPM = {"tpm": True, "kernel_path": ""}
 UEFI = {"firmware": "uefi", "kernel_path": ""}
 NAME = "inst1.example.com"
 RUNS = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
 
 
-def engine(hvparams=UEFI, **script):
+def engine(hvparams=UEFI, admin_state="up", **script):
     host = clusters.instance(
         1,
         hypervisor="kvm",
         hvparams=hvparams,
-        admin_state="up",
+        admin_state=admin_state,
         disk_template="diskless",
     )
     script = {
@@ -40,7 +41,7 @@ def state(eng):
 
 
 def test_a_stopped_guest_is_saved_and_its_next_start_has_the_copy():
-    eng = engine(guest_firmware="eJwAAA==")
+    eng = engine(guest_firmware=["eJwAAA==", ""])
     stop(eng)
     assert [c[0] for c in eng.rpc.calls].index("guest_firmware") > 0
     assert state(eng) == "eJwAAA=="
@@ -59,20 +60,56 @@ def test_a_guest_with_a_bios_has_no_variables():
 
 
 @pytest.mark.parametrize(
-    "answer", [failure("no answer"), "evil !", "A" * 600_000, "", "AAAA\n"]
+    "answer",
+    [
+        failure("no answer"),
+        ["evil !", ""],
+        ["AAAB", "evil !"],
+        ["A" * 600_000, ""],
+        ["", ""],
+        ["AAAA\n", ""],
+    ],
 )
 def test_a_bad_answer_keeps_the_copy_of_before(answer):
-    eng = engine(guest_firmware="AAAA")
+    eng = engine(guest_firmware=["AAAA", ""])
     stop(eng)
     eng.rpc.script["guest_firmware"] = answer
     stop(eng)
     assert state(eng) == "AAAA"
     lines = [str(entry) for entry in eng.callbacks.entries]
-    assert any("could not be saved" in line for line in lines) == (answer != "")
+    assert any("could not be saved" in line for line in lines) == (answer != ["", ""])
+
+
+def test_the_tpm_of_a_guest_is_saved_and_only_its_next_start_has_it():
+    eng = engine(TPM, guest_firmware=["", "c2VjcmV0"])
+    stop(eng)
+    (saved,) = eng.snapshot.instances.values()
+    assert (saved.firmware_state, saved.tpm_state) == ("", "c2VjcmV0")
+    eng.rpc.script["instance_info"] = {}
+    eng.run({"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": NAME})
+    ((_, args),) = eng.rpc.called("instance_start")
+    assert args[0]["tpm_state"] == "c2VjcmV0"
+    others = [c for c in eng.rpc.calls if c[0] != "instance_start"]
+    assert "c2VjcmV0" not in str(others)
+
+
+def test_a_rename_takes_a_copy_before_the_files_of_the_old_name_go():
+    eng = engine(TPM, "down", guest_firmware=["", "c2VjcmV0"], instance_info={})
+    eng.run(
+        {
+            "OP_ID": "OP_INSTANCE_RENAME",
+            "instance_name": NAME,
+            "new_name": "new.example.com",
+            "name_check": False,
+            "ip_check": False,
+        }
+    )
+    (saved,) = eng.snapshot.instances.values()
+    assert (saved.name, saved.tpm_state) == ("new.example.com", "c2VjcmV0")
 
 
 def test_an_export_to_ganeti_has_neither_parameters_nor_copies():
-    eng = engine(guest_firmware="QkxPQg==")
+    eng = engine(guest_firmware=["QkxPQg==", ""])
     stop(eng)
     exported = config_data.export_config(eng.snapshot, eng.config.header())
     text = str(exported)

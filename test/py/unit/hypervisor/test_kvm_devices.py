@@ -568,7 +568,7 @@ def executed(guest, monkeypatch):
     monkeypatch.setattr(
         launch,
         "_execute",
-        lambda _e, _g, plan, _nics, how, *, user: starts.append((plan, how)),
+        lambda _e, _g, plan, start: starts.append((plan, start.how)),
     )
     monkeypatch.setattr(launch, "linux_node_info", lambda: {"memory_free": 200})
     return starts

@@ -9,7 +9,7 @@ import pytest
 
 from fakes import guests
 from ganeti import errors
-from ganeti.hypervisor.kvm import argv, checks, firmware, layout, runtime
+from ganeti.hypervisor.kvm import argv, checks, firmware, kept, layout, runtime
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX
 from ganeti.pathutils import Paths
@@ -56,15 +56,15 @@ class Guest:
     def start(self, node):
         guest = guest_on(self.place, node)
         firmware.prepare(guest, record(self.params, self.copy), self.params)
-        with open(firmware.store_path(guest), "rb") as src:
+        with open(firmware.store(guest).path, "rb") as src:
             return src.read()
 
     def write(self, node, content):
-        with open(firmware.store_path(guest_on(self.place, node)), "wb") as out:
+        with open(firmware.store(guest_on(self.place, node)).path, "wb") as out:
             out.write(content)
 
     def save(self, node):
-        self.copy = firmware.packed(guest_on(self.place, node))
+        self.copy = firmware.store(guest_on(self.place, node)).packed()
 
 
 @pytest.fixture
@@ -87,6 +87,23 @@ def test_what_the_guest_wrote_counts_after_a_crash_of_its_node(moving):
     assert moving.start("n1") == b"boot entry"
     moving.write("n1", b"second")
     assert moving.start("n1") == b"second"
+
+
+def test_what_the_guest_wrote_after_its_arrival_counts_after_a_crash(moving):
+    moving.start("n1")
+    moving.save("n1")
+    moving.start("n2")
+    moving.write("n2", b"arrived")
+    moving.save("n2")
+    moving.write("n2", b"written later")
+    assert moving.start("n2") == b"written later"
+
+
+def test_a_copy_that_the_master_did_not_store_changes_nothing(place, moving):
+    moving.start("n1")
+    moving.write("n1", b"boot entry")
+    firmware.store(guest_on(place, "n1")).packed()
+    assert moving.start("n1") == b"boot entry"
 
 
 def test_another_node_has_the_copy_of_the_record(moving):
@@ -114,14 +131,14 @@ def test_variables_of_an_earlier_instance_of_the_name_do_not_count(
     guest = guest_on(place, "n1")
     again = record(params, uuid="0c1d2e3f-4a5b-4c6d-8e7f-0000000009ff")
     firmware.prepare(guest, again, params)
-    with open(firmware.store_path(guest), "rb") as src:
+    with open(firmware.store(guest).path, "rb") as src:
         assert src.read() == TEMPLATE
 
 
 def test_an_interrupted_write_is_repeated(place, moving):
     moving.start("n1")
     moving.write("n1", b"half")
-    origin = f"{os.path.dirname(firmware.store_path(guest_on(place, 'n1')))}/origin"
+    origin = f"{os.path.dirname(firmware.store(guest_on(place, 'n1')).path)}/origin"
     os.unlink(origin)
     assert moving.start("n1") == TEMPLATE
     assert os.stat(origin).st_mode & 0o777 == 0o600
@@ -140,7 +157,7 @@ def test_a_damaged_copy_is_named_and_changes_nothing(place, params, copy, text):
     guest = guest_on(place, "n1")
     with pytest.raises(errors.HypervisorError, match=f"web1: .*{text}"):
         firmware.prepare(guest, record(params, copy), params)
-    assert not os.path.exists(firmware.store_path(guest))
+    assert not os.path.exists(firmware.store(guest).path)
 
 
 def test_a_store_that_does_not_compress_is_not_sent(place, params, moving):
@@ -154,11 +171,11 @@ def test_the_command_has_code_and_store(place, params):
     guest = guest_on(place, "n1")
     text = " ".join(argv.build(record(params), guest, FACTS))
     assert f"unit=0,format=raw,readonly=on,file={place}/code" in text
-    assert f"unit=1,format=raw,file={firmware.store_path(guest)}" in text
+    assert f"unit=1,format=raw,file={firmware.store(guest).path}" in text
     plain = record({})
     assert "pflash" not in " ".join(argv.build(plain, guest, FACTS))
     firmware.prepare(guest, plain, plain.hvparams)
-    assert not os.path.exists(firmware.store_path(guest))
+    assert not os.path.exists(firmware.store(guest).path)
 
 
 def test_a_missing_file_of_the_firmware_is_named(params):
@@ -186,5 +203,5 @@ def test_a_moved_guest_keeps_its_firmware(place, params, then, now):
 def test_a_removed_instance_leaves_nothing(place, moving):
     moving.start("n1")
     guest = guest_on(place, "n1")
-    firmware.remove(guest.paths, "web1")
-    assert not os.path.exists(os.path.dirname(firmware.store_path(guest)))
+    kept.remove(guest.paths, "web1")
+    assert not os.path.exists(os.path.dirname(firmware.store(guest).path))

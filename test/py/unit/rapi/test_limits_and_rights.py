@@ -46,6 +46,7 @@ ROOT = [
     "shared_file_storage_dir",
     "spice_password_file",
     "src_path",
+    "swtpm_path",
     "uefi_code_path",
     "uefi_vars_path",
     "uid_pool",

@@ -158,7 +158,7 @@ ANSWERS = [
     ),
     ("get_watcher_pause", [None, 5, 1.5], ["5", []]),
     ("guest_addresses", [{"web1": [["eth0", "", []]]}], [[], {"web1": "x"}]),
-    ("guest_firmware", ["", "eJw="], [None, 5]),
+    ("guest_firmware", [["", "eJw="]], [None, "eJw=", ["eJw="], [1, ""]]),
     ("guest_thaw", [True, False], [None, 1]),
     ("hooks_runner", [[], [["a", 1, "text"]]], [[["a", "1", "text"]], [["a", 1]], {}]),
     ("iallocator_runner", ["{}"], [{}, None]),
