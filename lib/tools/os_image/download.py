@@ -75,13 +75,13 @@ def fetch(wanted: Settings, max_bytes: int, note: Callable[[str], None]) -> int:
     limit = min(max_bytes, status.f_bavail * status.f_frsize - _RESERVE)
     if limit <= 0:
         raise errors.OpExecError(
-            f"image {wanted.url}: wanted more than {_RESERVE >> 20} MiB of free space"
-            f" in {_DIRECTORY} on this node"
+            f"image {wanted.source}: wanted more than {_RESERVE >> 20} MiB of free"
+            f" space in {_DIRECTORY} on this node"
         )
     fd = os.open(_DIRECTORY, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         sink = _Sink(fd, limit, wanted)
-        _transfer(wanted.url, sink, note)
+        _transfer(wanted, sink, note)
         sink.check()
     except BaseException:
         os.close(fd)
@@ -90,12 +90,12 @@ def fetch(wanted: Settings, max_bytes: int, note: Callable[[str], None]) -> int:
     return fd
 
 
-def _transfer(url: str, sink: _Sink, note: Callable[[str], None]) -> None:
+def _transfer(wanted: Settings, sink: _Sink, note: Callable[[str], None]) -> None:
     curl = pycurl.Curl()
     shown = _Percent(note)
-    scheme = url.partition(":")[0]
+    scheme = wanted.url.partition(":")[0]
     for option, value in (
-        (pycurl.URL, url),
+        (pycurl.URL, wanted.url),
         (pycurl.NOSIGNAL, 1),
         (pycurl.PROTOCOLS, _PROTOCOLS[scheme]),
         (pycurl.REDIR_PROTOCOLS, _PROTOCOLS[scheme]),
@@ -118,7 +118,7 @@ def _transfer(url: str, sink: _Sink, note: Callable[[str], None]) -> None:
         curl.perform()
     except pycurl.error as err:
         text = sink.problem or str(err.args[1] if len(err.args) > 1 else err)
-        raise errors.OpExecError(f"image {url}: {text}") from err
+        raise errors.OpExecError(f"image {wanted.source}: {text}") from err
     finally:
         curl.close()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from ganeti import errors
+from ganeti.tools.os_image import sources
 
 FORMATS: Final = ("qcow2", "raw")
 #: Checksum parameter -> hexadecimal digits.
@@ -66,8 +67,8 @@ class Settings:
 
     @property
     def source(self) -> str:
-        """URL or path, for messages."""
-        return self.url or self.file
+        """URL without secrets, or path, for messages."""
+        return sources.shown(self.url) if self.url else self.file
 
     def hasher(self) -> "Hasher":
         """Return a new check of the content."""

@@ -5,6 +5,7 @@ alone therefore neither read other files of a node nor send it to other servers.
 """
 
 import os
+import re
 import stat
 import urllib.parse
 from typing import Final
@@ -18,6 +19,10 @@ NAME: Final = "image-sources"
 DEFAULT: Final = ("/srv/ganeti/images", "https://")
 SCHEMES: Final = ("https", "http")
 _MAX_LIST: Final = 64 * 1024
+#: Parts of a URL: scheme, user, server and path, beginning of query or fragment.
+_PARTS: Final = re.compile(
+    r"([a-zA-Z]+:/+)?(?:[^/?#]*@)?([^?#]*)(?:([?#]).*)?", re.DOTALL
+)
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
@@ -58,7 +63,17 @@ def check_url(paths: pathutils.Paths, url: str) -> None:
     for entry in load(paths):
         if "://" in entry and _is_within(parts, entry):
             return
-    raise _refusal(paths, f"URL {url}")
+    raise _refusal(paths, f"URL {shown(url)}")
+
+
+def shown(url: str) -> str:
+    """Return a URL for messages: without user, password, query and fragment.
+
+    Those may be secrets of the image's server, and messages go to logs and journals.
+    """
+    parts = _PARTS.fullmatch(url)
+    scheme, place, mark = parts.groups("") if parts else ("", "", "")
+    return f"{scheme}{place}{mark}{'...' if mark else ''}"
 
 
 def _split(url: str) -> urllib.parse.SplitResult:
@@ -66,17 +81,18 @@ def _split(url: str) -> urllib.parse.SplitResult:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
     except ValueError as err:
-        raise errors.ParseError(f"URL {url}: {err}") from err
+        raise errors.ParseError(f"URL {shown(url)}: {err}") from err
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise errors.ParseError(
-            f"URL {url}: wanted {' or '.join(f'{s}://' for s in SCHEMES)} and a host"
+            f"URL {shown(url)}: wanted {' or '.join(f'{s}://' for s in SCHEMES)} and a"
+            " host"
         )
     if "@" in parts.netloc or "\\" in url:
         raise errors.ParseError(
             "URL of the image: wanted no user name, password or backslash"
         )
     if any(part in ("..", ".") for part in _segments(parts.path)):
-        raise errors.ParseError(f"URL {url}: wanted a path without '.' and '..'")
+        raise errors.ParseError(f"URL {shown(url)}: wanted a path without '.' and '..'")
     return parts
 
 
@@ -128,6 +144,6 @@ def open_file(paths: pathutils.Paths, path: str) -> int:
 def _refusal(paths: pathutils.Paths, what: str) -> errors.ParseError:
     return errors.ParseError(
         f"image: {what}: not among the sources of this node, which are"
-        f" {', '.join(load(paths)) or 'none'}; its administrator writes them to"
-        f" {paths.conf_dir}/{NAME}"
+        f" {', '.join(map(shown, load(paths))) or 'none'}; its administrator writes"
+        f" them to {paths.conf_dir}/{NAME}"
     )

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import os
 import pathlib
+import ssl
 import struct
 import subprocess
 import threading
@@ -14,6 +15,7 @@ import pytest
 from ganeti import pathutils
 from ganeti.process import SAFE_PATH
 from ganeti.tools.os_image import main, sources
+from ganeti.utils import x509
 
 MIB = 1 << 20
 DEFINITION = pathlib.Path(__file__).parents[4] / "tools/os/image"
@@ -89,6 +91,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     target = ""
 
     def do_GET(self):
+        self.path = self.path.partition("?")[0]
         if self.path == "/moved":
             self.send_response(302)
             self.send_header("Location", self.target)
@@ -148,14 +151,77 @@ def test_a_bad_download_leaves_the_disk_alone(
     handler.body, handler.target = bytes(size), "file:///etc/passwd"
     allow(node, server.base)
     url = f"{server.base}/{page}"
-    wanted(monkeypatch, b"other", url=url, format="raw")
+    wanted(monkeypatch, b"other", url=f"{url}?token=secret", format="raw")
     before = open_files()
     code, output = run(capsys, "create")
     assert code == 1
-    assert f"image {url}: " in output
+    assert f"image {url}?...: " in output
     assert text in output.lower()
+    assert "secret" not in output
     assert (node / "disk0").read_bytes() == b"\xff" * 4 * MIB
     assert open_files() == before
+
+
+@pytest.fixture
+def tls_server(server, node):
+    """Let the server speak TLS, with the certificate ``server.pem`` of localhost."""
+    pair = x509.create_self_signed("localhost")
+    path = node / "server.pem"
+    path.write_bytes(x509.key_pem(pair.key) + x509.certificate_pem(pair.certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    handler = server.RequestHandlerClass
+    handler.body = b"net" + bytes(MIB - 3)
+    allow(node, "https://")
+    return server
+
+
+def test_an_image_is_downloaded_with_tls(node, tls_server, monkeypatch, capsys):
+    monkeypatch.setenv("SSL_CERT_FILE", str(node / "server.pem"))
+    body = tls_server.RequestHandlerClass.body
+    url = f"https://localhost:{tls_server.server_port}/a.img?token=secret"
+    wanted(monkeypatch, body, url=url, format="raw")
+    code, output = run(capsys, "create")
+    assert code == 0, output
+    assert f"writing https://localhost:{tls_server.server_port}/a.img?... to" in output
+    assert "secret" not in output
+    assert (node / "disk0").read_bytes()[:MIB] == body
+
+
+@pytest.mark.parametrize(
+    ("host", "is_trusted"), [("localhost", False), ("127.0.0.1", True)]
+)
+def test_a_server_without_a_good_certificate_gives_no_image(
+    node, tls_server, monkeypatch, capsys, host, is_trusted
+):
+    if is_trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(node / "server.pem"))
+    url = f"https://{host}:{tls_server.server_port}/a.img"
+    wanted(monkeypatch, tls_server.RequestHandlerClass.body, url=url, format="raw")
+    code, output = run(capsys, "create")
+    assert code == 1
+    assert f"image {url}: SSL" in output
+    assert (node / "disk0").read_bytes() == b"\xff" * 4 * MIB
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://a.example/b/c.img", "https://a.example/b/c.img"),
+        ("https://u:p@a.example:8443/c", "https://a.example:8443/c"),
+        ("https://u:p@q@a.example/c", "https://a.example/c"),
+        ("https://a.example/c@d", "https://a.example/c@d"),
+        ("https://a.example?token=u:p@b", "https://a.example?..."),
+        ("https://a.example/c#token", "https://a.example/c#..."),
+        ("https:u:p@a.example/c?t", "a.example/c?..."),
+        ("u:p@a.example/c?t", "a.example/c?..."),
+        ("https://", "https://"),
+        ("/srv/images", "/srv/images"),
+    ],
+)
+def test_messages_show_a_url_without_secrets(url, text):
+    assert sources.shown(url) == text
 
 
 def open_files():
