@@ -32,15 +32,9 @@ def blockdev_create(
 ) -> list[Any]:
     """Create a disk of ``size`` MiB and return its logical id."""
     del owner
-    device = _device(node, bdev)
-    device.create(size, exclusive=exclusive_storage, is_primary=on_primary)
-    try:
-        device.set_info(info)
-    except errors.GenericError:
-        # Volumes that a mirror was made around have an instance's data: they stay.
-        with contextlib.suppress(errors.GenericError):
-            device.undo_create()
-        raise
+    _device(node, bdev).create_labelled(
+        size, info, exclusive=exclusive_storage, is_primary=on_primary
+    )
     return list(bdev.logical_id)
 
 
@@ -113,8 +107,7 @@ def blockdev_close(node: LocalNode, instance_name: str, disks: list[DiskX]) -> N
 @procedure("blockdev_find")
 def blockdev_find(node: LocalNode, disk: DiskX) -> storage.DeviceStatus | None:
     """Return the status of a disk, None if the disk does not exist."""
-    device = _device(node, disk)
-    return device.status() if device.exists() else None
+    return _device(node, disk).find()
 
 
 @procedure("blockdev_getmirrorstatus")

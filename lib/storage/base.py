@@ -5,6 +5,7 @@ on which node. A driver refuses unsupported operations with BlockDeviceError.
 """
 
 import abc
+import contextlib
 import dataclasses
 import enum
 import fcntl
@@ -108,6 +109,23 @@ class Device(abc.ABC):
             BlockDeviceError: the disk exists or cannot be created; nothing is left.
         """
 
+    def create_labelled(
+        self,
+        size_mib: int,
+        info: str,
+        *,
+        exclusive: bool = False,
+        is_primary: bool = True,
+    ) -> None:
+        """Create the disk and store an information text with it; see `create`."""
+        self.create(size_mib, exclusive=exclusive, is_primary=is_primary)
+        try:
+            self.set_info(info)
+        except errors.GenericError:
+            with contextlib.suppress(errors.GenericError):
+                self.undo_create()
+            raise
+
     def undo_create(self) -> None:
         """Destroy what this object's `create` has made, and nothing else."""
         self.remove()
@@ -177,6 +195,10 @@ class Device(abc.ABC):
         """Raise BlockDeviceError unless the disk exists."""
         if not self.exists():
             raise self.error("not found")
+
+    def find(self) -> DeviceStatus | None:
+        """Return the disk's status, None if it does not exist."""
+        return self.status() if self.exists() else None
 
     def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
         """Create a snapshot and return its logical id."""

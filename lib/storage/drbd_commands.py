@@ -48,6 +48,8 @@ class Commands(abc.ABC):
     METADATA_OPTIONS: ClassVar[Argv] = ()
     #: Whether a connection that was refused or ended stays, with its paths.
     KEEPS_CONNECTIONS: ClassVar[bool] = False
+    #: Whether metadata alone can say that the data is complete.
+    SETS_GENERATION: ClassVar[bool] = False
 
     def __init__(self, place: Place) -> None:
         self._name, self._minor = place.name, str(place.minor)
@@ -58,6 +60,12 @@ class Commands(abc.ABC):
     @abc.abstractmethod
     def mirrors(process: Runner, proc: str) -> dict[int, Mirror]:
         """Return minor -> state of all devices; ``proc`` is the text of the kernel."""
+
+    @staticmethod
+    def has_minor(minor: int, proc: str) -> bool | None:
+        """Return whether the kernel's text names a device, None if it names none."""
+        del minor, proc
+        return None
 
     @staticmethod
     @abc.abstractmethod
@@ -140,12 +148,18 @@ class Commands84(Commands):
     """DRBD 8.4: a connection is named by its ends, and the role belongs to a device."""
 
     METADATA = "v08"
+    SETS_GENERATION = True
 
     @staticmethod
     def mirrors(process: Runner, proc: str) -> dict[int, Mirror]:
         """Return minor -> state of all devices."""
         del process
         return drbd_state.parse_devices(proc)
+
+    @staticmethod
+    def has_minor(minor: int, proc: str) -> bool | None:
+        """Return whether there is such a device, with or without volumes."""
+        return minor in drbd_state.parse_devices(proc)
 
     @staticmethod
     def resources(text: str) -> dict[str, Resource]:

@@ -6,6 +6,7 @@ call; it is in no log and no message.
 """
 
 import itertools
+import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -129,6 +130,27 @@ def create_metadata(
     argv = ["drbdmeta", "--force", _NO_MINOR, layout, device, "0", "create-md"]
     argv += options
     return _failure(_run(process, argv), "drbdmeta create-md", "")
+
+
+def set_generation(
+    process: Runner, device: str, layout: str, generation: str
+) -> str | None:
+    """Mark the data beside metadata as complete, with an identifier of its own.
+
+    Return why it failed, None if it did not.
+
+    Raises:
+        StorageError: DRBD's tools are not installed.
+    """
+    # No earlier generations; consistent, up to date.
+    argv = ["drbdmeta", "--force", _NO_MINOR, layout, device, "0", "set-gi"]
+    argv.append(f"{generation}:0:0:0:1:1")
+    return _failure(_run(process, argv), "drbdmeta set-gi", "")
+
+
+def new_generation() -> str:
+    """Return an identifier for data that no other node has; its last bit is a role."""
+    return f"{secrets.randbits(63) << 1:016X}"
 
 
 def apply_log(process: Runner, device: str, layout: str) -> str | None:

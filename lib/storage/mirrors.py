@@ -18,7 +18,7 @@ from ganeti.clock import Clock, SystemClock
 from ganeti.constants import disks as constants
 from ganeti.objects.filled import DiskX
 from ganeti.process import Runner
-from ganeti.storage import drbd_commands
+from ganeti.storage import drbd_commands, volumes
 from ganeti.storage import drbd_tools as tools
 from ganeti.storage.base import Device, DeviceStatus, LocalStatus, MirrorStatus
 from ganeti.storage.drbd_state import Mirror, Resource
@@ -40,6 +40,7 @@ class MirrorDisk(Device):
     """A disk that DRBD mirrors."""
 
     clock: Clock = SystemClock()
+    new_generation = staticmethod(tools.new_generation)
 
     def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
         super().__init__(paths, disk, process)
@@ -60,6 +61,7 @@ class MirrorDisk(Device):
         self.minor: int = minor
         self._values = values
         self._made: list[VolumeDisk] = []
+        self._info = ""
         #: Whether this object has given the device its data, or begun to connect.
         self._is_new = False
 
@@ -93,6 +95,14 @@ class MirrorDisk(Device):
         """
         present = drbd_commands.mirrors(self._process).get(self.minor)
         return present if present is not None and present.is_in_use else None
+
+    def _is_free(self) -> bool:
+        """Return whether nothing has the minor, if the kernel says so without a tool.
+
+        Raises:
+            StorageError: DRBD is missing.
+        """
+        return self._drbd.has_minor(self.minor, tools.read_proc()) is False
 
     def _resource(self) -> Resource | None:
         """Return the settings of the resource of this disk, None without one.
@@ -165,16 +175,16 @@ class MirrorDisk(Device):
             BlockDeviceError: it cannot be created; nothing of this call is left.
         """
         del size_mib
-        tools.read_proc()
-        if self._resource() is not None:
+        if not self._is_free() and self._resource() is not None:
             raise self.error("is active already")
         self._made = []
         try:
             for volume in (self.data, self.meta):
-                if not volume.exists():
-                    volume.create(volume.disk.size, exclusive=exclusive)
+                if volume.ensure(volume.disk.size, self._info, exclusive=exclusive):
                     self._made.append(volume)
                 volume.assemble()
+                if self._info and volume not in self._made:
+                    volume.set_info(self._info)
             self.write_metadata()
             if is_primary:
                 self._make_valid()
@@ -182,13 +192,24 @@ class MirrorDisk(Device):
             self.undo_create()
             raise
 
+    def create_labelled(
+        self,
+        size_mib: int,
+        info: str,
+        *,
+        exclusive: bool = False,
+        is_primary: bool = True,
+    ) -> None:
+        """Create the disk, with a text as the only tag of both volumes."""
+        self._info = info
+        self.create(size_mib, exclusive=exclusive, is_primary=is_primary)
+
     def undo_create(self) -> None:
         """Destroy the volumes that were made; those of a conversion were there."""
         with contextlib.suppress(errors.GenericError):
             self.shutdown()
-        for volume in self._made:
-            with contextlib.suppress(errors.GenericError):
-                volume.remove()
+        with contextlib.suppress(errors.GenericError):
+            volumes.remove_all(self._made)
 
     def write_metadata(self) -> None:
         """Write metadata of a disk without valid data."""
@@ -198,6 +219,15 @@ class MirrorDisk(Device):
             raise self.error(f"cannot get metadata: {problem}")
 
     def _make_valid(self) -> None:
+        """Make the content of the data volume the valid one."""
+        if self._drbd.SETS_GENERATION:
+            problem = tools.set_generation(
+                *(self._process, self.meta.path, self._drbd.METADATA),
+                self.new_generation(),
+            )
+            if problem is not None:
+                raise self.error(f"its data cannot be marked as complete: {problem}")
+            return
         self._add_resource()
         self._attach()
         self._setup(*self._drbd.primary(force=True))
@@ -208,11 +238,11 @@ class MirrorDisk(Device):
         """Destroy the disk on this node."""
         # Without DRBD, nothing uses the volumes; nor does what else has the minor.
         with contextlib.suppress(errors.StorageError):
-            resource = drbd_commands.resources(self._process).get(self.name)
-            if resource is not None and resource.data in ("", self.data.path):
-                self.shutdown()
-        self.meta.remove()
-        self.data.remove()
+            if not self._is_free():
+                resource = drbd_commands.resources(self._process).get(self.name)
+                if resource is not None and resource.data in ("", self.data.path):
+                    self.shutdown()
+        volumes.remove_all([self.meta, self.data])
 
     def assemble(self) -> None:
         """Activate the volumes and the device, and begin to connect.
@@ -221,12 +251,12 @@ class MirrorDisk(Device):
             BlockDeviceError: a volume is missing, or something else uses the minor.
             StorageError: DRBD is missing.
         """
-        tools.read_proc()
+        is_free = self._is_free()
         self.data.assemble()
         self.meta.assemble()
-        resource = self._resource()
+        resource = None if is_free else self._resource()
         if resource is None or self.minor not in resource.minors:
-            self._add_resource(is_new=resource is None)
+            resource = self._add_resource(resource)
         if resource is None or not resource.data:
             self._attach()
         else:
@@ -235,10 +265,20 @@ class MirrorDisk(Device):
         if self.has_peer:
             self._connect(resource, two_primaries=None)
 
-    def _add_resource(self, *, is_new: bool = True) -> None:
-        if is_new:
-            self._setup(*self._drbd.new_resource())
+    def _add_resource(self, known: Resource | None = None) -> Resource | None:
+        """Make the device, and its resource unless it is known; return what was there.
+
+        A resource without a device, as an interruption leaves it, is in no text of the
+        kernel.
+        """
+        if known is None:
+            problem = tools.setup(self._process, *self._drbd.new_resource())
+            if problem is not None:
+                known = self._resource()
+                if known is None:
+                    raise self.error(problem)
         self._setup(*self._drbd.new_device())
+        return known
 
     def _attach(self) -> None:
         layout = self._drbd.METADATA
@@ -396,7 +436,7 @@ class MirrorDisk(Device):
 
     def shutdown(self) -> None:
         """Free the device; the volumes stay active."""
-        if self._resource() is not None:
+        if not self._is_free() and self._resource() is not None:
             self._change_state(*self._drbd.down())
 
     def _change_state(self, *argv: str) -> None:

@@ -3,7 +3,8 @@
 The logical id is ``(volume group, name)``. LVM rounds sizes up to whole extents. A
 volume stays active between uses: activating it again, as after a start of the node, is
 all that assembly does. LVM's tools change the volumes; a name that they could read as
-an option, or that LVM reserves, never gets to them.
+an option, or that LVM reserves, never gets to them. Each of them reads all devices of
+the node, so that they are not run for what the kernel says.
 """
 
 import os
@@ -14,7 +15,7 @@ from typing import Any, Final
 from ganeti import errors, pathutils
 from ganeti.objects.filled import DiskX
 from ganeti.process import Runner
-from ganeti.storage import lvm
+from ganeti.storage import device_mapper, lvm
 from ganeti.storage.base import MIB, Device, DeviceStatus, LocalStatus
 
 #: Characters that LVM allows in a tag, see lvm(8); others become underscores.
@@ -24,6 +25,8 @@ _MAX_TAG: Final = 128
 DEVICES: Final = "/dev"
 #: Suffix of a snapshot whose name is not given.
 _SNAPSHOT: Final = ".snap"
+#: LVM's words for a volume whose name is taken.
+_TAKEN: Final = "already exists"
 
 
 class VolumeDisk(Device):
@@ -53,7 +56,12 @@ class VolumeDisk(Device):
 
     def require(self) -> None:
         """Raise BlockDeviceError unless the volume exists."""
-        self._require()
+        if self._active_bytes() is None:
+            self._require()
+
+    def _active_bytes(self) -> int | None:
+        """Return the size of the active volume, None unless the kernel has it."""
+        return device_mapper.size_bytes(self.path, self._group, self._name)
 
     def exists(self) -> bool:
         """Return whether the volume exists.
@@ -61,7 +69,12 @@ class VolumeDisk(Device):
         Raises:
             StorageError: LVM failed.
         """
-        return self._find() is not None
+        return self._active_bytes() is not None or self._find() is not None
+
+    def find(self) -> DeviceStatus | None:
+        """Return the status, None if the volume does not exist."""
+        present = self._find()
+        return None if present is None else self._status(present)
 
     def create(
         self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
@@ -73,37 +86,89 @@ class VolumeDisk(Device):
             StorageError: LVM failed.
         """
         del is_primary
+        self.create_labelled(size_mib, "", exclusive=exclusive)
+
+    def create_labelled(
+        self,
+        size_mib: int,
+        info: str,
+        *,
+        exclusive: bool = False,
+        is_primary: bool = True,
+    ) -> None:
+        """Create the volume with a text as its only tag; see `create`."""
+        del is_primary
+        if not self.ensure(size_mib, info, exclusive=exclusive):
+            raise self.error("exists already")
+
+    def ensure(self, size_mib: int, info: str, *, exclusive: bool = False) -> bool:
+        """Create the volume unless it exists; return whether it was created.
+
+        Raises:
+            BlockDeviceError: there is too little space.
+            StorageError: LVM failed.
+        """
+        if self._active_bytes() is not None:
+            return False
+        stripes = int((self.disk.params or {}).get("stripes") or 1)
+        units: Sequence[lvm.PhysicalVolume] = ()
+        is_plain = not exclusive and stripes == 1
+        problem: str | None = None
+        try:
+            if not is_plain:
+                units, stripes = self._placed(size_mib, stripes, exclusive=exclusive)
+            problem = self._lvcreate(size_mib, info, stripes, units)
+            if problem is None:
+                return True
+            if is_plain and _TAKEN not in problem:
+                # Why LVM could not place it.
+                self._placed(size_mib, stripes, exclusive=False)
+        except errors.BlockDeviceError:
+            # One of a conversion needs no space.
+            if problem is not None or self._find() is None:
+                raise
+            return False
+        if _TAKEN in problem and self._find() is not None:
+            return False
+        raise self.error(f"cannot be created: {problem}")
+
+    def _placed(
+        self, size_mib: int, stripes: int, *, exclusive: bool
+    ) -> tuple[Sequence[lvm.PhysicalVolume], int]:
+        """Return the physical volumes to use, and the number of stripes."""
         units = lvm.physical_volumes(self._process, self._group)
         if not units:
             raise self.error(f"this node has no volume group {self._group}")
-        if self.exists():
-            raise self.error("exists already")
         if exclusive:
             chosen = self._empty_units(units, size_mib)
             # Each of them gets a part of the disk, so that none counts as empty.
-            stripes = len(chosen)
-        else:
-            chosen = [unit for unit in units if unit.is_usable]
-            self._check_space(chosen, size_mib)
-            chosen.sort(key=lambda unit: unit.free_mib, reverse=True)
-            stripes = min(
-                int((self.disk.params or {}).get("stripes") or 1), len(chosen)
-            )
-        done = self._run(
+            return chosen, len(chosen)
+        chosen = [unit for unit in units if unit.is_usable]
+        self._check_space(chosen, size_mib)
+        chosen.sort(key=lambda unit: unit.free_mib, reverse=True)
+        return chosen, min(stripes, len(chosen))
+
+    def _lvcreate(
+        self,
+        size_mib: int,
+        info: str,
+        stripes: int,
+        units: Sequence[lvm.PhysicalVolume],
+    ) -> str | None:
+        """Return why the volume could not be created, None if it was."""
+        common = [
             *("lvcreate", "--yes", "--wipesignatures", "y", "--zero", "y"),
             *("--size", f"{size_mib}m", "--name", self._name),
-            *("--stripes", str(stripes), "--", self._group),
-            *(unit.name for unit in chosen),
-        )
-        if done is not None and stripes > 1:
+        ]
+        if info:
+            common += ["--addtag", _tag(info)]
+        where = ("--", self._group, *(unit.name for unit in units))
+        striped = ("--stripes", str(stripes)) if stripes > 1 else ()
+        problem = self._run(*common, *striped, *where)
+        if problem is not None and striped and _TAKEN not in problem:
             # Striped space needs as much on each physical volume.
-            done = self._run(
-                *("lvcreate", "--yes", "--wipesignatures", "y", "--zero", "y"),
-                *("--size", f"{size_mib}m", "--name", self._name, "--", self._group),
-                *(unit.name for unit in chosen),
-            )
-        if done is not None:
-            raise self.error(f"cannot be created: {done}")
+            problem = self._run(*common, *where)
+        return problem
 
     def _check_space(self, units: Sequence[lvm.PhysicalVolume], size_mib: int) -> None:
         free = int(sum(unit.free_mib for unit in units))
@@ -141,8 +206,12 @@ class VolumeDisk(Device):
 
     def remove(self) -> None:
         """Remove the volume, and with it its snapshots."""
-        if self.exists():
-            self._change("cannot be removed", "lvremove", "--yes", "--", self._key)
+        remove_all([self])
+
+    def remove_with(self, others: "Sequence[VolumeDisk]") -> None:
+        """Remove the volume and other ones, which all exist, at once."""
+        keys = [volume._key for volume in (self, *others)]  # noqa: SLF001
+        self._change("cannot be removed", "lvremove", "--yes", "--", *keys)
 
     def grow(
         self,
@@ -183,7 +252,7 @@ class VolumeDisk(Device):
             raise self.error(f"cannot be renamed to another volume group, {group}")
         if name == self._name:
             return
-        self._require()
+        self.require()
         self._change(
             f"cannot be renamed to {name}",
             *("lvrename", "--yes", "--", self._group, self._name, name),
@@ -191,7 +260,8 @@ class VolumeDisk(Device):
 
     def size_bytes(self) -> int:
         """Return the volume's size, which is a multiple of the group's extents."""
-        return round(self._require().size_mib * MIB)
+        active = self._active_bytes()
+        return round(self._require().size_mib * MIB) if active is None else active
 
     def assemble(self) -> None:
         """Activate the volume.
@@ -199,6 +269,8 @@ class VolumeDisk(Device):
         Raises:
             BlockDeviceError: it does not exist, or parts of it are missing.
         """
+        if self._active_bytes() is not None:
+            return
         present = self._require()
         if present.is_inactive:
             self._change(
@@ -216,7 +288,7 @@ class VolumeDisk(Device):
 
     def set_info(self, text: str) -> None:
         """Store a text as the volume's only tag."""
-        tag = _NO_TAG.sub("_", text).lstrip("-")[:_MAX_TAG]
+        tag = _tag(text)
         present = self._require()
         if present.tags == (tag,):
             return
@@ -229,7 +301,9 @@ class VolumeDisk(Device):
 
     def status(self) -> DeviceStatus:
         """Return the status: faulty if a physical volume below is missing."""
-        present = self._require()
+        return self._status(self._require())
+
+    def _status(self, present: lvm.Volume) -> DeviceStatus:
         major = minor = None
         if os.path.exists(self.path):
             device = os.stat(self.path).st_rdev
@@ -283,6 +357,23 @@ class VolumeDisk(Device):
 
     def _run(self, *argv: str) -> str | None:
         return lvm.change(self._process, argv)
+
+
+def remove_all(volumes: Sequence[VolumeDisk]) -> None:
+    """Remove volumes of a node, each with its snapshots; missing ones are no error.
+
+    Raises:
+        BlockDeviceError: one could not be removed; the others are gone.
+        StorageError: LVM failed.
+    """
+    present = [volume for volume in volumes if volume.exists()]
+    if present:
+        present[0].remove_with(present[1:])
+
+
+def _tag(text: str) -> str:
+    """Return a text as LVM accepts it as a tag."""
+    return _NO_TAG.sub("_", text).lstrip("-")[:_MAX_TAG]
 
 
 def _checked(disk: DiskX, logical_id: Sequence[Any]) -> tuple[str, str]:

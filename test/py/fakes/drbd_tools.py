@@ -29,7 +29,7 @@ class Resource:
 class FakeDrbd(FakeLvm):
     """Runs the tools of both; writes the kernel's text to a file.
 
-    ``refusals``: first words of a command -> answers before the usual ones.
+    ``refusals``: first words of a command, or its verb -> answers before the usual ones.
     ``peer``: data of the node that each connection reaches; None: nobody answers.
     """
 
@@ -46,7 +46,7 @@ class FakeDrbd(FakeLvm):
         words = " ".join(argv)
         self.limits[argv[0]] = limits
         for first, answers in self.refusals.items():
-            if words.startswith(first) and answers:
+            if (words.startswith(first) or f" {first} " in words) and answers:
                 self.lines.append(words)
                 code, stderr = answers.pop(0)
                 return RunResult(tuple(argv), code, None, "", stderr)
@@ -86,6 +86,9 @@ class FakeDrbd(FakeLvm):
             self.metadata[device] = "Inconsistent"
         elif device not in self.metadata:
             return 20, "", f"{device}: no valid metadata"
+        elif verb == "set-gi":
+            assert more[0].endswith(":0:0:0:1:1")
+            self.metadata[device] = "UpToDate"
         return 0, "", ""
 
     def _drbdsetup(self, words):

@@ -157,8 +157,17 @@ class FakeLvm:
             self.origins[f"{group}/{options['--name'][0]}"] = origin
             named = []
         volume = f"{group}/{options['--name'][0]}"
+        if volume in self.volumes:
+            name = options["--name"][0]
+            text = (
+                f'  Logical Volume "{name}" already exists in volume group "{group}"\n'
+            )
+            return 5, "", text
         units = self._units(group)
+        if not units:
+            return 5, "", f'  Volume group "{group}" not found\n'
         units = [unit for unit in units if not named or unit.name in named]
+        units = [unit for unit in units if unit.is_allocatable]
         stripes = int(options.get("--stripes", ["1"])[0])
         if not self._allocate(volume, size, units, stripes):
             return 5, "", "  Insufficient suitable allocatable extents\n"
@@ -167,7 +176,12 @@ class FakeLvm:
         return 0, "", ""
 
     def _lvremove(self, words):
-        _options, (volume,) = self._split(words, set())
+        _options, volumes = self._split(words, set())
+        for volume in volumes:
+            self._remove(volume)
+        return 0, "", ""
+
+    def _remove(self, volume):
         group, name = volume.split("/")
         snapshots = [
             other for other, origin in self.origins.items()
@@ -178,7 +192,6 @@ class FakeLvm:
             self.origins.pop(gone, None)
             for unit in self.physical:
                 unit.used.pop(gone, None)
-        return 0, "", ""
 
     def _lvextend(self, words):
         options, (volume, *named) = self._split(words, {"--size"})
