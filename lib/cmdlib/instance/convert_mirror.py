@@ -88,9 +88,9 @@ def check_to_mirror(
         _mirror(disk, (primary, secondary), _children(snapshot, primary, disk))
         for disk in plain
     ]
-    volumes.require_space(ctx, secondary, future, instance.name)
+    volumes.require_space(ctx, [secondary], future, instance.name)
     metadata = [disk.children[1] for disk in future]
-    volumes.require_space(ctx, primary, metadata, instance.name)
+    volumes.require_space(ctx, [primary], metadata, instance.name)
 
 
 def _children(

@@ -119,7 +119,7 @@ def _check_copy(
         ]
         shared_storage.check(ctx, instance, future, node)
     if target == "plain":
-        volumes.require_space(ctx, node, _as_plain(ctx, instance), instance.name)
+        volumes.require_space(ctx, [node], _as_plain(ctx, instance), instance.name)
 
 
 def execute(

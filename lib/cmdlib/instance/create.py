@@ -479,8 +479,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         """Refuse disks that do not fit beside those that are reserved."""
         if self.plan.adopted:
             return
-        for node in self.nodes:
-            volumes.require_space(self.ctx, node, self.plan.disks, self.name)
+        volumes.require_space(self.ctx, self.nodes, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
             self.ctx, self.primary, self.name, self.template, size_mib
@@ -671,6 +670,10 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         return self.ctx.snapshot.instances[self.plan.instance.uuid]
 
     def _install(self) -> None:
+        if self.installs or not self._starts:
+            # The disks and their space are recorded; the nodes need not be locked while
+            # the copies of a mirror are made.
+            allocation.release_nodes(self.ctx)
         if self.plan.disks:
             disks.assemble(self.ctx, self.instance)
             self._settle()

@@ -1,7 +1,7 @@
 """Disks of an instance on its nodes: create, assemble, shut down, remove, wipe."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import config, errors, objects
@@ -65,30 +65,42 @@ def create_all(
             ctx.config.disk_notes.leave(ctx.owner)
         result.unwrap(f"instance {instance.name}: cannot create directory {directory}")
     for index, disk in enumerate(disks):
-        for node in nodes_of(disk, instance):
+        nodes = nodes_of(disk, instance)
+        for node in nodes:
             # Logged before the call: if the daemon is killed, the log names the
             # disk that has no record.
             ctx.log.message(
                 f"* creating {_called(disk, index)} on {common.node_name(ctx, node)}:"
                 f" {place(disk)}"
             )
-            result = ctx.rpc.call_one(
-                "blockdev_create",
-                node,
-                encode.disk(ctx.snapshot, disk, instance),
-                disk.size,
-                instance.name,
-                node == instance.primary_node,
-                f"originstname+{instance.name}",
-                params.has_exclusive_storage(ctx.snapshot, node),
-            )
-            if result.failed:
-                is_undone = _undo_create(ctx, instance, disks, made)
-                if result.is_lost or not is_undone:
-                    ctx.config.disk_notes.leave(ctx.owner)
-                what = f"instance {instance.name}: cannot create {_called(disk, index)}"
-                raise errors.OpExecError(result.describe(what))
-            made.append((index, node))
+        results = _create_on(ctx, instance, disk, nodes)
+        made += [(index, node) for node in nodes if not results[node].failed]
+        failed = [results[node] for node in nodes if results[node].failed]
+        if failed:
+            is_undone = _undo_create(ctx, instance, disks, made)
+            if any(result.is_lost for result in failed) or not is_undone:
+                ctx.config.disk_notes.leave(ctx.owner)
+            what = f"instance {instance.name}: cannot create {_called(disk, index)}"
+            raise errors.OpExecError(failed[0].describe(what))
+
+
+def _create_on(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disk: objects.Disk,
+    nodes: Sequence[str],
+) -> Mapping[str, Result]:
+    """Create a disk on nodes at the same time; return their answers."""
+    wire = encode.disk(ctx.snapshot, disk, instance)
+
+    def arguments(node: str) -> Sequence[Any]:
+        return (
+            *(wire, disk.size, instance.name, node == instance.primary_node),
+            f"originstname+{instance.name}",
+            params.has_exclusive_storage(ctx.snapshot, node),
+        )
+
+    return ctx.rpc.call("blockdev_create", nodes, arguments)
 
 
 def _note(
@@ -302,11 +314,13 @@ def assemble(
     if everything:
         instance = common.set_instance(ctx, instance.uuid, disks_active=True)
     rows: list[tuple[str, str, str | None]] = []
+    apart: set[str] = set()
     try:
         for index, disk in enumerate(chosen):
             sized = disk.replace(size=0) if ignore_size else disk
             device = _assemble_disk(
-                ctx, instance, sized, index, ignore_secondaries=ignore_secondaries
+                *(ctx, instance, sized, index, apart),
+                ignore_secondaries=ignore_secondaries,
             )
             node = common.node_name(ctx, instance.primary_node)
             rows.append((node, disk.iv_name, device))
@@ -325,10 +339,21 @@ def _assemble_disk(
     instance: objects.Instance,
     disk: objects.Disk,
     index: int,
+    apart: set[str],
     *,
     ignore_secondaries: bool,
 ) -> str | None:
-    """Make a disk usable on the primary node; return its device path."""
+    """Make a disk usable on the primary node; return its device path.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: owner of the disk.
+        disk: the disk.
+        index: its position.
+        apart: nodes that the primary one has not reached, as an earlier disk has shown;
+            it does not wait for them again. Extended.
+        ignore_secondaries: accept that secondary nodes fail.
+    """
     what = f"cannot assemble {_called(disk, index)}"
     *others, primary = nodes_of(disk, instance)
     is_peer_away = False
@@ -340,9 +365,16 @@ def _assemble_disk(
                 result.unwrap(f"instance {instance.name}: {what}")
             common.warn_failed(ctx, result, what)
     args = (ctx, instance, disk, primary, index)
-    result = _assemble_one(*args, is_peer_away=is_peer_away)
+    is_known = not is_peer_away and not apart.isdisjoint(others)
+    result = _assemble_one(*args, is_peer_away=is_peer_away, opens=not is_known)
     is_refused = bool(others) and result.failed and result.is_answered
-    if is_refused and not is_peer_away and mirrors.is_waiting(ctx, instance, disk):
+    is_waiting = is_refused and not is_peer_away and not is_known
+    if is_waiting and mirrors.is_waiting(ctx, instance, disk):
+        is_known = True
+        apart.update(others)
+    elif is_known:
+        result.unwrap(f"instance {instance.name}: {what}")
+    if is_known:
         if not ignore_secondaries:
             _require_newest(ctx, instance, disk, index)
         ctx.log.warn(
@@ -393,13 +425,15 @@ def _assemble_one(
     index: int,
     *,
     is_peer_away: bool = False,
+    opens: bool = True,
 ) -> Any:
+    """Activate a disk on a node; the primary one may write to it if it ``opens`` it."""
     return ctx.rpc.call_one(
         "blockdev_assemble",
         node,
         encode.disk(ctx.snapshot, disk, instance, is_peer_away=is_peer_away),
         encode.instance(ctx.snapshot, instance),
-        node == instance.primary_node,
+        opens and node == instance.primary_node,
         index,
     )
 

@@ -114,7 +114,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 size_mib = self.target_mib if is_reserved else self.delta_mib
                 # Its own reservation does not count, whoever holds the volume.
                 future = data.replace(size=size_mib, uuid=self.disk.uuid)
-                volumes.require_space(self.ctx, node, [future], self.instance.name)
+                volumes.require_space(self.ctx, [node], [future], self.instance.name)
 
     def _check_policy(self) -> None:
         if self.op.ignore_ipolicy:

@@ -145,8 +145,7 @@ def _new(
         files=disk_specs.FilePlace(where, file_driver),
         first_index=index,
     )
-    for node in disks.nodes_of(disk, instance):
-        volumes.require_space(ctx, node, [disk], instance.name)
+    volumes.require_space(ctx, disks.nodes_of(disk, instance), [disk], instance.name)
     capacity.require_space(ctx, here, instance.name, template, disk.size)
     shared_storage.check(ctx, instance, [disk], here)
     return disk.replace(forthcoming=instance.forthcoming)

@@ -78,7 +78,7 @@ def check_capacity(
         )
     sizes_before = sum(disk.size for disk in snapshot.instance_disks(before))
     if moves or sum(disk.size for disk in disks) > sizes_before:
-        volumes.require_space(ctx, node, disks, before.name)
+        volumes.require_space(ctx, [node], disks, before.name)
     present = {disk.uuid: disk for disk in snapshot.instance_disks(before)}
     for template in sorted({disk.dev_type for disk in disks}):
         sizes = [disk.size for disk in disks if disk.dev_type == template]

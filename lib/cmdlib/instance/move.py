@@ -100,7 +100,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             )
         volumes.check_exclusive(snapshot, self.target, template, instance.name)
         moved = snapshot.instance_disks(instance)
-        volumes.require_space(self.ctx, self.target, moved, instance.name)
+        volumes.require_space(self.ctx, [self.target], moved, instance.name)
         if instance.admin_state == "up":
             checks.require_memory(
                 self.ctx,

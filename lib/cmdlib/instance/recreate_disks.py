@@ -120,8 +120,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         self._require_lost()
         self.changed = list(self.chosen.values())
         owner = self._owner()
-        for node in {n for disk in self.changed for n in disks.nodes_of(disk, owner)}:
-            volumes.require_space(self.ctx, node, self.changed, instance.name)
+        nodes = {n for disk in self.changed for n in disks.nodes_of(disk, owner)}
+        volumes.require_space(self.ctx, sorted(nodes), self.changed, instance.name)
         for kind in sorted({disk.dev_type for disk in self.changed}):
             size_mib = sum(disk.size for disk in self.changed if disk.dev_type == kind)
             capacity.require_space(

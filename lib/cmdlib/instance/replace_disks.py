@@ -131,7 +131,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             self._find_disks()
         if self.indexes:
             chosen = [disk for _index, disk in self._chosen()]
-            volumes.require_space(self.ctx, self.target, chosen, self.instance.name)
+            volumes.require_space(self.ctx, [self.target], chosen, self.instance.name)
 
     def _chosen(self) -> list[tuple[int, objects.Disk]]:
         everything = self.ctx.snapshot.instance_disks(self.instance)

@@ -85,8 +85,7 @@ class InstanceReserve(create.InstanceCreate):
 
     def check_space(self) -> None:
         """Refuse disks that do not fit, reserved ones considered."""
-        for node in self.nodes:
-            volumes.require_space(self.ctx, node, self.plan.disks, self.name)
+        volumes.require_space(self.ctx, self.nodes, self.plan.disks, self.name)
         size_mib = sum(disk.size for disk in self.plan.disks)
         capacity.require_space(
             self.ctx, self.primary, self.name, self.template, size_mib

@@ -37,7 +37,7 @@ def check_target(
         hv=params.fill_hvparams(snapshot, future),
     )
     disks = snapshot.instance_disks(instance)
-    volumes.require_space(ctx, target, disks, instance.name)
+    volumes.require_space(ctx, [target], disks, instance.name)
     if snapshot.disk_template(instance) == "file":
         size_mib = sum(disk.size for disk in snapshot.instance_disks(instance))
         capacity.require_space(ctx, target, instance.name, "file", size_mib)

@@ -33,11 +33,15 @@ def check_exclusive(
 
 
 def require_space(
-    ctx: base.Context, node: str, disks: Sequence[objects.Disk], instance: str
+    ctx: base.Context,
+    nodes: Sequence[str],
+    disks: Sequence[objects.Disk],
+    instance: str,
 ) -> None:
     """Refuse disks for which the volume groups of a node have too little space.
 
-    Space that other reserved disks hold does not count as free.
+    All nodes are asked at the same time. Space that other reserved disks hold does not
+    count as free.
 
     Raises:
         OpPrereqError: wanted and free space, or why the free space is unknown.
@@ -49,29 +53,33 @@ def require_space(
             wanted[group] = wanted.get(group, 0) + part.size
     if not wanted:
         return
-    snapshot = ctx.snapshot
-    exclusive = params.has_exclusive_storage(snapshot, node)
-    units = [["lvm-vg", group, [exclusive]] for group in wanted]
-    name = snapshot.nodes[node].name
-    payload = ctx.rpc.call_one("node_info", node, units, []).require(
-        f"cannot get the free space of node {name}", ecodes.ECODE_ENVIRON
-    )
-    for (group, size), report in zip(wanted.items(), payload[1] or (), strict=True):
-        free = report.get("storage_free") if report else None
-        if not isinstance(free, int):
-            raise errors.OpPrereqError(
-                f"instance {instance}: volume group {group} is missing on node {name},"
-                " or cannot be read there",
-                ecodes.ECODE_ENVIRON,
-            )
-        own = {disk.uuid for disk in disks}
-        held = capacity.volumes(snapshot, node, group, besides=own)
-        if free - held.mib < size:
-            raise errors.OpPrereqError(
-                f"instance {instance}: needs {size} MiB in volume group {group} of node"
-                f" {name}, which has {free} MiB free{held.text()}",
-                ecodes.ECODE_NORES,
-            )
+    own = {disk.uuid for disk in disks}
+
+    def arguments(node: str) -> Sequence[Any]:
+        exclusive = params.has_exclusive_storage(ctx.snapshot, node)
+        return [["lvm-vg", group, [exclusive]] for group in wanted], []
+
+    answers = ctx.rpc.call("node_info", nodes, arguments)
+    for node in nodes:
+        name = ctx.snapshot.nodes[node].name
+        payload = answers[node].require(
+            f"cannot get the free space of node {name}", ecodes.ECODE_ENVIRON
+        )
+        for (group, size), report in zip(wanted.items(), payload[1] or (), strict=True):
+            free = report.get("storage_free") if report else None
+            if not isinstance(free, int):
+                raise errors.OpPrereqError(
+                    f"instance {instance}: volume group {group} is missing on node"
+                    f" {name}, or cannot be read there",
+                    ecodes.ECODE_ENVIRON,
+                )
+            held = capacity.volumes(ctx.snapshot, node, group, besides=own)
+            if free - held.mib < size:
+                raise errors.OpPrereqError(
+                    f"instance {instance}: needs {size} MiB in volume group {group} of"
+                    f" node {name}, which has {free} MiB free{held.text()}",
+                    ecodes.ECODE_NORES,
+                )
 
 
 def adopted(

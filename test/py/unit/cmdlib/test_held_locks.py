@@ -74,6 +74,13 @@ def test_no_node_is_locked_while_an_os_script_runs():
     assert eng.locks.is_idle()
 
 
+@pytest.mark.parametrize("no_install", [False, True], ids=["installed", "empty"])
+def test_no_node_is_locked_while_new_disks_are_activated(no_install):
+    eng, seen = engine("blockdev_create", "blockdev_assemble")
+    eng.run(create(no_install=no_install))
+    assert seen == {"blockdev_create": EXCLUSIVE, "blockdev_assemble": {}}
+
+
 def test_memory_used_by_others_during_the_script_leaves_the_instance_stopped():
     eng, _seen = engine()
 

@@ -137,3 +137,60 @@ def test_an_attached_disk_does_not_wait_for_a_node_that_does_not_answer():
     }
     site.engine.run(op)
     assert site.calls == [(N2, False), (N1, True)]
+
+
+class Many(Site):
+    """The same with several disks; what each node says about each of them."""
+
+    def __init__(self, own, other):
+        super().__init__(own[0], other[0])
+        disks = [
+            clusters.drbd_disk(f"d{n}", 1, 2).replace(iv_name=f"disk/{n}")
+            for n in range(len(own))
+        ]
+        instance = clusters.instance(
+            1,
+            disks=[disk.uuid for disk in disks],
+            admin_state="down",
+            disks_active=False,
+        )
+        states = {N1: own, N2: other}
+        script = self.engine.rpc.script | {
+            "blockdev_getmirrorstatus_multi": lambda node, args: [
+                [True, states[node][int(wire["uuid"][1:])]] for wire in args[0]
+            ]
+        }
+        self.engine = Engine(
+            clusters.snapshot(
+                nodes=2, extra=[*disks, instance], volume_group_name="xenvg"
+            ),
+            script,
+        )
+        self.waits = []
+
+    def assemble(self, node, args):
+        disk, _instance, opens, *_ = args
+        if node == N1 and not opens:
+            return ["/dev/drbd0", None, None]
+        answer = super().assemble(node, args)
+        if not isinstance(answer, list):
+            self.waits.append(disk["uuid"])
+        return answer
+
+
+def test_one_wait_is_enough_for_all_disks_of_nodes_that_are_apart():
+    site = Many([state(NEWER)] * 4, [state(OLDER)] * 4)
+    site.activate()
+    assert site.waits == ["d0"]
+    assert site.calls.count((N1, True)) == 4
+    assert site.is_active
+
+
+def test_each_disk_is_compared_although_one_has_waited():
+    own = [state(NEWER), state(NEWER), state(OLDER)]
+    site = Many(own, [state(OLDER), state(OLDER), state(NEWER)])
+    with pytest.raises(errors.OpExecError, match=r"disk/2: .* has older data"):
+        site.activate()
+    assert site.waits == ["d0"]
+    assert site.calls.count((N1, True)) == 2
+    assert not site.is_active
