@@ -4,6 +4,7 @@ The functions describe the shapes of requests and answers; the master interprets
 answers. A check that raises an error is left out of the answer.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -238,6 +239,17 @@ def _exports(node: LocalNode, _asked: Any) -> dict[str, str]:
     return exports.remains(node)
 
 
+def _guest_files(node: LocalNode, names: list[str]) -> dict[str, list[str]]:
+    """Return the guests that run here and lack ``firmware`` or ``tpm``; takes names."""
+    driver, lost = node.hypervisor("kvm"), {}
+    for name in names:
+        # Without its runtime file, the parameters of a guest are not known.
+        with contextlib.suppress(errors.HypervisorError):
+            if kinds := driver.lost_files(name):
+                lost[name] = kinds
+    return lost
+
+
 def _vglist(node: LocalNode, _asked: Any) -> dict[str, int]:
     """Return volume group -> MiB."""
     return lvm.volume_groups(node.process)
@@ -297,6 +309,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_DRBDLIST: _drbd_list,
     nodeverify_constants.NV_DRBDVERSION: _drbd_version,
     nodeverify_constants.NV_DRBDHELPER: _drbd_helper,
+    nodeverify_constants.NV_GUEST_FILES: _guest_files,
 }
 #: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(
@@ -311,6 +324,7 @@ _VM_CHECKS: Final = frozenset(
         nodeverify_constants.NV_DRBDLIST,
         nodeverify_constants.NV_DRBDVERSION,
         nodeverify_constants.NV_DRBDHELPER,
+        nodeverify_constants.NV_GUEST_FILES,
     }
 )
 

@@ -16,6 +16,8 @@ NV_EXPORTS: Final = "exports"
 NV_FILELIST: Final = "filelist"
 NV_FILE_STORAGE_PATH: Final = "file-storage-path"
 NV_GLUSTER_STORAGE_PATH: Final = "gluster-storage-path"
+#: Not in the documented protocol; nodes that do not know it leave it out.
+NV_GUEST_FILES: Final = "guest-files"
 NV_HVINFO: Final = "hvinfo"
 NV_HVPARAMS: Final = "hvparms"
 NV_HYPERVISOR: Final = "hypervisor"

@@ -284,6 +284,11 @@ class Hypervisor(abc.ABC):
         del name
         return "", ""
 
+    def lost_files(self, name: str) -> list[str]:
+        """Return for which of ``firmware`` and ``tpm`` a running guest lacks a file."""
+        del name
+        return []
+
     def freeze(self, name: str, limit_s: float) -> None:
         """Freeze the file systems of a guest for at most some seconds."""
         del limit_s

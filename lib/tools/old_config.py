@@ -6,13 +6,13 @@ file, and replacing a store, is in `ganeti.tools.cfgupgrade`.
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import simplejson
 
 from ganeti import config, errors
-from ganeti.constants import versions
+from ganeti.constants import hvparams, versions
 from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
 from ganeti.constants.confd import CONFD_HMAC_SHA1
 from ganeti.objects import CLUSTER_KEY, Snapshot, Update
@@ -233,4 +233,33 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
         for instance in snapshot.instances.values()
         if instance.creation
     ]
-    return snapshot, lost
+    return snapshot, lost + _lost_parameters(snapshot)
+
+
+def _lost_parameters(snapshot: Snapshot) -> list[str]:
+    """Return a line for each hypervisor parameter that an export leaves out.
+
+    Those with the built-in default are not named: guests start as before without them.
+    """
+    cluster = snapshot.cluster
+    owners: list[tuple[str, str, Mapping[str, Any]]] = [
+        ("cluster", name, values) for name, values in sorted(cluster.hvparams.items())
+    ]
+    for os_name, by_name in sorted(cluster.os_hvp.items()):
+        owners += [
+            (f"os {os_name}", name, values) for name, values in sorted(by_name.items())
+        ]
+    instances = sorted(snapshot.instances.values(), key=lambda item: item.name)
+    owners += [(f"instance {i.name}", i.hypervisor, i.hvparams) for i in instances]
+    lost = [
+        f"{owner}: hypervisor {name}: {key} = {values[key]}"
+        for owner, name, values in owners
+        for key in sorted(hvparams.ADDITIONS.get(name, frozenset()) & set(values))
+        if values[key] != hvparams.HYPERVISOR[name][key].default
+    ]
+    lost += [
+        f"instance {i.name}: the copies of its UEFI variables and TPM"
+        for i in instances
+        if i.firmware_state or i.tpm_state
+    ]
+    return lost

@@ -2,10 +2,10 @@
 
 `report` collects findings and formats them; `node_answer` checks the form of node
 answers; `cluster` checks the configuration, `nodes` the answer of one node, `files`
-shared files across nodes, `disk_files` files of disks, `volumes` logical volumes and
-DRBD's minors, `instances` where instances run, and their disks, `n_plus_one` the memory
-for the loss of a node. Calls to nodes do not belong here, see
-``cmdlib.cluster.verify_group``.
+shared files across nodes, `disk_files` files of disks, `guest_files` those of firmware,
+`volumes` logical volumes and DRBD's minors, `instances` where instances run, and their
+disks, `n_plus_one` the memory for the loss of a node. Calls to nodes do not belong
+here, see ``cmdlib.cluster.verify_group``.
 """
 
 from ganeti.verify.report import Finding, Report

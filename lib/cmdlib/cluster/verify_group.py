@@ -23,6 +23,7 @@ from ganeti.verify import (
     disk_files,
     exports,
     files,
+    guest_files,
     instances,
     n_plus_one,
     node_answer,
@@ -136,6 +137,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         )
         self.output.step("Verifying instance status")
         self._judge_instances(snapshot, inside, observed)
+        guest_files.judge(self.report, snapshot, inside, _guest_files(answers))
         self.output.step("Verifying orphan volumes")
         instances.orphans(self.report, snapshot, observed)
         disk_files.judge(self.report, snapshot, _disk_files(answers))
@@ -510,6 +512,17 @@ def _exports(answers: Answers) -> dict[str, Mapping[str, str]]:
         uuid: answer[nodeverify.NV_EXPORTS]
         for uuid, answer in answers.items()
         if nodeverify.NV_EXPORTS in answer
+    }
+
+
+def _guest_files(answers: Answers) -> dict[str, Mapping[str, Sequence[str]]]:
+    return {
+        uuid: {
+            name: sorted(kinds)
+            for name, kinds in answer[nodeverify.NV_GUEST_FILES].items()
+        }
+        for uuid, answer in answers.items()
+        if nodeverify.NV_GUEST_FILES in answer
     }
 
 

@@ -8,7 +8,7 @@ from ganeti.cmdlib import ancillary_files, candidate_role
 from ganeti.constants import nodeverify
 from ganeti.objects import params
 from ganeti.rpc import wire
-from ganeti.verify import cluster
+from ganeti.verify import cluster, guest_files
 
 #: Number of nodes of a large group to which each candidate but the master logs in.
 SSH_PEERS: Final = 3
@@ -58,6 +58,8 @@ def checks(
         ],
         nodeverify.NV_BRIDGES: _bridges(snapshot, instances),
     }
+    if names := guest_files.owners(snapshot, instances):
+        asked[nodeverify.NV_GUEST_FILES] = names
     asked.update(_where_configured(snapshot, paths))
     if clutter:
         asked[nodeverify.NV_SSH_CLUTTER] = True

@@ -308,6 +308,19 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(name)
         return firmware.store(guest).packed(), tpm.state(guest).packed()
 
+    def lost_files(self, name: str) -> list[str]:
+        """Return for which of ``firmware`` and ``tpm`` a running guest lacks a file."""
+        guest = self._files(name)
+        if guest.alive_pid() is None:
+            return []
+        # The start of the guest counts, not its present parameters.
+        hvp = runtime.load(guest).hvparams
+        wanted = {
+            "firmware": hvp.get("firmware") == firmware.UEFI and firmware.store(guest),
+            "tpm": hvp.get("tpm") and tpm.state(guest),
+        }
+        return [kind for kind, own in wanted.items() if own and own.read() is None]
+
     def freeze(self, name: str, limit_s: float) -> None:
         """Have a process of its own keep a guest's file systems frozen."""
         agent.freeze(self._effects, self._alive(name), limit_s)

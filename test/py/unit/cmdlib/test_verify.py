@@ -192,6 +192,24 @@ def test_all_documented_requests_are_sent_with_their_arguments():
     assert asked["disk-files"][0] == "/srv/ganeti/file-storage"
 
 
+def test_lost_files_of_firmware_are_asked_for_and_named():
+    guest = clusters.instance(1, hvparams={"firmware": "uefi"})
+    lost = {"guest-files": {guest.name: ["firmware"], "other": ["tpm"]}}
+    start = clusters.snapshot(
+        nodes=2, extra=[guest], candidate_certs={MASTER: "DIGEST-1", N2: "DIGEST-2"}
+    )
+    engine = engine_with({MASTER: lost}, start=start)
+    run(engine, error_codes=True)
+    asked = engine.rpc.called("node_verify")[0][1][0]
+    assert asked["guest-files"] == [guest.name]
+    lines = [line for line in findings(engine) if "has lost the file" in line]
+    assert len(lines) == 1
+    assert f"{guest.name}:node node1.example.com has lost the file" in lines[0]
+    engine = engine_with()
+    run(engine)
+    assert "guest-files" not in engine.rpc.called("node_verify")[0][1][0]
+
+
 def test_the_default_bridge_is_asked_for_without_any_nic():
     engine = engine_with(
         start=clusters.snapshot(

@@ -7,7 +7,7 @@ import zlib
 import msgspec
 import pytest
 
-from fakes import guests
+from fakes import guests, nodes
 from ganeti import errors
 from ganeti.hypervisor.kvm import argv, checks, firmware, kept, layout, runtime
 from ganeti.hypervisor.kvm.files import Files
@@ -70,6 +70,29 @@ class Guest:
 @pytest.fixture
 def moving(place, params):
     return Guest(place, params)
+
+
+def test_a_running_guest_without_its_file_is_reported(place, params, monkeypatch):
+    node = nodes.make_node(place, "n1")
+    guest = guest_on(place, "n1")
+    assert node.paths == guest.paths
+    asked = {"guest-files": ["web1", "web2"]}
+
+    def lost():
+        return nodes.call(node, "node_verify", asked, "c", {})["guest-files"]
+
+    own = params | {"tpm": True}
+    runtime.save(guest, runtime.Runtime((), (), own, ()))
+    assert lost() == {}
+    monkeypatch.setattr(Files, "alive_pid", lambda _self: 7)
+    assert lost() == {"web1": ["firmware", "tpm"]}
+    firmware.prepare(guest, record(params), params)
+    assert lost() == {"web1": ["tpm"]}
+    # A parameter that was changed later does not concern this guest.
+    runtime.save(guest, runtime.Runtime((), (), params, ()))
+    assert lost() == {}
+    os.unlink(firmware.store(guest).path)
+    assert lost() == {"web1": ["firmware"]}
 
 
 TEMPLATE = b"vars" * 1000

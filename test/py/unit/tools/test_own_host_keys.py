@@ -1,4 +1,4 @@
-"""An export for Ganeti leaves SSH host keys out, and names nodes it cannot know."""
+"""An export for Ganeti names what it leaves out: SSH host keys, parameters of guests."""
 
 from fakes import clusters
 from ganeti.objects import Update
@@ -17,3 +17,23 @@ def test_recorded_host_keys_are_left_out_and_foreign_ones_named():
     plain, lost = old_config.without_extensions(changed)
     assert lost == ["node node2.example.com: SSH host keys of its own"]
     assert dict(plain.nodes) == dict(snapshot.nodes)
+
+
+def test_parameters_of_guests_that_are_left_out_are_named():
+    own = {"firmware": "uefi", "tpm": False, "acpi": True}
+    snapshot = clusters.snapshot(
+        nodes=1,
+        hvparams={"kvm": {"io_threads": 2, "firmware": "bios"}, "fake": {}},
+        os_hvp={"tiny": {"kvm": {"tpm": True}}},
+        extra=[
+            clusters.instance(1, hvparams=own, firmware_state="AA=="),
+            clusters.instance(2, hvparams={"acpi": False}),
+        ],
+    )
+    _, lost = old_config.without_extensions(snapshot)
+    assert lost == [
+        "cluster: hypervisor kvm: io_threads = 2",
+        "os tiny: hypervisor kvm: tpm = True",
+        "instance inst1.example.com: hypervisor kvm: firmware = uefi",
+        "instance inst1.example.com: the copies of its UEFI variables and TPM",
+    ]

@@ -1,0 +1,59 @@
+"""Files of firmware and TPMs that running guests use and nodes have lost."""
+
+import pytest
+
+from fakes import clusters
+from ganeti.verify import Report, guest_files, node_answer
+
+N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
+
+
+def made():
+    """Return a cluster with four instances on its first node, and these."""
+    given = [
+        ("kvm", {"firmware": "uefi"}),
+        ("kvm", {"tpm": True}),
+        ("kvm", {}),
+        ("fake", {}),
+    ]
+    guests = [
+        clusters.instance(number, primary=1, hypervisor=name, hvparams=params)
+        for number, (name, params) in enumerate(given, 1)
+    ]
+    return clusters.snapshot(nodes=2, extra=guests), guests
+
+
+def test_only_guests_with_such_files_are_asked_for():
+    snapshot, guests = made()
+    wanted = [guests[0].name, guests[1].name]
+    assert guest_files.owners(snapshot, guests) == wanted
+
+
+def test_a_lost_file_is_an_error_of_its_instance():
+    snapshot, guests = made()
+    report = Report()
+    first, second = guests[0].name, guests[1].name
+    lost = {
+        N1: {first: ["firmware"], second: ["firmware", "tpm"], "other": ["tpm"]},
+        # This node has no word about instances of another.
+        N2: {first: ["tpm"]},
+    }
+    guest_files.judge(report, snapshot, guests, lost)
+    actual = [(item.severity, item.name, item.text) for item in report.take()]
+    assert [row[:2] for row in actual] == [
+        ("ERROR", first),
+        ("ERROR", second),
+        ("ERROR", second),
+    ]
+    assert actual[0][2].startswith(
+        "node node1.example.com has lost the file of its UEFI variables, which"
+    )
+    assert "of its TPM data, which" in actual[2][2]
+    assert ["cannot migrate" in row[2] for row in actual] == [False, False, True]
+    assert not report.is_clean
+
+
+@pytest.mark.parametrize("value", [{"web1": ["disk"]}, {"a" * 256: ["tpm"]}, ["web1"]])
+def test_answers_of_another_form_are_left_out(value):
+    good, wrong = node_answer.clean({"guest-files": value})
+    assert (good, wrong) == ({}, ["guest-files"])
