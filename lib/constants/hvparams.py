@@ -180,6 +180,14 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             False,
             "initrd for direct kernel boot",
         ),
+        "io_threads": HvParam(
+            "int",
+            0,
+            False,
+            "0..16",
+            False,
+            "threads of the emulator for virtio disks, 0 uses its main thread",
+        ),
         "kernel_args": HvParam(
             "string",
             "ro",
@@ -346,6 +354,14 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
         "serial_speed": HvParam(
             "int", 38400, False, None, False, "baud rate of the serial console"
         ),
+        "shared_directories": HvParam(
+            "string",
+            "",
+            False,
+            "TAG=DIRECTORY, separated by colons",
+            False,
+            "directories of the node that the guest mounts by virtio-fs, by their tags",
+        ),
         "soundhw": HvParam(
             "string", "", False, None, False, "sound cards of the guest"
         ),
@@ -510,6 +526,14 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
             "1..8",
             False,
             "queues per virtio interface; more than 1 needs vhost_net",
+        ),
+        "virtiofsd_path": HvParam(
+            "string",
+            "/usr/lib/qemu/virtiofsd",
+            False,
+            "absolute normalised path of an existing file",
+            False,
+            "program that shares directories, on the nodes",
         ),
         "vnc_bind_address": HvParam(
             "string",
@@ -857,7 +881,10 @@ HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {
 #: Parameters that Ganeti does not have, by hypervisor: an export leaves them out.
 ADDITIONS: Final[dict[str, frozenset[str]]] = {
     "kvm": frozenset(
-        {"firmware", "swtpm_path", "tpm", "uefi_code_path", "uefi_vars_path"}
+        (
+            *("firmware", "io_threads", "shared_directories", "swtpm_path", "tpm"),
+            *("uefi_code_path", "uefi_vars_path", "virtiofsd_path"),
+        )
     ),
 }
 

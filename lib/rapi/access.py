@@ -136,11 +136,13 @@ ROOT_PARAMETERS: Final = frozenset(
         *("initrd_path", "kernel_path", "kvm_extra", "kvm_path", "mem_path"),
         *("pci_pass", "security_domain", "security_model", "spice_password_file"),
         *(
+            "shared_directories",
             "swtpm_path",
             "uefi_code_path",
             "uefi_vars_path",
             "usb_devices",
             "vif_script",
+            "virtiofsd_path",
             "vnc_password_file",
             "vnc_x509_path",
         ),

@@ -22,6 +22,12 @@ _SCRIPT: Final = re.compile(r"/[A-Za-z0-9_.+/-]+")
 _PCI_DEVICE: Final = re.compile(
     r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]", re.IGNORECASE
 )
+_SHARE_TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,35}", re.ASCII)
+_SHARE_PATH: Final = re.compile(r"/[A-Za-z0-9._+/-]{1,255}", re.ASCII)
+#: Directories that a guest may share, for messages.
+SHAREABLE: Final = "an absolute path of letters, digits and . _ + - without . and .."
+#: Each takes a PCI slot of those that are left for the emulator.
+_MOST_SHARES: Final = 4
 #: Highest number of a processor that a mask may name; Linux has at most 8192.
 _LAST_CPU: Final = 8191
 
@@ -130,6 +136,58 @@ def _lxc_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
                 yield f"parameter {name}: wanted {wanted}, found {word!r}"
 
 
+def parse_shares(text: str) -> dict[str, str]:
+    """Return the directories of a list such as ``data=/srv/data:iso=/srv/iso``, by tag.
+
+    Raises:
+        ParseError: names the part, wanted and found.
+    """
+    shares: dict[str, str] = {}
+    for part in filter(None, text.split(":")):
+        tag, _, path = part.partition("=")
+        if not (_SHARE_TAG.fullmatch(tag) and is_shareable(path)):
+            raise errors.ParseError(
+                "parameter shared_directories: wanted parts TAG=DIRECTORY between"
+                " colons, with a tag of at most 36 letters, digits and . _ - and"
+                f" {SHAREABLE}, found {part!r:.100}"
+            )
+        if tag in shares:
+            raise errors.ParseError(
+                "parameter shared_directories: wanted different tags, found"
+                f" {tag} twice"
+            )
+        shares[tag] = path
+    if len(shares) > _MOST_SHARES:
+        raise errors.ParseError(
+            f"parameter shared_directories: wanted at most {_MOST_SHARES} directories,"
+            f" found {len(shares)}"
+        )
+    return shares
+
+
+def is_shareable(path: str) -> bool:
+    """Return whether a path is one that a guest may share; see `SHAREABLE`."""
+    parts = path[1:].split("/")
+    return bool(_SHARE_PATH.fullmatch(path)) and not {"", ".", ".."} & set(parts)
+
+
+def _kvm_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        parse_shares(hvparams.get("shared_directories") or "")
+    except errors.ParseError as err:
+        yield str(err)
+    kind = hvparams.get("disk_type") or "paravirtual"
+    controller = hvparams.get("scsi_controller_type")
+    has_virtio = kind == "paravirtual" or (
+        kind.startswith("scsi") and controller == "virtio-scsi-pci"
+    )
+    if hvparams.get("io_threads") and not has_virtio:
+        yield (
+            "io_threads needs disk_type paravirtual, or scsi with scsi_controller_type"
+            f" virtio-scsi-pci, found disk_type {kind} and {controller}"
+        )
+
+
 def _chroot_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
     script = str(hvparams.get("init_script") or "")
     if not script.startswith("/") or {"", ".", ".."} & set(script[1:].split("/")):
@@ -175,6 +233,7 @@ def _is_ipv4(text: str) -> bool:
 
 
 _CHECKS: Final[dict[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
+    "kvm": _kvm_problems,
     "lxc": _lxc_problems,
     "chroot": _chroot_problems,
     "xen-hvm": _xen_problems,

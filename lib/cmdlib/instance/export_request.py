@@ -31,6 +31,7 @@ _EFFECTIVE: Final = frozenset(
         "extra_config",
         "kvm_extra",
         "pci_pass",
+        "shared_directories",
         "usb_devices",
     }
 )

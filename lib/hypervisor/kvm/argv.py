@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.constants import cloud_init
-from ganeti.hypervisor.kvm import devices, display, firmware, tpm
+from ganeti.hypervisor.kvm import devices, display, firmware, shares, tpm
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
@@ -74,6 +74,7 @@ class Extras:
             refuses the system calls of ``-daemonize``, so another program must detach
             the emulator.
         tpm_fd: socket of the guest's TPM, None without one.
+        share_ends: tags and sockets of the directories that it shares.
     """
 
     accel: str
@@ -84,6 +85,7 @@ class Extras:
     incoming: str | None = None
     sandbox: str | None = None
     tpm_fd: int | None = None
+    share_ends: Sequence[shares.End] = ()
 
 
 def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[str]:
@@ -95,12 +97,14 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         _machine_size(instance),
         ["-pidfile", files.pid],
         devices.q35_bridge() if emulator.is_q35(hvp) else [],
+        _io_threads(hvp),
         _scsi_controller(instance),
         ["-device", "virtio-balloon,id=balloon"],
         [_DAEMONIZE, "-D", files.log, "-no-user-config"],
         ["-usb"] if emulator.has_defaults else [NO_DEFAULTS],
         _end_of_guest(hvp),
         ["-machine", _machine(hvp, emulator)],
+        shares.memory(hvp, instance.beparams["maxmem"]),
         firmware.arguments(hvp, files),
         _boot(hvp),
         _media(hvp, q35=emulator.is_q35(hvp)),
@@ -142,7 +146,16 @@ def _scsi_controller(instance: InstanceX) -> list[str]:
         kinds.append(_cdrom_type(hvp))
     if not devices.needs_scsi(kinds):
         return []
-    return ["-device", f"{hvp['scsi_controller_type']},id=scsi"]
+    controller = f"{hvp['scsi_controller_type']},id=scsi"
+    threads = devices.io_threads(hvp)
+    if threads and devices.needs_scsi(kinds[:1]):
+        controller += f",iothread={threads[0]}"
+    return ["-device", controller]
+
+
+def _io_threads(hvp: Mapping[str, Any]) -> list[str]:
+    names = devices.io_threads(hvp)
+    return [word for name in names for word in ("-object", f"iothread,id={name}")]
 
 
 def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
@@ -161,7 +174,8 @@ def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
 
 def _machine(hvp: Mapping[str, Any], emulator: EmulatorFacts) -> str:
     name: str = hvp.get("machine_version") or emulator.machine
-    return name if hvp.get("acpi", True) else f"{name},acpi=off"
+    acpi = "" if hvp.get("acpi", True) else ",acpi=off"
+    return f"{name}{acpi}{shares.machine_option(hvp)}"
 
 
 def _boot(hvp: Mapping[str, Any]) -> list[str]:
@@ -215,7 +229,9 @@ def _kernel(hvp: Mapping[str, Any]) -> list[str]:
 
 def _memory_path(hvp: Mapping[str, Any]) -> list[str]:
     path = hvp.get("mem_path")
-    return ["-mem-path", path, "-mem-prealloc"] if path else []
+    if not path or shares.wanted(hvp):
+        return []
+    return ["-mem-path", path, "-mem-prealloc"]
 
 
 def _socket(files: Files, kind: str) -> str:
@@ -333,6 +349,7 @@ def complete(runtime: Runtime, extras: Extras) -> list[str]:
     if not extras.nics:
         argv += ["-net", "none"]
     argv += tpm.arguments(extras.tpm_fd)
+    argv += shares.arguments(extras.share_ends)
     if extras.incoming:
         argv += ["-incoming", extras.incoming]
     else:

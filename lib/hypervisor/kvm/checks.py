@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import devices, emulator, firmware, tpm
+from ganeti.hypervisor.kvm import devices, emulator, firmware, shares, tpm
 from ganeti.utils import hv_syntax
 
 #: Parameters that name a file on the node.
@@ -114,6 +114,10 @@ def check_files(hvp: Mapping[str, Any]) -> None:
         _require("swtpm_path", hvp.get("swtpm_path") or "", stat.S_ISREG, "file")
         if os.geteuid() == 0 and hvp.get("security_model") in (None, "", "none"):
             tpm.check_user(tpm.USER)
+    if hvp.get("shared_directories"):
+        _require(
+            "virtiofsd_path", hvp.get("virtiofsd_path") or "", stat.S_ISREG, "file"
+        )
     for key in _DIRECTORIES:
         if path := hvp.get(key):
             _require(key, path, stat.S_ISDIR, "directory")
@@ -141,6 +145,16 @@ def _check_q35(hvp: Mapping[str, Any]) -> None:
         )
 
 
+def _check_vga(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
+    name = hvp.get("vga") or ""
+    known = emulator.vga_adapters(effects, hvp["kvm_path"]) if name else []
+    if name and name not in known:
+        raise errors.HypervisorError(
+            f"hypervisor kvm: parameter vga: wanted one of {', '.join(known)}, which"
+            f" {hvp['kvm_path']} has, found {name!r}"
+        )
+
+
 def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
     """Refuse parameters that this node's emulator does not support.
 
@@ -154,10 +168,15 @@ def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
             "hypervisor kvm: disk_aio io_uring needs emulator 5.0, found"
             f" {'.'.join(map(str, version))}"
         )
-    if hvp.get("tpm") and not emulator.has_tpm(effects, hvp["kvm_path"]):
-        raise errors.HypervisorError(
-            f"hypervisor kvm: parameter tpm: {hvp['kvm_path']} was built without it"
-        )
+    for key, device in (("tpm", tpm.DEVICE), ("shared_directories", shares.DEVICE)):
+        if hvp.get(key) and not emulator.has_device(effects, hvp["kvm_path"], device):
+            raise errors.HypervisorError(
+                f"hypervisor kvm: parameter {key}: {hvp['kvm_path']} was built without"
+                f" {device}"
+            )
+    if hvp.get("shared_directories"):
+        shares.check(effects.paths, hvp)
+    _check_vga(effects, hvp)
     machine = (hvp.get("machine_version") or "").split(",")[0]
     if machine and machine not in emulator.machines(effects, hvp["kvm_path"]):
         raise errors.HypervisorError(

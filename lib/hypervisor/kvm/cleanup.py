@@ -8,7 +8,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import runtime, security, taps, tpm
+from ganeti.hypervisor.kvm import runtime, security, shares, taps, tpm
 from ganeti.hypervisor.kvm.files import Files
 
 _CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown", "frozen")
@@ -17,6 +17,7 @@ _CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown", "froz
 def remove(effects: NodeEffects, guest: Files) -> None:
     """Remove all files of a guest, release its user, disconnect its NICs."""
     tpm.end(effects, guest)
+    shares.end(effects, guest)
     security.release(guest)
     _disconnect(effects, guest)
     for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime, guest.seed):

@@ -229,6 +229,18 @@ def _cache(disk: DiskX, hvparams: Mapping[str, Any]) -> tuple[bool, bool, bool]:
     return _CACHE[hvparams.get("disk_cache") or "default"]
 
 
+def io_threads(hvparams: Mapping[str, Any]) -> list[str]:
+    """Return the names of the threads of a guest's disks, none if they can have none.
+
+    They exist without disks, too, for disks that are added later.
+    """
+    kind = hvparams.get("disk_type") or _PARAVIRTUAL
+    is_virtio_scsi = hvparams.get("scsi_controller_type") == "virtio-scsi-pci"
+    if kind != _PARAVIRTUAL and not (needs_scsi([kind]) and is_virtio_scsi):
+        return []
+    return [f"io{number}" for number in range(int(hvparams.get("io_threads") or 0))]
+
+
 def disk_device(
     disk: PluggedDisk, hvparams: Mapping[str, Any], *, bootindex: int | None = None
 ) -> dict[str, Any]:
@@ -238,6 +250,10 @@ def disk_device(
     device = {**disk.hvinfo, "drive": device_id("disk", disk.uuid)}
     if device["driver"] in {"virtio-blk-pci", "scsi-hd", "ide-hd"}:
         device["write-cache"] = "on" if _cache(disk, hvparams)[0] else "off"
+    threads = io_threads(hvparams)
+    if threads and device["driver"] == "virtio-blk-pci":
+        # A slot gives a disk its thread, so no other state is needed.
+        device["iothread"] = threads[int(device["addr"], 16) % len(threads)]
     if bootindex is not None:
         device["bootindex"] = bootindex
     return device

@@ -38,6 +38,7 @@ from ganeti.hypervisor.kvm import (
     layout,
     migrate,
     runtime,
+    shares,
     tpm,
 )
 from ganeti.hypervisor.kvm.files import Files
@@ -228,6 +229,7 @@ class KvmHypervisor(Hypervisor):
     def validate(self, hvparams: Mapping[str, Any]) -> None:
         """Check parameters against this node."""
         super().validate(hvparams)
+        self.check_syntax(hvparams)
         checks.check_combinations(hvparams)
         checks.check_files(hvparams)
         checks.check_emulator(self._effects, hvparams)
@@ -333,7 +335,14 @@ class KvmHypervisor(Hypervisor):
     def migratable(self, instance: InstanceX) -> None:
         """Refuse unless the guest runs here, and no earlier migration is unfinished."""
         super().migratable(instance)
-        migrate.check_idle(self._alive(instance.name))
+        guest = self._alive(instance.name)
+        if directories := shares.wanted(runtime.load(guest).hvparams):
+            raise errors.HypervisorError(
+                f"instance {instance.name}: shares directories of its node"
+                f" ({', '.join(directories.values())}), so it cannot migrate; use"
+                " gnt-instance failover"
+            )
+        migrate.check_idle(guest)
 
     def migration_info(self, instance: InstanceX) -> str:
         """Return the runtime, in the form for other nodes."""

@@ -76,13 +76,24 @@ def machines(effects: NodeEffects, binary: str) -> frozenset[str]:
     return frozenset(line.split()[0] for line in lines if line.split())
 
 
-def has_tpm(effects: NodeEffects, binary: str) -> bool:
-    """Return whether the emulator has the device of a TPM."""
+def has_device(effects: NodeEffects, binary: str, device: str) -> bool:
+    """Return whether the emulator was built with a device."""
     try:
-        _run(effects, binary, "-device", "tpm-crb,help")
+        _run(effects, binary, "-device", f"{device},help")
     except errors.HypervisorError:
         return False
     return True
+
+
+def vga_adapters(effects: NodeEffects, binary: str) -> list[str]:
+    """Return the models of VGA adapters that the emulator was built with.
+
+    Raises:
+        HypervisorError: the emulator cannot be run.
+    """
+    text = _run(effects, binary, "-vga", "help")
+    # Warnings are between the lines.
+    return re.findall(r"^(\w+) ", text, re.MULTILINE)
 
 
 def _run(effects: NodeEffects, binary: str, *args: str) -> str:

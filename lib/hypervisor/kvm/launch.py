@@ -23,6 +23,7 @@ from ganeti.hypervisor.kvm import (
     firmware,
     security,
     seed,
+    shares,
     taps,
     tpm,
 )
@@ -50,12 +51,13 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class _Start:
-    """Parts of one start: NICs, user, the emulator's end of its TPM's socket."""
+    """Parts of one start: NICs, user, the emulator's ends of sockets to its helpers."""
 
     nics: Sequence[tuple[str, taps.Tap]]
     how: Launch
     user: str | None
     tpm_fd: int | None
+    share_ends: Sequence[shares.End]
 
 
 def launch(
@@ -85,8 +87,9 @@ def launch(
         with (
             security.user(effects, guest, runtime.hvparams) as user,
             tpm.started(effects, guest, instance, runtime.hvparams, user) as end,
+            shares.started(effects, guest, runtime.hvparams) as ends,
         ):
-            start = _Start(list(opened.values()), how, user, end)
+            start = _Start(list(opened.values()), how, user, end, ends)
             _execute(effects, guest, runtime, start)
         taps.write_names(guest, opened)
     except errors.GenericError:
@@ -145,6 +148,7 @@ def _execute(
         chroot=_chroot(guest, hvp),
         incoming=start.how.incoming,
         tpm_fd=start.tpm_fd,
+        share_ends=start.share_ends,
         sandbox=(
             argv.sandbox(hvp, has_user=user is not None)
             if emulator.has_sandbox(effects, runtime.argv[0])
@@ -154,6 +158,7 @@ def _execute(
     fds = [fd for _, tap in nics for fd in (*tap.fds, *tap.vhost_fds)]
     if start.tpm_fd is not None:
         fds.append(start.tpm_fd)
+    fds += [fd for _, fd in start.share_ends]
     command = argv.complete(runtime, extras)
     try:
         if extras.sandbox:

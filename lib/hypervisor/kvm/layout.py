@@ -52,6 +52,7 @@ _PRESENT: Final = (
     "cdrom2_image_path",
     "cdrom_image_path",
     "floppy_image_path",
+    "shared_directories",
     "spice_bind",
     "vnc_bind_address",
 )

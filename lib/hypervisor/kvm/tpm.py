@@ -31,6 +31,8 @@ from ganeti.utils import files as file_utils
 _log = logging.getLogger(__name__)
 #: User of the process, unless the emulator has one.
 USER: Final = "tss"
+#: Device of the emulator.
+DEVICE: Final = "tpm-crb"
 #: Name that swtpm gives to the permanent state of a TPM 2.0.
 _STATE: Final = "tpm2-00.permall"
 #: Limits of the process: size of files, memory, open files.
@@ -63,7 +65,7 @@ def arguments(fd: int | None) -> list[str]:
     return [
         *("-chardev", f"socket,id=tpm0,fd={fd}"),
         *("-tpmdev", "emulator,id=tpm0,chardev=tpm0"),
-        *("-device", "tpm-crb,tpmdev=tpm0"),
+        *("-device", f"{DEVICE},tpmdev=tpm0"),
     ]
 
 

@@ -211,7 +211,7 @@ def migrate(node, other, record, *, live=True):
 
 @pytest.fixture
 def tiny(boot):
-    return guests.kvm_instance("web1", guests.kvm_params(boot))
+    return guests.kvm_instance("web1", guests.kvm_params(boot, io_threads=2))
 
 
 def test_a_guest_reads_its_seed_before_and_after_a_migration(node, other, boot):

@@ -592,6 +592,7 @@ EVIL = (
     "kvm_path = /tmp/x",
     "cdrom_image_path = /dev/sda",
     "kernel_path = /etc/shadow",
+    "shared_directories = etc=/etc",
     "usb_devices = host:1234:5678",
 )
 
@@ -615,7 +616,9 @@ def test_nothing_of_a_node_is_given_to_a_guest_because_an_export_says_so():
     names = {line.partition(" = ")[0] for line in EVIL}
     assert {n: v for n, v in made.hvparams.items() if n in names} == given
     assert made.hvparams["kernel_args"] == "quiet"
-    listed = "'kernel_path', 'kvm_extra', 'kvm_path', 'usb_devices'"
+    listed = (
+        "'kernel_path', 'kvm_extra', 'kvm_path', 'shared_directories', 'usb_devices'"
+    )
     assert (
         f"give them with -H if you trust the export: {listed}" in eng.callbacks.text()
     )

@@ -131,6 +131,16 @@ def test_an_emulator_with_a_filter_does_not_detach_itself():
         ({"keymap": "de"}, "-k", "de"),
         ({"kvm_extra": "-foo 'a b'"}, "-foo", "a b"),
         ({"disk_type": "scsi-hd"}, "-device", "lsi,id=scsi"),
+        ({"io_threads": 2}, "-object", "iothread,id=io1"),
+        (
+            {
+                "io_threads": 2,
+                "disk_type": "scsi",
+                "scsi_controller_type": "virtio-scsi-pci",
+            },
+            "-device",
+            "virtio-scsi-pci,id=scsi,iothread=io0",
+        ),
         ({"soundhw": "ac97"}, "-device", "AC97,audiodev=snd0"),
         (
             {"usb_devices": "host:1d6b:2"},
@@ -265,6 +275,30 @@ def test_cache_modes(cache, kind, direct, write_cache):
     [node] = (msgspec.json.decode(text) for text in values(args, "-blockdev"))
     assert node["cache"] == {"direct": direct, "no-flush": False}
     assert f"write-cache={write_cache}" in values(args, "-device")[-1]
+
+
+@pytest.mark.parametrize(
+    ("params", "threads"),
+    [
+        ({"io_threads": 2}, ["io0", "io1", "io0"]),
+        ({"io_threads": 1}, ["io0"] * 3),
+        ({"io_threads": 0}, [None] * 3),
+        ({"io_threads": 2, "disk_type": "ide"}, [None] * 3),
+        ({"io_threads": 2, "disk_type": "scsi"}, [None] * 3),
+    ],
+)
+def test_slots_of_disks_choose_their_threads(params, threads):
+    plan = started(disks=[disk(i) for i in range(1, 4)], **params)
+    args = argv.complete(plan, argv.Extras("tcg"))
+    rows = [row for row in values(args, "-device") if "drive=disk-" in row]
+    actual = [row.partition("iothread=")[2].partition(",")[0] or None for row in rows]
+    assert actual == threads
+    objects = {f"iothread,id={name}" for name in threads if name}
+    assert objects <= set(values(args, "-object"))
+    # A disk that is added later has its thread by the rule.
+    (first, _, _) = plan.disks[0]
+    added = devices.disk_device(first, plan.hvparams)
+    assert added.get("iothread") == threads[0]
 
 
 def test_scsi_and_ide_places():

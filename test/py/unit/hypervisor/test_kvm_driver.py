@@ -213,6 +213,8 @@ def test_the_steps_of_a_migration_reach_their_functions(node, runs, monkeypatch)
     for name in steps:
         monkeypatch.setattr(migrate, name, note(name))
     monkeypatch.setattr(driver.KvmHypervisor, "info", lambda *_args: "a guest")
+    plan = runtime.Runtime((), (), {}, ())
+    monkeypatch.setattr(runtime, "load", lambda _guest: plan)
     web1, effects, guest = record(), node._effects, node._files("web1")
     node.migratable(web1)
     node.migrate(web1, "192.0.2.2", cluster_name="c", live=False)

@@ -246,6 +246,34 @@ def test_a_machine_that_the_emulator_lacks_is_refused(effects):
         checked(effects, machine_version="pc-1,accel=kvm")
 
 
+def test_a_vga_adapter_that_the_emulator_lacks_is_refused(effects):
+    warning = "qemu: warning: no display module\n"
+    listed = (0, "none  no adapter\nvirtio  Virtio VGA\n", warning)
+    effects.process.answers["qemu"] = lambda argv: (
+        listed if "-vga" in argv else answers(argv)
+    )
+    checked(effects, vga="virtio")
+    text = "^hypervisor kvm: parameter vga: wanted one of none, virtio, .*'cga'$"
+    with pytest.raises(errors.HypervisorError, match=text):
+        checked(effects, vga="cga")
+
+
+@pytest.mark.parametrize(
+    ("params", "device"),
+    [
+        ({"tpm": True}, "tpm-crb"),
+        ({"shared_directories": "a=/a"}, "vhost-user-fs-pci"),
+    ],
+)
+def test_an_emulator_without_a_device_is_named(effects, params, device):
+    effects.process.answers["qemu"] = lambda argv: (
+        (1, "", "no such device") if "-device" in argv else answers(argv)
+    )
+    text = f"parameter {next(iter(params))}: /bin/qemu was built without {device}$"
+    with pytest.raises(errors.HypervisorError, match=text):
+        checked(effects, **params)
+
+
 def test_an_old_emulator_has_no_io_uring(effects):
     effects.process.answers["qemu"] = OLD
     checked(effects, disk_aio="native")
