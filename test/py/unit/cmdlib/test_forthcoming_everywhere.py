@@ -1,14 +1,16 @@
 """Every opcode that names an instance, or works on all, meets a forthcoming one."""
 
+import json
 import typing
 
 import pytest
 
-from fakes import clusters
+from fakes import clusters, schemas
 from fakes.jobs import FakeCallbacks
 from fakes.reservations import acts, engine, op, reserve, sized, the_instance
 from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import config, errors, opcodes
+from ganeti.client.instance import info_json
 from ganeti.cmdlib.instance import common
 from ganeti.cmdlib.unit_table import UNITS
 
@@ -145,6 +147,8 @@ def test_details_show_the_terms_and_ask_no_node_for_disks(static):
     data = eng.run(wire)["web1.example.com"]
     assert data["forthcoming"] is True
     assert data["reservation_priority"] == "normal"
+    shown = json.loads(json.dumps([info_json.instance(data)]))
+    assert schemas.problems("gnt-instance-info", shown) == []
     assert data["disks"][0]["pstatus"] is None
     assert acts(eng) == []
 

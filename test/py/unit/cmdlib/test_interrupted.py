@@ -6,16 +6,18 @@ the job's log, and the operation, or what the documentation says to run next, en
 
 import contextlib
 import copy
+import json
 
 import pytest
 
-from fakes import clusters
+from fakes import clusters, schemas
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors
+from ganeti.client.instance import info_json
 from ganeti.masterd import leftover_disks
 from ganeti.masterd.interrupted import mark_creations
 from ganeti.objects import Disk, Update
@@ -517,6 +519,8 @@ def test_a_creation_cut_off_in_its_os_script_is_unfinished(start):
     query = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": [NAME], "static": True}
     answer = master.run(query)
     assert answer[NAME]["unfinished"] is True
+    shown = json.loads(json.dumps([info_json.instance(answer[NAME])]))
+    assert schemas.problems("gnt-instance-info", shown) == []
     exported = config.export_config(master.snapshot, config.Header())
     (row,) = exported["instances"].values()
     assert "creation" not in row
