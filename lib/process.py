@@ -18,6 +18,8 @@ from ganeti import errors
 SAFE_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 _SAFE_ENV = {"PATH": SAFE_PATH, "LC_ALL": "C"}
 _READ_BYTES = 1 << 18
+#: Seconds between looks at the size of a file that a command writes.
+_FILE_CHECK_S = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Runner(Protocol):
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
         output_file: str | None = None,
+        max_file: int | None = None,
         pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end."""
@@ -187,6 +190,7 @@ class SystemRunner:
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
         output_file: str | None = None,
+        max_file: int | None = None,
         pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end.
@@ -198,6 +202,8 @@ class SystemRunner:
             stdin: text for its standard input; without it, /dev/null.
             timeout_s: after this its whole session is killed.
             output_file: append both outputs there instead of returning them.
+            max_file: bytes of that file; of a longer one only the last are kept, also
+                while the command runs.
             pass_fds: open file descriptors that the child inherits.
 
         Raises:
@@ -222,7 +228,7 @@ class SystemRunner:
         finally:
             if out is not None:
                 out.close()
-        with self._waiting(child):
+        with self._waiting(child), _kept_short(output_file, max_file):
             return _collect(child, tuple(argv), data, timeout_s)
 
     def run_bounded(
@@ -302,6 +308,45 @@ class SystemRunner:
                         ready.unregister(key.fileobj)
         stdout, stderr = (kept[stream].content() for stream in outputs)
         return _result(tuple(argv), child.returncode, stdout, stderr, _Ended())
+
+
+@contextlib.contextmanager
+def _kept_short(path: str | None, limit: int | None) -> Iterator[None]:
+    """Keep a file short to which a command appends."""
+    if path is None or limit is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_FILE_CHECK_S):
+            shorten(path, limit)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        shorten(path, limit)
+
+
+def shorten(path: str, limit: int) -> None:
+    """Keep only the last quarter of a file that is longer than its limit in bytes.
+
+    Programs that append to it go on. Their writes at this moment may be lost.
+    """
+    with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as log:
+        size = os.fstat(log.fileno()).st_size
+        if size <= limit:
+            return
+        kept = os.pread(log.fileno(), limit // 4, size - limit // 4)
+        note = f"[{size - len(kept)} bytes of output left out]\n"
+        log.truncate(0)
+        # Appended, as the writes of the program.
+        with open(path, "ab", buffering=0) as end:
+            end.write(note.encode() + kept)
 
 
 def _kill_session(child: "subprocess.Popen[bytes]") -> None:

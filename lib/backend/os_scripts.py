@@ -20,6 +20,8 @@ _TAIL_LINES: Final = 20
 _LINE_CHARS: Final = 400
 #: Bytes at the end of the log that are searched for these lines.
 _TAIL_BYTES: Final = 16384
+#: Bytes of the log of a script; of more output the last are kept.
+_MAX_LOG: Final = 64 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +139,7 @@ def _run(
         env=env | script.extra,
         cwd=definition.path,
         output_file=log,
+        max_file=_MAX_LOG,
     )
     if result.failed:
         lines = [line for line in tail(log) if line.strip()]

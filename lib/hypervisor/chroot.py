@@ -27,6 +27,8 @@ from ganeti.objects.filled import InstanceX
 
 #: Seconds for a script, and for the programs that list and end processes.
 _SCRIPT_S: Final = 300.0
+#: Bytes of the log of a guest's script; of more output the last are kept.
+_MAX_LOG: Final = 16 * 1024 * 1024
 _TIMEOUT_S: Final = 60.0
 _MAX_OUTPUT: Final = 1 << 24
 #: Seconds that the kernel has to remove killed processes.
@@ -102,7 +104,10 @@ class ChrootHypervisor(Hypervisor):
         log = f"{self._effects.paths.log_dir}/chroot/{name}.log"
         os.makedirs(os.path.dirname(log), mode=0o750, exist_ok=True)
         result = self._effects.process.run(
-            ("chroot", root, script, action), timeout_s=_SCRIPT_S, output_file=log
+            ("chroot", root, script, action),
+            timeout_s=_SCRIPT_S,
+            output_file=log,
+            max_file=_MAX_LOG,
         )
         if result.failed:
             raise errors.HypervisorError(

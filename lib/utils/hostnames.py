@@ -8,6 +8,8 @@ from ganeti.constants import ecodes, misc
 
 _LABEL: Final = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
 _MAX_LENGTH: Final = 255
+#: Characters of a name that is too long in errors.
+_SHOWN: Final = 40
 _UUID: Final = re.compile(misc.UUID_REGEX)
 
 
@@ -24,6 +26,24 @@ def normalize(name: str) -> str:
             ecodes.ECODE_INVAL,
         )
     return text
+
+
+def refuse_long(name: str, what: str) -> None:
+    """Refuse a name for a new object that is longer than any host name.
+
+    Args:
+        name: to check.
+        what: the kind of object, for the error.
+
+    Raises:
+        OpPrereqError: it is too long; has its beginning.
+    """
+    if len(name) > _MAX_LENGTH:
+        raise errors.OpPrereqError(
+            f"{what} {name[:_SHOWN]}...: wanted a name of at most {_MAX_LENGTH}"
+            f" characters, found {len(name)}",
+            ecodes.ECODE_INVAL,
+        )
 
 
 def refuse_uuid(name: str, what: str) -> None:

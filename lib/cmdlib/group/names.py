@@ -11,6 +11,7 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
     Raises:
         OpPrereqError: it is in use, looks like a uuid, or has unprintable characters.
     """
+    hostnames.refuse_long(name, "node group")
     if not name.isprintable() or name != name.strip():
         # Files on all nodes have one line per group.
         raise errors.OpPrereqError(

@@ -508,8 +508,18 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def _convert(self, target: str) -> None:
         """Convert the disks, by plain ones if needed."""
         source = self.ctx.snapshot.disk_template(self.instance)
-        for step in convert_template.steps(source, target):
-            self._convert_once(step)
+        first, *others = convert_template.steps(source, target)
+        self._convert_once(first)
+        for step in others:
+            try:
+                self._convert_once(step)
+            except errors.GenericError as err:
+                raise errors.OpExecError(
+                    f"instance {self.instance.name}: its disks were converted from"
+                    f" {source} to {first}, but not to {step}: {err}; they have all"
+                    " content, convert them again to"
+                    f" {step} once that is mended"
+                ) from err
 
     def _convert_once(self, target: str) -> None:
         """Convert the disks; a mirror is undone or completed after an interruption."""

@@ -21,6 +21,7 @@ def refuse(name: str, text: str, ecode: str = ecodes.ECODE_INVAL) -> Exception:
 
 def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
     """Check a name: free, not ``none``, no uuid, fit for a line of a file."""
+    hostnames.refuse_long(name, "network")
     if not name.isprintable() or name != name.strip():
         # Files on all nodes have one line per network.
         raise errors.OpPrereqError(

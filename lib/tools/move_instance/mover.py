@@ -113,7 +113,7 @@ class Mover:
 
     def _described(self) -> dict[str, Any]:
         """Return the description of the instance in the source cluster."""
-        job = self._job(_SOURCE, self._source.GetInstanceInfo(self._name, static=True))
+        job = self._job(_SOURCE, self._source.GetInstanceInfo(self._name, static=False))
         described: dict[str, Any] = job.result()
         if len(described) != 1:
             raise MoveError(f"instance {self._name}: has no description")
@@ -125,6 +125,12 @@ class Mover:
             raise MoveError(
                 f"instance {self._name}: has no disks, so there is nothing to copy;"
                 " create it in the destination cluster"
+            )
+        if info["run_state"] == "up" and info["config_state"] != "up":
+            raise MoveError(
+                f"instance {self._name}: is marked {info['config_state']}, but runs in"
+                " the source cluster; stop it with gnt-instance shutdown, or mark it up"
+                " with gnt-instance startup"
             )
         return info
 

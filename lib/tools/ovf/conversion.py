@@ -161,10 +161,10 @@ def _import_disk(
     if disk.is_compressed:
         packed, source = source, f"{raw}.image"
         images.unpack(packed, source, disk.capacity_bytes * 2 + 16 * _MIB)
-    content = images.read(process, source, raw)
+    content = images.read(process, source, raw, most=disk.capacity_bytes)
     if packed is not None:
         os.remove(source)
-    return content
+    return max(content, disk.capacity_bytes)
 
 
 # Export

@@ -24,6 +24,8 @@ _INFO_TIMEOUT_S: Final = 60.0
 _MAX_INFO: Final = 1 << 20
 _SECTOR: Final = 512
 _CHUNK: Final = 1 << 20
+#: Bytes by which formats round the size of a disk up.
+_ROUNDING: Final = 1 << 20
 
 
 def check_raw(path: str) -> int:
@@ -52,14 +54,21 @@ def write(process: Runner, raw: str, target: str, form: str) -> None:
     _convert(process, ("-f", "raw", "-O", kind, *options), raw, target)
 
 
-def read(process: Runner, source: str, raw: str) -> int:
+def read(process: Runner, source: str, raw: str, *, most: int) -> int:
     """Write the content of an image of any known format as a raw image.
+
+    Args:
+        process: runs qemu-img.
+        source: the image.
+        raw: path of the new image.
+        most: bytes of the disk by the description of its machine.
 
     Returns:
         the bytes of the content.
 
     Raises:
-        OpExecError: it refers to other files, has another format, or is damaged.
+        OpExecError: it refers to other files, is too large, damaged, or of another
+            format.
     """
     _check_header(source)
     info = _info(process, source)
@@ -73,8 +82,14 @@ def read(process: Runner, source: str, raw: str) -> int:
             f"{source}: the image refers to other files, which is not accepted:"
             f" {', '.join(others)[:400]}"
         )
+    size = int(info["virtual-size"])
+    if size > most + _ROUNDING:
+        raise errors.OpExecError(
+            f"{source}: wanted an image of at most {most} bytes, the capacity in the"
+            f" descriptor, found {size}"
+        )
     _convert(process, ("-f", kind, "-O", "raw"), source, raw)
-    return int(info["virtual-size"])
+    return size
 
 
 def _check_header(source: str) -> None:

@@ -112,3 +112,32 @@ def test_a_bounded_command_reads_its_input_to_the_end():
     result = shell("wc -c", timeout_s=60, max_output=100, stdin=text)
     assert int(result.stdout) == len(text)
     assert shell("wc -c", timeout_s=60, max_output=100).stdout.strip() == "0"
+
+
+def test_a_log_keeps_the_end_of_an_output_without_end(tmp_path):
+    """Also while the command runs, which goes on."""
+    path = tmp_path / "log"
+    script = """
+        while [ "$(stat -c %s log)" -ge "${size:-0}" ]
+        do size=$(stat -c %s log); head -c 300000 /dev/zero; done
+        head -c 300000 /dev/zero; echo the end"""
+    argv = ("sh", "-c", script)
+    options = {
+        "output_file": str(path),
+        "max_file": 200_000,
+        "timeout_s": patience.PATIENCE_S,
+    }
+    result = SystemRunner().run(argv, cwd=str(tmp_path), **options)
+    assert not result.failed, result
+    text = path.read_bytes()
+    assert len(text) < 51_000
+    assert b"bytes of output left out]\n" in text[:50]
+    assert text.endswith(b"the end\n")
+
+
+def test_a_short_log_is_left_alone(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    options = {"output_file": str(path), "max_file": 20}
+    SystemRunner().run(("echo", "after"), **options)
+    assert path.read_text() == "before\nafter\n"

@@ -89,8 +89,10 @@ def test_a_mirror_that_cannot_be_made_leaves_the_copy_as_a_plain_disk():
             failure("no space") if node == N2 else list(args[0]["logical_id"])
         )
     )
-    with pytest.raises(errors.OpExecError, match="no space"):
+    with pytest.raises(errors.OpExecError, match="no space") as refused:
         eng.run(TO_DRBD)
+    text = "its disks were converted from file to plain, but not to drbd: "
+    assert text in str(refused.value)
     assert disk_of(eng).dev_type == "plain"
     assert config.verify(eng.snapshot) == []
 

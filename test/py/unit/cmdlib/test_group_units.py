@@ -66,6 +66,7 @@ MINMAX = clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]
         ({"name": "rack"}, "already exists"),
         ({"name": "rack\nrow"}, "printable characters only"),
         ({"name": "rack "}, "no space at its ends"),
+        ({"name": "r" * 256}, "node group r{40}...: .* 255 characters, found 256"),
         ({"name": RACK.replace("b0", "b1")}, "look like a uuid"),
         ({"ipolicy": {"std": {}}}, "only be set for the cluster"),
         ({"ipolicy": {"bogus": 1}}, "unknown"),

@@ -128,6 +128,7 @@ def test_without_the_check_addresses_of_nodes_stay_free():
         ({"name": "None"}, "stands for no network"),
         ({"name": LAN}, "look like a uuid"),
         ({"name": "a\nb"}, "printable characters only"),
+        ({"name": "a" * 256}, "network a{40}...: wanted .* 255 characters, found 256"),
         ({"network": "198.51.100.7/24"}, "has host bits set"),
         ({"network": "300.0.0.0/24"}, "found 300.0.0.0/24"),
         ({"network": "10.0.0.0/15"}, "wanted a range of /16 to /30"),

@@ -17,6 +17,7 @@ PREPARED = {
 INFO = {
     "name": NAME,
     "config_state": "up",
+    "run_state": "up",
     "os": "tiny+default",
     "hypervisor": "kvm",
     "hv_instance": {"boot_order": "disk"},
@@ -200,7 +201,7 @@ def test_warnings_of_jobs_are_printed_and_other_messages_on_request(clusters):
 
 
 def test_a_stopped_instance_stays_stopped(clusters):
-    pair = clusters(info=INFO | {"config_state": "down"})
+    pair = clusters(info=INFO | {"config_state": "down", "run_state": "down"})
     pair.move()
     assert jobs_of(pair) == [
         name for name in WHOLE if name not in ("source stop", "destination start")
@@ -359,3 +360,11 @@ def test_a_tool_that_one_cluster_does_not_allow_is_refused_at_once(clusters):
     with pytest.raises(mover.MoveError, match=text):
         main.run(options(compress="gzip"), pair)
     assert pair.calls == []
+
+
+def test_a_guest_that_runs_although_it_is_marked_down_is_not_moved(clusters):
+    info = {**INFO, "config_state": "down", "run_state": "up"}
+    pair = clusters(info=info)
+    with pytest.raises(mover.MoveError, match="is marked down, but runs"):
+        pair.move()
+    assert pair.calls == ["source info"]

@@ -219,3 +219,35 @@ def test_an_archive_of_files_and_a_present_target_are_refused(export, tmp_path, 
     assert run("export", "--output-dir", out, "-n", "w", "-f", "raw", export) == 1
     assert "wanted an image of a disk" in capsys.readouterr().err
     assert len(os.listdir(out)) == 3
+
+
+@pytest.mark.parametrize(("capacity", "code"), [(2048 * _KIB, 0), (512, 1)])
+def test_an_image_has_at_most_the_capacity_in_the_descriptor(
+    export, tmp_path, capsys, capacity, code
+):
+    out, back = tmp_path / "out", tmp_path / "back"
+    (export / "disk0.dump").write_bytes(CONTENT * 2)
+    assert run("export", "--output-dir", out, "-f", "cow", export) == 0
+    os.remove(out / "web1.mf")
+    path = out / "web1.ovf"
+    text = path.read_text()
+    found = f'capacity="{2048 * _KIB}"'
+    assert found in text
+    path.write_text(text.replace(found, f'capacity="{capacity}"'))
+    capsys.readouterr()
+    assert run("import", "--output-dir", back, path) == code
+    if code:
+        wanted = "wanted an image of at most 512 bytes, the capacity in the descriptor"
+        assert f"{wanted}, found {2048 * _KIB}" in capsys.readouterr().err
+        assert os.listdir(back) == []
+
+
+def test_a_disk_gets_the_capacity_in_the_descriptor(export, tmp_path):
+    out, back = tmp_path / "out", tmp_path / "back"
+    assert run("export", "--output-dir", out, "-f", "raw", export) == 0
+    os.remove(out / "web1.mf")
+    path = out / "web1.ovf"
+    sizes = [f'capacity="{number * _KIB}"' for number in (2048, 3072)]
+    path.write_text(path.read_text().replace(*sizes))
+    assert run("import", "--output-dir", back, path) == 0
+    assert described(back / "web1").disks[0].size == 3
