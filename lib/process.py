@@ -97,7 +97,6 @@ class Runner(Protocol):
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
         output_file: str | None = None,
-        max_file: int | None = None,
         pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end."""
@@ -190,7 +189,6 @@ class SystemRunner:
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
         output_file: str | None = None,
-        max_file: int | None = None,
         pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end.
@@ -202,8 +200,6 @@ class SystemRunner:
             stdin: text for its standard input; without it, /dev/null.
             timeout_s: after this its whole session is killed.
             output_file: append both outputs there instead of returning them.
-            max_file: bytes of that file; of a longer one only the last are kept, also
-                while the command runs.
             pass_fds: open file descriptors that the child inherits.
 
         Raises:
@@ -228,7 +224,7 @@ class SystemRunner:
         finally:
             if out is not None:
                 out.close()
-        with self._waiting(child), _kept_short(output_file, max_file):
+        with self._waiting(child):
             return _collect(child, tuple(argv), data, timeout_s)
 
     def run_bounded(
@@ -311,11 +307,13 @@ class SystemRunner:
 
 
 @contextlib.contextmanager
-def _kept_short(path: str | None, limit: int | None) -> Iterator[None]:
-    """Keep a file short to which a command appends."""
-    if path is None or limit is None:
-        yield
-        return
+def kept_short(path: str, limit: int) -> Iterator[None]:
+    """Keep a file short to which programs append that run in the block.
+
+    Args:
+        path: of the file.
+        limit: bytes; of a longer file only the last are kept.
+    """
     ended = threading.Event()
 
     def watch() -> None:

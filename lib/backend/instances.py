@@ -37,7 +37,7 @@ def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
     return attached
 
 
-def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
+def is_running(driver: Hypervisor, instance: InstanceX) -> bool:
     """Return whether a guest runs; a guest that shut itself down does not."""
     info = driver.info(instance.name, instance.hvparams)
     return info is not None and info.state is GuestState.RUNNING
@@ -53,7 +53,7 @@ def instance_start(
     """Start an instance; a running instance is left alone."""
     instance = instance_hvp_bep
     driver = node.hypervisor(instance.hypervisor)
-    if _runs(driver, instance):
+    if is_running(driver, instance):
         logger.info("instance %s: already running, not starting it", instance.name)
         return
     driver.require_startable(instance.name)
@@ -82,14 +82,14 @@ def instance_shutdown(
 def _stop(node: LocalNode, instance: InstanceX, timeout_s: float) -> None:
     driver = node.hypervisor(instance.hypervisor)
     name = instance.name
-    if not _runs(driver, instance):
+    if not is_running(driver, instance):
         logger.info("instance %s: not running, not stopping it", name)
     elif not _stop_politely(node, driver, instance, timeout_s):
         logger.error(
             "instance %s: did not shut down within %g s, killing it", name, timeout_s
         )
         driver.stop(name, hvparams=instance.hvparams, force=True)
-        if _runs(driver, instance):
+        if is_running(driver, instance):
             raise errors.HypervisorError(f"instance {name}: still running")
     driver.cleanup(name)
     disk_links.remove(node.paths, name, len(instance.disks_info))
@@ -107,10 +107,10 @@ def _stop_politely(
             if not _ask_to_stop(driver, instance, retry=retry):
                 return True
             ask_at, retry = now + _ASK_INTERVAL_S, True
-        if not _runs(driver, instance):
+        if not is_running(driver, instance):
             return True
         node.clock.wait(never, min(_POLL_S, end - now))
-    return not _runs(driver, instance)
+    return not is_running(driver, instance)
 
 
 def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> bool:
@@ -122,7 +122,7 @@ def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> boo
     try:
         driver.stop(instance.name, hvparams=instance.hvparams, force=False, retry=retry)
     except errors.HypervisorError as err:
-        if not _runs(driver, instance):
+        if not is_running(driver, instance):
             return False
         logger.warning(
             "instance %s: cannot request the shutdown: %s", instance.name, err
@@ -140,7 +140,7 @@ def instance_reboot(
 ) -> None:
     """Restart a running guest: by the hypervisor (soft) or by stop and start (hard)."""
     driver = node.hypervisor(inst.hypervisor)
-    if not _runs(driver, inst):
+    if not is_running(driver, inst):
         raise errors.HypervisorError(
             f"instance {inst.name}: cannot reboot, it is not running"
         )

@@ -5,7 +5,7 @@ import os
 import time
 from typing import Any, Final
 
-from ganeti import errors, storage
+from ganeti import errors, process, storage
 from ganeti.backend import os_definitions, os_environment
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode, procedure
@@ -134,13 +134,13 @@ def _run(
         debug=script.debug,
     )
     log = log_file(node, script.action, instance)
-    result = node.process.run(
-        [definition.scripts[script.name]],
-        env=env | script.extra,
-        cwd=definition.path,
-        output_file=log,
-        max_file=_MAX_LOG,
-    )
+    with process.kept_short(log, _MAX_LOG):
+        result = node.process.run(
+            [definition.scripts[script.name]],
+            env=env | script.extra,
+            cwd=definition.path,
+            output_file=log,
+        )
     if result.failed:
         lines = [line for line in tail(log) if line.strip()]
         output = f"last lines of {log}: {' / '.join(lines)}"

@@ -103,12 +103,10 @@ class ChrootHypervisor(Hypervisor):
         # Programs that the script starts may keep its outputs open.
         log = f"{self._effects.paths.log_dir}/chroot/{name}.log"
         os.makedirs(os.path.dirname(log), mode=0o750, exist_ok=True)
-        result = self._effects.process.run(
-            ("chroot", root, script, action),
-            timeout_s=_SCRIPT_S,
-            output_file=log,
-            max_file=_MAX_LOG,
-        )
+        with process.kept_short(log, _MAX_LOG):
+            result = self._effects.process.run(
+                ("chroot", root, script, action), timeout_s=_SCRIPT_S, output_file=log
+            )
         if result.failed:
             raise errors.HypervisorError(
                 f"instance {name}: {script} {action} in {root} {result.reason}; see"

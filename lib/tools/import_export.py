@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -95,6 +96,21 @@ def check(options: argparse.Namespace) -> None:
     if not _TOOL.fullmatch(options.compress):
         raise TransferError(
             f"--compress: wanted the name of a program, found {options.compress!r}"
+        )
+    if options.compress != export_constants.IEC_NONE:
+        _require_program(_COMPRESSORS.get(options.compress, (options.compress,))[0])
+
+
+def _require_program(name: str) -> None:
+    """Refuse a compression tool that this node does not have, before any copy begins.
+
+    Raises:
+        TransferError: says who can mend it.
+    """
+    if shutil.which(name) is None:
+        raise TransferError(
+            f"compression tool {name}: not found on this node; install it here, or"
+            " choose a tool that all nodes have"
         )
 
 

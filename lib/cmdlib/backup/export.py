@@ -7,7 +7,7 @@ import msgspec
 
 from ganeti import _buildconf, errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
-from ganeti.cmdlib.backup import snapshots
+from ganeti.cmdlib.backup import snapshots, zeroing
 from ganeti.cmdlib.instance import (
     capacity,
     common,
@@ -38,6 +38,8 @@ class Interrupted(msgspec.Struct, frozen=True):
         taken: indices of the disks whose snapshots may exist.
         is_prepared: whether everything that is copied is ready.
         progress: of the copy.
+        has_helper: whether a helper machine, or its boot disk, may exist.
+        is_zeroed: whether it has done its work.
     """
 
     target: str
@@ -47,6 +49,8 @@ class Interrupted(msgspec.Struct, frozen=True):
     taken: tuple[int, ...] = ()
     is_prepared: bool = False
     progress: disk_transfer.Progress = disk_transfer.Progress()
+    has_helper: bool = False
+    is_zeroed: bool = False
 
 
 class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
@@ -70,11 +74,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
     def check_arguments(self) -> None:
         """Check the parameters of the mode."""
         op = self.op
-        if op.zero_free_space:
-            raise self.prereq(
-                f"instance {op.instance_name}: zeroing the free space of its disks"
-                " needs a helper virtual machine, which is not offered by this release"
-            )
+        zeroing.check_arguments(op)
         if op.remove_instance and not op.shutdown:
             raise self.prereq(
                 f"instance {op.instance_name}: an instance that is removed after its"
@@ -131,6 +131,10 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         was_running = bool(self.runtime_info())
         if not has_snapshots and was_running:
             self._check_downtime(template)
+        if self.op.zero_free_space:
+            zeroing.check(
+                self.ctx, instance, is_running=was_running, stops=self.op.shutdown
+            )
         self.state = self.begin(
             target=self.target,
             was_running=was_running,
@@ -282,11 +286,21 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         A guest that runs although it is marked down is stopped, too.
         """
         instance = self.instance
+        self._end_helper()
+        zeroes = self.op.zero_free_space and not self.state.is_zeroed
+        if zeroes:
+            # Before the guest is stopped: an image can be missing, or take its time.
+            self.save(has_helper=True)
+            zeroing.add_image(self.ctx, instance)
         may_run = self.state.was_running or instance.admin_state in _MAY_RUN
         if self.op.shutdown and may_run:
             self._stop()
         if not self.state.was_active:
             disks.assemble(self.ctx, instance)
+        if zeroes:
+            zeroing.run(self.ctx, instance, self.op)
+            self.save(is_zeroed=True)
+            self._end_helper()
         if self.state.snapshots:
             self.ctx.log.message("* taking snapshots of the disks")
             self._take_snapshots()
@@ -294,6 +308,12 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
                 self._start_again()
         self.save(is_prepared=True)
         allocation.share_nodes(self.ctx)
+
+    def _end_helper(self) -> None:
+        """End a helper machine, also one of a run that was interrupted."""
+        if self.state.has_helper:
+            zeroing.end(self.ctx, self.instance)
+            self.save(has_helper=False)
 
     def _take_snapshots(self) -> None:
         """Take a snapshot of each disk; one of these names that is left is replaced.
@@ -445,6 +465,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         self._remove_snapshots()
         self.drop_unfinished()
         try:
+            if self.state.has_helper:
+                zeroing.end(self.ctx, self.instance)
             self._start_again()
             self._deactivate()
         except errors.GenericError as err:

@@ -137,6 +137,19 @@ def external_fields(
             " gnt-storage diagnose"
         )
     given = {name: value for name, value in spec.items() if name not in params.IDISK}
+    return {
+        "access": access,
+        "provider": provider,
+        "parameters": provider_parameters(given, what),
+    }
+
+
+def provider_parameters(given: Mapping[str, Any], what: str) -> dict[str, str]:
+    """Return parameters for a provider of external storage, as texts.
+
+    Raises:
+        OpPrereqError: a name or value cannot be passed to a provider.
+    """
     for name, value in given.items():
         text = str(value)
         if not _PARAMETER.fullmatch(name):
@@ -146,11 +159,7 @@ def external_fields(
                 f"{what}: parameter {name}: wanted at most {_MAX_PARAMETER} printable"
                 f" characters, found {text[:40]!r}"
             )
-    return {
-        "access": access,
-        "provider": provider,
-        "parameters": {name: str(value) for name, value in given.items()},
-    }
+    return {name: str(value) for name, value in given.items()}
 
 
 def _check_applies(

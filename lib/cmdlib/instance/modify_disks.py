@@ -1,7 +1,7 @@
 """Disk changes of OP_INSTANCE_SET_PARAMS: computed on records, applied on nodes."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, ht, objects
@@ -64,15 +64,30 @@ def plan(
             steps.append(NicStep(mod.op, index, disk, ((f"disk/{index}", mod.op),)))
         else:
             changes = modify_nics.disk_changes(
-                mod.spec, what, has_data=not instance.forthcoming
+                mod.spec, what, current[index], has_data=not instance.forthcoming
             )
+            report = _report(index, current[index], changes)
             disk = current[index] = current[index].replace(**changes)
-            report = tuple(
-                (f"disk.{key}/{index}", value) for key, value in changes.items()
-            )
+            if "params" in changes and not instance.forthcoming:
+                shared_storage.check(ctx, instance, [disk], instance.primary_node)
             steps.append(NicStep("modify", index, disk, report))
     _check_result(instance, current)
     return tuple(current), steps
+
+
+def _report(
+    index: int, old: objects.Disk, changes: Mapping[str, Any]
+) -> tuple[tuple[str, Any], ...]:
+    """Return the lines about a changed disk; of parameters those that changed."""
+    lines = [(k, value) for k, value in changes.items() if k != "params"]
+    if "params" in changes:
+        before, after = old.params or {}, changes["params"]
+        lines += [
+            (name, after.get(name, disk_constants.VALUE_DEFAULT))
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name)
+        ]
+    return tuple((f"disk.{name}/{index}", value) for name, value in lines)
 
 
 def _check_forthcoming(instance: objects.Instance, mod: ht.Modification) -> None:

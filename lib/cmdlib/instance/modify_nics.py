@@ -7,7 +7,8 @@ from typing import Any
 from ganeti import errors, ht, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import disk_specs, nic_specs
-from ganeti.constants import ecodes
+from ganeti.constants import disks as disk_constants
+from ganeti.constants import ecodes, params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,16 +112,21 @@ def position(
 
 
 def disk_changes(
-    spec: dict[str, Any], what: str, *, has_data: bool = True
+    spec: dict[str, Any], what: str, disk: objects.Disk, *, has_data: bool = True
 ) -> dict[str, Any]:
     """Return typed values; refuse those that cannot change on an existing disk.
 
-    The size of a reserved disk can change, as the disk has no data yet.
+    The size of a reserved disk can change, as the disk has no data yet. The parameters
+    of a provider of external storage can change; the value ``default`` removes one.
 
     Raises:
         OpPrereqError: another value than mode or name was given.
     """
     known = {"mode", "name"} if has_data else {"mode", "name", "size"}
+    external = {}
+    if disk.dev_type == "ext":
+        external = {k: v for k, v in spec.items() if k not in params.IDISK}
+        spec = {k: v for k, v in spec.items() if k not in external}
     unknown = sorted(set(spec) - known)
     if unknown:
         hint = (
@@ -140,4 +146,9 @@ def disk_changes(
         out["size"] = disk_specs.parse(size, what, template="plain").size
     if "name" in spec:
         out["name"] = disk_specs.check_name(str(spec["name"]), what)
+    if external:
+        given = disk_specs.provider_parameters(external, what)
+        kept = {k: v for k, v in (disk.params or {}).items() if k not in given}
+        new = {k: v for k, v in given.items() if v != disk_constants.VALUE_DEFAULT}
+        out["params"] = {**kept, **new}
     return out

@@ -34,8 +34,11 @@ _STEP: Final = 10.0
 _ENV: Final = {"PATH": SAFE_PATH, "LC_ALL": "C"}
 
 
-def check(fd: int, wanted: Settings, disk_bytes: int) -> None:
+def check(fd: int, wanted: Settings, disk_bytes: int) -> int:
     """Refuse an image that is not self-contained, or larger than the disk.
+
+    Returns:
+        the bytes of the disk that the guest sees.
 
     Raises:
         OpExecError: names the image, the wanted and the found property.
@@ -52,6 +55,7 @@ def check(fd: int, wanted: Settings, disk_bytes: int) -> None:
                 wanted.source, "is a qcow2 image, but the OS parameter format is raw"
             )
     _require_fit(size, disk_bytes, wanted.source)
+    return size
 
 
 def _require_fit(size: int, disk_bytes: int, source: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from ganeti import errors, pathutils
 from ganeti.constants import os as os_constants
 from ganeti.tools import common
-from ganeti.tools.os_image import download, images, sources
+from ganeti.tools.os_image import download, helper, images, sources
 from ganeti.tools.os_image.settings import Settings
 
 NAME: Final = "os-image"
@@ -124,12 +124,19 @@ def _rename(_options: argparse.Namespace, _environ: Environ) -> None:
     """Do nothing: the guest learns its new name from its cloud-init seed."""
 
 
+def _helper(_options: argparse.Namespace, environ: Environ) -> None:
+    """Make the boot disk of a helper machine."""
+    paths = pathutils.from_environ(environ)
+    helper.make(paths, environ["HELPER_IMAGE"], environ["HELPER_DISK"], _note)
+
+
 _SCRIPTS: Final[dict[str, Callable[[argparse.Namespace, Environ], None]]] = {
     os_constants.OS_SCRIPT_CREATE: _create,
     os_constants.OS_SCRIPT_EXPORT: _export,
     os_constants.OS_SCRIPT_IMPORT: _import,
     os_constants.OS_SCRIPT_RENAME: _rename,
     os_constants.OS_SCRIPT_VERIFY: _verify,
+    "helper": _helper,
 }
 
 

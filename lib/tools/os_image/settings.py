@@ -24,7 +24,7 @@ class Settings:
     Attributes:
         url: where to download it, empty for a file of the node.
         file: path on the node, empty for a URL.
-        checksums: algorithm -> hexadecimal digest, never empty.
+        checksums: algorithm -> hexadecimal digest; empty for helper machines only.
         format: ``qcow2`` or ``raw``.
     """
 

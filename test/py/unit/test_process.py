@@ -122,12 +122,9 @@ def test_a_log_keeps_the_end_of_an_output_without_end(tmp_path):
         do size=$(stat -c %s log); head -c 300000 /dev/zero; done
         head -c 300000 /dev/zero; echo the end"""
     argv = ("sh", "-c", script)
-    options = {
-        "output_file": str(path),
-        "max_file": 200_000,
-        "timeout_s": patience.PATIENCE_S,
-    }
-    result = SystemRunner().run(argv, cwd=str(tmp_path), **options)
+    options = {"output_file": str(path), "timeout_s": patience.PATIENCE_S}
+    with process.kept_short(str(path), 200_000):
+        result = SystemRunner().run(argv, cwd=str(tmp_path), **options)
     assert not result.failed, result
     text = path.read_bytes()
     assert len(text) < 51_000
@@ -138,6 +135,6 @@ def test_a_log_keeps_the_end_of_an_output_without_end(tmp_path):
 def test_a_short_log_is_left_alone(tmp_path):
     path = tmp_path / "log"
     path.write_text("before\n")
-    options = {"output_file": str(path), "max_file": 20}
-    SystemRunner().run(("echo", "after"), **options)
+    with process.kept_short(str(path), 20):
+        SystemRunner().run(("echo", "after"), output_file=str(path))
     assert path.read_text() == "before\nafter\n"

@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import tarfile
 
 import pytest
 
@@ -250,3 +252,59 @@ def test_a_name_is_never_a_path(node, directory, name):
     assert os_definitions.find(node.paths, "tiny").path == str(directory)
     with pytest.raises(errors.OpExecError, match="not found in"):
         os_definitions.find(node.paths, name)
+
+
+def exported(node, instance, **override):
+    path = nodes.call(node, "os_export", instance, override)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        return path, {
+            member.name: (archive.extractfile(member).read(), member.mode)
+            for member in archive
+        }
+
+
+def test_an_archive_has_the_definition_and_the_environment(node, directory):
+    os.unlink(f"{directory}/create")
+    shutil.copy(f"{directory}/import", f"{directory}/create_untrusted")
+    os.mkdir(f"{directory}/cache")
+    secret = {"secret-key": "a 'quoted'\nvalue"}
+    instance = nodes.instance("web1", os="tiny+small", osparams_private=secret)
+    path, members = exported(node, instance, INSTANCE_NAME="web2", MORE="$HOME")
+    assert members["os/create_untrusted"] == (DUMP.encode(), 0o755)
+    assert members["os/variants.list"] == (b"# all\ndefault\n\nsmall\n", 0o644)
+    assert "os/cache" not in members
+    script = members["environment"][0].decode() + "\nexport OSP_SECRET_KEY MORE\nenv"
+    text = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert "OSP_SECRET_KEY=a 'quoted'\nvalue\n" in text
+    assert "MORE=$HOME\n" in text
+    assert "INSTANCE_NAME=web2\n" in members["environment"][0].decode()
+    assert "OS_VARIANT=small\n" in members["environment"][0].decode()
+    # The next one replaces it.
+    assert exported(node, instance)[0] == path
+    assert os.listdir(os.path.dirname(path)) == ["web1.tar"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "override", "text"),
+    [
+        ({"os": "nothing"}, {}, "nothing"),
+        ({}, {"A=B; rm": "x"}, "is not the name of a variable"),
+        ({}, {"A": "x\0"}, "'A' is not the name of a variable with a text"),
+    ],
+)
+def test_wrong_archives_are_refused(node, directory, changes, override, text):
+    instance = nodes.instance("web1", **{"os": "tiny+small"} | changes)
+    with pytest.raises(errors.OpExecError, match=text):
+        nodes.call(node, "os_export", instance, override)
+
+
+def test_a_definition_without_end_does_not_fill_the_memory(node, directory):
+    with open(f"{directory}/large", "wb") as out:
+        out.truncate(1 << 40)
+    instance = nodes.instance("web1", os="tiny+small")
+    with pytest.raises(errors.OpExecError, match="wanted a definition of at most 64"):
+        nodes.call(node, "os_export", instance, {})
+    assert os.listdir(f"{node.paths.run_dir}/os-export") == []

@@ -352,7 +352,7 @@ def test_an_export_is_continued_after_each_step_that_was_made_durable(template):
         ("file", {}, "no snapshots.*--long-sleep"),
         ("file", {"shutdown": False}, "leave out --noshutdown"),
         ("plain", {"compress": "7z"}, "compression tool: wanted one of none"),
-        ("plain", {"zero_free_space": True}, "helper virtual machine"),
+        ("plain", {"zero_free_space": True}, "needs an image for the helper machine"),
         ("plain", {"shutdown": False, "remove_instance": True}, "must be stopped"),
         ("plain", {"target_node": [["h", 1, "m", "a", "b"]]}, "wanted the name of a"),
         ("plain", {"target_node": "nowhere"}, "not known"),

@@ -231,9 +231,9 @@ def test_an_image_has_at_most_the_capacity_in_the_descriptor(
     os.remove(out / "web1.mf")
     path = out / "web1.ovf"
     text = path.read_text()
-    found = f'capacity="{2048 * _KIB}"'
-    assert found in text
-    path.write_text(text.replace(found, f'capacity="{capacity}"'))
+    own = f'capacity="{2048 * _KIB}"'
+    assert own in text
+    path.write_text(text.replace(own, f'capacity="{capacity}"'))
     capsys.readouterr()
     assert run("import", "--output-dir", back, path) == code
     if code:

@@ -1,0 +1,183 @@
+"""Exports that let a helper machine zero the free space of the disks."""
+
+import copy
+
+import pytest
+
+from fakes.exporting import NODE1, Guest, engine
+from fakes.jobs import FakeCallbacks
+from fakes.rpc import failure
+from ganeti import errors
+from ganeti.cmdlib.backup import zeroing
+
+EXPORT = {
+    "OP_ID": "OP_BACKUP_EXPORT",
+    "instance_name": "inst1",
+    "target_node": "node2.example.com",
+    "zero_free_space": True,
+}
+IMAGE = "/srv/ganeti/images/zero.raw"
+STEPS = (
+    "helper_image_add",
+    "instance_shutdown",
+    "helper_start",
+    "helper_end",
+    "blockdev_snapshot",
+    "instance_start",
+    "export_start",
+    "finalize_export",
+)
+
+
+class Helper(Guest):
+    """Answers of a node whose helper machine runs for some questions."""
+
+    def __init__(self, runs=True, questions=2):
+        super().__init__(runs)
+        self.questions = questions
+        self.left = 0
+
+    def answers(self):
+        """Return the part of a script that concerns both guests."""
+        return {
+            **super().answers(),
+            "instance_info": self._info,
+            "helper_image_add": 64,
+            "helper_start": self._start,
+            "helper_end": self._end,
+        }
+
+    def _info(self, _node, _args):
+        if self.left:
+            self.left -= 1
+            return {"memory": 512}
+        return {"memory": 512} if self.runs else {}
+
+    def _start(self, _node, _args):
+        assert not self.runs
+        self.left = self.questions
+
+    def _end(self, _node, _args):
+        self.left = 0
+
+
+def cluster(template="plain", changes=None, image=IMAGE, **answers):
+    """Return an engine; the instance has a hypervisor that boots images."""
+    changes = {"hypervisor": "kvm"} | (changes or {})
+    eng = engine(template, changes=changes, **answers)
+    with eng.config.edit("test") as edit:
+        edit.update(eng.snapshot.cluster.replace(zeroing_image=image))
+    return eng
+
+
+def order(eng):
+    return [name for name, _node, _args in eng.rpc.calls if name in STEPS]
+
+
+def test_the_free_space_is_zeroed_while_the_guest_is_stopped():
+    eng = cluster(**Helper().answers())
+    assert eng.run(EXPORT) == (True, [True])
+    assert order(eng) == list(STEPS)
+    ((node, (wire, image)),) = eng.rpc.called("helper_image_add")
+    assert (node, image) == (NODE1, IMAGE)
+    # The helper machine has the disks, and nothing else of the instance.
+    ((_, (wire, _reason)),) = eng.rpc.called("helper_start")
+    assert [disk["uuid"] for disk in wire["disks_info"]] == ["d1"]
+    assert (wire["nics"], wire["os"], wire["osparams"]) == ([], "", {})
+    assert wire["hvparams"]["kernel_path"] == ""
+    assert wire["hvparams"]["reboot_behavior"] == "exit"
+
+
+def test_a_stopped_instance_is_zeroed_and_stays_stopped():
+    eng = cluster(
+        "file", changes={"admin_state": "down"}, **Helper(runs=False).answers()
+    )
+    eng.run(EXPORT)
+    assert order(eng) == [
+        name
+        for name in STEPS
+        if name not in ("instance_shutdown", "blockdev_snapshot", "instance_start")
+    ]
+
+
+def test_an_image_that_cannot_be_used_leaves_the_guest_running():
+    answers = Helper().answers() | {"helper_image_add": failure("no such file")}
+    eng = cluster(**answers)
+    with pytest.raises(errors.OpExecError, match="no such file"):
+        eng.run(EXPORT)
+    assert order(eng) == ["helper_image_add", "helper_end"]
+
+
+def test_a_helper_machine_that_goes_on_too_long_is_ended_and_the_guest_runs():
+    guest = Helper(questions=10**6)
+    eng = cluster(**guest.answers())
+    text = r"did not power itself off in 10 s.*--zeroing-timeout-fixed"
+    limits = {"zeroing_timeout_fixed": 10, "zeroing_timeout_per_mib": 0.0}
+    with pytest.raises(errors.OpExecError, match=text):
+        eng.run(EXPORT | limits)
+    assert order(eng) == [*STEPS[:4], "instance_start"]
+    assert guest.runs
+
+
+def test_a_guest_is_not_started_while_its_helper_machine_may_run():
+    answers = Helper().answers() | {"helper_end": failure("still running")}
+    eng = cluster(**answers)
+    with pytest.raises(errors.OpExecError, match="still running"):
+        eng.run(EXPORT)
+    assert "instance_start" not in order(eng)
+    assert "blockdev_snapshot" not in order(eng)
+
+
+def test_a_zeroing_export_is_continued_after_each_step_that_was_made_durable():
+    saved = []
+
+    class Keeping(FakeCallbacks):
+        def save_resumption(self, value):
+            super().save_resumption(value)
+            saved.append(copy.deepcopy(value))
+
+    cluster(**Helper().answers()).run(EXPORT, callbacks=Keeping())
+    states = [state for state in saved if state is not None]
+    assert {state["has_helper"] for state in states} == {True, False}
+    for state in states:
+        again = FakeCallbacks()
+        again.resumption = state
+        guest = Helper(runs=not state["has_helper"])
+        guest.left = 3 if state["has_helper"] else 0
+        eng = cluster(**guest.answers())
+        assert eng.run(EXPORT, callbacks=again) == (True, [True])
+        names = order(eng)
+        assert names.count("helper_start") == (not state["is_zeroed"])
+        if state["has_helper"]:
+            assert names[0] == "helper_end"
+        assert names.count("finalize_export") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes", "text"),
+    [
+        ({"image": ""}, {}, "the cluster has none; set it with gnt-cluster modify"),
+        ({"changes": {"hypervisor": "fake"}}, {}, "are kvm, xen-hvm; found fake"),
+        ({}, {"shutdown": False}, "needs it to be stopped; leave out --noshutdown"),
+        ({}, {"zeroing_timeout_fixed": -1}, "fixed: wanted 0 to .* found -1"),
+        ({}, {"zeroing_timeout_per_mib": -0.5}, "per-mib: wanted 0 to .* found -0.5"),
+        (
+            {},
+            {"zero_free_space": False, "zeroing_timeout_fixed": 1},
+            "--zeroing-timeout-fixed: needs --zero-free-space",
+        ),
+    ],
+)
+def test_wrong_requests_are_refused_before_any_change(setting, changes, text):
+    eng = cluster(**setting, **Helper().answers())
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(EXPORT | changes)
+    assert order(eng) == []
+
+
+def test_the_time_limit_follows_the_size_of_the_disks():
+    eng = cluster(**Helper().answers())
+    eng.run(EXPORT)
+    texts = [str(payload) for _kind, payload in eng.callbacks.entries]
+    assert any("(1024 MiB, at most 351 s)" in text for text in texts)
+    assert (zeroing.FIXED_S, zeroing.PER_MIB_S) == (300, 0.05)
