@@ -29,7 +29,7 @@ _OWNER: Final = "master-failover"
 _OLD_S: Final = 5.0
 #: Seconds for the other candidates to answer whether they accept this node: dead ones
 #: lengthen a takeover by this time.
-_ASK_S: Final = 2.0
+ASK_S: Final = 2.0
 
 
 @contextlib.contextmanager
@@ -69,21 +69,38 @@ def lead(
     opened = open_etcd(servers, clock=clock, node=own.uuid, claim=claim)
     try:
         snapshot = opened.snapshot()
-        present = snapshot.nodes.get(own.uuid)
-        if present is None or not present.master_candidate or present.offline:
-            raise errors.OpPrereqError(
-                f"{own.name} is not a master candidate", ecodes.ECODE_STATE
-            )
+        check_candidate(snapshot, own)
         if not is_certain:
             check_certificate(paths, snapshot, own)
-        old = snapshot.nodes.get(snapshot.cluster.master_node)
-        if old is None or old.uuid != own.uuid:
-            with config.Config(opened, clock).edit(_OWNER) as edit:
-                edit.update_cluster(master_node=own.uuid)
+        old = record_master(config.Config(opened, clock), own)
         ssconf.write(paths, config.ssconf_values(opened.snapshot()))
-        yield opened, None if old is None or old.uuid == own.uuid else old
+        yield opened, old
     finally:
         opened.close()
+
+
+def check_candidate(snapshot: Snapshot, own: Node) -> None:
+    """Refuse to lead on a node that may not.
+
+    Raises:
+        OpPrereqError: it is no master candidate.
+    """
+    present = snapshot.nodes.get(own.uuid)
+    if present is None or not present.master_candidate or present.offline:
+        raise errors.OpPrereqError(
+            f"{own.name} is not a master candidate", ecodes.ECODE_STATE
+        )
+
+
+def record_master(opened: config.Config, own: Node) -> Node | None:
+    """Record a node as the master; return the master before if it was another one."""
+    snapshot = opened.snapshot()
+    old = snapshot.nodes.get(snapshot.cluster.master_node)
+    if old is not None and old.uuid == own.uuid:
+        return None
+    with opened.edit(_OWNER) as edit:
+        edit.update_cluster(master_node=own.uuid)
+    return old
 
 
 def check_certificate(paths: Paths, snapshot: Snapshot, own: Node) -> None:
@@ -132,7 +149,7 @@ def _check_accepted(paths: Paths, own: Node) -> None:
     ]
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
     try:
-        answers = runner.call("master_node_name", others, timeout_s=_ASK_S).values()
+        answers = runner.call("master_node_name", others, timeout_s=ASK_S).values()
     finally:
         runner.close()
     refused = sum(answer.refused for answer in answers)

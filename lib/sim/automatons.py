@@ -152,7 +152,7 @@ class Automatons:
     """The automatons of one cluster; each life of the master daemon has its tasks.
 
     Attributes:
-        states: state of each group for the watcher, by UUID.
+        states: state of each group for the watcher, by machine and UUID.
     """
 
     def __init__(
@@ -161,8 +161,9 @@ class Automatons:
         self._skips_idle = skips_idle
         self._scheduler = scheduler
         self._hardware = hardware
-        self.states: dict[str, GroupState] = {}
-        #: The watcher has run before the simulation begins.
+        self.states: dict[tuple[str, str], GroupState] = {}
+        #: The watcher has run on the first master before the simulation begins.
+        self._first_master = ""
         self._boot_ids = {
             m.name: m.boot_id for m in hardware.machines.values() if m.is_on
         }
@@ -224,15 +225,20 @@ class Automatons:
         except errors.LockError as err:
             _log.info("watcher: %s", err)
         for group in sorted(watch.ssconf.nodegroups()):
-            file = self.states.setdefault(group, GroupState(self._boot_ids))
-            group_part.run(watch, group, file)
+            group_part.run(watch, group, self._state(master.machine(), group))
+
+    def _state(self, machine: str, group: str) -> GroupState:
+        """Return the state of a group in the files of a master."""
+        self._first_master = self._first_master or machine
+        known = self._boot_ids if machine == self._first_master else {}
+        return self.states.setdefault((machine, group), GroupState(known))
 
     # Maintenance
     def _maintain(self, master: Master) -> None:
         client = master.client()
         passes = Passes(
             client.call,
-            lambda places: self._poll(master, places, diagnoses.LOAD_PATH),
+            lambda places, path: self._poll(master, places, path),
             lambda nodes: self._repair_within(client, nodes),
             self._scheduler,
         )

@@ -15,7 +15,7 @@ from ganeti import errors, objects
 from ganeti.bootstrap import initial_config
 from ganeti.bootstrap.options import InitOptions
 from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, mond
 from ganeti.repair import duties
 from ganeti.repair import limits as automation_limits
 from ganeti.sim.hardware import Machine
@@ -26,6 +26,9 @@ _DIAGNOSE: Final = "simulated"
 _FIRST_PORT: Final = 11000
 #: Octets of an address.
 _OCTET: Final = 256
+#: Places of the store.
+FILE: Final = "file"
+ETCD: Final = "etcd"
 #: MiB of the metadata of a mirror.
 META_MIB: Final = 128
 
@@ -112,6 +115,7 @@ class ClusterDescription(
         ipolicy: instance policy; empty for the default.
         candidate_pool_size: wanted number of candidates; 0 for the present one.
         maintenance: duties of the maintenance daemon as in the record of the cluster.
+        store: ``file``, or ``etcd`` with a server on each master candidate.
     """
 
     nodes: tuple[NodeDescription, ...]
@@ -129,6 +133,7 @@ class ClusterDescription(
     ipolicy: dict[str, Any] = {}
     candidate_pool_size: int = 0
     maintenance: dict[str, Any] = {}
+    store: str = FILE
 
 
 def read(data: bytes) -> ClusterDescription:
@@ -180,6 +185,8 @@ def check(description: ClusterDescription) -> None:
     ]
     if problem := duties.stored_problem(description.maintenance):
         problems.append(problem)
+    if description.store not in (FILE, ETCD):
+        problems.append(f"store: wanted {FILE} or {ETCD}, found {description.store!r}")
     if not nodes:
         problems.append("wanted at least one node, found none")
     elif description.master and description.master not in nodes:
@@ -259,6 +266,18 @@ def master_of(description: ClusterDescription) -> str:
     return description.master or description.nodes[0].name
 
 
+def servers(description: ClusterDescription) -> tuple[str, ...]:
+    """Return the machines with a server of etcd; none if the store is in files."""
+    if description.store != ETCD:
+        return ()
+    return tuple(
+        node.name
+        for node in description.nodes
+        if (node.candidate and not (node.offline or node.drained))
+        or node.name == master_of(description)
+    )
+
+
 def _cluster(description: ClusterDescription, now: float) -> objects.Cluster:
     options = InitOptions(
         cluster_name="simulation",
@@ -289,7 +308,12 @@ def _cluster(description: ClusterDescription, now: float) -> objects.Cluster:
     return made.replace(
         uuid=identity("cluster", ""),
         master_node=identity("node", master_of(description)),
-        data_collectors={**made.data_collectors, "diagnose": interval},
+        data_collectors={
+            **made.data_collectors,
+            "diagnose": interval,
+            # Agents report the load of whole machines.
+            mond.DATA_COLLECTOR_XEN_CPU_LOAD: {**interval, "active": False},
+        },
         diagnose_data_collector_filename=_DIAGNOSE if description.diagnose else "",
         automation_limits=dict(description.limits),
         automation_freeze=freeze,

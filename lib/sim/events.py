@@ -105,16 +105,22 @@ def _tag(args: Sequence[str]) -> str:
     return f"wanted cluster, or {', '.join(_TAGGED)} with a name, found {args[0]!r}"
 
 
+#: Words of a short form: the verb and a node.
+_SHORT_WORDS: Final = 2
 #: Events by verb. Those whose first argument is a node are in `ON_NODES`.
 VERBS: Final[Mapping[str, Verb]] = {
     "kill": Verb("NODE", _exactly(1)),
+    "power-off": Verb("NODE", _exactly(1)),
     "power-on": Verb("NODE", _exactly(1)),
+    "power-cycle": Verb("NODE", _exactly(1)),
     "freeze-node": Verb("NODE", _exactly(1)),
     "unfreeze-node": Verb("NODE", _exactly(1)),
     "stop-daemon": Verb("NODE", _exactly(1)),
     "start-daemon": Verb("NODE", _exactly(1)),
     "cut": Verb("NODE both|in|out [NODE ...]", _one_of(1, _DIRECTIONS)),
+    "cut-master": Verb("NODE", _exactly(1)),
     "join": Verb("NODE", _exactly(1)),
+    "disk-full": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
     "slow": Verb("NODE FACTOR", _number(1, 1.0, 1000.0)),
     "helper": Verb(f"NODE {'|'.join(Helper)}", _one_of(1, tuple(Helper))),
     "diagnose": Verb(f"NODE {'|'.join(_STATUSES)} [COMMAND]", _one_of(1, _STATUSES)),
@@ -136,7 +142,17 @@ VERBS: Final[Mapping[str, Verb]] = {
     "node-death": Verb("yes|no", _one_of(0, ("yes", "no"))),
     "cancel-incidents": Verb("NODE", _exactly(1)),
     "restart-master": Verb("SECONDS", _number(0, 0.0, 86400.0)),
+    "master-failover": Verb("NODE", _exactly(1)),
     "drain-queue": Verb("yes|no", _one_of(0, ("yes", "no"))),
+}
+#: Shorter forms, named as the drills of ``vcluster`` -> verb and arguments, of which
+#: the node is the first.
+_SHORT: Final[Mapping[str, tuple[str, ...]]] = {
+    "cut-in": ("cut", "in"),
+    "cut-out": ("cut", "out"),
+    "lie": ("helper", Helper.LIES),
+    "disk-full": ("disk-full", "yes"),
+    "cut": ("cut", "both"),
 }
 #: Verbs whose first argument is a node.
 ON_NODES: Final = frozenset(
@@ -164,6 +180,21 @@ def duration(text: str) -> float:
     return seconds
 
 
+def _long_form(words: list[str]) -> list[str]:
+    """Return the words of an event for those of a shorter form."""
+    if not words or words[0] not in _SHORT:
+        return words
+    if len(words) == _SHORT_WORDS:
+        verb, *more = _SHORT[words[0]]
+        return [verb, words[1], *more]
+    if words[0] in VERBS:
+        return words
+    raise errors.OpPrereqError(
+        f"event {' '.join(words)!r}: wanted 1 arguments; its form is: {words[0]} NODE",
+        ecodes.ECODE_INVAL,
+    )
+
+
 def parse_event(text: str, *, has_time: bool = True) -> Event:
     """Return an event; without a time it happens at once.
 
@@ -174,8 +205,9 @@ def parse_event(text: str, *, has_time: bool = True) -> Event:
     at_s = 0.0
     if words and (has_time or words[0][:1].isdigit()):
         at_s = duration(words.pop(0))
+    words = _long_form(words)
     if not words or words[0] not in VERBS:
-        wanted = ", ".join(VERBS)
+        wanted = ", ".join({**VERBS, **_SHORT})
         shown = repr(words[0]) if words else "nothing"
         raise errors.OpPrereqError(
             f"event {text!r}: wanted one of {wanted}, found {shown}",
@@ -245,6 +277,8 @@ def check_names(events: Sequence[Event], known: Mapping[str, Collection[str]]) -
         OpPrereqError: one does not.
     """
     for event in events:
+        if event.verb == "freeze" and len(event.args) == 1:
+            _check_reason(event.args[0], known.get("node", ()))
         for _place, kind, name in _objects(event):
             names = known.get(kind, ())
             if name in names:
@@ -256,3 +290,17 @@ def check_names(events: Sequence[Event], known: Mapping[str, Collection[str]]) -
                 f" of {shown or 'none: there are none'}",
                 ecodes.ECODE_NOENT,
             )
+
+
+def _check_reason(reason: str, nodes: Collection[str]) -> None:
+    """Refuse a reason of a freeze that is the name of a node.
+
+    Raises:
+        OpPrereqError: a freeze of the node was meant.
+    """
+    if any(name == reason or name.startswith(f"{reason}.") for name in nodes):
+        raise errors.OpPrereqError(
+            f"event 'freeze {reason}': wanted a reason for which all automatons rest,"
+            f" found the name of a node; 'freeze-node {reason}' freezes a node",
+            ecodes.ECODE_INVAL,
+        )

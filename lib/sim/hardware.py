@@ -48,6 +48,7 @@ class Machine:
         has_heartbeat: it writes heartbeats to shared storage while it computes.
         clock_off_s: by how much its clock is wrong.
         load: of its CPUs besides its guests; None if it cannot report its load.
+        is_full: its disks have no free space.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Machine:
     has_heartbeat: bool = False
     clock_off_s: float = 0.0
     load: float | None = 0.0
+    is_full: bool = False
 
     @property
     def boot_id(self) -> str:
@@ -275,7 +277,8 @@ class Hardware:
 
     def free_space(self, name: str) -> int:
         """Return the free disk space of a machine in MiB."""
-        return self.machines[name].disk_mib - self._space[name]
+        machine = self.machines[name]
+        return 0 if machine.is_full else machine.disk_mib - self._space[name]
 
     # Mirrors
     def mirror_left(self, disk: Disk, machine: str) -> tuple[bool, float | None]:

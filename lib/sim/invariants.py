@@ -6,6 +6,7 @@
 3. No repair begins without a permission: a tag of the instance, its group or the
    cluster, or a request of a person.
 4. Each pending repair has a job, or the journal says why it waits.
+5. There is one master daemon at a time.
 
 The rules are checked on what is stored and on what the machines do, by code that shares
 nothing with the decisions but the forms of tags and records.
@@ -71,6 +72,10 @@ class Invariants:
     def note_twice(self, instance: str, machines: Sequence[str]) -> None:
         """Note that an instance runs on two machines."""
         self._broken(f"instance {instance} runs on {' and '.join(machines)}")
+
+    def note_masters(self, machine: str) -> None:
+        """Note that a master daemon starts while another one runs."""
+        self._broken(f"a second master daemon starts beside that of {machine}")
 
     def _broken(self, text: str) -> None:
         if text not in self.problems:

@@ -15,6 +15,8 @@ from ganeti.constants import disks as disk_constants
 from ganeti.constants import oob
 from ganeti.repair import duties
 from ganeti.sim.description import (
+    ETCD,
+    FILE,
     META_MIB,
     ClusterDescription,
     GroupDescription,
@@ -131,6 +133,7 @@ class Answers(NamedTuple):
         groups, nodes, instances: rows with the fields of `FIELDS`; None for no value.
         info: of ``QueryClusterInfo``.
         automation: of ``QueryAutomation``.
+        copies: of ``QueryCopies``.
     """
 
     groups: Sequence[Mapping[str, Any]]
@@ -138,6 +141,7 @@ class Answers(NamedTuple):
     instances: Sequence[Mapping[str, Any]]
     info: Mapping[str, Any]
     automation: Mapping[str, Any]
+    copies: Mapping[str, Any]
 
 
 class LiveCluster(NamedTuple):
@@ -187,6 +191,7 @@ def read(answers: Answers) -> LiveCluster:
         diagnose_s=info.interval.get(_DIAGNOSE, 30.0 * _MICROSECONDS) / _MICROSECONDS,
         ipolicy=info.ipolicy,
         candidate_pool_size=info.pool_size,
+        store=FILE if answers.copies.get("store", FILE) == FILE else ETCD,
         maintenance=duties.changed(
             {},
             {

@@ -7,6 +7,7 @@ from ganeti import errors
 from ganeti.sim.events import Event
 from ganeti.sim.hardware import Hardware, Helper
 from ganeti.sim.invariants import Invariants
+from ganeti.sim.leadership import Leadership
 from ganeti.sim.master import Master
 from ganeti.sim.scheduler import Scheduler
 
@@ -29,6 +30,8 @@ class People:
         scheduler: Scheduler,
         hardware: Hardware,
         invariants: Invariants,
+        *,
+        leadership: Leadership,
         start_master: Callable[[], None],
         report: Callable[[str, str], None],
     ) -> None:
@@ -38,12 +41,14 @@ class People:
             scheduler: the time.
             hardware: the machines.
             invariants: learns what people permit.
+            leadership: knows whether a master daemon may start.
             start_master: starts a master daemon.
             report: called with an object and why an event had no effect.
         """
         self._scheduler = scheduler
         self._hardware = hardware
         self._invariants = invariants
+        self._leadership = leadership
         self._start_master = start_master
         self._report = report
         self.master: Master | None = None
@@ -53,15 +58,23 @@ class People:
         _ACTS[event.verb](self, *event.args)
 
     # Faults
-    def _kill(self, name: str) -> None:
-        self._hardware.power_off(name, "it lost its power")
-        if self.master is not None and self.master.machine() == name:
+    def _is_master(self, name: str) -> bool:
+        return self.master is not None and self.master.machine() == name
+
+    def _kill(self, name: str, why: str = "it lost its power") -> None:
+        if self.master is not None and self._is_master(name):
             self.master.kill()
+        self._hardware.power_off(name, why)
 
     def _power_on(self, name: str) -> None:
+        is_boot = not self._hardware.machines[name].is_on
         self._hardware.power_on(name)
-        if self.master is not None and self.master.machine() == name:
+        if is_boot and self._is_master(name):
             self._restart(BOOT_S)
+
+    def _power_cycle(self, name: str) -> None:
+        self._kill(name, "a person restarts it")
+        self._power_on(name)
 
     def _restart(self, seconds: float) -> None:
         if self.master is not None:
@@ -70,16 +83,39 @@ class People:
         def start() -> None:
             known = self.master
             is_gone = known is not None and known.is_dead
-            if known and is_gone and self._hardware.machines[known.machine()].is_awake:
+            if not (known and is_gone):
+                return
+            name = known.machine()
+            is_awake = self._hardware.machines[name].is_awake
+            if is_awake and self._leadership.may_start(name):
                 self._start_master()
+                self._leadership.look()
 
         self._scheduler.at(seconds, start)
 
     def _freeze_node(self, name: str) -> None:
-        if self.master is not None and self.master.machine() == name:
-            self._report(name, "is the master, which is not frozen in a simulation")
-            return
+        if self.master is not None and self._is_master(name):
+            if not self._leadership.is_automatic:
+                self._report(
+                    name,
+                    "is the master, which is not frozen in a simulation with the store"
+                    " in files",
+                )
+                return
+            self.master.kill()
         self._hardware.machines[name].is_frozen = self._hardware.machines[name].is_on
+
+    def _unfreeze_node(self, name: str) -> None:
+        machine = self._hardware.machines[name]
+        if machine.is_frozen and self._is_master(name):
+            self._restart(0.0)
+        machine.is_frozen = False
+
+    def _cut_master(self, name: str) -> None:
+        if self.master is None or self._is_master(name):
+            self._report(name, "is the master, which is not cut off from itself")
+            return
+        self._hardware.cut(name, [self.master.machine()], "both")
 
     def _cut(self, name: str, direction: str, *others: str) -> None:
         everybody = [each for each in self._hardware.machines if each != name]
@@ -199,13 +235,17 @@ def _target(text: str) -> dict[str, str]:
 
 _ACTS: Final[Mapping[str, Callable[..., None]]] = {
     "kill": People._kill,  # noqa: SLF001 - its methods
+    "power-off": lambda self, name: self._kill(name, "a person switched it off"),
     "power-on": People._power_on,  # noqa: SLF001
+    "power-cycle": People._power_cycle,  # noqa: SLF001
     "freeze-node": People._freeze_node,  # noqa: SLF001
-    "unfreeze-node": lambda self, name: self._set(name, "is_frozen", False),
+    "unfreeze-node": People._unfreeze_node,  # noqa: SLF001
     "stop-daemon": lambda self, name: self._set(name, "has_daemon", False),
     "start-daemon": lambda self, name: self._set(name, "has_daemon", True),
     "cut": People._cut,  # noqa: SLF001
+    "cut-master": People._cut_master,  # noqa: SLF001
     "join": lambda self, name: self._hardware.join(name),
+    "disk-full": lambda self, name, word: self._set(name, "is_full", word == "yes"),
     "slow": lambda self, name, word: self._set(name, "slowness", float(word)),
     "helper": lambda self, name, word: self._set(name, "helper", Helper(word)),
     "diagnose": People._diagnose,  # noqa: SLF001
@@ -231,5 +271,6 @@ _ACTS: Final[Mapping[str, Callable[..., None]]] = {
     "node-death": People._node_death,  # noqa: SLF001
     "cancel-incidents": People._cancel,  # noqa: SLF001
     "restart-master": lambda self, seconds: self._restart(float(seconds)),
+    "master-failover": lambda self, name: self._leadership.fail_over(name),
     "drain-queue": lambda self, word: self._call("SetDrainFlag", word == "yes"),
 }

@@ -12,9 +12,11 @@ import msgspec
 from ganeti import errors
 from ganeti.cli.values import split_commas
 from ganeti.constants import ecodes
-from ganeti.repair import limits
+from ganeti.repair import duties, limits
 from ganeti.repair.tags import PREFIX, RepairKind
 from ganeti.sim.description import (
+    ETCD,
+    FILE,
     ClusterDescription,
     GroupDescription,
     InstanceDescription,
@@ -25,7 +27,20 @@ NODE_DEATH: Final = "node-death"
 FREEZE: Final = "freeze"
 REPAIR: Final = "repair"
 DIAGNOSE: Final = "diagnose"
+STORE: Final = "store"
 DIAGNOSE_INTERVAL: Final = "diagnose-interval"
+#: Duties of the maintenance daemon, named as the options of ``gnt-cluster modify`` ->
+#: name in requests.
+_DUTIES: Final[Mapping[str, str]] = {
+    "maintenance-interval": "maint_round_delay",
+    "auto-balance-cluster": "maint_balance",
+    "auto-balance-threshold": "maint_balance_threshold",
+    "auto-balance-load": "maint_balance_load",
+    "auto-balance-disk-moves": "maint_balance_disk_moves",
+    "maintenance-repairs": "maint_repairs",
+}
+_INTERVAL: Final = "maintenance-interval"
+_THRESHOLD: Final = "auto-balance-threshold"
 _NONE: Final = "none"
 _SUSPEND: Final = "suspend"
 _REPAIRS: Final = (_NONE, *(kind.word for kind in RepairKind), _SUSPEND)
@@ -44,6 +59,10 @@ KEYS: Final[Mapping[str, str]] = {
     f"{_INSTANCE}NAME": "|".join(_REPAIRS),
     DIAGNOSE: "yes|no",
     DIAGNOSE_INTERVAL: "TIME",
+    STORE: "file|etcd",
+    **dict.fromkeys(_DUTIES, "yes|no"),
+    _INTERVAL: "TIME",
+    _THRESHOLD: "SCORE",
 }
 _PLAIN: Final = frozenset(key for key in KEYS if ":" not in key)
 
@@ -228,6 +247,36 @@ def _interval(_description: ClusterDescription, setting: Setting) -> Mapping[str
     return {"diagnose_s": seconds}
 
 
+def _duty(description: ClusterDescription, setting: Setting) -> Mapping[str, Any]:
+    value: bool | int | float
+    if setting.key == _INTERVAL:
+        value = _whole_seconds(setting)
+    elif setting.key == _THRESHOLD:
+        if not (setting.value.isdecimal() or _is_number(setting.value)):
+            raise _wrong(setting, "a score such as 0.1")
+        value = float(setting.value)
+    else:
+        value = _flag(setting)
+    given = {_DUTIES[setting.key]: value}
+    if problem := duties.problem(given):
+        name = _DUTIES[setting.key]
+        raise _refuse(setting.origin, problem.replace(name, setting.key, 1))
+    return {"maintenance": duties.changed(description.maintenance, given)}
+
+
+def _whole_seconds(setting: Setting) -> int:
+    seconds = _time(setting)
+    if seconds != int(seconds):
+        raise _wrong(setting, "whole seconds")
+    return int(seconds)
+
+
+def _store(setting: Setting) -> str:
+    if setting.value not in (FILE, ETCD):
+        raise _wrong(setting, f"{FILE} or {ETCD}")
+    return setting.value
+
+
 def _permitted(tags: Iterable[str], setting: Setting) -> tuple[str, ...]:
     """Return tags with another permission to repair."""
     if setting.value not in _REPAIRS:
@@ -254,6 +303,8 @@ _APPLIED: Final[
     },
     DIAGNOSE: lambda _description, setting: {"diagnose": _flag(setting)},
     DIAGNOSE_INTERVAL: _interval,
+    STORE: lambda _description, setting: {"store": _store(setting)},
+    **dict.fromkeys(_DUTIES, _duty),
 }
 
 
@@ -326,6 +377,11 @@ def _shown(description: ClusterDescription) -> Iterable[tuple[str, str]]:
     )
     yield DIAGNOSE, _word(description.diagnose)
     yield DIAGNOSE_INTERVAL, f"{description.diagnose_s:g}"
+    yield STORE, description.store
+    set_duties = duties.shown(description.maintenance)
+    for key, name in _DUTIES.items():
+        value = set_duties[name]
+        yield key, _word(value) if isinstance(value, bool) else f"{value:g}"
 
 
 def _word(is_set: bool) -> str:

@@ -4,6 +4,8 @@ import random
 from typing import Final
 
 from ganeti.sim.description import (
+    ETCD,
+    FILE,
     ClusterDescription,
     GroupDescription,
     InstanceDescription,
@@ -18,6 +20,21 @@ FAULTS_S: Final = 1800.0
 TOTAL_S: Final = 3000.0
 #: Seconds between the loss of a node and the moment when a person marks it offline.
 _LATER_S: Final = 20.0
+#: Share of the clusters whose store is in etcd, and of these: those whose master fails.
+_ETCD_SHARE: Final = 0.3
+_FAILED_SHARE: Final = 0.8
+#: Share of the failed masters that a person replaces as well.
+_PERSON_SHARE: Final = 0.2
+#: Faults of a master, with the ends of them.
+_MASTER_FAULTS: Final = (
+    ("kill MASTER", "power-on MASTER"),
+    ("freeze-node MASTER", "unfreeze-node MASTER"),
+    ("cut MASTER both", "join MASTER"),
+    ("cut MASTER in", "join MASTER"),
+    ("power-cycle MASTER", "power-on MASTER"),
+    ("restart-master 4", "thaw"),
+    ("restart-master 60", "thaw"),
+)
 _PREFIX: Final = "ganeti:watcher:autorepair:"
 _KINDS: Final = ("fix-storage", "migrate", "failover", "reinstall")
 _TEMPLATES: Final = ("drbd", "drbd", "drbd", "plain", "sharedfile", "file")
@@ -89,7 +106,12 @@ def cluster(seed: int) -> ClusterDescription:
         node_death=dice.random() < 0.85,
         limits=_limits(dice),
         diagnose=dice.random() < 0.5,
+        store=_store(seed),
     )
+
+
+def _store(seed: int) -> str:
+    return ETCD if _dice("store", seed).random() < _ETCD_SHARE else FILE
 
 
 def _tags(dice: random.Random, chance: float) -> tuple[str, ...]:
@@ -168,7 +190,26 @@ def events(seed: int, described: ClusterDescription) -> list[Event]:
         if line == f"offline {node} yes":
             # It is the promise of a person that nothing runs there.
             made.append(parse_event(f"{when - _LATER_S:.1f} kill {node}"))
+    if described.store == ETCD:
+        made += _failed_master(seed, nodes)
     return sorted(made, key=lambda event: event.at_s)
+
+
+def _failed_master(seed: int, nodes: list[str]) -> list[Event]:
+    """Return a fault of the master and the end of it; perhaps none."""
+    dice = _dice("master", seed)
+    if dice.random() >= _FAILED_SHARE:
+        return []
+    fault, end = dice.choice(_MASTER_FAULTS)
+    when = dice.uniform(30, FAULTS_S)
+    made = [(when, fault), (when + dice.uniform(1, 300), end)]
+    if dice.random() < _PERSON_SHARE:
+        line = f"master-failover {dice.choice(nodes)}"
+        made.append((when + dice.uniform(0, 60), line))
+    return [
+        parse_event(f"{at_s:.1f} {line.replace('MASTER', nodes[0])}")
+        for at_s, line in made
+    ]
 
 
 def run(seed: int, *, skips_idle: bool = True) -> Report:

@@ -17,6 +17,7 @@ from ganeti.sim.description import ClusterDescription
 from ganeti.sim.events import Event
 from ganeti.sim.hardware import Guest, Hardware
 from ganeti.sim.invariants import Invariants
+from ganeti.sim.leadership import Leadership
 from ganeti.sim.master import Master
 from ganeti.sim.nodes import mirrors
 from ganeti.sim.people import People
@@ -134,12 +135,22 @@ class Simulation:
         self._automatons = Automatons(
             self._scheduler, self.hardware, skips_idle=skips_idle
         )
+        self._leadership = Leadership(
+            self._scheduler,
+            self.hardware,
+            self._data,
+            servers=descriptions.servers(description),
+            master=lambda: self._people.master,
+            start=self._start_master,
+            report=self._report_event,
+        )
         self._people = People(
             self._scheduler,
             self.hardware,
             self.invariants,
-            self._start_master,
-            lambda name, text: self.timeline.add("event", name, text),
+            leadership=self._leadership,
+            start_master=self._start_master,
+            report=self._report_event,
         )
         self._places = {
             item.name: tuple(self.hardware.places(item.name))
@@ -169,10 +180,15 @@ class Simulation:
                 )
 
     # Callbacks
+    def _report_event(self, name: str, text: str) -> None:
+        self.timeline.add("event", name, text)
+
     def _note(self, name: str, text: str) -> None:
         self._changed_at[name] = self._scheduler.monotonic()
         self.timeline.add("machine", name, text)
         self.invariants.check_fences()
+        if name in self.hardware.machines:
+            self._leadership.look()
 
     def _committed(self, changes: Sequence[Change]) -> None:
         self.invariants.take(changes, self._data.snapshot)
@@ -180,6 +196,8 @@ class Simulation:
 
     def _start_master(self) -> None:
         self._up_since = self._scheduler.now
+        if self._people.master is not None and not self._people.master.is_dead:
+            self.invariants.note_masters(self._people.master.machine())
         self._people.master = Master(self._scheduler, self.hardware, self._data)
         self._automatons.start(self._people.master)
 
@@ -187,6 +205,7 @@ class Simulation:
         self.timeline.add("event", "simulation", str(event))
         self._note_writes()
         self._people.do(event)
+        self._leadership.look()
         self.hardware.version += 1
         self._note_writes()
 

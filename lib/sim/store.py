@@ -20,13 +20,22 @@ OnCommit = Callable[[Sequence[Change]], None]
 
 
 class Data:
-    """The stored state that all master daemons of a simulation share."""
+    """The stored state that all master daemons of a simulation share.
+
+    Attributes:
+        snapshot: the newest configuration.
+        documents: table -> key -> content.
+        term: number of the newest term.
+        on_commit: called after each commit.
+        may_write: asked before each commit: whether a majority of copies takes it.
+    """
 
     def __init__(self, start: Snapshot) -> None:
         self.snapshot = start
         self.documents: dict[str, dict[str, bytes]] = {}
         self.term = 0
         self.on_commit: OnCommit = _ignore
+        self.may_write: Callable[[], bool] = lambda: True
 
     def take(self, changes: Sequence[Change], snapshot: Snapshot) -> None:
         """Make changes durable."""
@@ -138,7 +147,7 @@ class SimulatedStore:
 
     def require_leading(self) -> None:
         """Raise TermError if this daemon was killed."""
-        if not self._is_open:
+        if not (self._is_open and self._data.may_write()):
             raise errors.TermError(f"simulation: term {self._term.number} is over")
 
     def note_refusal(self) -> None:

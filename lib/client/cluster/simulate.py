@@ -113,6 +113,7 @@ def _read(ctx: CommandContext) -> LiveCluster:
             instances=rows["instance"],
             info=ctx.call("QueryClusterInfo"),
             automation=ctx.call("QueryAutomation"),
+            copies=ctx.call("QueryCopies"),
         )
     )
 

@@ -135,7 +135,7 @@ def test_a_takeover_starts_the_daemons_while_the_node_leads(site, monkeypatch):
         ("master_node_name", third),
         ("node_deactivate_master_ip", site.master.uuid),
     ]
-    assert nodes.limits["master_node_name"] == {etcd_failover._ASK_S}
+    assert nodes.limits["master_node_name"] == {etcd_failover.ASK_S}
 
 
 def other_nodes(monkeypatch, answer):

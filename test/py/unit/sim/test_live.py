@@ -59,13 +59,20 @@ AUTOMATION = {"revision": 1, "limits": {"moved-share": 5.0}, "freeze": None}
 AUTOMATION |= {"node_death": True, "moving": [], "instances": 1}
 
 
-def read(nodes=(NODE, N2), instances=(INSTANCE,), info=INFO, automation=AUTOMATION):
+def read(
+    nodes=(NODE, N2),
+    instances=(INSTANCE,),
+    info=INFO,
+    automation=AUTOMATION,
+    store="file",
+):
     answers = live.Answers(
         [GROUP, GROUP | {"uuid": "g2", "name": "empty"}],
         nodes,
         instances,
         info,
         automation,
+        {"store": store},
     )
     return live.read(answers)
 
@@ -113,6 +120,13 @@ def test_nothing_secret_is_asked_for():
 def test_a_node_may_have_no_helper(word):
     (node,) = read([NODE | {"ndp/oob_program": word}], []).description.nodes
     assert not node.helper
+
+
+@pytest.mark.parametrize(
+    ("place", "store"), [("file", "file"), ("etcd https://192.0.2.1:2379", "etcd")]
+)
+def test_the_place_of_the_store_is_known(place, store):
+    assert read(store=place).description.store == store
 
 
 def test_a_freeze_is_taken_over_with_its_reason():

@@ -102,6 +102,8 @@ def test_a_sleep_of_nothing_moves_the_time():
         ("10m slow node1 nan", "wanted 1 to 1000, found 'nan'"),
         ("31d kill node1", "at most 30d, found '31d'"),
         ("-5 kill node1", "found '-5'"),
+        ("5 lie", "wanted 1 arguments; its form is: lie NODE"),
+        ("5 disk-full node1 maybe", "wanted one of yes, no, found 'maybe'"),
         ("5 tag rack1 x", "wanted cluster, or group, node, instance with a name"),
     ],
 )
@@ -121,6 +123,8 @@ def test_a_malformed_event_is_refused(text, error):
             "rack is no group of the cluster; wanted one of default",
         ),
         ("1 untag node:rack x", "rack is no node"),
+        ("1 freeze node2", "'freeze-node node2' freezes a node"),
+        ("1 master-failover node9", "node9 is no node of the cluster"),
     ],
 )
 def test_an_event_about_an_unknown_object_is_refused(text, error):
@@ -145,6 +149,10 @@ NAMES = {
         ("tag group:u3 u1", "tag group:default u1"),
         ("tag cluster u1", "tag cluster u1"),
         ("clock 5", "clock 5"),
+        ("cut n", "cut node2 both"),
+        ("cut-in n", "cut node2 in"),
+        ("lie u1", "helper node1 lies"),
+        ("disk-full u1", "disk-full node1 yes"),
     ],
 )
 def test_objects_of_events_get_their_whole_names(text, whole):
@@ -168,6 +176,7 @@ def test_events_are_sorted_and_comments_left_out():
         ({"nodes": ()}, "wanted at least one node"),
         ({"nodes": (*NODES, NODES[0])}, "node node1: is there twice"),
         ({"master": "node9"}, "master node9: is no node"),
+        ({"store": "cloud"}, "store: wanted file or etcd, found 'cloud'"),
         ({"limits": {"speed": 1.0}}, "automation limits: wanted one of"),
         (
             {"instances": (InstanceDescription(name="a", primary="node1"),)},

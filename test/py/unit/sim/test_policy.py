@@ -3,6 +3,8 @@
 import pytest
 
 from ganeti import errors
+from ganeti.client.cluster.automation_table import DUTIES as DUTY_OPTIONS
+from ganeti.repair import limits
 from ganeti.sim import policy
 from ganeti.sim.description import (
     ClusterDescription,
@@ -30,6 +32,10 @@ CLUSTER = ClusterDescription(
 NAMES = {"group": {"u1": "rack"}, "instance": {"u1": "web1", "w": "web1"}}
 
 
+def differences(after):
+    return policy.differences(CLUSTER, after)
+
+
 def applied(text):
     return policy.apply(CLUSTER, policy.parse(text), NAMES)
 
@@ -47,6 +53,44 @@ def test_settings_replace_those_of_the_cluster():
 
 def test_shares_may_have_a_percent_sign_and_a_point():
     assert applied("moved-share=12.5%").limits == {"moved-share": 12.5}
+
+
+DUTIES = (
+    "maintenance-interval=10m,auto-balance-cluster=yes,auto-balance-threshold=0.5,"
+    "auto-balance-load=yes,auto-balance-disk-moves=yes,maintenance-repairs=yes"
+)
+
+
+def test_duties_of_the_maintenance_daemon_are_settings():
+    after = applied(DUTIES)
+    assert after.maintenance == {
+        "roundDelay": 600,
+        "balance": True,
+        "balanceThreshold": 0.5,
+        "balanceLoad": True,
+        "balanceDiskMoves": True,
+        "repairs": True,
+    }
+    shown = {each.key: (each.before, each.after) for each in differences(after)}
+    assert shown["maintenance-interval"] == ("300", "600")
+    assert shown["auto-balance-threshold"] == ("0.1", "0.5")
+    assert shown["maintenance-repairs"] == ("no", "yes")
+
+
+def test_a_default_leaves_no_trace():
+    defaults = "auto-balance-cluster=no,maintenance-interval=300"
+    assert applied(f"{defaults},store=file") == CLUSTER
+
+
+def test_each_setting_of_automation_is_a_key():
+    """Whoever adds a setting to ``modify`` adds it here."""
+    options = {flag.removeprefix("--") for row in DUTY_OPTIONS for flag in row.names}
+    assert options <= policy.KEYS.keys()
+    assert set(limits.NAMES) <= policy.KEYS.keys()
+
+
+def test_the_store_may_be_in_etcd():
+    assert applied("store=etcd").store == "etcd"
 
 
 def test_a_freeze_has_a_reason_with_commas():
@@ -75,6 +119,12 @@ def test_a_group_without_settings_can_get_some():
 
 
 WRONG = {
+    "auto-balance-cluster=1": "auto-balance-cluster: wanted yes or no, found '1'",
+    "auto-balance-threshold=much": "wanted a score such as 0.1, found 'much'",
+    "auto-balance-threshold=1001": "auto-balance-threshold: wanted a gain of 0 to 1000",
+    "maintenance-interval=0": "maintenance-interval: wanted 1 to 604800 seconds",
+    "maintenance-interval=1.5": "wanted whole seconds, found '1.5'",
+    "store=cloud": "store: wanted file or etcd, found 'cloud'",
     "speed=5": "--policy: wanted one of node-death=yes|no, .* found 'speed=5'",
     "node-death": "found 'node-death'",
     "node-death=": "node-death: wanted yes|no, found no value",

@@ -140,7 +140,8 @@ def test_instances_of_a_dead_node_move_as_their_tags_permit():
     assert "web2.example.com: node3.example.com -> nowhere, 0:01:00: " in summary
     assert "suspended without limit" in summary
     assert [method for method, _args in master.calls] == [
-        *("Query", "Query", "Query", "QueryClusterInfo", "QueryAutomation")
+        *("Query", "Query", "Query", "QueryClusterInfo"),
+        *("QueryAutomation", "QueryCopies"),
     ]
 
 
