@@ -27,6 +27,8 @@ from ganeti.repair.incidents import Action
 
 PATH: Final = "/1/report/node/diagnose"
 LOAD_PATH: Final = "/1/report/default/cpu-avg-load"
+#: Of nodes whose guests are domains beside the system that the agent runs in.
+XEN_LOAD_PATH: Final = "/1/report/default/xen-cpu-avg-load"
 #: Bytes of an answer; the diagnosis itself has at most 16 KiB, and is quoted twice.
 MAX_ANSWER: Final = 128 << 10
 #: Depth of a diagnosis; the agent reads no deeper one, and the state is compared.
@@ -42,6 +44,8 @@ _MAX_AGE_S: Final = 900.0
 _MAX_PROBLEM: Final = 500
 #: More CPUs than any node has.
 _MAX_LOAD: Final = 100_000
+#: More domains than any node has.
+_MAX_DOMAINS: Final = 10_000
 #: Why a diagnosis does not count yet.
 NOT_REPEATED: Final = "its command has not yet printed the same twice"
 
@@ -240,7 +244,19 @@ def _shut(sock: socket.socket) -> None:
 
 def load_of(data: Mapping[str, Any]) -> float | None:
     """Return the load of all CPUs in a report; None if it has none that is possible."""
-    value = data.get("cpu_total")
+    return _number(data.get("cpu_total"))
+
+
+def domain_loads_of(data: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return the load of each domain in a report; None if one is not possible."""
+    if len(data) > _MAX_DOMAINS:
+        return None
+    loads = {name: _number(value) for name, value in data.items()}
+    known = {name: value for name, value in loads.items() if value is not None}
+    return known if len(known) == len(loads) else None
+
+
+def _number(value: Any) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     # This comparison refuses what is not a number, too.

@@ -19,7 +19,14 @@ from ganeti.autorepair.recorder import load
 from ganeti.clock import Clock
 from ganeti.constants import mond
 from ganeti.htools.model.cluster import DataError
-from ganeti.maintd.diagnoses import Diagnosis, Place, load_of
+from ganeti.maintd.diagnoses import (
+    LOAD_PATH,
+    XEN_LOAD_PATH,
+    Diagnosis,
+    Place,
+    domain_loads_of,
+    load_of,
+)
 from ganeti.maintd.instances import Advanced
 from ganeti.repair import balancing, rounds
 from ganeti.repair.balancing import Bounds, Step
@@ -35,8 +42,11 @@ _REPAIR: Final = "repair instances"
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
-#: Returns reports and problems; see `ganeti.maintd.diagnoses.poll`.
-Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Diagnosis], dict[str, str]]]
+#: Returns the reports at a path of agents, and problems; see
+#: `ganeti.maintd.diagnoses.poll`.
+Poll = Callable[[Mapping[str, Place], str], tuple[dict[str, Diagnosis], dict[str, str]]]
+#: Members of the request of a plan that are about load.
+_Loads = Mapping[str, Mapping[str, Any]]
 #: Does the next step of instances on nodes with some names.
 Repair = Callable[[Collection[str]], Advanced]
 
@@ -51,6 +61,7 @@ class Surroundings(NamedTuple):
         automation: limits.
         round: UUID of the round.
         doubtful: UUIDs of nodes whose diagnosis cannot be used.
+        is_xen: all instances are domains of Xen.
     """
 
     cluster: str
@@ -59,6 +70,7 @@ class Surroundings(NamedTuple):
     automation: Automation
     round: str
     doubtful: AbstractSet[str] = frozenset()
+    is_xen: bool = False
 
 
 class _Unplanned(Exception):
@@ -186,7 +198,7 @@ class Passes:
 
     def _loaded(
         self, state: MaintenanceState, duties: Duties, around: Surroundings
-    ) -> tuple[MaintenanceState, tuple[str, ...], dict[str, float] | None]:
+    ) -> tuple[MaintenanceState, tuple[str, ...], _Loads]:
         """Return the state, the instances of unknown load, and the load of nodes.
 
         The load of an evacuated instance is known when all of the time that a report is
@@ -196,12 +208,14 @@ class Passes:
             _Unplanned: a load is not known.
         """
         if not duties.balance_load:
-            return msgspec.structs.replace(state, evacuated=()), (), None
-        reports, problems = self._loads(around.places)
-        loads = {}
+            return msgspec.structs.replace(state, evacuated=()), (), {}
+        path = XEN_LOAD_PATH if around.is_xen else LOAD_PATH
+        read = domain_loads_of if around.is_xen else load_of
+        reports, problems = self._loads(around.places, path)
+        loads: dict[str, Any] = {}
         for uuid, place in sorted(around.places.items()):
             report = reports.get(uuid)
-            load = None if report is None else load_of(report.data)
+            load = None if report is None else read(report.data)
             if load is None:
                 why = problems.get(uuid) or "it has no load of the CPUs"
                 raise _Unplanned(f"node {place.name}: its load is not used: {why}")
@@ -209,7 +223,8 @@ class Passes:
         oldest = min((r.timestamp for r in reports.values()), default=0) / _NANOSECONDS
         if oldest - mond.CPUAVGLOAD_WINDOW_SIZE >= state.mtime:
             state = msgspec.structs.replace(state, evacuated=())
-        return state, state.evacuated, loads
+        kind = "domain_loads" if around.is_xen else "loads"
+        return state, state.evacuated, {kind: loads}
 
     def _step(
         self,
@@ -217,7 +232,7 @@ class Passes:
         around: Surroundings,
         free: frozenset[str],
         fixed: tuple[str, ...],
-        loads: dict[str, float] | None,
+        loads: _Loads,
     ) -> Step:
         """Plan, unless an earlier plan shows that there is nothing to do.
 
@@ -226,7 +241,7 @@ class Passes:
         """
         revision = around.automation.revision
         seen = (revision, free, fixed, duties)
-        if loads is None and self._vain[0] == seen:
+        if not loads and self._vain[0] == seen:
             return Step((), self._vain[1], is_vain=True)
         threshold = duties.balance_threshold
         request = {
@@ -237,7 +252,7 @@ class Passes:
             "nodes": sorted(free),
             "fixed": list(fixed),
             "first_set": True,
-            "loads": loads,
+            **loads,
         }
         try:
             answer = balancing.read(self._ask("PlanBalance", [request]))

@@ -36,6 +36,8 @@ _NODE: Final = (
 _INSTANCES: Final = ("uuid", "pinst_list", "sinst_list")
 _FINAL: Final = frozenset({"success", "error", "canceled"})
 _MASTER: Final = "M"
+#: Hypervisors whose guests do not run in the system of the agent.
+_XEN: Final = frozenset({"xen-pvm", "xen-hvm"})
 #: Seconds until the next round: while there is work, and after an error.
 _WORKING_S: Final = 1.0
 _ERROR_S: Final = 30.0
@@ -147,7 +149,7 @@ class Maintenance:
         if self._passes is not None and known is not None:
             name = str(info.get("name", ""))
             around = Surroundings(
-                name, views, places, automation, number, problems.keys()
+                name, views, places, automation, number, problems.keys(), _is_xen(info)
             )
             plan = self._passes.add(plan, duties, around)
         entry = Round(
@@ -295,6 +297,14 @@ def _results(ended: Mapping[int, bool | None]) -> tuple[JobEnd, ...]:
         for job, is_good in sorted(ended.items())
         if is_good is not None
     )
+
+
+def _is_xen(info: Mapping[str, Any]) -> bool:
+    """Return whether agents report the load of each guest, and only that counts."""
+    used = info.get("enabled_hypervisors") or ()
+    active = info.get("enabled_data_collectors") or {}
+    is_collected = bool(active.get(mond.DATA_COLLECTOR_XEN_CPU_LOAD, True))
+    return is_collected and bool(used) and _XEN.issuperset(used)
 
 
 def _view(row: Mapping[str, Any]) -> NodeView:

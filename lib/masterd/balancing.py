@@ -42,6 +42,7 @@ class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         first_set: plan only moves that can run at the same time, and say why there are
             no more.
         loads: load of the CPUs by name of the node; without it, no load is considered.
+        domain_loads: the same for each guest of a node, by their names; for Xen.
         allocator: allocator that plans instead; ``.`` for the cluster's defaults in
             order. Its request contains the group, the number of moves, and whether to
             evacuate, to move disks and to search.
@@ -64,6 +65,7 @@ class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fixed: frozenset[str] = frozenset()
     first_set: bool = False
     loads: dict[str, float] | None = None
+    domain_loads: dict[str, dict[str, float]] | None = None
 
 
 @method("PlanBalance")
@@ -188,6 +190,8 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
             )
             if request.loads is not None:
                 cluster = _loaded(cluster, request.loads)
+            elif request.domain_loads is not None:
+                cluster = _loaded_by_guest(cluster, request.domain_loads)
             plans = plan.plan(cluster, want)
     except DataError as err:
         raise errors.OpPrereqError(
@@ -209,3 +213,21 @@ def _loaded(cluster: "Cluster", loads: Mapping[str, float]) -> "Cluster":
     if missing := mond.missing(cluster, reports, mond.CPU):
         raise DataError(f"node {missing[0]}: wanted the load of its CPUs, found none")
     return mond.apply(cluster, reports, mond.CPU)
+
+
+def _loaded_by_guest(
+    cluster: "Cluster", loads: Mapping[str, Mapping[str, float]]
+) -> "Cluster":
+    """Return a cluster with the load of its instances.
+
+    Raises:
+        DataError: a node that is not offline, or an instance that runs, has none.
+    """
+    from ganeti.htools.model.cluster import DataError
+    from ganeti.htools.model.loaders import mond
+
+    if missing := mond.missing(cluster, loads, mond.XEN):
+        raise DataError(f"node {missing[0]}: wanted the load of its guests, found none")
+    if unknown := mond.unreported(cluster, loads):
+        raise DataError(f"instance {unknown[0]}: wanted its load, found none")
+    return mond.apply(cluster, loads, mond.XEN)

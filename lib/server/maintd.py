@@ -161,11 +161,9 @@ def start(
         return diagnoses.poll(places, read_key(paths), time.time)
 
     def loads(
-        places: Mapping[str, diagnoses.Place],
+        places: Mapping[str, diagnoses.Place], path: str
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        return diagnoses.poll(
-            places, read_key(paths), time.time, path=diagnoses.LOAD_PATH
-        )
+        return diagnoses.poll(places, read_key(paths), time.time, path=path)
 
     agent = netutils.service_port(_AGENT, daemons.DAEMONS[_AGENT].port or 0)
     passes = Passes(

@@ -5,6 +5,7 @@ import pytest
 
 from fakes.clocks import FakeClock
 from ganeti import errors
+from ganeti.maintd import service
 from ganeti.maintd.diagnoses import Diagnosis, Place
 from ganeti.maintd.instances import Advanced
 from ganeti.maintd.passes import Passes, Surroundings
@@ -42,6 +43,7 @@ class Site:
         self.refusal = None
         self.loads = dict.fromkeys(NODES, 1.0)
         self.collected = NOW
+        self.paths = []
         self.repaired = []
         self.result = Advanced((), frozenset())
         self.passes = Passes(self.call, self.poll, self.repair, self.clock)
@@ -58,10 +60,12 @@ class Site:
         group = {"name": "g", "score_before": 2.0, "moves": self.moves, "stopped": "x"}
         return {"groups": [group]}
 
-    def poll(self, places):
+    def poll(self, places, path):
+        self.paths.append(path)
         stamp = int(self.collected * 1e9)
         given = {u: v for u, v in self.loads.items() if u in places}
-        reports = {u: Diagnosis({"cpu_total": v}, stamp) for u, v in given.items()}
+        name = f"guest of {path}" if "xen" in path else "cpu_total"
+        reports = {u: Diagnosis({name: v}, stamp) for u, v in given.items()}
         return reports, {}
 
     def repair(self, names):
@@ -120,7 +124,7 @@ def test_the_request_has_the_settings_and_the_free_nodes(site):
     assert request["nodes"] == ["node2"]
     assert (request["min_gain"], request["disk_moves"]) == (0.5, True)
     assert 4.999999 < request["min_gain_limit"] < 5.0
-    assert request["loads"] is None
+    assert not {"loads", "domain_loads"} & request.keys()
 
 
 def test_a_node_whose_diagnosis_is_not_usable_takes_no_part(site):
@@ -165,6 +169,24 @@ def test_a_load_that_is_missing_or_impossible_ends_balancing(site, load):
     site.clock.now += 300.0
     site.play(LOAD)
     assert site.requests[0]["loads"] == {"node1": 1.0, "node2": 2.5, "node3": 1.0}
+
+
+def test_agents_on_xen_report_the_load_of_each_guest(site):
+    site.play(LOAD, is_xen=True)
+    (path,) = site.paths
+    assert path == "/1/report/default/xen-cpu-avg-load"
+    (request,) = site.requests
+    guest = {f"guest of {path}": 1.0}
+    assert request["domain_loads"] == dict.fromkeys(("node1", "node2", "node3"), guest)
+    assert "loads" not in request
+
+
+@pytest.mark.parametrize("load", [None, float("nan"), -1.0, "not enough samples"])
+def test_a_load_of_a_guest_that_is_impossible_ends_balancing(site, load):
+    site.loads["u2"] = load
+    (item,) = site.play(LOAD, is_xen=True).items
+    assert item.reason == "node node2: its load is not used: it has no load of the CPUs"
+    assert not site.requests
 
 
 def test_evacuated_instances_stay_until_their_load_is_known(site):
@@ -219,3 +241,23 @@ def test_no_pass_begins_while_jobs_run(site):
     around = Surroundings("c", NODES, PLACES, Automation(), "r1")
     assert site.passes.add(plan, BALANCE, around) is plan
     assert not site.requests
+
+
+@pytest.mark.parametrize(
+    ("info", "is_xen"),
+    [
+        ({}, False),
+        ({"enabled_hypervisors": ["xen-pvm"]}, True),
+        ({"enabled_hypervisors": ["xen-pvm", "xen-hvm"]}, True),
+        ({"enabled_hypervisors": ["xen-pvm", "kvm"]}, False),
+        (
+            {
+                "enabled_hypervisors": ["xen-pvm"],
+                "enabled_data_collectors": {"xen-cpu-avg-load": False},
+            },
+            False,
+        ),
+    ],
+)
+def test_the_load_of_guests_counts_where_xen_is_the_only_hypervisor(info, is_xen):
+    assert service._is_xen(info) is is_xen

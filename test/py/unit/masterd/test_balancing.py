@@ -10,6 +10,7 @@ from fakes import clusters
 from fakes.rpc import FakeRunner
 from ganeti import errors
 from ganeti.constants import ecodes
+from ganeti.htools.model import cluster as model
 from ganeti.masterd import balancing
 
 
@@ -50,6 +51,29 @@ def test_a_request_that_no_allocator_takes_is_refused(allocator, moves, answer) 
     ((make, *arguments),) = submitted
     with pytest.raises(errors.OpPrereqError, match=re.escape(f"found {answer}")):
         make(*arguments)
+
+
+GUEST = model.Instance(name="web1", memory=1, disk=1, vcpus=2, primary=0)
+NODE = model.Node("node1", 0, 10, 1, 9, 10, 9, 4)
+LOADED = model.Cluster((model.Group("g", "u"),), (NODE,), (GUEST,))
+
+
+def test_on_xen_each_guest_has_the_load_that_its_node_reports() -> None:
+    cluster = balancing._loaded_by_guest(LOADED, {"node1": {"web1": 1.5, "Domain": 9}})
+    assert cluster.instances[0].utilisation[0] == 1.5
+    assert cluster.nodes == LOADED.nodes
+
+
+@pytest.mark.parametrize(
+    ("loads", "error"),
+    [
+        ({}, "node node1: wanted the load of its guests, found none"),
+        ({"node1": {}}, "instance web1: wanted its load, found none"),
+    ],
+)
+def test_a_load_of_guests_that_is_missing_is_refused(loads, error) -> None:
+    with pytest.raises(model.DataError, match=error):
+        balancing._loaded_by_guest(LOADED, loads)
 
 
 def ask(result, max_moves, *, explain=True, seen=None, snapshot=None, **wanted):

@@ -182,6 +182,7 @@ def test_balancing_has_the_documented_defaults():
         "fixed": [],
         "first_set": False,
         "loads": None,
+        "domain_loads": None,
     }
     assert msgspec.to_builtins(capacity.CapacityRequest()) == {
         "disk_template": None,
