@@ -291,7 +291,13 @@ def _ended(deps: MasterDeps, deaths: Sequence[Death]) -> tuple[JobSeen, ...]:
     for number in [death.job for death in deaths if death.job]:
         job = deps.queue.job(number)
         if job is None:
-            ended.append(JobSeen(number, is_success=False, text="the job is gone"))
+            ended.append(
+                JobSeen(
+                    number,
+                    is_success=False,
+                    text=f"job {number} is not in the queue any more",
+                )
+            )
         elif job.is_final:
             ended.append(_end(job))
     return tuple(ended)
@@ -303,7 +309,9 @@ def _end(job: Job) -> JobSeen:
     if not is_success:
         problems = [errors.decode(result) for result in results]
         texts = [str(problem) for problem in problems if problem is not None]
-        text = texts[0] if texts else f"the job is {job.status.value}"
+        text = (
+            texts[0] if texts else f"job {job.id} ended with status {job.status.value}"
+        )
         return JobSeen(job.id, is_success=False, text=text[:_SHOWN])
     is_off = _says_off(results[-1])
     text = (

@@ -135,8 +135,8 @@ class Automation(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return Refusal(
             FENCED_PER_HOUR,
-            f"{len(self.fenced)} nodes were fenced within an hour, the limit is"
-            f" {int(most)}",
+            f"nodes fenced within an hour: {len(self.fenced)}, the limit"
+            f" {FENCED_PER_HOUR} is {int(most)}",
         )
 
     def with_move(self, instance: str) -> Self:

@@ -288,7 +288,9 @@ def _wait_reason(case: _Case, done: Sequence[RepairJob], repair: Repair) -> str 
         return f"{repair.reason}; job {case.busy}, of somebody else, comes first"
     until = _next_attempt(done)
     if until > case.new_record.now:
-        return f"{repair.reason}; no node has room, next attempt at {until:.0f}"
+        return (
+            f"{repair.reason}; no node has room, next attempt at {tags.moment(until)}"
+        )
     return None
 
 

@@ -11,6 +11,7 @@ while such a tag is on it, or on the object whose policy applies to it.
 """
 
 import dataclasses
+import datetime as dt
 import enum
 import itertools
 import math
@@ -145,11 +146,19 @@ class RepairPolicy:
         if self.unreadable:
             return f"not permitted while the tag {self.unreadable} cannot be read"
         if self.until is not None:
-            end = (
-                "without limit" if math.isinf(self.until) else f"until {self.until:.0f}"
-            )
-            return f"suspended {end}"
+            if math.isinf(self.until):
+                return "suspended without limit"
+            return f"suspended until {moment(self.until)}"
         return "not enabled" if self.allowed is None else f"up to {self.allowed.word}"
+
+
+def moment(seconds: float) -> str:
+    """Return a time for people; the number itself where no calendar has it."""
+    try:
+        known = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:.0f}"
+    return known.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:

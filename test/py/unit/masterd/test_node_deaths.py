@@ -262,7 +262,10 @@ def test_a_job_that_is_gone_has_failed(site):
     entry = {"round": "s", "automaton": NODE_DEATH}
     site.client.call("ChangeNodeDeaths", [2, state, [], entry])
     (end,) = facts(site, probe=False)["ended"]
-    assert (end["is_success"], end["text"]) == (False, "the job is gone")
+    assert (end["is_success"], end["text"]) == (
+        False,
+        "job 999 is not in the queue any more",
+    )
 
 
 def test_the_state_survives_a_restart_and_is_in_metrics_and_limits(site):

@@ -162,7 +162,8 @@ def test_policies_in_words():
     assert str(RepairPolicy()) == "not enabled"
     assert str(RepairPolicy(RepairKind.FIX_STORAGE)) == "up to fix-storage"
     assert str(RepairPolicy(until=math.inf)) == "suspended without limit"
-    assert str(RepairPolicy(until=12.0)) == "suspended until 12"
+    assert str(RepairPolicy(until=1e18)) == "suspended until 1000000000000000000"
+    assert str(RepairPolicy(until=12.0)) == "suspended until 1970-01-01 00:00:12 UTC"
     assert str(RepairPolicy(unreadable="x")) == (
         "not permitted while the tag x cannot be read"
     )

@@ -261,7 +261,9 @@ def test_a_clock_that_jumps_ahead_does_not_raise_the_limit_of_fences():
     report = Simulation(described, events.parse_events(text)).run(1500.0)
     assert not report.problems
     ends = [str(line) for line in report.lines if "node3: node-death" in str(line)]
-    assert ends[-1].endswith("1 nodes were fenced within an hour, the limit is 1")
+    assert ends[-1].endswith(
+        "nodes fenced within an hour: 1, the limit fenced-per-hour is 1"
+    )
 
 
 def test_a_second_candidate_may_die_while_the_first_one_is_held():
