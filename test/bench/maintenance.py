@@ -1,6 +1,10 @@
 """A round of the maintenance daemon over many nodes: CPU and time.
 
-    test/bench/run maintenance [--quick]
+    test/bench/run maintenance [--quick] [--balance]
+
+With --balance only the passes of balancing are measured: on simulated machines, an eighth
+of which has twice as many instances as the others, so that every pass finds moves until
+the group is balanced. The CPU is that of the pass and of the plan in the master daemon.
 
 Runs the rounds of the daemon against a master daemon in this process, over its socket,
 and real agents: one process that answers at an address per node. So the CPU is that of
@@ -25,6 +29,12 @@ from ganeti import clock
 from ganeti.confd import wire
 from ganeti.maintd import diagnoses
 from ganeti.maintd.service import Maintenance
+from ganeti.sim import Simulation, automatons
+from ganeti.sim.description import (
+    ClusterDescription,
+    InstanceDescription,
+    NodeDescription,
+)
 
 KEY = b"a key of the bench\n"
 COMMAND = {"diagnose_data_collector_filename": "check"}
@@ -92,12 +102,68 @@ def site(nodes, instances):
     )
 
 
+def uneven(nodes, instances):
+    """Return a cluster some of whose nodes have too many instances."""
+    names = [f"node{number}" for number in range(nodes)]
+    full = [name for place, name in enumerate(names) if place % 8 == 0]
+    primaries = [*names, *full]
+    return ClusterDescription(
+        nodes=tuple(
+            NodeDescription(
+                name=name, candidate=place < 8, memory_mib=131072, disk_mib=8_000_000
+            )
+            for place, name in enumerate(names)
+        ),
+        instances=tuple(
+            InstanceDescription(
+                name=f"web{number}",
+                primary=primaries[number % len(primaries)],
+                secondary=names[(number * 7 + 3) % nodes]
+                if names[(number * 7 + 3) % nodes] != primaries[number % len(primaries)]
+                else names[(number * 7 + 4) % nodes],
+            )
+            for number in range(instances)
+        ),
+        # By default so many instances per node are not wanted, and none may move.
+        ipolicy={"spindle-ratio": 100.0},
+        maintenance={"balance": True, "roundDelay": 60, "balanceThreshold": 1e-6},
+    )
+
+
+def measure_balance(nodes, instances):
+    """Play some passes in virtual time; show the CPU of each with moves."""
+    figures, moves = [], []
+    whole = automatons.service.Maintenance.round
+
+    def timed(self):
+        before = len(self.status().jobs)
+        cpu = time.thread_time()
+        wait_s = whole(self)
+        spent = time.thread_time() - cpu
+        added = len(self.status().jobs) - before
+        if added > 0:
+            figures.append(spent)
+            moves.append(added)
+        return wait_s
+
+    automatons.service.Maintenance.round = timed
+    Simulation(uneven(nodes, instances), ()).run(600.0)
+    title = f"one round with moves, {nodes} nodes, {instances} instances"
+    show(f"{title}, {len(figures)} rounds, {sum(moves)} moves", min(figures), "s", "-")
+    show("  CPU of maintenance and master daemon, most", max(figures), "s", "<= 1")
+
+
 def main():
     """Measure."""
     parser = argparse.ArgumentParser("test/bench/run maintenance", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller numbers")
+    parser.add_argument("--balance", action="store_true", help="passes with moves")
     options = parser.parse_args()
     nodes, instances = (40, 400) if options.quick else (200, 4000)
+    if options.balance or options.quick:
+        measure_balance(nodes, instances)
+    if options.balance:
+        return
     snapshot = site(nodes, instances)
     names = {node.primary_ip: node.name for node in snapshot.nodes.values()}
     with (

@@ -40,32 +40,43 @@ def incidents(cluster):
         return json.loads(answer.read())
 
 
-def by_remote_api(cluster):
-    """Return the incidents as a user reads them who may read and no more."""
+def remote(cluster, path, *, body=None, user="reader"):
+    """Return the answer of the remote API to a user; with a body it is a change."""
     users = cluster.file("/var/lib/ganeti/rapi/users")
-    users.write_text("reader example read\n")
+    users.write_text("reader example read\nwriter example write\n")
     users.chmod(0o640)
     host = cluster.node("node1").address
-    token = base64.b64encode(b"reader:example").decode()
+    token = base64.b64encode(f"{user}:example".encode()).decode()
     request = urllib.request.Request(
-        f"https://{host}:5080/2/maintenance/incidents",
-        headers={"Authorization": f"Basic {token}"},
+        f"https://{host}:5080{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        method="GET" if body is None else "PUT",
+        headers={
+            "Authorization": f"Basic {token}",
+            "Content-Type": "application/json",
+        },
     )
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    answers = []
 
-    def listed():
+    def is_answered():
         try:
             with urllib.request.urlopen(request, timeout=30, context=context) as answer:
-                return json.loads(answer.read())
+                answers.append(json.loads(answer.read()))
         except urllib.error.HTTPError as err:
             # Until the daemon has read the new user.
             if err.code != 401:
                 raise
-            return None
+        return bool(answers)
 
-    until("the user is read", lambda: listed() is not None)
-    return listed()
+    until("the user is read", is_answered)
+    return answers[0]
+
+
+def by_remote_api(cluster):
+    """Return the incidents as a user reads them who may read and no more."""
+    return remote(cluster, "/2/maintenance/incidents")
 
 
 def states(cluster):
@@ -216,6 +227,65 @@ def test_a_canceled_incident_and_one_that_fails(cluster):
     cluster.check("gnt-cluster", "remove-repair", incident["id"])
     report(cluster, "node1", {"status": "Ok"})
     until("it is over", lambda: states(cluster) == [])
+
+
+DUTIES = {
+    "maint_round_delay": 1,
+    "maint_balance": True,
+    "maint_balance_threshold": 0.001,
+    "maint_balance_load": False,
+    "maint_balance_disk_moves": True,
+    "maint_repairs": True,
+}
+OFF = (
+    *("--maintenance-interval=300", "--auto-balance-cluster=no"),
+    *("--auto-balance-threshold=0.1", "--auto-balance-load=no"),
+    *("--auto-balance-disk-moves=no", "--maintenance-repairs=no"),
+)
+
+
+def test_instances_are_spread_once_a_freeze_ends(cluster):
+    names = [f"bal{number}.vc.test" for number in range(3)]
+    for name in names:
+        cluster.check(*ADD, "-n", "node1", name)
+    cluster.check("gnt-instance", "startup", "--force-multiple", *names)
+    # Balancing leaves out nodes whose diagnosis cannot be used.
+    for node in ("node1", "node2", "node3"):
+        report(cluster, node, {"status": "Ok"})
+    cluster.check("gnt-cluster", "freeze", "the room moves")
+    job = remote(cluster, "/2/modify", body=DUTIES, user="writer")
+    cluster.check("gnt-job", "wait", str(job))
+    info = remote(cluster, "/2/info")
+    assert {name: info[name] for name in DUTIES} == DUTIES
+
+    def items(decision):
+        return [
+            item
+            for entry in journal(cluster, "--automaton=maintd")
+            for item in entry["items"]
+            if item["decision"] == decision and item["action"].startswith("balance")
+        ]
+
+    until("the refusal", lambda: [i for i in items("refused") if i["limit"]])
+    (refused,) = items("refused")
+    assert (refused["kind"], refused["limit"]) == ("cluster", "frozen")
+    assert "the room moves" in refused["reason"]
+    cluster.check("gnt-cluster", "thaw")
+
+    def nodes():
+        fields = ("gnt-instance", "list", "--no-headers", "-o", "pnode,status")
+        return cluster.check(*fields, *names).split()
+
+    until("they are spread", lambda: len(set(nodes()[::2])) == len(names))
+    assert set(nodes()[1::2]) == {"running"}
+    cluster.check("gnt-cluster", "modify", *OFF)
+    info = json.loads(cluster.check("gnt-cluster", "info", "--json"))
+    assert not any(info[name] for name in DUTIES if isinstance(DUTIES[name], bool))
+    moves = items("chosen")
+    assert {item["name"] for item in moves} <= {*names}
+    shown = cluster.check("gnt-job", "info", str(moves[0]["jobs"][0]))
+    assert "gnt:daemon:maintd" in shown
+    assert f"Balancing group default: moving {moves[0]['name']}" in shown
 
 
 @contextlib.contextmanager
