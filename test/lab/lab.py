@@ -29,7 +29,7 @@ class Lab:
     """
 
     def __init__(self, directory=DIRECTORY):
-        self.directory = pathlib.Path(directory)
+        self.directory = pathlib.Path(directory).resolve()
         try:
             self.record = json.loads((self.directory / "lab.json").read_text())
         except FileNotFoundError as err:
