@@ -12,13 +12,21 @@ def join(machines, node, devices=("/dev/vdb",)):
     machines.check("gnt-node", "add", "--no-ssh-key-check", node)
 
 
-def cleaned(machines, node, devices=("/dev/vdb",)):
-    """Leave a machine as it was before it joined, and on."""
-    # A mirror may still be active.
-    machines.lab.power(node, "cycle")
-    machines.run("vgremove", "-q", "-f", "-y", GROUP, node=node)
-    wipe = f"rm -rf /var/lib/ganeti/* /etc/ganeti/*; wipefs -qaf {' '.join(devices)}"
-    machines.run("sh", "-c", wipe, node=node)
+def clean(machines, nodes, devices=("/dev/vdb",)):
+    """Leave machines as they were before they joined, and on."""
+    wipe = "rm -rf /var/lib/ganeti/* /etc/ganeti/*; sync -f /var/lib/ganeti"
+    for node in nodes:
+        if machines.lab.machine(node).pid() is not None:
+            # Daemons start with a machine that is a node.
+            machines.run("sh", "-c", wipe, node=node)
+        # Mirrors may still be active.
+        machines.lab.power(node, "off")
+    machines.lab.start([machines.lab.machine(node) for node in nodes])
+    devices = " ".join(devices)
+    for node in nodes:
+        machines.run("/usr/lib/ganeti/daemon-util", "stop-all", node=node)
+        remove = f"vgremove -q -f -y {GROUP}; wipefs -qaf {devices}; {wipe}"
+        machines.run("sh", "-c", remove, node=node)
 
 
 @contextlib.contextmanager
@@ -34,9 +42,6 @@ def mirroring_cluster(machines, nodes, devices=("/dev/vdb",)):
     for node in others:
         join(machines, node, devices)
     yield machines
-    for node in nodes:
-        machines.run("/usr/lib/ganeti/daemon-util", "stop-all", node=node)
     for entry in list(machines.lab.record["failed_disks"]):
         machines.lab.fail_disk(entry["machine"], entry["disk"], [])
-    for node in nodes:
-        cleaned(machines, node, devices)
+    clean(machines, nodes, devices)

@@ -3,6 +3,7 @@
 import pytest
 
 from lab.mirroring import GROUP, mirroring_cluster
+from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
 WEB1 = "web1.lab.test"
@@ -53,13 +54,16 @@ def wait_until(machines, words, node):
 @pytest.mark.long
 def test_states_are_named_disks_converted_and_nodes_emptied(trio):
     trio.check(*ADD)
-    a_connection_is_ended(trio)
-    both_nodes_are_written_to(trio)
-    a_node_loses_its_volumes(trio)
-    a_primary_comes_back_with_old_data(trio)
-    a_primary_has_lost_its_volumes(trio)
-    mirrors_become_volumes_and_mirrors_again(trio)
-    nodes_are_emptied(trio)
+    for step in (
+        a_connection_is_ended,
+        both_nodes_are_written_to,
+        a_node_loses_its_volumes,
+        a_primary_comes_back_with_old_data,
+        a_primary_has_lost_its_volumes,
+        mirrors_become_volumes_and_mirrors_again,
+        nodes_are_emptied,
+    ):
+        timed(step, trio)
     trio.check("gnt-instance", "remove", "-f", "--shutdown-timeout=1", WEB1)
     assert [volumes(trio, node) for node in NODES] == [[], [], []]
 
