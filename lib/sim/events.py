@@ -57,7 +57,11 @@ class Verb(NamedTuple):
 
 
 def _exactly(count: int) -> Callable[[Sequence[str]], str]:
-    return lambda args: "" if len(args) == count else f"wanted {count} arguments"
+    return lambda args: "" if len(args) == count else _wanted(count)
+
+
+def _wanted(count: int) -> str:
+    return "wanted 1 argument" if count == 1 else f"wanted {count} arguments"
 
 
 def _some(args: Sequence[str]) -> str:
@@ -67,7 +71,7 @@ def _some(args: Sequence[str]) -> str:
 def _one_of(place: int, allowed: Sequence[str]) -> Callable[[Sequence[str]], str]:
     def check(args: Sequence[str]) -> str:
         if len(args) <= place:
-            return f"wanted {place + 1} arguments"
+            return _wanted(place + 1)
         if args[place] in allowed:
             return ""
         return f"wanted one of {', '.join(allowed)}, found {args[place]!r}"
@@ -78,7 +82,7 @@ def _one_of(place: int, allowed: Sequence[str]) -> Callable[[Sequence[str]], str
 def _number(place: int, least: float, most: float) -> Callable[[Sequence[str]], str]:
     def check(args: Sequence[str]) -> str:
         if len(args) != place + 1:
-            return f"wanted {place + 1} arguments"
+            return _wanted(place + 1)
         try:
             value = float(args[place])
         except ValueError:
@@ -190,7 +194,7 @@ def _long_form(words: list[str]) -> list[str]:
     if words[0] in VERBS:
         return words
     raise errors.OpPrereqError(
-        f"event {' '.join(words)!r}: wanted 1 arguments; its form is: {words[0]} NODE",
+        f"event {' '.join(words)!r}: wanted 1 argument; its form is: {words[0]} NODE",
         ecodes.ECODE_INVAL,
     )
 

@@ -27,8 +27,11 @@ def run(ctx: CommandContext) -> None:
     if not ctx.opts.follow:
         if ctx.opts.json:
             listing.print_json(ctx, entries)
-        else:
+        elif entries:
             _show(ctx, entries)
+        else:
+            # Perhaps a name is misspelt; the journal has nodes that are gone, too.
+            ctx.err("The journal has no such entries.")
         return
     while True:
         if ctx.opts.json:

@@ -261,8 +261,9 @@ class _Nodes(msgspec.Struct, frozen=True):
 def _live(part: JsonPart, key: str) -> float:
     """Return a number that only the node itself can report."""
     if not part.has(key):
-        raise part.wrong(
-            key, "a number (set the node offline to do without it)", "nothing"
+        raise DataError(
+            f"{part.source}: {part.path} does not report {key}: start its node daemon,"
+            " or set the node offline to do without it"
         )
     return part.number(key, least=None if key == "mfree" else 0)
 

@@ -72,6 +72,13 @@ def test_json_is_the_answer_of_the_master():
     assert json.loads(done.out) == [ACTED]
 
 
+def test_a_selection_without_entries_is_answered():
+    empty = commands.run("gnt-cluster journal --node nod1", Master([]))
+    assert (empty.code, empty.out) == (0, "")
+    assert empty.err == "The journal has no such entries.\n"
+    assert commands.run("gnt-cluster journal --json", Master([])).err == ""
+
+
 def test_options_select_entries():
     line = "--since 2h --node n1 --instance web1 --automaton maintd --id x --job 4"
     master = Master([])

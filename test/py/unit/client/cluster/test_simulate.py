@@ -204,7 +204,7 @@ def test_an_instance_that_is_left_out_is_named():
 
 WRONG = {
     "--event explode": "event 'explode': wanted one of kill, ",
-    "--event kill": "event 'kill': wanted 1 arguments; its form is: kill NODE",
+    "--event kill": "event 'kill': wanted 1 argument; its form is: kill NODE",
     "--event kill,node9": "node9 is no node of the cluster; wanted one of node1.ex",
     "--event kill,web1": "web1 is no node of the cluster",
     "--event tag,group:rack,x": "rack is no group of the cluster; wanted one of def",
