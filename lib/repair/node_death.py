@@ -63,6 +63,10 @@ NOT_MARKED: Final = "not-marked"
 _FENCE: Final = "fence"
 _RELEASE: Final = "mark offline"
 _RECOVER: Final = "start its instances elsewhere"
+#: Why a step waits, for people.
+_ASKED: Final = "other nodes are asked once more whether it answers"
+_RUNS: Final = "its job has not ended"
+_REPAIRS: Final = "automatic repair has not dealt with all of them yet"
 _NOT_OFFLINE: Final = "it is no longer marked offline"
 
 
@@ -631,10 +635,12 @@ def _confirmed(
 def _fenced(death: Death, view: NodeView, seen: Seen, automation: Automation) -> _Step:
     if view.offline:
         new = death.entered(Event.MARK, seen.now)
-        return _Step(new, _item(new, Decision.WAITING, "", _RECOVER), recovers=True)
+        return _Step(
+            new, _item(new, Decision.WAITING, _REPAIRS, _RECOVER), recovers=True
+        )
     ended = seen.facts.end_of(death.job)
     if death.again == 0.0 and ended is None:
-        return _Step(death, _item(death, Decision.WAITING, "", _RELEASE))
+        return _Step(death, _item(death, Decision.WAITING, _RUNS, _RELEASE))
     if ended is not None and ended.is_success:
         return _Step(None, _item(death, Decision.REFUSED, _NOT_OFFLINE))
     if not seen.facts.is_probed:
@@ -693,7 +699,9 @@ def _offline(death: Death, view: NodeView, seen: Seen) -> _Step:
     if death.node in seen.recovered:
         text = "automatic repair has dealt with its instances"
         return _Step(None, _item(death, Decision.CHOSEN, text, _RECOVER))
-    return _Step(death, _item(death, Decision.WAITING, "", _RECOVER), recovers=True)
+    return _Step(
+        death, _item(death, Decision.WAITING, _REPAIRS, _RECOVER), recovers=True
+    )
 
 
 def _held(death: Death, view: NodeView) -> _Step:
@@ -722,7 +730,7 @@ def notice(death: Death) -> str:
 # Journal
 def _stored_item(death: Death) -> Item:
     decision = Decision.REFUSED if death.limit else Decision.WAITING
-    return _item(death, decision, death.reason, limit=death.limit)
+    return _item(death, decision, death.reason or _ASKED, limit=death.limit)
 
 
 def _chosen(death: Death, action: str) -> Item:
