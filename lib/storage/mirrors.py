@@ -177,6 +177,10 @@ class MirrorDisk(Device):
         del size_mib
         if not self._is_free() and self._resource() is not None:
             raise self.error("is active already")
+        # Options that cannot be split are refused here, not by the activation.
+        params = self.disk.params or {}
+        self._drbd.attach(self.data.path, self.meta.path, params)
+        tools.net_options(params)
         self._made = []
         try:
             for volume in (self.data, self.meta):
@@ -219,8 +223,12 @@ class MirrorDisk(Device):
             raise self.error(f"cannot get metadata: {problem}")
 
     def _make_valid(self) -> None:
-        """Make the content of the data volume the valid one."""
-        if self._drbd.SETS_GENERATION:
+        """Make the content of the data volume the valid one.
+
+        Only an attachment shows whether DRBD knows the options of an administrator.
+        """
+        has_own = bool((self.disk.params or {}).get("disk-custom"))
+        if self._drbd.SETS_GENERATION and not has_own:
             problem = tools.set_generation(
                 *(self._process, self.meta.path, self._drbd.METADATA),
                 self.new_generation(),
