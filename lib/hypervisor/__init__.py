@@ -1,10 +1,9 @@
 """Hypervisor drivers, node side: one class each, no policy.
 
-`drivers` creates the drivers; `ganeti.constants.hvparams` has their parameters.
+`registry` creates the drivers; `ganeti.constants.hvparams` has their parameters. This
+module loads no driver: programs that start often, such as network scripts, use parts of
+the package.
 """
-
-from collections.abc import Callable
-from typing import Final
 
 from ganeti.hypervisor.base import (
     AttachedDisk,
@@ -13,34 +12,5 @@ from ganeti.hypervisor.base import (
     InstanceInfo,
     NodeEffects,
 )
-from ganeti.hypervisor.chroot import ChrootHypervisor
-from ganeti.hypervisor.fake import FakeHypervisor
-from ganeti.hypervisor.kvm import KvmHypervisor
-from ganeti.hypervisor.lxc import LxcHypervisor
-from ganeti.hypervisor.xen import XenHvmHypervisor, XenPvmHypervisor
 
-#: Driver by name.
-DRIVERS: Final[dict[str, Callable[[NodeEffects], Hypervisor]]] = {
-    "chroot": ChrootHypervisor,
-    "fake": FakeHypervisor,
-    "kvm": KvmHypervisor,
-    "lxc": LxcHypervisor,
-    "xen-hvm": XenHvmHypervisor,
-    "xen-pvm": XenPvmHypervisor,
-}
-
-
-def drivers(effects: NodeEffects) -> dict[str, Hypervisor]:
-    """Return a driver for each hypervisor, by name."""
-    return {name: driver(effects) for name, driver in DRIVERS.items()}
-
-
-__all__ = [
-    "DRIVERS",
-    "AttachedDisk",
-    "GuestState",
-    "Hypervisor",
-    "InstanceInfo",
-    "NodeEffects",
-    "drivers",
-]
+__all__ = ["AttachedDisk", "GuestState", "Hypervisor", "InstanceInfo", "NodeEffects"]

@@ -11,12 +11,15 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from ganeti import clock, errors, pathutils, process
 from ganeti.constants import hvparams as params_table
-from ganeti.objects.filled import DiskX, InstanceX, NicX
 from ganeti.utils import hv_syntax
+
+if TYPE_CHECKING:
+    # Programs that start often need this module, but no records.
+    from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 MIB: Final = 1024 * 1024
 #: Characters of a host name, see `ganeti.utils.hostnames`, and of a file name.
@@ -33,7 +36,7 @@ class GuestState(enum.IntEnum):
 class AttachedDisk(NamedTuple):
     """An active disk: its record, the path of its link, and a URI or None."""
 
-    disk: DiskX
+    disk: "DiskX"
     path: str
     uri: str | None = None
 
@@ -96,7 +99,7 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def start(
-        self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
+        self, instance: "InstanceX", disks: Sequence[AttachedDisk], *, paused: bool
     ) -> None:
         """Start a guest; with ``paused`` its processors wait for the console.
 
@@ -128,7 +131,7 @@ class Hypervisor(abc.ABC):
         """Remove the remains of a guest that does not run any more, if any."""
 
     @abc.abstractmethod
-    def reboot(self, instance: InstanceX) -> None:
+    def reboot(self, instance: "InstanceX") -> None:
         """Restart a running guest without touching its disks."""
 
     @abc.abstractmethod
@@ -187,24 +190,24 @@ class Hypervisor(abc.ABC):
     def require_startable(self, name: str) -> None:  # noqa: B027
         """Raise HypervisorError if a guest may run elsewhere after a migration."""
 
-    def require_running(self, instance: InstanceX) -> None:
+    def require_running(self, instance: "InstanceX") -> None:
         """Raise HypervisorError unless the guest runs on this node."""
         if self.info(instance.name, instance.hvparams) is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
 
-    def migratable(self, instance: InstanceX) -> None:
+    def migratable(self, instance: "InstanceX") -> None:
         """Raise HypervisorError unless the guest runs on this node and may migrate."""
         self.require_running(instance)
         if not self.has_migration:
             raise self._unsupported(instance.name, "migration")
 
-    def migration_info(self, instance: InstanceX) -> str:
+    def migration_info(self, instance: "InstanceX") -> str:
         """Return the data that the target node needs, opaque to the master."""
         raise self._unsupported(instance.name, "migration")
 
     def accept(
         self,
-        instance: InstanceX,
+        instance: "InstanceX",
         info: str,
         target: str,
         disks: Sequence[AttachedDisk],
@@ -214,59 +217,61 @@ class Hypervisor(abc.ABC):
         raise self._unsupported(instance.name, "migration")
 
     def migrate(
-        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
+        self, instance: "InstanceX", target: str, *, cluster_name: str, live: bool
     ) -> None:
         """Start sending a guest; `migration_status` returns the progress."""
         del target, live, cluster_name
         raise self._unsupported(instance.name, "migration")
 
-    def migration_status(self, instance: InstanceX) -> MigrationStatus:
+    def migration_status(self, instance: "InstanceX") -> MigrationStatus:
         """Return the progress of sending a guest."""
         raise self._unsupported(instance.name, "migration")
 
     def finalize_source(
-        self, instance: InstanceX, *, success: bool, live: bool
+        self, instance: "InstanceX", *, success: bool, live: bool
     ) -> None:
         """Clean up after a guest that has left, or continue it here after a failure."""
         del success, live
         raise self._unsupported(instance.name, "migration")
 
     def finalize_destination(
-        self, instance: InstanceX, info: str, *, success: bool
+        self, instance: "InstanceX", info: str, *, success: bool
     ) -> None:
         """Take over a guest that has arrived, or clean up after a failure."""
         del success, info
         raise self._unsupported(instance.name, "migration")
 
-    def balloon(self, instance: InstanceX, memory_mib: int) -> None:
+    def balloon(self, instance: "InstanceX", memory_mib: int) -> None:
         """Change a running guest's memory."""
         del memory_mib
         raise self._unsupported(instance.name, "memory ballooning")
 
-    def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
+    def resize_disk(
+        self, instance: "InstanceX", disk: "DiskX", size_bytes: int
+    ) -> None:
         """Make the new size of a disk visible to a running guest."""
         del disk, size_bytes
         raise self._unsupported(instance.name, "online disk resize")
 
-    def hotplug_check(self, instance: InstanceX) -> None:
+    def hotplug_check(self, instance: "InstanceX") -> None:
         """Raise HotplugError unless devices of this running guest can be changed."""
         raise errors.HotplugError(
             f"instance {instance.name}: hypervisor {self.name} does not support hotplug"
         )
 
     def hot_add(
-        self, instance: InstanceX, device: DiskX | NicX, extra: Any, seq: int
+        self, instance: "InstanceX", device: "DiskX | NicX", extra: Any, seq: int
     ) -> None:
         """Add a device to a running guest; for a disk, ``extra`` is ``[path, uri]``."""
         del device, extra, seq
         self.hotplug_check(instance)
 
-    def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
+    def hot_remove(self, instance: "InstanceX", device: "DiskX | NicX") -> None:
         """Remove a device from a running guest."""
         del device
         self.hotplug_check(instance)
 
-    def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
+    def hot_modify(self, instance: "InstanceX", device: "NicX", seq: int) -> None:
         """Replace a NIC of a running guest by a NIC with new settings."""
         del device, seq
         self.hotplug_check(instance)

@@ -7,15 +7,17 @@ document, section 2.5.
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, process
 from ganeti.hypervisor.base import NodeEffects, vlans
-from ganeti.objects.filled import InstanceX, NicX
 from ganeti.utils import netlink
 
+if TYPE_CHECKING:
+    from ganeti.objects.filled import InstanceX, NicX
 
-def check_link(nic: NicX, instance: str) -> None:
+
+def check_link(nic: "NicX", instance: str) -> None:
     """Refuse a NIC whose bridge or switch does not exist on this node.
 
     Raises:
@@ -37,7 +39,7 @@ def _exists(interface: str) -> bool:
 
 
 def environment(
-    instance: InstanceX, nic: NicX, index: int, interface: str
+    instance: "InstanceX", nic: "NicX", index: int, interface: str
 ) -> dict[str, str]:
     """Return the environment of a NIC's network script."""
     params = nic.nicparams

@@ -28,6 +28,7 @@ from OpenSSL import SSL
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
 from ganeti.http import contexts, lanes, server, tls
+from ganeti.hypervisor import registry
 from ganeti.pathutils import Paths
 from ganeti.quorum import Term, parse_term, term_of
 from ganeti.rpc import table, wire
@@ -361,7 +362,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         paths=paths,
         process=runner,
         clock=clock_,
-        hypervisors=hypervisor.drivers(
+        hypervisors=registry.drivers(
             hypervisor.NodeEffects(paths=paths, process=runner, clock=clock_)
         ),
         power=power.for_node(paths),

@@ -11,12 +11,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cryptography import x509 as crypto_x509
-
 from ganeti import errors, pathutils
 from ganeti.constants import ecodes, versions
 from ganeti.ssconf import SimpleStore
-from ganeti.utils import arguments, x509
+from ganeti.utils import arguments
 
 _log = logging.getLogger(__name__)
 #: Largest message: it has all ssconf values and a few keys.
@@ -196,6 +194,11 @@ def _check_certificate(paths: pathutils.Paths, message: Mapping[str, Any]) -> No
     pem = message.get("node_daemon_certificate")
     if not pem:
         return
+    # Programs that start often use this module, and the library loads slowly.
+    from cryptography import x509 as crypto_x509
+
+    from ganeti.utils import x509
+
     try:
         given = crypto_x509.load_pem_x509_certificate(pem.encode())
     except ValueError as err:

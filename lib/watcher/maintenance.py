@@ -106,9 +106,10 @@ def _stop_guests(watch: Watch) -> None:
     """Kill all guests of all enabled hypervisors."""
     # Imported here: almost no run needs the drivers.
     from ganeti import hypervisor
+    from ganeti.hypervisor import registry
 
     effects = hypervisor.NodeEffects(watch.paths, watch.process, watch.clock)
-    drivers = hypervisor.drivers(effects)
+    drivers = registry.drivers(effects)
     for kind in watch.ssconf.hypervisor_list():
         driver = drivers.get(kind)
         if driver is None:

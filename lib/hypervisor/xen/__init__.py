@@ -6,7 +6,3 @@
 guests, ``files`` knows the places of files, ``checks`` has the conditions. Specified in
 the hypervisor document, section 4.
 """
-
-from ganeti.hypervisor.xen.driver import XenHvmHypervisor, XenPvmHypervisor
-
-__all__ = ["XenHvmHypervisor", "XenPvmHypervisor"]

@@ -8,14 +8,16 @@ import os
 import re
 import shlex
 import shutil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects.filled import InstanceX
 from ganeti.pathutils import Paths
 from ganeti.utils import files
+
+if TYPE_CHECKING:
+    from ganeti.objects.filled import InstanceX
 
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 #: These are known only when the interface exists.
@@ -28,7 +30,7 @@ def directory(paths: Paths, name: str) -> str:
     return f"{paths.run_dir}/xen-hypervisor/nic/{check_instance_name(name)}"
 
 
-def write(paths: Paths, instance: InstanceX) -> None:
+def write(paths: Paths, instance: "InstanceX") -> None:
     """Write the files of all NICs of a guest, and remove older ones.
 
     Raises:

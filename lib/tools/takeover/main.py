@@ -11,7 +11,7 @@ import simplejson
 from ganeti import _buildconf, errors
 from ganeti.clock import SystemClock
 from ganeti.constants import ecodes
-from ganeti.hypervisor import DRIVERS
+from ganeti.hypervisor.registry import DRIVERS
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
 from ganeti.ssconf import SimpleStore

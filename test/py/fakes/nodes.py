@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from ganeti import backend, clock, hypervisor, pathutils, process
+from ganeti.hypervisor import registry
 
 UUID = "0c1d2e3f-4a5b-4c6d-8e7f-{:012d}"
 STORAGE_DIR = "/srv/ganeti/file-storage"
@@ -38,7 +39,7 @@ def make_node(
     runner, ticking = process.SystemRunner(), time or clock.SystemClock()
     effects = hypervisor.NodeEffects(paths, runner, ticking)
     backend.load()
-    return backend.LocalNode(paths, runner, ticking, hypervisor.drivers(effects))
+    return backend.LocalNode(paths, runner, ticking, registry.drivers(effects))
 
 
 def call(node: backend.LocalNode, name: str, *args: Any) -> Any:

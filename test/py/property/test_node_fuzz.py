@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fakes import nodes, values
 from fakes.processes import FakeRunner
 from ganeti import backend, errors, hypervisor
+from ganeti.hypervisor import registry
 from ganeti.objects.filled import DiskX, InstanceX
 
 #: They act on the machine itself, however fake the node is.
@@ -59,7 +60,7 @@ def node():
         )
         effects = hypervisor.NodeEffects(real.paths, runner, real.clock)
         yield backend.LocalNode(
-            real.paths, runner, real.clock, hypervisor.drivers(effects)
+            real.paths, runner, real.clock, registry.drivers(effects)
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors, hypervisor, pathutils
-from ganeti.hypervisor import chroot
+from ganeti.hypervisor import chroot, registry
 from ganeti.objects.filled import InstanceX
 
 PARAMS = {"init_script": "/script"}
@@ -28,7 +28,7 @@ def made(tmp_path, monkeypatch):
         chroot, "_mounts_below", lambda path: [p for p in mounted if p == path]
     )
     effects = hypervisor.NodeEffects(paths, runner, nodes.CountedClock())
-    driver = hypervisor.drivers(effects)["chroot"]
+    driver = registry.drivers(effects)["chroot"]
     return types.SimpleNamespace(driver=driver, runner=runner, root=root)
 
 
@@ -103,7 +103,7 @@ def test_a_run_directory_behind_a_link_is_named_as_the_kernel_does(tmp_path):
     (tmp_path / "n1/var/run").symlink_to(tmp_path / "run")
     paths = pathutils.Paths(f"{tmp_path}/n1", "n1")
     effects = hypervisor.NodeEffects(paths, FakeRunner(), nodes.CountedClock())
-    driver = hypervisor.drivers(effects)["chroot"]
+    driver = registry.drivers(effects)["chroot"]
     assert driver._root("web1") == f"{tmp_path}/run/ganeti/chroot-hypervisor/web1"
 
 

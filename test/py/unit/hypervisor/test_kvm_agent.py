@@ -8,8 +8,9 @@ import pytest
 from fakes import guests
 from fakes.guest_agents import GuestAgent
 from fakes.xen_guests import instance
-from ganeti import errors, hypervisor
+from ganeti import errors
 from ganeti.clock import SystemClock
+from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import agent, cleanup, migrate
 from ganeti.hypervisor.kvm.files import Files
@@ -184,7 +185,7 @@ def test_the_mark_of_a_killed_holder_prevents_no_freezing(effects, guest):
 
 
 def test_a_frozen_guest_is_thawed_before_it_leaves(effects, guest, monkeypatch):
-    driver = hypervisor.drivers(effects)["kvm"]
+    driver = registry.drivers(effects)["kvm"]
     monkeypatch.setattr(Files, "alive_pid", lambda _self: os.getpid())
     begun = []
     monkeypatch.setattr(

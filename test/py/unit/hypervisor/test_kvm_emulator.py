@@ -8,8 +8,9 @@ import pytest
 from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
-from ganeti.hypervisor import DRIVERS, NodeEffects
+from ganeti.hypervisor import NodeEffects
 from ganeti.hypervisor.kvm import checks, emulator
+from ganeti.hypervisor.registry import DRIVERS
 from ganeti.pathutils import Paths
 
 MACHINES = """Supported machines are:

@@ -10,6 +10,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors, hypervisor, pathutils
 from ganeti.constants import hvparams
+from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.lxc import cgroups, config, driver, root_disk
 from ganeti.objects.filled import DiskX, InstanceX
@@ -263,7 +264,7 @@ def lxc(tmp_path, monkeypatch):
     for path in (paths.run_dir, paths.log_dir):
         pathlib.Path(path).mkdir(parents=True)
     effects = hypervisor.NodeEffects(paths, runner, nodes.CountedClock())
-    made = hypervisor.drivers(effects)["lxc"]
+    made = registry.drivers(effects)["lxc"]
     return types.SimpleNamespace(runner=runner, driver=made, paths=paths)
 
 

@@ -10,6 +10,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from fakes.xen_guests import NIC, disk, instance
 from ganeti import errors, hypervisor, pathutils
+from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import GuestState
 from ganeti.hypervisor.xen import checks, listing, nics
 from ganeti.hypervisor.xen.files import Files
@@ -84,7 +85,7 @@ def xen(tmp_path):
     paths = pathutils.Paths(str(tmp_path), "n1")
     runner = Xl()
     effects = hypervisor.NodeEffects(paths, runner, nodes.CountedClock())
-    drivers = hypervisor.drivers(effects)
+    drivers = registry.drivers(effects)
     made = types.SimpleNamespace(
         runner=runner, paths=paths, effects=effects, driver=drivers["xen-pvm"]
     )
@@ -375,7 +376,7 @@ def test_a_virtual_node_is_not_reset_and_a_real_one_by_xen(xen):
     effects = hypervisor.NodeEffects(
         pathutils.Paths("", "n1"), xen.runner, xen.effects.clock
     )
-    hypervisor.drivers(effects)["xen-pvm"].reset_host()
+    registry.drivers(effects)["xen-pvm"].reset_host()
     assert xen.runner.lines == ["xl debug-key R"]
 
 

@@ -8,7 +8,8 @@ import pytest
 from ganeti import errors
 from ganeti.confd import Result, wire
 from ganeti.constants import confd
-from ganeti.hypervisor import FakeHypervisor, NodeEffects
+from ganeti.hypervisor import NodeEffects
+from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.watcher import maintenance
 
 IPS = ("192.0.2.11", "192.0.2.12", "192.0.2.13")

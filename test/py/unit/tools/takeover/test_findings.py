@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import cluster, old_cluster
-from ganeti.hypervisor import DRIVERS
+from ganeti.hypervisor.registry import DRIVERS
 from ganeti.tools import old_config
 from ganeti.tools.takeover import findings
 
