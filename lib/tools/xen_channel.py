@@ -10,6 +10,7 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from ganeti import errors
@@ -18,12 +19,18 @@ from ganeti.pathutils import Paths
 from ganeti.utils import authority
 
 _CHUNK: Final = 1 << 18
+#: Name of the protocol in which both ends use `say` and `hear`, in the handshake.
+STOPPED: Final = "ganeti-xen-stopped"
 _HANDSHAKE_S: Final = 20.0
+#: Seconds in which a peer takes some data.
+_STALL_S: Final = 60.0
 #: A dead peer is noticed after about two minutes.
 _KEEPALIVE: Final = (
     (socket.TCP_KEEPIDLE, 60),
     (socket.TCP_KEEPINTVL, 10),
     (socket.TCP_KEEPCNT, 5),
+    # Milliseconds; a peer that confirms nothing any more is dead, too.
+    (socket.TCP_USER_TIMEOUT, 60_000),
 )
 
 
@@ -45,6 +52,8 @@ def context(paths: Paths, *, is_server: bool) -> ssl.SSLContext:
         made.verify_mode = ssl.CERT_REQUIRED
         made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         made.load_cert_chain(own)
+        if is_server:
+            made.set_alpn_protocols([STOPPED])
         made.load_verify_locations(paths.server_pem)
     except (OSError, ValueError) as err:
         raise errors.X509CertError(
@@ -132,25 +141,102 @@ def _established(
     return made
 
 
-def relay(channel: ssl.SSLSocket, source: int, target: int) -> None:
+def relay(
+    channel: ssl.SSLSocket, source: int, target: int, life: int | None = None
+) -> None:
     """Pass data both ways until one side ends.
 
     Args:
         channel: the connection; closed afterwards.
         source: file descriptor whose data goes to the peer.
         target: file descriptor that gets the peer's data.
+        life: end of a pipe; when the other end is closed, the connection breaks.
 
     Raises:
         HypervisorError: the connection broke.
     """
-    with channel:
-        try:
-            _relay(channel, source, target)
-        except (ssl.SSLError, OSError) as err:
-            raise errors.HypervisorError(f"the connection broke: {err}") from err
+    with channel, _broken():
+        _relay(channel, source, target, life)
 
 
-def _relay(channel: ssl.SSLSocket, source: int, target: int) -> None:
+@contextlib.contextmanager
+def _broken() -> Iterator[None]:
+    try:
+        yield
+    except (ssl.SSLError, OSError) as err:
+        raise errors.HypervisorError(f"the connection broke: {err}") from err
+
+
+def drain(channel: ssl.SSLSocket, source: int) -> None:
+    """Pass data to the peer until its source ends; the connection stays.
+
+    Raises:
+        HypervisorError: the connection broke.
+    """
+    with _broken():
+        channel.settimeout(_STALL_S)
+        while data := os.read(source, _CHUNK):
+            channel.sendall(data)
+
+
+def feed(channel: ssl.SSLSocket, target: int, pid: int) -> None:
+    """Pass the peer's data to a child until this has ended; the connection stays.
+
+    Args:
+        channel: the connection.
+        target: file descriptor that the child reads.
+        pid: of the child, which nobody has waited for.
+
+    Raises:
+        HypervisorError: the connection broke or ended.
+    """
+    ended = os.pidfd_open(pid)
+    try:
+        with _broken():
+            _feed(channel, target, ended)
+    finally:
+        os.close(ended)
+
+
+def _feed(channel: ssl.SSLSocket, target: int, ended: int) -> None:
+    channel.setblocking(False)
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(channel, select.POLLIN)
+    while True:
+        received = _receive(channel)
+        if received == b"":
+            raise errors.HypervisorError("the peer ended before the guest was complete")
+        if received:
+            with contextlib.suppress(BrokenPipeError):
+                _write_all(target, received)
+        if ended in dict(poll.poll(0 if received else None)):
+            return
+
+
+def say(channel: ssl.SSLSocket, word: bytes) -> None:
+    """Send a word to the peer.
+
+    Raises:
+        HypervisorError: the connection broke.
+    """
+    with _broken():
+        channel.settimeout(_STALL_S)
+        channel.sendall(word)
+
+
+def hear(channel: ssl.SSLSocket, timeout_s: float) -> bytes:
+    """Return the peer's word of one byte, empty if it ended the connection.
+
+    Raises:
+        HypervisorError: the connection broke, or the peer says nothing in time.
+    """
+    with _broken():
+        channel.settimeout(timeout_s)
+        return channel.recv(1)
+
+
+def _relay(channel: ssl.SSLSocket, source: int, target: int, life: int | None) -> None:
     unsent = b""
     while True:
         # The library may have data that the socket does not have any more.
@@ -165,7 +251,11 @@ def _relay(channel: ssl.SSLSocket, source: int, target: int) -> None:
         poll.register(channel, select.POLLIN | (select.POLLOUT if unsent else 0))
         if not unsent:
             poll.register(source, select.POLLIN)
+        if life is not None:
+            poll.register(life, select.POLLIN)
         ready = dict(poll.poll(0 if received else None))
+        if life in ready:
+            raise errors.HypervisorError("ended by the program that began it")
         if source in ready:
             unsent = os.read(source, _CHUNK)
             if not unsent:

@@ -1,10 +1,19 @@
 """``xen-migration``: send or receive a guest of Xen over an encrypted connection.
 
-The node daemon starts ``receive`` on the target and ``migrate`` on the source; both go
-on in the background, where SIGTERM ends them. xl starts ``send`` in the place of ssh.
+The node daemon starts ``receive`` on the target, and ``migrate`` or ``move`` on the
+source; they go on in the background, where SIGTERM ends them. xl starts ``send`` in the
+place of ssh.
+
+``migrate`` is live: ``xl migrate`` talks to ``xl migrate-receive``. ``move`` stops the
+guest: ``xl save`` writes to ``xl restore``. Both domains wait then, and the source
+decides: when the target has reported a complete guest, the source writes the result,
+destroys its domain, and lets the target go on. After a failure before that, the guest
+goes on at the source. After a later one, it waits on the target until the node daemon
+there lets it go on.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -13,8 +22,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.tools import common, xen_channel
@@ -25,6 +34,14 @@ _XL: Final = "xl"
 #: Seconds that the source may take to connect, and xl to end after its connection.
 _CONNECT_S: Final = 120.0
 _END_S: Final = 60.0
+#: Seconds for the devices of a guest that has arrived, and for short calls of xl.
+_RESTORE_S: Final = 300.0
+_CALL_S: Final = 60.0
+#: Seconds for xl to let a guest go on after the end of its connection.
+_RESUME_S: Final = 30.0
+#: Words of ``move`` between the nodes: of the target, and of the source.
+_COMPLETE: Final = b"C"
+_GO: Final = b"G"
 _CHUNK: Final = 4096
 #: Bytes of xl's messages that are kept as the reason of a failure.
 _REASON_LENGTH: Final = 500
@@ -34,11 +51,15 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the program's options."""
     parser = common.parser(NAME, "Sends or receives a guest of Xen.")
     parser.add_argument("--pid-file", metavar="FILE", help="of receive and migrate")
-    parser.add_argument("--result", metavar="FILE", help="of migrate, in JSON")
+    parser.add_argument(
+        "--life", type=int, metavar="DESCRIPTOR", help="of send: the end of a pipe"
+    )
+    parser.add_argument("--result", metavar="FILE", help="of both, in JSON")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("receive", "wait for a guest"),
         ("migrate", "send a guest to a node that waits for it"),
+        ("move", "stop a guest, and let it go on at a node that waits for it"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("instance")
@@ -59,28 +80,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.action != "send" and not (options.pid_file and options.result):
         parser.error(f"{options.action}: wanted --pid-file and --result")
-    act = {"receive": _receive, "migrate": _migrate, "send": _send}[options.action]
-    return common.run(NAME, lambda: act(options))
+    actions = {
+        "receive": _receive,
+        "migrate": lambda given: _leave(given, _run_xl),
+        "move": lambda given: _leave(given, _stop_and_send),
+        "send": _send,
+    }
+    return common.run(NAME, lambda: actions[options.action](options))
 
 
 def _send(options: argparse.Namespace) -> None:
     tls = xen_channel.context(common.own_paths(), is_server=False)
     channel = xen_channel.connect(options.address, options.port, tls)
-    xen_channel.relay(channel, sys.stdin.fileno(), sys.stdout.fileno())
+    fds = (sys.stdin.fileno(), sys.stdout.fileno())
+    xen_channel.relay(channel, *fds, life=options.life)
 
 
 def _receive(options: argparse.Namespace) -> None:
     tls = xen_channel.context(common.own_paths(), is_server=True)
     # Before this program is in the background: then the source may connect.
     with xen_channel.listen(options.address, options.port) as listener:
-        if _into_background():
-            return
-        with pidfile.PidFile(options.pid_file):
-            channel = xen_channel.accept(listener, tls, _CONNECT_S)
-            listener.close()
-            _say(f"instance {options.instance}: arrives")
-            _receive_from(channel)
-            _say(f"instance {options.instance}: has arrived")
+        _in_background(options.pid_file, lambda: _accept(options, listener, tls))
+
+
+def _accept(
+    options: argparse.Namespace, listener: socket.socket, tls: ssl.SSLContext
+) -> None:
+    channel = xen_channel.accept(listener, tls, _CONNECT_S)
+    listener.close()
+    _say(f"instance {options.instance}: arrives")
+    if channel.selected_alpn_protocol() == xen_channel.STOPPED:
+        _restore_from(channel, options.instance)
+    else:
+        _receive_from(channel)
+    _say(f"instance {options.instance}: has arrived")
 
 
 def _receive_from(channel: ssl.SSLSocket) -> None:
@@ -105,70 +138,200 @@ def _receive_from(channel: ssl.SSLSocket) -> None:
         raise errors.HypervisorError(f"xl migrate-receive exited with code {code}")
 
 
-def _migrate(options: argparse.Namespace) -> None:
-    files.remove_file(options.result)
-    if _into_background():
-        return
-    with pidfile.PidFile(options.pid_file):
-        result = {"code": 1, "reason": f"{NAME} was ended"}
+def _restore_from(channel: ssl.SSLSocket, name: str) -> None:
+    """Let xl restore a guest from the peer's data; it goes on when the peer says so.
+
+    Raises:
+        HypervisorError: xl failed, or the connection broke. A guest that is complete
+            waits then: the peer may have given it up.
+    """
+    data, sink = os.pipe()
+    with channel:
         try:
-            result = _run_xl(options)
+            child = _start([_XL, "restore", "-p", "/dev/stdin"], stdin=data)
+        finally:
+            os.close(data)
+        try:
+            xen_channel.feed(channel, sink, child.pid)
+            code = child.wait(_RESTORE_S)
+        except subprocess.TimeoutExpired as err:
+            raise errors.HypervisorError("xl restore does not end") from err
+        finally:
+            os.close(sink)
+            _end(child)
+        if code:
+            raise errors.HypervisorError(f"xl restore exited with code {code}")
+        xen_channel.say(channel, _COMPLETE)
+        _require(xen_channel.hear(channel, 2 * _CALL_S), _GO)
+    _call("unpause", name)
+
+
+def _leave(
+    options: argparse.Namespace,
+    send: Callable[[argparse.Namespace], dict[str, object]],
+) -> None:
+    """Send a guest in the background; the file of the result has the end."""
+    files.remove_file(options.result)
+
+    def work() -> None:
+        result: dict[str, object] = {"code": 1, "reason": f"{NAME} was ended"}
+        try:
+            result = send(options)
+        except errors.GenericError as err:
+            result = {"code": 1, "reason": str(err)}
+            raise
         finally:
             # In place before the pid file is removed: one of both is always there.
-            files.write_file(options.result, json.dumps(result).encode())
+            _write_result(options, result)
+
+    _in_background(options.pid_file, work)
+
+
+def _write_result(options: argparse.Namespace, result: dict[str, object]) -> None:
+    files.write_file(options.result, json.dumps(result).encode())
 
 
 def _run_xl(options: argparse.Namespace) -> dict[str, object]:
     """Run xl to its end; return its exit code and, of a failure, its last messages."""
-    transport = shlex.join([sys.argv[0], "send", str(options.port)])
-    argv = [_XL, "migrate", "-s", transport, options.instance, options.address]
-    child = _start(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # The transport ends with this pipe, also if this program is killed. Without a
+    # connection, xl lets the guest go on; without xl, it would stay suspended.
+    life, alive = os.pipe()
+    words = (sys.argv[0], "--life", str(life), "send", str(options.port))
+    argv = [_XL, "migrate", "-s", shlex.join(words)]
+    argv += [options.instance, options.address]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     text = b""
     try:
+        child = _start(argv, pass_fds=(life,), **streams)
+        os.close(life)
         if child.stdout is not None:
             while data := os.read(child.stdout.fileno(), _CHUNK):
                 os.write(sys.stdout.fileno(), data)
                 text = (text + data)[-_REASON_LENGTH:]
         code = child.wait()
     finally:
-        _end(child)
+        os.close(alive)
+        _end(child, _RESUME_S)
     if code == 0:
         return {"code": 0}
     reason = " ".join(text.decode(errors="replace").split())
     return {"code": code, "reason": reason or f"{_XL} exited with code {code}"}
 
 
-def _start(argv: Sequence[str], **streams: object) -> "subprocess.Popen[bytes]":
+def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
+    """Stop a guest, send it, and give it up when it is complete at the target.
+
+    Raises:
+        HypervisorError: the guest goes on here.
+    """
+    name = options.instance
+    tls = xen_channel.context(common.own_paths(), is_server=False)
+    tls.set_alpn_protocols([xen_channel.STOPPED])
+    with xen_channel.connect(options.address, options.port, tls) as channel:
+        try:
+            _save_to(channel, name)
+            _require(xen_channel.hear(channel, _RESTORE_S), _COMPLETE)
+        except BaseException:
+            # xl has done so itself if it could not save the guest.
+            with contextlib.suppress(errors.HypervisorError):
+                _call("unpause", name)
+            raise
+        # From here on the guest is the target's, whatever happens.
+        _write_result(options, {"code": 0})
+        try:
+            _call("destroy", name)
+            xen_channel.say(channel, _GO)
+        except errors.GenericError as err:
+            _say(f"instance {name}: {err}; the node daemons finish the migration")
+    return {"code": 0}
+
+
+def _save_to(channel: ssl.SSLSocket, name: str) -> None:
+    """Pass the state of a guest to the peer; its domain waits afterwards.
+
+    Raises:
+        HypervisorError: xl failed, or the connection broke.
+    """
+    data, sink = os.pipe()
+    try:
+        child = _start([_XL, "save", "-p", name, f"/dev/fd/{sink}"], pass_fds=(sink,))
+    finally:
+        os.close(sink)
+    try:
+        xen_channel.drain(channel, data)
+        code = child.wait()
+    finally:
+        # Without a reader, xl fails and lets the guest go on.
+        os.close(data)
+        _end(child, _RESUME_S)
+    if code:
+        raise errors.HypervisorError(f"xl save exited with code {code}")
+
+
+def _require(word: bytes, wanted: bytes) -> None:
+    if word != wanted:
+        raise errors.HypervisorError(
+            f"wanted {wanted!r} of the other node, found {word!r}"
+        )
+
+
+def _call(command: str, name: str) -> None:
+    """Run a short command of xl.
+
+    Raises:
+        HypervisorError: it failed.
+    """
+    child = _start([_XL, command, name])
+    try:
+        code = child.wait(_CALL_S)
+    except subprocess.TimeoutExpired as err:
+        raise errors.HypervisorError(f"xl {command} does not end") from err
+    finally:
+        _end(child)
+    if code:
+        raise errors.HypervisorError(f"xl {command} exited with code {code}")
+
+
+def _start(argv: Sequence[str], **streams: Any) -> "subprocess.Popen[bytes]":
     streams = {"stdin": subprocess.DEVNULL, **streams}
     try:
-        return subprocess.Popen(argv, start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
+        return subprocess.Popen(argv, start_new_session=True, **streams)
     except OSError as err:
         raise errors.HypervisorError(f"{argv[0]}: cannot be run: {err}") from err
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End xl and its transport if they still run."""
-    if child.poll() is None:
+def _end(child: "subprocess.Popen[bytes]", patience_s: float = 0) -> None:
+    """End xl and its transport if they still run after some seconds."""
+    try:
+        child.wait(patience_s)
+    except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGTERM)
         child.wait()
 
 
-def _into_background() -> bool:
-    """Continue in a child with a session of its own; return whether this is the parent.
+def _in_background(pid_file: str, work: Callable[[], None]) -> None:
+    """Do work in a child with a session of its own.
 
-    The parent returns when the child has set up the end by SIGTERM.
+    The parent returns when the child can be found by its pid file and ends by SIGTERM.
+
+    Raises:
+        HypervisorError: the child has no pid file.
     """
     ready, begun = os.pipe()
     if os.fork():
         os.close(begun)
-        os.read(ready, 1)
+        word = os.read(ready, 1)
         os.close(ready)
-        return True
+        if not word:
+            raise errors.HypervisorError("ended at its start")
+        return
     os.close(ready)
     os.setsid()
     signal.signal(signal.SIGTERM, _terminated)
-    os.close(begun)
-    return False
+    with pidfile.PidFile(pid_file):
+        os.write(begun, b"1")
+        os.close(begun)
+        work()
 
 
 def _terminated(_number: int, _frame: object) -> None:

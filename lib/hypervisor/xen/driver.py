@@ -261,11 +261,20 @@ class _XenHypervisor(Hypervisor):
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
     ) -> None:
-        """Start sending a guest in the background; xl does it live in both modes."""
-        del cluster_name, live
+        """Start sending a guest in the background."""
+        del cluster_name
         self.require_running(instance)
+        if live:
+            self._require_live(instance.name)
         guest = self._files(instance.name)
-        migration.send(self._effects, guest, instance.hvparams, target)
+        migration.send(self._effects, guest, instance.hvparams, target, live=live)
+
+    def _require_live(self, name: str) -> None:
+        """Refuse a guest whose memory Xen cannot watch while it runs.
+
+        Raises:
+            HypervisorError: names the capability and the other way.
+        """
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
         """Return the state of sending a guest; xl reports no progress."""
@@ -291,6 +300,27 @@ class _XenHypervisor(Hypervisor):
         if success:
             self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
             self.cleanup(name)
+        else:
+            self._let_go_on(name)
+
+    def _let_go_on(self, name: str) -> None:
+        """Resume a guest that waits since a migration without an end.
+
+        Raises:
+            HypervisorError: it still waits.
+        """
+        if not self._is_paused(name):
+            return
+        result = xl.run(self._effects, "unpause", name)
+        # The program of the migration may have done so in between.
+        if result.failed and self._is_paused(name):
+            raise errors.HypervisorError(
+                f"instance {name}: xl unpause {result.reason}: {xl.reason(result)}"
+            )
+
+    def _is_paused(self, name: str) -> bool:
+        row = self._domain(name)
+        return row is not None and row.is_paused
 
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
@@ -309,6 +339,7 @@ class _XenHypervisor(Hypervisor):
                 raise errors.HypervisorError(
                     f"instance {name}: has not arrived; see {self._files(name).log}"
                 )
+            self._let_go_on(name)
             migration.forget(self._files(name))
             return
         migration.end(self._effects, self._files(name))
@@ -342,6 +373,17 @@ class XenPvmHypervisor(_XenHypervisor):
     """Paravirtual guests, which need no support by the processor."""
 
     name: ClassVar[str] = "xen-pvm"
+
+    def _require_live(self, name: str) -> None:
+        values = listing.info(xl.check(self._effects, "Xen", "info"))
+        capabilities = values.get("virt_caps", "")
+        if "shadow" not in capabilities.split():
+            raise errors.HypervisorError(
+                f"instance {name}: Xen on this node cannot migrate paravirtual guests"
+                " live, as it was built without shadow page tables (wanted shadow among"
+                f" virt_caps of xl info, found {capabilities[:80]!r}); use --non-live,"
+                " or gnt-cluster modify -H xen-pvm:migration_mode=non-live"
+            )
 
 
 class XenHvmHypervisor(_XenHypervisor):

@@ -1,4 +1,4 @@
-"""Migration between nodes, by ``xl migrate`` over an encrypted connection.
+"""Migration between nodes, by xl over an encrypted connection.
 
 xl trusts whoever it receives a guest from: the stream has the guest's configuration,
 with names of programs. So the program ``xen-migration`` connects both ends, and each
@@ -24,7 +24,7 @@ from ganeti.utils import files, pidfile
 PROGRAM: Final = "xen-migration"
 #: Seconds until the program is in the background, and until it has ended.
 _START_S: Final = 60.0
-_END_S: Final = 20.0
+_END_S: Final = 45.0
 _POLL_S: Final = 0.1
 _REASON_LENGTH: Final = 500
 _LARGEST_RESULT: Final = 65536
@@ -42,14 +42,21 @@ def listen(
 
 
 def send(
-    effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any], address: str
+    effects: NodeEffects,
+    guest: Files,
+    hvparams: Mapping[str, Any],
+    address: str,
+    *,
+    live: bool,
 ) -> None:
     """Start sending a guest to the address of a node that waits for it.
+
+    Unless ``live``, it waits until it is there.
 
     Raises:
         HypervisorError: the program does not start.
     """
-    _start(effects, guest, "migrate", address, hvparams)
+    _start(effects, guest, "migrate" if live else "move", address, hvparams)
 
 
 def _start(

@@ -1,5 +1,6 @@
 """Guests of Xen: their start and end by xl, and what xl prints."""
 
+import functools
 import os
 import pathlib
 import types
@@ -12,7 +13,7 @@ from fakes.xen_guests import NIC, disk, instance
 from ganeti import errors, hypervisor, pathutils
 from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import GuestState
-from ganeti.hypervisor.xen import checks, listing, nics
+from ganeti.hypervisor.xen import checks, listing, migration, nics
 from ganeti.hypervisor.xen.files import Files
 from ganeti.process import RunResult
 
@@ -50,6 +51,7 @@ class Xl(FakeRunner):
         self.domains = {}
         self.failing = {}
         self.after = {}
+        self.info = INFO
 
     def _answer(self, argv):
         command, *words = argv[1:]
@@ -58,7 +60,7 @@ class Xl(FakeRunner):
         if command == "list":
             return 0, HEAD + NODE + "".join(self.domains.values()), ""
         if command == "info":
-            return 0, INFO, ""
+            return 0, self.info, ""
         if command == "create":
             name = words[-1].rpartition("/")[2]
             self.domains[name] = row(
@@ -447,3 +449,42 @@ def test_a_guest_on_its_way_is_on_both_nodes(xen):
     xen.runner.domains["web0"] = row("web0", number=4)
     assert xen.driver.list_names() == ["web0", "web1"]
     assert [each.name for each in xen.driver.all_infos()] == ["web0"]
+
+
+def test_a_guest_that_waits_after_a_migration_goes_on(xen):
+    for finalize in (
+        lambda: xen.driver.finalize_source(instance(), success=False, live=False),
+        lambda: xen.driver.finalize_destination(instance(), "", success=True),
+    ):
+        xen.runner.commands.clear()
+        xen.runner.domains["web1"] = row("web1", state="--p---")
+        xen.runner.after["unpause"] = {"web1": row("web1", state="-b----")}
+        finalize()
+        assert xen.runner.changes == ["xl unpause web1"]
+        # Once it runs, nothing is left to do.
+        finalize()
+        assert xen.runner.changes == ["xl unpause web1"]
+
+
+def test_a_guest_that_cannot_go_on_is_an_error(xen):
+    xen.runner.domains["web1"] = row("web1", state="--p---")
+    xen.runner.failing["unpause"] = "no such domain"
+    text = "web1: xl unpause .*: no such domain"
+    with pytest.raises(errors.HypervisorError, match=text):
+        xen.driver.finalize_destination(instance(), "", success=True)
+
+
+def test_xen_without_shadow_page_tables_migrates_no_running_guest(xen, monkeypatch):
+    sent = []
+    monkeypatch.setattr(migration, "send", lambda *_args, live: sent.append(live))
+    xen.start()
+    migrate = functools.partial(
+        xen.driver.migrate, instance(), "192.0.2.2", cluster_name="c"
+    )
+    text = r"web1: .* live, .*found 'pv gnttab-v1 gnttab-v2'\); use --non-live"
+    with pytest.raises(errors.HypervisorError, match=text):
+        migrate(live=True)
+    migrate(live=False)
+    xen.runner.info = INFO.replace("pv gnttab-v1", "pv shadow gnttab-v1")
+    migrate(live=True)
+    assert sent == [False, True]

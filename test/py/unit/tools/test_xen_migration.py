@@ -1,6 +1,7 @@
 """Migration of guests of Xen: the connection between nodes, and its program."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import socket
@@ -253,7 +254,7 @@ def test_a_guest_goes_from_node_to_node(program, source, target, port):
     migration.listen(effects_of(target), arriving, params, LOCAL)
     assert migration.is_running(arriving)
     program.xl.write_text(BOTH + RECEIVER)
-    migration.send(effects_of(source), leaving, params, LOCAL)
+    migration.send(effects_of(source), leaving, params, LOCAL, live=True)
     wait(lambda: migration.status(leaving).status != "active")
     assert migration.status(leaving).status == "completed"
     wait(lambda: not migration.is_running(arriving))
@@ -268,7 +269,7 @@ def test_the_messages_of_xl_are_the_reason_of_a_failure(program, source, port):
     program.xl.write_text("#!/bin/sh\necho libxl: no such domain >&2\nexit 2\n")
     guest = Files(source, "web1")
     params = instance(migration_port=port).hvparams
-    migration.send(effects_of(source), guest, params, LOCAL)
+    migration.send(effects_of(source), guest, params, LOCAL, live=True)
     wait(lambda: migration.status(guest).status != "active")
     failed = migration.status(guest)
     assert (failed.status, failed.error) == (
@@ -277,10 +278,19 @@ def test_the_messages_of_xl_are_the_reason_of_a_failure(program, source, port):
     )
 
 
+#: As the source, it waits for the end of the pipe that its transport gets.
+WAITING = """#!/bin/sh
+[ "$1" = migrate ] || exec sleep 1000
+life=${3#*--life }
+exec cat "/dev/fd/${life%% *}"
+"""
+
+
 def test_a_migration_can_be_ended_on_both_nodes(program, source, target, port):
-    program.xl.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.xl.write_text(WAITING)
     params = instance(migration_port=port).hvparams
-    for paths, begin in ((target, migration.listen), (source, migration.send)):
+    send = functools.partial(migration.send, live=True)
+    for paths, begin in ((target, migration.listen), (source, send)):
         guest = Files(paths, "web1")
         begin(effects_of(paths), guest, params, LOCAL)
         assert migration.is_running(guest)
@@ -321,3 +331,89 @@ def test_a_program_that_does_not_end_is_named(source, monkeypatch):
     effects = hypervisor.NodeEffects(source, None, nodes.CountedClock())
     with pytest.raises(errors.HypervisorError, match="process 7, does not end"):
         migration.end(effects, Files(source, "web1"))
+
+
+#: Saves and restores a guest of three megabytes, and notes each call.
+STOPPED = """#!/bin/sh
+[ "$1" = list ] || echo "$*" | sed 's:/fd/.*:/fd/N:' >> "$0.calls"
+case $1 in
+  save) [ ! -e "$0.no-save" ] || exit 3
+    head -c 3000000 /dev/zero > "$4" || { touch "$0.resumed"; exit 5; } ;;
+  restore) [ ! -e "$0.no-restore" ] || exit 4
+    size=$(head -c 3000000 "$3" | wc -c)
+    [ "$size" = 3000000 ] || exit 9 ;;
+esac
+"""
+
+
+@pytest.fixture
+def moving(program, source, target, port):
+    """A target that waits; what is called to stop a guest and send it there."""
+    program.xl.write_text(STOPPED)
+    params = instance(migration_port=port).hvparams
+    arriving, leaving = Files(target, "web1"), Files(source, "web1")
+    migration.listen(effects_of(target), arriving, params, LOCAL)
+
+    def move():
+        migration.send(effects_of(source), leaving, params, LOCAL, live=False)
+        wait(lambda: migration.status(leaving).status != "active")
+        wait(lambda: not migration.is_running(leaving))
+        wait(lambda: not migration.is_running(arriving))
+        return migration.status(leaving)
+
+    calls = program.xl.with_name("xl.calls")
+    return types.SimpleNamespace(
+        move=move, calls=lambda: calls.read_text().splitlines(), xl=program.xl
+    )
+
+
+def test_a_stopped_guest_goes_on_at_the_target_when_the_source_has_none(moving):
+    assert moving.move().status == "completed"
+    calls = moving.calls()
+    assert sorted(calls[:2]) == ["restore -p /dev/stdin", "save -p web1 /dev/fd/N"]
+    assert calls[2:] == ["destroy web1", "unpause web1"]
+
+
+@pytest.mark.parametrize("broken", ["no-save", "no-restore"])
+def test_a_guest_that_cannot_be_moved_goes_on_where_it_is(moving, broken):
+    moving.xl.with_name(f"xl.{broken}").touch()
+    assert moving.move().status == "failed"
+    calls = moving.calls()
+    assert calls.count("unpause web1") == 1
+    assert "destroy web1" not in calls
+
+
+def test_a_program_without_its_pid_file_has_not_started(program, source, port):
+    guest = Files(source, "web1")
+    guest.make_directories()
+    # Whoever asked for the state before the file was there would see no migration.
+    os.mkdir(guest.migration("pid"))
+    params = instance(migration_port=port).hvparams
+    with pytest.raises(errors.HypervisorError, match="web1: xen-migration migrate"):
+        migration.send(effects_of(source), guest, params, LOCAL, live=True)
+
+
+#: As the source, it lets the guest go on when its connection has ended.
+HANGING = """#!/bin/sh
+[ "$1" = migrate ] || exec cat
+trap 'touch "$0.killed"; exit 1' TERM
+mkfifo "$0.data"
+exec 7<> "$0.data"
+$3 $5 x < "$0.data"
+touch "$0.resumed"
+"""
+
+
+def test_xl_lets_the_guest_go_on_when_its_migration_is_ended(
+    program, source, target, port
+):
+    program.xl.write_text(HANGING)
+    params = instance(migration_port=port).hvparams
+    arriving, leaving = Files(target, "web1"), Files(source, "web1")
+    migration.listen(effects_of(target), arriving, params, LOCAL)
+    migration.send(effects_of(source), leaving, params, LOCAL, live=True)
+    wait(lambda: "web1: arrives" in pathlib.Path(arriving.log).read_text())
+    migration.end(effects_of(source), leaving)
+    assert program.xl.with_name("xl.resumed").exists()
+    assert not program.xl.with_name("xl.killed").exists()
+    wait(lambda: not migration.is_running(arriving))
