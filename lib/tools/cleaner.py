@@ -106,6 +106,14 @@ def clean_node(paths: Paths, now: float) -> None:
             if age_s > TRANSFER_AGE_S and not pidfile.is_locked(f"{path}/pid"):
                 shutil.rmtree(path)
                 _log.info("%s: removed, the transfer has ended", path)
+    for path in _listed(f"{paths.data_dir}/helper-disks"):
+        name = os.path.basename(path).removesuffix(".new").removesuffix(".raw")
+        with _noted(path):
+            age_s = now - os.stat(path).st_mtime
+            is_used = os.path.exists(f"{paths.run_dir}/helper-machines/{name}")
+            if age_s > TRANSFER_AGE_S and not is_used:
+                files.remove_file(path)
+                _log.info("%s: removed, the helper machine has ended", path)
     for path in _listed(paths.data_dir):
         if not _WATCHER_FILE.fullmatch(os.path.basename(path)):
             continue

@@ -68,13 +68,13 @@ def parsed(source: str) -> Settings:
     name, _, digest = checksum.partition("=")
     if checksum and (name not in CHECKSUMS or len(digest) != CHECKSUMS[name]):
         raise errors.ParseError(
-            f"image {url}: wanted a checksum such as #sha256=DIGEST at the end, found"
-            f" #{checksum[:100]}"
+            f"image {sources.shown(url)}: wanted a checksum such as"
+            f" #sha256=DIGEST at the end, found #{checksum[:100]}"
         )
     if not (checksum or url.startswith("https://")):
         raise errors.ParseError(
-            f"image {url}: wanted an absolute path, https:// or a URL that ends in"
-            " #sha256=DIGEST"
+            f"image {sources.shown(url)}: wanted an absolute path, https://"
+            " or a URL that ends in #sha256=DIGEST"
         )
     return Settings(url, "", {name: digest.lower()} if checksum else {}, "raw")
 

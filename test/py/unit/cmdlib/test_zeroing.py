@@ -88,6 +88,27 @@ def test_the_free_space_is_zeroed_while_the_guest_is_stopped():
     assert wire["hvparams"]["reboot_behavior"] == "exit"
 
 
+def test_no_default_of_the_cluster_gives_the_helper_machine_more_than_disks():
+    """Parameters that reach files, the TPM or the firmware of others are off."""
+    eng = cluster(**Helper().answers())
+    given = {
+        "shared_directories": "a=/srv/a",
+        "tpm": True,
+        "firmware": "uefi",
+        "kernel_path": "/boot/k",
+        "cdrom_image_path": "/srv/cd",
+        "usb_devices": "disk:x",
+    }
+    hvparams = dict(eng.snapshot.cluster.hvparams)
+    hvparams["kvm"] = {**hvparams.get("kvm", {}), **given}
+    with eng.config.edit("test") as edit:
+        edit.update(eng.snapshot.cluster.replace(hvparams=hvparams))
+    eng.run(EXPORT)
+    ((_, (wire, _reason)),) = eng.rpc.called("helper_start")
+    own = {name: value for name, value in wire["hvparams"].items() if name in given}
+    assert own == dict.fromkeys(given, "") | {"firmware": "bios", "tpm": False}
+
+
 def test_a_stopped_instance_is_zeroed_and_stays_stopped():
     eng = cluster(
         "file", changes={"admin_state": "down"}, **Helper(runs=False).answers()

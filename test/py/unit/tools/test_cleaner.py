@@ -118,3 +118,20 @@ def test_wrong_words_print_the_usage(paths, monkeypatch, capsys, words):
         run(monkeypatch, *words)
     assert end.value.code == 1
     assert "Usage: ganeti-cleaner" in capsys.readouterr().err
+
+
+def test_boot_disks_of_helper_machines_go_a_day_after_their_use(paths):
+    top, marks = paths.data("helper-disks"), f"{paths.run_dir}/helper-machines"
+    os.makedirs(top)
+    os.makedirs(marks)
+    pathlib.Path(marks, "running").touch()
+    for name, age_s in (
+        ("old.raw", DAY + 1),
+        ("cut.raw.new", DAY + 1),
+        ("new.raw", DAY - 1),
+        ("running.raw", DAY + 1),
+    ):
+        pathlib.Path(top, name).touch()
+        os.utime(f"{top}/{name}", (NOW - age_s, NOW - age_s))
+    cleaner.clean_node(paths, NOW)
+    assert sorted(os.listdir(top)) == ["new.raw", "running.raw"]

@@ -393,3 +393,80 @@ def test_content_goes_out_and_in_again(node, monkeypatch):
     subprocess.run([scripts["import"]], env=env, input=done.stdout, check=True)
     assert (node / "disk1").read_bytes() == done.stdout + bytes(MIB)
     subprocess.run([scripts["rename"]], env=env, check=True)
+
+
+# Boot disks of helper machines
+def helped(node, monkeypatch, capsys, source):
+    """Run the program; return its exit code, its messages and the boot disk."""
+    target = node / "helper.raw"
+    monkeypatch.setenv("HELPER_IMAGE", source)
+    monkeypatch.setenv("HELPER_DISK", str(target))
+    code, output = run(capsys, "helper")
+    assert not list(node.glob("*.new"))
+    return code, output, target.read_bytes() if target.exists() else None
+
+
+@pytest.mark.parametrize("form", ["qcow2", "raw"])
+def test_the_format_of_a_helper_machine_is_that_of_its_header(
+    node, monkeypatch, capsys, form
+):
+    path = node / "srv/ganeti/images/a.img"
+    if form == "qcow2":
+        qcow2(path, content=b"boot me", size=MIB)
+    else:
+        path.write_bytes(b"boot me".ljust(512 * 1024, b"\0"))
+    place = "/srv/ganeti/images/a.img"
+    code, output, disk = helped(node, monkeypatch, capsys, place)
+    assert code == 0, output
+    assert disk == b"boot me".ljust(MIB, b"\0")
+    assert (node / "helper.raw").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_image_of_a_helper_machine_is_downloaded(node, server, monkeypatch, capsys):
+    body = server.RequestHandlerClass.body = b"net".ljust(MIB, b"\0")
+    allow(node, server.base)
+    url = f"{server.base}/a.img#sha256={hashlib.sha256(body).hexdigest()}"
+    code, output, disk = helped(node, monkeypatch, capsys, url)
+    assert (code, disk) == (0, body), output
+    (node / "helper.raw").unlink()
+    server.RequestHandlerClass.body = b"bad".ljust(MIB, b"\0")
+    code, output, disk = helped(node, monkeypatch, capsys, url)
+    assert (code, disk) == (1, None)
+    assert "sha256: wanted" in output
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("relative", "wanted an absolute path, https://"),
+        ("http://a.example/i", "or a URL that ends in #sha256=DIGEST"),
+        ("https://u:p@a.example/i#md5=0", "https://a.example/i: wanted a checksum"),
+        ("https://a.example/i#sha256=0", "wanted a checksum such as"),
+        ("/etc/passwd", "not among the sources of this node"),
+        ("ftp://a.example/i#sha256=" + "0" * 64, "wanted https:// or http://"),
+    ],
+)
+def test_wrong_images_of_helper_machines(node, monkeypatch, capsys, source, text):
+    code, output, disk = helped(node, monkeypatch, capsys, source)
+    assert (code, disk) == (1, None)
+    assert text in output
+    assert "u:p" not in output
+
+
+def test_a_hostile_image_is_no_boot_disk(node, monkeypatch, capsys):
+    place = node / "srv/ganeti/images/a.img"
+    with_backing(node, place)
+    source = "/srv/ganeti/images/a.img"
+    code, output, disk = helped(node, monkeypatch, capsys, source)
+    assert (code, disk) == (1, None)
+    assert "names a backing file" in output
+
+
+def test_an_image_leaves_space_for_the_store(node, monkeypatch, capsys):
+    path = node / "srv/ganeti/images/a.img"
+    with open(path, "wb") as image:
+        image.truncate(1 << 39)
+    source = "/srv/ganeti/images/a.img"
+    code, output, disk = helped(node, monkeypatch, capsys, source)
+    assert (code, disk) == (1, None)
+    assert "wanted 524288 MiB besides 512 MiB that stay free in" in output
