@@ -12,11 +12,9 @@ controls the network path to another node could still speak for it.
 import contextlib
 import hmac
 import http.client
-import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from concurrent import futures
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -35,8 +33,6 @@ MAX_ANSWER: Final = 128 << 10
 _MAX_DEPTH: Final = 32
 #: Seconds for a whole answer: the command of the node may take 60.
 _PATIENCE_S: Final = 75.0
-#: Nodes that are asked at once.
-_AT_ONCE: Final = 32
 _NANOSECONDS: Final = 1_000_000_000
 #: Oldest collection that still counts, in seconds.
 _MAX_AGE_S: Final = 900.0
@@ -261,29 +257,3 @@ def _number(value: Any) -> float | None:
         return None
     # This comparison refuses what is not a number, too.
     return float(value) if 0 <= value <= _MAX_LOAD else None
-
-
-def poll(
-    places: Mapping[str, Place],
-    key: bytes,
-    now: Callable[[], float],
-    fetch: Callable[[Place, str, str], bytes] = fetch,
-    path: str = PATH,
-) -> tuple[dict[str, Diagnosis], dict[str, str]]:
-    """Ask nodes at once; return diagnoses, and why others have none, by their keys."""
-    diagnoses: dict[str, Diagnosis] = {}
-    problems: dict[str, str] = {}
-
-    def ask(place: Place) -> Diagnosis:
-        challenge = secrets.token_hex(16)
-        answer = fetch(place, challenge, path)
-        return check(answer, key, place.name, challenge, now(), path=path)
-
-    with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = {pool.submit(ask, place): uuid for uuid, place in places.items()}
-        for future in futures.as_completed(asked):
-            try:
-                diagnoses[asked[future]] = future.result()
-            except RefusedError as err:
-                problems[asked[future]] = str(err)
-    return diagnoses, problems

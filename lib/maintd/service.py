@@ -47,7 +47,7 @@ _MAX_MOVES: Final = 50
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
-#: Returns diagnoses and problems; see `ganeti.maintd.diagnoses.poll`.
+#: Returns diagnoses and problems; see `ganeti.maintd.polls`.
 Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Diagnosis], dict[str, str]]]
 
 
@@ -63,6 +63,7 @@ class Maintenance:
         *,
         steady: Steady | None = None,
         passes: Passes | None = None,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare.
 
@@ -73,6 +74,7 @@ class Maintenance:
             port: of the agents.
             steady: knows earlier diagnoses; none by default.
             passes: over what no incident concerns; none by default.
+            is_late: returns whether a poll went on without some answer.
         """
         self._call = call
         self._poll = poll
@@ -81,6 +83,7 @@ class Maintenance:
         self._state = MaintenanceState()
         self._steady = steady or Steady()
         self._passes = passes
+        self._is_late = is_late
         self._problems: dict[str, str] = {}
         self._is_ending = threading.Event()
 
@@ -176,6 +179,9 @@ class Maintenance:
         if self._passes is not None:
             left_s = self._passes.left_s(duties)
             seconds = seconds if left_s is None else min(seconds, left_s)
+        if self._is_late():
+            # The answer must not be too old by the next round.
+            seconds = min(seconds, float(mond.MOND_TIME_INTERVAL))
         return max(_LEAST_S, seconds)
 
     def _read(self) -> MaintenanceState:

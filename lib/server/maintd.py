@@ -16,6 +16,7 @@ from ganeti.maintd.application import Application
 from ganeti.maintd.capacity import Capacity
 from ganeti.maintd.node_deaths import NodeDeaths
 from ganeti.maintd.passes import Passes
+from ganeti.maintd.polls import Poller
 from ganeti.maintd.service import Maintenance
 from ganeti.masterd import startup
 from ganeti.pathutils import Paths
@@ -155,21 +156,31 @@ def start(
         with client:
             return client.call(method, args)
 
-    def poll(
-        places: Mapping[str, diagnoses.Place],
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        return diagnoses.poll(places, read_key(paths), time.time)
+    def key() -> bytes:
+        return read_key(paths)
+
+    pollers: dict[str, Poller] = {}
 
     def loads(
         places: Mapping[str, diagnoses.Place], path: str
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        return diagnoses.poll(places, read_key(paths), time.time, path=path)
+        if path not in pollers:
+            pollers[path] = Poller(key, time, path)
+        return pollers[path].poll(places)
 
+    poller = Poller(key, time)
     agent = netutils.service_port(_AGENT, daemons.DAEMONS[_AGENT].port or 0)
     passes = Passes(
         call, loads, lambda nodes: instances.repair_within(paths, time, nodes), time
     )
-    maintenance = Maintenance(call, poll, time, agent, passes=passes)
+    maintenance = Maintenance(
+        call,
+        poller.poll,
+        time,
+        agent,
+        passes=passes,
+        is_late=lambda: poller.is_waiting,
+    )
     room = Capacity(call, time).room
     port = options.port
     if port is None:

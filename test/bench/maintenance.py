@@ -27,7 +27,7 @@ from fakes import clusters
 from fakes.master import Master
 from ganeti import clock
 from ganeti.confd import wire
-from ganeti.maintd import diagnoses
+from ganeti.maintd.polls import Poller
 from ganeti.maintd.service import Maintenance
 from ganeti.sim import Simulation, automatons
 from ganeti.sim.description import (
@@ -182,10 +182,11 @@ def main():
 def measure(client, port, title):
     """Play rounds; show the least of each figure."""
     count = 0
+    poller = Poller(lambda: KEY, clock.SystemClock())
 
     def poll(places):
         nonlocal count
-        answers, problems = diagnoses.poll(places, KEY, time.time)
+        answers, problems = poller.poll(places)
         assert not problems, problems
         count = len(answers)
         return answers, problems

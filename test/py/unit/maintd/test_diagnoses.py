@@ -100,22 +100,6 @@ def test_answers_that_are_refused(data, why):
         check(data)
 
 
-def test_a_poll_sends_a_new_challenge_to_each_node():
-    sent = []
-
-    def fetch(place, challenge, _path):
-        sent.append(challenge)
-        if place.name == "bad":
-            return b"{}"
-        return answer(node=place.name, challenge=challenge)
-
-    places = {name: diagnoses.Place(name, "", 0) for name in ("n1", "n2", "bad")}
-    data, problems = diagnoses.poll(places, KEY, lambda: NOW, fetch)
-    assert {name: each.data for name, each in data.items()} == {"n1": DATA, "n2": DATA}
-    assert list(problems) == ["bad"]
-    assert len(set(sent)) == 3
-
-
 @pytest.mark.parametrize("headers", [b"", b"Connection: close\r\n"])
 def test_an_answer_byte_by_byte_ends_in_time(monkeypatch, headers):
     monkeypatch.setattr(diagnoses, "_PATIENCE_S", 0.2)

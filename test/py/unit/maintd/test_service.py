@@ -23,6 +23,7 @@ class SmallMaster:
         item = Incident(uuid="i1", node="u2", tag=TAG, **incident)
         self.state = MaintenanceState(jobs=item.jobs[-1:], incidents=(item,))
         self.job = "success"
+        self.interval_s = 5
         self.nodes = {
             f"u{n}": {"role": "M" if n == 1 else "C", "tags": []} for n in (1, 2, 3)
         }
@@ -37,7 +38,10 @@ class SmallMaster:
         return msgspec.to_builtins(self.state)
 
     def on_QueryClusterInfo(self):
-        return {"diagnose_data_collector_filename": "check"}
+        return {
+            "diagnose_data_collector_filename": "check",
+            "data_collector_interval": {"diagnose": self.interval_s * 1_000_000},
+        }
 
     def on_Query(self, _kind, fields, _filter):
         rows = []
@@ -244,3 +248,17 @@ def test_a_command_that_cannot_be_used_is_in_the_journal_and_causes_nothing(capl
     assert (item.name, item.reason) == ("node2", why)
     assert (master.state.incidents, master.submitted) == ((), [])
     assert f"node node2: its diagnosis is not used: {why}" in caplog.messages
+
+
+def test_a_late_answer_is_awaited_by_an_early_round():
+    master = SmallMaster(original=FAULT, action=Action.LIVE_REPAIR)
+    master.state = MaintenanceState()
+    waits = {
+        is_late: Maintenance(
+            *(master.call, lambda _places: ({}, {}), FakeClock(), 1815),
+            is_late=lambda is_late=is_late: is_late,
+        )
+        for is_late in (False, True)
+    }
+    master.interval_s = 600
+    assert {key: each.round() for key, each in waits.items()} == {False: 600, True: 5}
