@@ -146,13 +146,11 @@ class Heart:
         for place in places:
             try:
                 with heartbeats.shelf(place) as shelf:
-                    shelf.write(self._paths.hostname, self._own(key))
-                    self._written[place] = self._clock.monotonic(), ""
+                    self._write(place, shelf, key)
                     for name in names:
                         self._look(shelf, key, name, beats, problems)
             except (errors.GenericError, OSError) as err:
-                when, _error = self._written[place]
-                self._written[place] = when, str(err)[:_MAX_ERROR]
+                self._failed(place, err)
         state = State(
             written=self._written,
             looked=self._clock.monotonic() if names else 0.0,
@@ -161,6 +159,19 @@ class Heart:
         )
         with contextlib.suppress(OSError):
             heartbeats.write_state(self._paths, state)
+
+    def _write(self, place: str, shelf: heartbeats.Shelf, key: bytes) -> None:
+        """Write a heartbeat, or note why not: those of others count all the same."""
+        try:
+            shelf.write(self._paths.hostname, self._own(key))
+        except OSError as err:
+            self._failed(place, err)
+        else:
+            self._written[place] = self._clock.monotonic(), ""
+
+    def _failed(self, place: str, err: Exception) -> None:
+        when, _error = self._written[place]
+        self._written[place] = when, str(err)[:_MAX_ERROR]
 
     def _own(self, key: bytes) -> bytes:
         with open(_BOOT_ID, encoding="ascii") as stream:

@@ -10,6 +10,7 @@ signed it for this node within the last minutes, and only as a sign that a node 
 """
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import os
@@ -235,7 +236,8 @@ def _replace(directory: int, name: str, data: bytes, *, mode: int) -> None:
     fd = os.open(new, flags, mode, dir_fd=directory)
     try:
         os.fchmod(fd, mode)
-        os.write(fd, data)
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(fd)
     os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)

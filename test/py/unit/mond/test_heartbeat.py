@@ -1,5 +1,6 @@
 """The process that writes heartbeats: a real one, and its work in this process."""
 
+import errno
 import math
 import os
 import pathlib
@@ -114,6 +115,35 @@ def test_storage_that_is_gone_or_late_is_a_problem(nodes, shared):
     assert "not below a directory listed" in one.problems["of this node"]
     one.heart.rest()
     assert (one.state, one.problems) == (None, {})
+
+
+def test_storage_that_is_full_hides_no_heartbeat_of_others(nodes, shared, monkeypatch):
+    one, two = nodes
+    one.ask(two.paths.hostname)
+    two.heart.beat(KINDS)
+    one.heart.beat(KINDS)
+    own = (shared / heartbeats.DIRECTORY / one.paths.hostname).read_bytes()
+
+    def full(*_args, **_more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    two.heart.beat(KINDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(heartbeats.Shelf, "write", full)
+        one.heart.beat(KINDS)
+    assert one.ask(two.paths.hostname) == [(two.heart._run, 2)]
+    assert "No space left" in one.problems[f"in {one.place}"]
+    assert (shared / heartbeats.DIRECTORY / one.paths.hostname).read_bytes() == own
+
+
+def test_a_heartbeat_that_storage_takes_in_part_replaces_none(shared, monkeypatch):
+    shared.mkdir()
+    with heartbeats.shelf(str(shared)) as shelf:
+        shelf.write("node1.tst", b"old")
+        monkeypatch.setattr(heartbeats.os, "write", lambda _fd, data: len(data) - 1)
+        with pytest.raises(OSError, match="No space left"):
+            shelf.write("node1.tst", b"new")
+        assert shelf.read("node1.tst") == b"old"
 
 
 def test_metrics_have_the_age_of_the_heartbeat(nodes, monkeypatch):
