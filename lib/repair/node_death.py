@@ -10,7 +10,8 @@ elsewhere only when N is marked offline. `Phase.FENCED`, which marks it, is ente
 by `Event.CONFIRM`: the helper reported "off" after the last power-off, and afterwards N
 answered nobody. A guest does not survive the loss of power, so none runs on N. The jobs
 look again when they hold the lock of N: one does not switch off a node that answers,
-the other marks only a node that is off and silent at that moment. Each act is a job
+the other marks only a node that is off and silent at that moment, and whose heartbeat
+has not gone on since the confirmation. Each act is a job
 that is committed together with the phase that it belongs to, so an act is neither lost
 nor done twice, whoever dies.
 
@@ -48,6 +49,8 @@ _NODES_PER_DEATH: Final = 10
 ATTEMPTS: Final = 3
 PAUSE_S: Final = 10.0
 HOUR_S: Final = 3600.0
+#: Most heartbeats of a node that are kept: one per run, and a run lasts long.
+MAX_BEATS: Final = 8
 #: Reasons to do nothing, beside the limits of automatons.
 DRAINED: Final = "drained"
 MAINTENANCE: Final = "maintenance"
@@ -120,6 +123,8 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
         reason: why nothing is done at the moment; empty if something is.
         limit: name of the limit or rule that is the reason.
         mtime: last change, seconds since 1970.
+        heartbeats: run and number of its heartbeats that were known when its helper
+            had confirmed that it is off.
     """
 
     node: str
@@ -135,6 +140,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     limit: str = ""
     mtime: float = 0.0
+    heartbeats: tuple[tuple[str, int], ...] = ()
 
     def entered(self, event: Event, now: float, **changes: Any) -> Self:
         """Return it in the phase that an event leads to; data of the old one is gone.
@@ -628,7 +634,8 @@ def _confirmed(
     if seen.facts.has_heartbeats and not seen.silence(view).is_long:
         # A new process cannot know yet whether the heartbeat goes on.
         return _Step(death, _stored_item(death))
-    new = death.entered(Event.CONFIRM, seen.now, job=-1, attempts=1)
+    beats = view.heartbeats[:MAX_BEATS]
+    new = death.entered(Event.CONFIRM, seen.now, job=-1, attempts=1, heartbeats=beats)
     return _Step(new, _chosen(new, _RELEASE), _mark_job(new))
 
 

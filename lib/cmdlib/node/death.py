@@ -4,14 +4,23 @@ The job of the act may have waited for locks for hours, in which the node was re
 or a person stepped in.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib.base import Context
-from ganeti.constants import ecodes
+from ganeti.constants import disks, ecodes
 
 #: Seconds that the node daemon has to answer.
 _ANSWER_S: Final = 2.0
+#: Nodes that are asked for heartbeats, the master among them.
+_READERS: Final = 3
+#: Seconds between two looks at a heartbeat of an unknown run: one is written every
+#: 2 seconds, and read every 2 seconds.
+_LOOK_S: Final = 6.0
+
+#: Run and number of a heartbeat.
+Beat = tuple[str, int]
 
 
 def check(ctx: Context, node: objects.Node) -> None:
@@ -39,3 +48,63 @@ def _problem(ctx: Context, node: objects.Node) -> str:
     if result.refused or not result.is_silent:
         return "its node daemon answers, so it is alive"
     return ""
+
+
+def check_heartbeat(ctx: Context, node: objects.Node) -> None:
+    """Check that the heartbeat of a dead node on shared storage has not gone on.
+
+    The helper had confirmed that the node is off, and may have lied. A larger number of
+    a run that was known then is a sign of life. One of an unknown run may be a copy of
+    an old file, so it is looked at twice.
+
+    Raises:
+        OpPrereqError: it has gone on.
+    """
+    templates = ctx.snapshot.cluster.enabled_disk_templates
+    if set(disks.DTS_SHARED_DIRS).isdisjoint(templates):
+        return
+    known = _largest(
+        beat
+        for death in ctx.config.node_deaths.state().deaths
+        if death.node == node.uuid
+        for beat in death.heartbeats
+    )
+    beats = _heartbeats(ctx, node)
+    unknown = [beat for beat in beats if beat[0] not in known]
+    if unknown:
+        ctx.pause(_LOOK_S)
+        known |= _largest(unknown)
+        beats += _heartbeats(ctx, node)
+    if any(number > known.get(run, number) for run, number in beats):
+        raise errors.OpPrereqError(
+            f"node {node.name}: its heartbeat on shared storage has gone on since its"
+            " helper reported that it is off, so it is alive",
+            ecodes.ECODE_STATE,
+        )
+
+
+def _largest(beats: Iterable[Beat]) -> dict[str, int]:
+    largest: dict[str, int] = {}
+    for run, number in beats:
+        largest[run] = max(number, largest.get(run, number))
+    return largest
+
+
+def _heartbeats(ctx: Context, node: objects.Node) -> list[Beat]:
+    """Return the heartbeats of a node that others find; none if no one answers."""
+    nodes, master = ctx.snapshot.nodes, ctx.snapshot.cluster.master_node
+    others = [
+        uuid
+        for uuid in sorted(nodes)
+        if nodes[uuid].master_candidate and not nodes[uuid].offline
+    ]
+    readers = [master, *(each for each in others if each not in (master, node.uuid))]
+    results = ctx.rpc.call(
+        "node_heartbeats", readers[:_READERS], ([node.name],), timeout_s=_ANSWER_S
+    )
+    return [
+        (run, number)
+        for result in results.values()
+        if not result.failed
+        for run, number in filter(None, result.payload)
+    ]

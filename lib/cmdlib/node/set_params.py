@@ -123,6 +123,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         if self.op.node_death:
             death.check(self.ctx, self.node)
             self._check_off()
+            death.check_heartbeat(self.ctx, self.node)
         if self.op.secondary_ip is not None:
             missing = set(self._mirrored()) - self.ctx.locks.owned(Level.INSTANCE)
             if missing:

@@ -11,6 +11,7 @@ from ganeti import errors, rpc
 from ganeti.cmdlib.node import oob as unit
 from ganeti.locking import Level
 from ganeti.objects import params
+from ganeti.repair.node_death import Death, DeathState, Phase
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 NAMES = {n: f"node{n}.example.com" for n in range(1, 60)}
@@ -328,7 +329,7 @@ POWER_OFF = {"ignore_status": True, "node_death": True}
 def dying(version, **more):
     """Return an engine that handles deaths of nodes, and how node2 answers."""
     engine = engine_of(None, **{k: v for k, v in more.items() if k != "cluster"})
-    engine.rpc.script["version"] = version
+    engine.rpc.script |= {"version": version, "node_heartbeats": [None]}
     cluster = {"node_death": True} | more.get("cluster", {})
     with engine.config.edit("test") as edit:
         edit.update(edit.snapshot.cluster.replace(**cluster))
@@ -435,3 +436,60 @@ def test_a_dead_node_does_not_wait_for_jobs_of_other_nodes(dead, others):
     assert engine.snapshot.nodes[N2].offline
     for node in nodes:
         assert not engine.snapshot.nodes[node.uuid].master_candidate
+
+
+RUN, OTHER_RUN = "a" * 32, "b" * 32
+
+
+def beating(monkeypatch, *answers_, known=((RUN, 7),)):
+    """Return an engine that marks node2, whose heartbeats are answers in turn."""
+    engine = marking()
+    death = Death(node=N2, name=NAMES[2], phase=Phase.FENCED, heartbeats=known)
+    state = DeathState(deaths=(Death(node=N3, name=NAMES[3]), death))
+    monkeypatch.setattr(engine.config.node_deaths, "state", lambda: state)
+    left = iter(answers_)
+    engine.rpc.script["node_heartbeats"] = lambda node, _args: [
+        next(left) if node == N1 else None
+    ]
+    return engine
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        # Each list has the answer of the master for one look.
+        [(RUN, 8)],
+        # Its agent was restarted, and goes on.
+        [(OTHER_RUN, 1), (OTHER_RUN, 3)],
+    ],
+    ids=["known run", "new run"],
+)
+def test_a_node_whose_heartbeat_goes_on_is_not_marked_after_its_death(
+    monkeypatch, seen
+):
+    engine = beating(monkeypatch, *seen)
+    with pytest.raises(errors.OpPrereqError, match="heartbeat on shared storage has"):
+        mark(engine)
+    assert not engine.snapshot.nodes[N2].offline
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [[None], [(RUN, 7)], [(RUN, 3)], [(OTHER_RUN, 9), (OTHER_RUN, 9)]],
+    ids=["none", "the last one", "an older one", "a copy"],
+)
+def test_a_heartbeat_that_has_stopped_delays_no_mark(monkeypatch, seen):
+    engine = beating(monkeypatch, *seen)
+    mark(engine)
+    assert engine.snapshot.nodes[N2].offline
+    called = engine.rpc.called("node_heartbeats")
+    assert called == [(node, ([NAMES[2]],)) for node in (N1, N3)] * len(seen)
+
+
+def test_without_shared_storage_nobody_is_asked_for_heartbeats():
+    engine = marking()
+    with engine.config.edit("test") as edit:
+        templates = {"enabled_disk_templates": ("plain",)}
+        edit.update(edit.snapshot.cluster.replace(**templates))
+    mark(engine)
+    assert engine.rpc.called("node_heartbeats") == []

@@ -540,6 +540,8 @@ def test_a_node_is_off_when_its_heartbeat_has_stopped():
     plan = site.round()
     assert [commands(job) for job in plan.jobs] == [["OP_NODE_SET_PARAMS"]]
     assert site.phase is Phase.FENCED
+    # The job compares it with the one that it sees.
+    assert site.state.deaths[0].heartbeats == (BEAT,)
 
 
 def test_a_wait_for_a_fence_is_no_part_of_the_wait_for_its_confirmation():
