@@ -302,6 +302,9 @@ class Hardware:
             disks: mirrored disks with the machines where their guests run.
         """
         for disk, place in disks:
+            if self._stale.get((disk.uuid, place)) == float("inf"):
+                # Its guest runs here, so this copy is the present one now.
+                del self._stale[disk.uuid, place]
             for other in disk.machines:
                 if other == place:
                     continue

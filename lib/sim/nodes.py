@@ -329,10 +329,14 @@ class SimulatedRunner(Runner):
         mirror = self._disk(disk)
         for name in mirror.machines:
             is_complete, left_s = self._hardware.mirror_left(mirror, name)
+            is_own = name == machine.name
+            if is_own and left_s is None:
+                # One that is not connected does not know of later writes.
+                continue
             if is_complete and self._hardware.reaches(machine.name, name):
                 continue
             row["is_degraded"] = True
-            if not is_complete and name == machine.name:
+            if is_own:
                 row["ldisk_status"] = _FAULTY
             if left_s is not None:
                 row["estimated_time"] = left_s

@@ -162,6 +162,12 @@ def require_complete(
                 " offline if it is down"
             )
         else:
+            if status.is_degraded and not status.is_connected:
+                ctx.log.warn(
+                    f"disk/{index}: node {name} has what was written until its"
+                    " connection with the other node ended; later writes, if there were"
+                    " any, are missing there"
+                )
             continue
         raise errors.OpPrereqError(
             f"instance {instance.name}: cannot {action}: disk/{index} of node {name}:"
