@@ -1,6 +1,7 @@
 """Bad input of automatons, typed on a real cluster: an entry, a line, and no action."""
 
 import json
+import platform
 
 import pytest
 
@@ -11,6 +12,9 @@ from ganeti.mond.helper import DIAGNOSE_COMMANDS
 pytestmark = [pytest.mark.daemon, pytest.mark.long]
 ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")
 ADD += ("-o", "tiny+default", "--no-start", "-H", "fake")
+#: Shifts the time of programs; a name space can do so with monotonic clocks alone.
+FAKETIME = f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1"
+WRONG_CLOCK = "it was signed over 300 seconds away from our time"
 EVACUATE = '{"status": "evacuate"}'
 #: Name of a case -> the diagnose command of node2, the reason in journal and logs.
 COMMANDS = {
@@ -107,6 +111,40 @@ def test_an_odd_command(cluster, case):
 def test_a_command_that_others_can_write(cluster):
     put(cluster, "node2", f"echo '{EVACUATE}'", mode=0o777)
     check_reason(cluster, "mode allows more")
+
+
+@pytest.fixture
+def clock(cluster, request, tmp_path):
+    """A file with the error of a daemon's clock, which is none at its start."""
+    name, daemon = request.param
+    file = tmp_path / "error"
+    file.write_text("+0")
+    skewed = (f"LD_PRELOAD={FAKETIME}", f"FAKETIME_TIMESTAMP_FILE={file}")
+    skewed += ("FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1")
+    start = ("daemon-util", "start", daemon)
+    cluster.command("kill", name, daemon)
+    cluster.check("env", *skewed, *start, node=name)
+    yield file
+    cluster.command("kill", name, daemon)
+    cluster.check(*start, node=name)
+
+
+@pytest.mark.parametrize(
+    ("clock", "error"),
+    [(("node2", "ganeti-mond"), "+1h"), (("node1", "ganeti-maintd"), "-1h")],
+    indirect=["clock"],
+    ids=["of a node", "of the master"],
+)
+@pytest.mark.usefixtures("untouched")
+def test_a_clock_that_is_wrong_by_an_hour(cluster, clock, error):
+    """A fault that is real is reported, and not believed."""
+    known = log(cluster).count(WRONG_CLOCK)
+    clock.write_text(error)
+    put(cluster, "node2", f"echo '{EVACUATE}'")
+    until("the log", lambda: log(cluster).count(WRONG_CLOCK) > known)
+    check_reason(cluster, WRONG_CLOCK)
+    # The next test must not begin with a fault.
+    put(cluster, "node2", """echo '{"status": "Ok"}'""")
 
 
 def test_broken_and_contradictory_tags(cluster):
