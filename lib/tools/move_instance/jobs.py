@@ -11,8 +11,12 @@ from ganeti.tools.move_instance.settings import Cluster
 _CONNECT_S = 30.0
 #: Seconds for one answer; the server answers a wait for a job after about ten.
 _ANSWER_S = 180.0
-#: Answers in a row that may fail while a job is waited for, as when the master moves.
-_MAX_FAILURES = 10
+#: Answers in a row that may fail while a job is waited for, as when the master moves,
+#: and seconds between them.
+_MAX_FAILURES = 20
+_PAUSE_S = 3.0
+#: Statuses of a remote API whose master daemon is away for a moment.
+_AWAY = (502, 503, 504)
 
 #: Prints a line.
 Say = Callable[[str], None]
@@ -56,7 +60,13 @@ class Job:
     """A job that runs or waits."""
 
     def __init__(
-        self, client: rapi.GanetiRapiClient, where: str, job_id: Any, say: Show
+        self,
+        client: rapi.GanetiRapiClient,
+        where: str,
+        job_id: Any,
+        say: Show,
+        *,
+        wait: Callable[[float], None],
     ) -> None:
         """Watch a job.
 
@@ -65,10 +75,12 @@ class Job:
             where: ``source`` or ``destination``.
             job_id: of the job.
             say: gets each line about it, and the message in it.
+            wait: waits for some seconds.
         """
         self._client = client
         self._where = where
         self._say = say
+        self._wait = wait
         self._id = int(job_id)
         self._status: str | None = None
         self._serial: int | None = None
@@ -98,7 +110,7 @@ class Job:
         """
         while self._status not in rapi.JOB_STATUS_FINALIZED:
             self._news()
-        job = self._client.GetJobStatus(self._id)
+        job = self._ask(lambda: self._client.GetJobStatus(self._id))
         (result,) = job["opresult"]
         if job["status"] == rapi.JOB_STATUS_SUCCESS:
             return result
@@ -108,7 +120,12 @@ class Job:
 
     def _news(self) -> list[tuple[str, Any]]:
         """Wait for a change; return kind and content of the new log entries."""
-        answer = self._ask()
+        known = None if self._status is None else [self._status]
+        answer = self._ask(
+            lambda: self._client.WaitForJobChange(
+                self._id, ["status"], known, self._serial
+            )
+        )
         if answer is None:
             return []
         (self._status,) = answer["job_info"]
@@ -120,20 +137,19 @@ class Job:
                 self._say(f"{self}: {content}", str(content))
         return entries
 
-    def _ask(self) -> Any:
-        """Ask for a change, again if the answer does not arrive."""
-        known = None if self._status is None else [self._status]
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """Ask about the job, again if no answer arrives or its master is away."""
         failures = 0
         while True:
             try:
-                return self._client.WaitForJobChange(
-                    self._id, ["status"], known, self._serial
-                )
+                return question()
             except rapi.GanetiApiError as err:
                 failures += 1
-                # A refusal by the server has a status of HTTP.
-                if (err.code or 0) >= rapi.HTTP_OK or failures >= _MAX_FAILURES:
+                # Another refusal by the server has a status of HTTP, too.
+                is_refused = (err.code or 0) >= rapi.HTTP_OK and err.code not in _AWAY
+                if is_refused or failures >= _MAX_FAILURES:
                     raise
+            self._wait(_PAUSE_S)
 
 
 def _described(what: str, result: Any) -> tuple[str, str]:

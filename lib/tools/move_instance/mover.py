@@ -104,7 +104,7 @@ class Mover:
     # Steps
     def _job(self, where: str, job_id: Any) -> jobs.Job:
         client = self._source if where == _SOURCE else self._destination
-        return jobs.Job(client, where, job_id, self._show)
+        return jobs.Job(client, where, job_id, self._show, wait=self._wait)
 
     def _show(self, line: str, message: str) -> None:
         """Print a message of a job, if it is about a copy or a warning or wanted."""

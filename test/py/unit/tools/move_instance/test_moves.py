@@ -368,3 +368,35 @@ def test_a_guest_that_runs_although_it_is_marked_down_is_not_moved(clusters):
     with pytest.raises(mover.MoveError, match="is marked down, but runs"):
         pair.move()
     assert pair.calls == ["source info"]
+
+
+@pytest.mark.parametrize("code", [None, 502, 503])
+@pytest.mark.parametrize("method", ["WaitForJobChange", "GetJobStatus"])
+def test_a_move_waits_for_a_master_that_is_away(clusters, monkeypatch, method, code):
+    """Its jobs go on when it is back."""
+    pair = clusters()
+    answer = getattr(pair.source, method)
+    failures = [rapi.GanetiApiError("away", code=code)] * 5
+
+    def patient(*args):
+        if failures:
+            raise failures.pop()
+        return answer(*args)
+
+    monkeypatch.setattr(pair.source, method, patient)
+    pair.move()
+    assert failures == []
+    assert pair.waits == [3.0] * 5
+    assert jobs_of(pair) == WHOLE
+
+
+def test_a_move_does_not_wait_for_a_master_without_end(clusters, monkeypatch):
+    pair = clusters()
+
+    def away(*_args):
+        raise rapi.GanetiApiError("502 away", code=502)
+
+    monkeypatch.setattr(pair.source, "WaitForJobChange", away)
+    with pytest.raises(mover.MoveError, match="502 away"):
+        pair.move()
+    assert len(pair.waits) == 19
