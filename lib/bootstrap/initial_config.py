@@ -210,16 +210,22 @@ def filled_ndparams(options: InitOptions) -> dict[str, Any]:
 
 
 def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
-    """Return disk template -> default parameters."""
+    """Return disk template -> default parameters.
+
+    Mirrors keep their metadata in the cluster's volume group unless another is named.
+    """
     for name in options.diskparams:
         _checked_names((name,), disks.DISK_TEMPLATES, "disk parameters")
-    return {
+    filled = {
         name: {key: row.default for key, row in table.items()}
         | disk_parameters.typed(
             name, options.diskparams.get(name, {}), f"disk template {name}: parameter"
         )
         for name, table in params.DISK.items()
     }
+    if options.vg_name and not options.diskparams.get("drbd", {}).get("metavg"):
+        filled["drbd"]["metavg"] = options.vg_name
+    return filled
 
 
 def filled_ipolicy(options: InitOptions) -> dict[str, Any]:

@@ -109,6 +109,17 @@ def test_given_parameters_get_their_types():
     assert cluster.volume_group_name is None
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "fast"), ({"drbd": {"metavg": "small"}}, "small")],
+    ids=["default", "given"],
+)
+def test_mirrors_keep_their_metadata_in_the_group_of_the_cluster(given, expected):
+    templates = ("drbd", "plain")
+    made = make(vg_name="fast", diskparams=given, enabled_disk_templates=templates)
+    assert made.cluster.diskparams["drbd"]["metavg"] == expected
+
+
 def test_an_open_vswitch_link_has_its_own_default():
     nic = make(nicparams={"mode": "openvswitch"}).cluster.nicparams["default"]
     assert nic["link"] == "switch1"
