@@ -114,15 +114,21 @@ def test_an_instance_moves_only_between_clusters_that_share_a_secret(
     assert "secret\n" not in output
 
 
+def transfers(cluster, mode):
+    """Return the process ids of the programs that send or receive disks."""
+    directory = cluster.file("/var/run/ganeti/import-export")
+    pids = [pidfile.read_pid(str(path)) for path in directory.glob(f"{mode}-*/pid")]
+    return [pid for pid in pids if pid is not None]
+
+
 def halted(cluster, mode):
     """Return the process ids of the transfers of a cluster once all have begun."""
 
-    def present():
-        directory = cluster.file("/var/run/ganeti/import-export")
-        pids = [pidfile.read_pid(str(path)) for path in directory.glob(f"{mode}-*/pid")]
-        return [pid for pid in pids if pid is not None]
+    def both():
+        pids = transfers(cluster, mode)
+        return pids if len(pids) == 2 else None
 
-    pids = until("both disks are copied", lambda: len(present()) == 2 and present())
+    pids = until("both disks are copied", both)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     return pids
@@ -162,9 +168,10 @@ def test_a_move_goes_on_after_daemons_were_killed(clusters, tmp_path, daemon):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["import", "export"])
 def test_a_killed_program_fails_both_ends_and_leaves_nothing(clusters, tmp_path, mode):
+    """A sender that ends before it has connected is missed after five minutes."""
     pair = clusters if disks(clusters[0]) else clusters[::-1]
     source, destination = pair
     share_secret(source, destination)
@@ -172,10 +179,11 @@ def test_a_killed_program_fails_both_ends_and_leaves_nothing(clusters, tmp_path,
     move = subprocess.Popen(
         command(source, destination, tmp_path, NODE), stdout=subprocess.PIPE, text=True
     )
-    pids = halted(destination if mode == "import" else source, mode)
-    os.kill(pids[0], signal.SIGKILL)
-    go_on(pids)
-    output, _ = move.communicate(timeout=300)
+    senders = halted(source, "export")
+    receivers = transfers(destination, "import")
+    os.kill((senders if mode == "export" else receivers)[0], signal.SIGKILL)
+    go_on(senders)
+    output, _ = move.communicate(timeout=600)
     assert move.returncode == 1, output
     last = output.splitlines()[-1]
     assert "source job" in last
