@@ -60,7 +60,22 @@ def helper_image_add(node: LocalNode, instance: InstanceX, image: str) -> int:
             f"instance {instance.name}: cannot make the boot disk of a helper machine:"
             f" {words or result.reason}"
         )
-    return os.stat(path).st_size // _MIB
+    return _size_mib(instance.name, path)
+
+
+def _size_mib(name: str, path: str) -> int:
+    """Return the size of a boot disk.
+
+    Raises:
+        OpExecError: it is missing.
+    """
+    try:
+        return os.stat(path).st_size // _MIB
+    except OSError as err:
+        raise errors.OpExecError(
+            f"instance {name}: wanted the boot disk of a helper machine at {path},"
+            f" found {err.strerror}"
+        ) from err
 
 
 @procedure("helper_start")
@@ -71,6 +86,7 @@ def helper_start(
 
     Raises:
         HypervisorError: a guest of this name runs, or the start failed.
+        OpExecError: the boot disk is missing.
     """
     name, path = instance.name, _image(node, instance.name)
     driver = node.hypervisor(instance.hypervisor)
@@ -84,7 +100,7 @@ def helper_start(
         uuid=str(uuid.uuid5(uuid.UUID(instance.uuid), _DISK)),
         dev_type="file",
         logical_id=("loop", path),
-        size=os.stat(path).st_size // _MIB,
+        size=_size_mib(name, path),
         serial_no=1,
         iv_name="disk/0",
     )

@@ -54,7 +54,7 @@ def node():
         # No procedure may depend on another one having been called before.
         os.makedirs(real.paths.data_dir, exist_ok=True)
         runner = FakeRunner(
-            **{"ovs-vsctl": (0, "", "")},
+            **{"ovs-vsctl": (0, "", ""), "os-image": (1, "", "no image")},
             lvs=(0, '{"report": [{"lv": []}]}', ""),
             vgs=(0, '{"report": [{"vg": []}]}', ""),
         )

@@ -12,7 +12,7 @@ import pytest
 from fakes import guests, share_programs
 from ganeti import errors
 from ganeti.clock import SystemClock
-from ganeti.hypervisor import DRIVERS
+from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import (
     argv,
@@ -256,7 +256,7 @@ def test_a_guest_with_shared_directories_does_not_migrate(
     monkeypatch.setattr(Files, "alive_pid", lambda _self: 7)
     asked = []
     monkeypatch.setattr(migrate, "check_idle", asked.append)
-    driver = DRIVERS["kvm"](effects)
+    driver = registry.DRIVERS["kvm"](effects)
     runtime.save(guest, planned(guest, params))
     wanted = r"^instance web1: shares directories of its node \(/srv/data, /srv/iso\)"
     with pytest.raises(errors.HypervisorError, match=wanted):

@@ -679,9 +679,10 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     class Rounds:
         status = "status"
 
-        def __init__(self, *args, passes=None):
+        def __init__(self, *args, passes=None, is_late=None):
             made.append(args)
             self.passes = passes
+            self.is_late = is_late
             self.is_live = threading.Event()
             self.is_stopped = False
 
@@ -725,7 +726,17 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
         maintd.netutils, "service_port", lambda name, default: (name, default)
     )
     polled = []
-    monkeypatch.setattr(maintd.diagnoses, "poll", lambda *args: polled.append(args))
+
+    class Poller:
+        is_waiting = True
+
+        def __init__(self, key, clock):
+            self.how = (key(), clock)
+
+        def poll(self, places):
+            polled.append((places, *self.how))
+
+    monkeypatch.setattr(maintd, "Poller", Poller)
     plain = options(maintd.build_parser())
     service = maintd.start(plain, site.paths, Control())
     (call, poll, clock, agent) = made.pop(0)
@@ -739,7 +750,8 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     limits = {"retries": 0, "connect_timeout_s": 10.0}
     assert made == [(site.paths, limits), "closed"] * 2
     poll({"n": 1})
-    assert polled == [({"n": 1}, b"key\n", clock.time)]
+    assert polled == [({"n": 1}, b"key\n", clock)]
+    assert service._maintenance.is_late() is True
     assert service._maintenance.passes is not None
     assert service._deaths.passes is None
     address = ("0.0.0.0", ("ganeti-maintd", 1816))
