@@ -1,15 +1,16 @@
-"""The last look at a dead node before an act about its death, with its lock held.
+"""The last look at a node before it counts as dead, with its lock held.
 
 The job of the act may have waited for locks for hours, in which the node was repaired,
 or a person stepped in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib.base import Context
 from ganeti.constants import disks, ecodes
+from ganeti.utils import messages
 
 #: Seconds that the node daemon has to answer.
 _ANSWER_S: Final = 2.0
@@ -18,6 +19,11 @@ _READERS: Final = 3
 #: Seconds between two looks at a heartbeat of an unknown run: one is written every
 #: 2 seconds, and read every 2 seconds.
 _LOOK_S: Final = 6.0
+
+#: Seconds for which the word of a person about a node counts without a look.
+_FRESH_S: Final = 10.0
+#: Seconds that a node has to list its guests.
+_GUESTS_S: Final = 5.0
 
 #: Run and number of a heartbeat.
 Beat = tuple[str, int]
@@ -48,6 +54,46 @@ def _problem(ctx: Context, node: objects.Node) -> str:
     if result.refused or not result.is_silent:
         return "its node daemon answers, so it is alive"
     return ""
+
+
+def check_guests(
+    ctx: Context, node: objects.Node, reason: Sequence[tuple[str, str, int]]
+) -> None:
+    """Check that no guests came back while the request to mark a node offline waited.
+
+    Instances of nodes that are marked offline are started elsewhere. Right after the
+    request nothing is checked: whoever marks a node as offline has looked at it.
+
+    Args:
+        ctx: dependencies of the opcode.
+        node: to be marked.
+        reason: reason trail of the opcode, whose last entry is of the submission.
+
+    Raises:
+        OpPrereqError: the node runs instances whose primary node it is.
+    """
+    waited_s = ctx.clock.time() - reason[-1][2] / 1e9 if reason else 0.0
+    if waited_s <= _FRESH_S:
+        return
+    snapshot = ctx.snapshot
+    hypervisors = list(snapshot.cluster.enabled_hypervisors)
+    hvparams = {name: snapshot.cluster.hvparams.get(name, {}) for name in hypervisors}
+    result = ctx.rpc.call(
+        "instance_list", [node.uuid], (hypervisors, hvparams), timeout_s=_GUESTS_S
+    )[node.uuid]
+    if result.failed:
+        return
+    own = {
+        snapshot.instances[each].name for each in snapshot.primary_instances(node.uuid)
+    }
+    if running := own & set(result.payload):
+        raise errors.OpPrereqError(
+            f"node {node.name}: it answers and runs {messages.some(running)} by now,"
+            f" {waited_s:.0f} seconds after it was to be marked offline. Its instances"
+            " could start elsewhere and run twice: stop them or switch the node off,"
+            " then try again",
+            ecodes.ECODE_STATE,
+        )
 
 
 def check_heartbeat(ctx: Context, node: objects.Node) -> None:

@@ -124,6 +124,8 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             death.check(self.ctx, self.node)
             self._check_off()
             death.check_heartbeat(self.ctx, self.node)
+        elif self.op.offline and not self.node.offline:
+            death.check_guests(self.ctx, self.node, self.op.reason)
         if self.op.secondary_ip is not None:
             missing = set(self._mirrored()) - self.ctx.locks.owned(Level.INSTANCE)
             if missing:

@@ -275,6 +275,9 @@ def test_the_helper_is_inherited(cluster, group, node, expected):
     assert params.oob_program(snapshot, snapshot.nodes[N2]) == expected
 
 
+SPARE = {"master_candidate": False}
+
+
 # The record
 def modify(engine, name, **options):
     return engine.run({"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, **options})
@@ -303,6 +306,41 @@ def test_a_node_that_is_off_does_not_go_online():
 
 
 @pytest.mark.parametrize(
+    ("guests", "refusal"),
+    [
+        (["inst1", "stranger"], "answers and runs inst1 by now, 11 seconds after"),
+        (["stranger"], None),
+        (failure("no answer", is_silent=True), None),
+    ],
+    ids=["own", "foreign", "silent"],
+)
+def test_a_node_whose_guests_came_back_is_not_marked_offline(guests, refusal):
+    """Its instances would be started elsewhere, too."""
+    engine = engine_of(**SPARE, others=[clusters.instance(1, 2, name="inst1")])
+    engine.rpc.script |= {"instance_list": guests, "node_ssh_key_remove": None}
+    if refusal is None:
+        mark_by_hand(engine, waited_s=11)
+    else:
+        with pytest.raises(errors.OpPrereqError, match=refusal):
+            mark_by_hand(engine, waited_s=11)
+    assert engine.snapshot.nodes[N2].offline is (refusal is None)
+
+
+def mark_by_hand(engine, waited_s):
+    asked = int((engine.clock.time() - waited_s) * 1e9)
+    reason = [["gnt:opcode:node_set_params", "job=1;index=0", asked]]
+    modify(engine, "node2", offline=True, reason=reason)
+
+
+def test_whoever_marks_a_node_offline_at_once_has_looked_at_it():
+    engine = engine_of(**SPARE)
+    engine.rpc.script |= {"node_ssh_key_remove": None}
+    mark_by_hand(engine, waited_s=9)
+    assert engine.snapshot.nodes[N2].offline
+    assert not engine.rpc.called("instance_list")
+
+
+@pytest.mark.parametrize(
     ("flags", "expected"),
     [
         ({}, False),
@@ -322,7 +360,6 @@ def test_problems_of_valid_output_are_none():
 
 
 SILENT = failure("no answer", is_silent=True)
-SPARE = {"master_candidate": False}
 POWER_OFF = {"ignore_status": True, "node_death": True}
 
 
