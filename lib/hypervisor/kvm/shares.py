@@ -101,6 +101,13 @@ def check(paths: pathutils.Paths, hvp: Mapping[str, Any]) -> None:
                 f" {', '.join(known) or 'none'}; its administrator writes them to"
                 f" {paths.conf_dir}/{LIST}"
             )
+        above = next((other for other in known if path.startswith(f"{other}/")), None)
+        if above is not None:
+            raise errors.HypervisorError(
+                f"hypervisor kvm: parameter shared_directories: {path} is below"
+                f" {above}, where a guest can put a link in its place; this node's"
+                f" administrator removes one of them from {paths.conf_dir}/{LIST}"
+            )
         if not os.path.isdir(paths.at(path)):
             raise errors.HypervisorError(
                 "hypervisor kvm: parameter shared_directories: wanted a directory on"

@@ -84,6 +84,21 @@ def test_a_guest_without_directories_has_nothing(guest, effects):
     assert shares.processes(guest) == []
 
 
+def test_no_directory_that_another_guest_can_replace_is_shared(guest, effects, params):
+    os.makedirs(guest.paths.at("/srv/data/inner"))
+    os.makedirs(guest.paths.at("/srv/database"))
+    allow(guest, "/srv/data", "/srv/data/inner", "/srv/database")
+    shares.check(guest.paths, params | {"shared_directories": "a=/srv/data"})
+    shares.check(guest.paths, params | {"shared_directories": "a=/srv/database"})
+    inner = params | {"shared_directories": "a=/srv/data/inner"}
+    text = "/srv/data/inner is below /srv/data, .* link"
+    with (
+        pytest.raises(errors.HypervisorError, match=text),
+        shares.started(effects, guest, inner),
+    ):
+        pass
+
+
 def test_processes_live_as_long_as_the_emulator(guest, effects, params):
     with shares.started(effects, guest, params) as ends:
         assert [tag for tag, _ in ends] == ["data", "iso"]
