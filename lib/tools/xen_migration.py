@@ -161,6 +161,8 @@ def _restore_from(channel: ssl.SSLSocket, name: str) -> None:
             _end(child)
         if code:
             raise errors.HypervisorError(f"xl restore exited with code {code}")
+        # The source may give the guest up from here on, so its word is waited for.
+        _ignore_end()
         xen_channel.say(channel, _COMPLETE)
         _require(xen_channel.hear(channel, 2 * _CALL_S), _GO)
     _call("unpause", name)
@@ -200,18 +202,22 @@ def _run_xl(options: argparse.Namespace) -> dict[str, object]:
     argv = [_XL, "migrate", "-s", shlex.join(words)]
     argv += [options.instance, options.address]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    child = _start(argv, pass_fds=(life,), **streams)
+    os.close(life)
     text = b""
     try:
-        child = _start(argv, pass_fds=(life,), **streams)
-        os.close(life)
         if child.stdout is not None:
             while data := os.read(child.stdout.fileno(), _CHUNK):
                 os.write(sys.stdout.fileno(), data)
                 text = (text + data)[-_REASON_LENGTH:]
-        code = child.wait()
-    finally:
+        child.wait()
+    except (errors.HypervisorError, OSError):
         os.close(alive)
         _end(child, _RESUME_S)
+        # The guest may have left before xl heard of the end.
+        if child.returncode:
+            raise
+    code = child.returncode
     if code == 0:
         return {"code": 0}
     reason = " ".join(text.decode(errors="replace").split())
@@ -228,6 +234,11 @@ def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
     tls = xen_channel.context(common.own_paths(), is_server=False)
     tls.set_alpn_protocols([xen_channel.STOPPED])
     with xen_channel.connect(options.address, options.port, tls) as channel:
+        if channel.selected_alpn_protocol() != xen_channel.STOPPED:
+            raise errors.HypervisorError(
+                f"{options.address} has an earlier release, which takes live guests"
+                " only; upgrade it first"
+            )
         try:
             _save_to(channel, name)
             _require(xen_channel.hear(channel, _RESTORE_S), _COMPLETE)
@@ -237,6 +248,7 @@ def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
                 _call("unpause", name)
             raise
         # From here on the guest is the target's, whatever happens.
+        _ignore_end()
         _write_result(options, {"code": 0})
         try:
             _call("destroy", name)
@@ -336,6 +348,11 @@ def _in_background(pid_file: str, work: Callable[[], None]) -> None:
 
 def _terminated(_number: int, _frame: object) -> None:
     raise errors.HypervisorError(f"{NAME} was ended")
+
+
+def _ignore_end() -> None:
+    """Go on to the end of the program; children of it can be ended nevertheless."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
 
 
 def _say(text: str) -> None:

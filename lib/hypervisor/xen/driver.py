@@ -291,12 +291,13 @@ class _XenHypervisor(Hypervisor):
         """
         del live
         name = instance.name
-        has_left = not success and self._has_left(name) and self._domain(name) is None
-        if has_left:
+        migration.stop(self._effects, self._files(name))
+        # The program does not end between its decision and its result.
+        if not success and self._has_left(name) and self._domain(name) is None:
             raise errors.HypervisorError(
                 f"instance {name}: has left for the target node"
             )
-        migration.end(self._effects, self._files(name))
+        migration.forget(self._files(name))
         if success:
             self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
             self.cleanup(name)

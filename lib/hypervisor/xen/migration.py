@@ -105,11 +105,13 @@ def _tail(guest: Files, offset: int) -> str:
 
 def status(guest: Files) -> MigrationStatus:
     """Return the state of sending a guest."""
+    # Asked first: whoever does not run any more has written its result.
+    runs = is_running(guest)
     try:
         text = files.read_file(guest.migration("result"), max_size=_LARGEST_RESULT)
         result = json.loads(text)
     except FileNotFoundError:
-        if is_running(guest):
+        if runs:
             return MigrationStatus("active")
         return MigrationStatus("failed", error="no migration has been begun")
     except (OSError, ValueError, errors.GenericError) as err:
@@ -137,6 +139,16 @@ def end(effects: NodeEffects, guest: Files) -> None:
     Raises:
         HypervisorError: it does not end.
     """
+    stop(effects, guest)
+    forget(guest)
+
+
+def stop(effects: NodeEffects, guest: Files) -> None:
+    """End the program of a migration if it runs; it may have got to its end before.
+
+    Raises:
+        HypervisorError: it does not end.
+    """
     pid = pidfile.live_pid(guest.migration("pid"), PROGRAM)
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
@@ -148,7 +160,6 @@ def end(effects: NodeEffects, guest: Files) -> None:
                     f"instance {guest.name}: {PROGRAM}, process {pid}, does not end"
                 )
             effects.sleep(_POLL_S)
-    forget(guest)
 
 
 def forget(guest: Files) -> None:

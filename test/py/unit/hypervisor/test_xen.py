@@ -444,6 +444,24 @@ def test_a_guest_that_has_left_is_not_started_where_it_was(xen):
     xen.driver.require_startable("web1")
 
 
+def test_a_guest_that_leaves_while_its_migration_is_ended_has_left(xen, monkeypatch):
+    alive = [7]
+    monkeypatch.setattr(
+        migration.pidfile, "live_pid", lambda *_args: alive[0] if alive else None
+    )
+
+    def leave(_pid, _number):
+        write_result(xen, '{"code": 0}')
+        alive.clear()
+
+    monkeypatch.setattr(migration.os, "kill", leave)
+    with pytest.raises(errors.HypervisorError, match="has left for the target"):
+        xen.driver.finalize_source(instance(), success=False, live=False)
+    # Nor does it start here later.
+    with pytest.raises(errors.HypervisorError, match="has left this node"):
+        xen.driver.require_startable("web1")
+
+
 def test_a_guest_on_its_way_is_on_both_nodes(xen):
     xen.runner.domains["web1--incoming"] = row("web1--incoming", state="--p---")
     xen.runner.domains["web0"] = row("web0", number=4)

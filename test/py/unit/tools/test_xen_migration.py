@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import signal
 import socket
 import ssl
 import sys
@@ -381,6 +382,85 @@ def test_a_guest_that_cannot_be_moved_goes_on_where_it_is(moving, broken):
     calls = moving.calls()
     assert calls.count("unpause web1") == 1
     assert "destroy web1" not in calls
+
+
+def test_two_nodes_go_on_although_they_are_asked_to_end_after_the_decision(
+    moving, source, target
+):
+    gate = moving.xl.with_name("xl.gate")
+    os.mkfifo(gate)
+    at_destroy = 'case $1 in\n  destroy) read -r _ < "$0.gate" ;;'
+    moving.xl.write_text(STOPPED.replace("case $1 in", at_destroy))
+    # Without it, this process would open the gate before anybody waits there.
+    thread = threading.Thread(target=moving.move)
+    thread.start()
+    wait(lambda: moving.xl.with_name("xl.calls").exists())
+    wait(lambda: "destroy web1" in moving.calls())
+    for paths in (target, source):
+        pid = migration.pidfile.live_pid(
+            Files(paths, "web1").migration("pid"), migration.PROGRAM
+        )
+        os.kill(pid, signal.SIGTERM)
+    gate.write_text("go\n")
+    thread.join()
+    assert moving.calls()[2:] == ["destroy web1", "unpause web1"]
+    assert migration.status(Files(source, "web1")).status == "completed"
+
+
+def test_no_guest_stops_for_a_target_of_an_earlier_release(
+    program, source, target, monkeypatch
+):
+    program.xl.write_text(STOPPED)
+    monkeypatch.setattr(xen_channel, "STOPPED", "another")
+    peer = Peer(target, lambda channel: channel.close())
+    guest = Files(source, "web1")
+    params = instance(migration_port=peer.port).hvparams
+    migration.send(effects_of(source), guest, params, LOCAL, live=False)
+    peer.end()
+    wait(lambda: not migration.is_running(guest))
+    assert "has an earlier release" in migration.status(guest).error
+    assert not program.xl.with_name("xl.calls").exists()
+
+
+#: Its guest has left when it hears that its connection has ended.
+LATE = """#!/bin/sh
+echo begun
+life=${3#*--life }
+exec cat "/dev/fd/${life%% *}"
+"""
+
+
+def test_a_guest_that_has_left_at_the_last_moment_is_a_success(program, source, port):
+    program.xl.write_text(LATE)
+    guest = Files(source, "web1")
+    params = instance(migration_port=port).hvparams
+    migration.send(effects_of(source), guest, params, LOCAL, live=True)
+    wait(lambda: "begun" in pathlib.Path(guest.log).read_text())
+    pid = migration.pidfile.live_pid(guest.migration("pid"), migration.PROGRAM)
+    os.kill(pid, signal.SIGTERM)
+    wait(lambda: not migration.is_running(guest))
+    assert migration.status(guest).status == "completed"
+
+
+def test_a_node_without_xl_is_the_reason_of_a_failure(program, source, port):
+    program.xl.unlink()
+    guest = Files(source, "web1")
+    params = instance(migration_port=port).hvparams
+    migration.send(effects_of(source), guest, params, LOCAL, live=True)
+    wait(lambda: not migration.is_running(guest))
+    assert "xl: cannot be run" in migration.status(guest).error
+
+
+def test_a_program_that_ends_during_the_question_has_its_result(source, monkeypatch):
+    guest = Files(source, "web1")
+    guest.make_directories()
+
+    def ended(_guest):
+        pathlib.Path(guest.migration("result")).write_text('{"code": 0}')
+        return False
+
+    monkeypatch.setattr(migration, "is_running", ended)
+    assert migration.status(guest).status == "completed"
 
 
 def test_a_program_without_its_pid_file_has_not_started(program, source, port):
