@@ -5,7 +5,8 @@ that others could reach, and the process ends with the emulator, also after a ki
 waits for an emulator that never came, because the node daemon was killed in the middle
 of a start; the next node daemon ends it. It runs in a session of its own, so it
 survives the node daemon. It has the user of the emulator, or the one that the package
-of ``swtpm`` makes for this. The state is a file in a directory of that user: `kept`.
+of ``swtpm`` makes for this. The state is a file in a directory of that user while the
+guest runs, see `kept`: a pool gives the user to another guest afterwards.
 """
 
 import contextlib
@@ -132,8 +133,7 @@ def _prepare(guest: Files, instance: InstanceX, user: str | None) -> None:
         os.chmod(name, 0o711)  # noqa: S103 - the user must get to its directory
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    os.chown(path, os.geteuid(), -1)
-    os.chmod(path, 0o700)
+    _take_back(path)
     for name in os.listdir(path):
         if name != _STATE:
             _remove(f"{path}/{name}")
@@ -145,6 +145,11 @@ def _prepare(guest: Files, instance: InstanceX, user: str | None) -> None:
     with contextlib.suppress(FileNotFoundError):
         _give(own.path, entry)
     os.chown(path, entry.pw_uid, entry.pw_gid)
+
+
+def _take_back(path: str) -> None:
+    os.chown(path, os.geteuid(), -1)
+    os.chmod(path, 0o700)
 
 
 def _remove(path: str) -> None:
@@ -205,7 +210,7 @@ def _wait_for_answer(guest: Files, own: socket.socket) -> None:
 
 
 def end(effects: NodeEffects, guest: Files) -> None:
-    """End the process of a guest that does not run, if there still is one.
+    """End the process of a guest that does not run, and close the state to its user.
 
     It ends with the emulator by itself, in a moment. Its command line names the state
     of the guest, so no file has to.
@@ -213,7 +218,8 @@ def end(effects: NodeEffects, guest: Files) -> None:
     Raises:
         HypervisorError: the process still exists.
     """
-    if not os.path.isdir(_state_directory(guest)):
+    directory = _state_directory(guest)
+    if not os.path.isdir(directory):
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
         pids = processes(guest)
@@ -221,6 +227,7 @@ def end(effects: NodeEffects, guest: Files) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         if all(files.wait_gone(effects, pid, _END_WAIT_S) for pid in pids):
+            _take_back(directory)
             return
     raise errors.HypervisorError(
         f"instance {guest.name}: the process of its TPM cannot be ended:"
@@ -229,7 +236,7 @@ def end(effects: NodeEffects, guest: Files) -> None:
 
 
 def end_abandoned(effects: NodeEffects) -> None:
-    """End processes that wait for an emulator that never came.
+    """End processes that wait for an emulator that never came, see `end`.
 
     Only for the start of the node daemon: later, a guest may be about to start.
     """

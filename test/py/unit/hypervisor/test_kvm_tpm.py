@@ -157,6 +157,26 @@ def test_the_state_follows_a_change_of_the_user(place, moving):
     assert info.st_uid == (pwd.getpwnam(name).pw_uid if name else os.geteuid())
 
 
+def test_the_state_of_a_stopped_guest_is_not_for_the_next_user(place, moving):
+    # The pool gives the user to another guest.
+    name = "daemon" if IS_ROOT else None
+    moving.use("n1", b"keys", user=name)
+    guest = guest_on(place, "n1")
+    directory = os.path.dirname(tpm.state(guest).path)
+
+    def access():
+        info = os.stat(directory)
+        return info.st_uid, stat.S_IMODE(info.st_mode)
+
+    assert access() == (os.geteuid(), 0o700)
+    # As after a crash of the node.
+    if IS_ROOT:
+        os.chown(directory, pwd.getpwnam(name).pw_uid, -1)
+    tpm.end_abandoned(effects_of(guest))
+    assert access() == (os.geteuid(), 0o700)
+    assert moving.use("n1", user=name) == b"keys"
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "second name"])
 def test_files_that_the_process_replaced_are_not_read(place, moving, kind):
     moving.use("n1", b"keys")
