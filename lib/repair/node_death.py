@@ -123,8 +123,8 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
         reason: why nothing is done at the moment; empty if something is.
         limit: name of the limit or rule that is the reason.
         mtime: last change, seconds since 1970.
-        heartbeats: run and number of its heartbeats that were known when its helper
-            had confirmed that it is off.
+        heartbeats: run and number of its heartbeats that were known, and did not go
+            on, when the job that marks it was submitted.
     """
 
     node: str
@@ -658,7 +658,12 @@ def _fenced(death: Death, view: NodeView, seen: Seen, automation: Automation) ->
     doubt = _doubt(view, seen)
     if doubt is None and seen.has_heartbeat(view):
         doubt = Refusal(HEARTBEAT, "its heartbeat on shared storage goes on again")
-    act = _Act(_RELEASE, NOT_MARKED, text, doubt)
+    if doubt is None and seen.silence(view).is_long:
+        # The last one may be read late, and must not keep each attempt from its mark.
+        beats = view.heartbeats[:MAX_BEATS] or death.heartbeats
+    else:
+        beats = death.heartbeats
+    act = _Act(_RELEASE, NOT_MARKED, text, doubt, beats)
     return _again(death, seen, automation, act)
 
 
@@ -670,12 +675,14 @@ class _Act(NamedTuple):
         limit: the rule if it fails for good.
         text: its error.
         doubt: why it must not be repeated now; None if it may.
+        heartbeats: of the node, which are known not to go on.
     """
 
     name: str
     limit: str
     text: str
     doubt: Refusal | None
+    heartbeats: tuple[tuple[str, int], ...] = ()
 
 
 def _again(death: Death, seen: Seen, automation: Automation, act: _Act) -> _Step:
@@ -694,7 +701,13 @@ def _again(death: Death, seen: Seen, automation: Automation, act: _Act) -> _Step
     if refusal is not None:
         return _waits(death, seen.now, refusal)
     new = death.changed(
-        seen.now, job=-1, attempts=death.attempts + 1, again=0.0, reason="", limit=""
+        seen.now,
+        job=-1,
+        attempts=death.attempts + 1,
+        again=0.0,
+        reason="",
+        limit="",
+        heartbeats=act.heartbeats,
     )
     job = _fence_job(new) if death.phase is Phase.FENCING else _mark_job(new)
     return _Step(new, _chosen(new, act.name), job)

@@ -101,7 +101,8 @@ def check_heartbeat(ctx: Context, node: objects.Node) -> None:
 
     The helper had confirmed that the node is off, and may have lied. A larger number of
     a run that was known then is a sign of life. One of an unknown run may be a copy of
-    an old file, so it is looked at twice.
+    an old file, so it is looked at twice; so is a node of which none is found any more,
+    since nodes that were not asked before only begin to read.
 
     Raises:
         OpPrereqError: it has gone on.
@@ -117,7 +118,7 @@ def check_heartbeat(ctx: Context, node: objects.Node) -> None:
     )
     beats = _heartbeats(ctx, node)
     unknown = [beat for beat in beats if beat[0] not in known]
-    if unknown:
+    if unknown or (known and not beats):
         ctx.pause(_LOOK_S)
         known |= _largest(unknown)
         beats += _heartbeats(ctx, node)

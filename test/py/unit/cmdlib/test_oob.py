@@ -498,8 +498,10 @@ def beating(monkeypatch, *answers_, known=((RUN, 7),)):
         [(RUN, 8)],
         # Its agent was restarted, and goes on.
         [(OTHER_RUN, 1), (OTHER_RUN, 3)],
+        # A first question only asks the process that reads.
+        [None, (RUN, 9)],
     ],
-    ids=["known run", "new run"],
+    ids=["known run", "new run", "nobody had asked"],
 )
 def test_a_node_whose_heartbeat_goes_on_is_not_marked_after_its_death(
     monkeypatch, seen
@@ -512,7 +514,7 @@ def test_a_node_whose_heartbeat_goes_on_is_not_marked_after_its_death(
 
 @pytest.mark.parametrize(
     "seen",
-    [[None], [(RUN, 7)], [(RUN, 3)], [(OTHER_RUN, 9), (OTHER_RUN, 9)]],
+    [[None, None], [(RUN, 7)], [(RUN, 3)], [(OTHER_RUN, 9), (OTHER_RUN, 9)]],
     ids=["none", "the last one", "an older one", "a copy"],
 )
 def test_a_heartbeat_that_has_stopped_delays_no_mark(monkeypatch, seen):
@@ -521,6 +523,12 @@ def test_a_heartbeat_that_has_stopped_delays_no_mark(monkeypatch, seen):
     assert engine.snapshot.nodes[N2].offline
     called = engine.rpc.called("node_heartbeats")
     assert called == [(node, ([NAMES[2]],)) for node in (N1, N3)] * len(seen)
+
+
+def test_a_node_that_never_had_a_heartbeat_is_looked_for_once(monkeypatch):
+    engine = beating(monkeypatch, None, known=())
+    mark(engine)
+    assert engine.snapshot.nodes[N2].offline
 
 
 def test_without_shared_storage_nobody_is_asked_for_heartbeats():

@@ -581,3 +581,23 @@ def test_a_heartbeat_that_goes_on_again_stops_a_second_attempt_to_mark():
     assert (site.phase, site.limit) == (Phase.FENCED, node_death.HEARTBEAT)
     site.beats = {}
     assert site.round().jobs
+
+
+@pytest.mark.parametrize(
+    ("silence", "known"),
+    # A new process does not know yet whether the heartbeat that it sees goes on.
+    [(LONG, (BEAT[0], 9)), (Silence(1, 0.0), BEAT)],
+    ids=["observed", "new process"],
+)
+def test_a_last_heartbeat_that_is_read_late_keeps_no_dead_node_from_its_mark(
+    silence, known
+):
+    """Storage may show it late, and another reader may have seen it only later."""
+    site = Site(heartbeats=(BEAT,)).confirm()
+    site.views["node2"]["heartbeats"] = ((BEAT[0], 9),)
+    site.ended[2] = FAILED
+    site.round()
+    site.now += node_death.PAUSE_S
+    site.silence = silence
+    assert site.round().jobs
+    assert site.state.deaths[0].heartbeats == (known,)
