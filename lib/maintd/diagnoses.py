@@ -218,6 +218,9 @@ def fetch(place: Place, challenge: str, path: str = PATH) -> bytes:
         watch.start()
         connection.request("GET", f"{path}?challenge={challenge}")
         response = connection.getresponse()
+        if response.chunked:
+            # One with a negative size would be read without a limit.
+            raise RefusedError("it comes in chunks, wanted an answer with its length")
         answer = response.read(MAX_ANSWER + 1)
     except (OSError, http.client.HTTPException) as err:
         raise RefusedError(f"there is no answer: {err!r:.200}") from err

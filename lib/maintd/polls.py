@@ -5,6 +5,7 @@ for it. A later poll has it then, and until then the node is not asked again.
 """
 
 import dataclasses
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from ganeti.clock import Clock
 from ganeti.constants import timeouts
 from ganeti.maintd import diagnoses
 from ganeti.maintd.diagnoses import Diagnosis, Place, RefusedError
+
+_log = logging.getLogger(__name__)
 
 #: Why a node has no diagnosis that was asked for some time ago.
 LATE: Final = "its agent has not answered yet; its command may hang"
@@ -162,6 +165,10 @@ class Poller:
             )
         except RefusedError as err:
             return str(err)
+        except Exception as err:  # noqa: BLE001 - logged, and the node is asked again
+            # Without an answer, the node would stay late and not be asked again.
+            _log.exception("node %s: its answer cannot be read", place.name)
+            return f"its answer cannot be read: {type(err).__name__}"
 
     def _results(
         self, asked: Mapping[str, _Question]

@@ -129,6 +129,27 @@ def test_an_answer_byte_by_byte_ends_in_time(monkeypatch, headers):
     assert ends == ["cut off"]
 
 
+@pytest.mark.parametrize("size", [b"-1", b"-5", b"5"])
+def test_an_answer_in_chunks_is_refused_before_it_is_read(size):
+    """A chunk of a negative size would be read to its end, however long it is."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            peer, _address = server.accept()
+            with peer:
+                peer.recv(4096)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    peer.sendall(size + b"\r\n" + b"x" * (2 * diagnoses.MAX_ANSWER))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        place = diagnoses.Place("n1", "127.0.0.1", server.getsockname()[1])
+        with pytest.raises(diagnoses.RefusedError, match="wanted an answer with its"):
+            diagnoses.fetch(place, "c1")
+        thread.join()
+
+
 def test_status():
     item = Incident(uuid="i1", node="u1", original=DATA, action=Action.EVACUATE)
     state = MaintenanceState(jobs=(7,), evacuated=("web1",), incidents=(item,))

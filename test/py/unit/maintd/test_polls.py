@@ -24,6 +24,7 @@ class Agents:
         self.gates = {}
         self.sent = []
         self.bad = set()
+        self.bugs = {}
 
     def fetch(self, place, challenge, _path):
         self.sent.append((place.name, challenge))
@@ -32,6 +33,8 @@ class Agents:
             gate.wait()
         if place.name in self.bad:
             raise RefusedError("there is no answer")
+        if place.name in self.bugs:
+            raise self.bugs[place.name]
         now = self.clock.time()
         report = reports.report("diagnose", "node", reports.Kind.STATUS, DATA, now)
         report |= {"node": place.name, "challenge": challenge}
@@ -127,3 +130,15 @@ def test_a_node_with_another_address_is_asked_there(agents):
     until("it answers", lambda: poller.poll(moved)[0])
     assert agents.asked("slow") >= 2
     assert poller.poll({}) == ({}, {})
+
+
+def test_an_error_that_nobody_foresaw_is_no_end_of_the_questions_to_a_node(agents):
+    """Its thread would otherwise end without an answer, and it would stay late."""
+    agents.bugs = {"n1": ValueError("read length must be non-negative")}
+    poller = agents.poller(3600)
+    data, problems = poller.poll(places("n1", "n2"))
+    assert data.keys() == {"n2"}
+    assert problems == {"n1": "its answer cannot be read: ValueError"}
+    assert not poller.is_waiting
+    agents.bugs = {}
+    assert poller.poll(places("n1", "n2"))[0].keys() == {"n1", "n2"}
