@@ -21,7 +21,7 @@ from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import InstanceX
 from ganeti.utils import files
 
-#: Names of variables that may be added or replaced.
+#: Names of variables.
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 #: Largest definition, in bytes: the run directory is in memory.
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -43,12 +43,6 @@ def os_export(
         OpExecError: this node does not have the OS, its definition is too large, or a
             variable has no valid name.
     """
-    for name, value in override_env.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in str(value):
-            raise errors.OpExecError(
-                f"instance {instance.name}: {name[:100]!r} is not the name of a"
-                " variable with a text as value"
-            )
     definition = os_definitions.find(node.paths, instance.os)
     env = os_environment.instance_environment(
         node,
@@ -58,6 +52,13 @@ def os_export(
         debug=0,
     )
     env |= {name: str(value) for name, value in override_env.items()}
+    for name, value in env.items():
+        # That of an OS parameter, too: as part of an assignment it could be a command.
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise errors.OpExecError(
+                f"instance {instance.name}: {name[:100]!r} is not the name of a"
+                " variable with a text as value"
+            )
     directory = f"{node.paths.run_dir}/os-export"
     files.make_dir(directory, 0o700)
     path = f"{directory}/{check_instance_name(instance.name)}.tar"

@@ -292,6 +292,7 @@ def test_an_archive_has_the_definition_and_the_environment(node, directory):
     [
         ({"os": "nothing"}, {}, "nothing"),
         ({}, {"A=B; rm": "x"}, "is not the name of a variable"),
+        ({"osparams": {"a;reboot;b": "x"}}, {}, "'OSP_A;REBOOT;B' is not the name of"),
         ({}, {"A": "x\0"}, "'A' is not the name of a variable with a text"),
     ],
 )
