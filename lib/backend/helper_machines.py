@@ -12,13 +12,13 @@ import uuid
 from typing import Final
 
 from ganeti import errors
-from ganeti.backend import disk_links, instances, reason_trail
+from ganeti.backend import disk_links, helper_marks, instances, reason_trail
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor.base import AttachedDisk, check_instance_name
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.process import SAFE_PATH
-from ganeti.utils import control_chars, files
+from ganeti.utils import control_chars
 
 _MIB: Final = 1024 * 1024
 #: Characters of the image program's output that an error shows.
@@ -32,11 +32,6 @@ def _image(node: LocalNode, name: str) -> str:
     return f"{node.paths.data_dir}/helper-disks/{check_instance_name(name)}.raw"
 
 
-def _mark(node: LocalNode, name: str) -> str:
-    """Return the path of the file that marks a helper machine; gone after a reboot."""
-    return f"{node.paths.run_dir}/helper-machines/{check_instance_name(name)}"
-
-
 @procedure("helper_image_add")
 def helper_image_add(node: LocalNode, instance: InstanceX, image: str) -> int:
     """Make the boot disk of a helper machine; return its size in MiB.
@@ -46,7 +41,7 @@ def helper_image_add(node: LocalNode, instance: InstanceX, image: str) -> int:
     """
     path = _image(node, instance.name)
     # The guest of this name is stopped before the helper machine starts.
-    files.remove_file(_mark(node, instance.name))
+    helper_marks.remove(node.paths, instance.name)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     env = {"PATH": SAFE_PATH, "LC_ALL": "C", "HELPER_IMAGE": image, "HELPER_DISK": path}
     if node.paths.is_virtual:
@@ -85,7 +80,8 @@ def helper_start(
     """Start a helper machine on the disks of a stopped instance.
 
     Raises:
-        HypervisorError: a guest of this name runs, or the start failed.
+        HypervisorError: a guest of this name runs, the start failed, or the master has
+            ended the helper machine before it was started.
         OpExecError: the boot disk is missing.
     """
     name, path = instance.name, _image(node, instance.name)
@@ -104,15 +100,19 @@ def helper_start(
         serial_no=1,
         iv_name="disk/0",
     )
-    mark = _mark(node, name)
-    files.make_dir(os.path.dirname(mark), 0o755)
-    files.write_file(mark, "", mode=0o600)
+    helper_marks.make(node.paths, name)
     try:
         disks = instances.attach_disks(node, instance)
+        if not helper_marks.is_made(node.paths, name):
+            # Disks may hang until the master does not wait any more.
+            raise errors.HypervisorError(
+                f"instance {name}: its helper machine was ended before its start"
+            )
         driver.start(instance, [AttachedDisk(own, path), *disks], paused=False)
     except errors.GenericError:
-        disk_links.remove(node.paths, name, len(instance.disks_info))
-        files.remove_file(mark)
+        if not instances.is_running(driver, instance):
+            disk_links.remove(node.paths, name, len(instance.disks_info))
+        helper_marks.remove(node.paths, name)
         raise
     reason_trail.store(node, name, "start", reason)
 
@@ -127,8 +127,7 @@ def helper_end(node: LocalNode, instance: InstanceX) -> None:
         HypervisorError: it could not be ended.
     """
     name = instance.name
-    mark = _mark(node, name)
-    if os.path.exists(mark):
+    if helper_marks.is_made(node.paths, name):
         driver = node.hypervisor(instance.hypervisor)
         if instances.is_running(driver, instance):
             driver.stop(name, hvparams=instance.hvparams, force=True)
@@ -138,7 +137,7 @@ def helper_end(node: LocalNode, instance: InstanceX) -> None:
                 )
         driver.cleanup(name)
         disk_links.remove(node.paths, name, len(instance.disks_info))
-        files.remove_file(mark)
+        helper_marks.remove(node.paths, name)
     path = _image(node, name)
     for each in (path, f"{path}.new"):
         with contextlib.suppress(FileNotFoundError):

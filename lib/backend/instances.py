@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from ganeti import errors, storage
-from ganeti.backend import disk_links, reason_trail
+from ganeti.backend import disk_links, helper_marks, reason_trail
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor import AttachedDisk, GuestState, Hypervisor, InstanceInfo
 from ganeti.objects.filled import DiskX, InstanceX
@@ -58,6 +58,7 @@ def instance_start(
         return
     driver.require_startable(instance.name)
     driver.cleanup(instance.name)
+    helper_marks.remove(node.paths, instance.name)
     try:
         disks = attach_disks(node, instance)
         driver.start(instance, disks, paused=startup_paused)
@@ -92,6 +93,7 @@ def _stop(node: LocalNode, instance: InstanceX, timeout_s: float) -> None:
         if is_running(driver, instance):
             raise errors.HypervisorError(f"instance {name}: still running")
     driver.cleanup(name)
+    helper_marks.remove(node.paths, name)
     disk_links.remove(node.paths, name, len(instance.disks_info))
 
 

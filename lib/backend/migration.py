@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ganeti.backend import disk_links, instances
+from ganeti.backend import disk_links, helper_marks, instances
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.objects.filled import InstanceX
 
@@ -30,6 +30,7 @@ def accept_instance(
 ) -> None:
     """Prepare to receive an instance on this node's address ``target``."""
     driver = node.hypervisor(instance.hypervisor)
+    helper_marks.remove(node.paths, instance.name)
     disks = instances.attach_disks(node, instance)
     driver.accept(instance, str(info), target, disks)
 

@@ -32,6 +32,8 @@ _KVM: Final[dict[str, Any]] = {
     "floppy_image_path": "",
     "initrd_path": "",
     "kernel_path": "",
+    # An image that does not boot must not make the firmware boot the instance's disks.
+    "kvm_extra": "-boot strict=on",
     "reboot_behavior": "exit",
     "shared_directories": "",
     "spice_bind": "",

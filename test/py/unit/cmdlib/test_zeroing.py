@@ -98,6 +98,7 @@ def test_no_default_of_the_cluster_gives_the_helper_machine_more_than_disks():
         "kernel_path": "/boot/k",
         "cdrom_image_path": "/srv/cd",
         "usb_devices": "disk:x",
+        "kvm_extra": "-virtfs local,path=/srv,mount_tag=srv,security_model=none",
     }
     hvparams = dict(eng.snapshot.cluster.hvparams)
     hvparams["kvm"] = {**hvparams.get("kvm", {}), **given}
@@ -106,7 +107,8 @@ def test_no_default_of_the_cluster_gives_the_helper_machine_more_than_disks():
     eng.run(EXPORT)
     ((_, (wire, _reason)),) = eng.rpc.called("helper_start")
     own = {name: value for name, value in wire["hvparams"].items() if name in given}
-    assert own == dict.fromkeys(given, "") | {"firmware": "bios", "tpm": False}
+    changed = {"firmware": "bios", "tpm": False, "kvm_extra": "-boot strict=on"}
+    assert own == dict.fromkeys(given, "") | changed
 
 
 def test_a_stopped_instance_is_zeroed_and_stays_stopped():
