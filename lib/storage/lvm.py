@@ -128,6 +128,23 @@ class PhysicalVolume:
 
 
 @dataclasses.dataclass(frozen=True)
+class Label:
+    """The label of a physical volume.
+
+    Attributes:
+        name: path of its device; LVM's text for a device that is missing.
+        uuid: in LVM's form.
+        group: its volume group, empty without one.
+        is_in_use: it belongs to a group, perhaps one whose description is missing.
+    """
+
+    name: str
+    uuid: str
+    group: str
+    is_in_use: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Group:
     """One volume group: its name, size and free space."""
 
@@ -168,6 +185,22 @@ def physical_volumes(process: Runner, group: str | None = None) -> list[Physical
     """
     units = _report(process, "pvs", ("-o", _UNIT_FIELDS), "pv", _physical_volume)
     return [unit for unit in units if group is None or unit.group == group]
+
+
+def labels(process: Runner) -> list[Label]:
+    """Return the labels of all physical volumes.
+
+    Raises:
+        StorageError: LVM is not installed or failed.
+    """
+
+    def label(row: Mapping[str, Any]) -> Label:
+        names = (row["pv_name"], row["pv_uuid"], row["vg_name"])
+        return Label(*names, is_in_use=bool(row["pv_in_use"]))
+
+    return _report(
+        process, "pvs", ("-o", "pv_name,pv_uuid,vg_name,pv_in_use"), "pv", label
+    )
 
 
 def _physical_volume(row: Mapping[str, Any]) -> PhysicalVolume:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 GROUP = "xenvg"
+LVMSTRAP = "/usr/lib/ganeti/tools/lvmstrap"
 WEB1, WEB2 = "web1.lab.test", "web2.lab.test"
 ADD = (
     *("gnt-instance", "add", "-t", "plain", "--no-install", "--no-nics"),
@@ -22,7 +23,10 @@ WITHOUT_DISKS = "rm -rf /var/lib/ganeti/* /etc/ganeti/* /srv/ganeti/*; wipefs -q
 def volumes(first_machine):
     """A cluster of one machine with a volume group of two disks."""
     machines = first_machine
-    machines.check("vgcreate", "-q", "-f", "-y", GROUP, "/dev/vdb", "/dev/vdc")
+    machines.check("wipefs", "-qaf", "/dev/vdb", "/dev/vdc")
+    made = machines.check(LVMSTRAP, "create", "-d", "vdb,vdc", "-g", GROUP)
+    assert made.startswith("Done! VG: size ")
+    assert made.endswith(" GiB, disks: vdb,vdc\n")
     machines.check(
         *("gnt-cluster", "init", "--vg-name", GROUP, "--enabled-hypervisors", "fake"),
         *("--enabled-disk-templates", "plain,file", "--master-netdev", "br0"),
@@ -58,10 +62,22 @@ def units(machines, kind, *fields):
 
 def test_volumes_live_as_their_disks_and_a_failed_disk_is_taken_out(volumes):
     machines = volumes
+    _used_disks_are_refused(machines)
     _life_of_a_disk(machines)
     _container(machines)
     _adoption(machines)
     _a_disk_fails(machines)
+
+
+def _used_disks_are_refused(machines):
+    """The group is there with both disks: lvmstrap shows that and makes no other."""
+    text = machines.check(LVMSTRAP, "diskinfo", "--json", "-d", "vdb,vdc")
+    shown = {disk["name"]: (disk["used"], disk["info"]) for disk in json.loads(text)}
+    used = (True, f"is a physical volume of group {GROUP}")
+    assert shown == {"vdb": used, "vdc": used}
+    create = (LVMSTRAP, "create", "-d", "vdb,vdc", "-g")
+    assert "exists on this machine" in machines.refuse(*create, GROUP)
+    assert used[1] in machines.refuse(*create, "more")
 
 
 def _life_of_a_disk(machines):
