@@ -44,13 +44,7 @@ def os_export(
             variable has no valid name.
     """
     definition = os_definitions.find(node.paths, instance.os)
-    env = os_environment.instance_environment(
-        node,
-        instance,
-        definition,
-        variant=os_definitions.split_name(instance.os)[1],
-        debug=0,
-    )
+    env = os_environment.instance_environment(node, instance, definition)
     env |= {name: str(value) for name, value in override_env.items()}
     for name, value in env.items():
         # That of an OS parameter, too: as part of an assignment it could be a command.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import pathutils, process, storage
+from ganeti.backend import os_definitions
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode
 from ganeti.constants import disks as disk_constants
@@ -63,10 +64,10 @@ def instance_environment(
     instance: InstanceX,
     definition: OsDefinition,
     *,
-    variant: str,
-    debug: int,
+    debug: int = 0,
 ) -> dict[str, str]:
     """Return the complete environment of a script for one instance."""
+    variant = os_definitions.split_name(instance.os)[1]
     env = core(node.paths, definition, variant, all_osparams(instance), debug)
     env |= {
         "INSTANCE_NAME": instance.name,

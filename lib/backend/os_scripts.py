@@ -127,11 +127,7 @@ def _run(
     node: LocalNode, instance: InstanceX, definition: OsDefinition, script: _Script
 ) -> None:
     env = os_environment.instance_environment(
-        node,
-        instance,
-        definition,
-        variant=os_definitions.split_name(instance.os)[1],
-        debug=script.debug,
+        node, instance, definition, debug=script.debug
     )
     log = log_file(node, script.action, instance)
     with process.kept_short(log, _MAX_LOG):
@@ -199,13 +195,7 @@ def transfer_command(
         OpExecError: this node does not have the OS.
     """
     definition = os_definitions.find(node.paths, instance.os)
-    env = os_environment.instance_environment(
-        node,
-        instance,
-        definition,
-        variant=os_definitions.split_name(instance.os)[1],
-        debug=0,
-    )
+    env = os_environment.instance_environment(node, instance, definition)
     prefix = mode.upper()
     device = storage.device(node.paths, disk, node.process)
     path = device.path
