@@ -19,9 +19,9 @@ NAME: Final = "image-sources"
 DEFAULT: Final = ("/srv/ganeti/images", "https://")
 SCHEMES: Final = ("https", "http")
 _MAX_LIST: Final = 64 * 1024
-#: Parts of a URL: scheme, user, server and path, beginning of query or fragment.
+#: Parts of a URL: scheme, server and path, beginning of query or fragment, the rest.
 _PARTS: Final = re.compile(
-    r"([a-zA-Z]+:/+)?(?:[^/?#]*@)?([^?#]*)(?:([?#]).*)?", re.DOTALL
+    r"([a-zA-Z]+:/+)?(?:[^/?#]*@)?([^?#]*)(?:([?#])(.*))?", re.DOTALL
 )
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
@@ -69,10 +69,15 @@ def check_url(paths: pathutils.Paths, url: str) -> None:
 def shown(url: str) -> str:
     """Return a URL for messages: without user, password, query and fragment.
 
-    Those may be secrets of the image's server, and messages go to logs and journals.
+    Those may be secrets of the image's server, and messages go to logs and journals. A
+    password with a slash, question mark or number sign makes the URL invalid: then the
+    text between the first colon and the last "@" may be a password.
     """
     parts = _PARTS.fullmatch(url)
-    scheme, place, mark = parts.groups("") if parts else ("", "", "")
+    scheme, place, mark, rest = parts.groups("") if parts else ("", "", "", "")
+    before, colon, after = place.partition(":")
+    if colon and "@" in after + rest:
+        return f"{scheme}{before}..."
     return f"{scheme}{place}{mark}{'...' if mark else ''}"
 
 
