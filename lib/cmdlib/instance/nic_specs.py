@@ -220,15 +220,15 @@ def _take_address(
                 f"{what}: ip pool needs a network", ecodes.ECODE_INVAL
             )
         return ip
+    from_pool = ip == _POOL
     try:
-        if ip == _POOL:
+        if from_pool:
             return ctx.config.generate_ip(ctx.owner, network.uuid)
         if ip is not None:
             ctx.config.reserve_ip(ctx.owner, network.uuid, ip)
     except (errors.ReservationError, errors.AddressPoolError) as err:
-        raise errors.OpPrereqError(
-            f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
-        ) from err
+        code = ecodes.ECODE_NORES if from_pool else ecodes.ECODE_NOTUNIQUE
+        raise errors.OpPrereqError(f"{what}: {err.args[0]}", code) from err
     return ip
 
 

@@ -251,8 +251,9 @@ def test_addresses_of_networks_are_checked_at_a_creation(spec, text):
 
 def test_a_full_network_gives_no_address():
     made = networked(reservations="1" * 16)
-    with pytest.raises(errors.OpPrereqError, match="has no free address"):
+    with pytest.raises(errors.OpPrereqError, match="has no free address") as caught:
         made.run(create({"network": "lan", "ip": "pool"}))
+    assert caught.value.args[1] == "insufficient_resources"
 
 
 def test_without_the_check_an_address_of_a_network_is_taken_outside_of_it():
