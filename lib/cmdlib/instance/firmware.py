@@ -7,7 +7,7 @@ word is data: the master stores it, and only a guest reads it.
 import re
 from typing import Any, Final
 
-from ganeti import objects
+from ganeti import errors, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import common
 from ganeti.objects import params
@@ -23,23 +23,37 @@ def save(ctx: base.Context, uuid: str, node: str) -> None:
 
     A failure is a warning: the guest has the originals on that node.
     """
+    if failure := _save(ctx, uuid, node, "a failover would start it with earlier ones"):
+        ctx.log.warn(failure)
+
+
+def require_saved(ctx: base.Context, uuid: str, node: str, consequence: str) -> None:
+    """Do the same before the originals become useless.
+
+    Raises:
+        OpExecError: it failed; has the consequence of going on.
+    """
+    if failure := _save(ctx, uuid, node, consequence):
+        raise errors.OpExecError(failure)
+
+
+def _save(ctx: base.Context, uuid: str, node: str, consequence: str) -> str:
+    """Return why it failed, empty if it did not."""
     instance = ctx.snapshot.instances.get(uuid)
     fields = kept_fields(ctx.snapshot, instance) if instance else {}
     if instance is None or not fields:
-        return
+        return ""
     wire = encode.instance(ctx.snapshot, instance)
     answer = ctx.rpc.call_one("guest_firmware", node, wire)
     what = (
         f"instance {instance.name}: its {' and '.join(fields.values())} could not be"
-        " saved; a failover would start it with earlier ones"
+        f" saved; {consequence}"
     )
     if answer.failed:
-        ctx.log.warn(answer.describe(what))
-        return
+        return answer.describe(what)
     texts: Any = dict(zip(("firmware_state", "tpm_state"), answer.payload, strict=True))
     if any(len(t) > _MAX_COPY or not _BASE64.fullmatch(t) for t in texts.values()):
-        ctx.log.warn(f"{what}: the node sent something else")
-        return
+        return f"{what}: the node sent something else"
     changes = {
         field: texts[field]
         for field in fields
@@ -47,6 +61,7 @@ def save(ctx: base.Context, uuid: str, node: str) -> None:
     }
     if changes:
         common.set_instance(ctx, uuid, **changes)
+    return ""
 
 
 def kept_fields(

@@ -64,9 +64,14 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         is_forthcoming = self.instance.forthcoming
         if self.new_name != self.old_name:
             if not is_forthcoming:
-                self._move_directories(self.instance)
                 # The node's files have the old name, and a guest can end by itself.
-                firmware.save(self.ctx, self.uuid, self.instance.primary_node)
+                firmware.require_saved(
+                    self.ctx,
+                    self.uuid,
+                    self.instance.primary_node,
+                    f"as {self.new_name} it would start with earlier ones",
+                )
+                self._move_directories(self.instance)
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.rename_instance(self.uuid, self.new_name)
             if not is_forthcoming:

@@ -5,6 +5,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
+from ganeti import errors
 from ganeti.config import config_data
 
 TPM = {"tpm": True, "kernel_path": ""}
@@ -93,9 +94,8 @@ def test_the_tpm_of_a_guest_is_saved_and_only_its_next_start_has_it():
     assert "c2VjcmV0" not in str(others)
 
 
-def test_a_rename_takes_a_copy_before_the_files_of_the_old_name_go():
-    eng = engine(TPM, "down", guest_firmware=["", "c2VjcmV0"], instance_info={})
-    eng.run(
+def rename(eng):
+    return eng.run(
         {
             "OP_ID": "OP_INSTANCE_RENAME",
             "instance_name": NAME,
@@ -104,8 +104,23 @@ def test_a_rename_takes_a_copy_before_the_files_of_the_old_name_go():
             "ip_check": False,
         }
     )
+
+
+def test_a_rename_takes_a_copy_before_the_files_of_the_old_name_go():
+    eng = engine(TPM, "down", guest_firmware=["", "c2VjcmV0"], instance_info={})
+    rename(eng)
     (saved,) = eng.snapshot.instances.values()
     assert (saved.name, saved.tpm_state) == ("new.example.com", "c2VjcmV0")
+
+
+@pytest.mark.parametrize("answer", [failure("no answer"), ["", "evil !"]])
+def test_a_rename_without_a_copy_is_refused_as_the_files_would_be_lost(answer):
+    eng = engine(TPM, "down", guest_firmware=answer, instance_info={})
+    with pytest.raises(errors.OpExecError, match="TPM data could not be saved; as new"):
+        rename(eng)
+    (record,) = eng.snapshot.instances.values()
+    assert record.name == NAME
+    assert not eng.rpc.called("file_storage_dir_rename")
 
 
 def test_an_export_to_ganeti_has_neither_parameters_nor_copies():
