@@ -19,11 +19,15 @@ _REPORT_S: Final = 60.0
 #: How often, and how long, a silent node is tried again.
 _SILENT_TRIES: Final = 10
 _SILENT_S: Final = 6.0
-#: The same for disks that are neither complete nor being copied, as they connect.
+#: The same for disks that are neither complete nor being copied. While a node waits for
+#: the other one, DRBD tries to connect every 10 s (connect-int); the first two attempts
+#: may be missed.
 _DEGRADED_TRIES: Final = 10
+_CONNECTING_TRIES: Final = 35
 _DEGRADED_S: Final = 1.0
 _OK: Final = 1
 _STANDALONE: Final = "StandAlone"
+_CONNECTING: Final = ("WFConnection", "WFReportParams", "Unconnected")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Status:
         left_s: its estimated time in seconds.
         ldisk: status of the node's own data, see `ganeti.constants.disks.LDS_NAMES`.
         is_standalone: whether the node does not try to connect.
+        is_connecting: whether it waits for the other one, or greets it.
         is_connected: whether the nodes exchange data, so that none is newer there.
         row: the answer of the node.
     """
@@ -47,6 +52,7 @@ class Status:
     left_s: float | None = None
     ldisk: int = _OK
     is_standalone: bool = False
+    is_connecting: bool = False
     is_connected: bool = False
     row: Any = None
 
@@ -81,6 +87,7 @@ def _status(row: Any) -> Status | str:
         left_s=float(left) if isinstance(left, int | float) else None,
         ldisk=value.get("ldisk_status") or _OK,
         is_standalone=connection == _STANDALONE,
+        is_connecting=connection in _CONNECTING,
         is_connected=connection in verify_mirrors.TALKING,
         row=row,
     )
@@ -338,7 +345,7 @@ class _Waiting:
                 return []
             if degraded:
                 hopeless += 1
-                if hopeless > _DEGRADED_TRIES:
+                if hopeless > self._tries(known):
                     return degraded
                 self._ctx.pause(_DEGRADED_S)
                 continue
@@ -367,6 +374,19 @@ class _Waiting:
             )
         self._ctx.pause(_SILENT_S)
         return tries + 1
+
+    def _tries(self, known: Sequence[Status | str]) -> int:
+        """Return how often disks without progress are looked at."""
+        can_connect = all(
+            isinstance(status, Status)
+            and (
+                status.is_connecting
+                or status.percent is not None
+                or not status.is_degraded
+            )
+            for status in known
+        )
+        return _CONNECTING_TRIES if can_connect else _DEGRADED_TRIES
 
     def _look(self, known: Sequence[Status | str]) -> tuple[list[str], float | None]:
         """Return disks without progress, and the seconds left of the others."""
