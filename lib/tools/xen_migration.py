@@ -9,7 +9,10 @@ guest: ``xl save`` writes to ``xl restore``. Both domains wait then, and the sou
 decides: when the target has reported a complete guest, the source writes the result,
 destroys its domain, and lets the target go on. After a failure before that, the guest
 goes on at the source. After a later one, it waits on the target until the node daemon
-there lets it go on.
+there lets it go on. Until the target has heard of the decision, a file says so: nobody
+else may let the guest go on there, as it may have gone on at the source.
+
+``resume`` lets a guest go on at the source if xl or this program was killed.
 """
 
 import argparse
@@ -26,6 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.hypervisor.xen import listing, migration
 from ganeti.tools import common, xen_channel
 from ganeti.utils import files, pidfile
 
@@ -37,6 +41,11 @@ _END_S: Final = 60.0
 #: Seconds for the devices of a guest that has arrived, and for short calls of xl.
 _RESTORE_S: Final = 300.0
 _CALL_S: Final = 60.0
+#: Seconds for xl to ask a guest in vain to suspend, and bytes of its state until then.
+_ASK_S: Final = 180.0
+_BEGINNING: Final = 1 << 20
+#: Longest list of domains, bytes.
+_LONGEST_LIST: Final = 1 << 20
 #: Seconds for xl to let a guest go on after the end of its connection.
 _RESUME_S: Final = 30.0
 #: Words of ``move`` between the nodes: of the target, and of the source.
@@ -55,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--life", type=int, metavar="DESCRIPTOR", help="of send: the end of a pipe"
     )
     parser.add_argument("--result", metavar="FILE", help="of both, in JSON")
+    parser.add_argument("--arrival", metavar="FILE", help="of receive: see above")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("receive", "wait for a guest"),
@@ -65,6 +75,8 @@ def build_parser() -> argparse.ArgumentParser:
         action.add_argument("instance")
         action.add_argument("address", help="of the target")
         action.add_argument("port", type=int)
+    resume = actions.add_parser("resume", help="let a guest go on that waits here")
+    resume.add_argument("instance")
     send = actions.add_parser(
         "send", help="connect xl, which calls this, to the target"
     )
@@ -78,12 +90,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program."""
     parser = build_parser()
     options = parser.parse_args(argv)
-    if options.action != "send" and not (options.pid_file and options.result):
-        parser.error(f"{options.action}: wanted --pid-file and --result")
+    if options.action not in {"send", "resume"} and not (
+        options.pid_file and options.result and options.arrival
+    ):
+        parser.error(f"{options.action}: wanted --pid-file, --result and --arrival")
     actions = {
         "receive": _receive,
         "migrate": lambda given: _leave(given, _run_xl),
         "move": lambda given: _leave(given, _stop_and_send),
+        "resume": lambda given: _let_go_on(given.instance),
         "send": _send,
     }
     return common.run(NAME, lambda: actions[options.action](options))
@@ -110,7 +125,7 @@ def _accept(
     listener.close()
     _say(f"instance {options.instance}: arrives")
     if channel.selected_alpn_protocol() == xen_channel.STOPPED:
-        _restore_from(channel, options.instance)
+        _restore_from(channel, options.instance, options.arrival)
     else:
         _receive_from(channel)
     _say(f"instance {options.instance}: has arrived")
@@ -138,34 +153,53 @@ def _receive_from(channel: ssl.SSLSocket) -> None:
         raise errors.HypervisorError(f"xl migrate-receive exited with code {code}")
 
 
-def _restore_from(channel: ssl.SSLSocket, name: str) -> None:
+def _restore_from(channel: ssl.SSLSocket, name: str, arrival: str) -> None:
     """Let xl restore a guest from the peer's data; it goes on when the peer says so.
 
     Raises:
         HypervisorError: xl failed, or the connection broke. A guest that is complete
-            waits then: the peer may have given it up.
+            waits then: the peer may have given it up. Another one is destroyed.
     """
-    data, sink = os.pipe()
+    files.write_file(arrival, migration.Arrival.INCOMPLETE.encode())
     with channel:
         try:
-            child = _start([_XL, "restore", "-p", "/dev/stdin"], stdin=data)
-        finally:
-            os.close(data)
-        try:
-            xen_channel.feed(channel, sink, child.pid)
-            code = child.wait(_RESTORE_S)
-        except subprocess.TimeoutExpired as err:
-            raise errors.HypervisorError("xl restore does not end") from err
-        finally:
-            os.close(sink)
-            _end(child)
-        if code:
-            raise errors.HypervisorError(f"xl restore exited with code {code}")
-        # The source may give the guest up from here on, so its word is waited for.
-        _ignore_end()
+            _restore(channel)
+            # The source may give the guest up from here on, so its word is waited for.
+            _ignore_end()
+        except errors.HypervisorError:
+            _destroy_incomplete(name)
+            raise
+        files.write_file(arrival, migration.Arrival.COMPLETE.encode())
         xen_channel.say(channel, _COMPLETE)
         _require(xen_channel.hear(channel, 2 * _CALL_S), _GO)
+    files.remove_file(arrival)
     _call("unpause", name)
+
+
+def _restore(channel: ssl.SSLSocket) -> None:
+    data, sink = os.pipe()
+    try:
+        child = _start([_XL, "restore", "-p", "/dev/stdin"], stdin=data)
+    finally:
+        os.close(data)
+    try:
+        xen_channel.feed(channel, sink, child.pid)
+        code = child.wait(_RESTORE_S)
+    except subprocess.TimeoutExpired as err:
+        raise errors.HypervisorError("xl restore does not end") from err
+    finally:
+        os.close(sink)
+        _end(child)
+    if code:
+        raise errors.HypervisorError(f"xl restore exited with code {code}")
+
+
+def _destroy_incomplete(name: str) -> None:
+    """Destroy what xl has left of a guest that its source has kept."""
+    with contextlib.suppress(errors.HypervisorError):
+        row = _domain(name)
+        if row is not None and row.is_paused:
+            _call("destroy", name)
 
 
 def _leave(
@@ -245,7 +279,7 @@ def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
         except BaseException:
             # xl has done so itself if it could not save the guest.
             with contextlib.suppress(errors.HypervisorError):
-                _call("unpause", name)
+                _let_go_on(name)
             raise
         # From here on the guest is the target's, whatever happens.
         _ignore_end()
@@ -278,6 +312,60 @@ def _save_to(channel: ssl.SSLSocket, name: str) -> None:
         _end(child, _RESUME_S)
     if code:
         raise errors.HypervisorError(f"xl save exited with code {code}")
+
+
+def _let_go_on(name: str) -> None:
+    """Let a guest go on at the source that waits since its state was to be saved.
+
+    Raises:
+        HypervisorError: it still waits.
+    """
+    row = _domain(name)
+    if row is not None and row.is_suspended:
+        _resume(name)
+        row = _domain(name)
+    if row is not None and row.is_paused:
+        _call("unpause", name)
+    elif row is not None and row.is_suspended:
+        raise errors.HypervisorError(
+            f"instance {name}: is suspended, and xl does not resume it"
+        )
+
+
+def _resume(name: str) -> None:
+    """Resume a guest whose saving was interrupted.
+
+    xl has no command for that. But it does so when it cannot save the guest, as nobody
+    reads the state to its end.
+    """
+    data, sink = os.pipe()
+    with os.fdopen(data, "rb") as stream:
+        try:
+            argv = [_XL, "save", "-p", name, f"/dev/fd/{sink}"]
+            child = _start(argv, pass_fds=(sink,))
+        finally:
+            os.close(sink)
+        # Without its beginning, xl would fail before it has looked at the guest.
+        stream.read(_BEGINNING)
+    _end(child, _ASK_S)
+
+
+def _domain(name: str) -> listing.Domain | None:
+    """Return the domain of a guest, None if there is none.
+
+    Raises:
+        HypervisorError: xl does not list it.
+    """
+    child = _start([_XL, "list"], stdout=subprocess.PIPE)
+    try:
+        output, _errors = child.communicate(timeout=_CALL_S)
+    except subprocess.TimeoutExpired as err:
+        raise errors.HypervisorError("xl list does not end") from err
+    finally:
+        _end(child)
+    text = output[:_LONGEST_LIST].decode(errors="replace")
+    rows = listing.guests(listing.domains(text))
+    return next((row for row in rows if row.name == name), None)
 
 
 def _require(word: bytes, wanted: bytes) -> None:

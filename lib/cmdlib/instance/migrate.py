@@ -30,6 +30,8 @@ _MIB: Final = 1024 * 1024
 #: Longest reason of an emulator that is shown, characters.
 _REASON_LENGTH: Final = 500
 _VERSION_LENGTH: Final = 50
+#: State of a guest that does not run, in the data about it.
+_SHUTDOWN: Final = 1
 _NO_REASON: Final = "QEMU gives no reason; see its log on both nodes"
 
 
@@ -506,8 +508,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             )
         else:
             name = snapshot.nodes[places[0]].name
-            self.ctx.log.message(f"* instance running on node {name}, updating config")
             self.source, self.target = instance.primary_node, places[0]
+            self._refuse_undecided()
+            self.ctx.log.message(f"* instance running on node {name}, updating config")
             self.commit_primary(places[0])
             self._forget_at_source()
         # It may run there before the target was asked to finish the migration.
@@ -519,6 +522,40 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         left |= {instance.primary_node} - {places[0]}
         for node in sorted(left):
             self._free_disks(node, f"instance {instance.name}: clean-up")
+
+    def _refuse_undecided(self) -> None:
+        """Remove a guest that waits at the target, if its source has not given it up.
+
+        It may have gone on at the source before it ended there: its memory would not
+        fit its disks any more.
+
+        Raises:
+            OpExecError: it runs nowhere now, or the source does not answer.
+        """
+        instance, call = self.instance, self.ctx.rpc.call_one
+        hv = instance.hypervisor
+        what = f"instance {instance.name}: clean-up"
+        values = self.ctx.snapshot.cluster.hvparams.get(hv, {})
+        args = (instance.name, hv, values)
+        info = call("instance_info", self.target, *args).unwrap(what) or {}
+        if info.get("state") != _SHUTDOWN:
+            return
+        wire = self.encode()
+        asked = call("instance_get_migration_status", self.source, wire)
+        if (asked.unwrap(what) or {}).get("status") == "completed":
+            return
+        call("instance_finalize_migration_dst", self.target, wire, "", False).unwrap(
+            what
+        )
+        source, target = (
+            common.node_name(self.ctx, uuid) for uuid in (self.source, self.target)
+        )
+        raise errors.OpExecError(
+            f"instance {instance.name}: does not run on any node: node {source} has"
+            f" not given it up, and does not run it any more, so its copy on node"
+            f" {target} was removed; stop and start it with gnt-instance shutdown and"
+            " startup"
+        )
 
     def _forget_at_source(self) -> None:
         """Let the node that the guest has left start it again one day."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from ganeti import errors
 from ganeti.hypervisor.base import (
     AttachedDisk,
+    GuestState,
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
@@ -42,10 +43,11 @@ class _XenHypervisor(Hypervisor):
 
     # Start and end
     def require_startable(self, name: str) -> None:
-        """Refuse a guest that has left: it may run on the node that it has gone to.
+        """Refuse a guest that has left, or that waits here for the word of its source.
 
-        Its domain here ends with the migration. After a job that was interrupted, only
-        the result of the migration shows where the guest is.
+        It may run on the other node. The domain of a guest that has left ends with the
+        migration. After a job that was interrupted, only the result of the migration
+        shows where the guest is.
         """
         if self._has_left(name):
             raise errors.HypervisorError(
@@ -53,6 +55,18 @@ class _XenHypervisor(Hypervisor):
                 f" finished; run gnt-instance migrate --cleanup {name}, or, if it runs"
                 " nowhere, gnt-instance shutdown and startup"
             )
+        row = self._domain(name)
+        if row and self._arrival(row) is migration.Arrival.COMPLETE:
+            raise errors.HypervisorError(
+                f"instance {name}: waits on this node since a migration that was not"
+                f" finished; run gnt-instance migrate --cleanup {name}, or, if its"
+                " source node has died since, gnt-instance shutdown and startup, which"
+                " boots it again"
+            )
+
+    def _arrival(self, row: listing.Domain) -> migration.Arrival | None:
+        """Return the state of a guest that waits for the word of its source."""
+        return migration.arrival(self._files(row.name)) if row.is_paused else None
 
     def _has_left(self, name: str) -> bool:
         guest = self._files(name)
@@ -111,6 +125,10 @@ class _XenHypervisor(Hypervisor):
         if row is None:
             raise errors.HypervisorError(f"instance {name}: not running")
         what = f"instance {name}"
+        if row.is_suspended:
+            # A migration that goes on would let it go on at the target.
+            migration.stop(self._effects, self._files(name))
+            row = self._domain(name) or row
         if force or row.has_ended:
             result = xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
             if result.failed and self._domain(name) is not None:
@@ -118,19 +136,21 @@ class _XenHypervisor(Hypervisor):
                     f"{what}: xl destroy {result.reason}: {xl.reason(result)}"
                 )
             return
-        if row.is_paused:
-            # Its system could not hear the request.
-            xl.check(self._effects, what, "unpause", name)
+        # Its system could not hear the request while it waits.
+        self._let_go_on(name)
         # Without a driver for requests of Xen, a guest hears of it by ACPI.
         xl.check(self._effects, what, "shutdown", "-F", name)
 
     def cleanup(self, name: str) -> None:
         """Remove the files of a guest that does not run any more."""
         row = self._domain(name)
-        if row is not None and not row.has_ended:
+        is_waiting = row is not None and self._arrival(row) is not None
+        if row is not None and not (row.has_ended or is_waiting):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, the instance is running"
             )
+        if is_waiting:
+            migration.stop(self._effects, self._files(name))
         if row is not None:
             xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
         self._files(name).remove_config()
@@ -178,14 +198,20 @@ class _XenHypervisor(Hypervisor):
         """Return one guest, None if it is not on this node."""
         del hvparams
         row = self._domain(name)
-        return None if row is None else row.info
+        return None if row is None else self._info(row)
+
+    def _info(self, row: listing.Domain) -> InstanceInfo:
+        """Return a guest; one that waits for the word of its source does not run."""
+        if self._arrival(row) is not None:
+            return row.info._replace(state=GuestState.SHUTDOWN)
+        return row.info
 
     def all_infos(
         self, hvparams: Mapping[str, Any] | None = None
     ) -> list[InstanceInfo]:
         """Return all guests on this node, in the order of their names."""
         del hvparams
-        return [row.info for row in listing.guests(self._domains())]
+        return [self._info(row) for row in listing.guests(self._domains())]
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return memory in MiB and processors, of the whole machine as Xen has it."""
@@ -310,18 +336,16 @@ class _XenHypervisor(Hypervisor):
         Raises:
             HypervisorError: it still waits.
         """
-        if not self._is_paused(name):
-            return
-        result = xl.run(self._effects, "unpause", name)
-        # The program of the migration may have done so in between.
-        if result.failed and self._is_paused(name):
-            raise errors.HypervisorError(
-                f"instance {name}: xl unpause {result.reason}: {xl.reason(result)}"
-            )
-
-    def _is_paused(self, name: str) -> bool:
         row = self._domain(name)
-        return row is not None and row.is_paused
+        if row is not None and row.is_suspended:
+            migration.resume(self._effects, self._files(name))
+        elif row is not None and row.is_paused:
+            result = xl.run(self._effects, "unpause", name)
+            # The program of the migration may have done so in between.
+            if result.failed and (row := self._domain(name)) and row.is_paused:
+                raise errors.HypervisorError(
+                    f"instance {name}: xl unpause {result.reason}: {xl.reason(result)}"
+                )
 
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
@@ -343,7 +367,7 @@ class _XenHypervisor(Hypervisor):
             self._let_go_on(name)
             migration.forget(self._files(name))
             return
-        migration.end(self._effects, self._files(name))
+        migration.stop(self._effects, self._files(name))
         row = self._domain(name)
         if row is not None and not (row.is_paused or row.has_ended):
             # Its source has given it up before it got its name here.

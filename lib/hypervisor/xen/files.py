@@ -37,7 +37,7 @@ class Files:
         return f"{self._paths.log_dir}/xen/{self.name}.config"
 
     def migration(self, suffix: str) -> str:
-        """Return a file of a migration: ``pid`` or ``result``."""
+        """Return a file of a migration: ``pid``, ``result`` or ``arrival``."""
         return f"{self._migrations}/{self.name}.{suffix}"
 
     def make_directories(self) -> None:

@@ -16,12 +16,14 @@ INCOMING: Final = "--incoming"
 DEPARTING: Final = "--migratedaway"
 _ROW: Final = re.compile(
     r"(?P<name>\S.{0,254}?) +(?P<id>\d{1,10}) +(?P<memory>\d{1,12})"
-    r" +(?P<vcpus>\d{1,6}) +(?P<state>[rbpscd-]{6}) +(?P<time>\d{1,12}\.\d{1,3})",
+    r" +(?P<vcpus>\d{1,6}) +(?P<state>[rbpscdwS-]{6}) +(?P<time>\d{1,12}\.\d{1,3})",
     re.ASCII,
 )
 #: Letters of the state of a domain that does nothing any more: it has shut down, has
 #: crashed, or its memory is being freed.
 _ENDED: Final = frozenset("scd")
+#: Letters of a domain that has shut down, with its reason: to be saved, not to end.
+_SUSPENDED: Final = "ss"
 #: Xen's name of a domain without a name: one that is being removed.
 _NAMELESS: Final = "(null)"
 
@@ -44,7 +46,15 @@ class Domain(NamedTuple):
     @property
     def has_ended(self) -> bool:
         """Return whether the guest does not run any more."""
-        return not _ENDED.isdisjoint(self.state)
+        return not self.is_suspended and not _ENDED.isdisjoint(self.state)
+
+    @property
+    def is_suspended(self) -> bool:
+        """Return whether the guest waits for its state to be saved; it has not ended.
+
+        Where that was interrupted, it has to be resumed.
+        """
+        return self.state[3:5] == _SUSPENDED and "d" not in self.state
 
     @property
     def info(self) -> InstanceInfo:

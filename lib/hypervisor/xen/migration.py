@@ -7,6 +7,7 @@ result.
 """
 
 import contextlib
+import enum
 import json
 import os
 import signal
@@ -24,10 +25,20 @@ from ganeti.utils import files, pidfile
 PROGRAM: Final = "xen-migration"
 #: Seconds until the program is in the background, and until it has ended.
 _START_S: Final = 60.0
-_END_S: Final = 45.0
+_END_S: Final = 150.0
 _POLL_S: Final = 0.1
 _REASON_LENGTH: Final = 500
 _LARGEST_RESULT: Final = 65536
+#: Seconds to resume a guest: xl first asks it in vain to suspend, for a minute.
+_RESUME_S: Final = 240.0
+
+
+class Arrival(enum.StrEnum):
+    """A stopped guest on the target, until its source has given it up."""
+
+    INCOMPLETE = "incomplete"
+    #: Its source may have given it up, or may have let it go on there.
+    COMPLETE = "complete"
 
 
 def listen(
@@ -73,15 +84,34 @@ def _start(
         f"{paths.tools_dir}/{PROGRAM}",
         *("--pid-file", guest.migration("pid")),
         *("--result", guest.migration("result")),
+        *("--arrival", guest.migration("arrival")),
         *(action, xl.domain(guest.name), address, str(int(hvparams["migration_port"]))),
     ]
+    _run(effects, guest, action, argv, _START_S)
+
+
+def resume(effects: NodeEffects, guest: Files) -> None:
+    """Let a guest go on that waits since its state was to be saved.
+
+    Raises:
+        HypervisorError: it still waits.
+    """
+    guest.make_directories()
+    argv = [f"{effects.paths.tools_dir}/{PROGRAM}", "resume", xl.domain(guest.name)]
+    _run(effects, guest, "resume", argv, _RESUME_S)
+
+
+def _run(
+    effects: NodeEffects, guest: Files, action: str, argv: list[str], timeout_s: float
+) -> None:
+    paths = effects.paths
     env = {"PATH": SAFE_PATH, "LC_ALL": "C"}
     if paths.is_virtual:
         env |= {ROOTDIR_ENV: paths.root, HOSTNAME_ENV: paths.hostname}
     size = os.path.getsize(guest.log) if os.path.exists(guest.log) else 0
     try:
         result = effects.process.run(
-            argv, env=env, timeout_s=_START_S, output_file=guest.log
+            argv, env=env, timeout_s=timeout_s, output_file=guest.log
         )
     except errors.CommandError as err:
         raise errors.HypervisorError(f"instance {guest.name}: {err}") from err
@@ -113,6 +143,9 @@ def status(guest: Files) -> MigrationStatus:
     except FileNotFoundError:
         if runs:
             return MigrationStatus("active")
+        if os.path.exists(guest.migration("pid")):
+            reason = f"{PROGRAM} was killed; see {guest.log}"
+            return MigrationStatus("failed", error=reason)
         return MigrationStatus("failed", error="no migration has been begun")
     except (OSError, ValueError, errors.GenericError) as err:
         return MigrationStatus("failed", error=f"its result is unknown: {err}")
@@ -121,6 +154,16 @@ def status(guest: Files) -> MigrationStatus:
     known = result if isinstance(result, dict) else {}
     reason = str(known.get("reason", "unknown"))[:_REASON_LENGTH]
     return MigrationStatus("failed", error=f"{reason}; see {guest.log}")
+
+
+def arrival(guest: Files) -> Arrival | None:
+    """Return the state of a guest that waits here for the word of its source."""
+    try:
+        text = files.read_file(guest.migration("arrival"), max_size=_LARGEST_RESULT)
+    except FileNotFoundError:
+        return None
+    is_complete = text.decode("ascii", "replace") == Arrival.COMPLETE
+    return Arrival.COMPLETE if is_complete else Arrival.INCOMPLETE
 
 
 def has_result(guest: Files) -> bool:
@@ -165,3 +208,4 @@ def stop(effects: NodeEffects, guest: Files) -> None:
 def forget(guest: Files) -> None:
     """Remove the result of a migration."""
     files.remove_file(guest.migration("result"))
+    files.remove_file(guest.migration("arrival"))

@@ -470,6 +470,27 @@ def test_cleanup_records_where_the_instance_really_is():
         both.run(op("OP_INSTANCE_MIGRATE", cleanup=True))
 
 
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_cleanup_believes_the_source_about_a_guest_that_waits_elsewhere(status):
+    eng = engine(
+        instance_list=lambda node, _: ["inst1.example.com"] if node == NODE2 else [],
+        instance_info=INFO | {"state": 1},
+        instance_get_migration_status={"status": status},
+    )
+    request = op("OP_INSTANCE_MIGRATE", cleanup=True)
+    if status == "completed":
+        eng.run(request)
+        assert only_instance(eng).primary_node == NODE2
+        return
+    with pytest.raises(
+        errors.OpExecError, match=r"on any node: node node1.* removed; "
+    ):
+        eng.run(request)
+    assert only_instance(eng).primary_node == NODE1
+    ((node, args),) = eng.rpc.called("instance_finalize_migration_dst")
+    assert (node, args[-1]) == (NODE2, False)
+
+
 def test_cleanup_frees_the_disks_on_the_node_that_the_instance_has_left():
     eng = engine(
         instances=0,

@@ -175,6 +175,88 @@ def test_a_guest_that_has_ended_by_itself_is_destroyed(xen):
     assert xen.runner.changes == ["xl destroy web1", "xl destroy web1"]
 
 
+def test_a_guest_whose_state_is_saved_has_not_ended(xen):
+    xen.runner.domains["web1"] = row("web1", state="---ss-")
+    assert xen.driver.info("web1").state is GuestState.RUNNING
+    with pytest.raises(errors.HypervisorError, match="cannot clean up"):
+        xen.driver.cleanup("web1")
+    assert xen.runner.changes == []
+
+
+@pytest.mark.parametrize("reason", "-rcwS")
+def test_a_guest_has_ended_whatever_its_reason(xen, reason):
+    xen.runner.domains["web1"] = row("web1", state=f"---s{reason}-")
+    assert xen.driver.info("web1").state is GuestState.SHUTDOWN
+
+
+def resumes(xen):
+    """Let the program of migrations resume a guest, as it does with xl."""
+
+    def resume(argv):
+        assert argv[1:] == ("resume", "web1")
+        xen.runner.domains["web1"] = row("web1", state="-b----")
+        return 0, "", ""
+
+    xen.runner.answers["xen-migration"] = resume
+
+
+def test_a_guest_whose_saving_was_interrupted_is_resumed(xen):
+    resumes(xen)
+    for go_on in (
+        lambda: xen.driver.finalize_source(instance(), success=False, live=False),
+        lambda: stop(xen.driver),
+    ):
+        xen.runner.domains["web1"] = row("web1", state="---ss-")
+        go_on()
+        assert xen.driver.info("web1").state is GuestState.RUNNING
+    assert xen.runner.changes[-1] == "xl shutdown -F web1"
+    assert "xl destroy web1" not in xen.runner.changes
+
+
+def test_a_guest_that_cannot_be_resumed_is_an_error(xen):
+    xen.runner.domains["web1"] = row("web1", state="---ss-")
+    xen.runner.answers["xen-migration"] = lambda _argv: (1, "", "")
+    with pytest.raises(errors.HypervisorError, match="web1: xen-migration resume"):
+        xen.driver.finalize_source(instance(), success=False, live=False)
+
+
+def wait_here(xen, arrival):
+    """Leave a guest that has arrived, and whose source has not decided."""
+    guest = Files(xen.paths, "web1")
+    guest.make_directories()
+    pathlib.Path(guest.migration("arrival")).write_text(arrival)
+    xen.runner.domains["web1"] = row("web1", state="--p---")
+
+
+def test_a_guest_that_waits_for_the_word_of_its_source_does_not_run(xen):
+    for arrival in migration.Arrival:
+        wait_here(xen, arrival)
+        assert xen.driver.info("web1").state is GuestState.SHUTDOWN
+        assert xen.driver.all_infos()[0].state is GuestState.SHUTDOWN
+        assert xen.driver.list_names() == ["web1"]
+    text = "waits on this node .*--cleanup web1, .* shutdown and startup"
+    with pytest.raises(errors.HypervisorError, match=text):
+        xen.driver.require_startable("web1")
+    assert xen.runner.changes == []
+    # As its shutdown does.
+    xen.driver.cleanup("web1")
+    assert xen.runner.changes == ["xl destroy web1"]
+    xen.driver.require_startable("web1")
+    # A part of a guest is worth nothing: the start removes it.
+    wait_here(xen, migration.Arrival.INCOMPLETE)
+    xen.driver.require_startable("web1")
+
+
+def test_a_guest_that_its_source_has_given_up_goes_on(xen):
+    wait_here(xen, migration.Arrival.COMPLETE)
+    xen.runner.after["unpause"] = {"web1": row("web1", state="-b----")}
+    xen.driver.finalize_destination(instance(), "", success=True)
+    assert xen.driver.info("web1").state is GuestState.RUNNING
+    # Nor does a later pause make it one that waits.
+    xen.runner.domains["web1"] = row("web1", state="--p---")
+    assert xen.driver.info("web1").state is GuestState.RUNNING
+
+
 def test_a_destroyed_domain_that_stays_is_an_error(xen):
     xen.start()
     xen.runner.failing["destroy"] = "busy"

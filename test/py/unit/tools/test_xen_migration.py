@@ -323,7 +323,9 @@ def test_the_program_in_the_background_needs_its_files(capsys):
     with pytest.raises(SystemExit) as ended:
         xen_migration.main(["receive", "web1", LOCAL, "8002"])
     assert ended.value.code == 2
-    assert "receive: wanted --pid-file and --result" in capsys.readouterr().err
+    assert (
+        "receive: wanted --pid-file, --result and --arrival" in capsys.readouterr().err
+    )
 
 
 def test_a_program_that_does_not_end_is_named(source, monkeypatch):
@@ -334,8 +336,16 @@ def test_a_program_that_does_not_end_is_named(source, monkeypatch):
         migration.end(effects, Files(source, "web1"))
 
 
+HEAD = "Name ID Mem VCPUs State Time(s)"
+PAUSED = "web1 3 96 1 --p--- 3.8"
+SUSPENDED = "web1 3 96 1 ---ss- 3.8"
+RUNNING = "web1 3 96 1 -b---- 3.8"
 #: Saves and restores a guest of three megabytes, and notes each call.
 STOPPED = """#!/bin/sh
+if [ "$1" = list ]; then
+  echo "Name ID Mem VCPUs State Time(s)"
+  [ ! -e "$0.domain-$GANETI_HOSTNAME" ] || cat "$0.domain-$GANETI_HOSTNAME"
+fi
 [ "$1" = list ] || echo "$*" | sed 's:/fd/.*:/fd/N:' >> "$0.calls"
 case $1 in
   save) [ ! -e "$0.no-save" ] || exit 3
@@ -378,10 +388,57 @@ def test_a_stopped_guest_goes_on_at_the_target_when_the_source_has_none(moving):
 @pytest.mark.parametrize("broken", ["no-save", "no-restore"])
 def test_a_guest_that_cannot_be_moved_goes_on_where_it_is(moving, broken):
     moving.xl.with_name(f"xl.{broken}").touch()
+    moving.xl.with_name("xl.domain-n1").write_text(PAUSED)
     assert moving.move().status == "failed"
     calls = moving.calls()
     assert calls.count("unpause web1") == 1
     assert "destroy web1" not in calls
+
+
+def test_a_part_of_a_guest_does_not_stay_at_the_target(moving, target):
+    moving.xl.with_name("xl.no-restore").touch()
+    moving.xl.with_name("xl.domain-n2").write_text(PAUSED)
+    assert moving.move().status == "failed"
+    assert moving.calls().count("destroy web1") == 1
+    assert migration.arrival(Files(target, "web1")) is migration.Arrival.INCOMPLETE
+
+
+def test_a_guest_waits_at_the_target_until_its_source_has_decided(moving, target):
+    seen = moving.xl.with_name("xl.seen")
+    arrival = Files(target, "web1").migration("arrival")
+    at_destroy = f'case $1 in\n  destroy) cp {arrival} "$0.seen" ;;'
+    moving.xl.write_text(STOPPED.replace("case $1 in", at_destroy))
+    assert moving.move().status == "completed"
+    assert seen.read_text() == "complete"
+    assert migration.arrival(Files(target, "web1")) is None
+
+
+#: Is resumed as xl does it: when nobody reads the state of the guest any more.
+KILLED = (
+    STOPPED
+    + """
+if [ "$1" = save ]; then
+  if [ -e "$0.suspended" ]; then
+    head -c 3000000 /dev/zero > "$4" || echo "$RUNNING" > "$0.domain-n1"
+  else
+    touch "$0.suspended"
+    echo "$SUSPENDED" > "$0.domain-n1"
+    kill -9 $$
+  fi
+fi
+"""
+).replace("  save) ", "  never) ")
+
+
+def test_a_guest_whose_xl_was_killed_is_resumed(moving, monkeypatch):
+    moving.xl.write_text(
+        KILLED.replace("$RUNNING", RUNNING).replace("$SUSPENDED", SUSPENDED)
+    )
+    status = moving.move()
+    assert (status.status, "exited with code -9" in status.error) == ("failed", True)
+    assert moving.xl.with_name("xl.domain-n1").read_text().strip() == RUNNING
+    assert moving.calls().count("save -p web1 /dev/fd/N") == 2
+    assert "destroy web1" not in moving.calls()
 
 
 def test_two_nodes_go_on_although_they_are_asked_to_end_after_the_decision(
@@ -461,6 +518,20 @@ def test_a_program_that_ends_during_the_question_has_its_result(source, monkeypa
 
     monkeypatch.setattr(migration, "is_running", ended)
     assert migration.status(guest).status == "completed"
+
+
+def test_a_program_that_was_killed_is_the_reason_of_a_failure(program, source, port):
+    # Its xl ends with it.
+    program.xl.write_text(WAITING)
+    guest = Files(source, "web1")
+    params = instance(migration_port=port).hvparams
+    migration.send(effects_of(source), guest, params, LOCAL, live=True)
+    pid = migration.pidfile.live_pid(guest.migration("pid"), migration.PROGRAM)
+    os.kill(pid, signal.SIGKILL)
+    wait(lambda: not migration.is_running(guest))
+    assert migration.status(guest).error == (
+        f"xen-migration was killed; see {guest.log}"
+    )
 
 
 def test_a_program_without_its_pid_file_has_not_started(program, source, port):
