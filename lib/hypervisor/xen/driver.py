@@ -209,9 +209,13 @@ class _XenHypervisor(Hypervisor):
     def all_infos(
         self, hvparams: Mapping[str, Any] | None = None
     ) -> list[InstanceInfo]:
-        """Return all guests on this node, in the order of their names."""
+        """Return all guests on this node, in the order of their names.
+
+        One that its source has not given up is not among them, as it counts there.
+        """
         del hvparams
-        return [self._info(row) for row in listing.guests(self._domains())]
+        rows = listing.guests(self._domains())
+        return [row.info for row in rows if self._arrival(row) is None]
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return memory in MiB and processors, of the whole machine as Xen has it."""

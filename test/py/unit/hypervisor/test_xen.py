@@ -232,7 +232,8 @@ def test_a_guest_that_waits_for_the_word_of_its_source_does_not_run(xen):
     for arrival in migration.Arrival:
         wait_here(xen, arrival)
         assert xen.driver.info("web1").state is GuestState.SHUTDOWN
-        assert xen.driver.all_infos()[0].state is GuestState.SHUTDOWN
+        # It would be shown on the wrong node during each migration.
+        assert xen.driver.all_infos() == []
         assert xen.driver.list_names() == ["web1"]
     text = "waits on this node .*--cleanup web1, .* shutdown and startup"
     with pytest.raises(errors.HypervisorError, match=text):
