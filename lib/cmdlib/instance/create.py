@@ -63,7 +63,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     """Unit that creates an instance, installs its OS and starts it.
 
     Before the commit of the records only disks exist; they are removed again if a step
-    fails. If an OS script fails, the instance stays, stopped. While the script runs,
+    fails. If they cannot be activated after the commit, the whole instance is removed
+    again. If an OS script fails, the instance stays, stopped. While the script runs,
     the record has a mark, so a creation that ends in between, with its master daemon,
     its node or by a request, does not look like a stopped instance.
     """
@@ -675,10 +676,24 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             # the copies of a mirror are made.
             allocation.release_nodes(self.ctx)
         if self.plan.disks:
-            disks.assemble(self.ctx, self.instance)
+            self.activate()
             self._settle()
         if self.installs:
             self.install_content()
+
+    def activate(self) -> None:
+        """Activate the disks for the first time.
+
+        Raises:
+            OpExecError: they cannot be used; the instance was removed again.
+        """
+        try:
+            disks.assemble(self.ctx, self.instance)
+        except errors.OpExecError as err:
+            self.remove_again()
+            raise errors.OpExecError(
+                f"{err}; its disks cannot be used, so the instance was removed again"
+            ) from err
 
     def install_content(self) -> None:
         """Have the OS script write the disks; the mark goes when it has ended."""
@@ -717,14 +732,21 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         )
 
     def remove_again(self) -> None:
-        """Remove the record and the disks of the new instance."""
-        instance = self.instance
+        """Remove the record and the disks of the new instance.
+
+        Disks that were adopted keep their content, and get their names back.
+        """
+        instance, sources = self.instance, self.plan.adopted
         made = self.ctx.snapshot.instance_disks(instance)
         disks.shutdown(self.ctx, instance)
-        disks.note_removal(self.ctx, instance, made)
+        if not sources:
+            disks.note_removal(self.ctx, instance, made)
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_instance(instance.uuid)
-        disks.remove_all(self.ctx, instance, made)
+        if sources:
+            volumes.release(self.ctx, instance, made, sources)
+        else:
+            disks.remove_all(self.ctx, instance, made)
 
     def change(self, **changes: Any) -> None:
         """Change the committed record."""

@@ -4,12 +4,16 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import locking, objects
+from ganeti import errors, locking, objects
 from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import common, create, disks
+from ganeti.cmdlib.instance import common, create
 from ganeti.constants import ecodes
 from ganeti.constants.instance import CREATION_INSTALLING
 from ganeti.rpc import encode
+
+
+class _ScriptLostError(errors.OpExecError):
+    """The answer of an OS script was lost; the script may still run."""
 
 
 class FilledInstance(create.InstanceCreate):
@@ -39,17 +43,22 @@ class FilledInstance(create.InstanceCreate):
         """Copy the content, or continue with that."""
 
     def install_content(self) -> None:
-        """Copy the content; remove the instance if that fails."""
+        """Copy the content; remove the instance if that fails, or the job is killed."""
         # It may take hours, and concerns this instance and the content alone.
         allocation.release_nodes(self.ctx)
         try:
             self.fill()
+            self._rename()
+        except _ScriptLostError as err:
+            raise errors.OpExecError(*err.args) from err
         except BaseException:
             self.ctx.save_resumption(None)
-            self.ctx.log.message("* removing the new instance again")
-            self.remove_again()
+            try:
+                # Raises if a client asks to kill the job now.
+                self.ctx.log.message("* removing the new instance again")
+            finally:
+                self.remove_again()
             raise
-        self._rename()
         self.ctx.save_resumption(None)
         self.change(creation="")
 
@@ -63,7 +72,12 @@ class FilledInstance(create.InstanceCreate):
         return wire
 
     def _rename(self) -> None:
-        """Have the OS adapt the content to the name of the instance."""
+        """Have the OS adapt the content to the name of the instance.
+
+        Raises:
+            _ScriptLostError: the script may still run, so the instance must be neither
+                started nor removed.
+        """
         if not self.instance.os:
             return
         self.ctx.log.message("* running the instance OS rename script...")
@@ -76,8 +90,10 @@ class FilledInstance(create.InstanceCreate):
         )
         what = "the OS rename script failed"
         if result.is_lost:
-            # It may still run, so the instance must not be started.
-            result.unwrap(f"instance {self.name}: {what}")
+            raise _ScriptLostError(result.describe(f"instance {self.name}: {what}"))
+        if result.failed:
+            # Raises if a client had the script killed.
+            self.ctx.pause(0.0)
         common.warn_failed(self.ctx, result, what)
 
     # Continuing
@@ -106,5 +122,5 @@ class FilledInstance(create.InstanceCreate):
             f"* the master daemon was restarted; the import of {self.name} continues"
         )
         self.change(creation=CREATION_INSTALLING)
-        disks.assemble(self.ctx, self.instance)
+        self.activate()
         return self.install_and_start()

@@ -122,6 +122,20 @@ def test_a_creation_whose_script_was_killed_on_request_is_marked():
     assert only_instance(eng).creation == "interrupted"
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"start": False}, {"no_install": True, "os_type": None}]
+)
+def test_a_creation_whose_disks_cannot_be_activated_leaves_nothing(changes):
+    eng = engine(instances=0, blockdev_assemble=failure("no such device"))
+    text = "no such device; its disks cannot be used, so the instance was removed again"
+    with pytest.raises(errors.OpExecError, match=text):
+        eng.run(creation(**changes))
+    assert not eng.snapshot.instances
+    assert not eng.snapshot.disks
+    assert len(eng.rpc.called("blockdev_remove")) == 1
+    assert not eng.rpc.called("instance_os_add")
+
+
 def test_a_creation_whose_script_failed_leaves_a_stopped_instance():
     eng = engine(instances=0, instance_os_add=failure("exit code 1"))
     with pytest.raises(errors.OpExecError, match="exit code 1"):

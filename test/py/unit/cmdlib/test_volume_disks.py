@@ -144,6 +144,20 @@ def test_a_volume_gets_its_name_back_if_the_others_could_not_be_adopted():
     assert WEB1 not in {i.name for i in eng.snapshot.instances.values()}
 
 
+def test_an_adopted_volume_that_cannot_be_activated_stays_and_gets_its_name_back():
+    eng = engine(
+        lv_list=lv_list(old=["8.00", False, False]),
+        blockdev_find={"dev_path": "/dev/x"},
+        blockdev_assemble=failure("no such device"),
+    )
+    with pytest.raises(errors.OpExecError, match="the instance was removed again"):
+        create(eng, {"adopt": "old"})
+    back = eng.rpc.called("blockdev_rename")[1][1][0]
+    assert [list(new) for _wire, new in back] == [["xenvg", "old"]]
+    assert not eng.rpc.called("blockdev_remove")
+    assert WEB1 not in {i.name for i in eng.snapshot.instances.values()}
+
+
 @pytest.mark.parametrize(
     ("disks", "rows", "text"),
     [
