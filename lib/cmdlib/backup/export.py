@@ -40,6 +40,7 @@ class Interrupted(msgspec.Struct, frozen=True):
         progress: of the copy.
         has_helper: whether a helper machine, or its boot disk, may exist.
         is_zeroed: whether it has done its work.
+        failure: why the export failed and is being undone; empty if it goes on.
     """
 
     target: str
@@ -51,6 +52,7 @@ class Interrupted(msgspec.Struct, frozen=True):
     progress: disk_transfer.Progress = disk_transfer.Progress()
     has_helper: bool = False
     is_zeroed: bool = False
+    failure: str = ""
 
 
 class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
@@ -264,6 +266,9 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         """Do all steps from the recorded state on; each of them can be repeated."""
         count = len(self.disks_of())
         self._seen()
+        if self.state.failure:
+            self._undo()
+            raise errors.OpExecError(self.state.failure)
         try:
             if not self.state.is_prepared:
                 self._prepare()
@@ -271,7 +276,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             self.copy()
             failed = self._end_copy()
             self.complete()
-        except BaseException:
+        except BaseException as err:
+            self.save(failure=str(err) or type(err).__name__)
             self._undo()
             raise
         if failed is not None:
@@ -460,8 +466,11 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
 
     # Failures
     def _undo(self) -> None:
-        """Remove what was made, and start the guest again if it ran."""
-        self.ctx.save_resumption(None)
+        """Remove what was made, and start the guest again if it ran.
+
+        The state stays until all is done: if the master daemon ends in between, the
+        next one goes on. Each step can be repeated.
+        """
         self._remove_snapshots()
         self.drop_unfinished()
         try:
@@ -471,6 +480,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             self._deactivate()
         except errors.GenericError as err:
             self.ctx.log.warn(str(err))
+        self.ctx.save_resumption(None)
 
     def drop_unfinished(self) -> None:
         """Remove what the target node has of the export."""

@@ -1,6 +1,7 @@
 """Exports that let a helper machine zero the free space of the disks."""
 
 import copy
+import re
 
 import pytest
 
@@ -140,6 +141,41 @@ def test_a_helper_machine_that_goes_on_too_long_is_ended_and_the_guest_runs():
         eng.run(EXPORT | limits)
     assert order(eng) == [*STEPS[:4], "instance_start"]
     assert guest.runs
+
+
+def test_a_failed_export_is_undone_by_the_next_master_daemon_if_one_ends():
+    """Until all is undone, the state says that it failed, and how."""
+    limits = {"zeroing_timeout_fixed": 10, "zeroing_timeout_per_mib": 0.0}
+    guest = Helper(questions=10**6)
+    callbacks = FakeCallbacks()
+    during = {}
+
+    def noted(call, act):
+        def answer(node, args):
+            during[call] = copy.deepcopy(callbacks.resumption)
+            return act(node, args) if callable(act) else act
+
+        return answer
+
+    answers = guest.answers()
+    names = ("helper_end", "instance_start")
+    eng = cluster(**answers | {name: noted(name, answers[name]) for name in names})
+    with pytest.raises(errors.OpExecError) as failed:
+        eng.run(EXPORT | limits, callbacks=callbacks)
+    text = str(failed.value)
+    assert [during[name]["failure"] for name in names] == [text, text]
+    assert callbacks.resumption is None
+    for state in during.values():
+        again = FakeCallbacks()
+        again.resumption = state
+        guest = Helper(questions=10**6, runs=False)
+        guest.left = 3
+        eng = cluster(**guest.answers())
+        with pytest.raises(errors.OpExecError, match=re.escape(text)):
+            eng.run(EXPORT | limits, callbacks=again)
+        assert order(eng) == ["helper_end", "instance_start"]
+        assert guest.runs
+        assert again.resumption is None
 
 
 def test_a_guest_is_not_started_while_its_helper_machine_may_run():
