@@ -5,7 +5,9 @@ status, its pid and the certificate of the other side. The processes outlive the
 daemon.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import re
@@ -14,6 +16,7 @@ import shlex
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -31,11 +34,16 @@ from ganeti.utils import files, pidfile
 
 _NAME: Final = re.compile(r"(import|export)-[A-Za-z0-9._-]+")
 _COMPONENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REQUEST_KEY: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _STATUS: Final = "status"
 _PID: Final = "pid"
 _PEER: Final = "ca"
 #: Name of the key that the transfer uses, as `x509_cert_create` returned it.
 _KEY: Final = "key"
+#: The caller's key of the request that started the transfer.
+_REQUEST: Final = "request"
+#: End of the name of a directory whose program is not to begin any more.
+_VOID: Final = ".void"
 #: Seconds that a transfer may take to go into the background, or to end.
 _START_S: Final = 30.0
 _END_S: Final = 10.0
@@ -46,7 +54,9 @@ class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a transfer: the wire form of import and export options.
 
     ``key_name`` is the name that ``x509_cert_create`` returned, ``ca_pem`` the
-    certificate of the other side; ``connect_timeout`` is in seconds.
+    certificate of the other side; ``connect_timeout`` is in seconds. A second start
+    with the same ``key_name`` and ``request_key`` starts nothing and returns the first
+    one's transfer, so a caller whose connection broke can repeat it.
     """
 
     key_name: str
@@ -56,6 +66,7 @@ class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
     ipv6: bool = False
     connect_timeout: int = 60
     connect_retries: int = 0
+    request_key: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,11 +148,11 @@ def x509_cert_remove(node: LocalNode, name: str) -> None:
     Raises:
         X509CertError: no transfer certificate has this name.
     """
-    key, _certificate = transfer_certificate(node, name)
-    for each in _listed(node):
-        if _key_of(each) == name.encode():
-            _end_and_remove(each)
-    shutil.rmtree(os.path.dirname(key))
+    with _locked_key(node, name) as (key, _certificate):
+        for each in _listed(node):
+            if _key_of(each) == name.encode():
+                _end_and_remove(each)
+        shutil.rmtree(os.path.dirname(key))
 
 
 def _listed(node: LocalNode) -> list[str]:
@@ -154,8 +165,13 @@ def _listed(node: LocalNode) -> list[str]:
 
 def _key_of(directory: str) -> bytes | None:
     """Return the name of a transfer's key, None if the transfer is gone."""
+    return _content(directory, _KEY)
+
+
+def _content(directory: str, name: str) -> bytes | None:
+    """Return the content of a file of a transfer, None if it is gone."""
     try:
-        return files.read_file(f"{directory}/{_KEY}")
+        return files.read_file(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -175,13 +191,93 @@ def _start(
         raise errors.OpExecError(
             f"transfer: {component!r} is not a valid component name"
         )
-    key, certificate = transfer_certificate(node, opts.key_name)
-    name = f"{mode}-{component}-{secrets.token_hex(6)}"
-    directory = f"{_top(node)}/{name}"
+    if not _REQUEST_KEY.fullmatch(opts.request_key):
+        raise errors.OpExecError(
+            f"transfer: {opts.request_key!r} is not a valid key of a request"
+        )
+    with _locked_key(node, opts.key_name) as pair:
+        earlier = _started_before(node, mode, opts)
+        if earlier:
+            return earlier
+        directory = _new_directory(node, f"{mode}-{component}", opts)
+        argv = _command(node, mode, opts, directory, pair)
+        result = node.process.run(
+            [*argv, *end.arguments],
+            env=_environment(node) | end.environment,
+            timeout_s=_START_S,
+        )
+        if result.failed:
+            shutil.rmtree(directory)
+            raise errors.OpExecError(
+                f"{mode} of {component}: {result.reason}: {result.output.strip()}"
+            )
+    return os.path.basename(directory)
+
+
+@contextlib.contextmanager
+def _locked_key(node: LocalNode, name: str) -> Iterator[tuple[str, str]]:
+    """Hold the lock of a key; yield the paths of key and certificate.
+
+    So a program is started, or the key removed, but not both at once.
+
+    Raises:
+        X509CertError: no transfer certificate has this name.
+    """
+    key, _certificate = transfer_certificate(node, name)
+    try:
+        fd = os.open(os.path.dirname(key), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as err:
+        raise errors.X509CertError(f"transfer certificate {name!r}: not found") from err
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield transfer_certificate(node, name)
+    finally:
+        os.close(fd)
+
+
+def _started_before(node: LocalNode, mode: str, opts: TransferOptions) -> str:
+    """Return the transfer that an earlier call of this request started, else nothing.
+
+    One whose program has not written its status yet is no transfer: the node daemon
+    ended before it started the program, or right after that. Such a program ends at
+    once, because its directory has another name.
+    """
+    if not opts.request_key:
+        return ""
+    wanted = (opts.key_name.encode(), opts.request_key.encode())
+    for directory in _listed(node):
+        name = os.path.basename(directory)
+        if not name.startswith(f"{mode}-") or name.endswith(_VOID):
+            continue
+        if (_key_of(directory), _content(directory, _REQUEST)) != wanted:
+            continue
+        if os.path.exists(f"{directory}/{_STATUS}"):
+            return name
+        os.rename(directory, directory + _VOID)
+        _end_and_remove(directory + _VOID)
+    return ""
+
+
+def _new_directory(node: LocalNode, start: str, opts: TransferOptions) -> str:
+    """Make the directory of a transfer with what its program reads."""
+    directory = f"{_top(node)}/{start}-{secrets.token_hex(6)}"
     os.makedirs(_top(node), mode=0o755, exist_ok=True)
     os.mkdir(directory, 0o700)
     files.write_file(f"{directory}/{_KEY}", opts.key_name, mode=0o400)
+    files.write_file(f"{directory}/{_REQUEST}", opts.request_key, mode=0o400)
     files.write_file(f"{directory}/{_PEER}", opts.ca_pem, mode=0o400)
+    return directory
+
+
+def _command(
+    node: LocalNode,
+    mode: str,
+    opts: TransferOptions,
+    directory: str,
+    pair: tuple[str, str],
+) -> list[str]:
+    """Return the program and its options, but not those of its end."""
+    key, certificate = pair
     argv = [
         os.path.join(node.paths.tools_dir, "import-export"),
         f"{directory}/{_STATUS}",
@@ -194,19 +290,10 @@ def _start(
         f"--connect-timeout={opts.connect_timeout}",
         f"--connect-retries={opts.connect_retries}",
         "--ipv6" if opts.ipv6 else "--ipv4",
-        *end.arguments,
     ]
     if opts.magic is not None:
         argv.append(f"--magic={opts.magic}")
-    result = node.process.run(
-        argv, env=_environment(node) | end.environment, timeout_s=_START_S
-    )
-    if result.failed:
-        shutil.rmtree(directory)
-        raise errors.OpExecError(
-            f"{mode} of {component}: {result.reason}: {result.output.strip()}"
-        )
-    return name
+    return argv
 
 
 def _environment(node: LocalNode) -> dict[str, str]:

@@ -58,6 +58,8 @@ class OpCallbacks:
         entry = self._entry
         if self._is_started:
             if entry.must_die:
+                # Only once for log lines: the opcode's cleanup may log.
+                self._was_killed = True
                 raise Canceled(f"job {self.owner}: {_KILLED_TEXT}")
         elif entry.must_cancel or self._core.is_stopping:
             raise Canceled(f"job {self.owner}: canceled before execution")
@@ -104,8 +106,6 @@ class OpCallbacks:
         """Add an entry to the job's log; the first one after a kill raises instead."""
         core, entry = self._core, self._entry
         if entry.must_die and not self._was_killed:
-            # Only once: the opcode's cleanup may log.
-            self._was_killed = True
             self.check_canceled()
         if not isinstance(payload, str):
             payload = to_json_form(payload)

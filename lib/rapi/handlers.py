@@ -321,7 +321,8 @@ def delete_filter(call: Call) -> Any:
 @_handler
 def cancel_job(call: Call) -> Any:
     """Cancel a job and return whether that succeeded, with a text."""
-    return call.master.call("CancelJob", [int(call.name)])
+    kill = bool(call.request.args.get("kill", False))
+    return call.master.call("CancelJob", [int(call.name), *([kill] if kill else ())])
 
 
 @_handler

@@ -189,6 +189,9 @@ _JOBS: Final = (
         result=tuple[bool, str],
         access=(model.WRITE,),
         direct="cancel_job",
+        arguments=(
+            model.flag("kill", "end it as soon as possible if it runs (not in Ganeti)"),
+        ),
     ),
     Resource(
         path=f"{_JOB}/wait",

@@ -84,12 +84,14 @@ class Progress(msgspec.Struct, frozen=True):
         certificates: key -> name and certificate of its transfers.
         started: key -> name of its transfer of this disk.
         ended: the same of the disk before, to be cleaned up.
+        attempts: how often a start of both programs has begun.
     """
 
     disk: int = 0
     certificates: dict[str, tuple[str, str]] = {}
     started: dict[str, str] = {}
     ended: dict[str, str] = {}
+    attempts: int = 0
 
 
 def _node_of(key: str) -> str:
@@ -215,20 +217,22 @@ class _Transfer:
         address = ctx.snapshot.nodes[self._target.node].secondary_ip
         _clean_up(ctx, self._started)
         self._started.clear()
+        attempts = self._left.attempts + 1
+        self._left = msgspec.structs.replace(self._left, attempts=attempts)
         self._record()
-        self._started[self._target_key] = ctx.rpc.call_one(
+        self._started[self._target_key] = self._poll.start(
             "import_start",
             self._target.node,
             self._options(self._target_key, self._source_key),
             self._target.instance,
             f"disk{self._index}",
             self._target.ends[self._index],
-        ).unwrap(self._what)
+        )
         self._record()
         port = self._poll.wait_for_port(
             self._target.node, self._started[self._target_key], LISTEN_S
         )
-        self._started[self._source_key] = ctx.rpc.call_one(
+        self._started[self._source_key] = self._poll.start(
             "export_start",
             self._source.node,
             self._options(self._source_key, self._target_key),
@@ -237,7 +241,7 @@ class _Transfer:
             self._source.instance,
             f"disk{self._index}",
             self._source.ends[self._index],
-        ).unwrap(self._what)
+        )
         self._record()
 
     def _record(self) -> None:
@@ -258,6 +262,7 @@ class _Transfer:
             "magic": magic(secret, self._plan.name, self._index),
             "ipv6": ":" in ctx.snapshot.nodes[self._target.node].secondary_ip,
             "connect_timeout": constants.DISK_TRANSFER_CONNECT_TIMEOUT,
+            "request_key": f"disk{self._index}-{self._left.attempts}",
         }
 
     # Progress

@@ -108,26 +108,28 @@ class _Transfer(abc.ABC):
     def _begin(self) -> None:
         self._make_key()
         for index, size_mib in enumerate(self._end.sizes_mib):
+            if index < len(self._state.started):
+                continue
             self._ctx.log.message(f"* {self.COPIES} disk/{index} ({size_mib} MiB)")
             name = self._start(index)
             self._save(started=(*self._state.started, name))
 
     @abc.abstractmethod
     def _make_key(self) -> None:
-        """Provide a key that no program uses yet."""
+        """Provide the key of the programs."""
 
     @abc.abstractmethod
     def _start(self, index: int) -> str:
         """Start the program of a disk; return its name."""
 
-    def _options(self, magic: str, *, ipv6: bool, timeout_s: int) -> dict[str, Any]:
+    def _options(self, index: int, magic: str, *, ipv6: bool) -> dict[str, Any]:
         return {
             "key_name": self._state.key,
             "ca_pem": self._end.peer,
             "compress": self._end.compress,
             "magic": magic,
             "ipv6": ipv6,
-            "connect_timeout": timeout_s,
+            "request_key": f"disk{index}",
         }
 
     def _wait(self) -> None:
@@ -177,22 +179,18 @@ class _Sender(_Transfer):
         self._receivers = receivers
 
     def _make_key(self) -> None:
-        """Refuse to start again: a program that was not recorded may send already."""
-        if self._state.started:
-            raise errors.OpExecError(
-                f"{self._what}: the master daemon was restarted while the copies were"
-                " being started; prepare the export again"
-            )
+        """Do nothing: the key was made by the preparation.
+
+        Programs of an interrupted start go on. The node starts no second one for the
+        key and the disk of one that was not recorded.
+        """
 
     def _start(self, index: int) -> str:
         receiver, side = self._receivers[index], self._end.side
-        options = self._options(
-            receiver.magic,
-            ipv6=":" in receiver.host,
-            timeout_s=constants.RIE_CONNECT_ATTEMPT_TIMEOUT,
-        )
+        options = self._options(index, receiver.magic, ipv6=":" in receiver.host)
+        options["connect_timeout"] = constants.RIE_CONNECT_ATTEMPT_TIMEOUT
         options["connect_retries"] = constants.RIE_CONNECT_RETRIES
-        name: str = self._ctx.rpc.call_one(
+        return self._watch.start(
             "export_start",
             side.node,
             options,
@@ -201,8 +199,7 @@ class _Sender(_Transfer):
             side.instance,
             f"disk{index}",
             side.ends[index],
-        ).unwrap(self._what)
-        return name
+        )
 
 
 class _Receiver(_Transfer):
@@ -244,18 +241,17 @@ class _Receiver(_Transfer):
 
     def _start(self, index: int) -> str:
         side = self._end.side
-        options = self._options(
-            self._magic(index), ipv6=":" in self._address, timeout_s=self._timeout_s
-        )
-        name: str = self._ctx.rpc.call_one(
+        magic = self._magic(index)
+        options = self._options(index, magic, ipv6=":" in self._address)
+        options["connect_timeout"] = self._timeout_s
+        return self._watch.start(
             "import_start",
             side.node,
             options,
             side.instance,
             f"disk{index}",
             side.ends[index],
-        ).unwrap(self._what)
-        return name
+        )
 
     def _wait(self) -> None:
         """Announce where the disks are received, and wait for them."""

@@ -4,7 +4,6 @@ A program outlives the daemon of its node. So a node that does not answer for a 
 as when its daemon is restarted, does not end a transfer.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +14,8 @@ from ganeti.cmdlib.instance import common
 #: Seconds between two polls: at the beginning, and at most.
 _FIRST_POLL_S: Final = 0.05
 _POLL_S: Final = 2.0
+#: Seconds until a start is repeated that was not answered.
+_AGAIN_S: Final = 1.0
 #: Seconds that the other end of a broken transfer gets to notice it.
 DETAILS_S: Final = 10.0
 #: Seconds that a node may be silent. A restart of its daemon takes less than ten.
@@ -58,9 +59,41 @@ class Watch:
         self._wait_s = _FIRST_POLL_S
 
     def pause(self) -> None:
-        """Wait until the next poll is due."""
-        self._ctx.clock.wait(threading.Event(), self._wait_s)
+        """Wait until the next poll is due.
+
+        Raises:
+            Canceled: a client asked to kill the job.
+        """
+        self._ctx.pause(self._wait_s)
         self._wait_s = min(_POLL_S, self._wait_s * 1.5)
+
+    def start(self, procedure: str, node: str, *args: Any) -> str:
+        """Start a program; return its name.
+
+        The call is repeated while the node does not answer, as when its daemon is
+        restarted. The node starts one program for one key of a request.
+
+        Raises:
+            OpExecError: it was not started, or the node is silent for `SILENCE_S`
+                seconds.
+        """
+        begun = self._ctx.clock.monotonic()
+        is_reported = False
+        while True:
+            answer = self._ctx.rpc.call_one(procedure, node, *args)
+            is_unsure = answer.failed and (answer.is_silent or answer.is_lost)
+            silent_s = self._ctx.clock.monotonic() - begun
+            if not is_unsure or silent_s >= SILENCE_S:
+                name: str = answer.unwrap(self._what)
+                return name
+            if not is_reported:
+                self._ctx.log.info(
+                    f"node {common.node_name(self._ctx, node)} did not answer when its"
+                    f" end of the transfer was started; it is asked again for"
+                    f" {SILENCE_S:g} s"
+                )
+                is_reported = True
+            self._ctx.pause(_AGAIN_S)
 
     def status(self, node: str, name: str) -> Status:
         """Return the status of a program, empty if it has none yet.

@@ -83,3 +83,10 @@ class JobMethods(Base):
     def CancelJob(self, job_id: int | str, dry_run: bool = False) -> Any:
         """Cancel a job; return whether that was possible, and a text."""
         return self._delete(path_of(job_id), arguments(("dry-run", dry_run)))
+
+    def KillJob(self, job_id: int | str) -> Any:
+        """Cancel a job, also one that runs; return whether it was possible, and a text.
+
+        Not in Ganeti. Servers of other releases refuse to cancel a job that runs.
+        """
+        return self._delete(path_of(job_id), [("kill", 1)])

@@ -43,8 +43,8 @@ class Procedure(NamedTuple):
         reads: the call never changes anything on a node, so a dry run sends it.
         reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides this
             from the arguments.
-        names_its_base: the call says what it builds on, so a second one finds the first
-            one's result and changes nothing.
+        names_its_base: the call says what it builds on, or has a key of its request, so
+            a second one finds the first one's result and changes nothing.
         answer: the payload of an acting call in a dry run, as after a success.
         answer_from: name of the function in `ganeti.mcpu.dry_run_policy` that computes
             this payload from the arguments.

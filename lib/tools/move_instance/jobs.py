@@ -1,5 +1,6 @@
 """Jobs of a cluster, seen through its remote API."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ _ANSWER_S = 180.0
 #: and seconds between them.
 _MAX_FAILURES = 20
 _PAUSE_S = 3.0
+#: Seconds between two looks at a job that is about to end.
+_POLL_S = 1.0
 #: Statuses of a remote API whose master daemon is away for a moment.
 _AWAY = (502, 503, 504)
 
@@ -117,6 +120,22 @@ class Job:
         if job["status"] == rapi.JOB_STATUS_CANCELED:
             raise JobError(f"{self}: was canceled")
         raise JobError(*_described(f"{self}", result))
+
+    def end_soon(self, limit_s: float) -> None:
+        """Ask the cluster to kill the job if it has not ended within some seconds.
+
+        A refusal changes nothing: its end can be waited for all the same.
+        """
+        with contextlib.suppress(rapi.GanetiApiError):
+            while self._ask(self._read_status) not in rapi.JOB_STATUS_FINALIZED:
+                if limit_s <= 0:
+                    self._client.KillJob(self._id)
+                    return
+                self._wait(_POLL_S)
+                limit_s -= _POLL_S
+
+    def _read_status(self) -> str:
+        return str(self._client.GetJobStatus(self._id)["status"])
 
     def _news(self) -> list[tuple[str, Any]]:
         """Wait for a change; return kind and content of the new log entries."""

@@ -84,16 +84,18 @@ def run(wanted: settings.Settings, clients: Clients) -> int:
 def check_tool(wanted: settings.Settings, clients: Clients) -> None:
     """Refuse a compression tool that one of the clusters does not allow.
 
-    Otherwise the other one would wait for the transfer in vain.
+    Otherwise the other one would wait for the transfer in vain. Both clusters are asked
+    in any case, so nothing begins if one cannot be reached or trusted.
     """
-    if wanted.compress == export_constants.IEC_NONE:
-        return
     for where, client in (
         (wanted.source.name, clients.source),
         (wanted.destination.name, clients.destination),
     ):
-        allowed = client.GetInfo()["compression_tools"]
-        if wanted.compress not in allowed:
+        try:
+            allowed = client.GetInfo()["compression_tools"]
+        except rapi.Error as err:
+            raise MoveError(f"cluster {where}: {err}") from err
+        if wanted.compress not in (export_constants.IEC_NONE, *allowed):
             raise MoveError(
                 f"--compress: wanted one of {', '.join(['none', *allowed])} for cluster"
                 f" {where}, found {wanted.compress}"

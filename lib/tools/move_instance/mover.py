@@ -19,6 +19,9 @@ _DESTINATION: Final = "destination"
 #: Messages of jobs that are always printed.
 _IMPORTANT: Final = ("* disk/", " - WARNING", "      Hint")
 
+#: Seconds that the receiver gets to notice that its sender has ended, and to clean up.
+_NOTICE_S: Final = 5.0
+
 
 class MoveError(Exception):
     """An instance was not moved; the text has the words of both clusters."""
@@ -96,7 +99,9 @@ class Mover:
             self._say("copying the disks")
             self._export(prepared, where)
         except (jobs.JobError, rapi.Error) as err:
-            # The receiver notices it; its words say whether anything arrived.
+            # A receiver with a connection notices it, and its words say whether
+            # anything arrived. One without would wait for minutes.
+            creation.end_soon(_NOTICE_S)
             raise MoveError(f"{err}; {self._words_of(creation)}") from err
         creation.result()
         self._complete(is_up=is_up)

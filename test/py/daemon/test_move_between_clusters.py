@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 
@@ -30,11 +31,21 @@ def clusters(cluster_of):
         path = pathlib.Path(each.paths().data("rapi/users"))
         path.write_text("mover secret write\n")
         path.chmod(0o640)
+        # A definition of its own, since tests change its export script.
+        definition = script_of(each).parent
+        original = definition.resolve()
+        definition.unlink()
+        shutil.copytree(original, definition)
     pair[0].check(*ADD)
     for disk in disks(pair[0]):
         disk.write_bytes(bytes(range(256)) * (disk.stat().st_size >> 8))
     pair[0].check("gnt-instance", "start", NAME)
     return pair
+
+
+def script_of(cluster):
+    """Return the export script of the OS of the instance."""
+    return cluster.file("/srv/ganeti/os/tiny/export")
 
 
 def disks(cluster):
@@ -115,29 +126,109 @@ def test_an_instance_moves_only_between_clusters_that_share_a_secret(
 
 
 def transfers(cluster, mode):
-    """Return the process ids of the programs that send or receive disks."""
+    """Return the process ids of the programs that send or receive disks, by disk."""
     directory = cluster.file("/var/run/ganeti/import-export")
-    pids = [pidfile.read_pid(str(path)) for path in directory.glob(f"{mode}-*/pid")]
-    return [pid for pid in pids if pid is not None]
+    pids = {
+        path.parent.name.split("-")[1]: pidfile.read_pid(str(path))
+        for path in directory.glob(f"{mode}-*/pid")
+    }
+    return {disk: pid for disk, pid in pids.items() if pid is not None}
 
 
-def halted(cluster, mode):
-    """Return the process ids of the transfers of a cluster once all have begun."""
-
-    def both():
-        pids = transfers(cluster, mode)
-        return pids if len(pids) == 2 else None
-
-    pids = until("both disks are copied", both)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    return pids
+#: Export script that waits in the middle of a disk, when both ends know each other.
+WAITING = """#!/bin/sh
+head -c 1048576 "$EXPORT_DEVICE"
+: > "{directory}/begun-$EXPORT_INDEX"
+read -r _ < "{directory}/gate-$EXPORT_INDEX"
+tail -c +1048577 "$EXPORT_DEVICE"
+"""
+DISKS = (0, 1)
 
 
-def go_on(pids):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+class Held:
+    """A move whose copies wait in the middle of both disks until they are let go."""
+
+    def __init__(self, pair, directory):
+        source, destination = pair
+        self._directory = directory
+        self._script = script_of(source)
+        self._old = self._script.read_bytes()
+        for disk in DISKS:
+            os.mkfifo(directory / f"gate-{disk}")
+        # Opened for both, so neither this end nor the script waits for the other.
+        self._gates = [
+            os.open(directory / f"gate-{disk}", os.O_RDWR | os.O_CLOEXEC)
+            for disk in DISKS
+        ]
+        self._script.write_text(WAITING.format(directory=directory))
+        self._move = subprocess.Popen(
+            command(source, destination, directory, NODE),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def wait(self):
+        """Wait until all ends copy."""
+        marks = [self._directory / f"begun-{disk}" for disk in DISKS]
+        until("both disks are copied", lambda: all(map(pathlib.Path.exists, marks)))
+
+    def release(self):
+        """Let the copies go on; return exit code and output of the move."""
+        for gate in self._gates:
+            os.write(gate, b"go on\n")
+        output, _ = self._move.communicate(timeout=300)
+        return self._move.returncode, output
+
+    def close(self):
+        self._move.kill()
+        self._move.communicate()
+        for gate in self._gates:
+            os.close(gate)
+        self._script.write_bytes(self._old)
+
+
+@contextlib.contextmanager
+def held(pair, directory):
+    move = Held(pair, directory)
+    try:
+        move.wait()
+        yield move
+    finally:
+        move.close()
+
+
+def between(clusters):
+    """Return both clusters, the one that has the instance first."""
+    pair = clusters if disks(clusters[0]) else clusters[::-1]
+    share_secret(*pair)
+    return pair
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_sender_that_does_not_start_does_not_leave_the_receiver_waiting(
+    clusters, tmp_path
+):
+    """The receiver would wait for it for five minutes."""
+    pair = source, destination = between(clusters)
+    before, keys = contents(source), [*map(remains, pair)]
+    script = script_of(source)
+    script.chmod(0o644)
+    try:
+        code, output = run(source, destination, tmp_path, NODE)
+    finally:
+        script.chmod(0o755)
+    assert code == 1, output
+    last = output.splitlines()[-1]
+    assert "source job" in last
+    assert "export" in last
+    assert last.endswith("killed on request")
+    assert contents(source) == before
+    assert source.check(*LIST).split() == [NAME, "running"]
+    assert destination.check(*LIST) == ""
+    assert disks(destination) == []
+    assert [*map(remains, pair)] == keys
 
 
 @pytest.mark.long
@@ -145,23 +236,15 @@ def go_on(pids):
 @pytest.mark.parametrize("daemon", ["ganeti-masterd", "ganeti-noded"])
 def test_a_move_goes_on_after_daemons_were_killed(clusters, tmp_path, daemon):
     """Both clusters lose a daemon while the disks are copied."""
-    pair = clusters if disks(clusters[0]) else clusters[::-1]
-    source, destination = pair
-    share_secret(source, destination)
+    pair = source, destination = between(clusters)
     before, keys = contents(source), [*map(remains, pair)]
-    move = subprocess.Popen(
-        command(source, destination, tmp_path, NODE), stdout=subprocess.PIPE, text=True
-    )
-    pids = halted(destination, "import")
-    try:
+    with held(pair, tmp_path) as move:
         for each in pair:
             each.command("kill", "node1", daemon)
         for each in pair:
             each.command("start", "node1", daemon)
-    finally:
-        go_on(pids)
-    output, _ = move.communicate(timeout=300)
-    assert move.returncode == 0, output
+        code, output = move.release()
+    assert code == 0, output
     assert contents(destination) == before
     assert disks(source) == []
     assert [*map(remains, pair)] == keys
@@ -171,20 +254,13 @@ def test_a_move_goes_on_after_daemons_were_killed(clusters, tmp_path, daemon):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["import", "export"])
 def test_a_killed_program_fails_both_ends_and_leaves_nothing(clusters, tmp_path, mode):
-    """A sender that ends before it has connected is missed after five minutes."""
-    pair = clusters if disks(clusters[0]) else clusters[::-1]
-    source, destination = pair
-    share_secret(source, destination)
+    pair = source, destination = between(clusters)
     before, keys = contents(source), [*map(remains, pair)]
-    move = subprocess.Popen(
-        command(source, destination, tmp_path, NODE), stdout=subprocess.PIPE, text=True
-    )
-    senders = halted(source, "export")
-    receivers = transfers(destination, "import")
-    os.kill((senders if mode == "export" else receivers)[0], signal.SIGKILL)
-    go_on(senders)
-    output, _ = move.communicate(timeout=600)
-    assert move.returncode == 1, output
+    with held(pair, tmp_path) as move:
+        end = source if mode == "export" else destination
+        os.kill(transfers(end, mode)["disk0"], signal.SIGKILL)
+        code, output = move.release()
+    assert code == 1, output
     last = output.splitlines()[-1]
     assert "source job" in last
     assert "destination job" in last

@@ -155,6 +155,65 @@ def test_a_program_that_does_not_start_leaves_nothing(node, instance):
     assert os.listdir(f"{node.paths.run_dir}/import-export") == []
 
 
+# Repeated starts
+def start_again(node, instance, opts, mode="import"):
+    where = ("192.0.2.7", 4711) if mode == "export" else ()
+    args = (opts, *where, instance, "disk0", raw(instance))
+    return nodes.call(node, f"{mode}_start", *args)
+
+
+@pytest.mark.parametrize("mode", ["import", "export"])
+def test_a_start_that_is_repeated_returns_the_first_transfer(node, instance, mode):
+    """The caller does not know whether the first call was carried out."""
+    opts = options(node, request_key="disk0")
+    name = start_again(node, instance, opts, mode)
+    write_status(node, name)
+    assert start_again(node, instance, opts, mode) == name
+    # However it ended: a second program would find no peer.
+    write_status(node, name, exit_status=1)
+    assert start_again(node, instance, opts, mode) == name
+    assert len(node.process.commands) == 1
+
+
+def test_other_requests_start_programs_of_their_own(node, instance):
+    opts = options(node, request_key="disk0")
+    names = [start_again(node, instance, opts)]
+    write_status(node, names[0])
+    names += [
+        start_again(node, instance, opts | {"request_key": "disk1"}),
+        start_again(node, instance, opts, "export"),
+        start_again(node, instance, options(node, request_key="disk0")),
+        start_again(node, instance, opts | {"request_key": ""}),
+        start_again(node, instance, opts | {"request_key": ""}),
+    ]
+    assert len(set(names)) == 6
+    assert len(node.process.commands) == 6
+
+
+def test_a_start_that_was_cut_off_before_its_program_is_made_again(node, instance):
+    """The node daemon ended after it had made the directory."""
+    opts = options(node, request_key="disk0")
+    first = start_again(node, instance, opts)
+    second = start_again(node, instance, opts)
+    assert second != first
+    assert os.listdir(f"{node.paths.run_dir}/import-export") == [second]
+
+
+def test_a_key_of_a_request_is_a_word(node, instance):
+    for key in ("../x", "a b", "x" * 101):
+        with pytest.raises(errors.OpExecError, match="not a valid key of a request"):
+            start_again(node, instance, options(node, request_key=key))
+    assert node.process.commands == []
+
+
+def test_no_program_starts_with_a_key_that_is_removed(node, instance):
+    opts = options(node, request_key="disk0")
+    nodes.call(node, "x509_cert_remove", opts["key_name"])
+    with pytest.raises(errors.X509CertError, match="not found"):
+        start_again(node, instance, opts)
+    assert os.listdir(f"{node.paths.run_dir}/crypto") == []
+
+
 # Supervision
 def write_status(node, name, **more):
     path = f"{node.paths.run_dir}/import-export/{name}/status"

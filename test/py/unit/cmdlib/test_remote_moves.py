@@ -14,6 +14,7 @@ from fakes.rpc import failure
 from ganeti import errors, pathutils
 from ganeti.cmdlib import domain_secret
 from ganeti.cmdlib.instance import transfer_watch
+from ganeti.jqueue.executor import Canceled
 from ganeti.utils import x509
 
 KEY = "x509-1-aa"
@@ -158,6 +159,7 @@ def test_disks_are_sent_to_the_signed_receivers(made):
         "ipv6": False,
         "connect_timeout": 20,
         "connect_retries": 10,
+        "request_key": "disk0",
     }
     assert source[1][0]["logical_id"] == ["xenvg", "v1.disk0.snap"]
     assert not eng.rpc.called("finalize_export")
@@ -378,3 +380,69 @@ def test_a_node_that_refuses_to_say_ends_the_copy_at_once(made):
     with pytest.raises(errors.OpExecError, match="not found"):
         eng.run(export())
     assert len(eng.rpc.called("impexp_status")) == 1
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [("export_start", "export-disk0-bb"), ("import_start", "import-disk0-aa")],
+)
+def test_a_start_is_repeated_while_the_node_does_not_answer(made, call, name, is_lost):
+    """The node starts one program for all calls with one key."""
+    silent = [failure("no answer", is_silent=True, is_lost=is_lost)] * 5
+    answers = iter(silent)
+    script = {call: lambda *_: next(answers, name)}
+    if call == "export_start":
+        eng = made(**Guest().answers() | script)
+        eng.run(export())
+    else:
+        eng = importing(made, **script)
+        eng.run(remote_import())
+    calls = eng.rpc.called(call)
+    assert len(calls) == 6
+    assert {args[0]["request_key"] for _node, args in calls} == {"disk0"}
+    texts = [str(payload) for _kind, payload in eng.callbacks.entries]
+    assert len([text for text in texts if "it is asked again for 60 s" in text]) == 1
+
+
+def test_a_start_is_not_repeated_without_end_nor_after_a_refusal(made):
+    answer = failure("no answer", is_silent=True)
+    eng = made(**Guest().answers(), export_start=answer)
+    begun = eng.clock.monotonic()
+    with pytest.raises(errors.OpExecError, match=r"node1.*: no answer"):
+        eng.run(export())
+    assert eng.clock.monotonic() - begun == pytest.approx(60, abs=3)
+    eng = made(**Guest().answers(), export_start=failure("no such key"))
+    with pytest.raises(errors.OpExecError, match="no such key"):
+        eng.run(export())
+    assert len(eng.rpc.called("export_start")) == 1
+
+
+def test_a_receiver_ends_when_its_job_is_killed_and_leaves_nothing(made):
+    """It waits for a sender that does not come."""
+
+    class Killing(FakeCallbacks):
+        must_die = False
+
+        def log(self, kind, payload):
+            super().log(kind, payload)
+            if kind == "remote-import":
+                self.must_die = True
+                self.kill()
+
+        def on_kill(self, call):
+            self.kill = call
+
+        def check_canceled(self):
+            if self.must_die:
+                raise Canceled("killed on request")
+
+    waiting = {"exit_status": None, "listen_port": 4711}
+    eng = importing(made, impexp_status=[waiting])
+    begun = eng.clock.monotonic()
+    with pytest.raises(Canceled):
+        eng.run(remote_import(), callbacks=Killing())
+    assert eng.clock.monotonic() - begun < 5
+    assert [i.name for i in eng.snapshot.instances.values()] == [NAME]
+    for call in ("blockdev_remove", "impexp_cleanup", "x509_cert_remove"):
+        assert len(eng.rpc.called(call)) == 1

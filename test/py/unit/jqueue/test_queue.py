@@ -682,6 +682,27 @@ def test_a_killed_job_ends_when_it_logs_and_may_log_while_it_cleans_up(live):
     assert [entry.payload for entry in job.ops[0].log] == ["cleaning up"]
 
 
+def test_a_job_that_was_killed_in_a_pause_may_log_while_it_cleans_up(live):
+    gate = Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        gate.stop()
+        try:
+            callbacks.check_canceled()
+        finally:
+            callbacks.log("message", "cleaning up")
+
+    live.executor.script["patient"] = run
+    live.queue.submit([dummy("patient")])
+    gate.wait()
+    live.queue.cancel(1, kill=True)
+    gate.open()
+    job = live.final(1)
+    assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
+    assert [entry.payload for entry in job.ops[0].log] == ["cleaning up"]
+
+
 def test_a_killed_job_that_does_not_look_ends_after_the_present_opcode(live):
     gate = Gate()
 

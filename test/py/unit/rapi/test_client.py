@@ -104,8 +104,15 @@ def test_every_public_method_is_called():
         for name, _ in inspect.getmembers(client.GanetiRapiClient, inspect.isfunction)
         if name[0].isupper()
     }
-    ours = {"CommitInstance", "ReserveInstance"}
+    ours = {"CommitInstance", "KillJob", "ReserveInstance"}
     assert public == {call[0] for call in rapi_calls.CALLS} | ours
+
+
+def test_a_running_job_is_killed_by_an_argument_of_its_cancellation(server):
+    (made_call,) = outcomes(server, [("KillJob", [17])])
+    (request,) = made_call["requests"]
+    assert (request["method"], request["path"]) == ("DELETE", "/2/jobs/17")
+    assert request["query"] == [["kill", "1"]]
 
 
 def test_reservations_are_requested_as_documented(server):

@@ -54,6 +54,8 @@ class FakeCluster:
         self.fails = {name: list(results) for name, results in dict(fails).items()}
         self.info = info
         self.made = []
+        #: Jobs that run until they are killed.
+        self.endless = set()
         self.tools = ["gzip"]
 
     def GetInfo(self):
@@ -108,7 +110,15 @@ class FakeCluster:
         return self._new("remove", None)
 
     # Jobs
+    def KillJob(self, job_id):
+        self.calls.append(f"{self.where} kill")
+        self.made[job_id - 1] = (["OpExecError", ["killed on request"]], True, ())
+        self.endless.discard(job_id)
+        return [True, "will end"]
+
     def _end(self, job_id):
+        if job_id in self.endless:
+            return "running"
         _result, failure, _entries = self.made[job_id - 1]
         return "success" if failure is None else "error"
 
@@ -223,6 +233,31 @@ def test_a_broken_copy_has_the_words_of_both_and_the_source_runs_again(clusters)
     with pytest.raises(mover.MoveError, match=text):
         pair.move()
     assert jobs_of(pair) == [*WHOLE[:5], "source start"]
+
+
+def test_a_receiver_whose_sender_never_came_does_not_wait_for_it(clusters):
+    """The destination's job would wait for minutes, so it is killed after a moment."""
+    pair = clusters(source={"export": [LOST]})
+    pair.destination.endless.add(1)
+    text = "source job 4: disk/0: connection lost; destination job 1: killed on request"
+    with pytest.raises(mover.MoveError, match=text):
+        pair.move()
+    assert jobs_of(pair) == [*WHOLE[:5], "destination kill", "source start"]
+    assert sum(pair.waits) == mover._NOTICE_S
+
+
+def test_a_destination_that_refuses_to_kill_a_job_is_waited_for(clusters, monkeypatch):
+    """Ganeti's remote API does not know how to."""
+    pair = clusters(source={"export": [LOST]})
+    pair.destination.endless.add(1)
+
+    def refused(_job_id):
+        pair.destination.endless.clear()
+        raise rapi.GanetiApiError("400 wrong", code=400)
+
+    monkeypatch.setattr(pair.destination, "KillJob", refused)
+    with pytest.raises(mover.MoveError, match="so both clusters have the instance"):
+        pair.move()
 
 
 def test_content_that_the_destination_lost_leaves_the_source(clusters):
@@ -400,3 +435,17 @@ def test_a_move_does_not_wait_for_a_master_without_end(clusters, monkeypatch):
     with pytest.raises(mover.MoveError, match="502 away"):
         pair.move()
     assert len(pair.waits) == 19
+
+
+def test_a_cluster_that_cannot_be_reached_is_named_before_anything_begins(
+    clusters, monkeypatch
+):
+    pair = clusters()
+
+    def refused():
+        raise rapi.GanetiApiError("401 Unauthorized", code=401)
+
+    monkeypatch.setattr(pair.destination, "GetInfo", refused)
+    with pytest.raises(mover.MoveError, match=r"^cluster two: 401 Unauthorized"):
+        main.run(options(), pair)
+    assert pair.calls == []
