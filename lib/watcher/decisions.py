@@ -269,18 +269,26 @@ class DiskPlan:
 
 
 def judge_boots(
-    report: GroupReport, state: GroupState, started: Collection[str]
+    report: GroupReport,
+    state: GroupState,
+    started: Collection[str],
+    *,
+    is_checked: bool = False,
 ) -> DiskPlan:
     """Return the instances that lost their disks on a rebooted secondary node.
 
-    A node without a remembered boot id counts as rebooted. Disks on a primary node are
-    activated when the instance is started.
+    A node without a remembered boot id counts as rebooted. If no node has one, as with
+    a new master, all nodes would: then a check of the disks replaces the guess. Disks
+    on a primary node are activated when the instance is started.
 
     Args:
         report: the group.
         state: of the last run.
         started: instances that this run has started, which activates their disks.
+        is_checked: this run and later ones activate the disks that a check finds
+            inactive.
     """
+    is_guess = is_checked and not state.boot_ids
     boot_ids: dict[str, str] = {}
     rebooted, unknown = set(), []
     for name, node in sorted(report.nodes.items()):
@@ -292,7 +300,7 @@ def judge_boots(
                 boot_ids[name] = known
             continue
         boot_ids[name] = node.boot_id
-        if node.boot_id != known:
+        if node.boot_id != known and not is_guess:
             rebooted.add(name)
     activate = {
         instance.name: f"node {', '.join(sorted(rebooted & set(instance.secondaries)))}"

@@ -204,7 +204,9 @@ class _GroupRun:
     def _help_rebooted(self, report: GroupReport, started: Collection[str]) -> None:
         """Activate disks on nodes that have rebooted, then remember the boots."""
         state = self._file.state
-        plan = decisions.judge_boots(report, state, started)
+        plan = decisions.judge_boots(
+            report, state, started, is_checked=self._watch.settings.verify_disks
+        )
         for node in plan.unknown:
             _log.error("node %s: did not report its boot id", node)
         refused: Collection[str] = ()

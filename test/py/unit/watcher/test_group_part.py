@@ -31,6 +31,15 @@ def settle(node):
     node.master.jobs.clear()
 
 
+def reboot(node, **statuses):
+    """Let a secondary reboot, whose boot id is known, and instances change."""
+    node.instances(**dict.fromkeys(statuses, "running"))
+    settle(node)
+    node.master.rounds.clear()
+    node.instances(**statuses)
+    node.nodes(n1="a", n2="c")
+
+
 def test_an_instance_that_is_down_is_started_and_the_reason_logged(node, log):
     node.instances(web1="ERROR_down", web2="running")
     settle(node)
@@ -140,6 +149,24 @@ def test_disks_are_activated_when_a_secondary_has_rebooted(node, log):
     assert ("OP_INSTANCE_ACTIVATE_DISKS", "web1") not in node.ops()
 
 
+def test_a_new_master_activates_only_the_disks_that_the_check_finds(node):
+    node.instances(web1="running", web2="running")
+    node.nodes(n1="a", n2="b")
+    node.master.results["OP_GROUP_VERIFY_DISKS"] = ({}, ["web2"], {})
+    state = run(node)
+    assert node.ops() == [VERIFY, ("OP_INSTANCE_ACTIVATE_DISKS", "web2")]
+    assert state.boot_ids == {"n1": "a", "n2": "b"}
+
+
+def test_a_new_master_that_checks_no_disks_activates_them_all(node):
+    node.instances(web1="running", web2="running")
+    run(node, verify_disks=False)
+    assert node.ops() == [
+        ("OP_INSTANCE_ACTIVATE_DISKS", "web1"),
+        ("OP_INSTANCE_ACTIVATE_DISKS", "web2"),
+    ]
+
+
 def test_a_node_that_does_not_answer_is_reported(node, log):
     node.instances()
     node.nodes(n1=None)
@@ -241,19 +268,19 @@ def items(node):
 
 
 def test_a_round_has_its_decisions_with_jobs_and_their_ends_in_the_journal(node):
-    node.instances(web1="ERROR_down", web2="ERROR_nodedown", web3="running")
+    reboot(node, web1="ERROR_down", web2="ERROR_nodedown", web3="running")
     node.master.results["OP_INSTANCE_STARTUP"] = errors.OpExecError("no memory")
     run(node)
     ((number, entry),) = node.master.rounds.items()
     assert (entry.automaton, entry.scope, entry.revision) == ("watcher", "default", 7)
     started, helpless, activated = entry.items[:3]
-    assert (started.name, started.decision, started.jobs) == ("web1", "chosen", (1,))
+    assert (started.name, started.decision, started.jobs) == ("web1", "chosen", (2,))
     assert started.reason == "status ERROR_down, attempt 1 of 5"
     assert started.nodes == ("n1", "n2")
     assert (helpless.name, helpless.decision) == ("web2", "refused")
     assert activated.action == "activate disks"
-    assert (entry.results[0].job, entry.results[0].error) == (1, "no memory")
-    (op,) = node.master.jobs[1]
+    assert (entry.results[0].job, entry.results[0].error) == (2, "no memory")
+    (op,) = node.master.jobs[2]
     assert [entry[1] for entry in op.reason[:2]] == [
         "it should run and does not",
         f"round {number}",
@@ -321,7 +348,7 @@ FREEZE = {"reason": "work", "time": 1.0}
 
 
 def test_nothing_is_started_during_a_freeze_and_the_journal_says_why(node):
-    node.instances(web1="ERROR_down", web2="USER_down")
+    reboot(node, web1="ERROR_down", web2="USER_down")
     node.master.automation["freeze"] = FREEZE
     node.master.results["OP_GROUP_VERIFY_DISKS"] = ({}, ["web1"], {})
     state = run(node)
@@ -334,7 +361,7 @@ def test_nothing_is_started_during_a_freeze_and_the_journal_says_why(node):
     assert ("web1", "activate disks") in actions
     # No attempt was made, and nodes that have rebooted are helped afterwards.
     assert state.instances == {}
-    assert "n2" not in state.boot_ids
+    assert state.boot_ids["n2"] == "b"
     node.master.automation["freeze"] = None
     run(node)
     assert ("OP_INSTANCE_STARTUP", "web1") in node.ops()
