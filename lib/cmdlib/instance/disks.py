@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import common, mirror_specs, mirrors
+from ganeti.cmdlib.instance import common, mirror_specs, mirrors, silence
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.rpc import Result, encode
@@ -233,6 +233,7 @@ def remove_all(
     Offline nodes, which do not count, and failures are logged as warnings.
     """
     fine = True
+    calls = silence.DiskCalls(ctx, "blockdev_remove")
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
             ctx.log.message(
@@ -240,7 +241,7 @@ def remove_all(
                 f" {place(disk)}"
             )
             wire = encode.disk(ctx.snapshot, disk, instance)
-            result = ctx.rpc.call_one("blockdev_remove", node, wire)
+            result = calls.on(node, wire)
             what = f"cannot remove {_called(disk, index)} of instance {instance.name}"
             if common.warn_failed(ctx, result, what) and not result.offline:
                 fine = False
@@ -481,10 +482,11 @@ def shutdown(
     """
     chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
     fine = True
+    calls = silence.DiskCalls(ctx, "blockdev_shutdown")
     for index, disk in enumerate(chosen):
         for node in reversed(nodes_of(disk, instance)):
             wire = encode.disk(ctx.snapshot, disk, instance)
-            result = ctx.rpc.call_one("blockdev_shutdown", node, wire)
+            result = calls.on(node, wire)
             what = (
                 f"cannot shut down {_called(disk, index)} of instance {instance.name}"
             )

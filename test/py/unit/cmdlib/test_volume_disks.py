@@ -320,3 +320,41 @@ def test_a_group_is_repaired_while_the_other_copies_are_good():
     eng.run(REPAIR)
     assert [node for node, _args in eng.rpc.called("storage_execute")] == [N1]
     assert [n for n, _a in eng.rpc.called("blockdev_getmirrorstatus_multi")] == [N2]
+
+
+@pytest.mark.parametrize(
+    ("request_", "procedure"),
+    [
+        ({"OP_ID": "OP_INSTANCE_DEACTIVATE_DISKS"}, "blockdev_shutdown"),
+        ({"OP_ID": "OP_INSTANCE_REMOVE", "ignore_failures": True}, "blockdev_remove"),
+    ],
+)
+def test_a_silent_node_is_waited_for_twice_and_not_for_each_disk(request_, procedure):
+    eng = engine()
+    create(eng, *({"size": 512} for _ in range(5)))
+    eng.rpc.calls.clear()
+    eng.rpc.script[procedure] = failure("no answer", is_silent=True)
+    request = {**request_, "instance_name": WEB1}
+    if procedure == "blockdev_shutdown":
+        with pytest.raises(errors.OpExecError):
+            eng.run(request)
+    else:
+        eng.run(request)
+    assert len(eng.rpc.called(procedure)) == 2
+    warned = [e for e in map(str, eng.callbacks.entries) if "no answer" in e]
+    assert len(warned) == 5
+
+
+def test_a_node_daemon_that_lost_one_call_gets_the_calls_of_the_other_disks():
+    eng = engine()
+    create(eng, *({"size": 512} for _ in range(4)))
+    answers = iter([failure("reset", is_silent=True), None] * 2)
+    eng.rpc.script["blockdev_remove"] = lambda *_args: next(answers)
+    eng.run(
+        {
+            "OP_ID": "OP_INSTANCE_REMOVE",
+            "instance_name": WEB1,
+            "ignore_failures": True,
+        }
+    )
+    assert len(eng.rpc.called("blockdev_remove")) == 4
