@@ -273,6 +273,9 @@ class _Planner:
         if inst.template not in MOVABLE_TEMPLATES:
             words = f"its disks ({inst.template}) are on one node"
             return words, "disk template", "one that can move", inst.template
+        if not inst.migrates:
+            words = "it shares directories of its node, so it cannot migrate live"
+            return words, "shared directories", "none", "some"
         if inst.name in self._want.fixed:
             words = "it was moved a short time ago"
             return words, "last move", "long ago", "a short time ago"

@@ -95,7 +95,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
     Not a dataclass: ``msgspec.structs.replace`` makes changed copies.
     ``utilisation`` is the share of a node that the instance uses: CPU, memory, disk,
-    network.
+    network. Without ``migrates`` it runs and cannot migrate live.
     """
 
     name: str
@@ -115,6 +115,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     utilisation: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
     movable: bool = True
     networks: tuple[str, ...] = ()
+    migrates: bool = True
 
     @property
     def running(self) -> bool:

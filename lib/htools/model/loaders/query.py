@@ -11,6 +11,7 @@ import msgspec
 from ganeti.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
+    RUNNING,
     STATES,
     Cluster,
     DataError,
@@ -31,6 +32,7 @@ _NODE: Final = (
 _INSTANCE: Final = (
     "name disk_usage be/memory be/vcpus status pnode snodes tags be/auto_balance"
     " disk_template be/spindle_use disk.sizes disk.spindles forthcoming oper_ram"
+    " hv/shared_directories"
 )
 #: Fields to query, by resource.
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
@@ -129,6 +131,8 @@ def _flat_instance(inst: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from inst.items()
     for name in ("vcpus", "auto_balance", "spindle_use"):
         yield f"be/{name}", params.get(name)
+    shares = "shared_directories"
+    yield f"hv/{shares}", _nested(inst, "hvparams").get(shares)
     memory = params.get("memory")
     yield "be/memory", params.get("maxmem") if memory is None else memory
 
@@ -171,6 +175,17 @@ def read_cluster(
         tuple(instances),
         info.texts("tags", optional=True),
         policy,
+    )
+
+
+def silent(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the names of the nodes without which `read_cluster` refuses."""
+    return frozenset(
+        str(node.get("name"))
+        for node in nodes
+        if not node.get("offline")
+        and node.get("vm_capable") is not False
+        and any(node.get(key) is None for key in _REPORTED)
     )
 
 
@@ -287,12 +302,14 @@ def _instance(part: JsonPart, nodes: Mapping[str, int]) -> Instance:
     known = len(spindles) == len(sizes) and None not in spindles
     ram = part.data.get("oper_ram")
     has_ram = isinstance(ram, int | float) and not isinstance(ram, bool)
+    status = part.text("status", STATES)
+    migrates = status not in RUNNING or not part.data.get("hv/shared_directories")
     return Instance(
         name=part.text("name"),
         memory=part.size("oper_ram" if has_ram else "be/memory"),
         disk=_size(part, "disk_usage", 0),
         vcpus=part.size("be/vcpus"),
-        status=part.text("status", STATES),
+        status=status,
         auto_balance=_flag(part, "be/auto_balance", default=True),
         primary=_place(part, "pnode", part.text("pnode"), nodes),
         secondary=_secondary(part, nodes),
@@ -302,7 +319,8 @@ def _instance(part: JsonPart, nodes: Mapping[str, int]) -> Instance:
         spindles=sum(_whole(part, "disk.spindles", spindles)) if known else None,
         forthcoming=_flag(part, "forthcoming"),
         disks=_whole(part, "disk.sizes", sizes),
-        movable=template in MOVABLE_TEMPLATES,
+        movable=template in MOVABLE_TEMPLATES and migrates,
+        migrates=migrates,
     )
 
 

@@ -254,3 +254,19 @@ def test_a_fixed_instance_stays():
     (group,) = plan.plan(random_cluster(2), fixed)
     assert name not in {move.instance for move in group.moves}
     assert group.kept[name] == "it was moved a short time ago"
+
+
+def test_a_guest_that_cannot_migrate_stays_and_the_plan_says_why():
+    cluster = random_cluster(2)
+    (group,) = plan.plan(cluster, plan.PlanOptions())
+    name = group.moves[0].instance
+    items = tuple(
+        msgspec.structs.replace(i, movable=False, migrates=False)
+        if i.name == name
+        else i
+        for i in cluster.instances
+    )
+    cluster = msgspec.structs.replace(cluster, instances=items)
+    (group,) = plan.plan(cluster, plan.PlanOptions())
+    assert name not in {move.instance for move in group.moves}
+    assert "cannot migrate live" in group.kept[name]

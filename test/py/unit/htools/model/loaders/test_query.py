@@ -78,6 +78,7 @@ def instance(**changes: Any) -> dict[str, Any]:
         "disk.spindles": [None],
         "forthcoming": False,
         "oper_ram": 900,
+        "hv/shared_directories": "",
         **changes,
     }
 
@@ -140,7 +141,32 @@ def test_a_silent_node_must_be_marked_offline() -> None:
         DataError, match=r"LUXI x: node n2\.lab does not report mtotal: start"
     ):
         read(silent, item)
+    assert query.silent(silent) == {"n2.lab"}
     assert read(silent, item, offline=["n2"]).nodes[1].offline
+
+
+@pytest.mark.parametrize("key", ["offline", "vm_capable"])
+def test_a_node_that_need_not_report_is_not_silent(key: str) -> None:
+    nodes = [node("n1"), node("n2", **{key: key != "vm_capable"}, mfree=None)]
+    assert query.silent(nodes) == set()
+
+
+@pytest.mark.parametrize(
+    ("status", "shares", "moves"),
+    [
+        ("running", "data:/srv/data", False),
+        ("ERROR_up", "data:/srv/data", False),
+        ("ADMIN_down", "data:/srv/data", True),
+        ("running", "", True),
+        ("running", None, True),
+    ],
+)
+def test_a_guest_that_shares_directories_stays_while_it_runs(
+    status: str, shares: str | None, moves: bool
+) -> None:
+    changes = {"status": status, "hv/shared_directories": shares}
+    (item,) = read(instances=[instance(**changes)]).instances
+    assert (item.movable, item.migrates) == (moves, moves)
 
 
 def test_exclusive_storage_counts_its_spindles() -> None:
@@ -200,6 +226,7 @@ def test_rest_objects_have_their_parameters_nested() -> None:
     item = {
         **{k: v for k, v in instance(oper_ram=None).items() if "/" not in k},
         "beparams": {"vcpus": 2, "maxmem": 512, "auto_balance": False},
+        "hvparams": {"shared_directories": "data:/srv/data"},
     }
     answers = query.from_rest("REST x", [GROUP], nodes, [item], info=INFO)
     cluster = query.read_cluster(answers, static_memory=0)
@@ -207,3 +234,4 @@ def test_rest_objects_have_their_parameters_nested() -> None:
     assert cluster.nodes[0].cpu_speed == 1
     (actual,) = cluster.instances
     assert (actual.memory, actual.auto_balance, actual.spindle_use) == (512, False, 1)
+    assert not actual.movable
