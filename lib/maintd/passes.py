@@ -251,6 +251,7 @@ class Passes:
             "nodes": sorted(free),
             "fixed": list(fixed),
             "first_set": True,
+            "skip_silent": True,
             **loads,
         }
         try:

@@ -4,7 +4,8 @@ The cluster state is that of a query, as for ``hbal -L``; nothing is locked or c
 Moves are jobs, which the client may submit.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +44,8 @@ class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             no more.
         loads: load of the CPUs by name of the node; without it, no load is considered.
         domain_loads: the same for each guest of a node, by their names; for Xen.
+        skip_silent: plan no move to or from a node that does not report its memory, and
+            name it in the answer, instead of refusing.
         allocator: allocator that plans instead; ``.`` for the cluster's defaults in
             order. Its request contains the group, the number of moves, and whether to
             evacuate, to move disks and to search.
@@ -66,6 +69,7 @@ class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_set: bool = False
     loads: dict[str, float] | None = None
     domain_loads: dict[str, dict[str, float]] | None = None
+    skip_silent: bool = False
 
 
 @method("PlanBalance")
@@ -152,11 +156,23 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     from ganeti.htools.model.loaders import query as loaders_query
     from ganeti.htools.rules.move_constraints import MoveOptions
 
+    tables = {
+        kind: loaders_query.objects(
+            query.query(deps.query_sources(), kind, fields, None).to_dict(),
+            fields,
+            kind,
+        )
+        for kind, fields in loaders_query.FIELDS.items()
+    }
+    silent: frozenset[str] = frozenset()
+    if request.skip_silent:
+        silent = loaders_query.silent(tables["node"])
     want = plan.PlanOptions(
         group=request.group,
         goal=greedy.BalanceGoal(
             min_gain=request.min_gain,
-            min_gain_limit=request.min_gain_limit,
+            # A silent node raises the score, which must not make small gains count.
+            min_gain_limit=math.inf if silent else request.min_gain_limit,
             max_length=request.max_moves,
             pairs=request.search,
         ),
@@ -167,18 +183,10 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
             force=request.ignore_soft_errors,
             evacuate=request.evacuate,
         ),
-        nodes=request.nodes,
+        nodes=_without(silent, request.nodes, tables["node"]),
         fixed=request.fixed,
         first_set=request.first_set,
     )
-    tables = {
-        kind: loaders_query.objects(
-            query.query(deps.query_sources(), kind, fields, None).to_dict(),
-            fields,
-            kind,
-        )
-        for kind, fields in loaders_query.FIELDS.items()
-    }
     info = cluster_info.cluster_info(deps.config.snapshot())
     answers = loaders_query.QueryAnswers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
@@ -186,7 +194,7 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             cluster = loaders_query.read_cluster(
-                answers, static_memory=request.static_memory
+                answers, static_memory=request.static_memory, offline=silent
             )
             if request.loads is not None:
                 cluster = _loaded(cluster, request.loads)
@@ -197,7 +205,20 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
         raise errors.OpPrereqError(
             f"cannot plan balancing: {err}", ecodes.ECODE_STATE
         ) from err
-    return plan.data(plans, explain=request.explain, stopped=request.first_set)
+    answer = plan.data(plans, explain=request.explain, stopped=request.first_set)
+    return answer | ({"silent": sorted(silent)} if request.skip_silent else {})
+
+
+def _without(
+    silent: frozenset[str],
+    nodes: frozenset[str] | None,
+    rows: Sequence[Mapping[str, Any]],
+) -> frozenset[str] | None:
+    """Return the nodes that moves may use, None for all."""
+    if not silent:
+        return nodes
+    every = frozenset(str(row["name"]) for row in rows)
+    return (every if nodes is None else nodes) - silent
 
 
 def _loaded(cluster: "Cluster", loads: Mapping[str, float]) -> "Cluster":

@@ -12,7 +12,7 @@ import msgspec
 
 from ganeti.repair import journal
 from ganeti.repair.duties import Duties
-from ganeti.repair.journal import CLUSTER, GROUP, INSTANCE, Decision, Item
+from ganeti.repair.journal import CLUSTER, GROUP, INSTANCE, NODE, Decision, Item
 from ganeti.repair.limits import MOVED_SHARE, Act, Automation
 from ganeti.repair.rounds import Job
 
@@ -39,9 +39,10 @@ class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Plans of all groups."""
+    """Plans of all groups, and the nodes that no move may use as they are silent."""
 
     groups: tuple[GroupPlan, ...]
+    silent: tuple[str, ...] = ()
 
 
 class Bounds(NamedTuple):
@@ -85,7 +86,7 @@ def decide(answer: Answer, duties: Duties, bounds: Bounds) -> Step:
     """
     automation = bounds.automation
     jobs: list[Job] = []
-    items: list[Item] = []
+    items = [_silent(node) for node in answer.silent]
     for group in answer.groups:
         left, score = set(bounds.free), group.score
         for move in group.moves:
@@ -108,7 +109,18 @@ def decide(answer: Answer, duties: Duties, bounds: Bounds) -> Step:
             items.append(item)
         if not group.moves and group.stopped:
             items.append(_kept(group, duties))
-    return Step(jobs, items, not any(group.moves for group in answer.groups))
+    is_vain = not answer.silent and not any(group.moves for group in answer.groups)
+    return Step(jobs, items, is_vain)
+
+
+def _silent(node: str) -> Item:
+    return Item(
+        kind=NODE,
+        name=node,
+        decision=Decision.REFUSED,
+        action=_BALANCE,
+        reason="it does not report its memory; nothing is moved to or from it",
+    )
 
 
 def _item(move: PlannedMove, decision: Decision, reason: str, limit: str = "") -> Item:

@@ -47,6 +47,16 @@ def test_all_moves_that_may_be_made_become_jobs_with_their_reasons():
     assert result.items[0].reason == "score of group g: 3.0000 -> 2.0000"
 
 
+def test_a_silent_node_is_named_and_a_plan_without_moves_is_not_final():
+    group = {"name": "g", "score_before": 3.0, "moves": [], "stopped": "balanced"}
+    plan = {"groups": [group], "silent": ["node5"]}
+    bounds = Bounds(Automation(), NAMES, 100.0, "r1")
+    result = balancing.decide(balancing.read(plan), ON, bounds)
+    assert decisions(result) == [("node5", "refused"), ("g", "refused")]
+    assert not result.is_vain
+    assert step([], stopped="balanced").is_vain
+
+
 def test_a_move_to_a_node_that_is_not_free_waits():
     result = step([move(1, 2.0), move(2, 1.0)], free=NAMES - {"node4"})
     assert decisions(result) == [("web1", "chosen"), ("web2", "waiting")]
