@@ -240,12 +240,12 @@ def _exports(node: LocalNode, _asked: Any) -> dict[str, str]:
 
 
 def _guest_files(node: LocalNode, names: list[str]) -> dict[str, list[str]]:
-    """Return the guests that run here and lack ``firmware`` or ``tpm``; takes names."""
+    """Return what guests that run here lack of files and processes; takes names."""
     driver, lost = node.hypervisor("kvm"), {}
     for name in names:
         # Without its runtime file, the parameters of a guest are not known.
         with contextlib.suppress(errors.HypervisorError):
-            if kinds := driver.lost_files(name):
+            if kinds := driver.lost_parts(name):
                 lost[name] = kinds
     return lost
 

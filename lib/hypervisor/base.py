@@ -289,8 +289,11 @@ class Hypervisor(abc.ABC):
         del name
         return "", ""
 
-    def lost_files(self, name: str) -> list[str]:
-        """Return for which of ``firmware`` and ``tpm`` a running guest lacks a file."""
+    def lost_parts(self, name: str) -> list[str]:
+        """Return which files and processes of its node a running guest lacks.
+
+        ``firmware`` and ``tpm`` are files, ``tpm-process`` and ``shares`` processes.
+        """
         del name
         return []
 

@@ -1,4 +1,8 @@
-"""Checks of the files that guests change while they run: UEFI variables and TPMs."""
+"""Checks of the files and processes that guests need while they run.
+
+Files are those of UEFI variables and TPMs, processes those of TPMs and of shared
+directories.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -7,29 +11,35 @@ from ganeti import objects
 from ganeti.objects import params
 from ganeti.verify.report import Report
 
-#: Content of the files.
-_CONTENTS: Final = {"firmware": "UEFI variables", "tpm": "TPM data"}
-#: Consequence of their loss.
-_CONSEQUENCES: Final = {
-    "firmware": "a migration writes them at the target, otherwise its next start has"
-    " those of the last copy",
-    "tpm": "it cannot migrate, and its next start has those of the last copy, unless it"
-    " writes to its TPM before",
+#: A file, or a process, and the consequence of its loss.
+_LOSSES: Final = {
+    "firmware": "has lost the file of its UEFI variables, which the guest still uses; a"
+    " migration writes them at the target, otherwise its next start has those of the"
+    " last copy",
+    "tpm": "has lost the file of its TPM data, which the guest still uses; it cannot"
+    " migrate, and its next start has those of the last copy, unless it writes to its"
+    " TPM before",
+    "tpm-process": "does not run the process of its TPM any more, so the guest has no"
+    " TPM; 'gnt-instance reboot' starts it",
+    "shares": "does not run a process of its shared directories any more, so the guest"
+    " has lost a directory; 'gnt-instance reboot' starts it",
 }
 
 
 def owners(
     snapshot: objects.Snapshot, instances: Iterable[objects.Instance]
 ) -> list[str]:
-    """Return the names of the instances that have such files."""
-    return [item.name for item in instances if _has_files(snapshot, item)]
+    """Return the names of the instances that need such files or processes."""
+    return [item.name for item in instances if _has_parts(snapshot, item)]
 
 
-def _has_files(snapshot: objects.Snapshot, instance: objects.Instance) -> bool:
+def _has_parts(snapshot: objects.Snapshot, instance: objects.Instance) -> bool:
     if instance.hypervisor != "kvm":
         return False
     filled = params.fill_hvparams(snapshot, instance)
-    return filled.get("firmware") == "uefi" or bool(filled.get("tpm"))
+    return filled.get("firmware") == "uefi" or any(
+        filled.get(name) for name in ("tpm", "shared_directories")
+    )
 
 
 def judge(
@@ -38,13 +48,13 @@ def judge(
     instances: Iterable[objects.Instance],
     lost: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> None:
-    """Name the files that a running guest uses and that its node has lost.
+    """Name the files and processes that a running guest uses and its node has lost.
 
     Args:
         report: collects the findings.
         snapshot: the configuration.
         instances: those to check.
-        lost: node uuid -> instance name -> ``firmware`` and ``tpm``.
+        lost: node uuid -> instance name -> keys of `_LOSSES`.
     """
     for instance in instances:
         uuid = instance.primary_node
@@ -53,7 +63,5 @@ def judge(
                 True,
                 "EINSTANCEFAULTYDISK",
                 instance.name,
-                f"node {snapshot.nodes[uuid].name} has lost the file of its"
-                f" {_CONTENTS[kind]}, which the guest still uses;"
-                f" {_CONSEQUENCES[kind]}",
+                f"node {snapshot.nodes[uuid].name} {_LOSSES[kind]}",
             )

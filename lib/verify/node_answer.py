@@ -48,7 +48,9 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_HYPERVISOR: dict[str, str | None],
     nodeverify.NV_HVPARAMS: list[tuple[str, str, str]],
     nodeverify.NV_INSTANCELIST: _TEXTS,
-    nodeverify.NV_GUEST_FILES: dict[_Name, set[Literal["firmware", "tpm"]]],
+    nodeverify.NV_GUEST_FILES: dict[
+        _Name, set[Literal["firmware", "tpm", "tpm-process", "shares"]]
+    ],
     nodeverify.NV_HVINFO: dict[str, Any],
     nodeverify.NV_NODESETUP: _TEXTS,
     nodeverify.NV_OSLIST: list[_OsRow],

@@ -310,8 +310,8 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(name)
         return firmware.store(guest).packed(), tpm.state(guest).packed()
 
-    def lost_files(self, name: str) -> list[str]:
-        """Return for which of ``firmware`` and ``tpm`` a running guest lacks a file."""
+    def lost_parts(self, name: str) -> list[str]:
+        """Return which files and processes a running guest lacks, see the base."""
         guest = self._files(name)
         if guest.alive_pid() is None:
             return []
@@ -321,7 +321,13 @@ class KvmHypervisor(Hypervisor):
             "firmware": hvp.get("firmware") == firmware.UEFI and firmware.store(guest),
             "tpm": hvp.get("tpm") and tpm.state(guest),
         }
-        return [kind for kind, own in wanted.items() if own and own.read() is None]
+        lost = [kind for kind, own in wanted.items() if own and own.read() is None]
+        if hvp.get("tpm") and not tpm.processes(guest):
+            lost.append("tpm-process")
+        if shares.ended(guest, hvp):
+            lost.append("shares")
+        # They end with their guest.
+        return lost if guest.alive_pid() is not None else []
 
     def freeze(self, name: str, limit_s: float) -> None:
         """Have a process of its own keep a guest's file systems frozen."""

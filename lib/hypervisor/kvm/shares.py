@@ -194,7 +194,7 @@ def _run(
 ) -> None:
     command = [
         *("setsid", "--fork", "prlimit", "--core=0"),
-        *(binary, f"--fd={fd}", "-o", f"source={directory}"),
+        *(binary, f"--fd={fd}", "-o", _source(directory)),
     ]
     try:
         result = effects.process.run(
@@ -258,6 +258,23 @@ def end(effects: NodeEffects, guest: Files) -> None:
         f"instance {guest.name}: the processes of its shared directories cannot be"
         f" ended: {', '.join(map(str, processes(guest)))}"
     )
+
+
+def ended(guest: Files, hvp: Mapping[str, Any]) -> list[str]:
+    """Return the tags of a running guest's directories that no process serves."""
+    directories = wanted(hvp)
+    if not directories:
+        return []
+    served = {word for pid in processes(guest) for word in files.command_line(pid)}
+    return [
+        tag
+        for tag, path in directories.items()
+        if _source(guest.paths.at(path)) not in served
+    ]
+
+
+def _source(directory: str) -> str:
+    return f"source={directory}"
 
 
 def processes(guest: Files) -> list[int]:

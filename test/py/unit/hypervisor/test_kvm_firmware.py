@@ -85,9 +85,9 @@ def test_a_running_guest_without_its_file_is_reported(place, params, monkeypatch
     runtime.save(guest, runtime.Runtime((), (), own, ()))
     assert lost() == {}
     monkeypatch.setattr(Files, "alive_pid", lambda _self: 7)
-    assert lost() == {"web1": ["firmware", "tpm"]}
+    assert lost() == {"web1": ["firmware", "tpm", "tpm-process"]}
     firmware.prepare(guest, record(params), params)
-    assert lost() == {"web1": ["tpm"]}
+    assert lost() == {"web1": ["tpm", "tpm-process"]}
     # A parameter that was changed later does not concern this guest.
     runtime.save(guest, runtime.Runtime((), (), params, ()))
     assert lost() == {}

@@ -111,9 +111,32 @@ def test_processes_live_as_long_as_the_emulator(guest, effects, params):
     assert shares.processes(guest) == pids
     assert not os.path.exists(guest.control("share"))
     assert shares.processes(Files(guest.paths, "web2")) == []
+    assert lost_parts(effects, guest, params, emulator) == []
     emulator.kill()
     emulator.wait()
     assert all(files.wait_gone(effects, pid, 30) for pid in pids)
+
+
+def lost_parts(effects, guest, params, emulator):
+    """Return what the driver finds lost while an emulator runs."""
+    runtime.save(guest, runtime.Runtime((), (), params, ()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Files, "alive_pid", lambda _guest: emulator.pid)
+        return registry.drivers(effects)["kvm"].lost_parts("web1")
+
+
+def test_a_process_that_was_killed_under_its_guest_is_found(guest, effects, params):
+    with shares.started(effects, guest, params) as ends:
+        fds = [fd for _, fd in ends]
+        emulator = subprocess.Popen(["sleep", "1000"], pass_fds=fds)
+    served = {files.command_line(pid)[-1][-4:]: pid for pid in shares.processes(guest)}
+    os.kill(served["data"], signal.SIGKILL)
+    assert files.wait_gone(effects, served["data"], 30)
+    assert shares.ended(guest, params) == ["data"]
+    assert lost_parts(effects, guest, params, emulator) == ["shares"]
+    emulator.kill()
+    emulator.wait()
+    assert files.wait_gone(effects, served["/iso"], 30)
 
 
 def test_the_emulator_finds_no_rest_of_an_answer(guest, effects, params):

@@ -14,6 +14,7 @@ import pytest
 from fakes import guests, tpm_programs
 from ganeti import errors
 from ganeti.clock import SystemClock
+from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import argv, checks, cleanup, files, layout, runtime, tpm
 from ganeti.hypervisor.kvm.files import Files
@@ -102,6 +103,7 @@ def test_a_process_has_its_user_and_limits_and_ends_with_the_emulator(place, par
             own.recv(64)
         emulator = subprocess.Popen(["sleep", "1000"], pass_fds=[fd])
     (pid,) = tpm.processes(guest)
+    assert lost_parts(guest, params, emulator) == []
     with open(f"/proc/{pid}/status") as src:
         status = src.read()
     wanted = pwd.getpwnam("nobody").pw_uid if IS_ROOT else os.geteuid()
@@ -116,6 +118,27 @@ def test_a_process_has_its_user_and_limits_and_ends_with_the_emulator(place, par
     emulator.kill()
     emulator.wait()
     assert files.wait_gone(effects_of(guest), pid, 30)
+
+
+def lost_parts(guest, params, emulator):
+    """Return what the driver finds lost while an emulator runs."""
+    runtime.save(guest, runtime.Runtime((), (), params, ()))
+    driver = registry.drivers(effects_of(guest))["kvm"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Files, "alive_pid", lambda _guest: emulator.pid)
+        return [kind for kind in driver.lost_parts("web1") if kind != "tpm"]
+
+
+def test_a_process_that_was_killed_under_its_guest_is_found(place, params):
+    guest = guest_on(place, "n1")
+    with tpm.started(effects_of(guest), guest, record(params), params, None) as fd:
+        emulator = subprocess.Popen(["sleep", "1000"], pass_fds=[fd])
+    (pid,) = tpm.processes(guest)
+    os.kill(pid, signal.SIGKILL)
+    assert files.wait_gone(effects_of(guest), pid, 30)
+    assert lost_parts(guest, params, emulator) == ["tpm-process"]
+    emulator.kill()
+    emulator.wait()
 
 
 def test_the_next_daemon_ends_a_process_whose_emulator_never_came(

@@ -9,10 +9,11 @@ N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 
 
 def made():
-    """Return a cluster with four instances on its first node, and these."""
+    """Return a cluster with five instances on its first node, and these."""
     given = [
         ("kvm", {"firmware": "uefi"}),
         ("kvm", {"tpm": True}),
+        ("kvm", {"shared_directories": "data=/srv/data"}),
         ("kvm", {}),
         ("fake", {}),
     ]
@@ -25,7 +26,7 @@ def made():
 
 def test_only_guests_with_such_files_are_asked_for():
     snapshot, guests = made()
-    wanted = [guests[0].name, guests[1].name]
+    wanted = [guests[0].name, guests[1].name, guests[2].name]
     assert guest_files.owners(snapshot, guests) == wanted
 
 
@@ -51,6 +52,17 @@ def test_a_lost_file_is_an_error_of_its_instance():
     assert "of its TPM data, which" in actual[2][2]
     assert ["cannot migrate" in row[2] for row in actual] == [False, False, True]
     assert not report.is_clean
+
+
+def test_a_process_that_was_killed_is_an_error_with_its_remedy():
+    snapshot, guests = made()
+    report = Report()
+    lost = {N1: {guests[1].name: ["tpm-process"], guests[2].name: ["shares"]}}
+    guest_files.judge(report, snapshot, guests, lost)
+    first, second = report.take()
+    assert (first.name, second.name) == (guests[1].name, guests[2].name)
+    assert "the guest has no TPM; 'gnt-instance reboot'" in first.text
+    assert "has lost a directory; 'gnt-instance reboot'" in second.text
 
 
 @pytest.mark.parametrize("value", [{"web1": ["disk"]}, {"a" * 256: ["tpm"]}, ["web1"]])
