@@ -122,7 +122,12 @@ class Runner(Protocol):
         """Run commands in parallel that are not trusted to end well."""
 
     def run_trimmed(
-        self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        max_output: int,
+        cwd: str | None = None,
     ) -> RunResult:
         """Run a command to its end and keep a limited part of its output."""
 
@@ -277,7 +282,12 @@ class SystemRunner:
         return _Crowd(self._waiting, commands, limits, full_env).run()
 
     def run_trimmed(
-        self, argv: Sequence[str], *, env: Mapping[str, str], max_output: int
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        max_output: int,
+        cwd: str | None = None,
     ) -> RunResult:
         """Run a command to its end and keep the beginning and end of its output.
 
@@ -286,11 +296,12 @@ class SystemRunner:
             env: the whole environment.
             max_output: bytes that are kept of each output; a line in place of the
                 others has their number.
+            cwd: working directory, ``/`` if None.
 
         Raises:
             CommandError: the program cannot be started.
         """
-        child = _start_piped(argv, env)
+        child = _start_piped(argv, env, cwd=cwd)
         outputs = [stream for stream in (child.stdout, child.stderr) if stream]
         kept = {stream: Trimmed(max_output) for stream in outputs}
         with self._waiting(child), child, selectors.DefaultSelector() as ready:
@@ -353,7 +364,10 @@ def _kill_session(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _start_piped(
-    argv: Sequence[str], env: Mapping[str, str], stdin: str | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    stdin: str | None = None,
+    cwd: str | None = None,
 ) -> "subprocess.Popen[bytes]":
     with contextlib.ExitStack() as stack:
         source = subprocess.DEVNULL
@@ -367,7 +381,7 @@ def _start_piped(
             return subprocess.Popen(
                 list(argv),
                 env=env,
-                cwd="/",
+                cwd=cwd or "/",
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

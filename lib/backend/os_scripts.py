@@ -18,7 +18,8 @@ from ganeti.utils import control_chars
 _TAIL_LINES: Final = 20
 #: Characters of each of these lines, of which some scripts write megabytes.
 _LINE_CHARS: Final = 400
-#: Bytes at the end of the log that are searched for these lines.
+#: Bytes at the end of the log that are searched for these lines, and that are kept of
+#: the output of a script without a log.
 _TAIL_BYTES: Final = 16384
 #: Bytes of the log of a script; of more output the last are kept.
 _MAX_LOG: Final = 64 * 1024 * 1024
@@ -71,9 +72,10 @@ def os_validate(
         raise errors.OpExecError(
             f"OS {name}: unknown parameters {', '.join(sorted(unknown))}"
         )
-    result = node.process.run(
+    result = node.process.run_trimmed(
         [definition.scripts[os_constants.OS_SCRIPT_VERIFY], *checks],
         env=os_environment.core(node.paths, definition, variant, params, 0),
+        max_output=_TAIL_BYTES,
         cwd=definition.path,
     )
     if result.failed:

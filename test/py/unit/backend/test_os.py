@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import tarfile
+import tracemalloc
 
 import pytest
 
@@ -197,6 +198,23 @@ def test_a_failed_verification_without_output_says_so(node, directory):
     pathlib.Path(directory, "verify").write_text("#!/bin/sh\nexit 4\n")
     with pytest.raises(errors.OpExecError, match=r"code 4: it wrote nothing$"):
         validate(node, "tiny+small", {"motd": "x"})
+
+
+def test_a_verification_that_writes_without_end_takes_no_memory_of_the_node(
+    node, directory
+):
+    script = (
+        "#!/bin/sh\nhead -c 20000000 /dev/zero | tr '\\0' a\necho\necho no\nexit 4\n"
+    )
+    pathlib.Path(directory, "verify").write_text(script)
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.OpExecError, match=r"code 4: .* no$"):
+            validate(node, "tiny+small", {"motd": "x"})
+        _now, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2_000_000
 
 
 def test_rename_passes_the_old_name(node, directory):
