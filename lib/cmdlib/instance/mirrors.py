@@ -310,6 +310,17 @@ def wait_for_sync(
     return _Waiting(ctx, instance, chosen, once=once).run()
 
 
+def _can_connect(known: Sequence[Status | str]) -> bool:
+    """Return whether all disks without progress wait for the other node."""
+    return all(
+        isinstance(status, Status)
+        and (
+            status.is_connecting or status.percent is not None or not status.is_degraded
+        )
+        for status in known
+    )
+
+
 class _Waiting:
     """One wait for mirrors."""
 
@@ -332,7 +343,7 @@ class _Waiting:
 
     def run(self) -> list[str]:
         silent = 0
-        hopeless = 0
+        hopeless = connecting = 0
         pause_s = _FIRST_POLL_S
         while True:
             known = _asked(self._ctx, self._wires(), self._instance.primary_node)
@@ -344,12 +355,17 @@ class _Waiting:
             if not degraded and (left is None or self._once):
                 return []
             if degraded:
-                hopeless += 1
-                if hopeless > self._tries(known):
+                if _can_connect(known):
+                    connecting += 1
+                else:
+                    # Counted apart: this may follow long attempts to connect, as while
+                    # the nodes compare their data.
+                    hopeless += 1
+                if hopeless > _DEGRADED_TRIES or connecting > _CONNECTING_TRIES:
                     return degraded
                 self._ctx.pause(_DEGRADED_S)
                 continue
-            hopeless = 0
+            hopeless = connecting = 0
             self._ctx.pause(min(pause_s, _POLL_S, max(left or 0.0, _FIRST_POLL_S)))
             pause_s *= 2
 
@@ -374,19 +390,6 @@ class _Waiting:
             )
         self._ctx.pause(_SILENT_S)
         return tries + 1
-
-    def _tries(self, known: Sequence[Status | str]) -> int:
-        """Return how often disks without progress are looked at."""
-        can_connect = all(
-            isinstance(status, Status)
-            and (
-                status.is_connecting
-                or status.percent is not None
-                or not status.is_degraded
-            )
-            for status in known
-        )
-        return _CONNECTING_TRIES if can_connect else _DEGRADED_TRIES
 
     def _look(self, known: Sequence[Status | str]) -> tuple[list[str], float | None]:
         """Return disks without progress, and the seconds left of the others."""

@@ -43,6 +43,7 @@ class MirrorNodes:
         self.looks = 0
         self.is_stuck = False  # whether nothing is copied
         self.handshake = 0  # number of looks at a new device until it is connected
+        self.comparing = 0  # how many of them find the nodes comparing their data
         self.broken = {}  # (procedure, node) -> why it fails
         self.unheard = {}  # the same, once, after the work: the answer is lost
         self.made = 0
@@ -338,10 +339,12 @@ class MirrorNodes:
                 "ldisk_status": 3,
             }
         own, peer = self._data(key), self._peer(key)
+        is_comparing = False
         if peer is not None and self.devices[key].handshake:
             for end in (key, peer):
                 self.devices[end].handshake -= 1
             peer = None
+            is_comparing = self.devices[key].handshake < self.comparing
         other = None if peer is None else self._data(peer)
         both = [copy for copy in (own, other) if copy is not None]
         is_syncing = len(both) == 2 and {copy.is_valid for copy in both} == {
@@ -356,15 +359,18 @@ class MirrorNodes:
                     copy.is_valid, copy.content = True, last
                 is_syncing = False
         is_whole = len(both) == 2 and all(copy.is_valid for copy in both)
+        kernel = self._kernel(
+            key, own, other, is_met=peer is not None, is_syncing=is_syncing
+        )
+        if is_comparing:
+            kernel["connection"] = "WFBitMapS"
         local = 4 if own is None else 1 if own.is_valid else 2 if is_syncing else 3
         return _healthy(disk) | {
             "is_degraded": not is_whole,
             "ldisk_status": local,
             "sync_percent": 50.0 if is_syncing else None,
             "estimated_time": 1.0 if is_syncing else None,
-            "mirror": self._kernel(
-                key, own, other, is_met=peer is not None, is_syncing=is_syncing
-            ),
+            "mirror": kernel,
         }
 
     def _kernel(self, key, own, other, *, is_met, is_syncing):

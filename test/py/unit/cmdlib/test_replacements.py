@@ -106,6 +106,15 @@ def test_disks_that_were_inactive_have_time_to_connect(request_, handshake):
     site.require_right()
 
 
+@pytest.mark.parametrize("request_", [ON_PRIMARY, ON_SECONDARY, TO_NODE3])
+def test_nodes_that_connected_late_have_time_to_compare_their_data(request_):
+    site = Site(is_active=False)
+    site.nodes.handshake, site.nodes.comparing = 25, 3
+    site.run(request_)
+    assert site.sweep()
+    site.require_right()
+
+
 @pytest.mark.parametrize("cut", [None, 20])
 def test_the_data_of_the_secondary_node_is_given_up_after_a_split_brain(cut):
     site = Site()
