@@ -221,20 +221,31 @@ def release(
     disks: Sequence[objects.Disk],
     sources: Sequence[str],
 ) -> None:
-    """Give adopted volumes their old names, as far as they have new ones."""
+    """Give adopted volumes their old names, as far as they have new ones.
+
+    Without a record, a volume that keeps its new name looks like a forgotten one. So a
+    warning names it, also if the node did not say which name it has.
+    """
     for disk, source in zip(disks, sources, strict=True):
         if disk.dev_type != "plain":
             continue
         wire = encode.disk(ctx.snapshot, disk, instance)
         status = ctx.rpc.call_one("blockdev_find", instance.primary_node, wire)
-        if status.failed or status.payload is None:
+        volume = disk.logical_id[1]
+        if common.warn_failed(
+            ctx,
+            status,
+            f"volume {volume} may not have its name {source} back; it has the content",
+        ):
+            continue
+        if status.payload is None:
             continue
         back: list[Any] = [[wire, [disk.logical_id[0], source]]]
         result = ctx.rpc.call_one("blockdev_rename", instance.primary_node, back)
         common.warn_failed(
             ctx,
             result,
-            f"volume {disk.logical_id[1]} did not get its name {source} back",
+            f"volume {volume} did not get its name {source} back",
         )
 
 

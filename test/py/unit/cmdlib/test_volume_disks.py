@@ -158,6 +158,21 @@ def test_an_adopted_volume_that_cannot_be_activated_stays_and_gets_its_name_back
     assert WEB1 not in {i.name for i in eng.snapshot.instances.values()}
 
 
+def test_an_adopted_volume_is_named_if_its_node_falls_silent():
+    """Nobody else knows that the volume of a generated name has the content."""
+    silent = failure("no answer", is_silent=True)
+    eng = engine(
+        lv_list=lv_list(old=["8.00", False, False]),
+        blockdev_find=silent,
+        blockdev_assemble=silent,
+    )
+    with pytest.raises(errors.OpExecError, match="the instance was removed again"):
+        create(eng, {"adopt": "old"})
+    warned = [e for e in map(str, eng.callbacks.entries) if "its name old back" in e]
+    assert len(warned) == 1
+    assert ".disk0 may not have" in warned[0]
+
+
 @pytest.mark.parametrize(
     ("disks", "rows", "text"),
     [
