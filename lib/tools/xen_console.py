@@ -15,7 +15,8 @@ from typing import Final, NoReturn
 from ganeti import clock, errors, pathutils, process
 from ganeti.constants import exitcodes, versions
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.xen import listing, xl
+from ganeti.hypervisor.xen import listing, migration, xl
+from ganeti.hypervisor.xen.files import Files
 from ganeti.utils import arguments
 
 NAME: Final = "xen-console-wrapper"
@@ -70,11 +71,17 @@ def _unpause_later(effects: NodeEffects, name: str) -> None:
 
 
 def unpause(effects: NodeEffects, name: str, say: Callable[[str], None]) -> None:
-    """Resume a guest, unless somebody has done so.
+    """Resume a guest, unless somebody has done so, or it waits in a migration.
+
+    It could run on two nodes then, or with a memory that does not fit its disks.
 
     Raises:
         HypervisorError: it does not run any more, or xl fails.
     """
+    guest = Files(effects.paths, name)
+    has_left = migration.status(guest).status == "completed"
+    if migration.is_running(guest) or has_left or migration.arrival(guest):
+        return
     if is_paused(effects, name):
         say(f"Instance {name} is paused, unpausing")
         xl.check(effects, f"instance {name}", "unpause", name)

@@ -136,7 +136,12 @@ class _XenHypervisor(Hypervisor):
                     f"{what}: xl destroy {result.reason}: {xl.reason(result)}"
                 )
             return
-        # Its system could not hear the request while it waits.
+        # Its system could not hear the request while it waits. Its copy at a target of
+        # a migration is older from then on, so this node does not give it up any more.
+        if row.is_paused or row.is_suspended:
+            migration.stop(self._effects, self._files(name))
+            if self._domain(name) is not None:
+                migration.forget(self._files(name))
         self._let_go_on(name)
         # Without a driver for requests of Xen, a guest hears of it by ACPI.
         xl.check(self._effects, what, "shutdown", "-F", name)

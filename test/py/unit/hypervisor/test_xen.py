@@ -16,6 +16,7 @@ from ganeti.hypervisor.base import GuestState
 from ganeti.hypervisor.xen import checks, listing, migration, nics
 from ganeti.hypervisor.xen.files import Files
 from ganeti.process import RunResult
+from ganeti.tools import xen_console
 
 HEAD = "Name                                        ID   Mem VCPUs\tState\tTime(s)\n"
 NODE = (
@@ -246,6 +247,29 @@ def test_a_guest_that_waits_for_the_word_of_its_source_does_not_run(xen):
     # A part of a guest is worth nothing: the start removes it.
     wait_here(xen, migration.Arrival.INCOMPLETE)
     xen.driver.require_startable("web1")
+
+
+def test_a_guest_that_is_let_go_on_to_end_is_not_given_up_any_more(xen):
+    guest = Files(xen.paths, "web1")
+    guest.make_directories()
+    pathlib.Path(guest.migration("result")).write_text('{"code": 0}')
+    xen.runner.domains["web1"] = row("web1", state="--p---")
+    xen.runner.after["unpause"] = {"web1": row("web1", state="-b----")}
+    stop(xen.driver)
+    assert xen.runner.changes == ["xl unpause web1", "xl shutdown -F web1"]
+    assert migration.status(guest).status == "failed"
+
+
+def test_a_console_lets_no_guest_go_on_that_waits_in_a_migration(xen):
+    guest = Files(xen.paths, "web1")
+    guest.make_directories()
+    for file, text in (("arrival", "complete"), ("result", '{"code": 0}')):
+        xen.runner.domains["web1"] = row("web1", state="--p---")
+        path = pathlib.Path(guest.migration(file))
+        path.write_text(text)
+        xen_console.unpause(xen.driver._effects, "web1", print)
+        assert xen.runner.changes == []
+        path.unlink()
 
 
 def test_a_guest_that_its_source_has_given_up_goes_on(xen):
