@@ -129,7 +129,8 @@ class _Transfer(abc.ABC):
             "compress": self._end.compress,
             "magic": magic,
             "ipv6": ipv6,
-            "request_key": f"disk{index}",
+            # A key of the other cluster may serve more than one job.
+            "request_key": f"{self._ctx.owner.replace('/', '-')}-disk{index}",
         }
 
     def _wait(self) -> None:

@@ -159,7 +159,7 @@ def test_disks_are_sent_to_the_signed_receivers(made):
         "ipv6": False,
         "connect_timeout": 20,
         "connect_retries": 10,
-        "request_key": "disk0",
+        "request_key": "1-0-disk0",
     }
     assert source[1][0]["logical_id"] == ["xenvg", "v1.disk0.snap"]
     assert not eng.rpc.called("finalize_export")
@@ -400,7 +400,7 @@ def test_a_start_is_repeated_while_the_node_does_not_answer(made, call, name, is
         eng.run(remote_import())
     calls = eng.rpc.called(call)
     assert len(calls) == 6
-    assert {args[0]["request_key"] for _node, args in calls} == {"disk0"}
+    assert {args[0]["request_key"] for _node, args in calls} == {"1-0-disk0"}
     texts = [str(payload) for _kind, payload in eng.callbacks.entries]
     assert len([text for text in texts if "it is asked again for 60 s" in text]) == 1
 
