@@ -260,6 +260,28 @@ def _lvlist(node: LocalNode, group: str) -> dict[str, Any]:
     return volumes.lv_list(node, group)
 
 
+def _pvlist(node: LocalNode, groups: list[str]) -> list[list[Any]]:
+    """Return name and MiB of the physical volumes of groups."""
+    return [
+        [unit.name, unit.size_mib]
+        for group in groups
+        for unit in lvm.physical_volumes(node.process, group)
+        if not unit.is_missing
+    ]
+
+
+def _exclusive_pvs(node: LocalNode, _asked: Any) -> list[list[Any]]:
+    """Return the physical volumes that several volumes share, with these.
+
+    Volumes are ``group/name``. Snapshots last as long as an export and do not count.
+    """
+    users: dict[str, list[str]] = {}
+    for volume in lvm.volumes(node.process):
+        for device in () if volume.origin else volume.devices:
+            users.setdefault(device, []).append(f"{volume.group}/{volume.name}")
+    return [[unit, sorted(names)] for unit, names in sorted(users.items()) if names[1:]]
+
+
 def _drbd_list(node: LocalNode, _asked: Any) -> list[int]:
     """Return the minors in use."""
     return sorted(drbd_commands.mirrors(node.process))
@@ -306,6 +328,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_GLUSTER_STORAGE_PATH: _gluster_path,
     nodeverify_constants.NV_VGLIST: _vglist,
     nodeverify_constants.NV_LVLIST: _lvlist,
+    nodeverify_constants.NV_PVLIST: _pvlist,
+    nodeverify_constants.NV_EXCLUSIVEPVS: _exclusive_pvs,
     nodeverify_constants.NV_DRBDLIST: _drbd_list,
     nodeverify_constants.NV_DRBDVERSION: _drbd_version,
     nodeverify_constants.NV_DRBDHELPER: _drbd_helper,
@@ -321,6 +345,8 @@ _VM_CHECKS: Final = frozenset(
         nodeverify_constants.NV_OSLIST,
         nodeverify_constants.NV_BRIDGES,
         nodeverify_constants.NV_LVLIST,
+        nodeverify_constants.NV_PVLIST,
+        nodeverify_constants.NV_EXCLUSIVEPVS,
         nodeverify_constants.NV_DRBDLIST,
         nodeverify_constants.NV_DRBDVERSION,
         nodeverify_constants.NV_DRBDHELPER,

@@ -69,6 +69,8 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_SSH_CLUTTER: _TEXTS,
     nodeverify.NV_VGLIST: dict[str, float],
     nodeverify.NV_LVLIST: dict[_Volume, tuple[str, bool, bool]],
+    nodeverify.NV_PVLIST: list[tuple[_Path, float]],
+    nodeverify.NV_EXCLUSIVEPVS: list[tuple[_Path, list[_Volume]]],
     nodeverify.NV_DRBDLIST: list[_Minor],
     nodeverify.NV_DRBDVERSION: _Version,
     nodeverify.NV_DRBDHELPER: _Path,

@@ -11,9 +11,12 @@ from typing import Any, Final
 
 from ganeti import objects
 from ganeti.constants import nodeverify
+from ganeti.objects import params
 from ganeti.verify.report import Report
 
 _PLAIN: Final = "plain"
+#: Part by which physical volumes of exclusive storage may be smaller than the largest.
+_SIZE_MARGIN: Final = 0.01
 _DRBD: Final = "drbd"
 #: Index of the first node's minor in the address of a drbd disk.
 _MINOR: Final = 3
@@ -42,6 +45,8 @@ def judge(
     cluster = snapshot.cluster
     if cluster.volume_group_name:
         _volumes(report, snapshot, node, answer.get(nodeverify.NV_LVLIST), later)
+        if params.has_exclusive_storage(snapshot, node.uuid):
+            _exclusive(report, snapshot, node, answer)
     if _DRBD not in cluster.enabled_disk_templates:
         return
     _minors(report, snapshot, node, answer.get(nodeverify.NV_DRBDLIST), later)
@@ -92,6 +97,41 @@ def _volumes(
             node.name,
             f"logical volume {volume} belongs to no instance; if nobody needs it,"
             f" remove it there: lvremove {volume}",
+        )
+
+
+def _exclusive(
+    report: Report,
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    answer: Mapping[str, Any],
+) -> None:
+    """Check that disks share no physical volume, and that these have one size."""
+    group = snapshot.cluster.volume_group_name
+    units = answer.get(nodeverify.NV_PVLIST)
+    shared = answer.get(nodeverify.NV_EXCLUSIVEPVS)
+    nothing = "unable to list physical volumes, for exclusive storage"
+    is_unknown = units is None or shared is None
+    if report.error_if(is_unknown, "ENODELVM", node.name, nothing):
+        return
+    sizes = sorted((size, unit) for unit, size in units or ())
+    if sizes:
+        (least, small), (most, large) = sizes[0], sizes[-1]
+        report.error_if(
+            least < most * (1 - _SIZE_MARGIN),
+            "EGROUPDIFFERENTPVSIZE",
+            snapshot.nodegroups[node.group].name,
+            f"exclusive storage: physical volumes of {group} on node {node.name} differ"
+            f" in size: {small} has {least:.0f} MiB, {large} {most:.0f} MiB",
+        )
+    for unit, names in shared or ():
+        own = [name for name in names if name.startswith(f"{group}/")]
+        report.error_if(
+            bool(own),
+            "ENODELVM",
+            node.name,
+            f"exclusive storage: physical volume {unit} is shared by"
+            f" {', '.join(names)}",
         )
 
 

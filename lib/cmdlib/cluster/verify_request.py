@@ -158,6 +158,9 @@ def _where_configured(
     if record.volume_group_name:
         asked[nodeverify.NV_VGLIST] = None
         asked[nodeverify.NV_LVLIST] = record.volume_group_name
+        if any(params.has_exclusive_storage(snapshot, uuid) for uuid in snapshot.nodes):
+            asked[nodeverify.NV_PVLIST] = [record.volume_group_name]
+            asked[nodeverify.NV_EXCLUSIVEPVS] = True
     if "drbd" in enabled:
         asked[nodeverify.NV_DRBDLIST] = None
         asked[nodeverify.NV_DRBDVERSION] = None

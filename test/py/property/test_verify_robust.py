@@ -18,6 +18,7 @@ MIRRORED = clusters.snapshot(
     volume_group_name="xenvg",
     drbd_usermode_helper="/bin/true",
     reserved_lvs=["a+"],
+    ndparams={"exclusive_storage": True},
 )
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 EXPECTED = nodes.Expected(1000.0, 1001.0, "192.0.2.100")
@@ -48,6 +49,8 @@ KEYS = [
     "ssh-clutter",
     "vglist",
     "lvlist",
+    "pvlist",
+    "exclusive-pvs",
     "drbd-list",
     "drbd-helper",
     "version",

@@ -45,3 +45,9 @@ def test_volumes_of_groups_come_without_virtual_ones(node):
 
 def test_groups_come_with_their_size(node):
     assert nodes.call(node, "vg_list") == {"vg0": 376}
+
+
+def test_physical_volumes_with_several_volumes_are_named(node):
+    asked = {"exclusive-pvs": True}
+    answer = nodes.call(node, "node_verify", asked, "cluster.test", {})
+    assert answer["exclusive-pvs"] == [["/dev/sda", ["vg0/a", "vg0/b"]]]

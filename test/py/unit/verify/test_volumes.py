@@ -174,3 +174,36 @@ def test_nodes_with_another_generation_of_drbd_are_named():
 
 def test_a_version_that_is_no_version_is_not_shown():
     assert generations("8.4.11", "9; reboot", 9) == []
+
+
+EXCLUSIVE = {"ndparams": {"exclusive_storage": True}}
+UNITS = {"pvlist": [["/dev/sdb", 1020.0], ["/dev/sdc", 1012]], "exclusive-pvs": []}
+
+
+def test_disks_of_exclusive_storage_share_no_physical_volume():
+    assert actual({**WHOLE, **UNITS}, **EXCLUSIVE) == []
+    users = ["xenvg/d1.disk0", "xenvg/foreign"]
+    shared = {
+        **UNITS,
+        "exclusive-pvs": [["/dev/sdb", users], ["/dev/sdd", ["a/b", "a/c"]]],
+    }
+    ((level, code, _node, text),) = actual({**WHOLE, **shared}, **EXCLUSIVE)
+    assert (level, code) == ("ERROR", "ENODELVM")
+    assert text.endswith("/dev/sdb is shared by xenvg/d1.disk0, xenvg/foreign")
+    assert actual({**WHOLE, **shared}) == []
+
+
+def test_physical_volumes_of_exclusive_storage_have_one_size():
+    units = {**UNITS, "pvlist": [["/dev/sdb", 1020.0], ["/dev/sdc", 900]]}
+    ((_level, code, group, text),) = actual({**WHOLE, **units}, **EXCLUSIVE)
+    assert (code, group) == ("EGROUPDIFFERENTPVSIZE", "default")
+    assert "on node node1.example.com differ in size" in text
+    assert text.endswith("/dev/sdc has 900 MiB, /dev/sdb 1020 MiB")
+
+
+@pytest.mark.parametrize("key", UNITS)
+def test_a_node_that_does_not_list_physical_volumes_is_named(key):
+    answer = {**WHOLE, **{name: UNITS[name] for name in UNITS if name != key}}
+    ((_level, code, _node, text),) = actual(answer, **EXCLUSIVE)
+    assert code == "ENODELVM"
+    assert text == "unable to list physical volumes, for exclusive storage"
