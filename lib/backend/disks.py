@@ -122,11 +122,18 @@ def blockdev_getmirrorstatus(
 def blockdev_getmirrorstatus_multi(
     node: LocalNode, disks: list[DiskX]
 ) -> list[list[Any]]:
-    """Return ``[True, status]`` or ``[False, text]`` for each disk."""
+    """Return ``[True, status]`` or ``[False, text]`` for each disk.
+
+    The status of an inactive mirror whose volumes are missing is None.
+    """
     statuses: list[list[Any]] = []
     for disk in disks:
         try:
-            statuses.append([True, _device(node, disk).status()])
+            device = _device(node, disk)
+            status = device.status()
+            is_lost = disk.dev_type == "drbd" and not status.dev_path
+            is_lost = is_lost and not device.exists()
+            statuses.append([True, None if is_lost else status])
         except errors.GenericError as err:
             statuses.append([False, str(err)])
     return statuses

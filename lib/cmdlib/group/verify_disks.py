@@ -61,10 +61,10 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
             for (owner, disk), (is_known, status) in zip(
                 rows, answer.payload, strict=True
             ):
-                if not is_known or _is_inactive(disk, status):
-                    inactive.add(owner.name)
-                elif status is None:
+                if is_known and status is None and _can_be_missing(disk):
                     missing.setdefault(owner.name, []).append([name, volume(disk)])
+                elif not is_known or _is_inactive(disk, status):
+                    inactive.add(owner.name)
         alone, wrong = self._name_problems(snapshot, disks_by_node, answers)
         # An activation is of all disks of an instance.
         return problems, sorted((inactive | alone) - wrong), missing
@@ -127,6 +127,14 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
             for uuid in snapshot.instance_nodes(instance)
             if uuid in nodes and not snapshot.nodes[uuid].offline
         ]
+
+
+def _can_be_missing(disk: objects.Disk) -> bool:
+    """Return whether a disk without a status has no file or volumes on the node.
+
+    Block devices of other kinds may only have to be activated.
+    """
+    return disk.dev_type in (*constants.DTS_FILEBASED, *constants.DTS_DRBD)
 
 
 def _is_inactive(disk: objects.Disk, status: Any) -> bool:
