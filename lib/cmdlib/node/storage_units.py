@@ -11,7 +11,7 @@ from ganeti.objects import lookup
 from ganeti.rpc import encode
 
 #: States of a local disk from which its data cannot be read.
-_FAULTY = 4
+_OK, _FAULTY = 1, 4
 
 
 class NodeModifyStorage(LogicalUnit[opcodes.NodeModifyStorage]):
@@ -115,8 +115,12 @@ class RepairNodeStorage(LogicalUnit[opcodes.RepairNodeStorage]):
         for disk, (is_fine, status) in zip(disks, answer.payload, strict=True):
             if not is_fine:
                 return f"{disk.iv_name} on node {name}: {status}"
-            if _local_status(status) == _FAULTY:
+            level = _local_status(status)
+            if level == _FAULTY:
                 return f"{disk.iv_name} on node {name} is faulty"
+            if status is None or level not in (None, _OK):
+                # Being synchronised, inactive, or without volumes.
+                return f"{disk.iv_name} on node {name} is no complete copy"
         return ""
 
     def execute(self) -> None:

@@ -307,6 +307,9 @@ REPAIR = unit("OP_REPAIR_NODE_STORAGE", storage_type="lvm-vg", name="xenvg")
     ("answer", "text"),
     [
         ([[True, {"ldisk_status": 4}]], "disk/0 on node node2.example.com is faulty"),
+        ([[True, {"ldisk_status": 2}]], "disk/0 on node node2.*is no complete copy"),
+        ([[True, {"ldisk_status": 3, "dev_path": ""}]], "is no complete copy"),
+        ([[True, None]], "is no complete copy"),
         ([[False, "no such device"]], "no such device"),
         (failure("is down"), "cannot be examined.*is down"),
     ],
