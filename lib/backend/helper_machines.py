@@ -73,6 +73,16 @@ def _size_mib(name: str, path: str) -> int:
         ) from err
 
 
+def _disk_uuid(instance: InstanceX) -> str:
+    """Return the uuid of the boot disk of an instance's helper machine."""
+    try:
+        return str(uuid.uuid5(uuid.UUID(instance.uuid), _DISK))
+    except ValueError:
+        raise errors.OpExecError(
+            f"instance {instance.name}: wanted a uuid, found {instance.uuid!r}"
+        ) from None
+
+
 @procedure("helper_start")
 def helper_start(
     node: LocalNode, instance: InstanceX, reason: list[tuple[str, str, int]]
@@ -82,9 +92,10 @@ def helper_start(
     Raises:
         HypervisorError: a guest of this name runs, the start failed, or the master has
             ended the helper machine before it was started.
-        OpExecError: the boot disk is missing.
+        OpExecError: the boot disk is missing, or the instance has no valid uuid.
     """
     name, path = instance.name, _image(node, instance.name)
+    disk = _disk_uuid(instance)
     driver = node.hypervisor(instance.hypervisor)
     if instances.is_running(driver, instance):
         raise errors.HypervisorError(
@@ -93,7 +104,7 @@ def helper_start(
     driver.require_startable(name)
     driver.cleanup(name)
     own = DiskX(
-        uuid=str(uuid.uuid5(uuid.UUID(instance.uuid), _DISK)),
+        uuid=disk,
         dev_type="file",
         logical_id=("loop", path),
         size=_size_mib(name, path),

@@ -122,8 +122,8 @@ class RapiMaster(FakeMaster):
             rows = self._rows(kind, names, wanted)
         return [encoded.object_of(wanted, row) for row in rows]
 
-    def _CancelJob(self, job_id):
-        return super()._CancelJob(job_id, kill=False)
+    def _CancelJob(self, job_id, kill=False):
+        return super()._CancelJob(job_id, kill)
 
     def _QueryNodeDeaths(self, probe):
         assert not probe

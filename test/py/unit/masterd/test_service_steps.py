@@ -183,6 +183,7 @@ def test_balancing_has_the_documented_defaults():
         "first_set": False,
         "loads": None,
         "domain_loads": None,
+        "skip_silent": False,
     }
     assert msgspec.to_builtins(capacity.CapacityRequest()) == {
         "disk_template": None,
