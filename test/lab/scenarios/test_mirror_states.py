@@ -140,7 +140,7 @@ def a_primary_has_lost_its_volumes(machines):
     assert "missing on node lab1.lab.test, its primary node" in text
     assert f"run {forced} first" in text
     # It asks twice, and only at a terminal.
-    shell(machines, f"yes y | script -qec '{forced}' /dev/null")
+    shell(machines, f"printf 'y\\n%.0s' 1 2 3 4 | script -qec '{forced}' /dev/null")
     machines.check(*command.removeprefix("to mend it: ").split())
     machines.check("gnt-instance", "activate-disks", WEB1)
     assert named(machines) == []

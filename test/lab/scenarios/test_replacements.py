@@ -9,6 +9,7 @@ import re
 import pytest
 
 from lab.mirroring import GROUP, mirroring_cluster
+from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
 WEB1 = "web1.lab.test"
@@ -19,6 +20,8 @@ ADD = (
 REPLACE = ("gnt-instance", "replace-disks")
 DEVICE = "/dev/drbd0"
 COMPLETE = "ds:UpToDate/UpToDate"
+#: Victims -> the steps, of six, at which they are killed.
+INTERRUPTED = {"masterd": range(1, 7), "noded": range(1, 7), "node": (3, 4, 5)}
 #: Writes 1, 2, 3... to the beginning of the disk until a file appears.
 WRITER = f"""
 import os
@@ -108,17 +111,100 @@ def test_a_secondary_is_replaced_while_a_program_writes(trio):
 # Takes many minutes.
 @pytest.mark.long
 def test_disks_are_replaced_while_a_program_writes_and_after_a_fault(trio):
-    _while_a_program_writes(trio)
-    _a_disk_fails(trio)
+    timed(_while_a_program_writes, trio)
+    timed(_a_disk_fails, trio)
+
+
+# Takes many minutes.
+@pytest.mark.long
+@pytest.mark.parametrize("victim", list(INTERRUPTED))
+def test_a_replacement_is_interrupted_at_each_step(trio, victim):
+    trio.check(*ADD, "--disk", "0:size=64m", WEB1)
+    trio.check("gnt-instance", "start", WEB1)
+    # Each step takes long enough to be interrupted.
+    slow = "drbd:dynamic-resync=false,resync-rate=8192"
+    trio.check("gnt-cluster", "modify", "-D", slow)
+    writer = Writer(trio)
+    secondary, away = "lab2", "lab3"
+    for number in INTERRUPTED[victim]:
+        if victim == "masterd":
+            # The volumes of the old node are removed as well.
+            secondary, away = away, secondary
+            timed(_a_killed_master_goes_on, trio, number, secondary, away)
+        else:
+            timed(_a_killed_node_is_left, trio, number, secondary, victim == "node")
+        require_whole(trio, primary="lab1", secondary=secondary, away=away)
+    last = writer.stop()
+    trio.check("gnt-instance", "failover", "-f", WEB1)
+    assert number_on(trio, secondary) == last > 0
+
+
+def _replace_until(machines, number, *options):
+    """Begin a replacement; return its job when it has begun a step."""
+    done = machines.check(*REPLACE, "--submit", "--print-jobid", *options, WEB1)
+    job = done.split()[-1]
+    machines.check("sh", "-c", f"gnt-job watch {job} | grep -q 'STEP {number}/6'")
+    return job
+
+
+def _a_killed_master_goes_on(machines, number, secondary, away):
+    """It ends what it has begun, or has changed nothing; then it can be repeated."""
+    job = _replace_until(machines, number, "-n", secondary)
+    machines.check("sh", "-c", "kill -9 $(cat /run/ganeti/ganeti-masterd.pid)")
+    machines.check("/usr/lib/ganeti/daemon-util", "start", "ganeti-masterd")
+    ended = machines.run("gnt-job", "wait", job)
+    argv = ("gnt-instance", "list", "--no-headers", "-o", "snodes", WEB1)
+    placed = machines.check(*argv).split(".")[0]
+    if ended.returncode == 0:
+        assert placed == secondary
+    elif placed == away:
+        machines.check(*REPLACE, "-n", secondary, WEB1)
+    else:
+        machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+    _wait_until_removed(machines, away, 0)
+
+
+def _a_killed_node_is_left(machines, number, secondary, is_whole_machine):
+    """Its daemon or its machine ends; when it is back, the replacement is repeated."""
+    job = _replace_until(machines, number, "-s")
+    _fail(machines, secondary, job, is_whole_machine=is_whole_machine)
+    machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+    machines.check(*REPLACE, "-s", WEB1)
+    _wait_until_removed(machines, secondary, 2)
+
+
+def _fail(machines, node, job, *, is_whole_machine):
+    """End a node, or its node daemon, wait for a job, and start it again."""
+    if is_whole_machine:
+        machines.lab.power(node, "off")
+    else:
+        kill = "kill -9 $(cat /run/ganeti/ganeti-noded.pid)"
+        machines.check("sh", "-c", kill, node=node)
+    machines.run("gnt-job", "wait", job)
+    if is_whole_machine:
+        machines.lab.start([machines.lab.machine(node)])
+        row = f"gnt-node list --no-headers -o mtotal {node}"
+        machines.check("sh", "-c", f"until {row} | grep -q M; do sleep 0.5; done")
+    else:
+        start = ("/usr/lib/ganeti/daemon-util", "start", "ganeti-noded")
+        machines.check(*start, node=node)
+
+
+def _wait_until_removed(machines, node, count):
+    """Wait until a node has so many volumes: the master removes remains by itself."""
+    gone = (
+        f"until [ $(lvs --noheadings {GROUP} | wc -l) = {count} ]; do sleep 0.5; done"
+    )
+    machines.check("sh", "-c", gone, node=node)
 
 
 def _while_a_program_writes(machines):
     machines.check(*ADD, "--disk", "0:size=64m", WEB1)
     machines.check("gnt-instance", "start", WEB1)
     writer = Writer(machines)
-    _on_both_sides(machines)
-    _to_the_third_machine(machines)
-    _with_a_master_that_is_killed(machines)
+    timed(_on_both_sides, machines)
+    timed(_to_the_third_machine, machines)
+    timed(_with_a_master_that_is_killed, machines)
     _with_a_secondary_that_fails(machines, secondary="lab3", away="lab2")
     last = writer.stop()
     machines.check("gnt-instance", "failover", "-f", WEB1)
@@ -170,24 +256,10 @@ def _with_a_secondary_that_fails(machines, *, secondary, away):
         job = done.split()[-1]
         watch = f"gnt-job watch {job} | grep -q 'exchanging the volumes'"
         machines.check("sh", "-c", watch)
-        if is_whole_machine:
-            machines.lab.power(secondary, "off")
-        else:
-            kill = "kill -9 $(cat /run/ganeti/ganeti-noded.pid)"
-            machines.check("sh", "-c", kill, node=secondary)
-        machines.run("gnt-job", "wait", job)
-        if is_whole_machine:
-            machines.lab.start([machines.lab.machine(secondary)])
-            row = f"gnt-node list --no-headers -o mtotal {secondary}"
-            machines.check("sh", "-c", f"until {row} | grep -q M; do sleep 0.5; done")
-        else:
-            start = ("/usr/lib/ganeti/daemon-util", "start", "ganeti-noded")
-            machines.check(*start, node=secondary)
+        _fail(machines, secondary, job, is_whole_machine=is_whole_machine)
         machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
         machines.check(*REPLACE, "-s", WEB1)
-        # The master removes what the first attempt has left, when the node answers.
-        gone = f"until [ $(lvs --noheadings {GROUP} | wc -l) = 2 ]; do sleep 0.5; done"
-        machines.check("sh", "-c", gone, node=secondary)
+        _wait_until_removed(machines, secondary, 2)
         require_whole(machines, primary="lab1", secondary=secondary, away=away)
 
 
