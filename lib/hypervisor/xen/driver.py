@@ -332,11 +332,13 @@ class _XenHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: has left for the target node"
             )
-        migration.forget(self._files(name))
         if success:
+            # Until the guest is gone here, a clean-up needs the result.
             self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
+            migration.forget(self._files(name))
             self.cleanup(name)
         else:
+            migration.forget(self._files(name))
             self._let_go_on(name)
 
     def _let_go_on(self, name: str) -> None:

@@ -613,3 +613,18 @@ def test_xen_without_shadow_page_tables_migrates_no_running_guest(xen, monkeypat
     xen.runner.info = INFO.replace("pv gnttab-v1", "pv shadow gnttab-v1")
     migrate(live=True)
     assert sent == [False, True]
+
+
+def test_the_result_of_a_migration_stays_until_the_guest_is_gone(xen):
+    """A clean-up after a kill needs it, to let the copy go on."""
+    xen.runner.domains["web1"] = row("web1", state="---s--")
+    write_result(xen, '{"code": 0}')
+    result = pathlib.Path(Files(xen.paths, "web1").migration("result"))
+    assert result.exists()
+    xen.runner.failing["destroy"] = "killed"
+    with pytest.raises(errors.HypervisorError, match="killed"):
+        xen.driver.finalize_source(instance(), success=True, live=False)
+    assert result.exists()
+    xen.runner.failing.clear()
+    xen.driver.finalize_source(instance(), success=True, live=False)
+    assert not result.exists()
