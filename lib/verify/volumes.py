@@ -49,7 +49,7 @@ def judge(
             _exclusive(report, snapshot, node, answer)
     if _DRBD not in cluster.enabled_disk_templates:
         return
-    _minors(report, snapshot, node, answer.get(nodeverify.NV_DRBDLIST), later)
+    _minors(report, snapshot, node, answer, later)
     if cluster.drbd_usermode_helper:
         _helper(report, cluster, node, answer.get(nodeverify.NV_DRBDHELPER))
 
@@ -154,10 +154,16 @@ def _minors(
     report: Report,
     snapshot: objects.Snapshot,
     node: objects.Node,
-    actual: list[int] | None,
+    answer: Mapping[str, Any],
     noted: Sequence[objects.Disk],
 ) -> None:
-    """Compare the minors in use with the recorded ones."""
+    """Compare the minors in use with the recorded ones.
+
+    Those of a mirror without volumes cannot be activated; the volumes are named.
+    """
+    actual: list[int] | None = answer.get(nodeverify.NV_DRBDLIST)
+    volumes: Mapping[str, Any] | None = answer.get(nodeverify.NV_LVLIST)
+    group = f"{snapshot.cluster.volume_group_name}/"
     nothing = (
         "unable to list DRBD's minors: is its kernel module loaded (modprobe drbd)?"
     )
@@ -170,6 +176,8 @@ def _minors(
         minor = _minor(disk, node)
         recorded.add(minor)
         if owner is None or owner.forthcoming or not owner.disks_active:
+            continue
+        if _has_lost_all(disk, group, volumes):
             continue
         report.error_if(
             minor not in (actual or ()),
@@ -186,6 +194,15 @@ def _minors(
             f"drbd minor {minor} is in use and belongs to no instance; if nobody needs"
             f" it, release it there: drbdsetup down resource{minor}",
         )
+
+
+def _has_lost_all(
+    disk: objects.Disk, group: str, volumes: Mapping[str, Any] | None
+) -> bool:
+    """Return whether all volumes of a disk are of the listed group and missing."""
+    return volumes is not None and all(
+        part.startswith(group) and part not in volumes for part in _parts(disk)
+    )
 
 
 def _minor(disk: objects.Disk, node: objects.Node) -> int:

@@ -118,6 +118,16 @@ def test_minors_are_missing_or_of_nobody():
     assert text.endswith("drbdsetup down resource7")
 
 
+def test_a_mirror_without_volumes_is_not_to_be_activated():
+    volumes = {"xenvg/d1.disk0": ["64.00", False, True]}
+    lost = {**WHOLE, "drbd-list": [], "lvlist": volumes}
+    codes = [code for _level, code, _name, _text in actual(lost)]
+    assert codes == ["EINSTANCEMISSINGDISK"] * 2
+    # Volumes of another group are not listed.
+    texts = [text for *_, text in actual(lost, volume_group_name="other")]
+    assert any("to activate it" in text for text in texts)
+
+
 def test_the_helper_must_be_that_of_the_cluster():
     ((level, code, _, text),) = actual({**WHOLE, "drbd-helper": "/sbin/drbdadm"})
     assert (level, code) == ("ERROR", "ENODEDRBDHELPER")
