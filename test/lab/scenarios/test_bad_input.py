@@ -184,19 +184,21 @@ def _foreign_volumes(machines):
 
 def _a_script_that_hangs(machines):
     """The administrator kills its job, and removes the instance that it leaves."""
+    logs = "/var/log/ganeti/os/add-hanging-*"
     for node in NODES:
-        shell(machines, HANGING, node)
+        shell(machines, f"{HANGING}\nrm -f {logs}", node)
     before = state(machines)
     add = [word for word in ADD if word != "--no-install"]
     submit = ("--submit", "--print-jobid", "-o", "hanging", "-n", "lab1:lab2", NAME)
     job = machines.check(*add, *DISK, *submit).split()[-1]
-    begun = "until grep -qs begun /var/log/ganeti/os/add-hanging-*; do sleep 0.5; done"
+    begun = f"until grep -qs begun {logs}; do sleep 0.5; done"
     shell(machines, begun)
     machines.check("gnt-job", "cancel", "--kill", "--yes-do-it", job)
     text = machines.refuse("gnt-job", "wait", job)
     assert f"Job {job} failed" in text
     assert shell(machines, "pgrep -f 'tail -[f] /dev/null' || true") == ""
-    assert "installing" in machines.check("gnt-instance", "info", NAME)
+    shown = machines.check("gnt-instance", "info", NAME)
+    assert "not finished, reinstall or remove the instance" in shown
     machines.check("gnt-instance", "remove", "-f", NAME)
     assert state(machines) == before
 

@@ -181,6 +181,8 @@ def _the_other_node_has_it_in_use(machines):
     words = "node lab2.lab.test, the secondary one, has it in use"
     require_named(machines, words, "migrate --cleanup")
     follow(machines, named(machines)[1])
+    # A real guest keeps its device open, so that it stays primary.
+    machines.check("gnt-instance", "activate-disks", WEB1)
     require_whole(machines, "used")
 
 
@@ -229,7 +231,10 @@ def _a_node_stays_away(machines):
     require_whole(machines, "alone", secondary="lab3")
     # The master removes the old copy when the node is back.
     machines.lab.power("lab2", "on")
-    machines.check("gnt-node", "modify", "-O", "no", "lab2")
+    # Its daemons start after the machine.
+    answers = "timeout 1 bash -c '</dev/tcp/10.77.0.2/1811' 2>/dev/null"
+    shell(machines, f"until {answers}; do sleep 0.5; done")
+    follow(machines, "gnt-node modify -O no lab2")
     gone = f'until [ -z "$(lvs --noheadings {GROUP})" ]; do sleep 0.5; done'
     shell(machines, gone, "lab2")
     follow(machines, f"gnt-instance replace-disks -n lab2 {WEB1}")
