@@ -259,7 +259,7 @@ def _all_volumes_are_gone(machines):
         shell(machines, f"drbdsetup secondary 0; {remove}", node)
     words = "its volumes are missing on both nodes"
     require_named(machines, words, "recreate-disks --disk=0")
-    machines.check("gnt-instance", "stop", "--shutdown-timeout=1", WEB1)
+    machines.check("gnt-instance", "stop", "--timeout=1", WEB1)
     follow(machines, f"gnt-instance recreate-disks --disk=0 {WEB1}")
     follow(machines, f"gnt-instance start {WEB1}")
     write(machines, "new")
