@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ganeti.constants import hypervisors
 from ganeti.constants.hvparams.row import HvParam
 
 #: Parameters of ``xen-hvm``, fully virtualised guests.
@@ -97,7 +98,7 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "string",
         "rtl8139",
         True,
-        ("e1000", "ne2k_isa", "ne2k_pci", "paravirtual", "rtl8139"),
+        hypervisors.HT_HVM_VALID_NIC_TYPES,
         False,
         "model of the network interfaces, paravirtual is virtio",
     ),
