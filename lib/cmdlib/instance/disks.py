@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import config, errors, objects
 from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import common, mirror_specs, mirrors, silence
+from ganeti.cmdlib.instance import common, disk_calls, mirror_specs, mirrors
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.rpc import Result, encode
@@ -233,7 +233,7 @@ def remove_all(
     Offline nodes, which do not count, and failures are logged as warnings.
     """
     fine = True
-    calls = silence.DiskCalls(ctx, "blockdev_remove")
+    calls = disk_calls.DiskCalls(ctx, "blockdev_remove")
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
             ctx.log.message(
@@ -482,7 +482,7 @@ def shutdown(
     """
     chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
     fine = True
-    calls = silence.DiskCalls(ctx, "blockdev_shutdown")
+    calls = disk_calls.DiskCalls(ctx, "blockdev_shutdown")
     for index, disk in enumerate(chosen):
         for node in reversed(nodes_of(disk, instance)):
             wire = encode.disk(ctx.snapshot, disk, instance)
