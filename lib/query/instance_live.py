@@ -54,7 +54,8 @@ def _nodes_of(snapshot: Snapshot, rows: Sequence[Instance]) -> set[str]:
     return {uuid for uuid in nodes if uuid in snapshot.nodes}
 
 
-def _is_shut_down(info: Mapping[str, Any]) -> bool:
+def is_shut_down(info: Mapping[str, Any]) -> bool:
+    """Return whether a node says of a guest that it does not run any more."""
     return info.get("state") in _STATE_SHUTDOWN
 
 
@@ -67,7 +68,7 @@ def _seen(instance: Instance, answers: Mapping[str, Result]) -> ObservedState:
         return ObservedState.NODE_DOWN
     info = primary.payload.get(instance.name)
     if info is not None:
-        return ObservedState.SHUTDOWN if _is_shut_down(info) else ObservedState.RUNNING
+        return ObservedState.SHUTDOWN if is_shut_down(info) else ObservedState.RUNNING
     return ObservedState.ABSENT
 
 
@@ -175,13 +176,13 @@ def _of_info(
 
 def _running_value(key: str) -> Callable[[Mapping[str, Any]], Cell]:
     def make(info: Mapping[str, Any]) -> Cell:
-        return UNAVAIL if not info or _is_shut_down(info) else maybe(info.get(key))
+        return UNAVAIL if not info or is_shut_down(info) else maybe(info.get(key))
 
     return make
 
 
 def _is_running(info: Mapping[str, Any]) -> Cell:
-    return normal(bool(info) and not _is_shut_down(info))
+    return normal(bool(info) and not is_shut_down(info))
 
 
 def _bind_console(context: QueryContext) -> Getter:

@@ -20,6 +20,7 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import ecodes
 from ganeti.objects import params
+from ganeti.query import instance_live
 from ganeti.rpc import encode
 
 #: Seconds between two polls of the progress, and between two progress lines.
@@ -30,8 +31,6 @@ _MIB: Final = 1024 * 1024
 #: Longest reason of an emulator that is shown, characters.
 _REASON_LENGTH: Final = 500
 _VERSION_LENGTH: Final = 50
-#: State of a guest that does not run, in the data about it.
-_SHUTDOWN: Final = 1
 _NO_REASON: Final = "QEMU gives no reason; see its log on both nodes"
 
 
@@ -538,7 +537,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         values = self.ctx.snapshot.cluster.hvparams.get(hv, {})
         args = (instance.name, hv, values)
         info = call("instance_info", self.target, *args).unwrap(what) or {}
-        if info.get("state") != _SHUTDOWN:
+        if not instance_live.is_shut_down(info):
             return
         wire = self.encode()
         asked = call("instance_get_migration_status", self.source, wire)
