@@ -661,40 +661,27 @@ def test_a_running_job_cannot_be_canceled_but_killed_it_stops_early(live):
     assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
 
 
-def test_a_killed_job_ends_when_it_logs_and_may_log_while_it_cleans_up(live):
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda callbacks: callbacks.log("message", "next step"),
+        lambda callbacks: callbacks.check_canceled(),
+    ],
+    ids=["logs", "pauses"],
+)
+def test_a_killed_job_ends_when_it_looks_and_may_log_while_it_cleans_up(live, look):
     gate = Gate()
 
     def run(_op, callbacks, *_):
         callbacks.started()
         gate.stop()
         try:
-            callbacks.log("message", "next step")
+            look(callbacks)
         finally:
             callbacks.log("message", "cleaning up")
 
     live.executor.script["chatty"] = run
     live.queue.submit([dummy("chatty")])
-    gate.wait()
-    live.queue.cancel(1, kill=True)
-    gate.open()
-    job = live.final(1)
-    assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
-    assert [entry.payload for entry in job.ops[0].log] == ["cleaning up"]
-
-
-def test_a_job_that_was_killed_in_a_pause_may_log_while_it_cleans_up(live):
-    gate = Gate()
-
-    def run(_op, callbacks, *_):
-        callbacks.started()
-        gate.stop()
-        try:
-            callbacks.check_canceled()
-        finally:
-            callbacks.log("message", "cleaning up")
-
-    live.executor.script["patient"] = run
-    live.queue.submit([dummy("patient")])
     gate.wait()
     live.queue.cancel(1, kill=True)
     gate.open()
