@@ -129,14 +129,18 @@ def blockdev_getmirrorstatus_multi(
     statuses: list[list[Any]] = []
     for disk in disks:
         try:
-            device = _device(node, disk)
-            status = device.status()
-            is_lost = disk.dev_type == "drbd" and not status.dev_path
-            is_lost = is_lost and not device.exists()
-            statuses.append([True, None if is_lost else status])
+            statuses.append([True, _status(_device(node, disk))])
         except errors.GenericError as err:
             statuses.append([False, str(err)])
     return statuses
+
+
+def _status(device: storage.Device) -> storage.DeviceStatus | None:
+    status = device.status()
+    is_mirror = device.disk.dev_type in disk_constants.DTS_DRBD
+    if is_mirror and not status.dev_path and not device.exists():
+        return None
+    return status
 
 
 @procedure("blockdev_getdimensions")
