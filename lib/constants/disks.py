@@ -120,8 +120,14 @@ DRBD_DEFAULT_NET_PROTOCOL: Final = "C"
 DEFAULT_DRBD_HELPER: Final = "/bin/true"
 #: MiB.
 MIN_VG_SIZE: Final = 20480
-#: Local disk status.
-LDS_NAMES: Final = {1: "ok", 2: "syncing", 3: "unknown", 4: "faulty"}
+#: Local disk status; larger is worse.
+LDS_OK, LDS_SYNCING, LDS_UNKNOWN, LDS_FAULTY = 1, 2, 3, 4
+LDS_NAMES: Final = {
+    LDS_OK: "ok",
+    LDS_SYNCING: "syncing",
+    LDS_UNKNOWN: "unknown",
+    LDS_FAULTY: "faulty",
+}
 DDMS_VALUES: Final = ("add", "attach", "detach", "remove")
 DDMS_VALUES_WITH_MODIFY: Final = ("add", "attach", "detach", "modify", "remove")
 REPLACE_DISK_PRI: Final = "replace_on_primary"

@@ -25,10 +25,10 @@ CHUNK: Final = 4 * MIB
 class LocalStatus(enum.IntEnum):
     """State of the local copy; larger is worse."""
 
-    OK = 1
-    SYNC = 2
-    UNKNOWN = 3
-    FAULTY = 4
+    OK = disk_words.LDS_OK
+    SYNC = disk_words.LDS_SYNCING
+    UNKNOWN = disk_words.LDS_UNKNOWN
+    FAULTY = disk_words.LDS_FAULTY
 
 
 @dataclasses.dataclass(frozen=True)

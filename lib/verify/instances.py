@@ -2,17 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ganeti import objects
 from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.verify import mirrors
 from ganeti.verify.report import Report
-
-#: Local disk status from which a disk is unusable (larger is worse).
-_FAULTY: Final = 4
-_UNKNOWN: Final = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,17 +236,17 @@ def _one_disk(
     ) or not isinstance(status, Mapping):
         return
     level = status.get("ldisk_status")
-    if not status.get("is_degraded") and level in (None, 1):
+    if not status.get("is_degraded") and level in (None, disk_constants.LDS_OK):
         return
     word = disk_constants.LDS_NAMES.get(level or 0, "degraded")
     report.error_if(
-        level == _FAULTY or status.get("is_degraded"),
+        level == disk_constants.LDS_FAULTY or status.get("is_degraded"),
         "EINSTANCEFAULTYDISK",
         instance.name,
-        f"{where} is {'degraded' if level in (None, 1) else word}",
+        f"{where} is {'degraded' if level in (None, disk_constants.LDS_OK) else word}",
     )
     report.error_if(
-        level == _UNKNOWN,
+        level == disk_constants.LDS_UNKNOWN,
         "EINSTANCEFAULTYDISK",
         instance.name,
         f"{where} has unknown status",

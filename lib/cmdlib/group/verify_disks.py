@@ -13,9 +13,6 @@ from ganeti.verify import mirrors
 
 #: Result: node -> problem, instances to activate, instance -> [node, volume] missing.
 Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
-#: The best local disk status.
-_OK: Final = 1
-_SYNCING: Final = 2
 #: The row of a node that does not answer.
 _SILENT: Final = (False, "no answer")
 #: Node uuid -> its disks with their instances.
@@ -146,8 +143,14 @@ def _is_inactive(disk: objects.Disk, status: Any) -> bool:
         return False
     if disk.dev_type in constants.DTS_DRBD and status and status.get("dev_path"):
         # One that is being synchronised is active.
-        return status.get("ldisk_status", _OK) not in (_OK, _SYNCING)
-    return status is None or status.get("ldisk_status", _OK) != _OK
+        return status.get("ldisk_status", constants.LDS_OK) not in (
+            constants.LDS_OK,
+            constants.LDS_SYNCING,
+        )
+    return (
+        status is None
+        or status.get("ldisk_status", constants.LDS_OK) != constants.LDS_OK
+    )
 
 
 def volume(disk: objects.Disk) -> str:

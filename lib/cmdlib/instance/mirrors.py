@@ -7,6 +7,7 @@ from typing import Any, Final
 from ganeti import errors, objects
 from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import common, mirror_specs
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 from ganeti.verify import mirrors as verify_mirrors
@@ -25,7 +26,6 @@ _SILENT_S: Final = 6.0
 _DEGRADED_TRIES: Final = 10
 _CONNECTING_TRIES: Final = 35
 _DEGRADED_S: Final = 1.0
-_OK: Final = 1
 _STANDALONE: Final = "StandAlone"
 _CONNECTING: Final = ("WFConnection", "WFReportParams", "Unconnected")
 
@@ -50,7 +50,7 @@ class Status:
     is_degraded: bool = False
     percent: float | None = None
     left_s: float | None = None
-    ldisk: int = _OK
+    ldisk: int = disk_constants.LDS_OK
     is_standalone: bool = False
     is_connecting: bool = False
     is_connected: bool = False
@@ -59,7 +59,7 @@ class Status:
     @property
     def is_complete(self) -> bool:
         """Whether the node's own data is complete."""
-        return self.is_active and self.ldisk == _OK
+        return self.is_active and self.ldisk == disk_constants.LDS_OK
 
 
 def of(
@@ -85,7 +85,7 @@ def _status(row: Any) -> Status | str:
         is_degraded=bool(value.get("is_degraded")),
         percent=float(percent) if isinstance(percent, int | float) else None,
         left_s=float(left) if isinstance(left, int | float) else None,
-        ldisk=value.get("ldisk_status") or _OK,
+        ldisk=value.get("ldisk_status") or disk_constants.LDS_OK,
         is_standalone=connection == _STANDALONE,
         is_connecting=connection in _CONNECTING,
         is_connected=connection in verify_mirrors.TALKING,

@@ -303,6 +303,9 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
                     f"{what}: node {node.name}: disk/{index}: {status}",
                     ecodes.ECODE_ENVIRON,
                 )
-            if status is not None and status.get("ldisk_status") == replacement.FAULTY:
+            if (
+                status is not None
+                and status.get("ldisk_status") == disk_constants.LDS_FAULTY
+            ):
                 faulty.append(index)
         return faulty

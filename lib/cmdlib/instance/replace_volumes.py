@@ -14,6 +14,7 @@ from ganeti import config, errors, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import disks, mirrors, replacement
 from ganeti.cmdlib.instance.replacement import STEPS
+from ganeti.constants import disks as disk_constants
 from ganeti.verify import mirrors as verify_mirrors
 
 
@@ -224,7 +225,7 @@ class VolumeReplacement(replacement.Replacement):
         target = self.work.target
         is_active = isinstance(state, mirrors.Status) and state.is_active
         is_faulty = isinstance(state, mirrors.Status) and (
-            state.ldisk == replacement.FAULTY
+            state.ldisk == disk_constants.LDS_FAULTY
         )
         self.ctx.log.message(
             f"* exchanging the volumes of {disks.label(index)} on {self.name(target)}"
@@ -336,7 +337,7 @@ class VolumeReplacement(replacement.Replacement):
         state = self.states(self.work.target)[position]
         if isinstance(state, str):
             raise errors.OpExecError(state)
-        return state.is_active and state.ldisk != replacement.FAULTY
+        return state.is_active and state.ldisk != disk_constants.LDS_FAULTY
 
     def remove_old(self) -> bool:
         """Remove the old volumes."""

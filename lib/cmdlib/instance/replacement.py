@@ -21,8 +21,6 @@ from ganeti.rpc import Result, encode
 #: Numbers of the steps in the job log.
 STEPS: Final = 6
 _BYTES_OF_MIB: Final = 1024 * 1024
-#: Local status of a disk whose node has lost its data, as LDS_FAULTY.
-FAULTY: Final = 4
 #: Phases of an interrupted work: while the mirrors change, afterwards, after an early
 #: release, and when only the deactivation of the disks is left.
 CHANGE: Final = "change"

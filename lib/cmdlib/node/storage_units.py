@@ -5,13 +5,11 @@ from typing import Any
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, storage
 from ganeti.locking import Level
 from ganeti.objects import lookup
 from ganeti.rpc import encode
-
-#: States of a local disk from which its data cannot be read.
-_OK, _FAULTY = 1, 4
 
 
 class NodeModifyStorage(LogicalUnit[opcodes.NodeModifyStorage]):
@@ -116,9 +114,9 @@ class RepairNodeStorage(LogicalUnit[opcodes.RepairNodeStorage]):
             if not is_fine:
                 return f"{disk.iv_name} on node {name}: {status}"
             level = _local_status(status)
-            if level == _FAULTY:
+            if level == disk_constants.LDS_FAULTY:
                 return f"{disk.iv_name} on node {name} is faulty"
-            if status is None or level not in (None, _OK):
+            if status is None or level not in (None, disk_constants.LDS_OK):
                 # Being synchronised, inactive, or without volumes.
                 return f"{disk.iv_name} on node {name} is no complete copy"
         return ""
