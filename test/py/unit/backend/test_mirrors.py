@@ -40,6 +40,9 @@ class Driver(MirrorDisk):
     def mirror(self):
         return self._state.mirror
 
+    def exists(self):
+        return self._state.exists
+
     def connect(self, *, two_primaries):
         self.done.append(("connect", self.disk.uuid, two_primaries))
 
@@ -60,7 +63,7 @@ class Driver(MirrorDisk):
 
 class State:
     def __init__(self):
-        self.done, self.needs, self.mirror = [], False, None
+        self.done, self.needs, self.mirror, self.exists = [], False, None, True
 
 
 class Node:
@@ -104,6 +107,14 @@ def test_all_disks_are_connected_and_disconnected(node):
         ("disconnect", UUIDS[0]),
         ("disconnect", UUIDS[1]),
     ]
+
+
+def test_an_inactive_mirror_without_volumes_has_no_status(node):
+    """So it is not taken for one that can be activated."""
+    node.states[UUIDS[1]].exists = False
+    rows = node.call("blockdev_getmirrorstatus_multi", [disk(0), disk(1)])
+    (is_known, inactive), missing = rows
+    assert (is_known, inactive.dev_path, missing) == (True, "", [True, None])
 
 
 GOOD = Mirror(4, "Connected", "Primary", "UpToDate", "UpToDate")

@@ -123,6 +123,22 @@ def test_mirrors_whose_nodes_lost_each_other_are_named(case):
     assert (inactive, missing) == (["inst1.example.com"] if is_activated else [], {})
 
 
+def test_a_mirror_without_volumes_is_missing_and_not_activated():
+    mirror = clusters.drbd_disk("d1", 1, 2)
+    owner = clusters.instance(1, disks=["d1"], disks_active=True)
+    rows = {N1: [mirror_row("WFConnection")], N2: [[True, None]]}
+    engine = Engine(
+        clusters.snapshot(extra=[mirror, owner]),
+        {"blockdev_getmirrorstatus_multi": lambda node, _args: rows[node]},
+    )
+    _problems, inactive, missing = verify_disks(engine)
+    assert inactive == []
+    ((node, _volume),) = missing["inst1.example.com"]
+    assert node == "node2.example.com"
+    words = "replace-disks -s --disks=0 inst1.example.com"
+    assert words in engine.callbacks.text()
+
+
 @pytest.mark.parametrize("status", [1, 3])
 def test_one_mirror_with_older_data_keeps_all_disks_from_being_activated(status):
     """An activation is of all disks, and makes the older data the guest's."""
