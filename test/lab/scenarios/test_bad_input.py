@@ -226,7 +226,7 @@ def _a_peer_that_answers_late(machines):
     text = machines.refuse(*add)
     shell(machines, "tc qdisc del dev eth0 root", "lab2")
     assert re.search("disk/0.* so the instance was removed again", text), text
-    # What a silent node has kept is removed by the master when it answers.
+    # The master removes remains of a silent node when that answers.
     while state(machines) != before:
         pass
     machines.check(*add)
