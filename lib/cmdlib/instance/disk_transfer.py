@@ -144,8 +144,12 @@ def copy_all(
 
 
 def clean_up(ctx: base.Context, left: Progress) -> None:
-    """Remove the remains of transfers that have ended; failures are logged."""
+    """End the programs of an interrupted copy, and remove what is left of it.
+
+    Failures are logged.
+    """
     _clean_up(ctx, left.ended)
+    _clean_up(ctx, left.started)
     _remove_certificates(ctx, left.certificates)
 
 

@@ -24,6 +24,8 @@ class FilledInstance(create.InstanceCreate):
 
     #: Whether a restarted master daemon found the record made.
     is_continued: bool = False
+    #: Whether programs of an interrupted copy may write to the disks.
+    _may_be_written: bool = False
 
     def require_os(self) -> None:
         """Accept a request without OS: the disks are copied as they are."""
@@ -40,12 +42,20 @@ class FilledInstance(create.InstanceCreate):
 
     @abc.abstractmethod
     def fill(self) -> None:
-        """Copy the content, or continue with that."""
+        """Copy the content, or continue with that.
+
+        Whatever happens, no program of the copy is left at the end.
+        """
+
+    @abc.abstractmethod
+    def end_copy(self) -> None:
+        """End the programs of an interrupted copy; failures are logged."""
 
     def install_content(self) -> None:
         """Copy the content; remove the instance if that fails, or the job is killed."""
         # It may take hours, and concerns this instance and the content alone.
         allocation.release_nodes(self.ctx)
+        self._may_be_written = False
         try:
             self.fill()
             self._rename()
@@ -107,6 +117,7 @@ class FilledInstance(create.InstanceCreate):
                 ecodes.ECODE_NOENT,
             )
         self.is_continued = True
+        self._may_be_written = True
         self.uuid, self.primary = record.uuid, record.primary_node
         made: Sequence[objects.Disk] = snapshot.instance_disks(record)
         self.plan = create.CreationPlan(record, tuple(made))
@@ -118,9 +129,32 @@ class FilledInstance(create.InstanceCreate):
         """Continue where the master daemon ended."""
         if not self.is_continued:
             return super().resume()
-        self.ctx.log.message(
-            f"* the master daemon was restarted; the import of {self.name} continues"
-        )
         self.change(creation=CREATION_INSTALLING)
-        self.activate()
-        return self.install_and_start()
+        try:
+            self._announce_again()
+            self.activate()
+            return self.install_and_start()
+        finally:
+            self._end_left_copy()
+
+    def _announce_again(self) -> None:
+        """Log that it continues; remove the instance if the job is killed."""
+        try:
+            self.ctx.log.message(
+                f"* the master daemon was restarted; the import of {self.name}"
+                " continues"
+            )
+        except BaseException:
+            self.remove_again()
+            raise
+
+    def remove_again(self) -> None:
+        """Remove the new instance, after the programs that write to its disks."""
+        self._end_left_copy()
+        super().remove_again()
+
+    def _end_left_copy(self) -> None:
+        """End the copy of an interrupted run if this one has not continued it."""
+        if self._may_be_written:
+            self._may_be_written = False
+            self.end_copy()

@@ -215,6 +215,10 @@ class InstanceImport(filled.FilledInstance):
         self._copy(self.state)
         self._check_unchanged(self.state)
 
+    def end_copy(self) -> None:
+        """End both programs of the disk that an interrupted run was filling."""
+        disk_transfer.clean_up(self.ctx, self._filling.filling)
+
     def _check_unchanged(self, state: Filling) -> None:
         """Refuse disks that may be of two exports, an older and a newer one.
 

@@ -118,6 +118,13 @@ class InstanceRemoteImport(filled.FilledInstance):
             save=self._save_progress,
         )
 
+    def end_copy(self) -> None:
+        """End the receivers of an interrupted run."""
+        if self.state is not None:
+            remote_transfer.clean_up(
+                self.ctx, self.instance.primary_node, self.state.receiving
+            )
+
     def _announce(self, where: Mapping[str, Any]) -> None:
         self.ctx.log.entry(ELOG_REMOTE_IMPORT, dict(where))
 

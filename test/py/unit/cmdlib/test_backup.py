@@ -461,7 +461,8 @@ def test_a_failed_import_leaves_no_instance_and_no_disk():
     assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE1]
 
 
-def test_an_import_is_continued_after_each_step_that_was_made_durable():
+def import_states():
+    """Return an engine, and each state that an import saves with its snapshot."""
     saved = []
     eng = importing(**ONE)
 
@@ -472,6 +473,11 @@ def test_an_import_is_continued_after_each_step_that_was_made_durable():
                 saved.append((copy.deepcopy(value), eng.snapshot))
 
     eng.run(IMPORT, callbacks=Keeping())
+    return eng, saved
+
+
+def test_an_import_is_continued_after_each_step_that_was_made_durable():
+    eng, saved = import_states()
     assert len(saved) > 5
     for state, snapshot in saved:
         again = FakeCallbacks()
@@ -480,6 +486,40 @@ def test_an_import_is_continued_after_each_step_that_was_made_durable():
         assert next_master.run(IMPORT, callbacks=again) == ["node1.example.com"]
         assert created(next_master).creation == ""
         assert len(next_master.rpc.called("blockdev_create")) == 0
+
+
+ENDS = ("impexp_cleanup", "x509_cert_remove", "blockdev_shutdown", "blockdev_remove")
+
+
+def test_a_continued_import_ends_its_programs_before_it_removes_the_disks():
+    """They outlive the master daemon and write to the disks."""
+    eng, saved = import_states()
+    for state, start in saved:
+        again = FakeCallbacks()
+        again.resumption = state
+        script = eng.rpc.script | {"blockdev_assemble": failure("no such device")}
+        other = Engine(start, script)
+        with pytest.raises(errors.OpExecError, match="was removed again"):
+            other.run(IMPORT, callbacks=again)
+        progress = state["filling"]
+        programs = len(progress["started"]) + len(progress["ended"])
+        ended = [ENDS[0]] * programs + [ENDS[1]] * len(progress["certificates"])
+        # The activation that failed is undone before.
+        steps = ["blockdev_shutdown", *ended, "blockdev_shutdown", "blockdev_remove"]
+        assert order(other, *ENDS) == steps
+
+
+def test_a_continued_import_that_is_killed_at_once_leaves_nothing():
+    eng, saved = import_states()
+    state, start = next(pair for pair in saved if len(pair[0]["filling"]["started"]) > 1)
+    again = Killing("the master daemon was restarted")
+    again.resumption = state
+    other = Engine(start, eng.rpc.script)
+    with pytest.raises(Canceled):
+        other.run(IMPORT, callbacks=again)
+    ended = [ENDS[0]] * 2 + [ENDS[1]] * 2
+    assert order(other, *ENDS) == [*ended, "blockdev_shutdown", "blockdev_remove"]
+    assert [item.name for item in other.snapshot.instances.values()] == [NAME]
 
 
 @pytest.mark.parametrize(

@@ -355,6 +355,32 @@ def test_a_remote_import_is_continued_after_each_step(made, root):
         assert removed == 1 + (bool(progress["key"]) and not progress["started"])
 
 
+def test_a_continued_remote_import_ends_receivers_before_it_removes_disks(made, root):
+    """They outlive the master daemon and write to the disks."""
+    saved = []
+
+    class AlsoSnapshots(FakeCallbacks):
+        def save_resumption(self, value):
+            super().save_resumption(value)
+            saved.append((copy.deepcopy(value), eng.snapshot))
+
+    eng = importing(made)
+    eng.run(remote_import(), callbacks=AlsoSnapshots())
+    states = [(state, start) for state, start in saved if state is not None]
+    assert len(states) >= 4
+    for state, start in states:
+        again = FakeCallbacks()
+        again.resumption = state
+        script = eng.rpc.script | {"blockdev_assemble": failure("no such device")}
+        other = Engine(start, script, root=root)
+        with pytest.raises(errors.OpExecError, match="was removed again"):
+            other.run(remote_import(), callbacks=again)
+        progress = state["receiving"]
+        ends = ["impexp_cleanup"] * len(progress["started"])
+        ends += ["x509_cert_remove"] * bool(progress["key"])
+        assert order(other, "blockdev_remove", *ends) == [*ends, "blockdev_remove"]
+
+
 # Silence of nodes
 def test_a_node_daemon_that_is_restarted_does_not_end_a_copy(made):
     """It is silent for a while; the program on the node goes on."""
