@@ -47,8 +47,8 @@ Run = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class Beat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A heartbeat.
+class Beat(msgspec.Struct, frozen=True):
+    """A heartbeat; further fields, of a node with a later release, are ignored.
 
     Attributes:
         node: name of the node.

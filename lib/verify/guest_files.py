@@ -54,14 +54,15 @@ def judge(
         report: collects the findings.
         snapshot: the configuration.
         instances: those to check.
-        lost: node uuid -> instance name -> keys of `_LOSSES`.
+        lost: node uuid -> instance name -> keys of `_LOSSES`; others, which a node of a
+            later release may report, are ignored.
     """
     for instance in instances:
         uuid = instance.primary_node
         for kind in lost.get(uuid, {}).get(instance.name, ()):
             report.error_if(
-                True,
+                kind in _LOSSES,
                 "EINSTANCEFAULTYDISK",
                 instance.name,
-                f"node {snapshot.nodes[uuid].name} {_LOSSES[kind]}",
+                f"node {snapshot.nodes[uuid].name} {_LOSSES.get(kind)}",
             )

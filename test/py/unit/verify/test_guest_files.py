@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import clusters
-from ganeti.verify import Report, guest_files, node_answer
+from ganeti.verify import Report, exports, guest_files, node_answer
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 
@@ -65,7 +65,24 @@ def test_a_process_that_was_killed_is_an_error_with_its_remedy():
     assert "has lost a directory; 'gnt-instance reboot'" in second.text
 
 
-@pytest.mark.parametrize("value", [{"web1": ["disk"]}, {"a" * 256: ["tpm"]}, ["web1"]])
+def test_kinds_of_a_later_release_are_ignored_one_by_one():
+    """The rest of the answer stays as it is."""
+    snapshot, guests = made()
+    second, third = guests[1].name, guests[2].name
+    value = {second: ["clock", "tpm-process"], third: ["clock"]}
+    good, wrong = node_answer.clean({"guest-files": value, "exports": {"a": "new"}})
+    assert (wrong, good["exports"]) == ([], {"a": "new"})
+    report = Report()
+    guest_files.judge(report, snapshot, guests, {N1: good["guest-files"]})
+    exports.judge(report, snapshot, {N1: good["exports"] | {"b": "foreign"}})
+    lost, left = report.take()
+    assert (lost.name, "of its TPM any more" in lost.text) == (second, True)
+    assert "/b is no export" in left.text
+
+
+@pytest.mark.parametrize(
+    "value", [{"web1": ["x" * 65]}, {"web1": [1]}, {"a" * 256: ["tpm"]}, ["web1"]]
+)
 def test_answers_of_another_form_are_left_out(value):
     good, wrong = node_answer.clean({"guest-files": value})
     assert (good, wrong) == ({}, ["guest-files"])
