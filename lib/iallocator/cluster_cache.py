@@ -13,6 +13,7 @@ from ganeti.htools.hail import instance_records
 from ganeti.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
+    RUNNING,
     Cluster,
     DataError,
     Group,
@@ -45,12 +46,14 @@ class _Instances(NamedTuple):
 
     Attributes:
         backend: default backend parameters.
+        hypervisor: default hypervisor parameters, and those of operating systems.
         places: node uuid -> position.
         snapshot: the source of the values.
         values: by uuid of the instance.
     """
 
     backend: Mapping[str, Any]
+    hypervisor: tuple[Mapping[str, Any], Mapping[str, Any]]
     places: Mapping[str, int]
     snapshot: objects.Snapshot
     values: Mapping[str, Instance]
@@ -60,7 +63,7 @@ class ClusterCache:
     """Reader of clusters with a cache; threads may share one."""
 
     def __init__(self) -> None:
-        self._instances = _Instances({}, _NO_NODES, objects.Snapshot(), {})
+        self._instances = _Instances({}, ({}, {}), _NO_NODES, objects.Snapshot(), {})
 
     def read(
         self,
@@ -111,9 +114,10 @@ class ClusterCache:
     ) -> tuple[Instance, ...]:
         """Return all instances; only changed ones are converted again."""
         backend = params.beparams_for(snapshot.cluster, {})
-        old = self._instances
-        if old.backend != backend or old.places != places:
-            old = _Instances(backend, places, objects.Snapshot(), {})
+        hypervisor = (snapshot.cluster.hvparams, snapshot.cluster.os_hvp)
+        old, sources = self._instances, (backend, hypervisor, places)
+        if (old.backend, old.hypervisor, old.places) != sources:
+            old = _Instances(*sources, objects.Snapshot(), {})
         changed = snapshot.changed_instances(old.snapshot)
         values = dict(old.values)
         if changed is None:
@@ -123,7 +127,7 @@ class ClusterCache:
             values = {uuid: values.get(uuid, _NONE) for uuid in present}
         for uuid in changed:
             values[uuid] = _instance(backend, snapshot, uuid, places)
-        self._instances = _Instances(backend, places, snapshot, values)
+        self._instances = _Instances(*sources, snapshot, values)
         return tuple(values.values())
 
 
@@ -165,6 +169,10 @@ def _instance(
     template = "diskless" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
     sizes = tuple([disk.size for disk in disks])
     spindles = [disk.spindles for disk in disks if disk.spindles is not None]
+    status = instance_records.STATUS[instance.admin_state]
+    migrates = status not in RUNNING or not params.shares_directories(
+        snapshot, instance
+    )
     return Instance(
         name=instance.name or instance.uuid,
         memory=beparams.get("maxmem", backend["maxmem"]),
@@ -172,14 +180,15 @@ def _instance(
         vcpus=beparams.get("vcpus", backend["vcpus"]),
         primary=place[0],
         secondary=place[1],
-        status=instance_records.STATUS[instance.admin_state],
+        status=status,
         template=template,
         tags=tuple(sorted(instance.tags)),
         spindle_use=beparams.get("spindle_use", backend["spindle_use"]),
         spindles=sum(spindles) if len(spindles) == len(disks) else None,
         forthcoming=instance.forthcoming,
         disks=sizes,
-        movable=template in MOVABLE_TEMPLATES,
+        movable=template in MOVABLE_TEMPLATES and migrates,
+        migrates=migrates,
     )
 
 

@@ -406,6 +406,8 @@ def _instance(
     }
     if instance.forthcoming:
         out["forthcoming"] = True
+    if params.shares_directories(snapshot, instance):
+        out["migrates"] = False
     return out
 
 

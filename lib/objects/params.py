@@ -48,6 +48,21 @@ def fill_hvparams(snapshot: Snapshot, instance: Instance) -> Params:
     )
 
 
+def shares_directories(snapshot: Snapshot, instance: Instance) -> bool:
+    """Return whether an instance shares directories of its node with its guest.
+
+    Such a guest cannot migrate while it runs.
+    """
+    cluster, kind = snapshot.cluster, instance.hypervisor
+    layers = (
+        instance.hvparams,
+        cluster.os_hvp.get(instance.os, _NONE).get(kind, _NONE),
+        cluster.hvparams.get(kind, _NONE),
+    )
+    name = "shared_directories"
+    return bool(next((layer[name] for layer in layers if name in layer), ""))
+
+
 def beparams_for(cluster: Cluster, overrides: Mapping[str, Any]) -> Params:
     """Return backend parameters: built-in < cluster < overrides."""
     return {

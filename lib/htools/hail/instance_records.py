@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, Instance
+from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, RUNNING, Instance
 
 #: Admin state in requests -> instance status.
 STATUS: Final[dict[str, str]] = {
@@ -41,6 +41,7 @@ class _Record(msgspec.Struct, gc=False):
     admin_state: Literal["up", "down", "offline"] = "up"
     spindle_use: _Size = 1
     forthcoming: bool = False
+    migrates: bool = True
 
 
 def read(data: Any, places: Mapping[str, int]) -> list[Instance] | None:
@@ -66,6 +67,8 @@ def read(data: Any, places: Mapping[str, int]) -> list[Instance] | None:
 
 def _instance(name: str, record: _Record, primary: int, secondary: int) -> Instance:
     disks, template = record.disks, record.disk_template
+    status = STATUS[record.admin_state]
+    migrates = record.migrates or status not in RUNNING
     spindles = [disk.spindles for disk in disks if disk.spindles is not None]
     return Instance(
         name=name,
@@ -74,14 +77,15 @@ def _instance(name: str, record: _Record, primary: int, secondary: int) -> Insta
         vcpus=record.vcpus,
         primary=primary,
         secondary=secondary,
-        status=STATUS[record.admin_state],
+        status=status,
         template=template,
         tags=record.tags,
         spindle_use=record.spindle_use,
         spindles=sum(spindles) if len(spindles) == len(disks) else None,
         forthcoming=record.forthcoming,
         disks=tuple([disk.size for disk in disks]),
-        movable=template in MOVABLE_TEMPLATES,
+        movable=template in MOVABLE_TEMPLATES and migrates,
+        migrates=migrates,
         networks=tuple([nic.network for nic in record.nics if nic.network is not None])
         if record.nics
         else (),

@@ -13,6 +13,7 @@ from ganeti.htools.model.cluster import (
     EXTERNAL_TEMPLATES,
     MOVABLE_TEMPLATES,
     NONE,
+    RUNNING,
     STATIC_KVM_MIB,
     Cluster,
     DataError,
@@ -225,6 +226,10 @@ def _instance(
     spindles = [disk.size("spindles") for disk in disks if disk.has("spindles")]
     template = part.text("disk_template")
     nics = part.parts("nics", optional=True)
+    status = "running"
+    if "admin_state" in part.data:
+        status = instance_records.STATUS[part.text("admin_state", _STATES)]
+    migrates = part.flag("migrates", default=True) or status not in RUNNING
     return Instance(
         name=name,
         memory=part.size("memory"),
@@ -232,16 +237,15 @@ def _instance(
         vcpus=part.size("vcpus"),
         primary=nodes[0],
         secondary=nodes[1],
-        status=instance_records.STATUS[part.text("admin_state", _STATES)]
-        if "admin_state" in part.data
-        else "running",
+        status=status,
         template=template,
         tags=part.texts("tags", optional=True),
         spindle_use=part.size("spindle_use", 1),
         spindles=sum(spindles) if len(spindles) == len(disks) else None,
         forthcoming=part.flag("forthcoming", default=False),
         disks=tuple(disk.size("size") for disk in disks),
-        movable=template in MOVABLE_TEMPLATES,
+        movable=template in MOVABLE_TEMPLATES and migrates,
+        migrates=migrates,
         networks=tuple(nic.text("network") for nic in nics if nic.has("network")),
     )
 

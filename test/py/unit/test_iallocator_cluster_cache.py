@@ -7,6 +7,8 @@ from ganeti import errors, iallocator, objects
 from ganeti.htools.hail import request
 
 OTHER_GROUP = "00000000-0000-4000-8000-0000000000a1"
+SHARES = {"shared_directories": "d=/srv/d"}
+SHARING = {"hypervisor": "kvm", "hvparams": SHARES}
 DISKS = "00000000-0000-4000-8000-0000000002%02x"
 RUNNING = {
     clusters.node_uuid(1): {
@@ -49,6 +51,7 @@ def varied():
     split = disk(3, "drbd", nodes=(one, four))
     plain = [disk(4, "plain", spindles=2), disk(5, "plain", spindles=1, size=5)]
     mixed = [disk(6, "plain"), disk(7, "file")]
+    shared = [disk(n, "drbd", nodes=(one, two)) for n in (8, 9)]
     extra = [
         *(clusters.node(n) for n in (1, 2)),
         clusters.node(3, tags=["z", "a"], ndparams={"exclusive_storage": True}),
@@ -66,6 +69,8 @@ def varied():
         instance(5, primary=2, forthcoming=True),
         instance(6, primary=6),
         instance(7, primary=7),
+        *(*shared, instance(8, shared[0], **SHARING)),
+        instance(9, shared[1], admin_state="down", **SHARING),
     ]
     return clusters.snapshot(
         nodes=0, extra=extra, tags=["t2", "t1"], enabled_hypervisors=["kvm"]
@@ -115,6 +120,9 @@ def test_every_change_is_noticed():
         ("disks", first.replace(size=4000)),
         ("disks", split.replace(nodes=(one.primary_node, clusters.node_uuid(2)))),
         ("cluster", cluster.replace(beparams=changed)),
+        ("cluster", cluster.replace(hvparams={"kvm": SHARES})),
+        ("cluster", cluster.replace(os_hvp={one.os: {"kvm": SHARES}})),
+        ("instances", one.replace(hvparams=SHARES)),
         ("nodes", clusters.node(9)),
     ):
         after = change(snapshot, table, record)
@@ -122,7 +130,15 @@ def test_every_change_is_noticed():
         assert direct == through
         assert direct != both(known, snapshot)[0]
     removed = snapshot.apply([objects.Update("instances", one.uuid, None)])
-    assert len(both(known, removed)[0].instances) == 6
+    assert len(both(known, removed)[0].instances) == 8
+
+
+def test_a_running_guest_with_shared_directories_is_known_not_to_migrate():
+    """It may be failed over, but balancing must not stop it."""
+    direct, _through = both(iallocator.ClusterCache(), varied())
+    kept = {item.name: (item.migrates, item.movable) for item in direct.instances}
+    assert kept["inst8.example.com"] == (False, False)
+    assert kept["inst9.example.com"] == kept["inst1.example.com"] == (True, True)
 
 
 def test_unchanged_parts_are_not_made_again():

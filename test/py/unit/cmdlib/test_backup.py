@@ -511,7 +511,9 @@ def test_a_continued_import_ends_its_programs_before_it_removes_the_disks():
 
 def test_a_continued_import_that_is_killed_at_once_leaves_nothing():
     eng, saved = import_states()
-    state, start = next(pair for pair in saved if len(pair[0]["filling"]["started"]) > 1)
+    state, start = next(
+        pair for pair in saved if len(pair[0]["filling"]["started"]) > 1
+    )
     again = Killing("the master daemon was restarted")
     again.resumption = state
     other = Engine(start, eng.rpc.script)

@@ -165,6 +165,30 @@ def test_evacuation_of_mirrored_instances(mode: str, ops: list[str]) -> None:
         assert not {"n1", "n2"} & set(nodes)
 
 
+@pytest.mark.parametrize(
+    ("state", "migrates", "count"),
+    [("up", True, 1), ("up", False, 0), ("down", False, 1)],
+)
+def test_balancing_leaves_guests_that_cannot_migrate(
+    state: str, migrates: bool, count: int
+) -> None:
+    """They would be failed over, which stops them."""
+    item = placement.instance(nodes=["n1", "n2"], memory=4096, admin_state=state)
+    there = {f"i{k}": item | {"migrates": migrates} for k in range(3)}
+    data = placement.request(FOUR, {"type": "balance", "max_moves": 1}, there)
+    moved, _failed, _jobs = solve(data)["result"]
+    assert len(moved) == count
+
+
+def test_evacuation_lets_what_cannot_migrate_fail_over() -> None:
+    there = {"i": placement.instance(nodes=["n1", "n2"], migrates=False)}
+    asked = {"type": "node-evacuate", "instances": ["i"], "evac_mode": "primary-only"}
+    ((job,),) = [solve(placement.request(FOUR, asked, there))["result"][2]]
+    assert [(op["OP_ID"], op["allow_failover"]) for op in job] == [
+        ("OP_INSTANCE_MIGRATE", True)
+    ]
+
+
 def test_shared_storage_moves_and_local_files_do_not() -> None:
     there = {
         "s": placement.instance("sharedfile", nodes=["n1"]),

@@ -25,7 +25,7 @@ VALUES: tuple[Any, ...] = (
 )
 KEYS = (
     *("nodes", "disk_template", "memory", "disk_space_total", "vcpus", "disks", "nics"),
-    *("tags", "admin_state", "spindle_use", "forthcoming", "unknown"),
+    *("tags", "admin_state", "spindle_use", "forthcoming", "migrates", "unknown"),
 )
 
 
