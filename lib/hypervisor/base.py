@@ -60,7 +60,9 @@ class InstanceInfo(NamedTuple):
 class MigrationStatus:
     """Progress of a migration: status word and RAM bytes, None when unknown.
 
-    ``error`` is the emulator's reason for a failure.
+    ``error`` is the emulator's reason for a failure. With ``is_stopped`` the guest was
+    stopped to be sent and has not run on its source since, whatever became of it there:
+    a complete copy can go on.
 
     Memory that the guest writes during the migration is sent again: ``transferred_ram``
     may exceed ``total_ram``; ``remaining_ram`` is the current rest.
@@ -72,6 +74,15 @@ class MigrationStatus:
     postcopy_status: str | None = None
     remaining_ram: int | None = None
     error: str | None = None
+    is_stopped: bool = False
+
+
+class Arrival(enum.StrEnum):
+    """A stopped guest on the target of a migration, until it is taken over there."""
+
+    INCOMPLETE = "incomplete"
+    #: Its source may have given it up, or may have let it go on there.
+    COMPLETE = "complete"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +200,20 @@ class Hypervisor(abc.ABC):
 
     def require_startable(self, name: str) -> None:  # noqa: B027
         """Raise HypervisorError if a guest may run elsewhere after a migration."""
+
+    def _require_no_copy(self, name: str, arrival: Arrival | None) -> None:
+        """Refuse a guest that waits here for the word of its source.
+
+        Raises:
+            HypervisorError: names the commands that end this.
+        """
+        if arrival is Arrival.COMPLETE:
+            raise errors.HypervisorError(
+                f"instance {name}: waits on this node since a migration that was not"
+                f" finished; run gnt-instance migrate --cleanup {name}, or, if its"
+                " source node has died since, gnt-instance shutdown and startup, which"
+                " boots it again"
+            )
 
     def require_running(self, instance: "InstanceX") -> None:
         """Raise HypervisorError unless the guest runs on this node."""

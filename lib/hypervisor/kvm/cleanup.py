@@ -11,7 +11,10 @@ from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import runtime, security, shares, taps, tpm
 from ganeti.hypervisor.kvm.files import Files
 
-_CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown", "frozen")
+_CONTROLS: Final = (
+    *("monitor", "serial", "qmp", "kvmd", "qga"),
+    *("shutdown", "frozen", "arrival", "sent"),
+)
 
 
 def remove(effects: NodeEffects, guest: Files) -> None:

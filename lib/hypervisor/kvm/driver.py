@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from ganeti import errors
 from ganeti.hypervisor.base import (
     MIB,
+    Arrival,
     AttachedDisk,
     GuestState,
     Hypervisor,
@@ -140,13 +141,30 @@ class KvmHypervisor(Hypervisor):
             qmp.execute("set-action", {"shutdown": "poweroff"})
             qmp.execute("system_powerdown")
 
+    def require_startable(self, name: str) -> None:
+        """Refuse a guest that has come here, and waits for the word of its source."""
+        self._require_no_copy(name, self._arrival(self._files(name)))
+
+    def _arrival(self, guest: Files) -> Arrival | None:
+        """Return the state of a guest that waits for the word of its source."""
+        if not os.path.exists(guest.arrival_marker) or guest.alive_pid() is None:
+            return None
+        try:
+            with Qmp(guest.control("qmp"), guest.name) as qmp:
+                return migrate.arrival(guest, qmp.execute("query-status")["status"])
+        except errors.HypervisorError:
+            return None
+
     def cleanup(self, name: str) -> None:
         """Remove the remains of a guest that does not run any more."""
         guest = self._files(name)
-        if guest.alive_pid() is not None:
+        is_alive = guest.alive_pid() is not None
+        if is_alive and self._arrival(guest) is None:
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, the instance is running"
             )
+        if is_alive:
+            files.end_process(self._effects, guest)
         cleanup.remove(self._effects, guest)
 
     def reboot(self, instance: InstanceX) -> None:
@@ -184,16 +202,35 @@ class KvmHypervisor(Hypervisor):
         with contextlib.suppress(errors.HypervisorError):
             agent.thaw_abandoned(guest)
         memory, vcpus = _configured_size(files.command_line(pid))
+        state = GuestState.RUNNING
         with (
             contextlib.suppress(errors.HypervisorError),
             Qmp(guest.control("kvmd"), name) as qmp,
         ):
-            if qmp.execute("query-status")["status"] == "shutdown":
+            word = qmp.execute("query-status")["status"]
+            if word == "shutdown":
                 self._note_user_shutdown(guest, qmp, pid)
                 return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
+            if migrate.arrival(guest, word) is not None:
+                # One that waits for the word of its source does not run.
+                state = GuestState.SHUTDOWN
             memory = qmp.execute("query-balloon")["actual"] // MIB
         used = files.cpu_time_s(pid)
-        return InstanceInfo(name, str(pid), memory, vcpus, GuestState.RUNNING, used)
+        return InstanceInfo(name, str(pid), memory, vcpus, state, used)
+
+    def all_infos(
+        self, hvparams: Mapping[str, Any] | None = None
+    ) -> list[InstanceInfo]:
+        """Return all guests on this node, in the order of their names.
+
+        One that waits for the word of its source is not among them, as it counts there.
+        """
+        return [
+            info
+            for info in super().all_infos(hvparams)
+            if info.state is GuestState.RUNNING
+            or not os.path.exists(self._files(info.name).arrival_marker)
+        ]
 
     def _note_user_shutdown(self, guest: Files, qmp: Qmp, pid: int) -> None:
         with open(guest.shutdown_marker, "w", encoding="ascii"):

@@ -65,6 +65,16 @@ class Files:
         return self.control("shutdown")
 
     @property
+    def arrival_marker(self) -> str:
+        """File that exists until a guest that comes here is taken over."""
+        return self.control("arrival")
+
+    @property
+    def sent_marker(self) -> str:
+        """File that exists while a guest is stopped here to be sent."""
+        return self.control("sent")
+
+    @property
     def runtime(self) -> str:
         """File with the parameters of the guest's start."""
         return f"{self.root}/conf/{self.name}.runtime"

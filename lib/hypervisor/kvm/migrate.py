@@ -3,16 +3,18 @@
 Specified in the hypervisor document, section 2.4.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import MIB, MigrationStatus, NodeEffects
+from ganeti.hypervisor.base import MIB, Arrival, MigrationStatus, NodeEffects
 from ganeti.hypervisor.kvm import cleanup, files, launch, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
+from ganeti.utils import files as file_utils
 
 #: Consecutive bad answers after which a migration counts as failed, and the interval.
 _STATUS_RETRIES: Final = 5
@@ -29,6 +31,12 @@ _THROTTLE: Final = {"cpu-throttle-initial": 40, "cpu-throttle-increment": 20}
 _ARRIVAL_S: Final = 10.0
 _POLL_S: Final = 0.1
 _QUIT_WAIT_S: Final = 10.0
+#: Status words of the emulator for a guest that is being received, for one that has
+#: arrived and waits, and for one whose last data is being sent.
+_INCOMING: Final = "inmigrate"
+_ARRIVED: Final = frozenset({"paused", "postmigrate"})
+_LAST_DATA: Final = "finish-migrate"
+_COMPLETED: Final = "completed"
 #: Status words of the emulator for a migration in progress.
 _UNDER_WAY: Final = frozenset(
     {
@@ -81,9 +89,10 @@ def accept(
         HypervisorError: the emulator does not start.
     """
     cleanup.remove(effects, guest)
-    guest.make_directories()
     how = launch.Launch(incoming=_address(target, plan.hvparams))
     try:
+        guest.make_directories()
+        file_utils.write_file(guest.arrival_marker, b"")
         runtime.save(guest, plan)
         launch.launch(effects, instance, plan, how)
         with Qmp(guest.control("qmp"), guest.name) as qmp:
@@ -91,6 +100,29 @@ def accept(
     except errors.GenericError:
         drop(effects, guest)
         raise
+    except OSError as err:
+        drop(effects, guest)
+        raise errors.HypervisorError(
+            f"instance {guest.name}: cannot write its files: {err}"
+        ) from err
+
+
+def arrival(guest: Files, word: str) -> Arrival | None:
+    """Return the state of a guest that waits to be taken over, None of another one.
+
+    Args:
+        guest: files of the guest on this node, where it has an emulator.
+        word: status of the emulator.
+    """
+    if not os.path.exists(guest.arrival_marker):
+        return None
+    if word == _INCOMING:
+        return Arrival.INCOMPLETE
+    if word in _ARRIVED:
+        return Arrival.COMPLETE
+    # It has gone on, so whatever stops it later is another reason.
+    file_utils.remove_file(guest.arrival_marker)
+    return None
 
 
 def drop(effects: NodeEffects, guest: Files) -> None:
@@ -115,7 +147,7 @@ def begin(
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
         if not live:
-            qmp.execute("stop")
+            _stop_to_send(qmp, guest)
         _set_capabilities(qmp, {_AUTO_CONVERGE, *_capabilities(hvparams)})
         qmp.execute(
             "migrate-set-parameters",
@@ -126,6 +158,28 @@ def begin(
             },
         )
         qmp.execute("migrate", {"uri": _address(target, hvparams)})
+
+
+def _stop_to_send(qmp: Qmp, guest: Files) -> None:
+    """Stop a guest, and note this, since its emulator may end.
+
+    Raises:
+        HypervisorError: this cannot be noted; the guest continues.
+    """
+    qmp.execute("stop")
+    try:
+        file_utils.write_file(guest.sent_marker, b"")
+    except OSError as err:
+        _continue(qmp, guest)
+        raise errors.HypervisorError(
+            f"instance {guest.name}: cannot write its files: {err}"
+        ) from err
+
+
+def _continue(qmp: Qmp, guest: Files) -> None:
+    # First: a guest that runs must not count as one that has been stopped since.
+    file_utils.remove_file(guest.sent_marker)
+    qmp.execute("cont")
 
 
 def status(
@@ -141,7 +195,7 @@ def status(
             break
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
-                answer = qmp.execute("query-migrate")
+                answer = sending(qmp)
                 _switch_to_postcopy(hvparams, qmp, answer)
         except errors.HypervisorError as err:
             reason = str(err)
@@ -149,7 +203,19 @@ def status(
         word = answer.get("status")
         if word in {"completed", "failed", "cancelled"} or word in _UNDER_WAY:
             return _translate(answer)
-    return MigrationStatus("failed", error=reason)
+    has_been_stopped = os.path.exists(guest.sent_marker)
+    return MigrationStatus("failed", error=reason, is_stopped=has_been_stopped)
+
+
+def sending(qmp: Qmp) -> dict[str, Any]:
+    """Return the state of a migration from here, empty without one.
+
+    A guest that came here by a migration reports that one until it is sent itself; only
+    of a guest that it sends does the emulator report the memory.
+    """
+    answer: dict[str, Any] = qmp.execute("query-migrate")
+    is_old = answer.get("status") == _COMPLETED and "ram" not in answer
+    return {} if is_old else answer
 
 
 def _translate(answer: dict[str, Any]) -> MigrationStatus:
@@ -200,7 +266,7 @@ def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> Non
     """End the emulator that a guest has left, or continue the guest.
 
     Raises:
-        HypervisorError: the emulator cannot be ended, or the guest cannot continue,
+        HypervisorError: the emulator cannot be ended, or the guest does not continue,
             perhaps because it has left: it must never run on both nodes.
     """
     if success:
@@ -210,19 +276,53 @@ def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> Non
         drop(effects, guest)
         return
     if guest.alive_pid() is None:
-        return
+        raise errors.HypervisorError(
+            f"instance {guest.name}: its emulator has ended; the guest may have left"
+            " for the target node before"
+        )
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        word = qmp.execute("query-migrate").get("status")
-        if word in _UNDER_WAY:
-            qmp.execute("migrate_cancel")
-            word = qmp.execute("query-migrate").get("status")
+        word = _end_sending(effects, guest, qmp)
         is_running = qmp.execute("query-status")["running"]
-        if word == "completed" and not is_running:
-            raise errors.HypervisorError(
-                f"instance {guest.name}: has left for the target node"
-            )
+        if word == _COMPLETED and not is_running:
+            raise _has_left(guest)
         if not is_running:
-            qmp.execute("cont")
+            _continue(qmp, guest)
+
+
+def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
+    """End a migration; return its last status.
+
+    The guest is stopped before: so an emulator that has all of it at the target does
+    not let it go on there while this node does. Once the last data is being sent, only
+    the emulators decide.
+
+    Raises:
+        HypervisorError: it does not end, or the guest runs at the target already.
+    """
+    is_asked, end = False, effects.clock.monotonic() + _ARRIVAL_S
+    while True:
+        word: str | None = sending(qmp).get("status")
+        if word not in _UNDER_WAY:
+            return word
+        if word.startswith("postcopy"):
+            raise _has_left(guest)
+        if not is_asked:
+            is_asked = True
+            qmp.execute("stop")
+            if qmp.execute("query-status")["status"] != _LAST_DATA:
+                qmp.execute("migrate_cancel")
+                continue
+        if effects.clock.monotonic() >= end:
+            raise errors.HypervisorError(
+                f"instance {guest.name}: its migration does not end, found it {word}"
+            )
+        effects.sleep(_POLL_S)
+
+
+def _has_left(guest: Files) -> errors.HypervisorError:
+    return errors.HypervisorError(
+        f"instance {guest.name}: has left for the target node"
+    )
 
 
 def _quit(effects: NodeEffects, guest: Files, pid: int) -> None:
@@ -280,10 +380,11 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             word = qmp.execute("query-status")["status"]
-            if word == "running":
-                return
-            if word in {"paused", "postmigrate"}:
+            if word in _ARRIVED:
                 qmp.execute("cont")
+                word = "running"
+            if word == "running":
+                file_utils.remove_file(guest.arrival_marker)
                 return
         if effects.clock.monotonic() >= end:
             raise errors.HypervisorError(

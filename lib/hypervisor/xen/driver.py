@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import (
+    Arrival,
     AttachedDisk,
     GuestState,
     Hypervisor,
@@ -56,15 +57,9 @@ class _XenHypervisor(Hypervisor):
                 " nowhere, gnt-instance shutdown and startup"
             )
         row = self._domain(name)
-        if row and self._arrival(row) is migration.Arrival.COMPLETE:
-            raise errors.HypervisorError(
-                f"instance {name}: waits on this node since a migration that was not"
-                f" finished; run gnt-instance migrate --cleanup {name}, or, if its"
-                " source node has died since, gnt-instance shutdown and startup, which"
-                " boots it again"
-            )
+        self._require_no_copy(name, row and self._arrival(row))
 
-    def _arrival(self, row: listing.Domain) -> migration.Arrival | None:
+    def _arrival(self, row: listing.Domain) -> Arrival | None:
         """Return the state of a guest that waits for the word of its source."""
         return migration.arrival(self._files(row.name)) if row.is_paused else None
 
@@ -125,10 +120,10 @@ class _XenHypervisor(Hypervisor):
         if row is None:
             raise errors.HypervisorError(f"instance {name}: not running")
         what = f"instance {name}"
-        if row.is_suspended:
-            # A migration that goes on would let it go on at the target.
-            migration.stop(self._effects, self._files(name))
-            row = self._domain(name) or row
+        if row.is_paused or row.is_suspended:
+            row = self._keep(name)
+            if row is None:
+                return
         if force or row.has_ended:
             result = xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
             if result.failed and self._domain(name) is not None:
@@ -136,26 +131,35 @@ class _XenHypervisor(Hypervisor):
                     f"{what}: xl destroy {result.reason}: {xl.reason(result)}"
                 )
             return
-        # Its system could not hear the request while it waits. Its copy at a target of
-        # a migration is older from then on, so this node does not give it up any more.
-        if row.is_paused or row.is_suspended:
-            migration.stop(self._effects, self._files(name))
-            if self._domain(name) is not None:
-                migration.forget(self._files(name))
+        # Its system could not hear the request while it waits.
         self._let_go_on(name)
         # Without a driver for requests of Xen, a guest hears of it by ACPI.
         xl.check(self._effects, what, "shutdown", "-F", name)
 
+    def _keep(self, name: str) -> listing.Domain | None:
+        """End a migration of a guest that waits on this node; it stays, if it is here.
+
+        A migration that goes on would let the guest go on at the target. Its copy there
+        is older from now on, so this node does not give it up any more.
+        """
+        guest = self._files(name)
+        migration.stop(self._effects, guest)
+        row = self._domain(name)
+        if row is not None:
+            migration.forget(guest)
+        return row
+
     def cleanup(self, name: str) -> None:
         """Remove the files of a guest that does not run any more."""
         row = self._domain(name)
-        is_waiting = row is not None and self._arrival(row) is not None
-        if row is not None and not (row.has_ended or is_waiting):
+        if row is not None and self._arrival(row) is not None:
+            migration.stop(self._effects, self._files(name))
+            # It may have been let go on just before.
+            row = self._domain(name)
+        if row is not None and not (row.has_ended or self._arrival(row)):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, the instance is running"
             )
-        if is_waiting:
-            migration.stop(self._effects, self._files(name))
         if row is not None:
             xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
         self._files(name).remove_config()
@@ -285,12 +289,15 @@ class _XenHypervisor(Hypervisor):
         self.check_syntax(instance.hvparams)
         guest = self._files(name)
         guest.write_config(self._configuration(instance, disks))
-        nics.write(self._effects.paths, instance)
         try:
+            nics.write(self._effects.paths, instance)
             migration.listen(self._effects, guest, instance.hvparams, target)
-        except errors.GenericError:
+        except (errors.GenericError, OSError) as err:
             guest.remove_config()
             nics.remove(self._effects.paths, name)
+            migration.forget(guest)
+            if isinstance(err, OSError):
+                raise errors.HypervisorError(f"instance {name}: {err}") from err
             raise
 
     def migrate(
@@ -327,19 +334,23 @@ class _XenHypervisor(Hypervisor):
         del live
         name = instance.name
         migration.stop(self._effects, self._files(name))
-        # The program does not end between its decision and its result.
-        if not success and self._has_left(name) and self._domain(name) is None:
-            raise errors.HypervisorError(
-                f"instance {name}: has left for the target node"
-            )
         if success:
             # Until the guest is gone here, a clean-up needs the result.
             self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
             migration.forget(self._files(name))
             self.cleanup(name)
-        else:
-            migration.forget(self._files(name))
-            self._let_go_on(name)
+            return
+        # The program does not end between its decision and its result.
+        row = self._domain(name)
+        if row is None or (row.has_ended and self._has_left(name)):
+            place = (
+                "has left for the target node"
+                if self._has_left(name)
+                else "does not run here any more; it may have left for the target node"
+            )
+            raise errors.HypervisorError(f"instance {name}: {place}")
+        migration.forget(self._files(name))
+        self._let_go_on(name)
 
     def _let_go_on(self, name: str) -> None:
         """Resume a guest that waits since a migration without an end.
@@ -380,8 +391,8 @@ class _XenHypervisor(Hypervisor):
             return
         migration.stop(self._effects, self._files(name))
         row = self._domain(name)
-        if row is not None and not (row.is_paused or row.has_ended):
-            # Its source has given it up before it got its name here.
+        if row is not None and not (row.has_ended or self._arrival(row)):
+            # Its source has given it up before it got its name here, or went on.
             raise errors.HypervisorError(
                 f"instance {name}: has arrived and runs on this node, so it is not"
                 " destroyed"

@@ -7,7 +7,6 @@ result.
 """
 
 import contextlib
-import enum
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import MigrationStatus, NodeEffects
+from ganeti.hypervisor.base import Arrival, MigrationStatus, NodeEffects
 from ganeti.hypervisor.xen import xl
 from ganeti.hypervisor.xen.files import Files
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
@@ -31,14 +30,6 @@ _REASON_LENGTH: Final = 500
 _LARGEST_RESULT: Final = 65536
 #: Seconds to resume a guest: xl first asks it in vain to suspend, for a minute.
 _RESUME_S: Final = 240.0
-
-
-class Arrival(enum.StrEnum):
-    """A stopped guest on the target, until its source has given it up."""
-
-    INCOMPLETE = "incomplete"
-    #: Its source may have given it up, or may have let it go on there.
-    COMPLETE = "complete"
 
 
 def listen(
@@ -79,7 +70,10 @@ def _start(
 ) -> None:
     paths = effects.paths
     end(effects, guest)
-    guest.make_directories()
+    try:
+        guest.make_directories()
+    except OSError as err:
+        raise errors.HypervisorError(f"instance {guest.name}: {err}") from err
     argv = [
         f"{paths.tools_dir}/{PROGRAM}",
         *("--pid-file", guest.migration("pid")),

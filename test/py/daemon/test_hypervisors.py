@@ -18,6 +18,7 @@ from fakes.patience import until
 from ganeti import errors
 from ganeti.hypervisor.kvm import hotplug
 from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.migrate import sending
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
 
@@ -187,6 +188,10 @@ def test_a_guest_moves_though_its_record_has_changed_since_its_start(node, other
     assert (names(node, record), names(other, record)) == ([], ["web1"])
     actual = info(other, record)
     assert (actual["memory"], actual["vcpus"], actual["state"]) == (128, 1, 0)
+    # Nobody takes that migration for the next one, which would end the guest here.
+    with Qmp(Files(other.paths, "web1").control("qmp"), "web1") as qmp:
+        assert qmp.execute("query-migrate")["status"] == "completed"
+        assert sending(qmp) == {}
 
 
 def migrate(node, other, record, *, live=True):
@@ -598,8 +603,8 @@ def test_a_stopped_guest_goes_on_when_its_way_is_cut_short(node, other):
     assert state() == "running"
     nodes.call(node, "instance_migrate", "cluster", record, LOCAL, False)
     assert state() in {"paused", "finish-migrate", "postmigrate"}
-    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
     nodes.call(node, "instance_finalize_migration_src", record, False, False)
+    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
     assert state() == "running"
     assert names(other, record) == []
 

@@ -668,7 +668,7 @@ def test_an_emulator_waits_for_a_guest_with_the_capabilities(
     assert how == launch.Launch(incoming="tcp:192.0.2.1:18102")
     assert plan == guest.plan
     assert guest.emulator.capabilities == {"postcopy-ram": True, "xbzrle": True}
-    assert remains(guest) == ["conf/web1.runtime"]
+    assert remains(guest) == ["conf/web1.runtime", "ctrl/web1.arrival"]
     assert guest.ended == []
     guest.emulator.executed.clear()
     accept(guest, migration_caps="")

@@ -1,8 +1,10 @@
 """Commands of the driver to the emulator of a running guest, and facts about the node."""
 
 import contextlib
+import errno
 import json
 import os
+import pathlib
 import tempfile
 
 import msgspec
@@ -12,7 +14,7 @@ from fakes import guests, nodes
 from fakes.clocks import FakeClock
 from fakes.emulators import Emulator
 from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk, NodeEffects
+from ganeti.hypervisor.base import AttachedDisk, GuestState, NodeEffects
 from ganeti.hypervisor.kvm import (
     argv,
     devices,
@@ -485,3 +487,74 @@ def test_layouts_of_other_nodes_are_read_with_the_memory_of_this_node(
         node.accept(record(kvm_path=KVM), "info", "192.0.2.2", [])
     machines = frozenset({"pc-i440fx-7.2", "q35"})
     assert given == [("web1", "info", {"machines": machines, "memory_mib": 4096})]
+
+
+def waits(node, runs, monkeypatch, word):
+    """Leave an emulator in which a guest has come here, or comes; return what it says."""
+    runs["web1"] = 5
+    pathlib.Path(node._files("web1").arrival_marker).touch()
+    state = {"status": word}
+    asked = Emulator(query_status=lambda _arguments: state, query_balloon={"actual": 0})
+    monkeypatch.setattr(driver, "Qmp", asked)
+    pathlib.Path(node._files("web1").pid).touch()
+
+    def end(_effects, guest):
+        runs.pop(guest.name)
+
+    monkeypatch.setattr(files, "end_process", end)
+    return state
+
+
+@pytest.mark.parametrize("word", ["inmigrate", "paused"])
+def test_a_guest_that_waits_for_the_word_of_its_source_does_not_run(
+    node, runs, monkeypatch, word
+):
+    state = waits(node, runs, monkeypatch, word)
+    assert node.info("web1").state is GuestState.SHUTDOWN
+    # It would be shown on the wrong node during each migration.
+    assert node.all_infos() == []
+    assert node.list_names() == ["web1"]
+    if word == "paused":
+        text = "waits on this node .*--cleanup web1, .* shutdown and startup"
+        with pytest.raises(errors.HypervisorError, match=text):
+            node.require_startable("web1")
+    else:
+        # A part of a guest is worth nothing: the start removes it.
+        node.require_startable("web1")
+    assert runs == {"web1": 5}
+    # As its shutdown does.
+    node.cleanup("web1")
+    assert runs == {}
+    state = waits(node, runs, monkeypatch, "running")
+    assert node.info("web1").state is GuestState.RUNNING
+    # Nor does a later pause make it one that waits.
+    state["status"] = "paused"
+    assert node.info("web1").state is GuestState.RUNNING
+    assert [each.name for each in node.all_infos()] == ["web1"]
+    node.require_startable("web1")
+    with pytest.raises(errors.HypervisorError, match="cannot clean up"):
+        node.cleanup("web1")
+
+
+def test_a_silent_emulator_counts_as_a_guest_that_runs(node, runs, monkeypatch):
+    waits(node, runs, monkeypatch, "paused")
+    silent = Emulator(query_status=errors.HypervisorError("no answer"))
+    monkeypatch.setattr(driver, "Qmp", silent)
+    assert node.info("web1").state is GuestState.RUNNING
+    with pytest.raises(errors.HypervisorError, match="cannot clean up"):
+        node.cleanup("web1")
+
+
+def test_a_full_disk_of_the_target_is_named_and_nothing_is_left(
+    node, runs, monkeypatch
+):
+    def full(path, _data, **_how):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(runtime.file_utils, "write_file", full)
+    plan = runtime.Runtime(("kvm", "-name", "web1"), (), {"migration_port": 1}, ())
+    guest = node._files("web1")
+    text = r"web1: cannot write its files: .*No space left on device: .*web1\.arrival"
+    with pytest.raises(errors.HypervisorError, match=text):
+        migrate.accept(node._effects, guest, record(), plan, "192.0.2.2")
+    assert not os.path.exists(guest.arrival_marker)

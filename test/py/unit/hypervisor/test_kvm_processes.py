@@ -1,6 +1,8 @@
 """Which process is a guest, and the ends of migrations, which must leave one guest."""
 
+import errno
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from fakes.clocks import FakeClock
 from fakes.emulators import Emulator
 from ganeti import errors
+from ganeti.hypervisor.base import Arrival
 from ganeti.hypervisor.kvm import files, migrate
 from ganeti.pathutils import Paths
 
@@ -125,12 +128,14 @@ def test_a_process_that_cannot_be_ended_is_named(guest, process, monkeypatch):
 
 
 # The source
+LEFT = {"status": "completed", "ram": {"transferred": 5}}
+STOPPED = {"status": "paused", "running": False}
+
+
 def test_a_guest_that_has_left_is_not_continued_here(monkeypatch, guest, dropped):
     emulator = use(
         monkeypatch,
-        Emulator(
-            query_migrate={"status": "completed"}, query_status={"running": False}
-        ),
+        Emulator(query_migrate=LEFT, query_status={"running": False}),
     )
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
         migrate.finalize_source(Effects(), guest, success=False)
@@ -144,14 +149,15 @@ def test_a_guest_that_left_while_it_was_cancelled_is_not_continued(
     emulator = use(
         monkeypatch,
         Emulator(
-            query_migrate=[{"status": "active"}, {"status": "completed"}],
+            query_migrate=[{"status": "active"}, LEFT],
+            stop={},
             migrate_cancel={},
-            query_status={"running": False},
+            query_status=STOPPED,
         ),
     )
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
         migrate.finalize_source(Effects(), guest, success=False)
-    assert emulator.names()[1] == "migrate_cancel"
+    assert "migrate_cancel" in emulator.names()
 
 
 def test_a_failed_migration_is_cancelled_and_the_guest_continues(
@@ -160,15 +166,81 @@ def test_a_failed_migration_is_cancelled_and_the_guest_continues(
     emulator = use(
         monkeypatch,
         Emulator(
-            query_migrate=[{"status": "active"}, {"status": "cancelled"}],
+            query_migrate=[
+                *({"status": word} for word in ("active", "cancelling", "cancelled"))
+            ],
+            stop={},
             migrate_cancel={},
-            query_status={"running": False},
+            query_status=STOPPED,
             cont={},
         ),
     )
     migrate.finalize_source(Effects(), guest, success=False)
-    assert emulator.names()[-1] == "cont"
+    # A copy that is complete nevertheless waits, as it was stopped before.
+    changes = [name for name in emulator.names() if not name.startswith("query")]
+    assert changes == ["stop", "migrate_cancel", "cont"]
     assert dropped == []
+
+
+@pytest.mark.parametrize("end", ["completed", "failed"])
+def test_the_emulators_decide_once_the_last_data_is_sent(
+    monkeypatch, guest, dropped, end
+):
+    # The guest would go on at the target as it was when it was stopped: running.
+    last = {"status": end, "ram": {}}
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate=[{"status": "device"}, {"status": "device"}, last],
+            stop={},
+            query_status={"status": "finish-migrate", "running": False},
+            cont={},
+        ),
+    )
+    if end == "completed":
+        with pytest.raises(errors.HypervisorError, match="has left for the target"):
+            migrate.finalize_source(Effects(), guest, success=False)
+    else:
+        migrate.finalize_source(Effects(), guest, success=False)
+    assert ("cont" in emulator.names()) is (end == "failed")
+    assert "migrate_cancel" not in emulator.names()
+
+
+def test_a_guest_that_runs_at_the_target_before_its_end_has_left(
+    monkeypatch, guest, dropped
+):
+    use(monkeypatch, Emulator(query_migrate={"status": "postcopy-active"}))
+    with pytest.raises(errors.HypervisorError, match="has left for the target"):
+        migrate.finalize_source(Effects(), guest, success=False)
+
+
+def test_a_migration_that_does_not_end_is_an_error(monkeypatch, guest, dropped):
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate={"status": "cancelling"},
+            stop={},
+            migrate_cancel={},
+            query_status=STOPPED,
+        ),
+    )
+    with pytest.raises(errors.HypervisorError, match="found it cancelling"):
+        migrate.finalize_source(Effects(), guest, success=False)
+    assert emulator.names().count("migrate_cancel") == 1
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_the_migration_that_brought_a_guest_is_not_one_that_takes_it_away(
+    monkeypatch, guest, dropped, is_running
+):
+    state = {"status": "running" if is_running else "paused", "running": is_running}
+    emulator = use(
+        monkeypatch,
+        Emulator(query_migrate={"status": "completed"}, query_status=state, cont={}),
+    )
+    assert migrate.status(Effects(), guest, {}).status == "failed"
+    migrate.finalize_source(Effects(), guest, success=False)
+    assert ("cont" in emulator.names()) is not is_running
 
 
 def test_a_running_guest_is_left_alone(monkeypatch, guest, dropped):
@@ -178,9 +250,46 @@ def test_a_running_guest_is_left_alone(monkeypatch, guest, dropped):
     )
     migrate.finalize_source(Effects(), guest, success=False)
     assert emulator.names() == ["query-migrate", "query-status"]
-    use(monkeypatch, Emulator(), pid=None)
-    migrate.finalize_source(Effects(), guest, success=False)
     assert dropped == []
+
+
+def test_a_guest_without_an_emulator_may_have_left(monkeypatch, guest, dropped):
+    use(monkeypatch, Emulator(), pid=None)
+    with pytest.raises(errors.HypervisorError, match="may have left for the target"):
+        migrate.finalize_source(Effects(), guest, success=False)
+    assert dropped == []
+
+
+SENDING = {"migrate_set_capabilities": {}, "migrate_set_parameters": {}, "migrate": {}}
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_guest_that_was_stopped_to_be_sent_is_known_without_its_emulator(
+    monkeypatch, guest, live
+):
+    emulator = Emulator(stop={}, cont={}, query_migrate={}, **SENDING)
+    use(monkeypatch, emulator)
+    migrate.begin(guest, PARAMETERS, "192.0.2.2", live=live)
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
+    ended = migrate.status(Effects(), guest, {})
+    assert (ended.status, ended.is_stopped) == ("failed", not live)
+    emulator.answers["query-status"] = {"running": False}
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: 1)
+    migrate.finalize_source(Effects(), guest, success=False)
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
+    assert not migrate.status(Effects(), guest, {}).is_stopped
+
+
+def test_a_guest_whose_stop_cannot_be_noted_goes_on(monkeypatch, guest):
+    emulator = use(monkeypatch, Emulator(stop={}, cont={}))
+
+    def full(path, _data):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(migrate.file_utils, "write_file", full)
+    with pytest.raises(errors.HypervisorError, match=r"No space left .*web1\.sent"):
+        migrate.begin(guest, PARAMETERS, "192.0.2.2", live=False)
+    assert emulator.names() == ["stop", "cont"]
 
 
 @pytest.mark.parametrize("quit_answer", [{}, errors.HypervisorError("no answer")])
@@ -197,6 +306,26 @@ def test_a_source_ends_after_a_success(monkeypatch, guest, dropped, quit_answer)
 
 
 # The target
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("inmigrate", Arrival.INCOMPLETE),
+        ("paused", Arrival.COMPLETE),
+        ("running", None),
+        ("io-error", None),
+    ],
+)
+def test_a_guest_waits_until_it_has_gone_on_once(guest, word, expected):
+    pathlib.Path(guest.arrival_marker).touch()
+    assert migrate.arrival(guest, word) is expected
+    still = None if expected is None else Arrival.COMPLETE
+    assert migrate.arrival(guest, "paused") is still
+
+
+def test_a_guest_that_was_started_here_does_not_wait(guest):
+    assert migrate.arrival(guest, "paused") is None
+
+
 def finalize_destination(guest, *, success):
     migrate.finalize_destination(
         Effects(), guest, types.SimpleNamespace(), "", success=success
@@ -249,8 +378,10 @@ def test_an_arrived_guest_runs_in_the_end(monkeypatch, guest, words, commands):
     monkeypatch.setattr(
         migrate.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
     )
+    pathlib.Path(guest.arrival_marker).touch()
     finalize_destination(guest, success=True)
     assert emulator.names() == commands
+    assert migrate.arrival(guest, "paused") is None
 
 
 def test_a_guest_that_never_continues_is_an_error(monkeypatch, guest):

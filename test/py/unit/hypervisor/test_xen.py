@@ -1,5 +1,6 @@
 """Guests of Xen: their start and end by xl, and what xl prints."""
 
+import errno
 import functools
 import os
 import pathlib
@@ -258,6 +259,97 @@ def test_a_guest_that_is_let_go_on_to_end_is_not_given_up_any_more(xen):
     stop(xen.driver)
     assert xen.runner.changes == ["xl unpause web1", "xl shutdown -F web1"]
     assert migration.status(guest).status == "failed"
+
+
+@pytest.mark.parametrize("force", [True, False])
+@pytest.mark.parametrize("state", ["--p---", "---ss-"])
+def test_the_migration_of_a_guest_ends_once_before_the_guest_ends(
+    xen, monkeypatch, state, force
+):
+    ended = []
+
+    def end(_effects, guest):
+        assert xen.runner.changes == []
+        ended.append(guest.name)
+
+    monkeypatch.setattr(migration, "stop", end)
+    resumes(xen)
+    write_result(xen, '{"code": 0}')
+    xen.runner.domains["web1"] = row("web1", state=state)
+    stop(xen.driver, force=force)
+    assert ended == ["web1"]
+    assert xen.runner.changes[-1] == (
+        "xl destroy web1" if force else "xl shutdown -F web1"
+    )
+    # So its copy at the target does not go on.
+    assert migration.status(Files(xen.paths, "web1")).status == "failed"
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_guest_that_leaves_while_it_is_to_end_has_been_given_up(
+    xen, monkeypatch, force
+):
+    def leave(_effects, _guest):
+        write_result(xen, '{"code": 0}')
+        xen.runner.domains.clear()
+
+    monkeypatch.setattr(migration, "stop", leave)
+    xen.runner.domains["web1"] = row("web1", state="---ss-")
+    stop(xen.driver, force=force)
+    assert xen.runner.changes == []
+    assert migration.status(Files(xen.paths, "web1")).status == "completed"
+
+
+def test_a_copy_that_goes_on_while_it_is_to_be_removed_stays(xen, monkeypatch):
+    wait_here(xen, migration.Arrival.COMPLETE)
+
+    def go_on(_effects, guest):
+        os.unlink(guest.migration("arrival"))
+        xen.runner.domains["web1"] = row("web1", state="-b----")
+
+    monkeypatch.setattr(migration, "stop", go_on)
+    with pytest.raises(errors.HypervisorError, match=r"cannot clean up, .* running"):
+        xen.driver.cleanup("web1")
+    assert xen.runner.changes == []
+
+
+def test_a_guest_that_its_source_has_let_go_is_not_destroyed(xen):
+    """The program was killed before it let the guest go on."""
+    xen.runner.domains["web1"] = row("web1", state="--p---")
+    with pytest.raises(errors.HypervisorError, match="is not destroyed"):
+        xen.driver.finalize_destination(instance(), "", success=False)
+    assert xen.runner.changes == []
+
+
+def test_a_guest_that_is_gone_without_a_result_may_have_left(xen):
+    with pytest.raises(errors.HypervisorError, match="web1: does not run here any"):
+        xen.driver.finalize_source(instance(), success=False, live=False)
+    # Its domain is being removed after the decision.
+    write_result(xen, '{"code": 0}')
+    xen.runner.domains["web1"] = row("web1", state="----d-")
+    with pytest.raises(errors.HypervisorError, match="web1: has left for the target"):
+        xen.driver.finalize_source(instance(), success=False, live=False)
+    assert migration.status(Files(xen.paths, "web1")).status == "completed"
+
+
+def test_a_decision_that_came_to_nothing_is_taken_back(xen):
+    """The program was killed between its decision and the end of the domain."""
+    write_result(xen, '{"code": 0}')
+    xen.runner.domains["web1"] = row("web1", state="--p---")
+    xen.runner.after["unpause"] = {"web1": row("web1", state="-b----")}
+    xen.driver.finalize_source(instance(), success=False, live=False)
+    assert xen.runner.changes == ["xl unpause web1"]
+    assert migration.status(Files(xen.paths, "web1")).status == "failed"
+
+
+def test_a_full_disk_of_the_target_is_named_before_the_guest_leaves(xen, monkeypatch):
+    def full(_paths, _instance):
+        raise OSError(errno.ENOSPC, "No space left on device", "/run/x")
+
+    monkeypatch.setattr(nics, "write", full)
+    with pytest.raises(errors.HypervisorError, match=r"web1: .*No space left.*/run/x"):
+        xen.driver.accept(instance(), "", "192.0.2.2", [disk()])
+    assert not xen.config.exists()
 
 
 def test_a_console_lets_no_guest_go_on_that_waits_in_a_migration(xen):
