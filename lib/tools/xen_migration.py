@@ -29,7 +29,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.xen import listing, migration
+from ganeti.hypervisor.base import Arrival
+from ganeti.hypervisor.xen import listing
 from ganeti.tools import common, xen_channel
 from ganeti.utils import files, pidfile
 
@@ -51,6 +52,8 @@ _RESUME_S: Final = 30.0
 #: Words of ``move`` between the nodes: of the target, and of the source.
 _COMPLETE: Final = b"C"
 _GO: Final = b"G"
+#: Word of the program in the background: it has begun.
+_BEGUN: Final = b"1"
 _CHUNK: Final = 4096
 #: Bytes of xl's messages that are kept as the reason of a failure.
 _REASON_LENGTH: Final = 500
@@ -113,6 +116,8 @@ def _send(options: argparse.Namespace) -> None:
 
 def _receive(options: argparse.Namespace) -> None:
     tls = xen_channel.context(common.own_paths(), is_server=True)
+    # A node that cannot write it should not let the guest stop.
+    _write(options.arrival, Arrival.INCOMPLETE)
     # Before this program is in the background: then the source may connect.
     with xen_channel.listen(options.address, options.port) as listener:
         _in_background(options.pid_file, lambda: _accept(options, listener, tls))
@@ -127,6 +132,7 @@ def _accept(
     if channel.selected_alpn_protocol() == xen_channel.STOPPED:
         _restore_from(channel, options.instance, options.arrival)
     else:
+        files.remove_file(options.arrival)
         _receive_from(channel)
     _say(f"instance {options.instance}: has arrived")
 
@@ -160,16 +166,15 @@ def _restore_from(channel: ssl.SSLSocket, name: str, arrival: str) -> None:
         HypervisorError: xl failed, or the connection broke. A guest that is complete
             waits then: the peer may have given it up. Another one is destroyed.
     """
-    files.write_file(arrival, migration.Arrival.INCOMPLETE.encode())
     with channel:
         try:
             _restore(channel)
             # The source may give the guest up from here on, so its word is waited for.
             _ignore_end()
+            _write(arrival, Arrival.COMPLETE)
         except errors.HypervisorError:
             _destroy_incomplete(name)
             raise
-        files.write_file(arrival, migration.Arrival.COMPLETE.encode())
         xen_channel.say(channel, _COMPLETE)
         _require(xen_channel.hear(channel, 2 * _CALL_S), _GO)
     files.remove_file(arrival)
@@ -217,14 +222,28 @@ def _leave(
             result = {"code": 1, "reason": str(err)}
             raise
         finally:
-            # In place before the pid file is removed: one of both is always there.
-            _write_result(options, result)
+            # In place before the pid file is removed: one of both is always there. The
+            # decision of `move` stays whatever happens after it.
+            if not os.path.exists(options.result):
+                _write_result(options, result)
 
     _in_background(options.pid_file, work)
 
 
 def _write_result(options: argparse.Namespace, result: dict[str, object]) -> None:
-    files.write_file(options.result, json.dumps(result).encode())
+    _write(options.result, json.dumps(result))
+
+
+def _write(path: str, text: str) -> None:
+    """Replace a file.
+
+    Raises:
+        HypervisorError: it cannot be written.
+    """
+    try:
+        files.write_file(path, text)
+    except OSError as err:
+        raise errors.HypervisorError(f"{path}: {err.strerror or err}") from err
 
 
 def _run_xl(options: argparse.Namespace) -> dict[str, object]:
@@ -242,7 +261,8 @@ def _run_xl(options: argparse.Namespace) -> dict[str, object]:
     try:
         if child.stdout is not None:
             while data := os.read(child.stdout.fileno(), _CHUNK):
-                os.write(sys.stdout.fileno(), data)
+                with contextlib.suppress(OSError):
+                    os.write(sys.stdout.fileno(), data)
                 text = (text + data)[-_REASON_LENGTH:]
         child.wait()
     except (errors.HypervisorError, OSError):
@@ -276,20 +296,34 @@ def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
         try:
             _save_to(channel, name)
             _require(xen_channel.hear(channel, _RESTORE_S), _COMPLETE)
+            _ignore_end()
+            _decide(options)
         except BaseException:
             # xl has done so itself if it could not save the guest.
             with contextlib.suppress(errors.HypervisorError):
                 _let_go_on(name)
             raise
         # From here on the guest is the target's, whatever happens.
-        _ignore_end()
-        _write_result(options, {"code": 0})
         try:
             _call("destroy", name)
             xen_channel.say(channel, _GO)
-        except errors.GenericError as err:
+        except (errors.GenericError, OSError) as err:
             _say(f"instance {name}: {err}; the node daemons finish the migration")
     return {"code": 0}
+
+
+def _decide(options: argparse.Namespace) -> None:
+    """Give the guest up by writing the result, which stays whatever happens.
+
+    Raises:
+        HypervisorError: the result cannot be written; there is none.
+    """
+    try:
+        _write_result(options, {"code": 0})
+    except errors.HypervisorError:
+        # The file may be in place nevertheless, if only its name is not durable.
+        files.remove_file(options.result)
+        raise
 
 
 def _save_to(channel: ssl.SSLSocket, name: str) -> None:
@@ -420,16 +454,22 @@ def _in_background(pid_file: str, work: Callable[[], None]) -> None:
     ready, begun = os.pipe()
     if os.fork():
         os.close(begun)
-        word = os.read(ready, 1)
+        word = os.read(ready, _REASON_LENGTH)
         os.close(ready)
-        if not word:
-            raise errors.HypervisorError("ended at its start")
+        if word != _BEGUN:
+            reason = word.decode(errors="replace")
+            raise errors.HypervisorError(reason or "ended at its start")
         return
     os.close(ready)
     os.setsid()
     signal.signal(signal.SIGTERM, _terminated)
-    with pidfile.PidFile(pid_file):
-        os.write(begun, b"1")
+    try:
+        lock = pidfile.PidFile(pid_file)
+    except (errors.GenericError, OSError) as err:
+        os.write(begun, f"{pid_file}: {err}".encode()[:_REASON_LENGTH])
+        raise
+    with lock:
+        os.write(begun, _BEGUN)
         os.close(begun)
         work()
 
@@ -444,5 +484,7 @@ def _ignore_end() -> None:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    """Write to the log; a full disk ends no migration."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -363,7 +364,11 @@ def moving(program, source, target, port):
     program.xl.write_text(STOPPED)
     params = instance(migration_port=port).hvparams
     arriving, leaving = Files(target, "web1"), Files(source, "web1")
-    migration.listen(effects_of(target), arriving, params, LOCAL)
+
+    def listen():
+        migration.listen(effects_of(target), arriving, params, LOCAL)
+
+    listen()
 
     def move():
         migration.send(effects_of(source), leaving, params, LOCAL, live=False)
@@ -374,7 +379,10 @@ def moving(program, source, target, port):
 
     calls = program.xl.with_name("xl.calls")
     return types.SimpleNamespace(
-        move=move, calls=lambda: calls.read_text().splitlines(), xl=program.xl
+        move=move,
+        listen=listen,
+        calls=lambda: calls.read_text().splitlines(),
+        xl=program.xl,
     )
 
 
@@ -411,6 +419,91 @@ def test_a_guest_waits_at_the_target_until_its_source_has_decided(moving, target
     assert moving.move().status == "completed"
     assert seen.read_text() == "complete"
     assert migration.arrival(Files(target, "web1")) is None
+
+
+#: Calls of `write_file` that find the disk full: those of the files named here.
+FULL = """
+from ganeti.utils import files
+really = files.write_file
+def write(path, data, **how):
+    import errno
+    if {fails}:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+    really(path, data, **how)
+files.write_file = write
+"""
+
+
+def fill(program, fails):
+    """Let writing a file fail on full disks, if this holds for its path and data."""
+    text = program.tool.read_text()
+    head, last = text.rsplit("sys.exit", 1)
+    program.tool.write_text(f"{head}{FULL.format(fails=fails)}sys.exit{last}")
+
+
+def test_a_target_that_cannot_write_its_state_takes_no_guest(program, target, port):
+    fill(program, '"arrival" in path')
+    params = instance(migration_port=port).hvparams
+    with pytest.raises(
+        errors.HypervisorError, match=r"receive exited .*arrival: No space left"
+    ):
+        migration.listen(effects_of(target), Files(target, "web1"), params, LOCAL)
+
+
+def test_a_guest_goes_on_if_its_target_cannot_note_that_it_is_complete(
+    program, moving, target
+):
+    fill(program, '"arrival" in path and data == "complete"')
+    moving.listen()
+    moving.xl.with_name("xl.domain-n1").write_text(PAUSED)
+    moving.xl.with_name("xl.domain-n2").write_text(PAUSED)
+    assert moving.move().status == "failed"
+    calls = moving.calls()
+    # One of both is the copy, at the target.
+    assert sorted(calls[2:]) == ["destroy web1", "unpause web1"]
+    assert (
+        "web1.arrival: No space left"
+        in pathlib.Path(Files(target, "web1").log).read_text()
+    )
+
+
+@pytest.mark.parametrize("is_in_place", [True, False])
+def test_a_guest_goes_on_if_its_source_cannot_write_its_decision(
+    program, moving, source, is_in_place
+):
+    decision = '"result" in path and \'"code": 0\' in data'
+    writes = "really(path, data, **how) is None and " if is_in_place else ""
+    fill(program, f"{decision} and {writes}True")
+    moving.xl.with_name("xl.domain-n1").write_text(PAUSED)
+    moved = moving.move()
+    assert moved.status == "failed"
+    assert re.search(r"web1\.result: No space left", moved.error)
+    calls = moving.calls()
+    assert (calls.count("unpause web1"), calls.count("destroy web1")) == (1, 0)
+
+
+def test_a_decision_stays_though_no_word_can_be_written_about_it(program, moving):
+    """A full log must not make a failure of it: the target has the guest."""
+    text = program.tool.read_text()
+    broken = "sys.stdout = open('/dev/full', 'w')\nsys.exit"
+    program.tool.write_text(text.replace("sys.exit", broken))
+    moving.xl.write_text(
+        STOPPED.replace("case $1 in", "case $1 in\n  destroy) exit 6 ;;")
+    )
+    moving.listen()
+    assert moving.move().status == "completed"
+
+
+def test_a_source_killed_after_its_decision_has_given_the_guest_up(
+    moving, source, target
+):
+    leaving = Files(source, "web1")
+    at_destroy = f"case $1 in\n  destroy) kill -9 $(cat {leaving.migration('pid')}) ;;"
+    moving.xl.write_text(STOPPED.replace("case $1 in", at_destroy))
+    assert moving.move().status == "completed"
+    # The node daemons let it go on.
+    assert migration.arrival(Files(target, "web1")) is migration.Arrival.COMPLETE
+    assert "unpause web1" not in moving.calls()
 
 
 #: Is resumed as xl does it: when nobody reads the state of the guest any more.
@@ -540,7 +633,9 @@ def test_a_program_without_its_pid_file_has_not_started(program, source, port):
     # Whoever asked for the state before the file was there would see no migration.
     os.mkdir(guest.migration("pid"))
     params = instance(migration_port=port).hvparams
-    with pytest.raises(errors.HypervisorError, match="web1: xen-migration migrate"):
+    with pytest.raises(
+        errors.HypervisorError, match=r"web1: xen-migration migrate .*pid: .*directory"
+    ):
         migration.send(effects_of(source), guest, params, LOCAL, live=True)
 
 
