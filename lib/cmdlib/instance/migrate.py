@@ -62,6 +62,8 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     HOOKS_PATH: ClassVar[str | None] = "instance-migrate"
     #: Where the migration was interrupted.
     left: Interrupted | None = None
+    #: Whether a failed migration has left a copy at the target.
+    is_undecided = False
 
     def expand_names(self) -> None:
         """Look instance and target up; an interrupted migration has its nodes."""
@@ -254,7 +256,12 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
 
     def _start_over(self, wire: dict[str, Any], *, at_source: bool) -> None:
         """Undo a preparation after which nothing was sent, and migrate."""
-        self._abort(wire, "", at_source=at_source)
+        undecided = self._abort(wire, "", at_source=at_source)
+        if undecided:
+            raise errors.OpExecError(
+                f"instance {self.instance.name}: the master daemon was restarted while"
+                f" it moved; {undecided}"
+            )
         self.balloon_to = None
         self._migrate()
 
@@ -288,7 +295,8 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             "accept_instance", self.target, self.encode_start(), info, address
         )
         if accepted.failed:
-            self._abort_after(accepted, wire, info, at_source=False)
+            if not accepted.deposed:
+                self._abort(wire, info, at_source=False)
             raise self._failed(accepted.describe(f"{what} failed"))
         self.ctx.log.message(
             f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
@@ -297,10 +305,10 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self._reached(Phase.BEGIN)
         begun = call("instance_migrate", self.source, name, wire, address, self.is_live)
         if begun.failed:
-            self._abort_after(begun, wire, info, at_source=True)
-            raise self._failed(begun.describe(f"{what} failed"))
-        self._reached(Phase.TRANSFER)
-        self._wait(wire, info, what)
+            self._give_up(begun, wire, info, begun.describe(f"{what} failed"))
+        else:
+            self._reached(Phase.TRANSFER)
+            self._wait(wire, info, what)
         self._finish(wire, info, what)
 
     def _assemble_at_target(self, wire: dict[str, Any], what: str) -> None:
@@ -337,8 +345,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             )
             status = result.payload or {}
             if result.failed or status.get("status") in ("failed", "cancelled"):
-                self._abort_after(result, wire, info, at_source=True)
-                raise self._failed(f"{what} failed: {_reason(result, status)}")
+                text = f"{what} failed: {_reason(result, status)}"
+                self._give_up(result, wire, info, text)
+                return
             if status.get("status") == "completed":
                 ctx.log.message("* memory transfer complete")
                 self._reached(Phase.FINISH)
@@ -417,32 +426,76 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         for answer in answers.values():
             answer.unwrap(f"{what}: cannot change the connection of its disks")
 
-    def _abort_after(
-        self, result: rpc.Result, wire: dict[str, Any], info: Any, *, at_source: bool
+    def _give_up(
+        self, result: rpc.Result, wire: dict[str, Any], info: Any, text: str
     ) -> None:
-        """Abort after a call, unless the node refused it as another master took over.
+        """Abort after a failed call; return if the guest has left before that.
 
-        That one goes on with the migration. The other node may not know it yet, and
-        would end the emulator that waits for the guest.
+        Not if the node refused the call as another master took over: that one goes on
+        with the migration. The other node may not know it yet, and would end the
+        emulator that waits for the guest.
+
+        Raises:
+            OpExecError: the migration failed; has the text and the guest's place.
         """
-        if not result.deposed:
-            self._abort(wire, info, at_source=at_source)
+        if result.deposed:
+            raise self._failed(text)
+        undecided = self._abort(wire, info, at_source=True)
+        if undecided is None:
+            raise self._failed(text)
+        asked = self.ctx.rpc.call_one(
+            "instance_get_migration_status", self.source, wire
+        )
+        if asked.failed or (asked.payload or {}).get("status") != "completed":
+            self.is_undecided = True
+            raise errors.OpExecError(f"{text}; {undecided}")
+        self.ctx.log.message(
+            f"* {text}; but the guest has left, so the migration is finished"
+        )
+        self._reached(Phase.FINISH)
 
-    def _abort(self, wire: dict[str, Any], info: Any, *, at_source: bool) -> None:
-        what = f"instance {self.instance.name}: cannot abort the migration"
-        call = self.ctx.rpc.call_one
-        result = call("instance_finalize_migration_dst", self.target, wire, info, False)
-        common.warn_failed(self.ctx, result, what)
+    def _abort(self, wire: dict[str, Any], info: Any, *, at_source: bool) -> str | None:
+        """Undo a migration, unless the target may have the only copy of the guest.
+
+        The source comes first: it alone knows whether it has given the guest up, and
+        lets it go on. Only then may the target end what it has.
+
+        Returns:
+            The reason why the target keeps its copy, with the command that ends this;
+            None if it has none any more.
+        """
+        ctx, name = self.ctx, self.instance.name
+        what = f"instance {name}: cannot abort the migration"
         if at_source:
-            result = call(
-                "instance_finalize_migration_src",
-                self.source,
-                wire,
-                False,
-                self.is_live,
+            kept = ctx.rpc.call_one(
+                *("instance_finalize_migration_src", self.source, wire),
+                *(False, self.is_live),
             )
-            common.warn_failed(self.ctx, result, what)
+            if kept.failed and self._may_have_copy():
+                return (
+                    f"{kept.describe(what)}; node"
+                    f" {common.node_name(ctx, self.target)} keeps what it has of the"
+                    f" guest: run gnt-instance migrate --cleanup {name}"
+                )
+            common.warn_failed(ctx, kept, what)
+        result = ctx.rpc.call_one(
+            "instance_finalize_migration_dst", self.target, wire, info, False
+        )
+        common.warn_failed(ctx, result, what)
         self._free_disks(self.target, what)
+        return None
+
+    def _may_have_copy(self) -> bool:
+        """Return whether the target has something of the guest, or does not answer."""
+        result = self.ctx.rpc.call_one(
+            "instance_list", self.target, *self._hypervisors()
+        )
+        return result.failed or self.instance.name in result.payload
+
+    def _hypervisors(self) -> tuple[list[str], dict[str, Any]]:
+        """Return the arguments of ``instance_list``."""
+        hv = self.instance.hypervisor
+        return [hv], {hv: self.ctx.snapshot.cluster.hvparams.get(hv, {})}
 
     def _failed(self, text: str) -> errors.OpExecError:
         """Return the error of a migration, with the place of the guest after it."""
@@ -451,11 +504,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     def _where(self) -> str:
         """Return where the guest runs now, and the command if it does not run."""
         instance, snapshot = self.instance, self.ctx.snapshot
-        hv = instance.hypervisor
-        args = [[hv], {hv: snapshot.cluster.hvparams.get(hv, {})}]
         runs_on, silent = [], []
         for uuid in (self.source, self.target):
-            result = self.ctx.rpc.call_one("instance_list", uuid, args[0], args[1])
+            result = self.ctx.rpc.call_one("instance_list", uuid, *self._hypervisors())
             if result.failed:
                 silent.append(snapshot.nodes[uuid].name)
             elif instance.name in result.payload:
@@ -477,10 +528,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         """Find the node that runs the instance and record it."""
         instance, snapshot = self.instance, self.ctx.snapshot
         online = [uuid for uuid, node in snapshot.nodes.items() if not node.offline]
-        hv = instance.hypervisor
-        results = self.ctx.rpc.call(
-            "instance_list", online, [[hv], {hv: snapshot.cluster.hvparams.get(hv, {})}]
-        )
+        results = self.ctx.rpc.call("instance_list", online, list(self._hypervisors()))
         places = []
         for uuid, result in results.items():
             names = result.unwrap("cannot find out where the instance runs")
@@ -501,59 +549,108 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 f"instance {instance.name}: does not run on any node; stop and start"
                 " it with gnt-instance shutdown and startup"
             )
-        if places[0] == instance.primary_node:
+        [place] = places
+        is_waiting = self._is_waiting(place)
+        if is_waiting:
+            # Before the record names the node: it may not go on there.
+            self._take_over(place)
+        if place == instance.primary_node:
             self.ctx.log.message(
                 "* instance confirmed to be running on its primary node"
             )
         else:
-            name = snapshot.nodes[places[0]].name
-            self.source, self.target = instance.primary_node, places[0]
-            self._refuse_undecided()
+            name = snapshot.nodes[place].name
+            self.source, self.target = instance.primary_node, place
             self.ctx.log.message(f"* instance running on node {name}, updating config")
-            self.commit_primary(places[0])
+            self.commit_primary(place)
             self._forget_at_source()
-        # It may run there before the target was asked to finish the migration.
-        self.ctx.rpc.call_one(
-            "instance_finalize_migration_dst", places[0], self.encode(), "", True
-        ).unwrap(f"instance {instance.name}: cannot finish its migration")
+        if not is_waiting:
+            # It may run there before the target was asked to finish the migration.
+            self._take_over(place)
         left = set(self.ctx.snapshot.secondary_nodes(self.instance))
         # Without copies the node that it has left has the storage attached.
-        left |= {instance.primary_node} - {places[0]}
+        left |= {instance.primary_node} - {place}
+        what = f"instance {instance.name}: clean-up"
         for node in sorted(left):
-            self._free_disks(node, f"instance {instance.name}: clean-up")
+            self._free_disks(node, what)
+        self._make_primary(place, what)
 
-    def _refuse_undecided(self) -> None:
-        """Remove a guest that waits at the target, if its source has not given it up.
+    def _take_over(self, node: str) -> None:
+        self.ctx.rpc.call_one(
+            "instance_finalize_migration_dst", node, self.encode(), "", True
+        ).unwrap(f"instance {self.instance.name}: cannot finish its migration")
 
-        It may have gone on at the source before it ended there: its memory would not
-        fit its disks any more.
+    def _make_primary(self, node: str, what: str) -> None:
+        """Let mirrored disks be primary where the guest is, even if nobody uses them.
 
         Raises:
-            OpExecError: it runs nowhere now, or the source does not answer.
+            OpExecError: the node refused.
+        """
+        wire = self.encode()
+        for index, disk in mirrors.of(self.ctx.snapshot, self.instance):
+            disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
+            self.ctx.rpc.call_one(
+                "blockdev_assemble", node, disk_wire, wire, True, index
+            ).unwrap(f"{what}: cannot make disk {index} primary")
+
+    def _is_waiting(self, place: str) -> bool:
+        """Return whether the only guest waits to be taken over on its node.
+
+        It must not, if its source may have let it go on before it ended there: its
+        memory would not fit its disks any more. If the source has not given the guest
+        up, the copy is removed.
+
+        Raises:
+            OpExecError: the guest may not go on; or a node does not answer.
         """
         instance, call = self.instance, self.ctx.rpc.call_one
         hv = instance.hypervisor
         what = f"instance {instance.name}: clean-up"
         values = self.ctx.snapshot.cluster.hvparams.get(hv, {})
         args = (instance.name, hv, values)
-        info = call("instance_info", self.target, *args).unwrap(what) or {}
+        info = call("instance_info", place, *args).unwrap(what) or {}
         if not instance_live.is_shut_down(info):
-            return
+            return False
         wire = self.encode()
-        asked = call("instance_get_migration_status", self.source, wire)
-        if (asked.unwrap(what) or {}).get("status") == "completed":
-            return
-        call("instance_finalize_migration_dst", self.target, wire, "", False).unwrap(
-            what
-        )
-        source, target = (
-            common.node_name(self.ctx, uuid) for uuid in (self.source, self.target)
-        )
+        answers = {
+            uuid: call("instance_get_migration_status", uuid, wire)
+            for uuid in self._sources(place)
+        }
+        if any(_has_given_up(each) for each in answers.values()):
+            return True
+        node = common.node_name(self.ctx, place)
+        if place == instance.primary_node:
+            raise errors.OpExecError(
+                f"instance {instance.name}: does not run on node {node}, and no other"
+                " node says that it has given it up; stop and start it with"
+                " gnt-instance shutdown and startup"
+            )
+        [(uuid, asked)] = answers.items()
+        source = common.node_name(self.ctx, uuid)
+        if asked.failed:
+            raise errors.OpExecError(
+                f"{asked.describe(what)}, so the copy on node {node} waits; run"
+                f" gnt-instance migrate --cleanup {instance.name} when node {source}"
+                " answers, or, if it has died, mark it offline and use gnt-instance"
+                " failover"
+            )
+        call("instance_finalize_migration_dst", place, wire, "", False).unwrap(what)
         raise errors.OpExecError(
             f"instance {instance.name}: does not run on any node: node {source} has"
             f" not given it up, and does not run it any more, so its copy on node"
-            f" {target} was removed; stop and start it with gnt-instance shutdown and"
+            f" {node} was removed; stop and start it with gnt-instance shutdown and"
             " startup"
+        )
+
+    def _sources(self, place: str) -> list[str]:
+        """Return the nodes from which a guest may have come to its place."""
+        snapshot, primary = self.ctx.snapshot, self.instance.primary_node
+        if place != primary:
+            return [primary]
+        # It failed over there, so the record does not have its source any more.
+        nodes = snapshot.secondary_nodes(self.instance) or snapshot.nodes
+        return sorted(
+            uuid for uuid in nodes if uuid != place and not snapshot.nodes[uuid].offline
         )
 
     def _forget_at_source(self) -> None:
@@ -582,9 +679,17 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         try:
             self._wait(wire, "", what)
         except errors.OpExecError as err:
+            if self.is_undecided:
+                raise
             self.ctx.log.message(f"* {err}; it stays on its primary node")
             return
         self._finish(wire, "", what)
+
+
+def _has_given_up(answer: rpc.Result) -> bool:
+    """Return whether a node has given a guest up, or has not let it run since."""
+    status = {} if answer.failed else answer.payload or {}
+    return status.get("status") == "completed" or status.get("is_stopped") is True
 
 
 def _reason(result: Any, status: dict[str, Any]) -> str:

@@ -1,0 +1,225 @@
+"""The end of a migration: a guest that may be complete at the target is kept there."""
+
+import copy
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
+from fakes.rpc import SUCCESSFUL_ACTS, failure
+from ganeti import errors
+
+N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
+NAME = "inst1.example.com"
+RUNS = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
+WAITS = RUNS | {"state": 1}
+LEFT = {"status": "completed"}
+FAILED = {"status": "failed", "error": "the connection broke"}
+CLEANUP = f"gnt-instance migrate --cleanup {NAME}"
+SOURCE, TARGET = (f"instance_finalize_migration_{end}" for end in ("src", "dst"))
+SILENT = failure("no answer")
+
+
+def engine(*, listed=(N1, N2), start=None, **answers):
+    """Return a cluster on which these nodes list the guest."""
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["diskless", "drbd"]
+    script = {
+        **SUCCESSFUL_ACTS,
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "instance_info": RUNS,
+        "instance_list": lambda node, _args: [NAME] if node in listed else [],
+        "instance_get_migration_status": FAILED,
+        "migration_info": "opaque",
+        "blockdev_close": None,
+        "drbd_attach_net": None,
+        "hooks_runner": [],
+    }
+    start = start or clusters.snapshot(instances=1, ipolicy=policy)
+    return Engine(start, script | answers)
+
+
+def migrate(eng, callbacks=None, **changes):
+    op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": NAME, **changes}
+    eng.run(op, callbacks=callbacks or FakeCallbacks())
+
+
+def refusal(eng, callbacks=None, **changes):
+    with pytest.raises(errors.OpExecError) as caught:
+        migrate(eng, callbacks, **changes)
+    return str(caught.value)
+
+
+def ends(eng):
+    """Return the calls that end a migration, with their success."""
+    return [
+        (name, node, args[2] if name == TARGET else args[1])
+        for name, node, args in eng.rpc.calls
+        if name in (SOURCE, TARGET)
+    ]
+
+
+def place(eng):
+    (record,) = eng.snapshot.instances.values()
+    return record.primary_node
+
+
+def test_the_source_keeps_the_guest_before_the_target_ends_its_copy():
+    eng = engine(listed=(N1,))
+    text = refusal(eng, target_node="node2")
+    assert ends(eng) == [(SOURCE, N1, False), (TARGET, N2, False)]
+    assert "runs on node node1.example.com as before" in text
+
+
+def test_a_copy_stays_as_long_as_its_source_is_silent():
+    eng = engine(**{SOURCE: SILENT})
+    text = refusal(eng, target_node="node2")
+    assert ends(eng) == [(SOURCE, N1, False)]
+    # Nor does it lose its disks.
+    names = [name for name, _node, _args in eng.rpc.calls]
+    assert not {"blockdev_close", "blockdev_shutdown"} & set(names)
+    assert "no answer" in text
+    assert f"node2.example.com keeps what it has of the guest: run {CLEANUP}" in text
+    assert place(eng) == N1
+
+
+def test_a_silent_target_is_not_asked_to_end_what_it_may_have():
+    def listed(node, _args):
+        return SILENT if node == N2 else []
+
+    eng = engine(instance_list=listed, **{SOURCE: failure("may have left")})
+    assert CLEANUP in refusal(eng, target_node="node2")
+    assert ends(eng) == [(SOURCE, N1, False)]
+
+
+def test_a_target_that_has_nothing_is_cleaned_whatever_the_source_says():
+    eng = engine(listed=(), **{SOURCE: failure("may have left")})
+    assert "runs on neither node" in refusal(eng, target_node="node2")
+    assert ends(eng)[-1] == (TARGET, N2, False)
+
+
+@pytest.mark.parametrize("lost", ["instance_migrate", "instance_get_migration_status"])
+def test_a_migration_that_succeeds_while_it_is_given_up_is_finished(lost):
+    """An answer is lost; the guest has left when the source is asked to keep it."""
+    answers = [SILENT, LEFT]
+    given = {lost: lambda *_args: answers.pop(0) if len(answers) > 1 else answers[0]}
+    if lost == "instance_migrate":
+        given = {lost: SILENT, "instance_get_migration_status": LEFT}
+    refuses = {SOURCE: lambda _n, args: None if args[1] else failure("has left")}
+    callbacks = FakeCallbacks()
+    eng = engine(**given, **refuses)
+    migrate(eng, callbacks, target_node="node2")
+    assert ends(eng) == [(SOURCE, N1, False), (SOURCE, N1, True), (TARGET, N2, True)]
+    assert place(eng) == N2
+    assert "the guest has left, so the migration is finished" in callbacks.text()
+
+
+def test_a_migration_is_not_begun_again_while_a_copy_may_be_the_only_one():
+    state = {"phase": "begin", "source": N1, "target": N2, "is_live": True}
+    eng = engine(**{SOURCE: failure("may have left")})
+    text = refusal(eng, FakeCallbacks(resumption=state), target_node="node2")
+    assert CLEANUP in text
+    assert ends(eng) == [(SOURCE, N1, False)]
+    assert not eng.rpc.called("accept_instance")
+
+
+# Clean-up
+def test_a_clean_up_that_cannot_decide_is_an_error():
+    eng = engine(**{SOURCE: SILENT})
+    assert CLEANUP in refusal(eng, cleanup=True)
+    assert ends(eng) == [(SOURCE, N1, False)]
+
+
+@pytest.mark.parametrize(
+    "status", [LEFT, FAILED | {"is_stopped": True}], ids=["left", "stopped"]
+)
+def test_a_clean_up_takes_over_what_waits_before_it_records_the_place(status):
+    seen = []
+
+    def take_over(_node, args):
+        seen.append((args[2], place(eng)))
+
+    eng = engine(
+        listed=(N2,), instance_info=WAITS, instance_get_migration_status=status
+    )
+    eng.rpc.script[TARGET] = take_over
+    migrate(eng, cleanup=True)
+    assert seen == [(True, N1)]
+    assert place(eng) == N2
+
+
+def test_what_waits_and_cannot_go_on_is_not_recorded():
+    broken = {TARGET: failure("wanted a running guest, found it inmigrate")}
+    eng = engine(
+        listed=(N2,), instance_info=WAITS, instance_get_migration_status=LEFT, **broken
+    )
+    assert "found it inmigrate" in refusal(eng, cleanup=True)
+    assert place(eng) == N1
+
+
+def test_a_copy_whose_source_does_not_answer_waits():
+    eng = engine(
+        listed=(N2,), instance_info=WAITS, instance_get_migration_status=SILENT
+    )
+    text = refusal(eng, cleanup=True)
+    assert "so the copy on node node2.example.com waits" in text
+    assert "mark it offline and use gnt-instance failover" in text
+    assert ends(eng) == []
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+def test_a_copy_on_the_recorded_node_needs_the_word_of_another_node(has_left):
+    """It has failed over there, and waits since its migration."""
+
+    def status(node, _args):
+        return LEFT if has_left and node == N3 else FAILED
+
+    eng = engine(
+        listed=(N1,), instance_info=WAITS, instance_get_migration_status=status
+    )
+    if has_left:
+        migrate(eng, cleanup=True)
+        assert ends(eng) == [(TARGET, N1, True)]
+        return
+    assert "shutdown and startup" in refusal(eng, cleanup=True)
+    assert ends(eng) == []
+
+
+@pytest.mark.parametrize("runs_on", [N1, N2])
+def test_a_clean_up_makes_mirrors_primary_where_the_guest_is(runs_on):
+    disk = clusters.drbd_disk("d0", 1, 2)
+    start = clusters.snapshot(
+        nodes=2,
+        extra=[disk, clusters.instance(1, disks=[disk.uuid])],
+        volume_group_name="xenvg",
+    )
+    eng = engine(
+        listed=(runs_on,),
+        start=start,
+        blockdev_assemble=["/dev/drbd0", "/link", None],
+    )
+    migrate(eng, cleanup=True)
+    assert place(eng) == runs_on
+    [(node, args)] = eng.rpc.called("blockdev_assemble")
+    assert (node, args[2]) == (runs_on, True)
+    names = [name for name, _node, _args in eng.rpc.calls]
+    # The other node gives it up first.
+    [(closed, _args)] = eng.rpc.called("blockdev_close")
+    assert closed == ({N1, N2} - {runs_on}).pop()
+    assert names.index("blockdev_close") < names.index("blockdev_assemble")
+
+
+def test_a_mirror_that_cannot_be_made_primary_is_an_error():
+    disk = clusters.drbd_disk("d0", 1, 2)
+    start = clusters.snapshot(
+        nodes=2,
+        extra=[disk, clusters.instance(1, disks=[disk.uuid])],
+        volume_group_name="xenvg",
+    )
+    refused = failure("State change failed: Multiple primaries not allowed")
+    eng = engine(listed=(N1,), start=start, blockdev_assemble=refused)
+    text = refusal(eng, cleanup=True)
+    assert "clean-up: cannot make disk 0 primary" in text
+    assert "Multiple primaries" in text
