@@ -1,7 +1,8 @@
 """The loop of a confd server: datagrams in, replies out, changes in between.
 
-One thread does everything: it answers the requests that have arrived, then looks for
-changes if its source has any. Datagrams without an answer are counted by reason.
+One thread does everything: it takes the requests that have arrived, looks for changes
+if its source may have some, then answers. Datagrams without an answer are counted by
+reason.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 #: One byte more than a request may have, so that a larger one is noticed.
 _READ_BYTES: Final = confd.MAX_UDP_DATA_SIZE + 1
-#: Requests answered between two looks for changes, in a flood.
+#: Requests that are read, and then answered, between two looks for changes in a flood.
 _BATCH: Final = 256
 #: Kernel buffers: room for bursts while the configuration is read again.
 _BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -35,6 +36,12 @@ class Source(Protocol):
     def fileno(self) -> int:
         """Return a descriptor that is readable when something may have changed."""
 
+    def notice(self) -> None:
+        """Take note that the descriptor is readable."""
+
+    def is_due(self) -> bool:
+        """Return whether to look for changes before a request is answered."""
+
     def update(self, projection: Projection) -> bool:
         """Bring a projection up to date; return whether anything changed."""
 
@@ -45,7 +52,7 @@ class Source(Protocol):
         """Return the signing functions of the present key."""
 
     def next_look_s(self) -> float:
-        """Return after how many seconds to look for changes again; 0 if it is time."""
+        """Return after how many seconds to look without requests; 0 if it is time."""
 
 
 class Server:
@@ -102,7 +109,9 @@ class Server:
                 }
                 if self._waker in ready:
                     os.read(self._waker, 64)
-                if self._source.fileno() in ready or not self._source.next_look_s():
+                if self._source.fileno() in ready:
+                    self._source.notice()
+                if not self._source.next_look_s():
                     self._update()
                 if self._sock.fileno() in ready:
                     self._answer_all()
@@ -136,16 +145,12 @@ class Server:
 
     def _answer_all(self) -> None:
         """Answer the requests that have arrived, a limited number of them."""
-        receive, answer_one = self._sock.recvfrom, self._answer_one
-        for _ in range(_BATCH):
-            try:
-                data, sender = receive(_READ_BYTES)
-            except BlockingIOError:
-                return
-            except OSError as err:
-                # For example a notice that an earlier reply did not reach its client.
-                _log.debug("receiving: %s", err)
-                continue
+        arrived = self._receive()
+        # Now, so that an answer has all that its request may know of.
+        if self._source.is_due():
+            self._update()
+        answer_one = self._answer_one
+        for data, sender in arrived:
             try:
                 answer_one(data, sender)
             except wire.Dropped as drop:
@@ -153,6 +158,18 @@ class Server:
             except Exception:  # noqa: BLE001 - logged below
                 self._drop("request", sender)
                 _log.exception("a request failed")
+
+    def _receive(self) -> list[tuple[bytes, tuple[str, int]]]:
+        arrived, receive = [], self._sock.recvfrom
+        for _ in range(_BATCH):
+            try:
+                arrived.append(receive(_READ_BYTES))
+            except BlockingIOError:
+                break
+            except OSError as err:
+                # For example a notice that an earlier reply did not reach its client.
+                _log.debug("receiving: %s", err)
+        return arrived
 
     def _answer_one(self, data: bytes, sender: tuple[str, int]) -> None:
         now = self._clock.time()

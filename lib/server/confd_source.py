@@ -2,11 +2,15 @@
 
 A commit of the writer touches the log of the store's file, which inotify reports. The
 commit becomes visible only after the writer has synchronized the log. That moment is
-not reported, so the source looks again at growing intervals after each notification.
+not reported, so requests after a notification look again, at growing intervals.
+
+Without requests, a notification only begins an interval. One look at its end takes over
+all commits until then: a stream of them costs one look per second, not several each.
 """
 
 import logging
 import os
+import select
 from typing import Final
 
 from ganeti import errors
@@ -21,12 +25,14 @@ from ganeti.utils import files, filewatch
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until the first look after a notification, and the factor between looks: the
-#: delay of a change is at most half of the time that its writer took.
-_FIRST_LOOK_S: Final = 0.001
-_GROWTH: Final = 1.5
-#: Seconds between looks without a notification.
+#: Share of the time since the latest notification until a request looks again: a change
+#: is delayed by at most this share of the time that its writer took.
+_SHARE: Final = 0.05
+#: Seconds from a notification to the look at what has changed, without requests.
+_COALESCE_S: Final = 1.0
+#: Most seconds between looks, without requests and notifications.
 _SAFETY_S: Final = float(confd.CONFD_CONFIG_RELOAD_TIMEOUT)
+_NEVER: Final = float("inf")
 #: Longest key file in bytes; the key has 41.
 _MAX_KEY_BYTES: Final = 4096
 #: First bytes of accepted requests by setting of the cluster.
@@ -80,16 +86,25 @@ class StoreSource:
         self._detects_replays = False
         self._magics = MAGICS[hmac or confd.CONFD_HMAC_SHA1]
         self._watch = filewatch.DirectoryWatch(paths.data_dir)
+        # Readable while there are notifications, except when these are muted.
+        self._notices = select.epoll()
+        self._notices.register(self._watch.fileno(), select.EPOLLIN)
+        self._muted_until = _NEVER
         self._key = read_key(paths)
         self._signers = wire.Signers(self._key, self._magics)
         self._follower: Follower | None = None
         self._shown = ""
-        self._interval_s = _FIRST_LOOK_S
-        self._look_at = clock.monotonic()
+        self._noticed_at = self._due_at = self._look_at = clock.monotonic()
 
     def fileno(self) -> int:
         """Return the descriptor of the notifications."""
-        return self._watch.fileno()
+        return self._notices.fileno()
+
+    def notice(self) -> None:
+        """Begin the interval after a notification, in which further ones are muted."""
+        self._notices.modify(self._watch.fileno(), 0)
+        self._muted_until = self._clock.monotonic() + _COALESCE_S
+        self._look_at = min(self._look_at, self._muted_until)
 
     def signers(self) -> wire.Signers:
         """Return the signing functions of the present key."""
@@ -99,19 +114,28 @@ class StoreSource:
         """Return whether the cluster wants each request to be answered only once."""
         return self._detects_replays
 
+    def is_due(self) -> bool:
+        """Return whether a request must look for changes before it is answered."""
+        return self._watch.has_news() or self._clock.monotonic() >= self._due_at
+
     def next_look_s(self) -> float:
-        """Return after how many seconds to look again; 0 if it is time."""
+        """Return after how many seconds to look without requests; 0 if it is time."""
         return max(0.0, self._look_at - self._clock.monotonic())
 
     def update(self, projection: Projection) -> bool:
         """Bring a projection up to date; return whether the store has changed."""
+        now = self._clock.monotonic()
         names = self._watch.take()
         store = os.path.basename(self._paths.store_db)
         if any(name == "" or name.startswith(store) for name in names):
-            self._interval_s = _FIRST_LOOK_S
-        else:
-            self._interval_s = min(self._interval_s * _GROWTH, _SAFETY_S)
-        self._look_at = self._clock.monotonic() + self._interval_s
+            self._noticed_at = now
+        if now >= self._muted_until:
+            self._notices.modify(self._watch.fileno(), select.EPOLLIN)
+            self._muted_until = _NEVER
+        age_s = now - self._noticed_at
+        self._due_at = now + age_s * _SHARE
+        interval_s = min(max(age_s, _COALESCE_S), _SAFETY_S)
+        self._look_at = min(now + interval_s, self._muted_until)
         if names & {"", os.path.basename(self._paths.hmac_key)}:
             self._read_key()
         try:
@@ -185,6 +209,7 @@ class StoreSource:
     def close(self) -> None:
         """Close the store and the watch."""
         self._close()
+        self._notices.close()
         self._watch.close()
 
 

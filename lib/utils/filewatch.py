@@ -1,6 +1,7 @@
 """Wait for changes in directories, by inotify."""
 
 import os
+import select
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -88,6 +89,8 @@ class DirectoryWatch:
         except errors.InotifyError:
             self.close()
             raise
+        self._poll = select.poll()
+        self._poll.register(self.fileno(), select.POLLIN)
 
     def _note(self, event: Any) -> None:
         self._names.add(getattr(event, "name", "") or "")
@@ -96,13 +99,17 @@ class DirectoryWatch:
         """Return a descriptor that is readable when entries have changed."""
         return int(self._manager.get_fd())
 
+    def has_news(self) -> bool:
+        """Return whether `take` would return names."""
+        return bool(self._poll.poll(0))
+
     def take(self) -> set[str]:
         """Return the names since the last call; does not block.
 
         The empty text stands for the directory itself, which may have been removed or
         replaced, or for lost notifications.
         """
-        if self._notifier.check_events(0):
+        if self.has_news():
             self._notifier.read_events()
             self._notifier.process_events()
         names, self._names = self._names, set()

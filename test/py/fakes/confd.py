@@ -130,6 +130,8 @@ class FakeSource:
         self._reader, self._writer = os.pipe()
         self._next = [snapshot]
         self._signers = wire.Signers(key, magics)
+        #: Readings of the descriptor.
+        self.notices = 0
 
     def put(self, snapshot):
         """Publish a snapshot, None for none."""
@@ -138,6 +140,12 @@ class FakeSource:
 
     def fileno(self):
         return self._reader
+
+    def notice(self):
+        self.notices += len(os.read(self._reader, 64))
+
+    def is_due(self):
+        return bool(self._next)
 
     def update(self, projection):
         if not self._next:

@@ -2,7 +2,9 @@
 
 import json
 import logging
+import os
 import socket
+import threading
 
 import pytest
 
@@ -118,6 +120,33 @@ def test_in_a_flood_changes_are_looked_for_now_and_then(site):
     assert site.server.counters.answered == 256
     site.server._answer_all()
     assert site.server.counters.answered == 300
+
+
+def test_the_loop_looks_for_changes_when_it_is_asked():
+    source = FakeSource(orchard())
+    with server.bind("127.0.0.1", 0) as sock, socket.socket(type=sock.type) as client:
+        made = server.Server(sock, source, FakeClock(MOMENT))
+        client.connect(sock.getsockname())
+        client.settimeout(60)
+        thread = threading.Thread(target=made.serve)
+        source.put(orchard().at(78, 1))
+        thread.start()
+        try:
+            while not source.notices:
+                os.sched_yield()
+            # A notification alone does not make the loop look.
+            assert made.counters.reloads == 1
+            for serial in (78, 79, 80):
+                if serial > 78:
+                    source.put(orchard().at(serial, 1))
+                client.send(REQUEST)
+                reply = json.loads(client.recv(4096).removeprefix(b"plj0"))
+                assert json.loads(reply["msg"])["serial"] == serial
+        finally:
+            made.stop()
+            thread.join()
+    assert made.counters.reloads == 4
+    source.close()
 
 
 def test_drops_are_reported_once_a_minute_and_counters_on_request(site, caplog):

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import select
 import types
 
 import pytest
@@ -299,21 +300,94 @@ def source(tmp_path):
     made.close()
 
 
+def is_readable(source):
+    return bool(select.select([source], [], [], 0)[0])
+
+
+def write(path):
+    with open(path, "w"):
+        pass
+
+
 def test_looks_become_rarer_until_something_happens(source):
     made, paths = source
     assert made.next_look_s() == 0
     intervals = []
-    for _ in range(60):
+    for _ in range(20):
         made.update(Projection())
         intervals.append(made.next_look_s())
         made._clock.now += intervals[-1]
         assert made.next_look_s() == 0
-    assert intervals[:3] == pytest.approx([0.0015, 0.00225, 0.003375], rel=1e-3)
-    assert intervals[-1] == pytest.approx(confd_source._SAFETY_S)
-    with open(f"{paths.store_db}-wal", "w"):
-        pass
+    assert intervals[:6] == [1, 1, 2, 4, 8, 16]
+    assert intervals[-1] == confd_source._SAFETY_S
+    write(f"{paths.store_db}-wal")
     made.update(Projection())
-    assert made.next_look_s() == pytest.approx(0.001, rel=1e-3)
+    assert made.next_look_s() == 1
+
+
+def test_requests_look_rarely_if_nothing_happens(source):
+    made, paths = source
+    assert made.is_due()
+    made._clock.now += 10
+    made.update(Projection())
+    assert not made.is_due()
+    made._clock.now += 0.49
+    assert not made.is_due()
+    made._clock.now += 0.01
+    assert made.is_due()
+    made.update(Projection())
+    assert not made.is_due()
+    for path in (f"{paths.store_db}-wal", paths.hmac_key):
+        write(path)
+        assert made.is_due()
+        made.update(Projection())
+    # The commit may become visible at any time.
+    assert made.is_due()
+    made._clock.now += 1
+    made.update(Projection())
+    assert not made.is_due()
+
+
+def test_without_requests_a_notification_begins_an_interval(source):
+    made, paths = source
+    made.update(Projection())
+    made._clock.now += 1000
+    made.update(Projection())
+    assert (is_readable(made), made.next_look_s()) == (False, confd_source._SAFETY_S)
+    write(f"{paths.store_db}-wal")
+    assert is_readable(made)
+    made.notice()
+    assert (is_readable(made), made.next_look_s()) == (False, 1)
+    made._clock.now += 0.75
+    write(f"{paths.store_db}-wal")
+    # A request looks before that, which does not make the interval longer.
+    assert (is_readable(made), made.is_due(), made.next_look_s()) == (False, True, 0.25)
+    made.update(Projection())
+    assert made.next_look_s() == 0.25
+    made._clock.now += 0.25
+    write(f"{paths.store_db}-wal")
+    assert (is_readable(made), made.next_look_s()) == (False, 0)
+    made.update(Projection())
+    assert (is_readable(made), made.next_look_s()) == (False, 1)
+    write(f"{paths.store_db}-wal")
+    assert is_readable(made)
+
+
+def test_a_store_that_is_removed_is_noticed_by_requests(source):
+    made, paths = source
+    db = store.open_master(paths.store_db, replicate=None, clock=FakeClock())
+    db.commit([Update("cluster", "", clusters.cluster())])
+    db.close()
+    projection = Projection()
+    made._clock.now += 1000
+    assert made.update(projection)
+    made._clock.now += 1000
+    made.update(projection)
+    assert not made.is_due()
+    os.unlink(paths.store_db)
+    assert made.is_due()
+    assert made.update(projection)
+    assert not projection.is_enabled
 
 
 def test_a_node_without_a_configuration_is_disabled_and_comes_back(source, caplog):
