@@ -158,9 +158,12 @@ class _Request(http_server.HTTPRequest):
         ticket = self.conn.ticket
         if not self.is_resumed or ticket is None or ticket.answer is None:
             super().respond()
-            return
-        gateway = ticket.gateway
-        for chunk in filter(None, ticket.answer(gateway.start_response)):
+        else:
+            self._respond_late(ticket.gateway, ticket.answer)
+        self.conn.wfile.release()
+
+    def _respond_late(self, gateway: Any, answer: Callable[..., Any]) -> None:
+        for chunk in filter(None, answer(gateway.start_response)):
             gateway.write(chunk)
         self.ensure_headers_sent()
         if self.chunked_write:
@@ -170,6 +173,11 @@ class _Request(http_server.HTTPRequest):
         """Send the headers, unless the request is parked."""
         if self.conn.ticket is None or self.is_resumed:
             super().ensure_headers_sent()
+
+    def send_headers(self) -> None:
+        """Send the headers together with the first part of the body."""
+        with self.conn.wfile.holding():
+            super().send_headers()
 
     def read_request_headers(self) -> bool:
         """Read the headers; refuse a body whose length is stated twice or negative."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cheroot.makefile import MakeFile
 from cheroot.ssl.pyopenssl import pyOpenSSLAdapter
 from cryptography import x509
 from OpenSSL import SSL, crypto
@@ -318,4 +317,4 @@ class Adapter(pyOpenSSLAdapter):
 
     def makefile(self, sock: TlsSocket, mode: str = "r", bufsize: int = -1) -> Any:
         """Return a file object of a connection."""
-        return MakeFile(sock, mode, bufsize)
+        return sockets.make_file(sock, mode, bufsize)

@@ -13,8 +13,9 @@ from ganeti.utils import x509
 
 
 def app(environ, start):
-    """Answer with the path; read no body."""
+    """Answer with the path, unless it is /empty; read no body."""
     path = environ["PATH_INFO"].encode()
+    path = b"" if path == b"/empty" else path
     start("200 OK", [("Content-Length", str(len(path)))])
     return [path]
 
@@ -55,6 +56,17 @@ def test_requests_of_one_connection_are_answered_in_order():
         answer = talk(made, post("/first", "Content-Length: 0") + NEXT)
     assert answer.count(b"200 OK") == 2
     assert answer.index(b"/first") < answer.index(b"/next")
+
+
+def test_an_answer_without_a_body_is_complete_before_the_next_request():
+    with serving() as made, socket.create_connection(made.bind_addr, 20) as sock:
+        sock.sendall(post("/empty", "Content-Length: 0"))
+        received = b""
+        while not received.endswith(b"\r\n\r\n"):
+            received += sock.recv(65536)
+        assert received.startswith(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n")
+        sock.sendall(NEXT)
+        assert sock.recv(65536).endswith(b"\r\n\r\n/next")
 
 
 @pytest.mark.parametrize("length", ["-1", "+1", "1x", "0x1", "1 1"])

@@ -181,3 +181,56 @@ def test_a_peer_that_leaves_in_the_handshake_is_gone(pem):
     with pytest.raises(ConnectionResetError, match="during the handshake"):
         tls.TlsSocket(tls.server_context(pem, pem), own).handshake()
     own.close()
+
+
+@pytest.fixture
+def written(pair, monkeypatch):
+    """Return (file for answers, what it has sent at a time)."""
+    sent = []
+
+    def send(data):
+        sent.append(bytes(data))
+        return len(data)
+
+    monkeypatch.setattr(pair.server, "send", send)
+    writer = sockets.make_file(pair.server, "wb", 8192)
+    yield writer, sent
+    writer.close()
+
+
+def test_a_head_is_sent_with_the_first_part_of_its_body(written):
+    writer, sent = written
+    with writer.holding():
+        assert writer.write(b"head ") == 5
+    assert sent == []
+    assert writer.write(b"one") == 3
+    writer.write(b"two")
+    writer.release()
+    assert sent == [b"head one", b"two"]
+    assert writer.bytes_written == len(b"head onetwo")
+
+
+def test_a_head_without_a_body_is_sent_at_the_end(written):
+    writer, sent = written
+    with writer.holding():
+        writer.write(b"head")
+    writer.release()
+    writer.release()
+    assert sent == [b"head"]
+
+
+@pytest.mark.parametrize(("size", "parts"), [(16380, 1), (16381, 2)])
+def test_a_large_part_of_a_body_is_not_copied(written, size, parts):
+    writer, sent = written
+    with writer.holding():
+        writer.write(b"head")
+    writer.write(b"x" * size)
+    assert (len(sent), b"".join(sent)) == (parts, b"head" + b"x" * size)
+
+
+def test_an_error_in_place_of_a_head_is_sent_at_once(written):
+    writer, sent = written
+    with pytest.raises(TimeoutError), writer.holding():
+        raise TimeoutError
+    writer.write(b"error")
+    assert sent == [b"error"]
