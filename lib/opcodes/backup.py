@@ -30,7 +30,10 @@ class BackupExport(Opcode, tag="OP_BACKUP_EXPORT", frozen=True, kw_only=True):
     shutdown_timeout: common.ShutdownTimeout = 120
     target_node: Annotated[
         ht.NonEmptyStr | list[Any],
-        Doc("node name (local) or per-disk receiver list (remote)"),
+        Doc(
+            "node name (local) or per-disk receiver list (remote; an empty list removes"
+            " the prepared key instead)"
+        ),
     ]
     target_node_uuid: common.TargetNodeUuid = None
     x509_key_name: Annotated[

@@ -2,7 +2,7 @@
 
 from ganeti import opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.backup import export, remote
+from ganeti.cmdlib.backup import discard, export, remote
 
 
 class BackupExporting(export.BackupExport):
@@ -13,4 +13,11 @@ class BackupExporting(export.BackupExport):
         cls, op: opcodes.BackupExport
     ) -> type[base.LogicalUnit[opcodes.BackupExport]]:
         """Return the unit that executes a request."""
-        return remote.BackupExportRemote if op.mode == "remote" else export.BackupExport
+        if op.mode != "remote":
+            return export.BackupExport
+        has_receivers = op.target_node != []
+        return (
+            remote.BackupExportRemote
+            if has_receivers
+            else discard.PreparedExportDiscard
+        )

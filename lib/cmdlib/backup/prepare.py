@@ -12,8 +12,8 @@ from ganeti.constants import export as constants
 class BackupPrepare(common.InstanceUnit[opcodes.BackupPrepare]):
     """Unit that makes a key for an export to another cluster.
 
-    The key is removed by that export; one that no export uses is removed by
-    ganeti-cleaner when its certificate has expired.
+    The key is removed by that export, or by one without receivers if it is given up.
+    ganeti-cleaner removes one that no export uses when its certificate has expired.
     """
 
     HOOKS_TYPE: ClassVar[str | None] = None

@@ -32,11 +32,13 @@ class JobError(Exception):
 
     Attributes:
         ecode: the code of a refused request, else empty.
+        has_begun: whether anything may have been done.
     """
 
-    def __init__(self, text: str, ecode: str = "") -> None:
+    def __init__(self, text: str, ecode: str = "", *, has_begun: bool = True) -> None:
         super().__init__(text)
         self.ecode = ecode
+        self.has_begun = has_begun and not ecode
 
 
 def connect(cluster: Cluster, *, logger: Any) -> rapi.GanetiRapiClient:
@@ -118,7 +120,7 @@ class Job:
         if job["status"] == rapi.JOB_STATUS_SUCCESS:
             return result
         if job["status"] == rapi.JOB_STATUS_CANCELED:
-            raise JobError(f"{self}: was canceled")
+            raise JobError(f"{self}: was canceled", has_begun=False)
         raise JobError(*_described(f"{self}", result))
 
     def end_soon(self, limit_s: float) -> None:

@@ -35,7 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             ),
         )
     except KeyboardInterrupt:
-        _complain("ended by the user; jobs that run go on in both clusters")
         sys.stdout.flush()
         # The threads would wait for these jobs.
         os._exit(exitcodes.EXIT_FAILURE)
@@ -51,10 +50,24 @@ def _complain(line: str) -> None:
 def run(wanted: settings.Settings, clients: Clients) -> int:
     """Move all instances; print a line about each at the end; return the exit code.
 
+    If the user ends it, prepared keys that no export has used are removed.
+
     Raises:
         MoveError: the clusters cannot exchange instances.
         Error: one of the clusters does not answer.
     """
+    movers: list[Mover] = []
+    try:
+        return _run(wanted, clients, movers)
+    except KeyboardInterrupt:
+        _complain("ended by the user; jobs that run go on in both clusters")
+        for mover in movers:
+            mover.discard_key()
+        raise
+
+
+def _run(wanted: settings.Settings, clients: Clients, movers: list[Mover]) -> int:
+    """Move all instances; ``movers`` gets the mover of each whose move begins."""
     check_tool(wanted, clients)
     printing = threading.Lock()
 
@@ -66,8 +79,10 @@ def run(wanted: settings.Settings, clients: Clients) -> int:
                 sys.stdout.write(f"{name}: {control_chars.escape(line)}\n")
                 sys.stdout.flush()
 
+        mover = Mover(name, wanted, clients, say, wait=time.sleep)
+        movers.append(mover)
         try:
-            Mover(name, wanted, clients, say, wait=time.sleep).run()
+            mover.run()
         except MoveError as err:
             return str(err)
         return ""

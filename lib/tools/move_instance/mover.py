@@ -5,6 +5,7 @@ one has all content and, if the old one ran, runs. So neither a failure nor the 
 this program loses data or leaves a guest running twice.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
@@ -63,6 +64,8 @@ class Mover:
         self._say = say
         self._wait = wait
         self._has_stopped = False
+        #: The signed name of a prepared key that no export removes.
+        self._key: list[Any] | None = None
 
     @property
     def new_name(self) -> str:
@@ -78,7 +81,19 @@ class Mover:
         try:
             self._run()
         except (MoveError, jobs.JobError, rapi.Error) as err:
+            self.discard_key()
             raise MoveError(self._put_back(str(err))) from err
+
+    def discard_key(self) -> None:
+        """Have the source cluster remove a key that no export is going to use.
+
+        The job is not waited for. A cluster that does not know such jobs refuses it;
+        ganeti-cleaner removes the key there after a day.
+        """
+        key, self._key = self._key, None
+        if key is not None:
+            with contextlib.suppress(rapi.Error):
+                self._source.ExportInstance(self._name, "remote", [], x509_key_name=key)
 
     def _run(self) -> None:
         info = self._described()
@@ -87,6 +102,7 @@ class Mover:
         prepared = self._job(
             _SOURCE, self._source.PrepareExport(self._name, "remote")
         ).result()
+        self._key = prepared["x509_key_name"]
         request = requests.creation(
             info, prepared, self._settings.target, self._settings.compress
         )
@@ -174,7 +190,14 @@ class Mover:
             destination_x509_ca=where["x509_ca"],
             compress=self._settings.compress,
         )
-        self._job(_SOURCE, job_id).result()
+        # Its job removes the key, if it is not refused.
+        key, self._key = self._key, None
+        try:
+            self._job(_SOURCE, job_id).result()
+        except jobs.JobError as err:
+            if not err.has_begun:
+                self._key = key
+            raise
 
     def _words_of(self, job: jobs.Job) -> str:
         """Return how a job ended that depends on one which failed."""

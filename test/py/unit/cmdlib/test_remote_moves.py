@@ -200,7 +200,10 @@ def test_a_removed_instance_is_not_started_again(made):
             {"destination_x509_ca": SECRET.signed_certificate(EXPIRED)},
             "has expired; prepare the export again",
         ),
-        ({"target_node": []}, "wanted a receiver for each of 1 disks, found 0"),
+        (
+            {"target_node": [SECRET.signed_receiver(n, RECEIVER) for n in (0, 1)]},
+            "wanted a receiver for each of 1 disks, found 2",
+        ),
         ({"target_node": [5]}, "wanted a list of host, port, magic, hmac and salt"),
         (
             {"target_node": [SECRET.signed_receiver(1, RECEIVER)]},
@@ -268,6 +271,38 @@ def test_a_remote_export_is_continued_after_each_step(made):
         assert eng.run(export(), callbacks=again) == (True, [True])
         assert len(eng.rpc.called("x509_cert_remove")) == 1
         assert len(eng.rpc.called("export_start")) == (not state["sending"]["started"])
+
+
+# Giving up
+GIVEN_UP = {"target_node": [], "destination_x509_ca": None}
+
+
+def test_an_export_without_receivers_removes_the_key_alone(made):
+    eng = made()
+    assert eng.run(export(**GIVEN_UP)) == (True, [])
+    assert order(eng, *STEPS) == ["x509_cert_remove"]
+    assert eng.rpc.called("x509_cert_remove") == [(NODE1, (KEY,))]
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (None, "wanted x509_key_name, found none"),
+        ([], "wanted x509_key_name, found none"),
+        (OTHER.signed_name(KEY), "name of the key: was not signed"),
+    ],
+)
+def test_a_key_that_was_not_prepared_here_is_not_removed(made, key, text):
+    eng = made()
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(export(**GIVEN_UP, x509_key_name=key))
+    assert order(eng, *STEPS) == []
+
+
+def test_a_key_that_is_gone_is_an_error_with_its_node(made):
+    eng = made(x509_cert_remove=failure("transfer certificate: not found"))
+    with pytest.raises(errors.OpExecError, match=r"node1.*certificate: not found"):
+        eng.run(export(**GIVEN_UP))
 
 
 # Import

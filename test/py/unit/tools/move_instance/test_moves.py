@@ -102,6 +102,9 @@ class FakeCluster:
         return self._new("start", None)
 
     def ExportInstance(self, _name, mode, destination, **more):
+        if destination == []:
+            assert more == {"x509_key_name": PREPARED["x509_key_name"]}
+            return self._new("discard", [True, []])
         assert (mode, destination) == ("remote", PLACE["disks"])
         self.exported = more
         return self._new("export", [True, [True]])
@@ -295,7 +298,66 @@ def test_a_refused_request_changes_nothing(clusters):
     pair = clusters(destination={"create": [refused]})
     with pytest.raises(mover.MoveError, match="403 forbidden"):
         pair.move()
-    assert jobs_of(pair) == WHOLE[:3]
+    assert jobs_of(pair) == [*WHOLE[:3], "source discard"]
+
+
+REFUSED = ["OpPrereqError", ["its primary node is marked offline", "wrong_state"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "is_left"),
+    [
+        ({"prepare": [REFUSED]}, {}, False),
+        ({}, {"create": [REFUSED]}, True),
+        ({"stop": [LOST]}, {"create": ["late"]}, True),
+        ({"export": [REFUSED]}, {"create": ["late"]}, True),
+        ({"export": [rapi.GanetiApiError("no")]}, {"create": ["late"]}, True),
+        # It has removed the key itself.
+        ({"export": [LOST]}, {"create": ["late"]}, False),
+        ({}, {"create": ["late"]}, False),
+        ({"remove": [LOST]}, {}, False),
+    ],
+)
+def test_a_prepared_key_that_no_export_removes_is_discarded(
+    clusters, source, destination, is_left
+):
+    pair = clusters(source=source, destination=destination)
+    with pytest.raises(mover.MoveError):
+        pair.move()
+    assert jobs_of(pair).count("source discard") == is_left
+
+
+def test_a_canceled_export_has_not_removed_the_key(clusters, monkeypatch):
+    pair = clusters(source={"export": [LOST]}, destination={"create": ["late"]})
+    end = pair.source._end
+    monkeypatch.setattr(
+        pair.source, "_end", lambda job: end(job).replace("error", "canceled")
+    )
+    with pytest.raises(mover.MoveError, match="was canceled"):
+        pair.move()
+    assert jobs_of(pair).count("source discard") == 1
+
+
+def test_a_source_that_cannot_discard_a_key_does_not_hide_the_failure(clusters):
+    refused = rapi.GanetiApiError("400 no receivers", code=400)
+    pair = clusters(source={"discard": [refused]}, destination={"create": [REFUSED]})
+    with pytest.raises(mover.MoveError, match="is marked offline"):
+        pair.move()
+
+
+def test_a_move_that_is_ended_by_the_user_discards_its_key(
+    clusters, capsys, monkeypatch
+):
+    pair = clusters()
+
+    def interrupted(**_request):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pair.destination, "CreateInstance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main.run(options(), pair)
+    assert jobs_of(pair)[1:] == ["source prepare", "source discard"]
+    assert "ended by the user" in capsys.readouterr().err
 
 
 FULL = ["OpPrereqError", ["no free node", "temp_insufficient_resources"]]
