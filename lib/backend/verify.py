@@ -7,6 +7,7 @@ answers. A check that raises an error is left out of the answer.
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,8 +21,10 @@ from ganeti.backend import (
     volumes,
 )
 from ganeti.backend.registry import LocalNode, procedure
+from ganeti.constants import export as export_constants
 from ganeti.constants import nodeverify as nodeverify_constants
 from ganeti.constants import versions
+from ganeti.process import SAFE_PATH
 from ganeti.rpc import node_port
 from ganeti.storage import allowed, drbd_commands, drbd_tools, gluster, lvm
 from ganeti.storage import files as disk_files
@@ -250,6 +253,16 @@ def _guest_files(node: LocalNode, names: list[str]) -> dict[str, list[str]]:
     return lost
 
 
+def _missing_tools(_node: LocalNode, tools: list[str]) -> list[str]:
+    """Return those compression tools that transfers cannot run here."""
+    commands = export_constants.IEC_COMMANDS
+    return [
+        tool
+        for tool in tools
+        if shutil.which(commands.get(tool, (tool,))[0], path=SAFE_PATH) is None
+    ]
+
+
 def _vglist(node: LocalNode, _asked: Any) -> dict[str, int]:
     """Return volume group -> MiB."""
     return lvm.volume_groups(node.process)
@@ -326,6 +339,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
     nodeverify_constants.NV_GLUSTER_STORAGE_PATH: _gluster_path,
+    nodeverify_constants.NV_COMPRESSION: _missing_tools,
     nodeverify_constants.NV_VGLIST: _vglist,
     nodeverify_constants.NV_LVLIST: _lvlist,
     nodeverify_constants.NV_PVLIST: _pvlist,

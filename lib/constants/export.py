@@ -21,6 +21,12 @@ IEC_GZIP_FAST: Final = "gzip-fast"
 IEC_GZIP_SLOW: Final = "gzip-slow"
 IEC_LZOP: Final = "lzop"
 IEC_ALL: Final = ("gzip", "gzip-fast", "gzip-slow", "lzop", "none")
+#: Name -> command of compression tools that are not a program of the same name.
+IEC_COMMANDS: Final = {
+    IEC_GZIP: ("gzip",),
+    IEC_GZIP_FAST: ("gzip", "-1"),
+    IEC_GZIP_SLOW: ("gzip", "-9"),
+}
 IEC_DEFAULT_TOOLS: Final = ("gzip", "gzip-fast", "gzip-slow")
 #: Version of the hand-over between transfer programs.
 RIE_VERSION: Final = 0

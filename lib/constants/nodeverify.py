@@ -6,6 +6,8 @@ NV_ACCEPTED_STORAGE_PATHS: Final = "allowed-file-storage-paths"
 NV_BRIDGES: Final = "bridges"
 NV_CLIENT_CERT: Final = "client-cert"
 #: Not in the documented protocol; nodes that do not know it leave it out.
+NV_COMPRESSION: Final = "compression-tools"
+#: Not in the documented protocol; nodes that do not know it leave it out.
 NV_DISK_FILES: Final = "disk-files"
 NV_DRBDHELPER: Final = "drbd-helper"
 NV_DRBDLIST: Final = "drbd-list"

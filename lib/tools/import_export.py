@@ -26,12 +26,6 @@ from ganeti.utils import pidfile
 
 NAME: Final = "import-export"
 _CHUNK: Final = 1 << 20
-#: Name -> command of compressors that are not a program of the same name.
-_COMPRESSORS: Final = {
-    export_constants.IEC_GZIP: ("gzip",),
-    export_constants.IEC_GZIP_FAST: ("gzip", "-1"),
-    export_constants.IEC_GZIP_SLOW: ("gzip", "-9"),
-}
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 _SHELL: Final = ("/bin/sh", "-c")
 
@@ -98,7 +92,8 @@ def check(options: argparse.Namespace) -> None:
             f"--compress: wanted the name of a program, found {options.compress!r}"
         )
     if options.compress != export_constants.IEC_NONE:
-        _require_program(_COMPRESSORS.get(options.compress, (options.compress,))[0])
+        tool = options.compress
+        _require_program(export_constants.IEC_COMMANDS.get(tool, (tool,))[0])
 
 
 def _require_program(name: str) -> None:
@@ -291,7 +286,7 @@ class Transfer:
     # Children and threads
     def _compressor(self) -> tuple[str, ...]:
         tool = self._options.compress
-        return (*_COMPRESSORS.get(tool, (tool,)), "-c")
+        return (*export_constants.IEC_COMMANDS.get(tool, (tool,)), "-c")
 
     def _child(
         self, argv: tuple[str, ...], *, stdin: int = subprocess.DEVNULL

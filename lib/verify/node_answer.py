@@ -64,6 +64,7 @@ FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_GLUSTER_STORAGE_PATH: str | None,
     nodeverify.NV_DISK_FILES: dict[str, int],
     nodeverify.NV_EXPORTS: dict[_Name, _Kind],
+    nodeverify.NV_COMPRESSION: _TEXTS,
     nodeverify.NV_SSH_SETUP: _TEXTS,
     nodeverify.NV_SSH_AUTHORISED: _TEXTS,
     nodeverify.NV_SSH_CANDIDATE_KEYS: dict[str, _KeyLines],

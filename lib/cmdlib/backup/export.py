@@ -128,6 +128,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             )
         self.check_target()
         self._check_nodes()
+        ends = [self.primary.uuid, self.target]
+        disk_transfer.require_tool(self.ctx, self.op.compress, ends, instance.name)
         template = snapshot.disk_template(instance)
         has_snapshots = template in disk_constants.DTS_SNAPSHOT_CAPABLE
         was_running = bool(self.runtime_info())

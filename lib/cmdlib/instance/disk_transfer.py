@@ -14,8 +14,9 @@ import msgspec
 from ganeti import errors, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import common, transfer_watch
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, nodeverify
 from ganeti.constants import export as constants
+from ganeti.verify import node_answer
 
 #: Seconds until an import must listen.
 LISTEN_S: Final = 30.0
@@ -72,6 +73,35 @@ def check_tool(cluster: objects.Cluster, tool: str) -> None:
             f"compression tool: wanted one of {', '.join(allowed)}, found {tool!r}",
             ecodes.ECODE_INVAL,
         )
+
+
+def require_tool(
+    ctx: base.Context, tool: str, nodes: Sequence[str], instance: str
+) -> None:
+    """Refuse a compression tool that is not allowed, or that a node lacks.
+
+    A node that does not say, as one of an earlier release, refuses to start.
+
+    Raises:
+        OpPrereqError: names tool and node.
+    """
+    check_tool(ctx.snapshot.cluster, tool)
+    if tool == constants.IEC_NONE:
+        return
+    question = {nodeverify.NV_COMPRESSION: [tool]}
+    asked = sorted({node for node in nodes if node})
+    answers = ctx.rpc.call(
+        "node_verify", asked, [question, ctx.snapshot.cluster.cluster_name, {}]
+    )
+    for uuid, answer in answers.items():
+        good: Mapping[str, Any] = node_answer.clean(answer.payload)[0]
+        if tool in good.get(nodeverify.NV_COMPRESSION, ()):
+            raise errors.OpPrereqError(
+                f"instance {instance}: compression tool {tool}: not found on node"
+                f" {common.node_name(ctx, uuid)}; install it there, or choose a tool"
+                " that all nodes have",
+                ecodes.ECODE_ENVIRON,
+            )
 
 
 class Progress(msgspec.Struct, frozen=True):

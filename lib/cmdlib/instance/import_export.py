@@ -162,7 +162,8 @@ class InstanceImport(filled.FilledInstance):
         super().check_prereq()
         if self.repeated is not None:
             return
-        disk_transfer.check_tool(self.ctx.snapshot.cluster, self.op.compress)
+        nodes = [self.source, self.primary]
+        disk_transfer.require_tool(self.ctx, self.op.compress, nodes, self.name)
         if self._read() != self._text:
             raise self.prereq(
                 f"instance {self.name}: the export {self.path} was replaced while the"

@@ -101,6 +101,8 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         volumes.check_exclusive(snapshot, self.target, template, instance.name)
         moved = snapshot.instance_disks(instance)
         volumes.require_space(self.ctx, [self.target], moved, instance.name)
+        ends = [self.source, self.target]
+        disk_transfer.require_tool(self.ctx, self.op.compress, ends, instance.name)
         if instance.admin_state == "up":
             checks.require_memory(
                 self.ctx,

@@ -84,7 +84,8 @@ class InstanceRemoteImport(filled.FilledInstance):
         """Check everything, and the compression tool."""
         super().check_prereq()
         if self.repeated is None:
-            disk_transfer.check_tool(self.ctx.snapshot.cluster, self.op.compress)
+            nodes = [self.primary]
+            disk_transfer.require_tool(self.ctx, self.op.compress, nodes, self.name)
 
     @property
     def old_name(self) -> str:

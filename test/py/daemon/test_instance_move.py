@@ -56,7 +56,8 @@ def test_failed_move_leaves_everything_as_it_was(cluster):
         "gnt-instance", "move", "-f", "-n", "node2", "--compress=no-such-tool", NAME
     )
     assert moved.code == 1
-    assert "no-such-tool: not found on this node" in moved.output
+    assert "no-such-tool: not found on node node" in moved.output
+    assert "shutting down" not in moved.output
     assert state(cluster) == ["node1.vc.test", "running"]
     assert contents(cluster, "node1") == before
     assert contents(cluster, "node2") == {}

@@ -59,6 +59,7 @@ def engine(template="plain", changes=None, root="/nonexistent/n1", **answers):
         "export_list": lambda node, _args: [NAME] if node in (NODE2, NODE3) else [],
         "export_info": description(start),
         "os_validate": True,
+        "node_verify": {},
         "blockdev_snapshot": ["xenvg", "v1.disk0.snap"],
         "finalize_export": None,
         "export_remove": None,

@@ -107,6 +107,11 @@ def test_facts(node):
     assert actual["bridges"] == ["none0"]
 
 
+def test_compression_tools_that_transfers_cannot_run(node):
+    tools = ["gzip", "gzip-fast", "gzip-slow", "lzop-of-nobody"]
+    assert check(node, compression_tools=tools) == ["lzop-of-nobody"]
+
+
 def test_storage_paths(node):
     assert check(node, file_storage_path=nodes.STORAGE_DIR) is None
     assert "/elsewhere" in check(node, shared_file_storage_path="/elsewhere")

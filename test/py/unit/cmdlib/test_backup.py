@@ -389,6 +389,35 @@ def test_an_os_may_write_less_than_its_disks_have():
     assert any("has 100 MiB free" in text for text in texts)
 
 
+LACKING = {"compression-tools": ["gzip"]}
+
+
+@pytest.mark.parametrize("place", ["node1", "node2"])
+def test_a_compression_tool_that_a_node_lacks_is_refused_before_any_change(place):
+    """The guest would be stopped, and disks be made, before a program noticed it."""
+
+    def verify(node, args):
+        assert args[0] == {"compression-tools": ["gzip"]}
+        wanted = {"node1": NODE1, "node2": NODE2}[place]
+        return LACKING if node == wanted else {"compression-tools": []}
+
+    text = rf"compression tool gzip: not found on node {place}\.example\.com; install"
+    eng = engine(node_verify=verify)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(EXPORT | {"compress": "gzip"})
+    assert order(eng, *STEPS) == []
+    eng = importing(**ONE | {"node_verify": verify})
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(IMPORT | {"compress": "gzip"})
+    assert order(eng, *STEPS, "blockdev_create") == []
+
+
+@pytest.mark.parametrize("answer", [{}, {"compression-tools": 5}, failure("busy")])
+def test_a_node_that_does_not_say_what_it_lacks_may_have_the_tool(answer):
+    eng = engine(node_verify=answer, **Guest().answers())
+    assert eng.run(EXPORT | {"compress": "gzip"}) == (True, [True])
+
+
 def test_an_offline_target_is_refused():
     eng = engine()
     with eng.config.edit("test") as edit:

@@ -273,6 +273,19 @@ def test_a_remote_export_is_continued_after_each_step(made):
         assert len(eng.rpc.called("export_start")) == (not state["sending"]["started"])
 
 
+def test_a_compression_tool_that_the_node_lacks_is_refused_before_any_change(made):
+    lacking = {"compression-tools": ["gzip"]}
+    text = r"compression tool gzip: not found on node node1\.example\.com"
+    eng = made(node_verify=lacking)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(export(compress="gzip"))
+    assert order(eng, *STEPS) == []
+    eng = importing(made, node_verify=lacking)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(remote_import(compress="gzip"))
+    assert order(eng, "blockdev_create", "x509_cert_create") == []
+
+
 # Giving up
 GIVEN_UP = {"target_node": [], "destination_x509_ca": None}
 
