@@ -1,6 +1,7 @@
 """Operations on mirrored disks on lab machines, beside their steps in a script.
 
-    test/bench/run storage [--instances 20] [--without-evacuation] [--directory DIRECTORY]
+    test/bench/run storage [--instances 20] [--size 256] [--mirrors 200]
+                           [--without-evacuation] [--directory DIRECTORY]
 
 Makes a lab of its own, with real LVM and DRBD, and ends it; needs root and
 autotools/setup-env --lab. The share of the control plane is the time of an operation less
@@ -91,15 +92,16 @@ def _most_at_once(spans):
     return max(sum(a <= begin < b for a, b in spans) for begin, _end in spans)
 
 
-def _loop(count, body):
-    return f"for n in $(seq 0 {count - 1}); do\nm=$(({MINOR} + n))\n{body}done\n"
+def _loop(count, body, *, first=0):
+    numbers = f"$(seq {first} {first + count - 1})"
+    return f"for n in {numbers}; do\nm=$(({MINOR} + n))\n{body}done\n"
 
 
-def _volumes(prefix):
+def _volumes(prefix, size_mib=SIZE_MIB):
     """Steps that make both volumes of a mirror, with metadata."""
     make = "lvcreate -qq --yes --wipesignatures y --zero y"
     return (
-        f"{make} -L {SIZE_MIB}m -n {prefix}$n.data {GROUP}\n"
+        f"{make} -L {size_mib}m -n {prefix}$n.data {GROUP}\n"
         f"{make} -L {META_MIB}m -n {prefix}$n.meta {GROUP}\n"
         f"drbdmeta --force 999999 v08 /dev/{GROUP}/{prefix}$n.meta 0 create-md >/dev/null\n"
     )
@@ -128,10 +130,10 @@ def _until_complete():
     )  # fmt: skip
 
 
-def _new_mirror(own, other, *, is_primary):
+def _new_mirror(own, other, *, is_primary, size_mib=SIZE_MIB):
     primary = "drbdsetup primary $m --force=yes\n" if is_primary else ""
     return (
-        _volumes("hand")
+        _volumes("hand", size_mib)
         + "drbdsetup new-resource hand$n\ndrbdsetup new-minor hand$n $m 0\n"
         + _attach() + primary + _connect(own, other)
     )  # fmt: skip
@@ -151,40 +153,62 @@ def _exchange():
     )  # fmt: skip
 
 
+def _creation(name, size_mib=SIZE_MIB, *, waits=False):
+    """The job that makes an instance with a mirrored disk, and waits for its copy."""
+    return [
+        {
+            "OP_ID": "OP_INSTANCE_CREATE",
+            "instance_name": name,
+            "mode": "create",
+            "disk_template": "drbd",
+            "disks": [{"size": size_mib}],
+            "nics": [],
+            "hypervisor": "fake",
+            "beparams": {"maxmem": 16, "minmem": 16},
+            "pnode": "lab1.lab.test",
+            "snode": "lab2.lab.test",
+            "no_install": True,
+            "wait_for_sync": waits,
+            "name_check": False,
+            "ip_check": False,
+            "ignore_ipolicy": True,
+        }
+    ]
+
+
 def create(bench):
     """Return (operation, by hand, at once): new instances with a mirrored disk each."""
-    jobs = [
-        [
-            {
-                "OP_ID": "OP_INSTANCE_CREATE",
-                "instance_name": name,
-                "mode": "create",
-                "disk_template": "drbd",
-                "disks": [{"size": SIZE_MIB}],
-                "nics": [],
-                "hypervisor": "fake",
-                "beparams": {"maxmem": 16, "minmem": 16},
-                "pnode": "lab1.lab.test",
-                "snode": "lab2.lab.test",
-                "no_install": True,
-                "wait_for_sync": False,
-                "name_check": False,
-                "ip_check": False,
-                "ignore_ipolicy": True,
-            }
-        ]
-        for name in bench.names
-    ]
-    address = {m.name: m.address for m in bench.lab.machines}
-    scripts = {
-        own: _loop(
-            bench.count,
-            _new_mirror(address[own], address[other], is_primary=own == "lab1"),
-        )
-        for own, other in (("lab1", "lab2"), ("lab2", "lab1"))
-    }
+    jobs = [_creation(name) for name in bench.names]
+    scripts = _creation_scripts(bench, SIZE_MIB)
     hand = bench.by_hand(scripts)
     bench.by_hand({node: _loop(bench.count, _until_complete()) for node in scripts})
+    spent, most = bench.jobs(jobs)
+    return spent, hand, most
+
+
+def _creation_scripts(bench, size_mib, first=0):
+    """Return a script for either node that makes all mirrors, from number ``first`` on."""
+    address = {m.name: m.address for m in bench.lab.machines}
+    return {
+        own: _loop(
+            bench.count,
+            _new_mirror(
+                *(address[own], address[other]),
+                is_primary=own == "lab1", size_mib=size_mib,
+            ),
+            first=first,
+        )
+        for own, other in (("lab1", "lab2"), ("lab2", "lab1"))
+    }  # fmt: skip
+
+
+def create_and_copy(bench, size_mib):
+    """Return the same for creations that wait until both copies are complete."""
+    first = bench.count
+    scripts = _creation_scripts(bench, size_mib, first)
+    complete = _loop(bench.count, _until_complete(), first=first)
+    hand = bench.by_hand({node: text + complete for node, text in scripts.items()})
+    jobs = [_creation(f"full-{name}", size_mib, waits=True) for name in bench.names]
     spent, most = bench.jobs(jobs)
     return spent, hand, most
 
@@ -237,6 +261,17 @@ def verify(bench):
     return spent, bench.by_hand(dict.fromkeys(nodes, tools))
 
 
+def show_verify(bench, mirrors):
+    """Print both times of `verify`, at the second time, with nothing left to load."""
+    verify(bench)
+    spent, tools = verify(bench)
+    print(
+        f"verify, {mirrors:<6} {spent:7.1f} s, one drbdsetup and one lvs {tools:5.1f} s,"
+        f" {spent / tools:.1f} times",
+        flush=True,
+    )
+
+
 def show(name, spent, hand, most):
     parallel = "" if most is None else f", up to {most} jobs at once"
     print(
@@ -250,6 +285,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--instances", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="4 instances, two nodes")
+    parser.add_argument(
+        "--mirrors", type=int, default=0, help="with so many, verify once more"
+    )
+    parser.add_argument(
+        "--size", type=int, default=0, metavar="MIB",
+        help="creations once more that wait for the copies of such disks",
+    )  # fmt: skip
     parser.add_argument("--without-evacuation", action="store_true")
     parser.add_argument(
         "--directory", default=labs.DIRECTORY.parent / "bench", help="of the lab"
@@ -264,13 +306,17 @@ def main():
         with mirroring_cluster(bench, nodes):
             print(f"{count} instances, {len(nodes)} nodes")
             show("create", *create(bench))
-            spent, tools = verify(bench)
-            print(
-                f"verify         {spent:7.1f} s, one drbdsetup and one lvs {tools:.1f} s"
-            )
+            show_verify(bench, count)
             show("replace-disks", *replace(bench))
             if not is_short:
                 show("evacuate", *evacuate(bench))
+            if args.size:
+                name = f"with {args.size} MiB"
+                show(name, *create_and_copy(bench, args.size))
+            if args.mirrors > count:
+                more = range(count + 1, args.mirrors + 1)
+                bench.jobs([_creation(f"web{n}.lab.test") for n in more])
+                show_verify(bench, args.mirrors)
     finally:
         lab.down()
 
