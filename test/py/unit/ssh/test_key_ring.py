@@ -3,10 +3,13 @@
 import concurrent.futures
 import dataclasses
 import os
+import pathlib
+import subprocess
 
 import paramiko
 import pytest
 
+from ganeti import errors
 from ganeti.ssh import client, keys
 
 
@@ -46,6 +49,47 @@ def test_a_key_that_was_replaced_is_read_again(tmp_path, reads):
     os.unlink(path)
     with pytest.raises(FileNotFoundError):
         ring.key(path)
+
+
+@pytest.fixture(params=["", "-m PEM"], ids=["openssh", "pem"])
+def rsa_path(request, tmp_path):
+    """Return the path of an RSA key of `ssh-keygen`, in one of its two forms."""
+    path = str(tmp_path / "id_rsa")
+    made = ["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", path]
+    subprocess.run([*made, *request.param.split()], check=True)
+    return path
+
+
+def test_the_factors_of_a_key_are_not_tested(rsa_path, reads):
+    key = client.KeyRing().key(rsa_path)
+    assert reads == []
+    expected = paramiko.PKey.from_path(rsa_path)
+    assert key == expected
+    assert client.key_line(key) == client.key_line(expected)
+    signature = key.sign_ssh_data(b"text", "rsa-sha2-512")
+    assert expected.verify_ssh_sig(b"text", paramiko.Message(signature.asbytes()))
+
+
+def test_a_certificate_beside_a_key_is_read(rsa_path):
+    sign = ["ssh-keygen", "-q", "-s", rsa_path, "-I", "root", f"{rsa_path}.pub"]
+    subprocess.run(sign, check=True)
+    key = client.KeyRing().key(rsa_path)
+    assert key.public_blob.key_type == "ssh-rsa-cert-v01@openssh.com"
+
+
+def test_a_key_with_a_passphrase_is_refused(tmp_path):
+    path = str(tmp_path / "id_rsa")
+    argv = ["ssh-keygen", "-q", "-t", "rsa", "-N", "secret", "-f", path]
+    subprocess.run(argv, check=True)
+    with pytest.raises(errors.SshError, match="id_rsa: has a passphrase"):
+        client.KeyRing().key(path)
+
+
+def test_a_damaged_key_is_refused(rsa_path):
+    damaged = pathlib.Path(rsa_path).read_bytes()[:400]
+    pathlib.Path(rsa_path).write_bytes(damaged)
+    with pytest.raises(errors.SshError, match="id_rsa: damaged, or no private key"):
+        client.KeyRing().key(rsa_path)
 
 
 def test_an_identity_keeps_its_ring_in_its_variants():

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import subprocess
 
 import paramiko
 import pytest
@@ -186,6 +187,23 @@ def test_a_refused_login_names_what_was_tried(server, other_key, password, text)
     assert str(error.value).endswith(other_key[0])
     with pytest.raises(errors.SshError, match="tried none"):
         connect(server, identity(other_key, check_host_key=False, key_files=()))
+
+
+def test_a_key_that_cannot_be_used_does_not_keep_from_others(
+    server, own_key, other_key, tmp_path
+):
+    locked = str(tmp_path / "id_rsa")
+    argv = ["ssh-keygen", "-q", "-t", "rsa", "-N", "secret", "-f", locked]
+    subprocess.run(argv, check=True)
+    files = {"check_host_key": False, "key_files": (locked, own_key[0])}
+    connect(server, identity(own_key, **files)).close()
+    files["key_files"] = (locked, other_key[0])
+    with pytest.raises(errors.SshError) as error:
+        connect(server, identity(own_key, **files))
+    tried = (
+        f"tried {other_key[0]}; {locked}: has a passphrase, which no daemon can enter"
+    )
+    assert str(error.value).endswith(tried)
 
 
 def test_nobody_listens(own_key):
