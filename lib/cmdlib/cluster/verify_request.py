@@ -87,9 +87,10 @@ def _ssh_checks(
     """Return the nodes to log in to: name -> SSH port.
 
     The master logs in to the whole group and to one node of each other group. Any
-    other candidate logs in to a few nodes of the group, different ones with each
-    revision, because logins between all pairs of nodes take long. Only candidates can
-    log in to other nodes, so the list of any other node is empty.
+    other candidate of a small group logs in to all these but itself; in a large one,
+    to a few nodes of the group, different ones with each revision, because logins
+    between all pairs of nodes take long. Only candidates can log in to other nodes, so
+    the list of any other node is empty.
     """
     targets = list(members)
     for other in sorted(snapshot.nodegroups):
@@ -102,9 +103,12 @@ def _ssh_checks(
     def chosen(place: int, node: objects.Node) -> dict[str, int]:
         if not node.master_candidate:
             return {}
-        if node.uuid == snapshot.cluster.master_node or len(members) <= SSH_PEERS + 1:
+        if node.uuid == snapshot.cluster.master_node:
             return ports
-        # Never the node itself: steps go from 1 to one less than the size of the group.
+        # Never the node itself: what its SSH server answers, the master sees.
+        if len(members) <= SSH_PEERS + 1:
+            return {name: port for name, port in ports.items() if name != node.name}
+        # Steps go from 1 to one less than the size of the group.
         first = snapshot.revision * SSH_PEERS
         steps = ((first + step) % (len(members) - 1) + 1 for step in range(SSH_PEERS))
         peers = [members[(place + step) % len(members)] for step in steps]

@@ -154,6 +154,20 @@ def test_only_candidates_are_asked_whom_they_can_log_in_to():
     assert asked == {MASTER: {"node1.example.com": 22, "node2.example.com": 22}, N2: {}}
 
 
+def test_in_small_groups_candidates_log_in_to_all_others():
+    engine = engine_with(start=clusters.snapshot(nodes=4))
+    run(engine)
+    asked = {
+        engine.snapshot.nodes[node].name: set(args[0]["nodelist"])
+        for node, args in engine.rpc.called("node_verify")
+        if "nodelist" in args[0]
+    }
+    everybody = {node.name for node in engine.snapshot.nodes.values()}
+    assert asked.pop("node1.example.com") == everybody
+    assert asked == {name: everybody - {name} for name in asked}
+    assert len(asked) == 3
+
+
 def test_in_large_groups_candidates_take_turns_in_logging_in():
     engine = engine_with(start=clusters.snapshot(nodes=10))
     rounds = []
