@@ -501,7 +501,10 @@ class MirrorDisk(Device):
             return
         mirror = self._active()
         if mirror.is_syncing:
-            raise self.error(f"cannot grow during a synchronisation ({mirror.text()})")
+            raise self.error(
+                f"cannot grow during a synchronisation ({mirror.text()}); wait for its"
+                " end"
+            )
         if not dryrun:
             self._setup(*self._drbd.resize(is_alone=not mirror.is_connected))
             self._wait_until_copying(mirror.out_of_sync_kib)

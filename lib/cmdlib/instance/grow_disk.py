@@ -17,7 +17,7 @@ from ganeti.cmdlib.instance import (
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.rpc import Result, encode
 
 _MIB: Final = 1024 * 1024
 
@@ -66,20 +66,48 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         self._check_space()
         if instance.forthcoming:
             return
+        what = f"instance {instance.name}: disk {op.disk} cannot grow"
         for node in disks.nodes_of(self.disk, instance):
-            wire = encode.disk(snapshot, self.disk, instance)
-            self.ctx.rpc.call_one(
-                "blockdev_grow",
-                node,
-                wire,
-                self.delta_mib,
-                True,
-                True,
-                params.has_exclusive_storage(snapshot, node),
-            ).require(
-                f"instance {instance.name}: disk {op.disk} cannot grow",
-                ecodes.ECODE_NORES,
-            )
+            self._grow_volume(node, dryrun=True).require(what, ecodes.ECODE_NORES)
+        if self.delta_mib and instance.disks_active:
+            # A mirror that is being synchronised cannot grow, but its volumes can.
+            self._grow_device(dryrun=True, what=what)
+
+    def _grow_volume(self, node: str, *, dryrun: bool) -> Result:
+        """Have a node enlarge what is below the disk."""
+        snapshot = self.ctx.snapshot
+        return self.ctx.rpc.call_one(
+            "blockdev_grow",
+            node,
+            encode.disk(snapshot, self.disk, self.instance),
+            self.delta_mib,
+            dryrun,
+            True,
+            params.has_exclusive_storage(snapshot, node),
+        )
+
+    def _grow_device(self, *, dryrun: bool, what: str) -> None:
+        """Have the primary node enlarge the device of a mirror.
+
+        Raises:
+            OpPrereqError: it cannot, says a trial.
+            OpExecError: it cannot.
+        """
+        if not mirror_specs.is_mirror(self.disk):
+            return
+        answer = self.ctx.rpc.call_one(
+            "blockdev_grow",
+            self.instance.primary_node,
+            encode.disk(self.ctx.snapshot, self.disk, self.instance),
+            self.delta_mib,
+            dryrun,
+            False,
+            False,
+        )
+        if dryrun:
+            answer.require(what, ecodes.ECODE_STATE)
+        else:
+            answer.unwrap(what)
 
     def _check_space(self) -> None:
         """Refuse a growth into space that reservations hold, its own included."""
@@ -161,22 +189,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             f" {self.delta_mib} MiB to {self.target_mib} MiB"
         )
         for node in disks.nodes_of(self.disk, instance):
-            wire = encode.disk(self.ctx.snapshot, self.disk, instance)
-            self.ctx.rpc.call_one(
-                "blockdev_grow",
-                node,
-                wire,
-                self.delta_mib,
-                False,
-                True,
-                params.has_exclusive_storage(self.ctx.snapshot, node),
-            ).unwrap(what)
-        if mirror_specs.is_mirror(self.disk):
-            wire = encode.disk(self.ctx.snapshot, self.disk, instance)
-            self.ctx.rpc.call_one(
-                *("blockdev_grow", instance.primary_node, wire),
-                *(self.delta_mib, False, False, False),
-            ).unwrap(what)
+            self._grow_volume(node, dryrun=False).unwrap(what)
+        self._grow_device(dryrun=False, what=what)
         self._record_and_wipe(self.disk.size)
 
     def resume(self) -> None:
