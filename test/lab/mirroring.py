@@ -1,15 +1,41 @@
 """Clusters with mirrored disks on the machines, for scenarios."""
 
 import contextlib
+import json
+import re
 
 #: Name of the volume group of each node.
 GROUP = "xenvg"
+_PRINT_CLUSTER = """
+import sqlite3
+db = sqlite3.connect("file:/var/lib/ganeti/store.db?mode=ro", uri=True)
+print(*db.execute("SELECT CAST(data AS TEXT) FROM cluster").fetchone())
+"""
 
 
 def join(machines, node, devices=("/dev/vdb",)):
     """Add a machine with a volume group to the cluster of the first one."""
     machines.check("vgcreate", "-q", "-f", "-y", GROUP, *devices, node=node)
     machines.check("gnt-node", "add", "--no-ssh-key-check", node)
+
+
+def ports(machines):
+    """Return the last port that was ever in use, and the list of the released ones."""
+    text = machines.check("python3", "-c", _PRINT_CLUSTER)
+    cluster = json.loads(text)
+    return cluster["highest_used_port"], cluster["tcpudp_port_pool"]
+
+
+def active(machines, node):
+    """Return the number of the minors that the kernel of a node uses."""
+    kernel = machines.check("cat", "/proc/drbd", node=node)
+    return len(re.findall(r"cs:(?!Unconfigured)", kernel))
+
+
+def mapped(machines, node):
+    """Return the number of the volumes that the kernel of a node uses."""
+    names = machines.check("dmsetup", "ls", node=node)
+    return len(re.findall(rf"^{GROUP}-", names, re.MULTILINE))
 
 
 def clean(machines, nodes, devices=("/dev/vdb",)):

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from lab.mirroring import GROUP, mirroring_cluster
+from lab.mirroring import GROUP, active, mapped, mirroring_cluster, ports
 from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
@@ -90,6 +90,30 @@ def require_whole(machines, *, primary, secondary, away):
     )
 
 
+def require_nothing_taken(machines, before, *, primary, secondary, away):
+    """No minor, device or port is in use but those of the one mirror."""
+    assert ports(machines) == before
+    for node, count in ((primary, 1), (secondary, 1), (away, 0)):
+        assert active(machines, node) == count
+        # Data and metadata.
+        assert mapped(machines, node) == 2 * count
+        listed = machines.check("gnt-node", "list-drbd", "--no-headers", node)
+        assert len(listed.splitlines()) == count, listed
+
+
+def identities(machines, node):
+    """Return the UUIDs of the volumes of a machine, which outlive their names."""
+    argv = ("lvs", "--noheadings", "-o", "lv_uuid", GROUP)
+    return set(machines.check(*argv, node=node).split())
+
+
+def require_second_copy(machines, node, copy):
+    """Unless the mirror is complete, a node still has the volumes of a copy."""
+    lost = copy - identities(machines, node)
+    # In this order: a mirror that is complete, and loses the old volumes, stays so.
+    assert not lost or COMPLETE in kernel(machines, "lab1"), (node, lost)
+
+
 def number_on(machines, node):
     """Return the number on the disk of a machine that is primary."""
     return int(machines.check("head", "-c", "512", DEVICE, node=node).split()[0])
@@ -125,6 +149,7 @@ def test_a_replacement_is_interrupted_at_each_step(trio, victim):
     slow = "drbd:dynamic-resync=false,resync-rate=8192"
     trio.check("gnt-cluster", "modify", "-D", slow)
     writer = Writer(trio)
+    before = ports(trio)
     secondary, away = "lab2", "lab3"
     for number in INTERRUPTED[victim]:
         if victim == "masterd":
@@ -133,7 +158,9 @@ def test_a_replacement_is_interrupted_at_each_step(trio, victim):
             timed(_a_killed_master_goes_on, trio, number, secondary, away)
         else:
             timed(_a_killed_node_is_left, trio, number, secondary, victim == "node")
-        require_whole(trio, primary="lab1", secondary=secondary, away=away)
+        places = {"primary": "lab1", "secondary": secondary, "away": away}
+        require_whole(trio, **places)
+        require_nothing_taken(trio, before, **places)
     last = writer.stop()
     trio.check("gnt-instance", "failover", "-f", WEB1)
     assert number_on(trio, secondary) == last > 0
@@ -147,27 +174,41 @@ def _replace_until(machines, number, *options):
     return job
 
 
+def _secondary(machines):
+    """Return the secondary node that is recorded."""
+    argv = ("gnt-instance", "list", "--no-headers", "-o", "snodes", WEB1)
+    return machines.check(*argv).split(".")[0]
+
+
 def _a_killed_master_goes_on(machines, number, secondary, away):
     """It ends what it has begun, or has changed nothing; then it can be repeated."""
+    copy = identities(machines, away)
     job = _replace_until(machines, number, "-n", secondary)
     machines.check("sh", "-c", "kill -9 $(cat /run/ganeti/ganeti-masterd.pid)")
+    require_second_copy(machines, away, copy)
     machines.check("/usr/lib/ganeti/daemon-util", "start", "ganeti-masterd")
     ended = machines.run("gnt-job", "wait", job)
-    argv = ("gnt-instance", "list", "--no-headers", "-o", "snodes", WEB1)
-    placed = machines.check(*argv).split(".")[0]
+    require_second_copy(machines, away, copy)
     if ended.returncode == 0:
-        assert placed == secondary
-    elif placed == away:
-        machines.check(*REPLACE, "-n", secondary, WEB1)
+        assert _secondary(machines) == secondary
     else:
-        machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+        _repeat_on(machines, secondary, away)
     _wait_until_removed(machines, away, 0)
+
+
+def _repeat_on(machines, secondary, away):
+    """Repeat a move that was undone; complete one that was not."""
+    machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
+    if _secondary(machines) == away:
+        machines.check(*REPLACE, "-n", secondary, WEB1)
 
 
 def _a_killed_node_is_left(machines, number, secondary, is_whole_machine):
     """Its daemon or its machine ends; when it is back, the replacement is repeated."""
+    copy = identities(machines, secondary)
     job = _replace_until(machines, number, "-s")
     _fail(machines, secondary, job, is_whole_machine=is_whole_machine)
+    require_second_copy(machines, secondary, copy)
     machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
     machines.check(*REPLACE, "-s", WEB1)
     _wait_until_removed(machines, secondary, 2)
