@@ -285,6 +285,7 @@ def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> Non
         is_running = qmp.execute("query-status")["running"]
         if word == _COMPLETED and not is_running:
             raise _has_left(guest)
+        file_utils.remove_file(guest.sent_marker)
         if not is_running:
             _continue(qmp, guest)
 

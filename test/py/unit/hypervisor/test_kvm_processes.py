@@ -280,6 +280,15 @@ def test_a_guest_that_was_stopped_to_be_sent_is_known_without_its_emulator(
     assert not migrate.status(Effects(), guest, {}).is_stopped
 
 
+def test_a_guest_that_runs_again_has_not_been_stopped_since(monkeypatch, guest):
+    """Somebody let it go on by its monitor."""
+    pathlib.Path(guest.sent_marker).touch()
+    use(monkeypatch, Emulator(query_migrate={}, query_status={"running": True}))
+    migrate.finalize_source(Effects(), guest, success=False)
+    use(monkeypatch, Emulator(), pid=None)
+    assert not migrate.status(Effects(), guest, {}).is_stopped
+
+
 def test_a_guest_whose_stop_cannot_be_noted_goes_on(monkeypatch, guest):
     emulator = use(monkeypatch, Emulator(stop={}, cont={}))
 
