@@ -10,7 +10,7 @@ from ganeti import errors
 from ganeti.constants import hooks
 from ganeti.store import choice
 from ganeti.utils.control_chars import escape
-from ganeti.watcher import daemons, maintenance, stray_address
+from ganeti.watcher import daemons, lost_processes, maintenance, stray_address
 from ganeti.watcher.effects import Watch
 
 _log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ def run(watch: Watch, environ: Mapping[str, str]) -> None:
     if choice.is_etcd(watch.paths):
         daemons.ensure(watch, _STANDBY)
     stray_address.remove(watch)
+    lost_processes.report(watch)
     run_hooks(watch, environ)
     maintenance.run(watch)
 

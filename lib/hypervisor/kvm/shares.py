@@ -194,7 +194,7 @@ def _run(
 ) -> None:
     command = [
         *("setsid", "--fork", "prlimit", "--core=0"),
-        *(binary, f"--fd={fd}", "-o", _source(directory)),
+        *(binary, f"--fd={fd}", "-o", source_argument(directory)),
     ]
     try:
         result = effects.process.run(
@@ -269,19 +269,24 @@ def ended(guest: Files, hvp: Mapping[str, Any]) -> list[str]:
     return [
         tag
         for tag, path in directories.items()
-        if _source(guest.paths.at(path)) not in served
+        if source_argument(guest.paths.at(path)) not in served
     ]
 
 
-def _source(directory: str) -> str:
+def source_argument(directory: str) -> str:
+    """Return the argument by which the process of a directory is known."""
     return f"source={directory}"
 
 
 def processes(guest: Files) -> list[int]:
     """Return the processes of a guest's shared directories."""
-    entry = f"{_MARK}={_mark(guest)}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    return [pid for pid in pids if entry in _environment(pid)]
+    return [pid for pid in pids if is_of(guest, pid)]
+
+
+def is_of(guest: Files, pid: int) -> bool:
+    """Return whether a process serves a shared directory of a guest."""
+    return f"{_MARK}={_mark(guest)}".encode() in _environment(pid)
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -173,7 +173,7 @@ def _run(
         *("setsid", "--fork", "prlimit", *_LIMITS, "setpriv", "--no-new-privs"),
         *(binary, "socket", "--tpm2", "--terminate"),
         *("--ctrl", f"type=unixio,clientfd={fd}"),
-        *("--tpmstate", _state_argument(guest)),
+        *("--tpmstate", state_argument(guest)),
         *(("--runas", user) if user else ()),
     ]
     try:
@@ -192,7 +192,8 @@ def _run(
         )
 
 
-def _state_argument(guest: Files) -> str:
+def state_argument(guest: Files) -> str:
+    """Return the argument by which the process of a guest is known."""
     return f"dir={_state_directory(guest)},mode=0600"
 
 
@@ -255,6 +256,6 @@ def end_abandoned(effects: NodeEffects) -> None:
 
 def processes(guest: Files) -> list[int]:
     """Return the processes with the state of a guest's TPM."""
-    wanted = _state_argument(guest)
+    wanted = state_argument(guest)
     pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     return [pid for pid in pids if wanted in files.command_line(pid)]

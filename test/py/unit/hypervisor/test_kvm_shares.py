@@ -1,6 +1,7 @@
 """Directories that a guest shares with its node: the list, processes, the command."""
 
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from ganeti.hypervisor.kvm import (
     checks,
     cleanup,
     files,
+    helper_processes,
     layout,
     migrate,
     runtime,
@@ -134,6 +136,19 @@ def test_a_process_that_was_killed_under_its_guest_is_found(guest, effects, para
     assert files.wait_gone(effects, served["data"], 30)
     assert shares.ended(guest, params) == ["data"]
     assert lost_parts(effects, guest, params, emulator) == ["shares"]
+    pathlib.Path(guest.pid).touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Files, "alive_pid", lambda _guest: emulator.pid)
+        lost = helper_processes.lost(guest.paths)
+        # Its TPM has a process, too, which never ran here.
+        runtime.save(guest, runtime.Runtime((), (), params | {"tpm": True}, ()))
+        texts = [each.text for each in helper_processes.lost(guest.paths)["web1"]]
+        runtime.save(guest, runtime.Runtime((), (), {}, ()))
+        assert helper_processes.lost(guest.paths) == {}
+    assert lost == {"web1": [helper_processes.Need("/srv/data")]}
+    remedy = "its process has ended, 'gnt-instance reboot' starts it again"
+    assert texts == [f"shared directory /srv/data: {remedy}", f"TPM: {remedy}"]
+    assert helper_processes.lost(guest.paths) == {}
     emulator.kill()
     emulator.wait()
     assert files.wait_gone(effects, served["/iso"], 30)
