@@ -49,33 +49,39 @@ def make():
         shutil.copy("/bin/busybox", root / "bin" / "busybox")
         shutil.copy(_SCRIPT, root / "init")
         (root / "init").chmod(0o755)
-        order = _in_order(modules)
+        order = in_order(modules, _EARLY)
         for path in order:
             shutil.copy(path, root / "modules")
         (root / "modules" / "order").write_text(
             "".join(f"{path.name}\n" for path in order)
         )
-        listed = subprocess.run(
-            ["find", ".", "-print0"], cwd=root, capture_output=True, check=True
-        )
-        archive = subprocess.run(
-            ["cpio", "--null", "-o", "--format=newc", "--quiet"],
-            cwd=root, input=listed.stdout, capture_output=True, check=True,
-        )  # fmt: skip
+        content = packed(root)
     new = ARCHIVE.with_suffix(".new")
-    new.write_bytes(gzip.compress(archive.stdout, 1))
+    new.write_bytes(content)
     new.rename(ARCHIVE)
 
 
-def _in_order(modules):
-    """Return the files of the early modules, each after those that it needs."""
+def packed(root):
+    """Return the compressed archive of a directory."""
+    listed = subprocess.run(
+        ["find", ".", "-print0"], cwd=root, capture_output=True, check=True
+    )
+    archive = subprocess.run(
+        ["cpio", "--null", "-o", "--format=newc", "--quiet"],
+        cwd=root, input=listed.stdout, capture_output=True, check=True,
+    )  # fmt: skip
+    return gzip.compress(archive.stdout, 1)
+
+
+def in_order(modules, names):
+    """Return the files of some modules, each after those that it needs."""
     needs = {}
     for line in (modules / "modules.dep").read_text().splitlines():
         path, _, others = line.partition(":")
         needs[path] = others.split()
     by_name = {pathlib.Path(path).stem: path for path in needs}
     order = []
-    for name in _EARLY:
+    for name in names:
         if name not in by_name:
             continue  # built in
         # modules.dep lists the nearest first.
