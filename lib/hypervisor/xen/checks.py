@@ -42,13 +42,23 @@ def problem(
         )
     values = listing.info(xl.check(effects, "Xen", "info"))
     listing.node_info(values, listing.domains(xl.check(effects, "Xen", "list")))
-    if hypervisor == config.HVM and "hvm" not in values.get("virt_caps", "").split():
-        return (
-            "Xen finds no hardware virtualisation, which xen-hvm needs: switch it on in"
-            " the firmware (wanted hvm among virt_caps of xl info, found"
-            f" {values.get('virt_caps', '')[:80]!r})"
-        )
-    return None
+    return full_virtualisation_problem(values) if hypervisor == config.HVM else None
+
+
+def full_virtualisation_problem(values: Mapping[str, str]) -> str | None:
+    """Return the reason why guests of xen-hvm cannot run on this node, or None.
+
+    Args:
+        values: see `listing.info`.
+    """
+    capabilities = values.get("virt_caps", "")
+    if "hvm" in capabilities.split():
+        return None
+    return (
+        "Xen finds no hardware virtualisation, which xen-hvm needs: switch it on in"
+        " the firmware (wanted hvm among virt_caps of xl info, found"
+        f" {capabilities[:80]!r})"
+    )
 
 
 def _content(path: str) -> str:

@@ -76,6 +76,7 @@ class _XenHypervisor(Hypervisor):
         name = instance.name
         if self._domain(name) is not None:
             raise errors.HypervisorError(f"instance {name}: already running")
+        self._require_capable(name)
         self.check_syntax(instance.hvparams)
         guest = self._files(name)
         guest.write_config(self._configuration(instance, disks))
@@ -94,6 +95,13 @@ class _XenHypervisor(Hypervisor):
             f"instance {name}: cannot start: xl create {result.reason}:"
             f" {xl.reason(result)}; its configuration is in {kept}"
         )
+
+    def _require_capable(self, name: str) -> None:
+        """Refuse a guest that this machine cannot run: xl's words do not say why.
+
+        Raises:
+            HypervisorError: names the guest and what the machine lacks.
+        """
 
     def _configuration(self, instance: InstanceX, disks: Sequence[AttachedDisk]) -> str:
         script = f"{self._effects.paths.tools_dir}/{VIF_SCRIPT}"
@@ -286,6 +294,7 @@ class _XenHypervisor(Hypervisor):
         name = instance.name
         if self._domain(name) is not None:
             raise errors.HypervisorError(f"instance {name}: already running here")
+        self._require_capable(name)
         self.check_syntax(instance.hvparams)
         guest = self._files(name)
         guest.write_config(self._configuration(instance, disks))
@@ -437,6 +446,11 @@ class XenHvmHypervisor(_XenHypervisor):
     """Guests with full virtualisation and an emulator for their devices."""
 
     name: ClassVar[str] = "xen-hvm"
+
+    def _require_capable(self, name: str) -> None:
+        values = listing.info(xl.check(self._effects, f"instance {name}", "info"))
+        if problem := checks.full_virtualisation_problem(values):
+            raise errors.HypervisorError(f"instance {name}: {problem}")
 
     def _password(self, instance: InstanceX) -> str | None:
         """Return the first line of the password file.

@@ -430,7 +430,19 @@ def test_memory_changes_while_the_guest_runs(xen):
         xen.driver.balloon(instance(), 200)
 
 
+def test_a_machine_without_hardware_virtualisation_starts_and_takes_no_hvm(xen):
+    made = instance("xen-hvm", vnc_bind_address="")
+    text = r"web1: Xen finds no hardware virtualisation.*found 'pv gnttab-v1"
+    with pytest.raises(errors.HypervisorError, match=text):
+        xen.hvm.start(made, [disk()], paused=False)
+    with pytest.raises(errors.HypervisorError, match=text):
+        xen.hvm.accept(made, "", "192.0.2.1", [disk()])
+    assert xen.runner.changes == []
+    assert not xen.config.exists()
+
+
 def test_the_password_of_a_display_comes_from_its_file(xen):
+    xen.runner.info = INFO.replace(": pv ", ": pv hvm ")
     path = pathlib.Path(xen.paths.at("/etc/ganeti/vnc-cluster-password"))
     made = instance("xen-hvm")
     with pytest.raises(errors.HypervisorError, match=r"vnc_password_file: .*No such"):
