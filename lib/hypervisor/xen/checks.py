@@ -1,6 +1,8 @@
 """Checks of parameters and of the node, before guests start."""
 
+import glob
 import os
+import re
 import shutil
 import stat
 from collections.abc import Mapping
@@ -21,10 +23,19 @@ _FILES: Final = (
     "vnc_password_file",
 )
 _LOADER: Final = "bootloader_path"
+#: Settings of Xen's service that stops and starts guests with the machine, and its
+#: links where it is enabled. It restores what it has saved, also with RESTORE=false.
+_SERVICE: Final = "etc/default/xendomains"
+_SERVICE_LINKS: Final = (
+    "etc/rc[2-5].d/S[0-9][0-9]xendomains",
+    "etc/systemd/system/*.wants/xendomains.service",
+)
+_SAVE: Final = re.compile(r"^[ \t]*XENDOMAINS_SAVE=[\"']?([^\"'#\s]*)", re.MULTILINE)
+_LONGEST_SETTINGS: Final = 1 << 16
 
 
 def problem(
-    effects: NodeEffects, hypervisor: str, kind_file: str = _TYPE
+    effects: NodeEffects, hypervisor: str, kind_file: str = _TYPE, root: str = "/"
 ) -> str | None:
     """Return the reason why guests cannot run on this node, or None.
 
@@ -42,7 +53,9 @@ def problem(
         )
     values = listing.info(xl.check(effects, "Xen", "info"))
     listing.node_info(values, listing.domains(xl.check(effects, "Xen", "list")))
-    return full_virtualisation_problem(values) if hypervisor == config.HVM else None
+    if hypervisor == config.HVM and (lack := full_virtualisation_problem(values)):
+        return lack
+    return _restoring_problem(root)
 
 
 def full_virtualisation_problem(values: Mapping[str, str]) -> str | None:
@@ -61,10 +74,26 @@ def full_virtualisation_problem(values: Mapping[str, str]) -> str | None:
     )
 
 
-def _content(path: str) -> str:
+def _restoring_problem(root: str) -> str | None:
+    """Return the reason why guests could run here and on another node, or None."""
+    if not any(glob.glob(pattern, root_dir=root) for pattern in _SERVICE_LINKS):
+        return None
+    text = _content(os.path.join(root, _SERVICE), _LONGEST_SETTINGS)
+    *_others, directory = ["", *_SAVE.findall(text)]
+    if not directory:
+        return None
+    return (
+        "the service xendomains saves guests when this node shuts down, and restores"
+        " them at its next start, though they may run on another node by then: write"
+        f" XENDOMAINS_SAVE= into /{_SERVICE} (wanted no directory there, found"
+        f" {directory[:80]!r})"
+    )
+
+
+def _content(path: str, size: int = 80) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as src:
-            return src.read(80).strip()
+            return src.read(size).strip()
     except OSError:
         return ""
 

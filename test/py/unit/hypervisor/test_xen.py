@@ -546,6 +546,31 @@ def test_a_node_that_can_run_guests_has_no_problem(xen, kind):
     assert text.endswith("found no such file)")
 
 
+@pytest.mark.parametrize(
+    "link",
+    ["etc/rc3.d/S02xendomains", "etc/systemd/system/a.target.wants/xendomains.service"],
+)
+def test_a_service_that_restores_guests_by_itself_is_a_problem(
+    xen, kind, tmp_path, link
+):
+    def problem():
+        return checks.problem(xen.effects, "xen-pvm", str(kind), str(tmp_path))
+
+    settings = tmp_path / "etc/default/xendomains"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("XENDOMAINS_SAVE=\nXENDOMAINS_SAVE=/var/lib/xen/save\n")
+    assert problem() is None
+    (tmp_path / link).parent.mkdir(parents=True)
+    (tmp_path / link).touch()
+    assert "found '/var/lib/xen/save'" in problem()
+    settings.write_text("# XENDOMAINS_SAVE=/a\nXENDOMAINS_SAVE=\nXENDOMAINS_RESTORE=1")
+    assert problem() is None
+    settings.write_text('XENDOMAINS_SAVE="/a"  # here\n')
+    assert "found '/a'" in problem()
+    settings.unlink()
+    assert problem() is None
+
+
 def test_verify_names_what_is_missing(xen, kind, monkeypatch):
     xen.runner.failing["info"] = "cannot init xl context"
     text = "Xen: xl info exited with code 1: cannot init xl context"
