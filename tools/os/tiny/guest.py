@@ -18,6 +18,8 @@ MODULES = (
     "virtio_net",
     "virtio_balloon",
     "virtio-rng",
+    "xen-blkfront",
+    "xen-netfront",
     "crc32c_generic",
     "ext4",
     "ata_piix",
@@ -97,7 +99,7 @@ def initrd(version: str) -> bytes:
     modules = module_files(version)
     listing = "\n".join(_module_name(path.name) for path in modules) + "\n"
     members: list[tuple[str, int, bytes, int]] = [
-        *((name, _DIRECTORY, b"", 0) for name in ("bin", "dev", "etc", "lib")),
+        *((name, _DIRECTORY, b"", 0) for name in ("bin", "dev", "etc", "lib", "sbin")),
         ("etc/acpi", _DIRECTORY, b"", 0),
         ("etc/acpi/PWRF", _DIRECTORY, b"", 0),
         ("dev/console", stat.S_IFCHR | 0o600, b"", 5 << 8 | 1),
@@ -105,6 +107,9 @@ def initrd(version: str) -> bytes:
         ("init", _PROGRAM, (HERE / "guest/init").read_bytes(), 0),
         ("bin/tiny-login", _PROGRAM, (HERE / "guest/tiny-login").read_bytes(), 0),
         ("etc/acpi/PWRF/00000080", _PROGRAM, (HERE / "guest/power").read_bytes(), 0),
+        # The kernel calls these when Xen asks the guest to shut down or to reboot.
+        ("sbin/poweroff", _PROGRAM, (HERE / "guest/power").read_bytes(), 0),
+        ("sbin/reboot", _PROGRAM, (HERE / "guest/power").read_bytes(), 0),
         ("etc/modules", _TEXT, listing.encode(), 0),
         ("etc/passwd", _TEXT, b"root::0:0:root:/root:/bin/sh\n", 0),
         ("etc/profile", _TEXT, b"PS1='\\h:\\w# '\n", 0),

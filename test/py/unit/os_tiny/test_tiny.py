@@ -89,6 +89,35 @@ def test_modules_come_after_what_they_need(tmp_path):
     assert actual == ["crc.ko", "jbd2.ko", "ext4.ko", "evdev.ko"]
 
 
+def test_a_guest_of_xen_has_its_drivers_and_hears_requests_of_xen(
+    tmp_path, monkeypatch
+):
+    base = tmp_path / "6.1"
+    base.mkdir()
+    drivers = ["k/xen-blkfront.ko", "k/xen-netfront.ko"]
+    (base / "modules.dep").write_text("".join(f"{path}:\n" for path in drivers))
+    (base / "k").mkdir()
+    for path in drivers:
+        (base / path).write_text(path)
+    busybox = tmp_path / "busybox"
+    busybox.touch()
+    monkeypatch.setattr(guest, "BUSYBOX", str(busybox))
+    modules = guest.module_files("6.1", str(tmp_path))
+    monkeypatch.setattr(guest, "module_files", lambda _version: modules)
+    unpacked = tmp_path / "unpacked"
+    unpacked.mkdir()
+    subprocess.run(
+        ["cpio", "-i", "--quiet", "--nonmatching", "dev/*"],
+        cwd=unpacked, input=guest.initrd("6.1"), check=True,
+    )  # fmt: skip
+    assert (unpacked / "etc/modules").read_text() == "xen-blkfront\nxen-netfront\n"
+    power = (TINY / "guest/power").read_bytes()
+    for name in ("poweroff", "reboot"):
+        # The kernel runs these.
+        assert (unpacked / "sbin" / name).read_bytes() == power
+        assert os.access(unpacked / "sbin" / name, os.X_OK)
+
+
 def verify(*args, **variables):
     return subprocess.run(
         [TINY / "verify", *args],
