@@ -15,6 +15,7 @@ from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.backend import transfers
+from ganeti.process import SystemRunner
 from ganeti.utils import pidfile
 
 
@@ -260,6 +261,7 @@ def test_names_of_transfers_are_no_paths(node):
 
 PROGRAM = """
 import signal, sys
+from ganeti.process import SystemRunner
 from ganeti.utils import pidfile
 if sys.argv[2] == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -339,3 +341,107 @@ def test_the_removal_of_a_key_ends_its_transfers_alone(node, instance):
     top = f"{node.paths.run_dir}/import-export"
     assert os.listdir(top) == [other]
     assert not os.path.exists(f"{node.paths.run_dir}/crypto/{opts['key_name']}")
+
+
+# Ends of the node daemon
+IMPORT_EXPORT = (
+    "from ganeti.tools import import_export as x; raise SystemExit(x.main())"
+)
+#: A node daemon that is killed in the call, when the program has gone into the
+#: background or, with a pipe to wait for, before the program has begun.
+KILLED = """
+import dataclasses, json, os, signal, subprocess, sys
+from fakes import nodes
+from ganeti.process import SystemRunner
+
+IMPORT_EXPORT, directory, arguments, alive, gate = sys.argv[1:]
+
+class Dying(SystemRunner):
+    def run(self, argv, *, env, timeout_s):
+        argv = [sys.executable, "-c", IMPORT_EXPORT, *argv[1:]]
+        if gate:
+            argv = ["/bin/sh", "-c", 'read _ < "$0" && exec "$@"', gate, *argv]
+        env = env | {"PYTHONPATH": os.environ["PYTHONPATH"]}
+        program = subprocess.Popen(argv, env=env, pass_fds=[int(alive)])
+        if not gate:
+            assert program.wait() == 0
+        os.kill(os.getpid(), signal.SIGKILL)
+
+node = dataclasses.replace(nodes.make_node(directory), process=Dying())
+nodes.call(node, "import_start", *json.loads(arguments))
+"""
+
+
+class Program(FakeRunner):
+    """Runs the program from this tree in place of the installed one."""
+
+    def run(self, argv, *, env, timeout_s):
+        argv = [sys.executable, "-c", IMPORT_EXPORT, *argv[1:]]
+        env = env | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        return SystemRunner().run(argv, env=env, timeout_s=timeout_s)
+
+
+@pytest.fixture
+def killed(tmp_path, instance):
+    """Return a function that has a daemon killed in a start.
+
+    It gives the arguments of the start, and a pipe that ends with the program.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def kill(node, gate=""):
+            ends, alive = os.pipe()
+            stack.callback(os.close, ends)
+            opts = options(node, request_key="disk0")
+            arguments = [opts, instance, "disk0", raw(instance)]
+            argv = [sys.executable, "-c", KILLED, IMPORT_EXPORT, str(tmp_path)]
+            argv.append(json.dumps(arguments))
+            env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+            daemon = subprocess.run(
+                [*argv, str(alive), gate], env=env, pass_fds=[alive], check=False
+            )
+            os.close(alive)
+            assert daemon.returncode == -signal.SIGKILL
+            return opts, ends
+
+        yield kill
+
+
+def transfers_of(node):
+    return os.listdir(f"{node.paths.run_dir}/import-export")
+
+
+def test_a_program_whose_daemon_was_killed_before_it_answered_is_taken_over(
+    node, instance, killed
+):
+    opts, ends = killed(node)
+    (name,) = transfers_of(node)
+    assert start_again(node, instance, opts) == name
+    assert node.process.commands == []
+    os.set_blocking(ends, False)
+    with pytest.raises(BlockingIOError):
+        os.read(ends, 1)
+    os.set_blocking(ends, True)
+    nodes.call(node, "x509_cert_remove", opts["key_name"])
+    assert os.read(ends, 1) == b""
+    assert transfers_of(node) == []
+
+
+def test_a_program_that_had_not_begun_when_its_daemon_was_killed_never_does(
+    node, instance, killed, tmp_path
+):
+    """The repeated call starts another one; two would write to one disk."""
+    gate = str(tmp_path / "gate")
+    os.mkfifo(gate)
+    opts, ends = killed(node, gate)
+    (first,) = transfers_of(node)
+    node = dataclasses.replace(node, process=Program())
+    second = start_again(node, instance, opts)
+    assert second != first
+    with open(gate, "w") as out:
+        out.write("go on\n")
+    assert os.read(ends, 1) == b""
+    assert transfers_of(node) == [second]
+    assert nodes.call(node, "impexp_status", [second])[0]["exit_status"] is None
+    nodes.call(node, "x509_cert_remove", opts["key_name"])
+    assert transfers_of(node) == []
