@@ -4,6 +4,7 @@ The functions describe the shapes of requests and answers; the master interprets
 answers. A check that raises an error is left out of the answer.
 """
 
+import concurrent.futures
 import contextlib
 import logging
 import os
@@ -349,6 +350,14 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_DRBDHELPER: _drbd_helper,
     nodeverify_constants.NV_GUEST_FILES: _guest_files,
 }
+#: Checks that mostly wait for other nodes: they run beside the others.
+_WAITING: Final = frozenset(
+    {
+        nodeverify_constants.NV_NODELIST,
+        nodeverify_constants.NV_NODENETTEST,
+        nodeverify_constants.NV_MASTERIP,
+    }
+)
 #: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(
     {
@@ -385,16 +394,28 @@ def node_verify(
     without_vms = node.paths.hostname in checkdict.get(
         nodeverify_constants.NV_NONVMNODES, ()
     )
-    answer = {}
-    for key, asked in checkdict.items():
-        check = CHECKS.get(key)
-        if check is None or (without_vms and key in _VM_CHECKS):
-            continue
-        try:
-            answer[key] = check(node, asked)
-        except (errors.GenericError, OSError, ValueError, TypeError) as err:
-            _log.warning("check %s failed: %s", key, err)
-    return answer
+    wanted = {
+        key: asked
+        for key, asked in checkdict.items()
+        if key in CHECKS and not (without_vms and key in _VM_CHECKS)
+    }
+    with concurrent.futures.ThreadPoolExecutor(len(_WAITING)) as pool:
+        begun = [
+            pool.submit(_run, node, key, wanted.pop(key))
+            for key in sorted(_WAITING & wanted.keys())
+        ]
+        answers = [_run(node, key, asked) for key, asked in wanted.items()]
+        answers += [each.result() for each in begun]
+    return {key: value for answer in answers for key, value in answer.items()}
+
+
+def _run(node: LocalNode, key: str, asked: Any) -> dict[str, Any]:
+    """Return the answer of one check by its key; nothing if it fails."""
+    try:
+        return {key: CHECKS[key](node, asked)}
+    except (errors.GenericError, OSError, ValueError, TypeError) as err:
+        _log.warning("check %s failed: %s", key, err)
+        return {}
 
 
 @procedure("node_verify_light")

@@ -2,11 +2,12 @@
 
 import os
 import socket
+import threading
 
 import pytest
 
 from fakes import nodes
-from ganeti import pathutils
+from ganeti import errors, pathutils
 from ganeti.backend import verify
 from ganeti.constants import versions
 from ganeti.utils import x509
@@ -47,6 +48,26 @@ def test_the_client_certificate(node):
         node.paths.client_pem, server_pem=node.paths.server_pem, name="n", serial=2
     )
     assert check(node, client_cert=None) == (None, digest)
+
+
+def test_checks_that_wait_for_other_nodes_run_beside_the_others(node, monkeypatch):
+    others_run = threading.Event()
+
+    def logins(_node, _asked):
+        assert others_run.wait(60)
+        return {}
+
+    monkeypatch.setitem(verify.CHECKS, "nodelist", logins)
+    monkeypatch.setitem(verify.CHECKS, "time", lambda *_: others_run.set())
+    assert check(node, nodelist={}, time=None) == {"nodelist": {}, "time": None}
+
+
+def test_a_check_of_other_nodes_that_fails_is_left_out(node, monkeypatch):
+    def logins(_node, _asked):
+        raise errors.SshError("no key")
+
+    monkeypatch.setitem(verify.CHECKS, "nodelist", logins)
+    assert list(check(node, nodelist={}, version=None)) == ["version"]
 
 
 @pytest.mark.parametrize(("days", "level"), [(20, "WARNING"), (3, "ERROR")])
