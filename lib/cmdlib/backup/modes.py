@@ -15,9 +15,10 @@ class BackupExporting(export.BackupExport):
         """Return the unit that executes a request."""
         if op.mode != "remote":
             return export.BackupExport
-        has_receivers = op.target_node != []
+        # A client that has lost its receivers must not take this for its export.
+        is_given_up = op.target_node == [] and not (
+            op.destination_x509_ca or op.remove_instance
+        )
         return (
-            remote.BackupExportRemote
-            if has_receivers
-            else discard.PreparedExportDiscard
+            discard.PreparedExportDiscard if is_given_up else remote.BackupExportRemote
         )

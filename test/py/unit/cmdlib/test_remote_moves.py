@@ -312,6 +312,21 @@ def test_a_key_that_was_not_prepared_here_is_not_removed(made, key, text):
     assert order(eng, *STEPS) == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"target_node": []}, "wanted a receiver for each of 1 disks, found 0"),
+        (GIVEN_UP | {"remove_instance": True}, "needs destination_x509_ca"),
+    ],
+)
+def test_an_export_that_has_lost_its_receivers_is_refused(made, changes, text):
+    """Its client would take the success for that of the copy."""
+    eng = made()
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(export(**changes))
+    assert order(eng, *STEPS) == []
+
+
 def test_a_key_that_is_gone_is_an_error_with_its_node(made):
     eng = made(x509_cert_remove=failure("transfer certificate: not found"))
     with pytest.raises(errors.OpExecError, match=r"node1.*certificate: not found"):
