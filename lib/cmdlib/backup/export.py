@@ -253,10 +253,17 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
 
     def resume(self) -> tuple[bool, list[bool]]:
         """Continue; the programs at the nodes have gone on."""
-        self.ctx.log.message(
-            "* the master daemon was restarted; the export of"
-            f" {self.instance.name} continues"
-        )
+        try:
+            # Raises if a client has asked to kill the job while it waited for locks.
+            self.ctx.log.message(
+                "* the master daemon was restarted; the export of"
+                f" {self.instance.name} continues"
+            )
+        except BaseException as err:
+            self.save(failure=self.state.failure or str(err) or type(err).__name__)
+            self.end_programs()
+            self._undo()
+            raise
         return self._go_on()
 
     def save(self, **changes: Any) -> None:
@@ -483,6 +490,10 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         except errors.GenericError as err:
             self.ctx.log.warn(str(err))
         self.ctx.save_resumption(None)
+
+    def end_programs(self) -> None:
+        """End the programs of an interrupted copy; failures are logged."""
+        disk_transfer.clean_up(self.ctx, self.state.progress)
 
     def drop_unfinished(self) -> None:
         """Remove what the target node has of the export."""

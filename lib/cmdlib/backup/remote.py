@@ -102,6 +102,12 @@ class BackupExportRemote(export.BackupExport):
     def complete(self) -> None:
         """The other cluster completes the instance."""
 
+    def end_programs(self) -> None:
+        """End the programs of an interrupted copy; failures are logged."""
+        self.is_copied = True
+        node = self.instance.primary_node
+        remote_transfer.clean_up(self.ctx, node, self.state.sending)
+
     def drop_unfinished(self) -> None:
         """Remove the key if the copy, which removes it at its end, has not begun."""
         if not self.is_copied:

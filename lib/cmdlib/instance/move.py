@@ -172,11 +172,14 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         left = self.left
         if left is None:
             raise errors.ProgrammerError("a move without a state was resumed")
-        self.ctx.log.message(
-            "* the master daemon was restarted; the move to"
-            f" {common.node_name(self.ctx, self.target)} continues"
-        )
         self._copy_and_switch(left.progress)
+
+    def _announce_again(self) -> None:
+        if self.left is not None:
+            self.ctx.log.message(
+                "* the master daemon was restarted; the move to"
+                f" {common.node_name(self.ctx, self.target)} continues"
+            )
 
     def _save(self, progress: disk_transfer.Progress) -> None:
         state = Interrupted(self.source, self.target, progress)
@@ -201,6 +204,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
                 raise
         elif self.left is not None:
             # All data is at the target: from here on, nothing is undone.
+            self._announce_again()
             disk_transfer.clean_up(ctx, progress)
             self._shut(moved, new)
             if self.instance.primary_node == self.source:
@@ -226,13 +230,16 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         """Remove everything at the target, and restart the instance at the source."""
         # Without the new disks, the next master daemon must not go on.
         self.ctx.save_resumption(None)
-        self.ctx.log.message("* removing the new disks")
-        self._shut(moved, new)
-        disks.remove_all(self.ctx, moved, new)
         try:
-            self._restart(f"* starting the instance again on {self.primary.name}")
-        except errors.GenericError as err:
-            self.ctx.log.warn(str(err))
+            # Raises if a client asks to kill the job now.
+            self.ctx.log.message("* removing the new disks")
+        finally:
+            self._shut(moved, new)
+            disks.remove_all(self.ctx, moved, new)
+            try:
+                self._restart(f"* starting the instance again on {self.primary.name}")
+            except errors.GenericError as err:
+                self.ctx.log.warn(str(err))
 
     def _stop(self) -> None:
         ctx, instance = self.ctx, self.instance
@@ -264,9 +271,16 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         new: Sequence[objects.Disk],
         progress: disk_transfer.Progress,
     ) -> None:
-        self._assemble(instance, old)
         try:
+            self._announce_again()
+            self._assemble(instance, old)
             self._assemble(moved, new)
+        except BaseException:
+            # The programs of an interrupted run write to the new disks.
+            disk_transfer.clean_up(self.ctx, progress)
+            self._shut(instance, old)
+            raise
+        try:
             plan = disk_transfer.TransferPlan(
                 instance.name,
                 self._side(instance, old),

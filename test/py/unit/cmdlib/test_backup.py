@@ -302,6 +302,40 @@ def test_an_export_that_is_killed_after_the_copy_leaves_nothing(words):
     assert eng.callbacks.resumption is None
 
 
+class KeepingStates(FakeCallbacks):
+    """Keeps each state that is saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.states = []
+
+    def save_resumption(self, value):
+        super().save_resumption(value)
+        self.states.append(copy.deepcopy(value))
+
+
+def test_a_continued_export_that_is_killed_at_once_leaves_nothing():
+    """A client may ask for it while the job waits for its locks again."""
+    keeping = KeepingStates()
+    guest = Guest().answers()
+    engine(**guest).run(EXPORT, callbacks=keeping)
+    state = next(
+        each for each in keeping.states if len(each["progress"]["started"]) > 1
+    )
+    eng = engine(**(guest | Guest(runs=False).answers()))
+    again = Killing("the master daemon was restarted")
+    again.resumption = state
+    with pytest.raises(Canceled):
+        eng.run(EXPORT, callbacks=again)
+    ended = ["impexp_cleanup"] * 2 + ["x509_cert_remove"] * 2
+    ends = ("impexp_cleanup", "x509_cert_remove", *STEPS)
+    assert order(eng, *ends) == [
+        *ended,
+        *("blockdev_remove", "export_remove", "instance_start"),
+    ]
+    assert again.resumption is None
+
+
 def test_an_export_that_cannot_be_completed_leaves_nothing():
     eng = engine(finalize_export=failure("no space left"), **Guest().answers())
     with pytest.raises(errors.OpExecError, match="no space left"):

@@ -6,9 +6,11 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, objects
 from ganeti.cmdlib.instance import disk_transfer
+from ganeti.jqueue.executor import Canceled
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}
@@ -104,6 +106,78 @@ def test_after_a_failure_only_the_new_disks_are_gone():
     assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE2]
     assert eng.rpc.called("instance_start")[0][0] == NODE1
     assert len(eng.rpc.called("impexp_cleanup")) == 2
+
+
+class Interrupted(FakeCallbacks):
+    """Keeps the states that are saved; has the job killed at a line of its log."""
+
+    def __init__(self, words="", resumption=None):
+        super().__init__()
+        self.words = words
+        self.resumption = resumption
+        self.states = []
+
+    def save_resumption(self, value):
+        super().save_resumption(value)
+        self.states.append(copy.deepcopy(value))
+
+    def log(self, kind, payload):
+        super().log(kind, payload)
+        if self.words and self.words in payload:
+            self.words = ""
+            raise Canceled("killed")
+
+
+ENDS = ("impexp_cleanup", "x509_cert_remove", "blockdev_remove", "instance_start")
+
+
+def copying():
+    """Return the state of a move whose programs run."""
+    keeping = Interrupted()
+    engine().run(MOVE, callbacks=keeping)
+    return next(
+        state for state in keeping.states if len(state["progress"]["started"]) > 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "answers", "error"),
+    [
+        ("the master daemon was restarted", {}, Canceled),
+        (
+            "",
+            {
+                "blockdev_assemble": lambda node, _args: (
+                    failure("no such device") if node == NODE2 else ["/dev/x", "", None]
+                )
+            },
+            errors.OpExecError,
+        ),
+    ],
+    ids=["killed", "inactive"],
+)
+def test_a_continued_move_ends_its_programs_before_the_disks_go(words, answers, error):
+    """They outlive the master daemon and write to the new disks."""
+    again = Interrupted(words, copying())
+    eng = engine(**answers)
+    set_up(eng)
+    with pytest.raises(error):
+        eng.run(MOVE, callbacks=again)
+    order = [name for name, _ in names(eng) if name in ENDS]
+    assert order == [ENDS[0]] * 2 + [ENDS[1]] * 2 + list(ENDS[2:])
+    assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE2]
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
+    assert again.resumption is None
+
+
+def test_a_move_that_is_killed_while_it_fails_is_undone():
+    broken = {"exit_status": 1, "listen_port": 4711}
+    eng = engine(impexp_status=[broken])
+    set_up(eng)
+    with pytest.raises(Canceled):
+        eng.run(MOVE, callbacks=Interrupted("removing the new disks"))
+    assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE2]
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
 
 
 def test_an_import_that_never_listens_is_given_up():

@@ -247,6 +247,15 @@ def test_a_failure_before_the_copy_removes_the_key(made):
     assert eng.rpc.called("x509_cert_remove") == [(NODE1, (KEY,))]
 
 
+class KilledAtOnce(FakeCallbacks):
+    """Has the job killed at the first line of its log."""
+
+    def log(self, kind, payload):
+        super().log(kind, payload)
+        if len(self.entries) == 1:
+            raise Canceled("killed")
+
+
 class Keeping(FakeCallbacks):
     """Keeps each state that is saved."""
 
@@ -271,6 +280,26 @@ def test_a_remote_export_is_continued_after_each_step(made):
         assert eng.run(export(), callbacks=again) == (True, [True])
         assert len(eng.rpc.called("x509_cert_remove")) == 1
         assert len(eng.rpc.called("export_start")) == (not state["sending"]["started"])
+
+
+def test_a_continued_remote_export_that_is_killed_at_once_leaves_nothing(made):
+    """A client may ask for it while the job waits for its locks again."""
+    keeping = Keeping()
+    guest = Guest().answers()
+    made(**guest).run(export(), callbacks=keeping)
+    (state,) = [
+        state
+        for state in keeping.states
+        if state and state["sending"]["started"] and not state["sending"]["is_done"]
+    ]
+    eng = made(**(guest | Guest(runs=False).answers()))
+    again = KilledAtOnce()
+    again.resumption = state
+    with pytest.raises(Canceled):
+        eng.run(export(), callbacks=again)
+    ends = ["impexp_cleanup", "x509_cert_remove", "blockdev_remove", "instance_start"]
+    assert order(eng, *ends) == ends
+    assert again.resumption is None
 
 
 def test_a_compression_tool_that_the_node_lacks_is_refused_before_any_change(made):
