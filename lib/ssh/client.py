@@ -105,7 +105,10 @@ def _read_key(path: str) -> paramiko.PKey:
         raise errors.SshError(
             f"{path}: has a passphrase, which no daemon can enter"
         ) from err
-    except (ValueError, UnsupportedAlgorithm, paramiko.SSHException) as err:
+    except (
+        *(ValueError, UnsupportedAlgorithm),
+        *(paramiko.SSHException, paramiko.UnknownKeyType),
+    ) as err:
         raise errors.SshError(f"{path}: damaged, or no private key") from err
 
 

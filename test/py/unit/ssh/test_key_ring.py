@@ -8,6 +8,8 @@ import subprocess
 
 import paramiko
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import dsa
 
 from ganeti import errors
 from ganeti.ssh import client, keys
@@ -90,6 +92,18 @@ def test_a_damaged_key_is_refused(rsa_path):
     pathlib.Path(rsa_path).write_bytes(damaged)
     with pytest.raises(errors.SshError, match="id_rsa: damaged, or no private key"):
         client.KeyRing().key(rsa_path)
+
+
+def test_a_key_of_an_unknown_kind_is_refused(tmp_path):
+    text = dsa.generate_private_key(1024).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path = tmp_path / "id_rsa"
+    path.write_bytes(text)
+    with pytest.raises(errors.SshError, match="id_rsa: damaged, or no private key"):
+        client.KeyRing().key(str(path))
 
 
 def test_an_identity_keeps_its_ring_in_its_variants():
