@@ -87,10 +87,10 @@ def _ssh_checks(
     """Return the nodes to log in to: name -> SSH port.
 
     The master logs in to the whole group and to one node of each other group. Any
-    other candidate of a small group logs in to all these but itself; in a large one,
-    to a few nodes of the group, different ones with each revision, because logins
-    between all pairs of nodes take long. Only candidates can log in to other nodes, so
-    the list of any other node is empty.
+    other candidate of a small group logs in to all these, to itself only if the group
+    has no other one; in a large one, to a few nodes of the group, different ones with
+    each revision, because logins between all pairs of nodes take long. Only candidates
+    can log in to other nodes, so the list of any other node is empty.
     """
     targets = list(members)
     for other in sorted(snapshot.nodegroups):
@@ -100,14 +100,20 @@ def _ssh_checks(
         node.name: params.fill_ndparams(snapshot, node)["ssh_port"] for node in targets
     }
 
+    is_alone = sum(node.master_candidate for node in members) == 1
+
     def chosen(place: int, node: objects.Node) -> dict[str, int]:
         if not node.master_candidate:
             return {}
         if node.uuid == snapshot.cluster.master_node:
             return ports
-        # Never the node itself: what its SSH server answers, the master sees.
+        # Others see what the SSH server of the node itself answers, if there are any.
         if len(members) <= SSH_PEERS + 1:
-            return {name: port for name, port in ports.items() if name != node.name}
+            return {
+                name: port
+                for name, port in ports.items()
+                if is_alone or name != node.name
+            }
         # Steps go from 1 to one less than the size of the group.
         first = snapshot.revision * SSH_PEERS
         steps = ((first + step) % (len(members) - 1) + 1 for step in range(SSH_PEERS))

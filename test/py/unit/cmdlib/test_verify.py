@@ -168,6 +168,25 @@ def test_in_small_groups_candidates_log_in_to_all_others():
     assert len(asked) == 3
 
 
+def test_the_only_candidate_of_a_small_group_also_logs_in_to_itself():
+    """The master logs in to one node of the group, in the job of its own group."""
+    place = {"group": "g2"}
+    extra = [
+        clusters.group("far", "g2"),
+        clusters.node(2, **place, master_candidate=False),
+        clusters.node(3, **place),
+    ]
+    engine = engine_with(start=clusters.snapshot(nodes=1, extra=extra))
+    run(engine, group_name="far")
+    asked = {
+        engine.snapshot.nodes[node].name: set(args[0]["nodelist"])
+        for node, args in engine.rpc.called("node_verify")
+        if "nodelist" in args[0]
+    }
+    everybody = {node.name for node in engine.snapshot.nodes.values()}
+    assert asked == {"node2.example.com": set(), "node3.example.com": everybody}
+
+
 def test_in_large_groups_candidates_take_turns_in_logging_in():
     engine = engine_with(start=clusters.snapshot(nodes=10))
     rounds = []
