@@ -7,6 +7,7 @@ os-and-extstorage, section 6.
 """
 
 import dataclasses
+import hashlib
 import ipaddress
 import re
 import secrets
@@ -34,6 +35,8 @@ _SIGNATURE: Final = re.compile(
 )
 #: Names of keys as nodes make them, see the node call ``x509_cert_create``.
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]{0,99}")
+#: Begins the mark of an instance in a salt, see `DomainSecret.signed_name`.
+_MARK: Final = "."
 _MAGIC: Final = re.compile(constants.IE_MAGIC_RE)
 _HIGHEST_PORT: Final = 65535
 _ADVICE: Final = (
@@ -57,18 +60,21 @@ class DomainSecret:
     _key: bytes = dataclasses.field(repr=False)
 
     # Signing
-    def _sign(self, text: str) -> tuple[str, str]:
-        """Return the code of a text, and the salt that it was made with."""
-        salt = secrets.token_hex(8)
+    def _sign(self, text: str, mark: str = "") -> tuple[str, str]:
+        """Return the code of a text, and the salt that it was made with.
+
+        The code also covers the mark at the end of the salt.
+        """
+        salt = secrets.token_hex(8) + mark
         return serializer.sign(self._key, text, salt), salt
 
     def handshake(self) -> list[Any]:
         """Return what proves to another cluster that this one has the secret."""
         return [constants.RIE_VERSION, *self._sign(_greeting())]
 
-    def signed_name(self, name: str) -> list[str]:
-        """Return the name of a key with its signature."""
-        return [name, *self._sign(name)]
+    def signed_name(self, name: str, owner: str) -> list[str]:
+        """Return the name of a key with its signature, for one instance by its uuid."""
+        return [name, *self._sign(name, _mark(owner))]
 
     def signed_certificate(self, pem: str) -> str:
         """Return a certificate, preceded by a line with its signature."""
@@ -116,17 +122,23 @@ class DomainSecret:
             )
         self._require(_greeting(), digest, salt, what)
 
-    def key_name(self, given: Sequence[Any], what: str) -> str:
-        """Return the name of a key.
+    def key_name(self, given: Sequence[Any], what: str, owner: str) -> str:
+        """Return the name of a key that was prepared for an instance.
+
+        A master of an earlier release has signed names without the instance.
 
         Raises:
-            OpPrereqError: it is not signed, or not a name.
+            OpPrereqError: it is not signed, not a name, or that of another instance.
         """
         what = f"{what}: name of the key"
         name, digest, salt = _members(given, 3, what, "name, hmac and salt")
         if not isinstance(name, str) or not _KEY_NAME.fullmatch(name):
             raise _refusal(f"{what}: wanted the name of a key, found {_shown(name)}")
         self._require(name, digest, salt, what)
+        if _MARK in salt and not salt.endswith(_mark(owner)):
+            raise _refusal(
+                f"{what}: was prepared for another instance; prepare the export again"
+            )
         return name
 
     def certificate(self, given: str, what: str) -> str:
@@ -214,6 +226,11 @@ def load(paths: pathutils.Paths) -> DomainSecret:
             ecodes.ECODE_ENVIRON,
         )
     return DomainSecret(key)
+
+
+def _mark(owner: str) -> str:
+    """Return the end of salts for one instance, by its uuid."""
+    return _MARK + hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
 def _greeting() -> str:

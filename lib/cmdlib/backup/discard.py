@@ -18,7 +18,7 @@ class PreparedExportDiscard(common.InstanceUnit[opcodes.BackupExport]):
     NEEDS_EXISTING: ClassVar[str] = "there is nothing to export"
 
     def check_prereq(self) -> None:
-        """Refuse a key that this cluster did not prepare."""
+        """Refuse a key that this cluster did not prepare for the instance."""
         what = f"instance {self.instance.name}"
         self.require_online_primary()
         if not self.op.x509_key_name:
@@ -27,7 +27,8 @@ class PreparedExportDiscard(common.InstanceUnit[opcodes.BackupExport]):
                 " for it; wanted x509_key_name, found none"
             )
         secret = domain_secret.load(self.ctx.paths)
-        self._key = secret.key_name(self.op.x509_key_name, what)
+        signed = self.op.x509_key_name
+        self._key = secret.key_name(signed, what, self.instance.uuid)
 
     def execute(self) -> tuple[bool, list[bool]]:
         """Remove the key."""

@@ -51,6 +51,6 @@ class BackupPrepare(common.InstanceUnit[opcodes.BackupPrepare]):
         secret = domain_secret.load(self.ctx.paths)
         return {
             "handshake": secret.handshake(),
-            "x509_key_name": secret.signed_name(name),
+            "x509_key_name": secret.signed_name(name, self.instance.uuid),
             "x509_ca": secret.signed_certificate(pem),
         }

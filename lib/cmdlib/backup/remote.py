@@ -62,7 +62,8 @@ class BackupExportRemote(export.BackupExport):
         """Refuse values that were not signed with the secret of both clusters."""
         what = f"instance {self.instance.name}"
         secret = domain_secret.load(self.ctx.paths)
-        self._key = secret.key_name(self.op.x509_key_name or [], what)
+        signed = self.op.x509_key_name or []
+        self._key = secret.key_name(signed, what, self.instance.uuid)
         self._peer = secret.certificate(self.op.destination_x509_ca or "", what)
         self._receivers = secret.receivers(
             list(self.op.target_node), len(self.disks_of()), what
