@@ -34,9 +34,11 @@ _QUIT_WAIT_S: Final = 10.0
 #: Status words of the emulator for a guest that is being received, for one that has
 #: arrived and waits, and for one whose last data is being sent.
 _INCOMING: Final = "inmigrate"
-_ARRIVED: Final = frozenset({"paused", "postmigrate"})
+_LEFT: Final = "postmigrate"
+_ARRIVED: Final = frozenset({"paused", _LEFT})
 _LAST_DATA: Final = "finish-migrate"
 _COMPLETED: Final = "completed"
+_CANCELLING: Final = "cancelling"
 #: Status words of the emulator for a migration in progress.
 _UNDER_WAY: Final = frozenset(
     {
@@ -48,7 +50,7 @@ _UNDER_WAY: Final = frozenset(
         "postcopy-active",
         "postcopy-paused",
         "postcopy-recover",
-        "cancelling",
+        _CANCELLING,
         "colo",
     }
 )
@@ -146,6 +148,8 @@ def begin(
         HypervisorError: the emulator refuses.
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
+        # Not one of an earlier migration: this guest runs since.
+        file_utils.remove_file(guest.sent_marker)
         if not live:
             _stop_to_send(qmp, guest)
         _set_capabilities(qmp, {_AUTO_CONVERGE, *_capabilities(hvparams)})
@@ -295,7 +299,8 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
 
     The guest is stopped before: so an emulator that has all of it at the target does
     not let it go on there while this node does. Once the last data is being sent, only
-    the emulators decide.
+    the emulators decide. A migration that is being cancelled never completes, but it
+    may last as long as QEMU tries to connect to a silent node: that is not waited for.
 
     Raises:
         HypervisorError: it does not end, or the guest runs at the target already.
@@ -314,6 +319,8 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
                 qmp.execute("migrate_cancel")
                 continue
         if effects.clock.monotonic() >= end:
+            if word == _CANCELLING:
+                return word
             raise errors.HypervisorError(
                 f"instance {guest.name}: its migration does not end, found it {word}"
             )
@@ -375,14 +382,30 @@ def _refuse_running(guest: Files) -> None:
         )
 
 
+def _may_go_on(guest: Files) -> bool:
+    """Return whether a guest waits here, or has been stopped since it was sent."""
+    return any(map(os.path.exists, (guest.arrival_marker, guest.sent_marker)))
+
+
 def _go_on(effects: NodeEffects, guest: Files) -> None:
-    """Wait for the guest's last data, and continue the guest if it was paused."""
+    """Wait for the guest's last data, and continue the guest if it was paused.
+
+    Raises:
+        HypervisorError: it does not run; or it has left this node and may have run
+            since, so that its memory here would not fit its disks.
+    """
     end = effects.clock.monotonic() + _ARRIVAL_S
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             word = qmp.execute("query-status")["status"]
+            if word == _LEFT and not _may_go_on(guest):
+                raise errors.HypervisorError(
+                    f"instance {guest.name}: has left this node in a migration, so its"
+                    " memory here may be older than its disks; if it runs nowhere, boot"
+                    " it with gnt-instance shutdown and startup"
+                )
             if word in _ARRIVED:
-                qmp.execute("cont")
+                _continue(qmp, guest)
                 word = "running"
             if word == "running":
                 file_utils.remove_file(guest.arrival_marker)

@@ -218,15 +218,31 @@ def test_a_migration_that_does_not_end_is_an_error(monkeypatch, guest, dropped):
     emulator = use(
         monkeypatch,
         Emulator(
-            query_migrate={"status": "cancelling"},
+            query_migrate={"status": "device"},
+            stop={},
+            query_status={"status": "finish-migrate", "running": False},
+        ),
+    )
+    with pytest.raises(errors.HypervisorError, match="found it device"):
+        migrate.finalize_source(Effects(), guest, success=False)
+    assert "migrate_cancel" not in emulator.names()
+
+
+def test_a_guest_does_not_wait_for_the_end_of_a_connection(monkeypatch, guest, dropped):
+    """QEMU tries to connect to a silent node for two minutes, although canceled."""
+    emulator = use(
+        monkeypatch,
+        Emulator(
+            query_migrate=[{"status": "setup"}, {"status": "cancelling"}],
             stop={},
             migrate_cancel={},
+            cont={},
             query_status=STOPPED,
         ),
     )
-    with pytest.raises(errors.HypervisorError, match="found it cancelling"):
-        migrate.finalize_source(Effects(), guest, success=False)
+    migrate.finalize_source(Effects(), guest, success=False)
     assert emulator.names().count("migrate_cancel") == 1
+    assert emulator.names()[-1] == "cont"
 
 
 @pytest.mark.parametrize("is_running", [True, False])
@@ -391,6 +407,36 @@ def test_an_arrived_guest_runs_in_the_end(monkeypatch, guest, words, commands):
     finalize_destination(guest, success=True)
     assert emulator.names() == commands
     assert migrate.arrival(guest, "paused") is None
+
+
+def test_a_guest_that_has_left_does_not_go_on_with_its_old_memory(monkeypatch, guest):
+    """It may have run at the target, and changed its disks, before it ended there."""
+    emulator = use(monkeypatch, Emulator(query_status={"status": "postmigrate"}))
+    with pytest.raises(errors.HypervisorError, match="shutdown and startup"):
+        finalize_destination(guest, success=True)
+    assert emulator.names() == ["query-status"]
+
+
+def test_a_guest_that_was_stopped_to_be_sent_goes_on_if_nothing_else_is_left(
+    monkeypatch, guest
+):
+    use(monkeypatch, Emulator(query_status={"status": "postmigrate"}, cont={}))
+    monkeypatch.setattr(
+        migrate.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
+    )
+    pathlib.Path(guest.sent_marker).touch()
+    finalize_destination(guest, success=True)
+    # It runs from now on, so a later copy of it is not up to date any more.
+    use(monkeypatch, Emulator(), pid=None)
+    assert not migrate.status(Effects(), guest, {}).is_stopped
+
+
+def test_a_live_migration_forgets_the_stop_of_an_earlier_one(monkeypatch, guest):
+    pathlib.Path(guest.sent_marker).touch()
+    use(monkeypatch, Emulator(stop={}, **SENDING))
+    migrate.begin(guest, PARAMETERS, "192.0.2.2", live=True)
+    use(monkeypatch, Emulator(), pid=None)
+    assert not migrate.status(Effects(), guest, {}).is_stopped
 
 
 def test_a_guest_that_never_continues_is_an_error(monkeypatch, guest):
