@@ -27,6 +27,8 @@ from ganeti.rpc import encode
 POLL_S: Final = 1.0
 FIRST_POLL_S: Final = 0.1
 REPORT_S: Final = 10.0
+#: Seconds that the source may be silent, for example while its node daemon restarts.
+SILENCE_S: Final = 15.0
 _MIB: Final = 1024 * 1024
 #: Longest reason of an emulator that is shown, characters.
 _REASON_LENGTH: Final = 500
@@ -337,13 +339,18 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     def _wait(self, wire: dict[str, Any], info: Any, what: str) -> None:
         ctx = self.ctx
         pause, last = threading.Event(), ctx.clock.monotonic()
-        wait_s = FIRST_POLL_S
+        wait_s, heard = FIRST_POLL_S, ctx.clock.monotonic()
         shown: progress.Progress | None = None
         while True:
             result = ctx.rpc.call_one(
                 "instance_get_migration_status", self.source, wire
             )
             status = result.payload or {}
+            if not result.failed:
+                heard = ctx.clock.monotonic()
+            elif _may_answer(result) and ctx.clock.monotonic() < heard + SILENCE_S:
+                ctx.clock.wait(pause, POLL_S)
+                continue
             if result.failed or status.get("status") in ("failed", "cancelled"):
                 text = f"{what} failed: {_reason(result, status)}"
                 self._give_up(result, wire, info, text)
@@ -690,6 +697,11 @@ def _has_given_up(answer: rpc.Result) -> bool:
     """Return whether a node has given a guest up, or has not let it run since."""
     status = {} if answer.failed else answer.payload or {}
     return status.get("status") == "completed" or status.get("is_stopped") is True
+
+
+def _may_answer(failure: rpc.Result) -> bool:
+    """Return whether a node that does not answer may do so soon."""
+    return failure.is_silent or failure.is_lost
 
 
 def _reason(result: Any, status: dict[str, Any]) -> str:

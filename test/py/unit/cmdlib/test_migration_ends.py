@@ -9,6 +9,7 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
+from ganeti.cmdlib.instance import migrate as migration
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"
@@ -114,6 +115,24 @@ def test_a_migration_that_succeeds_while_it_is_given_up_is_finished(lost):
     assert ends(eng) == [(SOURCE, N1, False), (SOURCE, N1, True), (TARGET, N2, True)]
     assert place(eng) == N2
     assert "the guest has left, so the migration is finished" in callbacks.text()
+
+
+@pytest.mark.parametrize("kind", ["is_silent", "is_lost"])
+def test_a_source_whose_node_daemon_restarts_ends_no_migration(kind):
+    answers = [failure("no answer", **{kind: True})] * 5 + [LEFT]
+    eng = engine(instance_get_migration_status=lambda *_args: answers.pop(0))
+    migrate(eng, target_node="node2")
+    assert ends(eng) == [(SOURCE, N1, True), (TARGET, N2, True)]
+    assert place(eng) == N2
+
+
+def test_a_source_that_stays_silent_is_not_waited_for():
+    silent = failure("no answer", is_silent=True)
+    eng = engine(instance_get_migration_status=silent, **{SOURCE: silent})
+    assert CLEANUP in refusal(eng, target_node="node2")
+    asked = eng.rpc.called("instance_get_migration_status")
+    # Once more afterwards: the guest may have left while it was silent.
+    assert len(asked) == round(migration.SILENCE_S / migration.POLL_S) + 1 + 1
 
 
 def test_a_migration_is_not_begun_again_while_a_copy_may_be_the_only_one():
