@@ -434,6 +434,18 @@ files.write_file = write
 """
 
 
+#: A file system that has become read-only keeps the results that it has.
+UNREMOVABLE = """
+remove = files.remove_file
+def keep(path):
+    import errno, os
+    if "result" in path and os.path.exists(path):
+        raise OSError(errno.EROFS, "Read-only file system", path)
+    remove(path)
+files.remove_file = keep
+"""
+
+
 def fill(program, fails):
     """Let writing a file fail on full disks, if this holds for its path and data."""
     text = program.tool.read_text()
@@ -480,6 +492,19 @@ def test_a_guest_goes_on_if_its_source_cannot_write_its_decision(
     assert re.search(r"web1\.result: No space left", moved.error)
     calls = moving.calls()
     assert (calls.count("unpause web1"), calls.count("destroy web1")) == (1, 0)
+
+
+def test_a_decision_that_cannot_be_taken_back_stays(program, moving):
+    """Whoever reads it lets the guest go on at the target, so it may not do so here."""
+    decision = '"result" in path and \'"code": 0\' in data'
+    fill(program, f"{decision} and really(path, data, **how) is None")
+    text = program.tool.read_text()
+    head, last = text.rsplit("sys.exit", 1)
+    program.tool.write_text(f"{head}{UNREMOVABLE}sys.exit{last}")
+    moving.listen()
+    assert moving.move().status == "completed"
+    calls = moving.calls()
+    assert (calls.count("unpause web1"), calls.count("destroy web1")) == (1, 1)
 
 
 def test_a_decision_stays_though_no_word_can_be_written_about_it(program, moving):
