@@ -208,10 +208,11 @@ class KvmHypervisor(Hypervisor):
             Qmp(guest.control("kvmd"), name) as qmp,
         ):
             word = qmp.execute("query-status")["status"]
+            arrival = migrate.arrival(guest, word)
             if word == "shutdown":
                 self._note_user_shutdown(guest, qmp, pid)
                 return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
-            if migrate.arrival(guest, word) is not None:
+            if arrival is not None:
                 # One that waits for the word of its source does not run.
                 state = GuestState.SHUTDOWN
             memory = qmp.execute("query-balloon")["actual"] // MIB

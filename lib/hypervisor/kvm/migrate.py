@@ -32,10 +32,11 @@ _ARRIVAL_S: Final = 10.0
 _POLL_S: Final = 0.1
 _QUIT_WAIT_S: Final = 10.0
 #: Status words of the emulator for a guest that is being received, for one that has
-#: arrived and waits, and for one whose last data is being sent.
+#: arrived and waits (before that it may have been started paused, and has not run
+#: yet), and for one whose last data is being sent.
 _INCOMING: Final = "inmigrate"
 _LEFT: Final = "postmigrate"
-_ARRIVED: Final = frozenset({"paused", _LEFT})
+_ARRIVED: Final = frozenset({"paused", "prelaunch", _LEFT})
 _LAST_DATA: Final = "finish-migrate"
 _COMPLETED: Final = "completed"
 _CANCELLING: Final = "cancelling"

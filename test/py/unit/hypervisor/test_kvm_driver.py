@@ -505,6 +505,16 @@ def waits(node, runs, monkeypatch, word):
     return state
 
 
+def test_a_guest_that_its_user_shuts_down_after_its_arrival_does_not_wait(
+    node, runs, monkeypatch
+):
+    """Nobody has taken it over, or has asked for it while it ran."""
+    waits(node, runs, monkeypatch, "shutdown")
+    driver.Qmp.answers["quit"] = lambda _arguments: runs.pop("web1") and {}
+    assert [info.state for info in node.all_infos()] == [GuestState.SHUTDOWN]
+    assert [info.hv_id for info in node.all_infos()] == ["-1"]
+
+
 @pytest.mark.parametrize("word", ["inmigrate", "paused"])
 def test_a_guest_that_waits_for_the_word_of_its_source_does_not_run(
     node, runs, monkeypatch, word

@@ -336,6 +336,7 @@ def test_a_source_ends_after_a_success(monkeypatch, guest, dropped, quit_answer)
     [
         ("inmigrate", Arrival.INCOMPLETE),
         ("paused", Arrival.COMPLETE),
+        ("prelaunch", Arrival.COMPLETE),
         ("running", None),
         ("io-error", None),
     ],
@@ -394,6 +395,7 @@ def test_a_guest_that_is_not_there_has_not_arrived(monkeypatch, guest):
         (["running"], ["query-status"]),
         (["inmigrate", "running"], ["query-status"] * 2),
         (["inmigrate", "paused"], ["query-status", "query-status", "cont"]),
+        (["prelaunch"], ["query-status", "cont"]),
         (["postmigrate"], ["query-status", "cont"]),
     ],
 )
