@@ -29,6 +29,8 @@ FIRST_POLL_S: Final = 0.1
 REPORT_S: Final = 10.0
 #: Seconds that the source may be silent, for example while its node daemon restarts.
 SILENCE_S: Final = 15.0
+#: Seconds that an emulator at the target takes to end after the one at the source.
+ENDING_S: Final = 3.0
 _MIB: Final = 1024 * 1024
 #: Longest reason of an emulator that is shown, characters.
 _REASON_LENGTH: Final = 500
@@ -493,11 +495,22 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         return None
 
     def _may_have_copy(self) -> bool:
-        """Return whether the target has something of the guest, or does not answer."""
-        result = self.ctx.rpc.call_one(
-            "instance_list", self.target, *self._hypervisors()
-        )
-        return result.failed or self.instance.name in result.payload
+        """Return whether the target has something of the guest, or does not answer.
+
+        An incomplete copy ends by itself if the emulator of its source has ended, for
+        example because its user has shut the guest down.
+        """
+        clock, never = self.ctx.clock, threading.Event()
+        end = clock.monotonic() + ENDING_S
+        while True:
+            result = self.ctx.rpc.call_one(
+                "instance_list", self.target, *self._hypervisors()
+            )
+            if result.failed or self.instance.name not in result.payload:
+                return result.failed
+            if clock.monotonic() >= end:
+                return True
+            clock.wait(never, POLL_S)
 
     def _hypervisors(self) -> tuple[list[str], dict[str, Any]]:
         """Return the arguments of ``instance_list``."""

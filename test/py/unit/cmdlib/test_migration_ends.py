@@ -101,6 +101,18 @@ def test_a_target_that_has_nothing_is_cleaned_whatever_the_source_says():
     assert ends(eng)[-1] == (TARGET, N2, False)
 
 
+def test_a_copy_that_ends_with_its_source_leaves_nothing_to_clean_up():
+    """Its user has shut the guest down, so both emulators end, one after the other."""
+    lists = [[NAME], [NAME], []]
+
+    def listed(node, _args):
+        return lists.pop(0) if node == N2 and lists else []
+
+    eng = engine(instance_list=listed, **{SOURCE: failure("may have left")})
+    assert "runs on neither node" in refusal(eng, target_node="node2")
+    assert ends(eng)[-1] == (TARGET, N2, False)
+
+
 @pytest.mark.parametrize("lost", ["instance_migrate", "instance_get_migration_status"])
 def test_a_migration_that_succeeds_while_it_is_given_up_is_finished(lost):
     """An answer is lost; the guest has left when the source is asked to keep it."""
