@@ -25,6 +25,7 @@ import paramiko.auth_strategy as auth
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from paramiko.pkey import UnknownKeyType
 
 from ganeti import errors, pathutils
 from ganeti.process import RunResult
@@ -87,27 +88,23 @@ def _read_key(path: str) -> paramiko.PKey:
     takes 0.2 s of CPU. This is left out: the files are those of the account itself.
     """
     text = files.read_file(path)
-    is_own_form = b"BEGIN OPENSSH PRIVATE KEY" in text
-    load = (
-        serialization.load_ssh_private_key
-        if is_own_form
-        else serialization.load_pem_private_key
-    )
+    load = serialization.load_pem_private_key
+    if b"BEGIN OPENSSH PRIVATE KEY" in text:
+        load = serialization.load_ssh_private_key
     try:
         key = load(text, None, unsafe_skip_rsa_key_validation=True)
-        # paramiko also reads a certificate beside the key.
-        if isinstance(key, rsa.RSAPrivateKey) and not os.path.exists(
-            f"{path}-cert.pub"
-        ):
-            return paramiko.RSAKey(key=key)
-        return paramiko.PKey.from_path(path)
+        # The reader of paramiko also reads a certificate beside the key.
+        has_certificate = os.path.exists(f"{path}-cert.pub")
+        if has_certificate or not isinstance(key, rsa.RSAPrivateKey):
+            return paramiko.PKey.from_path(path)
+        return paramiko.RSAKey(key=key)
     except TypeError as err:
         raise errors.SshError(
             f"{path}: has a passphrase, which no daemon can enter"
         ) from err
     except (
         *(ValueError, UnsupportedAlgorithm),
-        *(paramiko.SSHException, paramiko.UnknownKeyType),
+        *(paramiko.SSHException, UnknownKeyType),
     ) as err:
         raise errors.SshError(f"{path}: damaged, or no private key") from err
 
