@@ -5,7 +5,9 @@ types are implemented in `ganeti.storage`.
 """
 
 import contextlib
+import functools
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ganeti import errors, storage
@@ -13,7 +15,10 @@ from ganeti.backend import disk_links
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import disks as disk_constants
 from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.storage import drbd_commands
 from ganeti.storage.base import MIB
+from ganeti.storage.drbd_state import Mirror
+from ganeti.storage.mirrors import MirrorDisk
 
 
 def _device(node: LocalNode, disk: DiskX) -> storage.Device:
@@ -126,21 +131,24 @@ def blockdev_getmirrorstatus_multi(
 
     The status of an inactive mirror whose volumes are missing is None.
     """
+    # The kernel has one text for all mirrors of the node: it is read once.
+    mirrors = functools.cache(lambda: drbd_commands.mirrors(node.process))
     statuses: list[list[Any]] = []
     for disk in disks:
         try:
-            statuses.append([True, _status(_device(node, disk))])
+            statuses.append([True, _status(_device(node, disk), mirrors)])
         except errors.GenericError as err:
             statuses.append([False, str(err)])
     return statuses
 
 
-def _status(device: storage.Device) -> storage.DeviceStatus | None:
-    status = device.status()
-    is_mirror = device.disk.dev_type in disk_constants.DTS_DRBD
-    if is_mirror and not status.dev_path and not device.exists():
-        return None
-    return status
+def _status(
+    device: storage.Device, mirrors: Callable[[], Mapping[int, Mirror]]
+) -> storage.DeviceStatus | None:
+    if not isinstance(device, MirrorDisk):
+        return device.status()
+    status = device.status_among(mirrors())
+    return status if status.dev_path or device.exists() else None
 
 
 @procedure("blockdev_getdimensions")

@@ -11,6 +11,7 @@ import functools
 import ipaddress
 import os
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors, pathutils
@@ -93,8 +94,11 @@ class MirrorDisk(Device):
         Raises:
             StorageError: DRBD is missing.
         """
-        present = drbd_commands.mirrors(self._process).get(self.minor)
-        return present if present is not None and present.is_in_use else None
+        return self._among(drbd_commands.mirrors(self._process))
+
+    def _among(self, present: Mapping[int, Mirror]) -> Mirror | None:
+        mirror = present.get(self.minor)
+        return mirror if mirror is not None and mirror.is_in_use else None
 
     def _is_free(self) -> bool:
         """Return whether nothing has the minor, if the kernel says so without a tool.
@@ -129,7 +133,11 @@ class MirrorDisk(Device):
 
     def status(self) -> DeviceStatus:
         """Return the worse of both states; without a path while it is not active."""
-        mirror = self.mirror()
+        return self.status_among(drbd_commands.mirrors(self._process))
+
+    def status_among(self, present: Mapping[int, Mirror]) -> DeviceStatus:
+        """Return the status, as `status`; takes the states of all devices by minor."""
+        mirror = self._among(present)
         if mirror is None:
             return DeviceStatus("", is_degraded=True, ldisk_status=LocalStatus.UNKNOWN)
         return DeviceStatus(

@@ -7,6 +7,7 @@ from fakes import nodes
 from ganeti import errors
 from ganeti.backend import mirrors
 from ganeti.objects.filled import DiskX
+from ganeti.storage import drbd_commands
 from ganeti.storage.drbd_state import Mirror
 from ganeti.storage.mirrors import MirrorDisk
 
@@ -76,6 +77,13 @@ class Node:
         for state in self.states.values():
             state.done = self.done
         monkeypatch.setattr(mirrors.storage, "device", self._device)
+        #: Runners with which the states of all devices were read; there are no devices.
+        self.looks = []
+        monkeypatch.setattr(drbd_commands, "mirrors", self._mirrors)
+
+    def _mirrors(self, process):
+        self.looks.append(process)
+        return {}
 
     def _device(self, paths, record, process):
         assert (paths, process) == (self._node.paths, self._node.process)
@@ -115,6 +123,13 @@ def test_an_inactive_mirror_without_volumes_has_no_status(node):
     rows = node.call("blockdev_getmirrorstatus_multi", [disk(0), disk(1)])
     (is_known, inactive), missing = rows
     assert (is_known, inactive.dev_path, missing) == (True, "", [True, None])
+
+
+def test_the_states_of_all_devices_are_read_once_per_call(node):
+    wires = [disk(0), disk(1)]
+    for calls in (1, 2):
+        node.call("blockdev_getmirrorstatus_multi", wires)
+        assert len(node.looks) == calls
 
 
 GOOD = Mirror(4, "Connected", "Primary", "UpToDate", "UpToDate")
