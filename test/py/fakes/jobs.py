@@ -1,6 +1,7 @@
 """The queue's side of one opcode."""
 
 import contextlib
+import copy
 
 from ganeti.jqueue.documents import Document
 from ganeti.jqueue.executor import Canceled, CarriedLog
@@ -61,3 +62,26 @@ class FakeCallbacks:
     def text(self):
         """Return the message lines as one text."""
         return "\n".join(payload for kind, payload in self.entries if kind == "message")
+
+
+class KeepingCallbacks(FakeCallbacks):
+    """Keeps each state that is saved, and the configuration of an engine at that time.
+
+    Attributes:
+        kept: states, each with its snapshot; None without an engine.
+    """
+
+    def __init__(self, engine=None):
+        super().__init__()
+        self._engine = engine
+        self.kept = []
+
+    @property
+    def states(self):
+        return [state for state, _snapshot in self.kept]
+
+    def save_resumption(self, value):
+        super().save_resumption(value)
+        if value is not None:
+            snapshot = None if self._engine is None else self._engine.snapshot
+            self.kept.append((copy.deepcopy(value), snapshot))

@@ -1,7 +1,5 @@
 """Exports and imports over fakes: order of steps, what is left after failures."""
 
-import copy
-
 import pytest
 
 from fakes.engine import Engine
@@ -16,7 +14,7 @@ from fakes.exporting import (
     engine,
     small,
 )
-from fakes.jobs import FakeCallbacks
+from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
 from ganeti import errors
 from ganeti.cmdlib.instance import import_export
@@ -302,21 +300,9 @@ def test_an_export_that_is_killed_after_the_copy_leaves_nothing(words):
     assert eng.callbacks.resumption is None
 
 
-class KeepingStates(FakeCallbacks):
-    """Keeps each state that is saved."""
-
-    def __init__(self):
-        super().__init__()
-        self.states = []
-
-    def save_resumption(self, value):
-        super().save_resumption(value)
-        self.states.append(copy.deepcopy(value))
-
-
 def test_a_continued_export_that_is_killed_at_once_leaves_nothing():
     """A client may ask for it while the job waits for its locks again."""
-    keeping = KeepingStates()
+    keeping = KeepingCallbacks()
     guest = Guest().answers()
     engine(**guest).run(EXPORT, callbacks=keeping)
     state = next(
@@ -356,21 +342,14 @@ def test_a_removed_instance_is_not_started_again_and_its_export_is_complete():
 @pytest.mark.parametrize("template", ["plain", "file"])
 def test_an_export_is_continued_after_each_step_that_was_made_durable(template):
     """The master daemon ends after each save; the next one ends the export."""
-    saved = []
-
-    class Keeping(FakeCallbacks):
-        def save_resumption(self, value):
-            super().save_resumption(value)
-            saved.append(copy.deepcopy(value))
 
     def made():
         return engine(template, instance_info={})
 
-    op = EXPORT | {"long_sleep": True}
-    made().run(op, callbacks=Keeping())
-    states = [state for state in saved if state is not None]
-    assert len(states) > 5
-    for state in states:
+    op, keeping = EXPORT | {"long_sleep": True}, KeepingCallbacks()
+    made().run(op, callbacks=keeping)
+    assert len(keeping.states) > 5
+    for state in keeping.states:
         again = FakeCallbacks()
         again.resumption = state
         eng = made()
@@ -526,17 +505,10 @@ def test_a_failed_import_leaves_no_instance_and_no_disk():
 
 def import_states():
     """Return an engine, and each state that an import saves with its snapshot."""
-    saved = []
     eng = importing(**ONE)
-
-    class Keeping(FakeCallbacks):
-        def save_resumption(self, value):
-            super().save_resumption(value)
-            if value is not None:
-                saved.append((copy.deepcopy(value), eng.snapshot))
-
-    eng.run(IMPORT, callbacks=Keeping())
-    return eng, saved
+    keeping = KeepingCallbacks(eng)
+    eng.run(IMPORT, callbacks=keeping)
+    return eng, keeping.kept
 
 
 def test_an_import_is_continued_after_each_step_that_was_made_durable():

@@ -1,6 +1,5 @@
 """Exports to other clusters and imports from them, over fakes."""
 
-import copy
 import hashlib
 import hmac
 import pathlib
@@ -10,7 +9,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.exporting import DONE, NAME, NODE1, Guest, engine
-from fakes.jobs import FakeCallbacks
+from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
 from ganeti import errors, pathutils
 from ganeti.cmdlib import domain_secret
@@ -264,22 +263,10 @@ class KilledAtOnce(FakeCallbacks):
             raise Canceled("killed")
 
 
-class Keeping(FakeCallbacks):
-    """Keeps each state that is saved."""
-
-    def __init__(self):
-        super().__init__()
-        self.states = []
-
-    def save_resumption(self, value):
-        super().save_resumption(value)
-        self.states.append(copy.deepcopy(value))
-
-
 def test_a_remote_export_is_continued_after_each_step(made):
-    keeping = Keeping()
+    keeping = KeepingCallbacks()
     made(instance_info={}).run(export(), callbacks=keeping)
-    states = [state for state in keeping.states if state is not None]
+    states = keeping.states
     assert len(states) >= 5
     for state in states:
         again = FakeCallbacks()
@@ -292,7 +279,7 @@ def test_a_remote_export_is_continued_after_each_step(made):
 
 def test_a_continued_remote_export_that_is_killed_at_once_leaves_nothing(made):
     """A client may ask for it while the job waits for its locks again."""
-    keeping = Keeping()
+    keeping = KeepingCallbacks()
     guest = Guest().answers()
     made(**guest).run(export(), callbacks=keeping)
     (state,) = [
@@ -451,18 +438,11 @@ def test_content_that_does_not_arrive_leaves_no_instance(made):
 
 
 def test_a_remote_import_is_continued_after_each_step(made, root):
-    saved = []
-
-    class AlsoSnapshots(FakeCallbacks):
-        def save_resumption(self, value):
-            super().save_resumption(value)
-            saved.append((copy.deepcopy(value), eng.snapshot))
-
     eng = importing(made)
-    eng.run(remote_import(), callbacks=AlsoSnapshots())
-    states = [(state, start) for state, start in saved if state is not None]
-    assert len(states) >= 4
-    for state, start in states:
+    keeping = KeepingCallbacks(eng)
+    eng.run(remote_import(), callbacks=keeping)
+    assert len(keeping.kept) >= 4
+    for state, start in keeping.kept:
         again = FakeCallbacks()
         again.resumption = state
         other = Engine(start, eng.rpc.script, root=root)
@@ -477,18 +457,11 @@ def test_a_remote_import_is_continued_after_each_step(made, root):
 
 def test_a_continued_remote_import_ends_receivers_before_it_removes_disks(made, root):
     """They outlive the master daemon and write to the disks."""
-    saved = []
-
-    class AlsoSnapshots(FakeCallbacks):
-        def save_resumption(self, value):
-            super().save_resumption(value)
-            saved.append((copy.deepcopy(value), eng.snapshot))
-
     eng = importing(made)
-    eng.run(remote_import(), callbacks=AlsoSnapshots())
-    states = [(state, start) for state, start in saved if state is not None]
-    assert len(states) >= 4
-    for state, start in states:
+    keeping = KeepingCallbacks(eng)
+    eng.run(remote_import(), callbacks=keeping)
+    assert len(keeping.kept) >= 4
+    for state, start in keeping.kept:
         again = FakeCallbacks()
         again.resumption = state
         script = eng.rpc.script | {"blockdev_assemble": failure("no such device")}

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fakes.exporting import NODE1, Guest, engine
-from fakes.jobs import FakeCallbacks
+from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
 from ganeti import errors
 from ganeti.cmdlib.backup import zeroing
@@ -188,15 +188,9 @@ def test_a_guest_is_not_started_while_its_helper_machine_may_run():
 
 
 def test_a_zeroing_export_is_continued_after_each_step_that_was_made_durable():
-    saved = []
-
-    class Keeping(FakeCallbacks):
-        def save_resumption(self, value):
-            super().save_resumption(value)
-            saved.append(copy.deepcopy(value))
-
-    cluster(**Helper().answers()).run(EXPORT, callbacks=Keeping())
-    states = [state for state in saved if state is not None]
+    keeping = KeepingCallbacks()
+    cluster(**Helper().answers()).run(EXPORT, callbacks=keeping)
+    states = keeping.states
     assert {state["has_helper"] for state in states} == {True, False}
     for state in states:
         again = FakeCallbacks()
