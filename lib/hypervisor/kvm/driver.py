@@ -34,6 +34,7 @@ from ganeti.hypervisor.kvm import (
     emulator,
     files,
     firmware,
+    helper_processes,
     hotplug,
     launch,
     layout,
@@ -360,9 +361,10 @@ class KvmHypervisor(Hypervisor):
             "tpm": hvp.get("tpm") and tpm.state(guest),
         }
         lost = [kind for kind, own in wanted.items() if own and own.read() is None]
-        if hvp.get("tpm") and not tpm.processes(guest):
+        needs = helper_processes.lost_of(guest)
+        if any(not each.directory for each in needs):
             lost.append("tpm-process")
-        if shares.ended(guest, hvp):
+        if any(each.directory for each in needs):
             lost.append("shares")
         # They end with their guest.
         return lost if guest.alive_pid() is not None else []

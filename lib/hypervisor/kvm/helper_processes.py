@@ -5,7 +5,7 @@ start, also by a reboot, starts the process again.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ganeti import errors, pathutils
@@ -34,26 +34,28 @@ def lost(paths: pathutils.Paths) -> dict[str, list[Need]]:
 
     The processes of the node are read at most once, and only if a guest needs some.
     """
-    needs = dict(_needs(paths))
-    if not needs:
-        return {}
-    commands = _commands()
-    missing = {
-        guest: [each for each in wanted if not _is_there(guest, each, commands)]
-        for guest, wanted in needs.items()
-    }
-    # They end with their guest.
-    return {
-        guest.name: rows
-        for guest, rows in missing.items()
-        if rows and guest.alive_pid() is not None
-    }
+    guests = (Files(paths, name) for name in files.known_names(paths))
+    return {guest.name: needs for guest, needs in _lost(guests)}
 
 
-def _needs(paths: pathutils.Paths) -> Iterator[tuple[Files, list[Need]]]:
+def lost_of(guest: Files) -> list[Need]:
+    """Return the processes that one guest lacks if it runs."""
+    return [need for _guest, needs in _lost([guest]) for need in needs]
+
+
+def _lost(guests: Iterable[Files]) -> Iterator[tuple[Files, list[Need]]]:
+    needs = dict(_needs(guests))
+    commands = _commands() if needs else {}
+    for guest, wanted in needs.items():
+        missing = [each for each in wanted if not _is_there(guest, each, commands)]
+        # They end with their guest.
+        if missing and guest.alive_pid() is not None:
+            yield guest, missing
+
+
+def _needs(guests: Iterable[Files]) -> Iterator[tuple[Files, list[Need]]]:
     """Return the running guests that need processes, with these."""
-    for name in files.known_names(paths):
-        guest = Files(paths, name)
+    for guest in guests:
         if guest.alive_pid() is None:
             continue
         try:

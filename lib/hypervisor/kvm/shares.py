@@ -260,19 +260,6 @@ def end(effects: NodeEffects, guest: Files) -> None:
     )
 
 
-def ended(guest: Files, hvp: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a running guest's directories that no process serves."""
-    directories = wanted(hvp)
-    if not directories:
-        return []
-    served = {word for pid in processes(guest) for word in files.command_line(pid)}
-    return [
-        tag
-        for tag, path in directories.items()
-        if source_argument(guest.paths.at(path)) not in served
-    ]
-
-
 def source_argument(directory: str) -> str:
     """Return the argument by which the process of a directory is known."""
     return f"source={directory}"
