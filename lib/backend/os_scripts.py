@@ -49,12 +49,13 @@ def os_validate(
     params: dict[str, Any],
     force_variant: bool,
 ) -> bool:
-    """Check OS parameters with the OS definition's verify script.
+    """Check OS parameters with the OS definition's verify script, and its installer.
 
     Returns:
         false when the OS is missing on this node and not required.
     """
-    if unknown := set(checks) - {os_constants.OS_VALIDATE_PARAMETERS}:
+    parameters = os_constants.OS_VALIDATE_PARAMETERS
+    if unknown := set(checks) - {parameters, os_constants.OS_VALIDATE_INSTALL}:
         raise errors.OpExecError(
             f"OS {name}: unknown checks {', '.join(sorted(unknown))}"
         )
@@ -65,7 +66,12 @@ def os_validate(
             raise
         return False
     variant = _variant(definition, name, force=force_variant)
-    if os_constants.OS_SCRIPT_VERIFY not in definition.scripts or not checks:
+    if os_constants.OS_VALIDATE_INSTALL in checks:
+        _require_trusted(definition)
+    if (
+        os_constants.OS_SCRIPT_VERIFY not in definition.scripts
+        or parameters not in checks
+    ):
         return True
     known = {row[0] for row in definition.parameters}
     if unknown := set(params) - known:
@@ -73,7 +79,7 @@ def os_validate(
             f"OS {name}: unknown parameters {', '.join(sorted(unknown))}"
         )
     result = node.process.run_trimmed(
-        [definition.scripts[os_constants.OS_SCRIPT_VERIFY], *checks],
+        [definition.scripts[os_constants.OS_SCRIPT_VERIFY], parameters],
         env=os_environment.core(node.paths, definition, variant, params, 0),
         max_output=_TAIL_BYTES,
         cwd=definition.path,
@@ -91,17 +97,21 @@ def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
     return definition.check_variant(full_name)
 
 
+def _require_trusted(definition: OsDefinition) -> None:
+    if not definition.is_trusted:
+        raise errors.OpExecError(
+            f"OS {definition.name}: its create script is not trusted and would need a"
+            " helper virtual machine, which this node does not offer"
+        )
+
+
 @procedure("instance_os_add")
 def instance_os_add(
     node: LocalNode, instance_osp: InstanceX, reinstall: bool, debug: int
 ) -> None:
     """Install an instance's OS on its disks."""
     definition = os_definitions.find(node.paths, instance_osp.os)
-    if not definition.is_trusted:
-        raise errors.OpExecError(
-            f"OS {definition.name}: its create script is not trusted and would need a"
-            " helper virtual machine, which this node does not offer"
-        )
+    _require_trusted(definition)
     extra = {"INSTANCE_REINSTALL": "1"} if reinstall else {}
     action = "reinstall" if reinstall else "add"
     _run(node, instance_osp, definition, _Script("create", action, extra, debug))

@@ -21,6 +21,8 @@ OS_SCRIPT_RENAME: Final = "rename"
 OS_SCRIPT_VERIFY: Final = "verify"
 #: Argument of the verify script.
 OS_VALIDATE_PARAMETERS: Final = "parameters"
+#: Check of the node itself, which the script does not get: can the OS be installed?
+OS_VALIDATE_INSTALL: Final = "install"
 OS_API_VERSIONS: Final = (10, 15, 20)
 ES_PARAMETERS_FILE: Final = "parameters.list"
 ES_SCRIPTS: Final = (

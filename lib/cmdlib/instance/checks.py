@@ -7,6 +7,7 @@ from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import capacity
 from ganeti.constants import ecodes
+from ganeti.constants import os as os_constants
 from ganeti.objects import cloud_init, params
 from ganeti.rpc.result import Result
 from ganeti.utils import messages
@@ -296,19 +297,32 @@ def validate_os(
     os_params: Mapping[str, Any],
     *,
     force_variant: bool,
+    is_install: bool = False,
 ) -> None:
     """Have nodes check an OS definition and its parameters.
 
+    Args:
+        ctx: the unit's.
+        nodes: uuids.
+        os_name: with its variant.
+        os_params: all values.
+        force_variant: accept a variant that the OS does not declare.
+        is_install: whether its create script will run.
+
     Raises:
-        OpPrereqError: a node does not have the OS or refused the parameters.
+        OpPrereqError: a node does not have the OS, cannot install it, or refused the
+            parameters.
     """
+    wanted = [os_constants.OS_VALIDATE_PARAMETERS]
+    if is_install:
+        wanted.append(os_constants.OS_VALIDATE_INSTALL)
     results = ctx.rpc.call(
         "os_validate",
         nodes,
         [
             True,
             os_name,
-            ["parameters"],
+            wanted,
             cloud_init.without_parameters(os_params),
             force_variant,
         ],

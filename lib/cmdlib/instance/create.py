@@ -451,6 +451,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 instance.os,
                 self._os_parameters(instance),
                 force_variant=self.op.force_variant,
+                is_install=self.runs_installer,
             )
         nic_specs.check_bridges(self.ctx, instance.nics, self.primary, self.name)
         self.check_resources()
@@ -664,6 +665,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def installs(self) -> bool:
         """Whether an OS script runs."""
         return bool(self.plan.instance.os) and not self.op.no_install
+
+    @property
+    def runs_installer(self) -> bool:
+        """Whether the create script of the OS runs."""
+        return self.installs
 
     @property
     def instance(self) -> objects.Instance:

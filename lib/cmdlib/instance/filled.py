@@ -36,6 +36,11 @@ class FilledInstance(create.InstanceCreate):
         return bool(self.plan.disks)
 
     @property
+    def runs_installer(self) -> bool:
+        """Whether the create script of the OS runs: its import script does."""
+        return False
+
+    @property
     @abc.abstractmethod
     def old_name(self) -> str:
         """Name of the instance that the content is of."""

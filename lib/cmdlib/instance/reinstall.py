@@ -55,6 +55,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
             self.os,
             self.os_params,
             force_variant=op.force_variant,
+            is_install=True,
         )
 
     def execute(self) -> None:

@@ -106,6 +106,9 @@ def test_untrusted_definitions_are_marked_and_not_run(node, directory):
     assert nodes.call(node, "os_diagnose")[0][-1] is False
     with pytest.raises(errors.OpExecError, match="not trusted"):
         nodes.call(node, "instance_os_add", nodes.instance(), False, 0)
+    assert validate(node, "tiny+small", {"motd": "x"}) is True
+    with pytest.raises(errors.OpExecError, match="not trusted"):
+        validate(node, "tiny+small", {"motd": "x"}, checks=["parameters", "install"])
 
 
 def read_log(node, action):
@@ -222,8 +225,8 @@ def test_rename_passes_the_old_name(node, directory):
     assert "OLD_INSTANCE_NAME=web1" in read_log(node, "rename")[1]
 
 
-def validate(node, name, params, *, required=True, force=False):
-    args = (required, name, ["parameters"], params, force)
+def validate(node, name, params, *, required=True, force=False, checks=("parameters",)):
+    args = (required, name, list(checks), params, force)
     return nodes.call(node, "os_validate", *args)
 
 
@@ -231,6 +234,7 @@ def test_validation(node, directory):
     assert validate(node, "tiny+small", {"motd": "x"}) is True
     assert validate(node, "other", {}, required=False) is False
     assert validate(node, "tiny+strange", {}, force=True) is True
+    assert validate(node, "tiny+small", {}, checks=["parameters", "install"]) is True
     for name, params, text in (
         ("other", {}, "not found"),
         ("tiny", {}, "must include a variant"),

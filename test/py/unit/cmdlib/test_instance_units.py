@@ -709,6 +709,32 @@ def test_reinstall_needs_a_stopped_instance_with_disks():
     assert only_instance(eng).disks_active is False
 
 
+@pytest.mark.parametrize(
+    ("request_", "is_install"),
+    [
+        (creation(start=False, os_type="tiny"), True),
+        (creation(start=False, os_type="tiny", no_install=True), False),
+        (op("OP_INSTANCE_REINSTALL", instance_name="web1", os_type="tiny"), True),
+        (op("OP_INSTANCE_SET_PARAMS", instance_name="web1", os_name="tiny"), False),
+    ],
+)
+def test_nodes_check_whether_they_can_install_an_os_that_will_be(request_, is_install):
+    eng = engine(instances=0)
+    if request_["OP_ID"] != "OP_INSTANCE_CREATE":
+        eng.run(creation(start=False))
+        eng.rpc.calls.clear()
+    eng.run(request_)
+    ((_node, args),) = eng.rpc.called("os_validate")
+    assert args[2] == (["parameters", "install"] if is_install else ["parameters"])
+
+
+def test_an_os_that_a_node_cannot_install_leaves_nothing():
+    eng = engine(instances=0, os_validate=failure("OS tiny: is not trusted"))
+    refused(eng, creation(os_type="tiny"), "is not trusted")
+    assert not eng.snapshot.instances
+    assert not eng.rpc.called("blockdev_create")
+
+
 def test_query_data_speaks_of_state_and_disks():
     eng = engine(
         all_instances_info={"inst1.example.com": INFO}, blockdev_find={"dev_path": "/d"}
