@@ -234,7 +234,7 @@ IGNORE_OFFLINE: Final = Option(
 )
 INSTALL_IMAGE: Final = Option(
     ("--install-image",),
-    "disk image of the helper VM that runs OS scripts safely",
+    "recorded only: no helper machine installs an OS in this release",
     dest="install_image",
     kind="string",
 )
@@ -735,17 +735,10 @@ NEW_INSTANCE: Final = (
     TAGS,
     DRY_RUN,
 )
-HELPER_TIMES: Final = (
-    Option(
-        ("--helper-startup-timeout",),
-        "time limit for the start of the helper VM in seconds",
-        dest="helper_startup_timeout",
-        kind="int",
-    ),
-    Option(
-        ("--helper-shutdown-timeout",),
-        "time limit for the stop of the helper VM in seconds",
-        dest="helper_shutdown_timeout",
-        kind="int",
-    ),
+HELPER_TIMES: Final = tuple(
+    without_effect(
+        Option((f"--{dest.replace('_', '-')}",), "", dest=dest, kind="int"),
+        "no helper machine installs an OS",
+    )
+    for dest in ("helper_startup_timeout", "helper_shutdown_timeout")
 )

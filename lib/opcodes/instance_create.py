@@ -37,10 +37,10 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     ] = False
     group_name: Annotated[ht.NonEmptyStr | None, Doc("node group, name or uuid")] = None
     helper_shutdown_timeout: Annotated[
-        int | None, Doc("seconds allowed for the helper VM to stop")
+        int | None, Doc("no effect: no helper machine installs an OS")
     ] = None
     helper_startup_timeout: Annotated[
-        int | None, Doc("seconds allowed for the helper VM to start")
+        int | None, Doc("no effect: no helper machine installs an OS")
     ] = None
     hvparams: Annotated[dict[str, Any], Doc("hypervisor parameters")] = {}
     hypervisor: Annotated[

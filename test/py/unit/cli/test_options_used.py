@@ -170,6 +170,14 @@ def test_every_option_is_read(program, command):
             "gnt-instance console --priority=low",
             "--priority: no effect, a console needs no job",
         ),
+        (
+            "gnt-instance add --helper-startup-timeout=60 web1",
+            "--helper-startup-timeout: no effect, no helper machine installs an OS",
+        ),
+        (
+            "gnt-backup import --helper-shutdown-timeout=60 web1",
+            "--helper-shutdown-timeout: no effect, no helper machine installs an OS",
+        ),
     ],
 )
 def test_an_option_without_effect_says_so(line, warning):
