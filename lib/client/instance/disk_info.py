@@ -27,6 +27,8 @@ def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
         if disk[key]:
             pairs.append((where, _status(kind, disk[key])))
     pairs += _problem(disk)
+    if disk.get("params"):
+        pairs.append(("parameters", disk["params"]))
     pairs.append(("name", disk["name"]))
     pairs.append(("UUID", disk["uuid"]))
     if disk["children"]:

@@ -120,8 +120,17 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             info_tree.with_defaults(data["hv_actual"], data["hv_instance"]),
         ),
         ("Back-end parameters", _backend(data)),
-        ("NICs", [_nic(index, nic) for index, nic in enumerate(data["nics"])]),
+        (
+            "NICs",
+            [
+                _nic(index, nic, own)
+                for index, (nic, own) in enumerate(
+                    zip(data["nics"], data["nics_own"], strict=True)
+                )
+            ],
+        ),
         ("Disk template", data["disk_template"]),
+        *_disk_parameters(data),
         (
             "Disks",
             [disk_tree(f"disk/{i}", disk) for i, disk in enumerate(data["disks"])],
@@ -169,8 +178,19 @@ def _vnc(data: Mapping[str, Any]) -> str:
     return f"vnc to {address}:{port} (node {node}) (display {display})"
 
 
-def _nic(index: int, nic: Any) -> info_tree.Pairs:
+def _disk_parameters(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what the disks have from group and cluster, by template."""
+    inherited = {
+        template: info_tree.with_defaults(filled, {})
+        for template, filled in data["diskparams"].items()
+        if filled
+    }
+    return [("Disk parameters", inherited)] if inherited else []
+
+
+def _nic(index: int, nic: Any, own: Mapping[str, Any]) -> info_tree.Pairs:
     name, uuid, address, mac, mode, link, vlan, network, _ = nic
+    inherited = ", ".join(key for key in ("mode", "link", "vlan") if key not in own)
     return info_tree.Pairs(
         [
             (f"nic/{index}", ""),
@@ -179,6 +199,7 @@ def _nic(index: int, nic: Any) -> info_tree.Pairs:
             ("mode", mode),
             ("link", link),
             ("vlan", vlan),
+            *([("from the cluster", inherited)] if inherited else []),
             ("network", network),
             ("UUID", uuid),
             ("name", name),

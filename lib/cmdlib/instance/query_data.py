@@ -102,7 +102,14 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
                 ],
                 "os": instance.os,
                 "nics": [_nic(snapshot, nic) for nic in instance.nics],
+                "nics_own": [nic.nicparams for nic in instance.nics],
                 "disk_template": snapshot.disk_template(instance),
+                "diskparams": {
+                    template: params.fill_diskparams(snapshot, group.uuid, template)
+                    for template in sorted(
+                        {d.dev_type for d in snapshot.instance_disks(instance)}
+                    )
+                },
                 "disks": self._disks(snapshot, instance),
                 "hypervisor": instance.hypervisor,
                 "network_port": instance.network_port,
@@ -185,6 +192,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             "mode": disk.mode,
             "size": disk.size,
             "spindles": disk.spindles,
+            "params": dict(disk.params or {}),
             "name": disk.name,
             "uuid": disk.uuid,
         }

@@ -747,6 +747,17 @@ def test_query_data_speaks_of_state_and_disks():
     assert static["run_state"] is None
 
 
+def test_query_data_has_own_and_inherited_parameters():
+    eng = engine(instances=0)
+    eng.run(creation(start=False, nics=[{"link": "br7"}]))
+    request = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "static": True}
+    (data,) = eng.run(request).values()
+    assert data["nics_own"] == [{"link": "br7"}]
+    assert data["nics"][0][4:6] == ("bridged", "br7")
+    assert data["diskparams"] == {"file": {}}
+    assert [disk["params"] for disk in data["disks"]] == [{}]
+
+
 def test_the_console_is_described_by_the_master():
     lie = {"inst1.example.com": {"kind": "ssh", "user": "-oProxyCommand=x"}}
     eng = engine(instance_info=INFO, instance_console_info=lie)

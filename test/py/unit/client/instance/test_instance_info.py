@@ -173,6 +173,31 @@ def test_the_terms_of_a_reservation():
     }
 
 
+def test_disk_parameters_of_the_group_and_of_the_disk():
+    assert "Disk parameters" not in lines(diskparams={})
+    actual = lines(diskparams={"ext": {"access": "kernelspace"}, "file": {}})
+    assert actual["Disk parameters"] == {"ext": {"access": "default (kernelspace)"}}
+    own = {"provider": "shelf", "access": "userspace"}
+    tree = dict(disk_info.disk_tree("disk/0", disk("ext", params=own)))
+    assert tree["parameters"] == own
+    assert "parameters" not in dict(disk_info.disk_tree("disk/0", disk("ext")))
+
+
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        ({"link": "br1"}, "mode, vlan"),
+        ({}, "mode, link, vlan"),
+        ({"link": "br1", "mode": "bridged", "vlan": ""}, None),
+    ],
+)
+def test_parameters_that_a_nic_has_from_the_cluster(own, text):
+    row = [None, "u1", None, "aa:bb", "bridged", "br1", "", None, None]
+    (tree,) = lines(nics=[row], nics_own=[own])["NICs"]
+    assert dict(tree).get("from the cluster") == text
+    assert list(dict(tree))[:6] == ["nic/0", "MAC", "IP", "mode", "link", "vlan"]
+
+
 @pytest.mark.parametrize(
     ("address", "port", "text"),
     [
