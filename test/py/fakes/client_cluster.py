@@ -417,7 +417,10 @@ def _instance_details():
             "be_actual": {"vcpus": 4, "maxmem": 2048, "minmem": 1024, "memory": 2048},
             "be_instance": {"maxmem": 2048},
             "nics": [[*nic, "w1", {"name": "lan"}], [*nic, None, None]],
-            "nics_own": [{"mode": "bridged", "link": "br7", "vlan": ""}, {"link": "br7"}],
+            "nics_own": [
+                {"mode": "bridged", "link": "br7", "vlan": ""},
+                {"link": "br7"},
+            ],
             "disk_template": "drbd",
             "diskparams": {"drbd": {"resync-rate": 61440, "protocol": "C"}},
             "disks": [_disk(0), mirror],

@@ -6,12 +6,15 @@ import re
 import shlex
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from ganeti.cli import manual, manual_parameters, parser, usage
 from ganeti.cli.model import COMMON_OPTIONS
 from ganeti.constants import hvparams, param_effects, params
+from ganeti.hypervisor import networks
+from ganeti.objects.filled import NetInfo, NicX
 from ganeti.server import masterd, noded, rapi, standby
 from ganeti.tools import cleaner
 from ganeti.watcher import main as watcher
@@ -331,3 +334,24 @@ def test_see_also_names_every_page():
     assert pages | {f"{name}(8)" for name in NAMES} == set(
         re.findall(r"[\w-]+\(\d\)", footer)
     )
+
+
+def test_the_page_of_networks_has_every_variable_of_scripts_for_nics():
+    network = NetInfo(
+        **dict.fromkeys(("uuid", "name", "network", "gateway", "network6"), "x"),
+        **dict.fromkeys(("gateway6", "mac_prefix"), "x"),
+        tags=("t",),
+    )
+    nic = NicX(
+        mac="aa:00:00:00:00:01",
+        uuid="u1",
+        name="eth",
+        ip="192.0.2.1",
+        nicparams={"mode": "bridged", "link": "br0", "vlan": "1"},
+        netinfo=network,
+    )
+    instance = SimpleNamespace(name="web1", tags=())
+    text = (TOP / "man" / "gnt-network.rst").read_text()
+    section = text.partition("SCRIPT FOR NICS\n")[2].partition("COMMANDS\n")[0]
+    known = networks.environment(instance, nic, 0, "gnt0").keys() - {"PATH"}
+    assert set(re.findall(r"\b[A-Z0-9]+(?:_[A-Z0-9]+)*\b", section)) >= known
