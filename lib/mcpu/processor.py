@@ -31,6 +31,7 @@ from ganeti.locking import Level, LockManager
 from ganeti.mcpu import log_saving_runner
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
+from ganeti.mcpu.patient_runner import PatientRunner
 from ganeti.mcpu.pauses import Pauses
 from ganeti.mcpu.shared_answers import SharedAnswers, SharingRunner
 from ganeti.ssh import known_hosts
@@ -155,8 +156,11 @@ class _Run:
         self._held = held
         self._config = _WatchedConfig(deps.config, callbacks)
         self._log = JobLog(callbacks)
+        runner = deps.rpc
+        if callbacks.resumption is not None:
+            runner = PatientRunner(runner, deps.clock)
         self._rpc = log_saving_runner.LogSavingRunner(
-            SharingRunner(deps.rpc, deps.answers, deps.clock, callbacks.submitted_at),
+            SharingRunner(runner, deps.answers, deps.clock, callbacks.submitted_at),
             callbacks.save_log,
         )
         self._unit = unit_class(

@@ -147,6 +147,16 @@ def test_a_source_that_stays_silent_is_not_waited_for():
     assert len(asked) == round(migration.SILENCE_S / migration.POLL_S) + 1 + 1
 
 
+def test_a_restarted_master_waits_for_a_source_whose_daemon_starts_as_well():
+    state = {"phase": "transfer", "source": N1, "target": N2, "is_live": True}
+    silent = failure("no answer", is_silent=True)
+    answers = [silent] * 5 + [LEFT] * 2
+    eng = engine(instance_get_migration_status=lambda *_args: answers.pop(0))
+    migrate(eng, FakeCallbacks(resumption=state), target_node="node2")
+    assert ends(eng) == [(SOURCE, N1, True), (TARGET, N2, True)]
+    assert place(eng) == N2
+
+
 def test_a_migration_is_not_begun_again_while_a_copy_may_be_the_only_one():
     state = {"phase": "begin", "source": N1, "target": N2, "is_live": True}
     eng = engine(**{SOURCE: failure("may have left")})
