@@ -108,6 +108,7 @@ class Entry:
         must_hurry: the next attempt to get the locks must begin at once.
         interrupt: ends a wait for locks of the worker that has the job.
         kill: ends a wait of the running opcode for nodes.
+        lost_secrets: indexes of opcodes whose secrets ended with an earlier daemon.
         must_die: a client asked to kill the job while it ran.
         watches: the waits for changes, in order.
         reported: monotonic time at which log lines were last reported.
@@ -125,6 +126,7 @@ class Entry:
         "job",
         "kill",
         "logs",
+        "lost_secrets",
         "must_cancel",
         "must_die",
         "must_hurry",
@@ -170,6 +172,7 @@ class Entry:
         self.began = 0.0
         self.interrupt: Callable[[], None] | None = None
         self.kill: Callable[[], None] | None = None
+        self.lost_secrets: frozenset[int] = frozenset()
         self.reported = float("-inf")
         self.watches: dict[Watch, None] = {}
         self.news_timer: Timer | None = None

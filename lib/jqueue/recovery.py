@@ -71,6 +71,9 @@ def _take_over(core: Core, stored: Job) -> tuple[Job, Entry | None]:
         return transitions.abort(job, err, now), None
     entry = Entry(job, ops)
     entry.logs = core.read_logs(job.id)
+    entry.lost_secrets = frozenset(
+        index for index, op in enumerate(job.ops) if transitions.has_lost_secrets(op)
+    )
     return job, entry
 
 

@@ -293,6 +293,10 @@ class Runner:
             if verdict.is_canceled:
                 self._end_locked(entry, transitions.cancel_rest(entry.job, core.now()))
                 return None
+            if index in entry.lost_secrets:
+                error = errors.OpExecError(transitions.LOST_TEXT)
+                self._end_locked(entry, transitions.abort(entry.job, error, core.now()))
+                return None
             status = entry.job.ops[index].status
             if status is Status.QUEUED:
                 core.show_locked(entry, transitions.start(entry.job, index, core.now()))

@@ -19,6 +19,10 @@ _replace = msgspec.structs.replace
 CANCELED_TEXT: Final = "Job canceled by request"
 UNCLEAN_TEXT: Final = "Unclean master daemon shutdown"
 EARLIER_TEXT: Final = "Preceding opcode failed"
+LOST_TEXT: Final = (
+    "secret parameters are never stored, so they were lost when the master daemon"
+    " ended; submit the job again"
+)
 
 
 def new_job(job_id: int, ops: Sequence[opcodes.Opcode], now: Timestamp) -> Job:
@@ -146,28 +150,27 @@ def recover(job: Job, now: Timestamp) -> Job:
 
     Queued jobs stay queued; opcodes that waited are queued again; opcodes that ran
     continue if they are resumable, and have failed otherwise. A job with a parameter
-    that was never stored and is still needed fails.
+    that was never stored and is still needed fails, unless an earlier opcode continues.
     """
     if job.status in state.FINAL:
         return job
     index = next_index(job)
     if index is not None and job.ops[index].is_resumable:
         job = resume(job, index)
+        if not has_lost_secrets(job.ops[index]):
+            return job
     elif job.status in (Status.RUNNING, Status.CANCELING):
         return abort(job, UNCLEAN_TEXT, now)
     elif index is not None and job.ops[index].status is Status.WAITING:
         job = requeue(job, index)
-    if any(
-        opcodes.lost_secrets(op.decoded_input())
-        for op in job.ops
-        if op.status not in state.FINAL
-    ):
-        text = (
-            "secret parameters are never stored, so they were lost when the master"
-            " daemon ended; submit the job again"
-        )
-        return abort(job, errors.OpExecError(text), now)
+    if any(map(has_lost_secrets, job.ops)):
+        return abort(job, errors.OpExecError(LOST_TEXT), now)
     return job
+
+
+def has_lost_secrets(op: JobOp) -> bool:
+    """Return whether an opcode of an earlier daemon needs what was never stored."""
+    return op.status not in state.FINAL and opcodes.lost_secrets(op.decoded_input())
 
 
 def encode_error(error: BaseException) -> msgspec.Raw:

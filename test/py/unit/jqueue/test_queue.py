@@ -1404,6 +1404,27 @@ def test_a_stop_leaves_a_resumable_opcode_to_the_next_daemon():
     assert job.ops[0].resumption_value() is None
 
 
+def test_an_opcode_that_lost_its_secrets_fails_after_one_that_was_resumed():
+    seen = []
+    first = Harness()
+    resumable(first, seen)
+    first.queue.start()
+    secret = opcodes.TestOsParams(osparams_secret={"pw": "x"})
+    job_id = first.queue.submit([dummy("long"), secret])
+    until(lambda: first.queue.job(job_id).ops[0].log)
+    assert first.queue.stop(WAIT_S) is False
+    first.store.close()
+    again = Harness(backend=first.backend)
+    resumable(again, seen)
+    try:
+        again.queue.start()
+        job = again.final(job_id)
+    finally:
+        again.close()
+    assert [op.status for op in job.ops] == ["success", "error"]
+    assert "submit the job again" in job.ops[1].result_value()[1][0]
+
+
 def test_a_resumed_opcode_that_has_no_locks_yet_waits_for_the_next_daemon():
     seen = []
     first = Harness()

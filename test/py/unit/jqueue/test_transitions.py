@@ -223,6 +223,26 @@ def test_a_secret_that_was_never_stored_fails_its_job():
     assert statuses(transitions.recover(done, LATER)) == "success queued"
 
 
+def test_an_opcode_that_continues_is_not_ended_by_the_secrets_of_a_later_one():
+    secret = opcodes.decode(
+        {
+            "OP_ID": "OP_INSTANCE_REINSTALL",
+            "instance_name": "a",
+            "osparams_secret": {"s": "y"},
+        }
+    )
+    made = transitions.new_job(9, [opcodes.TestDelay(duration=1.0), secret], NOW)
+    made = transitions.execute(transitions.start(made, 0, NOW), 0, NOW)
+    assert statuses(transitions.recover(made, LATER)) == "error error"
+    made = transitions.with_resumption(made, 0, msgspec.Raw(b"{}"))
+    assert statuses(transitions.recover(made, LATER)) == "running queued"
+    # The one that continues needs its own.
+    alone = transitions.new_job(9, [secret], NOW)
+    alone = transitions.execute(transitions.start(alone, 0, NOW), 0, NOW)
+    alone = transitions.with_resumption(alone, 0, msgspec.Raw(b"{}"))
+    assert statuses(transitions.recover(alone, LATER)) == "error"
+
+
 def test_an_error_without_a_form_in_json_becomes_text():
     error = errors.OpExecError("a", object)
     name, (first, second) = msgspec.json.decode(transitions.encode_error(error))
