@@ -23,11 +23,19 @@ _MIB: Final = 1024 * 1024
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The state of a growth whose master daemon ended during the wipe, in MiB."""
+    """The state of a growth whose master daemon ended.
+
+    Attributes:
+        disk_uuid: the disk.
+        target_mib: its size afterwards.
+        offset_mib: the beginning of the part that is not wiped.
+        is_growing: whether the nodes may not have enlarged it yet.
+    """
 
     disk_uuid: str
     target_mib: int
     offset_mib: int
+    is_growing: bool = False
 
 
 class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
@@ -160,7 +168,9 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
     def declare_locks(self, level: locking.Level) -> None:
         """Declare the locks of the nodes; a wipe only shares those of the nodes."""
         super().declare_locks(level)
-        if self.ctx.resumption is not None and level is locking.Level.NODE:
+        if self.ctx.resumption is None or level is not locking.Level.NODE:
+            return
+        if not msgspec.convert(self.ctx.resumption, Interrupted).is_growing:
             self.locks.shared.add(level)
 
     def hooks_env(self) -> dict[str, Any]:
@@ -181,49 +191,82 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.update(mirror_specs.with_size(self.disk, self.target_mib))
             return
-        what = f"instance {instance.name}: disk {op.disk} could not grow"
-        if not instance.disks_active:
-            disks.assemble(self.ctx, instance, disks=[self.disk])
+        # Stored first: a larger disk that nobody wipes would show old data.
+        self._save(self.disk.size, is_growing=True)
+        self._assemble()
         self.ctx.log.message(
             f"Growing disk {op.disk} of instance '{instance.name}' by"
             f" {self.delta_mib} MiB to {self.target_mib} MiB"
         )
-        for node in disks.nodes_of(self.disk, instance):
-            self._grow_volume(node, dryrun=False).unwrap(what)
-        self._grow_device(dryrun=False, what=what)
+        self._grow_volumes()
+        self._grow_device(dryrun=False, what=self._failed)
         self._record_and_wipe(self.disk.size)
 
     def resume(self) -> None:
-        """Continue the wipe of the new part."""
+        """Continue the growth, or the wipe of the new part."""
         left = msgspec.convert(self.ctx.resumption, Interrupted)
         instance, snapshot = self.instance, self.ctx.snapshot
         if left.disk_uuid not in instance.disks:
             raise errors.OpExecError(
                 f"instance {instance.name}: disk {self.op.disk} was removed while it"
-                " was being wiped"
+                " was being enlarged"
             )
         self.disk, self.target_mib = snapshot.disks[left.disk_uuid], left.target_mib
+        self.delta_mib = max(0, left.target_mib - self.disk.size)
+        goes_on = f"is wiped on from {left.offset_mib} MiB"
+        if left.is_growing:
+            goes_on = f"grows on to {left.target_mib} MiB"
         self.ctx.log.message(
-            f"* the master daemon was restarted; disk {self.op.disk} is wiped on from"
-            f" {left.offset_mib} MiB"
+            f"* the master daemon was restarted; disk {self.op.disk} {goes_on}"
         )
-        if not instance.disks_active:
-            disks.assemble(self.ctx, instance, disks=[self.disk])
+        self._assemble()
+        if left.is_growing and self.delta_mib:
+            self._grow_volumes()
+            if not self._has_grown():
+                self._grow_device(dryrun=False, what=self._failed)
         self._record_and_wipe(left.offset_mib)
+
+    @property
+    def _failed(self) -> str:
+        return f"instance {self.instance.name}: disk {self.op.disk} could not grow"
+
+    def _assemble(self) -> None:
+        if not self.instance.disks_active:
+            disks.assemble(self.ctx, self.instance, disks=[self.disk])
+
+    def _grow_volumes(self) -> None:
+        """Have all nodes enlarge what is below the disk; a larger one stays."""
+        for node in disks.nodes_of(self.disk, self.instance):
+            self._grow_volume(node, dryrun=False).unwrap(self._failed)
+
+    def _has_grown(self) -> bool:
+        """Return whether the device of a mirror has its new size already.
+
+        While the new part is being copied, it could not grow again.
+        """
+        if not mirror_specs.is_mirror(self.disk):
+            return True
+        wire = encode.disk(self.ctx.snapshot, self.disk, self.instance)
+        rows = self.ctx.rpc.call_one(
+            "blockdev_getdimensions", self.instance.primary_node, [wire]
+        ).unwrap(self._failed)
+        return bool(rows and rows[0] and rows[0][0] >= self.target_mib * _MIB)
 
     def _record_and_wipe(self, offset_mib: int) -> None:
         """Record the new size, wipe the new part from an offset, notify the guest."""
         instance, wipes = self.instance, self.ctx.snapshot.cluster.prealloc_wipe_disks
         # The nodes have enlarged the disk, and nobody may see the new part before.
         if wipes:
-            self._save(self.op.disk, offset_mib)
+            self._save(offset_mib)
         with self.ctx.config.edit(self.ctx.owner) as edit:
             recorded = edit.snapshot.disks[self.disk.uuid]
             edit.update(mirror_specs.with_size(recorded, self.target_mib))
         self.disk = self.ctx.snapshot.disks[self.disk.uuid]
         if wipes:
             part = (self.op.disk, self.disk, offset_mib)
-            disks.wipe(self.ctx, instance, [part], save=self._save)
+            disks.wipe(
+                self.ctx, instance, [part], save=lambda _disk, mib: self._save(mib)
+            )
         self._notify_guest()
         is_mirror = mirror_specs.is_mirror(self.disk)
         if is_mirror and (self.op.wait_for_sync or not instance.disks_active):
@@ -235,8 +278,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         if not instance.disks_active:
             disks.shutdown(self.ctx, instance, disks=[self.disk], mark=False)
 
-    def _save(self, _index: int, offset_mib: int) -> None:
-        state = Interrupted(self.disk.uuid, self.target_mib, offset_mib)
+    def _save(self, offset_mib: int, *, is_growing: bool = False) -> None:
+        state = Interrupted(self.disk.uuid, self.target_mib, offset_mib, is_growing)
         self.ctx.save_resumption(msgspec.to_builtins(state))
 
     def _notify_guest(self) -> None:

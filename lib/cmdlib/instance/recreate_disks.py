@@ -24,19 +24,21 @@ from ganeti.rpc import encode
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The state of an opcode whose master daemon ended while disks were wiped.
+    """The state of an opcode whose master daemon ended while it made disks.
 
     Attributes:
         new_nodes: uuids of the nodes to which the disks move; empty if they stay.
         disks: the future records.
         position: of the disk in ``disks`` that was being wiped.
         offset_mib: the part of it that is wiped.
+        is_creating: whether the disks were being created; none is wiped.
     """
 
     new_nodes: list[str]
     disks: list[dict[str, Any]]
     position: int
     offset_mib: int
+    is_creating: bool = False
 
 
 class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
@@ -85,7 +87,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.ctx.resumption is not None:
             super().declare_locks(level)
-            if level is locking.Level.NODE:
+            if level is locking.Level.NODE and not self.left.is_creating:
                 self.locks.shared.add(level)
         elif self.op.iallocator:
             allocation.lock_all_nodes(self.locks)
@@ -255,19 +257,23 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         changed = self.changed
         if self.new_nodes and self.new_nodes != [self.instance.primary_node]:
             self.ctx.log.warn("the volumes on the old node are not removed")
-        disks.create_on_nodes_and_wipe(
-            self.ctx, self._owner(), changed, save=self._saving(changed)
-        )
-        self._record(changed)
+        self._create(changed)
 
     def resume(self) -> None:
-        """Continue the wipe of the new disks, then change the records."""
+        """Create the disks again, or wipe on; then change the records."""
         left, instance = self.left, self.instance
         changed = [objects.from_dict(objects.Disk, disk) for disk in left.disks]
         if not {disk.uuid for disk in changed} <= set(instance.disks):
             raise errors.OpExecError(
-                f"instance {instance.name}: a disk was removed while it was being wiped"
+                f"instance {instance.name}: a disk was removed while it was being"
+                " recreated"
             )
+        if left.new_nodes:
+            for disk in changed:
+                mirror_specs.reserve_again(self.ctx, disk)
+        if left.is_creating:
+            self._create_again(changed)
+            return
         self.ctx.log.message(
             f"* the master daemon was restarted; {disks.label(left.position)} of the"
             f" new ones is wiped on from {left.offset_mib} MiB"
@@ -282,6 +288,35 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         )
         self._record(changed)
 
+    def _create(self, changed: Sequence[objects.Disk]) -> None:
+        """Create the disks and wipe them, then change the records."""
+        self._save(changed, 0, 0, is_creating=True)
+        disks.create_on_nodes_and_wipe(
+            self.ctx, self._owner(), changed, save=self._saving(changed)
+        )
+        self._record(changed)
+
+    def _create_again(self, changed: Sequence[objects.Disk]) -> None:
+        """Remove what was created of the lost disks, and create them.
+
+        Raises:
+            OpExecError: a node refused.
+        """
+        self.ctx.log.message(
+            "* the master daemon was restarted; the disks are created again"
+        )
+        owner = self._owner()
+        # They may be active for a wipe that had not begun.
+        disks.shutdown(self.ctx, owner, disks=changed, mark=False)
+        if not disks.remove_all(self.ctx, owner, changed):
+            raise errors.OpExecError(
+                f"instance {self.instance.name}: the master daemon was restarted while"
+                " its disks were being created, and those that exist cannot be"
+                " removed; they have no data: remove them on their nodes, and run"
+                f" gnt-instance recreate-disks {self.instance.name} again"
+            )
+        self._create(changed)
+
     def _owner(self) -> objects.Instance:
         """Return the instance when it is on its future node."""
         if not self.new_nodes:
@@ -290,13 +325,19 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def _saving(self, changed: Sequence[objects.Disk]) -> Callable[[int, int], None]:
         """Return a function that stores the progress of the wipe."""
+        return lambda position, mib: self._save(changed, position, mib)
+
+    def _save(
+        self,
+        changed: Sequence[objects.Disk],
+        position: int,
+        offset_mib: int,
+        *,
+        is_creating: bool = False,
+    ) -> None:
         records = [objects.to_dict(disk) for disk in changed]
-
-        def save(position: int, offset_mib: int) -> None:
-            state = Interrupted(self.new_nodes, records, position, offset_mib)
-            self.ctx.save_resumption(msgspec.to_builtins(state))
-
-        return save
+        state = Interrupted(self.new_nodes, records, position, offset_mib, is_creating)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
 
     def _record(self, changed: Sequence[objects.Disk]) -> None:
         with self.ctx.config.edit(self.ctx.owner) as edit:

@@ -77,8 +77,9 @@ class Simulation:
         return None
 
     def do_blockdev_grow(self, _node, args):
+        path, wanted = args[0]["logical_id"][1], args[0]["size"] + args[1]
         if not args[2]:
-            self.files[args[0]["logical_id"][1]] += args[1]
+            self.files[path] = max(self.files[path], wanted)
 
     def do_blockdev_convert_part(self, _node, args):
         if args[0]["logical_id"][1] not in self.files:

@@ -4,6 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 
@@ -15,7 +16,7 @@ BUSY = "disk disk/0 (/dev/drbd0): cannot grow during a synchronisation; wait"
 class Site:
     """An instance with one mirror; its device grows, or says why it does not."""
 
-    def __init__(self, *, is_active=True, problem=""):
+    def __init__(self, *, is_active=True, problem="", size_mib=1024):
         self.calls = []
         self.problem = problem
         disk = clusters.drbd_disk("d0", 1, 2).replace(iv_name="disk/0", size=1024)
@@ -33,6 +34,7 @@ class Site:
                 "blockdev_getmirrorstatus_multi": [
                     [True, {"dev_path": "/dev/drbd0", "is_degraded": False}]
                 ],
+                "blockdev_getdimensions": [[size_mib << 20, None]],
                 "blockdev_grow": self.grow,
                 "hooks_runner": [],
                 "instance_info": {},
@@ -48,15 +50,16 @@ class Site:
             return failure(self.problem)
         return None
 
-    def ask(self):
+    def ask(self, resumption=None):
         self.engine.run(
-            {
+            callbacks=FakeCallbacks(resumption=resumption),
+            op={
                 "OP_ID": "OP_INSTANCE_GROW_DISK",
                 "instance_name": NAME,
                 "disk": 0,
                 "amount": 512,
                 "ignore_ipolicy": True,
-            }
+            },
         )
 
     @property
@@ -96,3 +99,16 @@ def test_an_inactive_device_is_not_asked_on_trial():
     site.ask()
     assert (N1, "device", 512, "trial") not in site.calls
     assert (N1, "device", 512, "real") in site.calls
+
+
+@pytest.mark.parametrize(("size_mib", "grows"), [(1024, True), (1536, False)])
+def test_a_device_that_has_grown_before_a_restart_does_not_grow_again(size_mib, grows):
+    # It could not, as its new part is being copied.
+    site = Site(size_mib=size_mib, problem="" if grows else BUSY)
+    site.ask(
+        {"disk_uuid": "d0", "target_mib": 1536, "offset_mib": 1024, "is_growing": True}
+    )
+    assert site.size == 1536
+    assert ((N1, "device", 512, "real") in site.calls) is grows
+    for node in (N1, N2):
+        assert (node, "volume", 512, "real") in site.calls

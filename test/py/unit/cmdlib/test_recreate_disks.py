@@ -193,6 +193,12 @@ class LostSite(mirror_site.MirrorSite):
             },
         )
         self.nodes.volumes.clear()
+        self.nodes.do_blockdev_create = self.create
+
+    def create(self, node, args):
+        """Create a disk, perhaps again: nobody needs what was written to another."""
+        self.nodes.written.clear()
+        return type(self.nodes).do_blockdev_create(self.nodes, node, args)
 
 
 TO_NODE3 = {"nodes": ["node1.example.com", "node3.example.com"]}
