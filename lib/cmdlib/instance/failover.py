@@ -3,16 +3,33 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from ganeti import errors, opcodes
 from ganeti.cmdlib.instance import common, disks, firmware, mirrors, relocation
 from ganeti.objects import params
 from ganeti.repair import journal
 
 
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a failover whose master daemon ended; uuids of the nodes."""
+
+    source: str
+    target: str
+
+
 class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
     """Unit that restarts an instance on another node, also if its own node is down."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-failover"
+
+    def expand_names(self) -> None:
+        """Look instance and target up; an interrupted failover has its nodes."""
+        if self.ctx.resumption is None:
+            super().expand_names()
+            return
+        left = msgspec.convert(self.ctx.resumption, Interrupted)
+        self.expand_interrupted(left.source, left.target)
 
     def check_prereq(self) -> None:
         """Check the target; its memory only if the instance will run there."""
@@ -23,6 +40,15 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
             backend["minmem"] if will_run else None,
             is_rescue=self.primary.offline or self.op.ignore_consistency,
         )
+        self._require_complete()
+
+    def _require_complete(self) -> None:
+        """Refuse a target that lacks data.
+
+        Raises:
+            OpPrereqError: it does, or does not say.
+        """
+        instance = self.instance
         if not self.op.ignore_consistency and instance.disks_active:
             mirrored = mirrors.of(self.ctx.snapshot, instance)
             mirrors.require_complete(
@@ -57,6 +83,43 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
             ignore_consistency=self.op.ignore_consistency,
         )
 
+    def resume(self) -> None:
+        """Go on where the last master daemon ended."""
+        if self.instance.primary_node != self.target:
+            # The guest may have gone on at the source while there was no master.
+            self._require_complete()
+        resume(
+            self,
+            shutdown_timeout_s=self.op.shutdown_timeout,
+            ignore_consistency=self.op.ignore_consistency,
+        )
+
+    def save_failover(self) -> None:
+        """Store the nodes."""
+        state = Interrupted(self.source, self.target)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+
+def resume(
+    unit: "relocation.RelocationUnit[Any]",
+    *,
+    shutdown_timeout_s: int,
+    ignore_consistency: bool,
+) -> None:
+    """Continue a failover after a restart of the master daemon, see `fail_over`."""
+    ctx, target = unit.ctx, common.node_name(unit.ctx, unit.target)
+    ctx.log.message(
+        f"* the master daemon was restarted; the failover to {target} continues"
+    )
+    if unit.instance.primary_node != unit.target:
+        fail_over(
+            unit,
+            shutdown_timeout_s=shutdown_timeout_s,
+            ignore_consistency=ignore_consistency,
+        )
+    elif unit.instance.admin_state == "up":
+        _start_at_target(unit)
+
 
 def fail_over(
     unit: "relocation.RelocationUnit[Any]",
@@ -78,6 +141,7 @@ def fail_over(
     if instance.forthcoming:
         unit.commit_primary(unit.target)
         return
+    unit.save_failover()
     source = ctx.snapshot.nodes[unit.source]
     is_promised = ignore_consistency and not journal.is_of_automaton(unit.op.reason)
     excused = source.offline or is_promised

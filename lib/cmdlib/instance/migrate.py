@@ -35,6 +35,8 @@ _MIB: Final = 1024 * 1024
 #: Longest reason of an emulator that is shown, characters.
 _REASON_LENGTH: Final = 500
 _VERSION_LENGTH: Final = 50
+#: Seconds for the clean shutdown of a guest that fails over instead.
+_SHUTDOWN_S: Final = 120
 _NO_REASON: Final = "QEMU gives no reason; see its log on both nodes"
 
 
@@ -49,6 +51,8 @@ class Phase(enum.StrEnum):
     TRANSFER = "transfer"
     #: The guest has left the source.
     FINISH = "finish"
+    #: The guest is stopped, and started at the target, instead of a migration.
+    FAILOVER = "failover"
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -75,15 +79,8 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             super().expand_names()
             return
         self.left = msgspec.convert(self.ctx.resumption, Interrupted)
-        common.InstanceUnit.expand_names(self)
-        self.wants_allocator = False
-        self.source, self.target = self.left.source, self.left.target
+        self.expand_interrupted(self.left.source, self.left.target)
         self.is_live = self.left.is_live
-
-    def nodes_to_lock(self) -> Sequence[str]:
-        """Return the instance's nodes, source and target."""
-        nodes = super().nodes_to_lock()
-        return nodes if self.left is None else sorted({*nodes, self.source})
 
     def check_arguments(self) -> None:
         """Refuse ``mode`` together with its older form ``live``."""
@@ -214,7 +211,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         if self.op.cleanup:
             self._clean_up()
         elif self.is_failover:
-            failover.fail_over(self, shutdown_timeout_s=120, ignore_consistency=False)
+            failover.fail_over(
+                self, shutdown_timeout_s=_SHUTDOWN_S, ignore_consistency=False
+            )
         else:
             self.ctx.log.message(f"Migrating instance {self.instance.name}")
             self._migrate()
@@ -224,6 +223,11 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         left = self.left
         if left is None:
             raise errors.ProgrammerError("a migration without a state was resumed")
+        if left.phase == Phase.FAILOVER:
+            failover.resume(
+                self, shutdown_timeout_s=_SHUTDOWN_S, ignore_consistency=False
+            )
+            return
         ctx, what = self.ctx, f"instance {self.instance.name}: migration"
         ctx.log.message(
             f"* the master daemon was restarted; the migration to"
@@ -273,6 +277,10 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         """Store a point from which a restarted master can continue."""
         state = Interrupted(phase, self.source, self.target, self.is_live)
         self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    def save_failover(self) -> None:
+        """Store that it has become a failover."""
+        self._reached(Phase.FAILOVER)
 
     def _migrate(self) -> None:
         instance, call = self.instance, self.ctx.rpc.call_one

@@ -50,6 +50,12 @@ class RelocationUnit(common.InstanceUnit[O]):
                 f"instance {self.instance.name}: needs a target node",
             )
 
+    def expand_interrupted(self, source: str, target: str) -> None:
+        """Look the instance up; an interrupted operation has its nodes."""
+        super().expand_names()
+        self.wants_allocator = False
+        self.source, self.target = source, target
+
     def declare_locks(self, level: locking.Level) -> None:
         """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.wants_allocator:
@@ -58,9 +64,13 @@ class RelocationUnit(common.InstanceUnit[O]):
             super().declare_locks(level)
 
     def nodes_to_lock(self) -> Sequence[str]:
-        """Return the instance's nodes and the target."""
+        """Return the instance's nodes, source and target."""
         known = self.ctx.snapshot.instance_nodes(self.instance)
-        return sorted({*known, self.target})
+        return sorted({*known, self.source, self.target})
+
+    def save_failover(self) -> None:
+        """Store what a restarted master needs to continue a failover."""
+        raise errors.ProgrammerError(f"{type(self).__name__} cannot continue")
 
     def choose_target(self) -> None:
         """Have the allocator choose if the request names no node."""

@@ -3,9 +3,25 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ganeti import errors, objects, opcodes
+import msgspec
+
+from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, removal, reservation
 from ganeti.constants import ecodes
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a removal whose master daemon ended.
+
+    Attributes:
+        uuid: of the instance.
+        nodes: uuids of its nodes.
+        env: hook variables from before the removal.
+    """
+
+    uuid: str
+    nodes: list[str]
+    env: dict[str, Any]
 
 
 class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
@@ -14,6 +30,27 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
     HOOKS_PATH: ClassVar[str | None] = "instance-remove"
     LOCK_NODES: ClassVar[bool] = True
     NEEDS_EXISTING: ClassVar[str] = ""
+
+    def expand_names(self) -> None:
+        """Look the instance up; an interrupted removal may have removed its record."""
+        if self.ctx.resumption is None:
+            super().expand_names()
+            return
+        left = msgspec.convert(self.ctx.resumption, Interrupted)
+        self.uuid, self.env = left.uuid, left.env
+        present = self.ctx.snapshot.nodes
+        self.nodes = [node for node in left.nodes if node in present]
+        if not self._is_gone:
+            super().expand_names()
+
+    @property
+    def _is_gone(self) -> bool:
+        return self.uuid not in self.ctx.snapshot.instances
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare the nodes of an instance that is there."""
+        if not self._is_gone:
+            super().declare_locks(level)
 
     def check_prereq(self) -> None:
         """Keep the node list, which is not in the configuration afterwards."""
@@ -50,6 +87,9 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
         if instance.forthcoming:
             self._release(instance)
             return
+        # Without some of its disks, nobody may start it again.
+        state = Interrupted(self.uuid, self.nodes, self.env)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
         result = self.ctx.rpc.call_one(
             "instance_shutdown",
             instance.primary_node,
@@ -64,6 +104,12 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
                 raise errors.OpExecError(result.describe(what))
             self.ctx.log.warn(result.describe(what))
         removal.remove(self.ctx, instance, ignore_failures=op.ignore_failures)
+
+    def resume(self) -> None:
+        """Do all steps again, unless the last one was done."""
+        self.ctx.log.message("* the master daemon was restarted; the removal goes on")
+        if not self._is_gone:
+            self.execute()
 
     def _release(self, instance: objects.Instance) -> None:
         """Remove the record of a forthcoming instance: nothing of it is on nodes."""

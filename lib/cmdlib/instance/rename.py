@@ -3,11 +3,28 @@
 import os.path
 from typing import Any, ClassVar
 
+import msgspec
+
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create_request, disks, firmware, volumes
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The state of a rename whose master daemon ended.
+
+    Attributes:
+        uuid: of the instance.
+        old_name, new_name: its names.
+        is_in_script: whether the script of the operating system has begun.
+    """
+
+    uuid: str
+    old_name: str
+    new_name: str
+    is_in_script: bool = False
 
 
 class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
@@ -18,9 +35,15 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
 
     HOOKS_PATH: ClassVar[str | None] = "instance-rename"
     NEEDS_EXISTING: ClassVar[str] = ""
+    #: The rename that was interrupted.
+    left: Interrupted | None = None
 
     def check_arguments(self) -> None:
         """Resolve the new name."""
+        if self.ctx.resumption is not None:
+            self.left = msgspec.convert(self.ctx.resumption, Interrupted)
+            self.new_name, self.old_name = self.left.new_name, self.left.old_name
+            return
         if self.op.ip_check and not self.op.name_check:
             raise self.prereq("checking the address needs the name to be checked too")
         self.new_name = hostnames.normalize(self.op.new_name)
@@ -32,7 +55,11 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
 
     def expand_names(self) -> None:
         """Lock the instance under both names."""
-        super().expand_names()
+        if self.left is not None:
+            self.uuid = self.left.uuid
+            self.locks.names[locking.Level.INSTANCE] = [self.instance.name]
+        else:
+            super().expand_names()
         if self.new_name != self.instance.name:
             self.locks.add[locking.Level.INSTANCE] = [self.new_name]
 
@@ -71,15 +98,49 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
                     self.instance.primary_node,
                     f"as {self.new_name} it would start with earlier ones",
                 )
+                # With the directory alone renamed, it could not start.
+                self._save()
                 self._move_directories(self.instance)
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.rename_instance(self.uuid, self.new_name)
-            if not is_forthcoming:
-                made = self.ctx.snapshot.instance_disks(self.instance)
-                volumes.set_owner(self.ctx, self.instance, made)
         if not is_forthcoming:
-            self._run_script()
+            self._notify()
         return self.new_name
+
+    def resume(self) -> str:
+        """Complete the rename.
+
+        Raises:
+            OpExecError: the script of the operating system was interrupted.
+        """
+        left, instance = self.left, self.instance
+        if left is None:
+            raise errors.ProgrammerError("a rename without a state was resumed")
+        if left.is_in_script:
+            raise errors.OpExecError(
+                f"instance {instance.name}: has its new name; the master daemon was"
+                " restarted while the rename script of its operating system ran: when"
+                " the script has ended, run it again with gnt-instance rename"
+                f" {instance.name} {instance.name}"
+            )
+        self.ctx.log.message("* the master daemon was restarted; the rename goes on")
+        if instance.name != self.new_name:
+            self._move_directories(instance)
+            with self.ctx.config.edit(self.ctx.owner) as edit:
+                edit.rename_instance(self.uuid, self.new_name)
+        self._notify()
+        return self.new_name
+
+    def _save(self, *, is_in_script: bool = False) -> None:
+        state = Interrupted(self.uuid, self.old_name, self.new_name, is_in_script)
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    def _notify(self) -> None:
+        """Let volumes and operating system know the name."""
+        if self.new_name != self.old_name:
+            made = self.ctx.snapshot.instance_disks(self.instance)
+            volumes.set_owner(self.ctx, self.instance, made)
+        self._run_script()
 
     def _move_directories(self, instance: objects.Instance) -> None:
         directories = {
@@ -104,6 +165,8 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             self.ctx.log.warn(f"the OS rename script was not run: {err}")
             return
         try:
+            # Two at the same time would write to the same disks.
+            self._save(is_in_script=True)
             result = self.ctx.rpc.call_one(
                 "instance_run_rename",
                 instance.primary_node,

@@ -29,8 +29,18 @@ class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
         """Return the variables of the instance and the time limit."""
         return super().hooks_env() | {"TIMEOUT": self.op.timeout}
 
+    def resume(self) -> None:
+        """Do all steps again: nobody has started it since."""
+        self.ctx.log.message(
+            "* the master daemon was restarted; the instance is being stopped"
+        )
+        self.primary_offline = self.primary.offline and self.op.ignore_offline_nodes
+        self.execute()
+
     def execute(self) -> None:
         """Mark it down, stop it, shut its disks down."""
+        # All steps can be repeated, and the first may take minutes.
+        self.ctx.save_resumption({})
         if not self.op.no_remember and self.instance.admin_state != "offline":
             common.set_instance(
                 self.ctx,
