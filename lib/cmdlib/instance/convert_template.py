@@ -158,6 +158,7 @@ def execute(
                 ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
                 _copy(ctx, instance, index, source, copy)
         disks.announce_removal(ctx, old)
+        disks.note_removal(ctx, instance, old)
         with ctx.config.edit(ctx.owner) as edit:
             for disk in new:
                 edit.add_disk(disk)

@@ -196,13 +196,11 @@ def note_removal(
 
     If the master daemon ends in between, the next one removes them.
     """
-    made = tuple(
-        config.MadeDisk(disk, nodes_of(disk, instance))
-        for disk in disks
-        if mirror_specs.is_mirror(disk)
-    )
+    made = tuple(config.MadeDisk(disk, nodes_of(disk, instance)) for disk in disks)
     if made:
-        ctx.config.disk_notes.add(ctx.owner, config.DiskNote(instance.name, made))
+        directories = tuple(sorted(_directories(instance, disks)))
+        note = config.DiskNote(instance.name, made, directories)
+        ctx.config.disk_notes.add(ctx.owner, note)
 
 
 def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:

@@ -158,9 +158,13 @@ class Released:
         """Take all changes for done: which ones were is not known after a restart."""
         self._done = [c for c in wanted if c.step.action not in _ADDED]
 
-    def undo(self) -> None:
-        """Give devices back to the guest; failures are logged as warnings."""
+    def undo(self) -> list[str]:
+        """Give devices back to the guest; return the names of those that it lacks.
+
+        Failures are logged as warnings.
+        """
         ctx, instance = self._ctx, self._instance
+        lacking: list[str] = []
         while self._done:
             change = self._done.pop()
             if change.before:
@@ -171,6 +175,8 @@ class Released:
             if result.failed:
                 what = f"the guest has no {change.label} until its next start"
                 ctx.log.warn(result.describe(what))
+                lacking.append(change.label)
+        return lacking
 
 
 def add(

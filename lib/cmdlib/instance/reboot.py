@@ -42,9 +42,13 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
         }
 
     def execute(self) -> None:
-        """Restart or start it, and mark it up."""
+        """Mark it up, and restart or start it."""
         instance, op = self.instance, self.op
         what = f"instance {instance.name}: could not be rebooted"
+        # Before the start: if the job is cut short, the watcher does the rest.
+        common.set_instance(
+            self.ctx, self.uuid, admin_state="up", admin_state_source="admin"
+        )
         if self.is_running and op.reboot_type in ("soft", "hard"):
             disks.assemble(self.ctx, instance, ignore_secondaries=op.ignore_secondaries)
             self.ctx.rpc.call_one(
@@ -58,9 +62,6 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
             ).unwrap(what)
         else:
             self._stop_and_start(what)
-        common.set_instance(
-            self.ctx, self.uuid, admin_state="up", admin_state_source="admin"
-        )
 
     def _stop_and_start(self, what: str) -> None:
         instance, op = self.instance, self.op

@@ -6,6 +6,7 @@ from ganeti import opcodes
 from ganeti.cmdlib import cloud_init, typed_params
 from ganeti.cmdlib.instance import checks, common, disks
 from ganeti.constants import ecodes
+from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.objects import params
 from ganeti.rpc import encode
 
@@ -73,13 +74,24 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
                 osparams_private=self.op.osparams_private,
                 osparams_secret=self.op.osparams_secret,
             )
-            self.ctx.rpc.call_one(
+            # Nobody starts it on disks that a script still writes to.
+            before = self._mark(CREATION_INSTALLING)
+            result = self.ctx.rpc.call_one(
                 "instance_os_add",
                 self.instance.primary_node,
                 wire,
                 True,
                 self.op.debug_level or 0,
-            ).unwrap(f"instance {self.instance.name}: could not be reinstalled")
-            common.set_instance(self.ctx, self.uuid, creation="")
+            )
+            # A script that failed has ended; one whose answer was lost may still run.
+            after = CREATION_INTERRUPTED if result.is_lost else before
+            self._mark(after if result.failed else "")
+            result.unwrap(f"instance {self.instance.name}: could not be reinstalled")
         finally:
             disks.shutdown(self.ctx, self.instance)
+
+    def _mark(self, creation: str) -> str:
+        """Record the progress of the installation; return the former one."""
+        before = self.instance.creation
+        common.set_instance(self.ctx, self.uuid, creation=creation)
+        return before

@@ -561,10 +561,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def _save(self) -> None:
         """Store what the next master daemon needs if this one ends in the change.
 
-        Secrets are not stored with jobs, and a copy of disks is not continued.
+        A copy of disks is not continued.
         """
         op, changes, instance = self.op, self.changes, self.instance
-        if op.osparams_private or op.disk_template:
+        if op.disk_template:
             return
         if not changes.disk_steps and not self.live:
             return
@@ -645,11 +645,16 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             disks.remove_all(ctx, instance, added)
         released = hotplug.Released(ctx, instance)
         released.assume(self.live)
-        released.undo()
-        raise errors.OpExecError(
+        text = (
             f"instance {instance.name}: the master daemon was restarted during the"
             " change; the devices are as before, repeat the command"
         )
+        if lacking := released.undo():
+            text += (
+                f"; but the running guest lacks {', '.join(lacking)} until"
+                f" gnt-instance reboot {instance.name}"
+            )
+        raise errors.OpExecError(text)
 
     def _prepare_and_commit(self) -> None:
         if self.op.runtime_mem is not None:
