@@ -7,7 +7,7 @@ ADMINST_DOWN: Final = "down"
 ADMINST_OFFLINE: Final = "offline"
 ADMINST_ALL: Final = ("down", "offline", "up")
 ADMIN_STATE_SOURCES: Final = ("admin", "user")
-#: Progress of a creation in an instance's record; empty once it has ended.
+#: Progress of an installation in an instance's record; empty once it has ended.
 CREATION_INSTALLING: Final = "installing"
 CREATION_INTERRUPTED: Final = "interrupted"
 #: Priorities of reservations: memory of ``low`` ones may be taken by a failover.

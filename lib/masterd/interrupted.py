@@ -1,4 +1,4 @@
-"""Creations of instances that ended with an earlier master daemon."""
+"""Installations of instances that ended with an earlier master daemon."""
 
 import logging
 from typing import Final
@@ -12,7 +12,7 @@ _OWNER: Final = "start of the master daemon"
 
 
 def mark_creations(config: Config) -> None:
-    """Mark the instances whose creation ended while its OS script ran.
+    """Mark the instances whose job ended while its OS script ran.
 
     Call it before jobs run: no job continues with an OS script after its master daemon
     has ended.
@@ -31,4 +31,4 @@ def mark_creations(config: Config) -> None:
         for instance in edit.snapshot.instances.values():
             if instance.creation == CREATION_INSTALLING:
                 edit.update(instance.replace(creation=CREATION_INTERRUPTED))
-    _log.warning("instances whose creation did not finish: %s", ", ".join(names))
+    _log.warning("instances whose installation did not finish: %s", ", ".join(names))

@@ -86,8 +86,9 @@ class Instance(Record, frozen=True, kw_only=True):
     reservation: Reservation | None = None
     #: None if its creation had no key. Not in config.data.
     request: CreationRequest | None = None
-    #: ``installing`` while its creation runs the OS script, ``interrupted`` if the
-    #: creation ended before the script; empty otherwise. Not in config.data.
+    #: ``installing`` while its creation or reinstallation runs the OS script,
+    #: ``interrupted`` if that ended before the script; empty otherwise. Not in
+    #: config.data.
     creation: str = ""
     #: Copy of the UEFI variables, for a start on another node: compressed, in base64.
     #: Not in config.data.
@@ -103,7 +104,7 @@ class Instance(Record, frozen=True, kw_only=True):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether its creation ended before its operating system was installed."""
+        """Whether a creation or reinstallation ended before the OS script."""
         return self.creation == CREATION_INTERRUPTED
 
     @property

@@ -46,7 +46,7 @@ def instance_status(
         user_shutdown: the cluster distinguishes shutdowns by users.
         guest_may_shut_down: also true for this instance (kvm: its ``user_shutdown``
             parameter).
-        is_unfinished: its creation did not finish, so it is not well while it is down.
+        is_unfinished: its installation did not finish, so it is not well while down.
     """
     if observed in _WHATEVER_WANTED:
         return _WHATEVER_WANTED[observed]

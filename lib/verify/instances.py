@@ -138,8 +138,8 @@ def _placement(
         instance.is_unfinished,
         "EINSTANCEDOWN",
         instance.name,
-        "its creation did not finish; install it again with gnt-instance reinstall, or"
-        " remove it",
+        "its installation did not finish; install it again with gnt-instance reinstall,"
+        " or remove it",
     )
     for uuid, names in sorted(observed.running.items()):
         if uuid != primary:

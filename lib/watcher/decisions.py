@@ -145,7 +145,7 @@ def _judge(
         return Verdict(instance.name, Action.REFUSE, why)
     if status == constants.INSTST_ERRORDOWN:
         if instance.admin_state != constants.ADMINST_UP:
-            why = "its creation did not finish; reinstall or remove it"
+            why = "its installation did not finish; reinstall or remove it"
             return Verdict(instance.name, Action.REFUSE, why)
         return _judge_down(instance, fresh(record.restart, now), report)
     if status in HELPLESS:

@@ -316,8 +316,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         )
         if instance.is_unfinished:
             self.ctx.log.warn(
-                f"instance {instance.name}: its creation did not finish; reinstall it,"
-                " or remove it and repeat the request"
+                f"instance {instance.name}: its installation did not finish; reinstall"
+                " it, or remove it and repeat the request"
             )
         self.uuid, self.primary = instance.uuid, instance.primary_node
         self.secondary = next(iter(self.ctx.snapshot.secondary_nodes(instance)), None)

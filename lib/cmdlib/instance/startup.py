@@ -63,7 +63,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
     def _require_finished(self) -> None:
         if self.instance.is_unfinished:
             raise self.prereq(
-                f"instance {self.instance.name}: its creation did not finish, and a"
+                f"instance {self.instance.name}: its installation did not finish, and a"
                 " script of its operating system may still write to its disks; install"
                 " it again with gnt-instance reinstall, remove it, or start it as it is"
                 " with --force",
@@ -82,8 +82,8 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
         """Mark it up, assemble its disks, start it."""
         if self.instance.is_unfinished:
             self.ctx.log.warn(
-                f"instance {self.instance.name}: its creation did not finish, so its"
-                " operating system may be incomplete; if the guest does not work,"
+                f"instance {self.instance.name}: its installation did not finish, so"
+                " its operating system may be incomplete; if the guest does not work,"
                 " reinstall it"
             )
             common.set_instance(self.ctx, self.uuid, creation="")

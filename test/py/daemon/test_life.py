@@ -128,7 +128,7 @@ def is_unfinished(vcluster, name):
     shown = vcluster.check("gnt-instance", "info", name)
     assert "\n  Creation: not finished, reinstall or remove the instance\n" in shown
     checked = vcluster.run("gnt-cluster", "verify")
-    assert f"instance {name}: its creation did not finish" in checked.output
+    assert f"instance {name}: its installation did not finish" in checked.output
     assert checked.failed
     vcluster.check("gnt-instance", "remove", "-f", name)
     assert name not in vcluster.run("gnt-cluster", "verify").output

@@ -673,7 +673,7 @@ def test_a_reinstallation_or_a_forced_start_ends_the_mark(request_):
     master.run(request_)
     assert not record_of(master).creation
     log = master.engine.callbacks.text()
-    assert ("its creation did not finish" in log) is ("force" in request_)
+    assert ("its installation did not finish" in log) is ("force" in request_)
 
 
 @pytest.mark.parametrize("start", [True, False])

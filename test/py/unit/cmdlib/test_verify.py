@@ -687,7 +687,7 @@ def test_an_instance_whose_creation_did_not_finish_is_an_error():
     engine = engine_with({MASTER: {"instancelist": []}}, start=start, instance_info={})
     run(engine)
     assert (
-        "  - ERROR: instance inst1.example.com: its creation did not finish; install it"
+        "  - ERROR: instance inst1.example.com: its installation did not finish; install it"
         " again with gnt-instance reinstall, or remove it" in findings(engine)
     )
 

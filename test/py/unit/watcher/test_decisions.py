@@ -70,7 +70,7 @@ def test_an_instance_of_two_groups_is_left_alone():
 def test_an_unfinished_creation_is_not_started():
     verdict = judge(report(instance("ERROR_down", admin_state="down")))
     assert verdict.action is Action.REFUSE
-    assert "its creation did not finish" in verdict.reason
+    assert "its installation did not finish" in verdict.reason
 
 
 def test_a_recorded_shutdown_needs_no_clean_up():
