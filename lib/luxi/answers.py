@@ -7,8 +7,6 @@ release. Every command imports this module, so it imports little itself.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from ganeti import errors
 
 _EXCERPT: Final = 80
@@ -149,6 +147,8 @@ def _is_texts(answer: Any, _args: Sequence[Any]) -> bool:
 
 
 def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
+    import msgspec
+
     from ganeti.repair.incidents import MaintenanceState
 
     try:
@@ -159,6 +159,8 @@ def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
 
 
 def _is_journal(answer: Any, _args: Sequence[Any]) -> bool:
+    import msgspec
+
     from ganeti.repair.journal import Entry
 
     try:

@@ -1,6 +1,8 @@
 """Forms of the answers that commands read: which are taken, and which are refused."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -238,3 +240,17 @@ def test_long_paths_of_sockets_are_reached_by_a_descriptor(tmp_path):
         assert not os.get_inheritable(number)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
+
+
+def test_commands_that_wait_for_jobs_load_no_codec():
+    """Its import takes as long as all other modules of such a command."""
+    script = (
+        f"import sys; sys.path[:] = {sys.path!r}\n"
+        "from ganeti import luxi\n"
+        "from ganeti.client.cluster import verify\n"
+        "from ganeti.luxi import answers\n"
+        "print('msgspec' in sys.modules)"
+    )
+    argv = [sys.executable, "-I", "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
