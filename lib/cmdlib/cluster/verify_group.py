@@ -252,8 +252,14 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         if snapshot.nodes[snapshot.cluster.master_node].group == self.group:
             for problem in sets.problems:
                 self.report.error_if(True, "ECLUSTERFILECHECK", None, problem)
-        sums = {
+        every = {
             uuid: answer.get(nodeverify.NV_FILELIST) for uuid, answer in answers.items()
+        }
+        own = frozenset(verify_ssconf.files(paths))
+        sums = {
+            uuid: checksums
+            and {path: text for path, text in checksums.items() if path not in own}
+            for uuid, checksums in every.items()
         }
         master = snapshot.cluster.master_node
         if master not in sums:
@@ -276,12 +282,8 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             [paths.virtualize(path) for path in (*required, paths.server_pem)],
             {uuid: digests for uuid, digests in sums.items() if digests is not None},
         )
-        verify_ssconf.judge(self.ctx, self.report, answers)
-        self._judge_replicas(snapshot, online, answers)
-        # In etcd the servers have the copies that count.
-        has_master = snapshot.nodes[snapshot.cluster.master_node].group == self.group
-        if has_master and not choice.is_etcd(paths):
-            self._judge_majority(snapshot)
+        verify_ssconf.judge(self.ctx, self.report, every)
+        self._judge_copies(snapshot, online, answers)
 
     def _master_files(self, snapshot: objects.Snapshot) -> Any:
         """Return the files of a master in another group, as reference."""
@@ -301,45 +303,40 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         good, _wrong = node_answer.clean(answer.payload)
         return good.get(nodeverify.NV_FILELIST)
 
-    def _judge_majority(self, snapshot: objects.Snapshot) -> None:
-        """Judge once, with the master's group, how many copies are up to date."""
-        candidates = [
-            node.uuid for node in snapshot.nodes.values() if node.master_candidate
-        ]
-        others = [uuid for uuid in candidates if uuid != snapshot.cluster.master_node]
-        answers = self.ctx.rpc.call("store_status", others)
-        current = [
-            uuid
-            for uuid, answer in answers.items()
-            if answer.payload and answer.payload["revision"] >= snapshot.revision
-        ]
-        files.majority(self.report, snapshot, 1 + len(current), len(candidates))
-
-    def _judge_replicas(
+    def _judge_copies(
         self,
         snapshot: objects.Snapshot,
         online: Sequence[objects.Node],
         answers: Answers,
     ) -> None:
-        candidates = [
-            node.uuid
-            for node in online
-            if node.master_candidate
-            and node.uuid != snapshot.cluster.master_node
-            and node.uuid in answers
-        ]
-        if not candidates:
-            return
-        results = self.ctx.rpc.call("store_status", candidates)
+        """Judge copies of the store, and in the master's group their majority."""
+        master = snapshot.nodes[snapshot.cluster.master_node]
+        # In etcd the servers have the copies that count.
+        counts = master.group == self.group and not choice.is_etcd(self.ctx.paths)
+        candidates = {
+            node.uuid for node in snapshot.nodes.values() if node.master_candidate
+        }
+        others = candidates - {master.uuid}
+        inside = {node.uuid for node in online if node.uuid in answers} & others
+        results = self.ctx.rpc.call(
+            "store_status", sorted(others if counts else inside)
+        )
+        revisions = {
+            uuid: answer.payload["revision"] if answer.payload else None
+            for uuid, answer in results.items()
+        }
         files.replicas(
             self.report,
             snapshot,
-            {
-                uuid: answer.payload["revision"] if answer.payload else None
-                for uuid, answer in results.items()
-            },
+            {uuid: revisions[uuid] for uuid in inside},
             snapshot.revision,
         )
+        if counts:
+            newest = sum(
+                revision is not None and revision >= snapshot.revision
+                for revision in revisions.values()
+            )
+            files.majority(self.report, snapshot, 1 + newest, len(candidates))
 
     def _judge_nodes(
         self,

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ganeti import objects, pathutils
 from ganeti.cmdlib import ancillary_files, candidate_role
+from ganeti.cmdlib.cluster import verify_ssconf
 from ganeti.constants import nodeverify
 from ganeti.objects import params
 from ganeti.rpc import wire
@@ -35,7 +36,10 @@ def checks(
     members = online(snapshot, snapshot.nodes_in_group(group))
     master = snapshot.nodes[record.master_node]
     asked: dict[str, Any] = {
-        nodeverify.NV_FILELIST: shared_files(snapshot, paths),
+        nodeverify.NV_FILELIST: [
+            *shared_files(snapshot, paths),
+            *verify_ssconf.files(paths),
+        ],
         nodeverify.NV_CLIENT_CERT: None,
         nodeverify.NV_NODELIST: _ssh_checks(snapshot, group, members),
         nodeverify.NV_NODENETTEST: [
@@ -87,10 +91,12 @@ def _ssh_checks(
     """Return the nodes to log in to: name -> SSH port.
 
     The master logs in to the whole group and to one node of each other group. Any
-    other candidate of a small group logs in to all these, to itself only if the group
-    has no other one; in a large one, to a few nodes of the group, different ones with
-    each revision, because logins between all pairs of nodes take long. Only candidates
-    can log in to other nodes, so the list of any other node is empty.
+    other candidate of a small group logs in to all these; in a large one, to a few
+    nodes of the group, different ones with each revision, because logins between all
+    pairs of nodes take long. Only candidates can log in to other nodes, so the list of
+    any other node is empty. No candidate of a small group logs in to itself if there is
+    another one to try its SSH server; the master does if nothing else checks that its
+    own key is authorised.
     """
     targets = list(members)
     for other in sorted(snapshot.nodegroups):
@@ -105,15 +111,18 @@ def _ssh_checks(
     def chosen(place: int, node: objects.Node) -> dict[str, int]:
         if not node.master_candidate:
             return {}
-        if node.uuid == snapshot.cluster.master_node:
-            return ports
-        # Others see what the SSH server of the node itself answers, if there are any.
+        is_master = node.uuid == snapshot.cluster.master_node
         if len(members) <= SSH_PEERS + 1:
+            tries_itself = is_alone or (
+                is_master and not snapshot.cluster.modify_ssh_setup
+            )
             return {
                 name: port
                 for name, port in ports.items()
-                if is_alone or name != node.name
+                if tries_itself or name != node.name
             }
+        if is_master:
+            return ports
         # Steps go from 1 to one less than the size of the group.
         first = snapshot.revision * SSH_PEERS
         steps = ((first + step) % (len(members) - 1) + 1 for step in range(SSH_PEERS))

@@ -2,12 +2,12 @@
 
 import hashlib
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from ganeti import config
+from ganeti import config, pathutils
 from ganeti.cmdlib.base import Context
-from ganeti.constants import nodeverify
+from ganeti.constants import nodeverify, ssconf
 from ganeti.ssconf import SimpleStore, writer
 from ganeti.verify import Report, node_answer
 
@@ -15,18 +15,27 @@ from ganeti.verify import Report, node_answer
 #: are asked again this often, after so many seconds.
 _ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.3
+#: File -> checksum; None if a node returned none.
+Sums = Mapping[str, str] | None
 
 
-def judge(ctx: Context, report: Report, nodes: Collection[str]) -> None:
+def files(paths: pathutils.Paths) -> list[str]:
+    """Return all ssconf files, as paths that other nodes understand."""
+    store = SimpleStore(paths)
+    return [paths.virtualize(store.path(key)) for key in ssconf.KEYS]
+
+
+def judge(ctx: Context, report: Report, sums: Mapping[str, Sums]) -> None:
     """Report ssconf files that are missing or differ, once per file.
 
     Args:
         ctx: of the unit.
         report: takes the findings.
-        nodes: uuids of nodes to ask; nodes that do not answer are skipped.
+        sums: node uuid -> checksums of its `files`, None if it returned none; such
+            nodes are skipped.
     """
     names = ctx.snapshot.nodes
-    for path, uuids in sorted(_settled(ctx, nodes).items()):
+    for path, uuids in sorted(_settled(ctx, sums).items()):
         where = ", ".join(sorted(names[uuid].name for uuid in uuids))
         report.error_if(
             True,
@@ -36,34 +45,39 @@ def judge(ctx: Context, report: Report, nodes: Collection[str]) -> None:
         )
 
 
-def _settled(ctx: Context, nodes: Collection[str]) -> Mapping[str, list[str]]:
+def _settled(ctx: Context, sums: Mapping[str, Sums]) -> Mapping[str, list[str]]:
     """Return file -> nodes where it still differs after repeated checks."""
     never = threading.Event()
+    differing = _differing(ctx, sums)
     for attempt in range(_ATTEMPTS):
-        differing = _differing(ctx, sorted(nodes))
-        if not differing or attempt == _ATTEMPTS - 1:
+        if not differing:
             break
-        nodes = {uuid for uuids in differing.values() for uuid in uuids}
-        ctx.clock.wait(never, _PAUSE_S)
+        if attempt:
+            ctx.clock.wait(never, _PAUSE_S)
+        nodes = sorted({uuid for uuids in differing.values() for uuid in uuids})
+        differing = _differing(ctx, _ask(ctx, nodes))
     return differing
 
 
-def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
-    if not nodes:
-        return {}
-    checksums = _checksums(ctx)
-    asked = {nodeverify.NV_FILELIST: [ctx.paths.virtualize(path) for path in checksums]}
+def _ask(ctx: Context, nodes: Sequence[str]) -> dict[str, Sums]:
+    asked = {nodeverify.NV_FILELIST: files(ctx.paths)}
     answers = ctx.rpc.call(
         "node_verify", nodes, [asked, ctx.snapshot.cluster.cluster_name, {}]
     )
+    return {
+        uuid: node_answer.clean(answer.payload)[0].get(nodeverify.NV_FILELIST)
+        for uuid, answer in answers.items()
+    }
+
+
+def _differing(ctx: Context, sums: Mapping[str, Sums]) -> dict[str, list[str]]:
+    checksums = _checksums(ctx) if sums else {}
     differing: dict[str, list[str]] = {}
-    for uuid, answer in answers.items():
-        good: Mapping[str, Any] = node_answer.clean(answer.payload)[0]
-        sums = good.get(nodeverify.NV_FILELIST)
-        if sums is None:
+    for uuid, actual in sums.items():
+        if actual is None:
             continue
         for path, checksum in checksums.items():
-            if sums.get(ctx.paths.virtualize(path)) != checksum:
+            if actual.get(ctx.paths.virtualize(path)) != checksum:
                 plain = path.removeprefix(ctx.paths.root)
                 differing.setdefault(plain, []).append(uuid)
     return differing

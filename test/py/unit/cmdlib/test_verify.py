@@ -55,7 +55,8 @@ def ssconf_sums(engine, wrong):
     return sums
 
 
-def engine_with(changes=None, start=None, **script):
+def engine_with(changes=None, start=None, late=None, **script):
+    """Return an engine with nodes; ``late`` has ssconf files that change later."""
     start = start or clusters.snapshot(
         nodes=2,
         instances=1,
@@ -70,7 +71,10 @@ def engine_with(changes=None, start=None, **script):
             return {"filelist": ssconf_sums(engine, wrong)}
         if not isinstance(wrong, dict):
             return wrong
-        return report(uuid, engine.clock.now, **wrong)
+        whole = report(uuid, engine.clock.now, **wrong)
+        if whole["filelist"]:
+            whole["filelist"] = whole["filelist"] | ssconf_sums(engine, late or wrong)
+        return whole
 
     engine = Engine(
         start,
@@ -154,8 +158,12 @@ def test_only_candidates_are_asked_whom_they_can_log_in_to():
     assert asked == {MASTER: {"node1.example.com": 22, "node2.example.com": 22}, N2: {}}
 
 
-def test_in_small_groups_candidates_log_in_to_all_others():
-    engine = engine_with(start=clusters.snapshot(nodes=4))
+@pytest.mark.parametrize("has_key_check", [True, False])
+def test_in_small_groups_candidates_log_in_to_all_others(has_key_check):
+    """Unless Ganeti keeps the keys, only a login shows if the master's is authorised."""
+    engine = engine_with(
+        start=clusters.snapshot(nodes=4, modify_ssh_setup=has_key_check)
+    )
     run(engine)
     asked = {
         engine.snapshot.nodes[node].name: set(args[0]["nodelist"])
@@ -163,9 +171,10 @@ def test_in_small_groups_candidates_log_in_to_all_others():
         if "nodelist" in args[0]
     }
     everybody = {node.name for node in engine.snapshot.nodes.values()}
-    assert asked.pop("node1.example.com") == everybody
-    assert asked == {name: everybody - {name} for name in asked}
-    assert len(asked) == 3
+    expected = {name: everybody - {name} for name in everybody}
+    if not has_key_check:
+        expected["node1.example.com"] = everybody
+    assert asked == expected
 
 
 def test_the_only_candidate_of_a_small_group_also_logs_in_to_itself():
@@ -217,7 +226,7 @@ def test_all_documented_requests_are_sent_with_their_arguments():
     (asked, name, hvparams) = engine.rpc.called("node_verify")[0][1]
     assert name == "cluster1.example.com"
     assert set(hvparams) == {"kvm", "fake"}
-    assert asked["nodelist"] == {"node1.example.com": 22, "node2.example.com": 22}
+    assert asked["nodelist"] == {"node2.example.com": 22}
     assert asked["node-net-test"][0] == ["node1.example.com", "192.0.2.1", "192.0.2.1"]
     assert asked["ssh-clutter"] is True
     assert "vglist" not in asked
@@ -464,6 +473,15 @@ def test_a_changed_value_of_the_simple_configuration_is_found():
         "/ssconf_master_node differs from the configuration on node(s)"
         " node2.example.com"
     )
+
+
+def test_nodes_are_asked_again_only_for_files_that_they_have_not_written_yet():
+    for late, calls in ((None, [1, 1]), ({"ssconf_master_node": "node9\n"}, [2, 2])):
+        engine = engine_with(late=late)
+        assert run(engine) is True
+        asked = [node for node, _args in engine.rpc.called("node_verify")]
+        assert [asked.count(node) for node in (MASTER, N2)] == calls
+        assert len(engine.rpc.called("store_status")) == 1
 
 
 def test_a_stale_configuration_copy_is_found():
