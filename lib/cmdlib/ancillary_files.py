@@ -190,7 +190,10 @@ def lacks_secrets(ctx: Context, uuid: str) -> bool | None:
 
     None means that it did not answer.
     """
-    asked = _present_secrets(ctx.snapshot, ctx.paths)
+    asked = [
+        ctx.paths.virtualize(path)
+        for path in _present_secrets(ctx.snapshot, ctx.paths)
+    ]
     answer = ctx.rpc.call_one(
         "node_verify",
         uuid,

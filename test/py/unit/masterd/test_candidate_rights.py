@@ -217,21 +217,31 @@ class TestLostSecrets:
         site = Site(tmp_path)
         site.rights.sweep()
         site.engine.rpc.calls.clear()
-        site.key = str(tmp_path / "var/lib/ganeti/server-key.pem")
         return site
 
-    def look(self, site, present):
-        site.engine.rpc.script["node_verify"] = {"filelist": present}
+    def look(self, site, *, has_key):
+        paths = site.engine.deps().paths
+
+        def answer(_node, args):
+            # A node of a virtual cluster takes no other paths.
+            asked = {
+                path: "00"
+                for path in args[0].get(nodeverify.NV_FILELIST, ())
+                if paths.localize(path) == paths.server_key_pem
+            }
+            return {"filelist": asked if has_key else {}}
+
+        site.engine.rpc.script["node_verify"] = answer
         site.engine.clock.now += LOOK_S
         site.rights.sweep()
         return site.called()
 
     def test_it_gets_what_it_lacks(self, site):
-        assert self.look(site, {}) == [("node_verify", AWAY), ("upload_file", AWAY)]
+        assert self.look(site, has_key=False) == [("node_verify", AWAY), ("upload_file", AWAY)]
         assert site.engine.locks.lock_info() == []
 
     def test_one_that_has_them_is_left_alone(self, site):
-        assert self.look(site, {site.key: "00"}) == [("node_verify", AWAY)]
+        assert self.look(site, has_key=True) == [("node_verify", AWAY)]
         site.rights.sweep()
         assert site.called() == [("node_verify", AWAY)]
 
