@@ -19,6 +19,7 @@ from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import NicX
+from ganeti.utils import files as file_utils
 
 # From linux/if_tun.h.
 _TUNSETIFF: Final = 0x400454CA
@@ -141,8 +142,7 @@ def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
         if not tap.name:
             continue
         for key in (str(index), uuid):
-            with open(f"{files.nics}/{key}", "w", encoding="ascii") as out:
-                out.write(tap.name)
+            file_utils.write_file(f"{files.nics}/{key}", tap.name, mode=0o644)
 
 
 def read_name(files: Files, key: str) -> str | None:
