@@ -113,8 +113,12 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
     def declare_locks(self, level: locking.Level) -> None:
         """Declare the locks of the nodes; a copy shares those of the nodes."""
         super().declare_locks(level)
-        if self.ctx.resumption is not None and level is locking.Level.NODE:
+        if self.ctx.resumption is None:
+            return
+        if level is locking.Level.NODE:
             self.locks.shared.add(level)
+        elif level is locking.Level.NODE_RES and self._leaves_resources():
+            self.locks.names[level] = []
 
     # Checks
     def check_prereq(self) -> None:
@@ -322,7 +326,21 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             if not self.op.remove_instance:
                 self._start_again()
         self.save(is_prepared=True)
+        # Exports of a node wait for each other: each needs space for its snapshots and
+        # at its target until it ends.
         allocation.share_nodes(self.ctx)
+        if self._leaves_resources():
+            self.ctx.locks.release(locking.Level.NODE_RES)
+
+    def _leaves_resources(self) -> bool:
+        """Return whether other guests may start while the disks are copied.
+
+        They must leave the memory of a guest that is stopped meanwhile, and started
+        after the copy or if the export fails.
+        """
+        stays_stopped = not self.state.snapshots or self.op.remove_instance
+        is_stopped = self.op.shutdown and self.state.was_running and stays_stopped
+        return self.state.is_prepared and not is_stopped
 
     def _end_helper(self) -> None:
         """End a helper machine, also one of a run that was interrupted."""

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fakes import clusters
+from fakes import clusters, exporting
 from fakes.engine import Engine, creation
+from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import errors
 from ganeti.locking import Level
@@ -55,12 +56,17 @@ def engine(*watched, wipe=False, **answers):
     } | answers
     start = clusters.snapshot(instances=0, prealloc_wipe_disks=wipe)
     eng = Engine(start, script)
-    for name in watched:
-        payload = script.get(name)
+    watch(eng, seen, watched)
+    return eng, seen
+
+
+def watch(eng, seen, names):
+    """Note the locks at the first call of each of these procedures."""
+    for name in names:
+        payload = eng.rpc.script.get(name)
         eng.rpc.script[name] = lambda _node, _args, name=name, payload=payload: (
             (seen.setdefault(name, held(eng)) and None) or payload
         )
-    return eng, seen
 
 
 def test_no_node_is_locked_while_an_os_script_runs():
@@ -105,3 +111,49 @@ def test_nodes_can_be_read_during_a_wipe_and_a_copy():
     eng.run(create(start=False))
     eng.run(modify(disk_template="sharedfile"))
     assert seen == {"blockdev_convert_part": READABLE}
+
+
+SHARED = {Level.NODE: "shared"}
+STOPPED = {"admin_state": "down", "disks_active": False}
+
+
+@pytest.mark.parametrize(
+    ("template", "changes", "is_running", "request_", "wanted"),
+    [
+        ("plain", {}, True, {}, SHARED),
+        ("plain", {}, True, {"shutdown": False}, SHARED),
+        ("file", STOPPED, False, {}, SHARED),
+        ("plain", STOPPED, False, {"remove_instance": True}, SHARED),
+        # The guest gets its memory back after the copy, or if the export fails.
+        ("file", {}, True, {"long_sleep": True}, READABLE),
+        ("plain", {}, True, {"remove_instance": True}, READABLE),
+    ],
+)
+def test_other_guests_start_during_the_copy_of_an_export(
+    template, changes, is_running, request_, wanted
+):
+    """Exports of a node still wait for each other: the space of snapshots is one's."""
+
+    def made(seen):
+        guest = exporting.Guest(runs=is_running)
+        eng = exporting.engine(template, changes, **guest.answers())
+        watch(eng, seen, ["blockdev_snapshot", "export_start"])
+        return eng
+
+    seen, keeping = {}, KeepingCallbacks()
+    op = {
+        "OP_ID": "OP_BACKUP_EXPORT",
+        "instance_name": "inst1",
+        "target_node": "node2.example.com",
+    } | request_
+    eng = made(seen)
+    eng.run(op, callbacks=keeping)
+    assert seen["export_start"] == wanted
+    assert seen.get("blockdev_snapshot", EXCLUSIVE) == EXCLUSIVE
+    assert eng.locks.is_idle()
+    # The same holds for an export that a restarted master daemon continues.
+    prepared = next(s for s in keeping.states if s["is_prepared"])
+    seen, again = {}, FakeCallbacks()
+    again.resumption = prepared
+    made(seen).run(op, callbacks=again)
+    assert seen == {"export_start": wanted}
