@@ -1,7 +1,7 @@
 """Checks of one node's answer, in the forms of `ganeti.verify.node_answer`."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import objects
@@ -340,6 +340,29 @@ def volume_groups(
         "ENODELVM",
         node.name,
         f"volume group '{vg_name}' missing",
+    )
+
+
+def compression(
+    report: Report, node: objects.Node, answer: Mapping[str, Any], tools: Sequence[str]
+) -> None:
+    """Warn of compression tools whose programs a node lacks.
+
+    Args:
+        report: collects the findings.
+        node: that of the answer.
+        answer: of the node; one of an earlier release says nothing about this.
+        tools: those that the cluster allows; other names are ignored.
+    """
+    lacking = set(answer.get(nodeverify.NV_COMPRESSION) or ()).intersection(tools)
+    report.error_if(
+        lacking,
+        "ENODESETUP",
+        node.name,
+        f"no program for compression tools {', '.join(sorted(lacking))}, so exports and"
+        " moves of instances to or from this node cannot use these: install it, or set"
+        " other tools with gnt-cluster modify --compression-tools",
+        warn_only=True,
     )
 
 

@@ -364,6 +364,12 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                     answers[node.uuid],
                     snapshot.cluster.volume_group_name,
                 )
+                nodes.compression(
+                    self.report,
+                    node,
+                    answers[node.uuid],
+                    snapshot.cluster.compression_tools,
+                )
                 volumes.judge(
                     *(self.report, snapshot, node, answers[node.uuid]),
                     noted=[item.disk for item in noted if node.uuid in item.nodes],

@@ -163,6 +163,8 @@ def _where_configured(
     if programs := sorted(helpers - {""}):
         asked[nodeverify.NV_OOB_PATHS] = programs
     asked[nodeverify.NV_EXPORTS] = None
+    if record.compression_tools:
+        asked[nodeverify.NV_COMPRESSION] = list(record.compression_tools)
     enabled = record.enabled_disk_templates
     if {"file", "sharedfile"} & set(enabled):
         asked[nodeverify.NV_ACCEPTED_STORAGE_PATHS] = True

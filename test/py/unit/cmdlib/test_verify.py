@@ -55,15 +55,21 @@ def ssconf_sums(engine, wrong):
     return sums
 
 
-def engine_with(changes=None, start=None, late=None, **script):
-    """Return an engine with nodes; ``late`` has ssconf files that change later."""
-    start = start or clusters.snapshot(
+def healthy(**changes):
+    """Return a cluster of two nodes in which verification finds nothing."""
+    return clusters.snapshot(
         nodes=2,
         instances=1,
         candidate_certs={MASTER: "DIGEST-1", N2: "DIGEST-2"},
         beparams={"default": {}},
         ipolicy=POLICY,
+        **changes,
     )
+
+
+def engine_with(changes=None, start=None, late=None, **script):
+    """Return an engine with nodes; ``late`` has ssconf files that change later."""
+    start = start or healthy()
 
     def verify(uuid, args):
         wrong = (changes or {}).get(uuid, {})
@@ -250,6 +256,39 @@ def test_lost_files_of_firmware_are_asked_for_and_named():
     engine = engine_with()
     run(engine)
     assert "guest-files" not in engine.rpc.called("node_verify")[0][1][0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ([], None),
+        (["lzop"], "lzop"),
+        # What nobody asked for is no finding.
+        (["gzip", "other", "lzop"], "gzip, lzop"),
+    ],
+)
+def test_missing_programs_of_compression_tools_are_a_warning(answer, named):
+    start = healthy(compression_tools=["gzip", "lzop"])
+    engine = engine_with({N2: {"compression-tools": answer}}, start=start)
+    assert run(engine, error_codes=True) is True
+    assert asked_by(engine)["compression-tools"] == ["gzip", "lzop"]
+    lines = [line for line in findings(engine) if "compression" in line]
+    assert lines == [
+        f"  - WARNING:ENODESETUP:node:node2.example.com:no program for compression"
+        f" tools {named}, so exports and moves of instances to or from this node cannot"
+        " use these: install it, or set other tools with gnt-cluster modify"
+        " --compression-tools"
+    ] * (named is not None)
+
+
+def test_no_node_is_asked_for_compression_tools_if_there_are_none():
+    engine = engine_with(start=healthy(compression_tools=[]))
+    run(engine)
+    assert "compression-tools" not in asked_by(engine)
+
+
+def asked_by(engine):
+    return engine.rpc.called("node_verify")[0][1][0]
 
 
 def test_the_default_bridge_is_asked_for_without_any_nic():
