@@ -5,7 +5,7 @@ directories.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ganeti import objects
 from ganeti.objects import params
@@ -20,10 +20,46 @@ _LOSSES: Final = {
     " migrate, and its next start has those of the last copy, unless it writes to its"
     " TPM before",
     "tpm-process": "does not run the process of its TPM any more, so the guest has no"
-    " TPM; 'gnt-instance reboot' starts it",
+    " TPM",
     "shares": "does not run a process of its shared directories any more, so the guest"
-    " has lost a directory; 'gnt-instance reboot' starts it",
+    " has lost a directory",
 }
+#: Processes, which a reboot of the guest starts again.
+_PROCESSES: Final = frozenset({"tpm-process", "shares"})
+
+
+class Loss(NamedTuple):
+    """A file or a process that a running guest lacks.
+
+    Attributes:
+        kind: key of the loss.
+        text: the loss and its consequence.
+        command: mends it; empty if no command does.
+    """
+
+    kind: str
+    text: str
+    command: str
+
+
+def losses(instance: str, node: str, kinds: Iterable[str]) -> list[Loss]:
+    """Return what a guest lacks according to its node.
+
+    Args:
+        instance: name of the instance.
+        node: name of the node.
+        kinds: keys of `_LOSSES`; others, which a node of a later release may report,
+            are ignored.
+    """
+    return [
+        Loss(
+            kind,
+            f"node {node} {_LOSSES[kind]}",
+            f"gnt-instance reboot {instance}" if kind in _PROCESSES else "",
+        )
+        for kind in sorted(kinds)
+        if kind in _LOSSES
+    ]
 
 
 def owners(
@@ -54,15 +90,13 @@ def judge(
         report: collects the findings.
         snapshot: the configuration.
         instances: those to check.
-        lost: node uuid -> instance name -> keys of `_LOSSES`; others, which a node of a
-            later release may report, are ignored.
+        lost: node uuid -> instance name -> keys of losses, see `losses`.
     """
     for instance in instances:
         uuid = instance.primary_node
-        for kind in lost.get(uuid, {}).get(instance.name, ()):
+        kinds = lost.get(uuid, {}).get(instance.name, ())
+        for loss in losses(instance.name, snapshot.nodes[uuid].name, kinds):
+            remedy = f"; '{loss.command}' starts it" if loss.command else ""
             report.error_if(
-                kind in _LOSSES,
-                "EINSTANCEFAULTYDISK",
-                instance.name,
-                f"node {snapshot.nodes[uuid].name} {_LOSSES.get(kind)}",
+                True, "EINSTANCEFAULTYDISK", instance.name, f"{loss.text}{remedy}"
             )

@@ -43,9 +43,12 @@ def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
 def _problem(disk: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the lines of a mirror that is not complete on both nodes."""
     problem = (disk.get("drbd_info") or {}).get("problem")
-    if not problem:
-        return []
-    lines = [("mirror", problem["text"])]
+    return problem_lines("mirror", problem) if problem else []
+
+
+def problem_lines(title: str, problem: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the lines of a problem, and of the command that mends it."""
+    lines = [(title, problem["text"])]
     if problem["command"]:
         lines.append(("to mend it", problem["command"]))
     return lines

@@ -8,7 +8,7 @@ from ganeti.cli import info_tree, jobs, listing, roman
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.client.instance import info_json
-from ganeti.client.instance.disk_info import disk_tree
+from ganeti.client.instance.disk_info import disk_tree, problem_lines
 from ganeti.constants import ecodes, exitcodes
 from ganeti.utils import nicesort
 
@@ -52,6 +52,12 @@ def _unfinished(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not data.get("unfinished"):
         return []
     return [("Creation", "not finished, reinstall or remove the instance")]
+
+
+def _problems(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what a running guest lacks, with the commands that mend it."""
+    rows = [problem_lines("problem", each) for each in data.get("problems") or ()]
+    return [("Problems", [info_tree.Pairs(row) for row in rows])] if rows else []
 
 
 def _reservation(data: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -98,6 +104,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
             ("Creation time", timestamp(data["ctime"])),
             ("Modification time", timestamp(data["mtime"])),
             ("State", state),
+            *_problems(data),
             *_unfinished(data),
             *_reservation(data),
             ("Nodes", _nodes(data)),

@@ -5,7 +5,7 @@ from typing import Any
 
 from ganeti import locking, objects, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import disks, guest_agent, mirror_specs
+from ganeti.cmdlib.instance import disks, guest_agent, lost_parts, mirror_specs
 from ganeti.objects import lookup, params
 from ganeti.rpc import Result, encode
 from ganeti.verify import mirrors
@@ -44,14 +44,18 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             for each in instances
             if _run_state(live.get(each.primary_node), each.name) == "up"
         ]
-        reported = guest_agent.addresses(self.ctx, running)
+        # Few instances have these members.
+        further = {
+            "guest_addresses": guest_agent.addresses(self.ctx, running),
+            "problems": lost_parts.problems(self.ctx, running),
+        }
         return {
             instance.name: self._describe(snapshot, instance, live)
-            | (
-                {"guest_addresses": reported[instance.name]}
-                if instance.name in reported
-                else {}
-            )
+            | {
+                member: values[instance.name]
+                for member, values in further.items()
+                if instance.name in values
+            }
             for instance in instances
         }
 

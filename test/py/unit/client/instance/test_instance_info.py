@@ -154,6 +154,20 @@ def test_addresses_that_the_guest_reports():
     assert dict(second) == {"interface": "wg0", "MAC": "-", "addresses": "-"}
 
 
+def test_lost_parts_of_a_running_guest_come_with_their_command():
+    assert "Problems" not in lines()
+    rows = [
+        {"state": "tpm", "text": "node n1 has lost", "command": None},
+        {"state": "shares", "text": "node n1 does not", "command": "gnt-instance x"},
+    ]
+    first, second = lines(problems=rows)["Problems"]
+    assert list(first) == [("problem", "node n1 has lost")]
+    assert list(second) == [
+        ("problem", "node n1 does not"),
+        ("to mend it", "gnt-instance x"),
+    ]
+
+
 def test_the_terms_of_a_reservation():
     assert "Forthcoming" not in lines(owner="ops")
     full = lines(

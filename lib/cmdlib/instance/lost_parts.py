@@ -1,0 +1,52 @@
+"""Files and processes that running guests lack, as their nodes see it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import objects
+from ganeti.cmdlib import base
+from ganeti.constants import nodeverify
+from ganeti.verify import guest_files, node_answer
+
+
+def problems(
+    ctx: base.Context, running: Sequence[objects.Instance]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return instance name -> problems, of guests that lack something.
+
+    A problem has ``state``, ``text`` and ``command``, which is null if no command mends
+    it. There is one call per node; a node without a usable answer names none.
+    """
+    snapshot = ctx.snapshot
+    concerned = set(guest_files.owners(snapshot, running))
+    asked: dict[str, list[str]] = {}
+    for each in running:
+        if each.name in concerned:
+            asked.setdefault(each.primary_node, []).append(each.name)
+    if not asked:
+        return {}
+    answers = ctx.rpc.call(
+        "node_verify",
+        sorted(asked),
+        lambda uuid: (
+            {nodeverify.NV_GUEST_FILES: asked[uuid]},
+            snapshot.cluster.cluster_name,
+            {},
+        ),
+    )
+    found = {}
+    for uuid, names in asked.items():
+        good, _wrong = node_answer.clean(answers[uuid].payload)
+        kinds = good.get(nodeverify.NV_GUEST_FILES, {})
+        for name in names:
+            node = snapshot.nodes[uuid].name
+            if lost := guest_files.losses(name, node, kinds.get(name, ())):
+                found[name] = [
+                    {
+                        "state": loss.kind,
+                        "text": loss.text,
+                        "command": loss.command or None,
+                    }
+                    for loss in lost
+                ]
+    return found
