@@ -191,8 +191,7 @@ def lacks_secrets(ctx: Context, uuid: str) -> bool | None:
     None means that it did not answer.
     """
     asked = [
-        ctx.paths.virtualize(path)
-        for path in _present_secrets(ctx.snapshot, ctx.paths)
+        ctx.paths.virtualize(path) for path in _present_secrets(ctx.snapshot, ctx.paths)
     ]
     answer = ctx.rpc.call_one(
         "node_verify",

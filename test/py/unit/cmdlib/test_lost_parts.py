@@ -14,7 +14,9 @@ PARTS = ({"tpm": True}, {"shared_directories": "data=/srv/data"}, {}, {"tpm": Tr
 def engine(lost):
     """Return four guests, the last one stopped, on two nodes, and their names."""
     guests = [
-        clusters.instance(number, primary=number % 2 + 1, hypervisor="kvm", hvparams=hvp)
+        clusters.instance(
+            number, primary=number % 2 + 1, hypervisor="kvm", hvparams=hvp
+        )
         for number, hvp in enumerate(PARTS, 1)
     ]
     names = [guest.name for guest in guests]
@@ -34,7 +36,9 @@ def info(eng, **fields):
 def test_what_a_node_has_lost_is_named_with_the_command():
     def lost(_node, args):
         (names,) = args[0].values()
-        return {"guest-files": {name: ["shares", "tpm", "tpm-process"] for name in names}}
+        return {
+            "guest-files": {name: ["shares", "tpm", "tpm-process"] for name in names}
+        }
 
     eng, (first, second, third, fourth) = engine(lost)
     answer = info(eng)

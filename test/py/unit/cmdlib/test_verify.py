@@ -263,7 +263,7 @@ def test_lost_files_of_firmware_are_asked_for_and_named():
     [
         ([], None),
         (["lzop"], "lzop"),
-        # What nobody asked for is no finding.
+        # Names that were not asked for are ignored.
         (["gzip", "other", "lzop"], "gzip, lzop"),
     ],
 )

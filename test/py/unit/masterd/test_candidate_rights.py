@@ -237,7 +237,10 @@ class TestLostSecrets:
         return site.called()
 
     def test_it_gets_what_it_lacks(self, site):
-        assert self.look(site, has_key=False) == [("node_verify", AWAY), ("upload_file", AWAY)]
+        assert self.look(site, has_key=False) == [
+            ("node_verify", AWAY),
+            ("upload_file", AWAY),
+        ]
         assert site.engine.locks.lock_info() == []
 
     def test_one_that_has_them_is_left_alone(self, site):
