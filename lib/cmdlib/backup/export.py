@@ -335,8 +335,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
     def _leaves_resources(self) -> bool:
         """Return whether other guests may start while the disks are copied.
 
-        They must leave the memory of a guest that is stopped meanwhile, and started
-        after the copy or if the export fails.
+        They must leave the memory of a guest that is stopped during the copy, and
+        started after it or if the export fails.
         """
         stays_stopped = not self.state.snapshots or self.op.remove_instance
         is_stopped = self.op.shutdown and self.state.was_running and stays_stopped

@@ -165,6 +165,12 @@ def _where_configured(
     asked[nodeverify.NV_EXPORTS] = None
     if record.compression_tools:
         asked[nodeverify.NV_COMPRESSION] = list(record.compression_tools)
+    return asked | _of_storage(snapshot)
+
+
+def _of_storage(snapshot: objects.Snapshot) -> dict[str, Any]:
+    record = snapshot.cluster
+    asked: dict[str, Any] = {}
     enabled = record.enabled_disk_templates
     if {"file", "sharedfile"} & set(enabled):
         asked[nodeverify.NV_ACCEPTED_STORAGE_PATHS] = True

@@ -34,14 +34,14 @@ def problems(
             {},
         ),
     )
-    found = {}
+    lacking = {}
     for uuid, names in asked.items():
         good, _wrong = node_answer.clean(answers[uuid].payload)
         kinds = good.get(nodeverify.NV_GUEST_FILES, {})
         for name in names:
             node = snapshot.nodes[uuid].name
             if lost := guest_files.losses(name, node, kinds.get(name, ())):
-                found[name] = [
+                lacking[name] = [
                     {
                         "state": loss.kind,
                         "text": loss.text,
@@ -49,4 +49,4 @@ def problems(
                     }
                     for loss in lost
                 ]
-    return found
+    return lacking

@@ -417,6 +417,6 @@ def test_the_tap_of_a_nic_is_known_by_index_and_by_uuid(tmp_path):
     assert taps.read_name(guest, "1") is None
     with open(f"{guest.nics}/0", encoding="ascii") as reader:
         taps.write_names(guest, {0: ("uuid-c", taps.Tap("gnt5", ()))})
-        # One who reads meanwhile finds the whole old name, not an empty file.
+        # A reader at that time finds the whole old name, not an empty file.
         assert reader.read() == "gnt0"
     assert taps.read_name(guest, "0") == "gnt5"
