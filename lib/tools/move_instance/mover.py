@@ -153,6 +153,9 @@ class Mover:
                 " the source cluster; stop it with gnt-instance shutdown, or mark it up"
                 " with gnt-instance startup"
             )
+        target = self._settings.target
+        if problem := target.misfit(target.template or info["disk_template"]):
+            raise MoveError(f"instance {self._name}: {problem}")
         return info
 
     def _created(self, request: dict[str, Any]) -> tuple[jobs.Job, Any]:

@@ -65,6 +65,25 @@ class Target:
     osparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     nics: Mapping[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
+    def misfit(self, template: str) -> str:
+        """Return why the nodes do not fit a disk template, empty if they do.
+
+        Args:
+            template: of the new instance.
+        """
+        if not self.primary or template not in disks.DTS_INT_MIRROR:
+            return ""
+        if not self.secondary:
+            return (
+                f"disk template {template} needs --dest-secondary-node beside"
+                " --dest-primary-node, or an allocator (-I)"
+            )
+        if self.secondary == self.primary:
+            return (
+                f"disk template {template} needs two nodes, found {self.primary} twice"
+            )
+        return ""
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -256,6 +275,8 @@ def parse(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Setti
         destination = _cluster(options, "dest", options.destination)
     except (errors.GenericError, values.BadValueError) as err:
         refuse(str(err.args[0] if err.args else err))
+    if problem := target.misfit(target.template):
+        refuse(problem)
     return Settings(
         source=source,
         destination=destination,

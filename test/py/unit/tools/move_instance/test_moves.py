@@ -227,6 +227,17 @@ def test_a_source_that_is_kept_runs_again_and_the_copy_does_not(clusters):
     assert jobs_of(pair) == [*WHOLE[:5], "source start"]
 
 
+def test_a_mirror_without_a_second_node_is_refused_before_anything_is_made(clusters):
+    """The template of the source is that of the new instance, unless one is given."""
+    pair = clusters(info=INFO | {"disk_template": "drbd"})
+    with pytest.raises(mover.MoveError, match="drbd needs --dest-secondary-node"):
+        pair.move(target=settings.Target(primary="node1"))
+    assert jobs_of(pair) == ["source info"]
+    pair = clusters(info=INFO | {"disk_template": "drbd"})
+    pair.move(target=settings.Target(primary="node1", template="plain"))
+    assert jobs_of(pair) == WHOLE
+
+
 LOST = ["OpExecError", ["disk/0: connection lost"]]
 
 

@@ -99,6 +99,19 @@ def test_all_options_have_an_effect(parse):
             "needs an allocator",
         ),
         (("--dest-disk-template=floppy",), {}, "invalid choice"),
+        (
+            ("--dest-disk-template=drbd", "--dest-primary-node=n"),
+            {},
+            "disk template drbd needs --dest-secondary-node",
+        ),
+        (
+            (
+                *("--dest-disk-template=drbd", "--dest-primary-node=n"),
+                "--dest-secondary-node=n",
+            ),
+            {},
+            "disk template drbd needs two nodes, found n twice",
+        ),
         (("--net=x:mac=auto",), {}, "--net: wanted INDEX:KEY=VALUE"),
         (("--net=0:a=b", "--net=0:a=c"), {}, "NIC 0 is given twice"),
         (("-H", "no_kvm"), {}, "cannot be removed here"),
