@@ -1,5 +1,7 @@
 """OP_INSTANCE_GROW_DISK: enlarge a disk."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -193,14 +195,14 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             return
         # Stored first: a larger disk that nobody wipes would show old data.
         self._save(self.disk.size, is_growing=True)
-        self._assemble()
-        self.ctx.log.message(
-            f"Growing disk {op.disk} of instance '{instance.name}' by"
-            f" {self.delta_mib} MiB to {self.target_mib} MiB"
-        )
-        self._grow_volumes()
-        self._grow_device(dryrun=False, what=self._failed)
-        self._record_and_wipe(self.disk.size)
+        with self._active():
+            self.ctx.log.message(
+                f"Growing disk {op.disk} of instance '{instance.name}' by"
+                f" {self.delta_mib} MiB to {self.target_mib} MiB"
+            )
+            self._grow_volumes()
+            self._grow_device(dryrun=False, what=self._failed)
+            self._record_and_wipe(self.disk.size)
 
     def resume(self) -> None:
         """Continue the growth, or the wipe of the new part."""
@@ -219,20 +221,31 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         self.ctx.log.message(
             f"* the master daemon was restarted; disk {self.op.disk} {goes_on}"
         )
-        self._assemble()
-        if left.is_growing and self.delta_mib:
-            self._grow_volumes()
-            if not self._has_grown():
-                self._grow_device(dryrun=False, what=self._failed)
-        self._record_and_wipe(left.offset_mib)
+        with self._active():
+            if left.is_growing and self.delta_mib:
+                self._grow_volumes()
+                if not self._has_grown():
+                    self._grow_device(dryrun=False, what=self._failed)
+            self._record_and_wipe(left.offset_mib)
 
     @property
     def _failed(self) -> str:
         return f"instance {self.instance.name}: disk {self.op.disk} could not grow"
 
-    def _assemble(self) -> None:
-        if not self.instance.disks_active:
-            disks.assemble(self.ctx, self.instance, disks=[self.disk])
+    @contextlib.contextmanager
+    def _active(self) -> Iterator[None]:
+        """Have the disk active; an inactive one is so again at the end."""
+        ctx, instance = self.ctx, self.instance
+        if instance.disks_active:
+            yield
+            return
+        disks.assemble(ctx, instance, disks=[self.disk])
+        try:
+            # The activation may have begun a copy, during which no device grows.
+            self._wait_for_sync()
+            yield
+        finally:
+            disks.shutdown(ctx, instance, disks=[self.disk], mark=False)
 
     def _grow_volumes(self) -> None:
         """Have all nodes enlarge what is below the disk; a larger one stays."""
@@ -268,15 +281,18 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 self.ctx, instance, [part], save=lambda _disk, mib: self._save(mib)
             )
         self._notify_guest()
-        is_mirror = mirror_specs.is_mirror(self.disk)
-        if is_mirror and (self.op.wait_for_sync or not instance.disks_active):
-            grown = [(self.op.disk, self.disk)]
-            if mirrors.wait_for_sync(self.ctx, instance, disks=grown):
-                self.ctx.log.warn(
-                    f"disk {self.op.disk} is degraded: the other node lacks data"
-                )
-        if not instance.disks_active:
-            disks.shutdown(self.ctx, instance, disks=[self.disk], mark=False)
+        is_waited_for = self.op.wait_for_sync or not instance.disks_active
+        if is_waited_for and self._wait_for_sync():
+            self.ctx.log.warn(
+                f"disk {self.op.disk} is degraded: the other node lacks data"
+            )
+
+    def _wait_for_sync(self) -> bool:
+        """Wait until a mirror is complete; return whether it stays degraded."""
+        if not mirror_specs.is_mirror(self.disk):
+            return False
+        chosen = [(self.op.disk, self.disk)]
+        return bool(mirrors.wait_for_sync(self.ctx, self.instance, disks=chosen))
 
     def _save(self, offset_mib: int, *, is_growing: bool = False) -> None:
         state = Interrupted(self.disk.uuid, self.target_mib, offset_mib, is_growing)

@@ -13,6 +13,15 @@ NAME = "inst1.example.com"
 BUSY = "disk disk/0 (/dev/drbd0): cannot grow during a synchronisation; wait"
 
 
+GROWTH = [
+    (N2, "volume", 512, "real"),
+    (N1, "volume", 512, "real"),
+    (N1, "device", 512, "real"),
+]
+COMPLETE = {"dev_path": "/dev/drbd0", "is_degraded": False}
+COPYING = {"dev_path": "/dev/drbd0", "is_degraded": True, "sync_percent": 50.0}
+
+
 class Site:
     """An instance with one mirror; its device grows, or says why it does not."""
 
@@ -112,3 +121,46 @@ def test_a_device_that_has_grown_before_a_restart_does_not_grow_again(size_mib, 
     assert ((N1, "device", 512, "real") in site.calls) is grows
     for node in (N1, N2):
         assert (node, "volume", 512, "real") in site.calls
+
+
+def noted(site, states):
+    """Note activations and looks at the device; the states follow one another."""
+
+    def note(name, answer):
+        def call(node, _args):
+            site.calls.append((node, name))
+            return answer
+
+        return call
+
+    def look(node, _args):
+        state = states.pop(0) if states else COMPLETE
+        site.calls.append((node, "copying" if state is COPYING else "complete"))
+        return [[True, state]]
+
+    site.engine.rpc.script["blockdev_assemble"] = note("on", ["/dev/drbd0", None, None])
+    site.engine.rpc.script["blockdev_shutdown"] = note("off", None)
+    site.engine.rpc.script["blockdev_getmirrorstatus_multi"] = look
+
+
+ON, OFF = [(N2, "on"), (N1, "on")], [(N1, "off"), (N2, "off")]
+
+
+def test_an_inactive_device_that_has_to_be_copied_first_is_waited_for():
+    """Its activation begins the copy, during which it does not grow."""
+    site = Site(is_active=False)
+    noted(site, [COPYING, COPYING])
+    site.ask()
+    real = [call for call in site.calls if call[-1] != "trial"]
+    copying, done = [(N1, "copying")] * 2, (N1, "complete")
+    assert real == [*ON, *copying, done, *GROWTH, done, *OFF]
+
+
+def test_a_device_that_did_not_grow_is_as_inactive_as_before():
+    site = Site(is_active=False, problem="no space")
+    noted(site, [])
+    with pytest.raises(errors.OpExecError, match="no space"):
+        site.ask()
+    real = [call for call in site.calls if call[-1] != "trial"]
+    assert real == [*ON, (N1, "complete"), *GROWTH, *OFF]
+    assert site.size == 1024
