@@ -113,7 +113,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-monitor", _socket(files, "monitor")],
         _serial(hvp, files),
         _usb(hvp, has_controller=emulator.has_defaults),
-        display.arguments(instance, emulator.addresses),
+        display.arguments(instance, files, emulator.addresses),
         _sound(hvp),
         ["-rtc", "base=localtime"] if hvp.get("use_localtime") else [],
         ["-cpu", hvp["cpu_type"]] if hvp.get("cpu_type") else [],

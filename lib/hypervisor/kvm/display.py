@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
+from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX
 from ganeti.utils import netutils
 
@@ -25,11 +26,14 @@ def bound_interface(hvparams: Mapping[str, Any]) -> str | None:
     return value if is_interface and not netutils.is_address(value) else None
 
 
-def arguments(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
+def arguments(
+    instance: InstanceX, files: Files, addresses: Mapping[str, str]
+) -> list[str]:
     """Return the display arguments of a guest.
 
     Args:
         instance: the instance's record.
+        files: paths of its files.
         addresses: first address of the interface that `bound_interface` names.
 
     Raises:
@@ -45,7 +49,7 @@ def arguments(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
     if hvp.get("vnc_bind_address"):
         return _vnc(instance, addresses) + _vga(hvp, "std") + keymap
     if hvp.get("spice_bind"):
-        return _spice(instance, addresses) + _vga(hvp, "qxl") + keymap
+        return _spice(instance, files, addresses) + _vga(hvp, "qxl") + keymap
     return ["-display", "none", *_vga(hvp, None), *keymap]
 
 
@@ -96,13 +100,20 @@ def _vnc_tls(hvp: Mapping[str, Any]) -> tuple[list[str], str]:
     return ["-object", creds], ",tls-creds=vnctls0"
 
 
-def _spice(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
+def _spice(
+    instance: InstanceX, files: Files, addresses: Mapping[str, str]
+) -> list[str]:
     hvp = instance.hvparams
     address = addresses.get(hvp["spice_bind"], hvp["spice_bind"])
     port = "tls-port" if hvp.get("spice_use_tls") else "port"
     options = [f"addr={address}", f"{port}={_port(instance)}"]
     if hvp.get("spice_use_tls"):
-        options.append(f"tls-ciphers={hvp['spice_tls_ciphers']}")
+        options += [
+            f"tls-ciphers={hvp['spice_tls_ciphers']}",
+            f"x509-key-file={files.spice_pem}",
+            f"x509-cert-file={files.spice_pem}",
+            f"x509-cacert-file={files.spice_ca_pem}",
+        ]
     if not hvp.get("spice_password_file"):
         options.append("disable-ticketing=on")
     if version := hvp.get("spice_ip_version"):

@@ -95,6 +95,16 @@ class Files:
         return f"{self.root}/seed/{self.name}.iso"
 
     @property
+    def spice_pem(self) -> str:
+        """The cluster's key and certificate of SPICE displays."""
+        return self.paths.data("spice.pem")
+
+    @property
+    def spice_ca_pem(self) -> str:
+        """Certificate with which viewers check that of SPICE displays."""
+        return self.paths.data("spice-ca.pem")
+
+    @property
     def log(self) -> str:
         """Log file of the emulator."""
         return f"{self.paths.log_dir}/kvm/{self.name}.log"

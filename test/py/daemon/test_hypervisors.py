@@ -7,6 +7,8 @@ import re
 import select
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import termios
 
@@ -16,6 +18,7 @@ import pytest
 from fakes import guests, nodes
 from fakes.patience import until
 from ganeti import errors
+from ganeti.bootstrap import crypto
 from ganeti.hypervisor.kvm import hotplug
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.migrate import sending
@@ -443,6 +446,41 @@ def test_vnc_pinning_and_ballooning(node, boot):
         console.wait_for("tiny login: ")
     nodes.call(node, "instance_balloon_memory", record, 112)
     until("the balloon", lambda: info(node, record)["memory"] == 112)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"spice_bind": LOCAL, "spice_use_tls": True},
+        {
+            "spice_bind": LOCAL,
+            "spice_use_tls": True,
+            "use_chroot": True,
+            "security_model": "user",
+            "security_domain": "nobody",
+        },
+    ],
+    ids=["root", "user"],
+)
+def test_a_viewer_with_the_file_of_the_cluster_trusts_its_displays(node, boot, params):
+    os.makedirs(node.paths.data_dir, exist_ok=True)
+    crypto.write_spice(node.paths)
+    port = 11321
+    start(
+        node,
+        guests.kvm_instance(
+            "web1", guests.kvm_params(boot, **params), network_port=port
+        ),
+    )
+    context = ssl.create_default_context(cafile=node.paths.data(crypto.SPICE_CA_PEM))
+    # The certificate is the same on all nodes, so viewers compare the subject instead.
+    context.check_hostname = False
+    with (
+        socket.create_connection((LOCAL, port), timeout=60) as plain,
+        context.wrap_socket(plain) as encrypted,
+    ):
+        subject = encrypted.getpeercert()["subject"]
+    assert subject == ((("commonName", "ganeti.example.com"),),)
 
 
 def test_errors_leave_nothing(node, boot):
