@@ -166,12 +166,15 @@ ENABLED_HYPERVISORS: Final = Option(
     dest="enabled_hypervisors",
     kind="string",
 )
-FILE_DRIVER: Final = Option(
-    ("--file-driver",),
-    "driver for file-based disks",
-    dest="file_driver",
-    kind="choice",
-    choices=("blktap", "blktap2", "loop"),
+FILE_DRIVER: Final = without_effect(
+    Option(
+        ("--file-driver",),
+        "",
+        dest="file_driver",
+        kind="choice",
+        choices=("blktap", "blktap2", "loop"),
+    ),
+    "hypervisors choose how they open files",
 )
 FILTER: Final = Option(
     ("-F", "--filter"),

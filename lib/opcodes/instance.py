@@ -63,7 +63,10 @@ class InstanceSetParams(
     ext_params: Annotated[
         dict[str, Any], Doc("parameters for an external storage provider on conversion")
     ] = {}
-    file_driver: Annotated[ht.FileDriver | None, Doc("driver for file disks")] = None
+    file_driver: Annotated[
+        ht.FileDriver | None,
+        Doc("recorded only: hypervisors choose how to open files"),
+    ] = None
     file_storage_dir: Annotated[
         ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
     ] = None

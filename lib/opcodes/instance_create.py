@@ -27,7 +27,10 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     disk_template: common.DiskTemplate = None
     disks: Annotated[list[ht.DiskSpec], Doc("disks to create")]
     expires: common.ReservationExpires = None
-    file_driver: Annotated[ht.FileDriver | None, Doc("driver for file disks")] = None
+    file_driver: Annotated[
+        ht.FileDriver | None,
+        Doc("recorded only: hypervisors choose how to open files"),
+    ] = None
     file_storage_dir: Annotated[
         ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
     ] = None

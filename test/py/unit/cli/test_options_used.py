@@ -171,6 +171,10 @@ def test_every_option_is_read(program, command):
             "--priority: no effect, a console needs no job",
         ),
         (
+            "gnt-instance add --file-driver=blktap2 web1",
+            "--file-driver: no effect, hypervisors choose how they open files",
+        ),
+        (
             "gnt-instance add --helper-startup-timeout=60 web1",
             "--helper-startup-timeout: no effect, no helper machine installs an OS",
         ),
