@@ -68,7 +68,7 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         True,
         ("ioemu", "paravirtual"),
         False,
-        "bus of the disks, paravirtual is virtio",
+        "no effect: blockdev_prefix decides which disks the guest sees",
     ),
     "kernel_path": HvParam(
         "string",
@@ -100,7 +100,7 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         True,
         hypervisors.HT_HVM_VALID_NIC_TYPES,
         False,
-        "model of the network interfaces, paravirtual is virtio",
+        "model of the network interfaces; paravirtual emulates none",
     ),
     "pae": HvParam(
         "bool",
