@@ -30,13 +30,14 @@ class Interrupted(msgspec.Struct, frozen=True):
     Attributes:
         disk_uuid: the disk.
         target_mib: its size afterwards.
-        offset_mib: the beginning of the part that is not wiped.
+        offset_mib: the beginning of the part that is not wiped; None before a node
+            has enlarged the disk, as long as it is not known.
         is_growing: whether the nodes may not have enlarged it yet.
     """
 
     disk_uuid: str
     target_mib: int
-    offset_mib: int
+    offset_mib: int | None
     is_growing: bool = False
 
 
@@ -194,15 +195,17 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 edit.update(mirror_specs.with_size(self.disk, self.target_mib))
             return
         # Stored first: a larger disk that nobody wipes would show old data.
-        self._save(self.disk.size, is_growing=True)
+        self._save(None, is_growing=True)
         with self._active():
+            offset_mib = self._first_unused()
+            self._save(offset_mib, is_growing=True)
             self.ctx.log.message(
                 f"Growing disk {op.disk} of instance '{instance.name}' by"
                 f" {self.delta_mib} MiB to {self.target_mib} MiB"
             )
             self._grow_volumes()
             self._grow_device(dryrun=False, what=self._failed)
-            self._record_and_wipe(self.disk.size)
+            self._record_and_wipe(offset_mib)
 
     def resume(self) -> None:
         """Continue the growth, or the wipe of the new part."""
@@ -222,11 +225,15 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             f"* the master daemon was restarted; disk {self.op.disk} {goes_on}"
         )
         with self._active():
+            offset_mib = left.offset_mib
+            if offset_mib is None:
+                offset_mib = self._first_unused()
+                self._save(offset_mib, is_growing=True)
             if left.is_growing and self.delta_mib:
                 self._grow_volumes()
                 if not self._has_grown():
                     self._grow_device(dryrun=False, what=self._failed)
-            self._record_and_wipe(left.offset_mib)
+            self._record_and_wipe(offset_mib)
 
     @property
     def _failed(self) -> str:
@@ -257,13 +264,43 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
 
         While the new part is being copied, it could not grow again.
         """
-        if not mirror_specs.is_mirror(self.disk):
-            return True
+        is_mirror = mirror_specs.is_mirror(self.disk)
+        return not is_mirror or self._measured_bytes() >= self.target_mib * _MIB
+
+    def _first_unused(self) -> int:
+        """Return where the part begins that no guest can have used, in MiB.
+
+        A disk may be larger than recorded: LVM rounds sizes up, and a growth may have
+        failed after a node had enlarged it. A guest that was started then uses all.
+        """
+        recorded = self.disk.size
+        if not self.ctx.snapshot.cluster.prealloc_wipe_disks:
+            return recorded
+        actual = -(-self._measured_bytes() // _MIB)
+        if actual > recorded:
+            self.ctx.log.warn(
+                f"disk {self.op.disk} has {actual} MiB already, {recorded} MiB are"
+                " recorded: the part in between is not wiped, since the guest may use"
+                " it"
+            )
+        return min(max(recorded, actual), self.target_mib)
+
+    def _measured_bytes(self) -> int:
+        """Return the size that the active disk has for its guest.
+
+        Raises:
+            OpExecError: the primary node does not report it.
+        """
+        node = self.instance.primary_node
         wire = encode.disk(self.ctx.snapshot, self.disk, self.instance)
-        rows = self.ctx.rpc.call_one(
-            "blockdev_getdimensions", self.instance.primary_node, [wire]
-        ).unwrap(self._failed)
-        return bool(rows and rows[0] and rows[0][0] >= self.target_mib * _MIB)
+        answer = self.ctx.rpc.call_one("blockdev_getdimensions", node, [wire])
+        rows = answer.unwrap(self._failed)
+        if not rows or not rows[0]:
+            raise errors.OpExecError(
+                f"{self._failed}: node {common.node_name(self.ctx, node)} does not"
+                " report its size"
+            )
+        return int(rows[0][0])
 
     def _record_and_wipe(self, offset_mib: int) -> None:
         """Record the new size, wipe the new part from an offset, notify the guest."""
@@ -294,7 +331,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         chosen = [(self.op.disk, self.disk)]
         return bool(mirrors.wait_for_sync(self.ctx, self.instance, disks=chosen))
 
-    def _save(self, offset_mib: int, *, is_growing: bool = False) -> None:
+    def _save(self, offset_mib: int | None, *, is_growing: bool = False) -> None:
         state = Interrupted(self.disk.uuid, self.target_mib, offset_mib, is_growing)
         self.ctx.save_resumption(msgspec.to_builtins(state))
 

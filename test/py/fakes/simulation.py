@@ -81,6 +81,10 @@ class Simulation:
         if not args[2]:
             self.files[path] = max(self.files[path], wanted)
 
+    def do_blockdev_getdimensions(self, _node, args):
+        sizes = [self.files.get(disk["logical_id"][1]) for disk in args[0]]
+        return [None if size is None else [size << 20, None] for size in sizes]
+
     def do_blockdev_convert_part(self, _node, args):
         if args[0]["logical_id"][1] not in self.files:
             return failure("the source is missing")

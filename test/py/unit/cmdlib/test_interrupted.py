@@ -377,6 +377,19 @@ def refuse_to_move(*_args, **_more):
     raise errors.OpPrereqError("lacks data", "wrong_state")
 
 
+@pytest.mark.parametrize("present", [1028, 1536, 2048])
+def test_a_growth_does_not_wipe_what_the_guest_may_use(present):
+    # LVM rounds sizes up, and an earlier growth may have failed without its record.
+    start, simulation = prepared([create()], prealloc_wipe_disks=True)
+    master = Master(start, simulation, Cutter())
+    path = start.disks[record_of(master).disks[0]].logical_id[1]
+    simulation.files[path] = present
+    simulation.wiped.clear()
+    master.run(GROW)
+    assert simulation.wiped.get(path, set()) == set(range(present, 1536))
+    assert master.snapshot.disks[record_of(master).disks[0]].size == 1536
+
+
 FALLBACK = MIGRATE | {"allow_failover": True}
 
 
