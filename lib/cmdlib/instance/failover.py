@@ -12,10 +12,16 @@ from ganeti.repair import journal
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The state of a failover whose master daemon ended; uuids of the nodes."""
+    """The state of a failover whose master daemon ended.
+
+    Attributes:
+        source, target: uuids of the nodes.
+        is_stopped: whether its disks were being shut down after the guest.
+    """
 
     source: str
     target: str
+    is_stopped: bool = False
 
 
 class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
@@ -40,22 +46,8 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
             backend["minmem"] if will_run else None,
             is_rescue=self.primary.offline or self.op.ignore_consistency,
         )
-        self._require_complete()
-
-    def _require_complete(self) -> None:
-        """Refuse a target that lacks data.
-
-        Raises:
-            OpPrereqError: it does, or does not say.
-        """
-        instance = self.instance
-        if not self.op.ignore_consistency and instance.disks_active:
-            mirrored = mirrors.of(self.ctx.snapshot, instance)
-            mirrors.require_complete(
-                *(self.ctx, instance, mirrored, self.target),
-                "fail over (ignore consistency only if that data may be lost)",
-                is_peer_away=self.primary.offline,
-            )
+        if not self.op.ignore_consistency:
+            _require_complete(self)
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the move."""
@@ -85,35 +77,61 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
 
     def resume(self) -> None:
         """Go on where the last master daemon ended."""
-        if self.instance.primary_node != self.target:
-            # The guest may have gone on at the source while there was no master.
-            self._require_complete()
+        left = msgspec.convert(self.ctx.resumption, Interrupted)
         resume(
             self,
+            is_stopped=left.is_stopped,
             shutdown_timeout_s=self.op.shutdown_timeout,
             ignore_consistency=self.op.ignore_consistency,
         )
 
-    def save_failover(self) -> None:
-        """Store the nodes."""
-        state = Interrupted(self.source, self.target)
+    def save_failover(self, *, is_stopped: bool) -> None:
+        """Store the nodes, and whether the guest is stopped."""
+        state = Interrupted(self.source, self.target, is_stopped)
         self.ctx.save_resumption(msgspec.to_builtins(state))
+
+
+def _require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
+    """Refuse a target that lacks data of active disks.
+
+    Raises:
+        OpPrereqError: it does, or does not say.
+    """
+    ctx, instance = unit.ctx, unit.instance
+    if instance.disks_active:
+        mirrored = mirrors.of(ctx.snapshot, instance)
+        mirrors.require_complete(
+            *(ctx, instance, mirrored, unit.target),
+            "fail over (ignore consistency only if that data may be lost)",
+            is_peer_away=unit.primary.offline,
+        )
 
 
 def resume(
     unit: "relocation.RelocationUnit[Any]",
     *,
+    is_stopped: bool,
     shutdown_timeout_s: int,
     ignore_consistency: bool,
 ) -> None:
-    """Continue a failover after a restart of the master daemon, see `fail_over`."""
+    """Continue a failover after a restart of the master daemon, see `fail_over`.
+
+    Raises:
+        OpPrereqError: the target lacks data.
+        OpExecError: a step failed.
+    """
     ctx, target = unit.ctx, common.node_name(unit.ctx, unit.target)
     ctx.log.message(
         f"* the master daemon was restarted; the failover to {target} continues"
     )
     if unit.instance.primary_node != unit.target:
+        if not (is_stopped or ignore_consistency):
+            # The guest may have gone on at the source while there was no master. One
+            # that was stopped has not, and its disks may be shut down at the target.
+            _require_complete(unit)
         fail_over(
             unit,
+            is_stopped=is_stopped,
             shutdown_timeout_s=shutdown_timeout_s,
             ignore_consistency=ignore_consistency,
         )
@@ -124,6 +142,7 @@ def resume(
 def fail_over(
     unit: "relocation.RelocationUnit[Any]",
     *,
+    is_stopped: bool = False,
     shutdown_timeout_s: int,
     ignore_consistency: bool,
 ) -> None:
@@ -141,7 +160,7 @@ def fail_over(
     if instance.forthcoming:
         unit.commit_primary(unit.target)
         return
-    unit.save_failover()
+    unit.save_failover(is_stopped=is_stopped)
     source = ctx.snapshot.nodes[unit.source]
     is_promised = ignore_consistency and not journal.is_of_automaton(unit.op.reason)
     excused = source.offline or is_promised
@@ -164,6 +183,7 @@ def fail_over(
         ctx.log.warn(result.describe(what) + "; going on, make sure the node is down")
     else:
         firmware.save(ctx, unit.uuid, unit.source)
+    unit.save_failover(is_stopped=True)
     ctx.log.message("* deactivating the instance's disks on source node")
     if not disks.shutdown(ctx, instance, ignore_primary=excused):
         raise errors.OpExecError(

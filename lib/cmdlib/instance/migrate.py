@@ -53,6 +53,8 @@ class Phase(enum.StrEnum):
     FINISH = "finish"
     #: The guest is stopped, and started at the target, instead of a migration.
     FAILOVER = "failover"
+    #: The same; the guest is stopped, its disks are being shut down.
+    STOPPED = "stopped"
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -223,9 +225,12 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         left = self.left
         if left is None:
             raise errors.ProgrammerError("a migration without a state was resumed")
-        if left.phase == Phase.FAILOVER:
+        if left.phase in (Phase.FAILOVER, Phase.STOPPED):
             failover.resume(
-                self, shutdown_timeout_s=_SHUTDOWN_S, ignore_consistency=False
+                self,
+                is_stopped=left.phase == Phase.STOPPED,
+                shutdown_timeout_s=_SHUTDOWN_S,
+                ignore_consistency=False,
             )
             return
         ctx, what = self.ctx, f"instance {self.instance.name}: migration"
@@ -278,9 +283,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         state = Interrupted(phase, self.source, self.target, self.is_live)
         self.ctx.save_resumption(msgspec.to_builtins(state))
 
-    def save_failover(self) -> None:
+    def save_failover(self, *, is_stopped: bool) -> None:
         """Store that it has become a failover."""
-        self._reached(Phase.FAILOVER)
+        self._reached(Phase.STOPPED if is_stopped else Phase.FAILOVER)
 
     def _migrate(self) -> None:
         instance, call = self.instance, self.ctx.rpc.call_one

@@ -68,8 +68,9 @@ class RelocationUnit(common.InstanceUnit[O]):
         known = self.ctx.snapshot.instance_nodes(self.instance)
         return sorted({*known, self.source, self.target})
 
-    def save_failover(self) -> None:
+    def save_failover(self, *, is_stopped: bool) -> None:
         """Store what a restarted master needs to continue a failover."""
+        del is_stopped
         raise errors.ProgrammerError(f"{type(self).__name__} cannot continue")
 
     def choose_target(self) -> None:

@@ -362,15 +362,39 @@ def test_a_rename_does_not_run_a_script_beside_itself():
     assert is_renamed(again.snapshot, cut.simulation)
 
 
-def test_a_failover_is_not_continued_to_a_node_that_lacks_data(monkeypatch):
-    cut, resumption = cut_in("instance_shutdown", [create()], FAILOVER)
+FALLBACK = MIGRATE | {"allow_failover": True}
+ALWAYS_FAILS_OVER = [create(), modify(beparams={"always_failover": True})]
+
+
+@pytest.mark.parametrize("request_", [FAILOVER, FALLBACK])
+def test_a_failover_is_not_continued_to_a_node_that_lacks_data(request_, monkeypatch):
+    cut, resumption = cut_in("instance_shutdown", ALWAYS_FAILS_OVER, request_)
     monkeypatch.setattr(
         "ganeti.cmdlib.instance.mirrors.require_complete", refuse_to_move
     )
     again = Master(cut.snapshot, cut.simulation, Cutter())
     with pytest.raises(errors.OpPrereqError, match="lacks data"):
-        again.engine.run(FAILOVER, callbacks=FakeCallbacks(resumption=resumption))
+        again.engine.run(request_, callbacks=FakeCallbacks(resumption=resumption))
     assert not has_moved(again.snapshot, cut.simulation)
+
+
+@pytest.mark.parametrize("request_", [FAILOVER, FALLBACK])
+def test_a_failover_is_continued_while_its_disks_are_shut_down(request_, monkeypatch):
+    # At the target they may be inactive already: what it has cannot be told.
+    cut, resumption = cut_in("blockdev_shutdown", ALWAYS_FAILS_OVER, request_)
+    monkeypatch.setattr(
+        "ganeti.cmdlib.instance.mirrors.require_complete", refuse_to_move
+    )
+    for _number in range(2):
+        again = Master(cut.snapshot, cut.simulation, Cutter())
+        callbacks = FakeCallbacks(resumption=resumption)
+        again.engine.rpc.script["blockdev_shutdown"] = failure("no")
+        with pytest.raises(errors.OpExecError, match="could not be shut down"):
+            again.engine.run(request_, callbacks=callbacks)
+        resumption = callbacks.resumption
+    again = Master(cut.snapshot, cut.simulation, Cutter())
+    again.engine.run(request_, callbacks=FakeCallbacks(resumption=resumption))
+    assert runs_there(again.snapshot, cut.simulation)
 
 
 def refuse_to_move(*_args, **_more):
@@ -390,12 +414,8 @@ def test_a_growth_does_not_wipe_what_the_guest_may_use(present):
     assert master.snapshot.disks[record_of(master).disks[0]].size == 1536
 
 
-FALLBACK = MIGRATE | {"allow_failover": True}
-
-
 def test_a_failover_instead_of_a_migration_is_continued():
-    before = [create(), modify(beparams={"always_failover": True})]
-    cut, resumption = cut_in("instance_shutdown", before, FALLBACK)
+    cut, resumption = cut_in("instance_shutdown", ALWAYS_FAILS_OVER, FALLBACK)
     again = Master(cut.snapshot, cut.simulation, Cutter())
     again.engine.run(FALLBACK, callbacks=FakeCallbacks(resumption=resumption))
     assert runs_there(again.snapshot, cut.simulation)
