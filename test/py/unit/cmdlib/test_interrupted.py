@@ -380,7 +380,7 @@ def test_a_failover_is_not_continued_to_a_node_that_lacks_data(request_, monkeyp
 
 @pytest.mark.parametrize("request_", [FAILOVER, FALLBACK])
 def test_a_failover_is_continued_while_its_disks_are_shut_down(request_, monkeypatch):
-    # At the target they may be inactive already: what it has cannot be told.
+    # At the target they may be inactive already: its data cannot be checked.
     cut, resumption = cut_in("blockdev_shutdown", ALWAYS_FAILS_OVER, request_)
     monkeypatch.setattr(
         "ganeti.cmdlib.instance.mirrors.require_complete", refuse_to_move
