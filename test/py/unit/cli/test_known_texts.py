@@ -13,8 +13,9 @@ def details(name):
     """Return an instance in the answer of OP_INSTANCE_QUERY_DATA, without devices."""
     group = {"pnode_group_name": "default", "pnode_group_uuid": "g"}
     empty = ("os_actual", "os_instance", "hv_actual", "hv_instance")
-    empty += ("be_actual", "be_instance")
+    empty += ("be_actual", "be_instance", "diskparams")
     lists = ("snodes", "snodes_group_names", "snodes_group_uuids", "nics", "disks")
+    lists += ("nics_own",)
     return {
         **dict.fromkeys(("ctime", "mtime", "serial_no"), 1),
         **{key: {} for key in empty},
