@@ -47,7 +47,7 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
             is_rescue=self.primary.offline or self.op.ignore_consistency,
         )
         if not self.op.ignore_consistency:
-            _require_complete(self)
+            require_complete(self)
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the move."""
@@ -91,7 +91,7 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
         self.ctx.save_resumption(msgspec.to_builtins(state))
 
 
-def _require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
+def require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
     """Refuse a target that lacks data of active disks.
 
     Raises:
@@ -128,7 +128,7 @@ def resume(
         if not (is_stopped or ignore_consistency):
             # The guest may have gone on at the source while there was no master. One
             # that was stopped has not, and its disks may be shut down at the target.
-            _require_complete(unit)
+            require_complete(unit)
         fail_over(
             unit,
             is_stopped=is_stopped,

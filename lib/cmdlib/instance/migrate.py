@@ -137,6 +137,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self.check_target(
             memory_mib if will_run else None, is_rescue=self.primary.offline
         )
+        if not self.instance.forthcoming:
+            # A migration cannot ignore consistency.
+            failover.require_complete(self)
 
     def _wants_live(self, filled: dict[str, Any]) -> bool:
         if self.op.live is not None:

@@ -43,14 +43,23 @@ def engine(row, *, source_offline=False):
             ),
             "blockdev_assemble": ["/dev/drbd0", "/link", None],
             "hooks_runner": [],
+            "instance_info": {},
         },
     )
 
 
-def fail_over(eng, **changes):
-    op = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": NAME, **changes}
-    eng.run(op)
+def move(eng, kind, **changes):
+    eng.run({"OP_ID": kind, "instance_name": NAME, **changes})
     return eng.snapshot.instances[clusters.instance_uuid(1)].primary_node
+
+
+def fail_over(eng, **changes):
+    return move(eng, "OP_INSTANCE_FAILOVER", **changes)
+
+
+def fall_back(eng):
+    """Migrate what does not run, so that it fails over."""
+    return move(eng, "OP_INSTANCE_MIGRATE", allow_failover=True)
 
 
 def test_a_complete_secondary_takes_over():
@@ -70,7 +79,15 @@ def test_another_one_is_refused_unless_the_loss_is_accepted(row, why):
     with pytest.raises(errors.OpPrereqError, match=why):
         fail_over(eng)
     assert eng.snapshot.instances[clusters.instance_uuid(1)].primary_node == N1
+    with pytest.raises(errors.OpPrereqError, match=why):
+        fall_back(eng)
+    assert not eng.rpc.called("instance_shutdown")
     assert fail_over(eng, ignore_consistency=True) == N2
+
+
+@pytest.mark.parametrize("source_offline", [False, True])
+def test_a_migration_that_falls_back_takes_a_complete_secondary(source_offline):
+    assert fall_back(engine(state(), source_offline=source_offline)) == N2
 
 
 def test_an_instance_leaves_a_node_that_has_lost_its_disk():
