@@ -298,6 +298,7 @@ def _live(
     except OSError as err:
         report(exitcodes.EXIT_FAILURE, f"cannot log: {err}")
         return exitcodes.EXIT_FAILURE
+    threading.excepthook = _log_thread_end
     control = Control()
     try:
         os.makedirs(paths.run_dir, mode=0o755, exist_ok=True)
@@ -330,6 +331,13 @@ def _live(
         service.stop()
         _log.info("stopped")
     return code
+
+
+def _log_thread_end(end: threading.ExceptHookArgs) -> None:
+    """Log why a thread ended: nobody reads the standard error of a daemon."""
+    name = "a thread" if end.thread is None else f"thread {end.thread.name}"
+    value = end.exc_value or end.exc_type()
+    _log.critical("%s ended: %s", name, type(value).__name__, exc_info=value)
 
 
 class _State:

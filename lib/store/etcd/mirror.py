@@ -58,8 +58,12 @@ class Mirror:
         """
         position, now = self._db.position(), self._reader.look()
         if (position.revision, position.digest) != now.mark.end:
-            groups = self._reader.groups_since(position.revision, position.digest)
-            if position.revision == 0 or groups is None:
+            groups = (
+                self._reader.groups_since(position.revision, position.digest)
+                if position.revision
+                else None
+            )
+            if groups is None:
                 now = self._take_copy()
             else:
                 position = self._promise(now)
@@ -84,16 +88,19 @@ class Mirror:
         while not stop.is_set():
             try:
                 now = self.catch_up()
-            except errors.GenericError as err:
+                if trouble:
+                    trouble = ""
+                    _log.info("the copy of the store is current again")
+                self._follow(now, stop)
+            except Exception as err:  # noqa: BLE001 - a copy must not stay behind
                 if str(err) != trouble:
                     trouble = str(err)
-                    _log.warning("the copy of the store is not current: %s", err)
+                    _log.warning(
+                        "the copy of the store is not current: %s",
+                        err,
+                        exc_info=None if isinstance(err, errors.GenericError) else err,
+                    )
                 self._clock.wait(stop, RETRY_S)
-                continue
-            if trouble:
-                trouble = ""
-                _log.info("the copy of the store is current again")
-            self._follow(now, stop)
 
     def close(self) -> None:
         """Close the file; it is complete then, without its companions."""

@@ -11,12 +11,13 @@ import textwrap
 
 import pytest
 
+from fakes import patience
 from ganeti.pathutils import Paths
 from ganeti.server import common
 from ganeti.utils import pidfile
 
 PROGRAM = textwrap.dedent("""
-    import os, socket, sys
+    import os, socket, sys, threading
     from ganeti.pathutils import Paths
     from ganeti.server import common
     from ganeti import errors
@@ -38,6 +39,8 @@ PROGRAM = textwrap.dedent("""
             raise errors.ConfigurationError("no such cluster")
         if how == "crash":
             os._exit(3)
+        if how == "thread":
+            threading.Thread(target=lambda: {}["lost"], name="mirror").start()
         return Service()
     options = common.parse(common.parser("ganeti-masterd"), sys.argv[3:])
     daemon = common.Daemon(name="ganeti-masterd", check=check, start=start)
@@ -79,6 +82,18 @@ def test_detached_daemon_is_ready_when_the_command_returns(tmp_path, how):
     log_text = pathlib.Path(f"{paths.log_dir}/master-daemon.log").read_text()
     assert "ready" in log_text
     assert "stopping on signal 15" in log_text
+
+
+def test_the_end_of_a_thread_by_an_error_is_logged(tmp_path):
+    assert run(tmp_path, "thread").returncode == 0
+    paths = Paths(root=str(tmp_path))
+    log = pathlib.Path(f"{paths.log_dir}/master-daemon.log")
+    pid_file = paths.pid_file("ganeti-masterd")
+    try:
+        patience.until("it is logged", lambda: "KeyError: 'lost'" in log.read_text())
+        assert "thread mirror ended" in log.read_text()
+    finally:
+        os.kill(pidfile.read_pid(pid_file), signal.SIGTERM)
 
 
 def test_detached_daemon_keeps_nothing_of_its_caller(tmp_path):

@@ -13,6 +13,7 @@ from ganeti.store import DOCUMENT_TABLES, Document, Follower, wire
 from ganeti.store.backend import NO_HISTORY, Group, chain
 from ganeti.store.database import Database
 from ganeti.store.etcd import Gateway, Mirror, messages, open_etcd
+from ganeti.store.etcd.gateway import CompactedError
 
 TABLES = (*RECORD_TABLES, *DOCUMENT_TABLES)
 
@@ -213,6 +214,30 @@ def test_a_mirror_without_servers_tries_again(tmp_path, path, caplog):
         thread.join(patience.PATIENCE_S)
         mirror.close()
         servers.close()
+
+
+def test_a_mirror_goes_on_after_an_error_that_nobody_expects(
+    db, mirror, path, monkeypatch, caplog
+):
+    failures = [KeyError("lost"), CompactedError("forgotten")]
+    look = mirror._reader.look
+
+    def fail_first():
+        if failures:
+            raise failures.pop()
+        return look()
+
+    monkeypatch.setattr(mirror._reader, "look", fail_first)
+    db.commit([document()])
+    stop = threading.Event()
+    thread = threading.Thread(target=mirror.run, args=(stop,))
+    thread.start()
+    try:
+        patience.until("the copy is there", lambda: contents(path)[1])
+    finally:
+        stop.set()
+        thread.join(patience.PATIENCE_S)
+    assert "is not current: 'lost'" in caplog.text
 
 
 def test_a_new_term_is_promised_by_the_file(db, servers, mirror, path):
