@@ -94,8 +94,13 @@ def _busybox() -> bytes:
         ) from err
 
 
-def initrd(version: str) -> bytes:
-    """Return the initial RAM disk for a kernel version; end if busybox is missing."""
+def initrd(version: str, init: str = "init") -> bytes:
+    """Return the initial RAM disk for a kernel version; end if busybox is missing.
+
+    Args:
+        version: of the kernel.
+        init: name of the first process in ``guest``.
+    """
     modules = module_files(version)
     listing = "\n".join(_module_name(path.name) for path in modules) + "\n"
     members: list[tuple[str, int, bytes, int]] = [
@@ -104,7 +109,8 @@ def initrd(version: str) -> bytes:
         ("etc/acpi/PWRF", _DIRECTORY, b"", 0),
         ("dev/console", stat.S_IFCHR | 0o600, b"", 5 << 8 | 1),
         ("bin/busybox", _PROGRAM, _busybox(), 0),
-        ("init", _PROGRAM, (HERE / "guest/init").read_bytes(), 0),
+        ("init", _PROGRAM, (HERE / "guest" / init).read_bytes(), 0),
+        ("bin/ganeti-install", _PROGRAM, (HERE / "guest/install").read_bytes(), 0),
         ("bin/tiny-login", _PROGRAM, (HERE / "guest/tiny-login").read_bytes(), 0),
         ("etc/acpi/PWRF/00000080", _PROGRAM, (HERE / "guest/power").read_bytes(), 0),
         # The kernel calls these when Xen asks the guest to shut down or to reboot.
