@@ -4,15 +4,27 @@ A helper machine boots from a disk of its own, a copy of an image of the cluster
 disks of the instance follow. It has the name of the instance: whatever looks after
 guests sees it, and the instance cannot start beside it. A file marks that the guest of
 this name is a helper machine; only such a guest is ended here.
+
+One that installs an OS has two more disks after its own: the archive of the OS, and one
+for its result; see ``doc/os-interface.rst``.
 """
 
 import contextlib
 import os
+import stat
 import uuid
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from ganeti import errors
-from ganeti.backend import disk_links, helper_marks, instances, reason_trail
+from ganeti.backend import (
+    disk_links,
+    helper_marks,
+    helper_results,
+    instances,
+    os_archives,
+    reason_trail,
+)
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor.base import AttachedDisk, check_instance_name
 from ganeti.objects.filled import DiskX, InstanceX
@@ -23,13 +35,21 @@ from ganeti.utils import control_chars
 _MIB: Final = 1024 * 1024
 #: Characters of the image program's output that an error shows.
 _MAX_WORDS: Final = 1000
-#: Part of the uuid of a boot disk, besides that of its instance.
-_DISK: Final = "helper machine"
+#: Parts of the uuids of its own disks, besides that of its instance.
+_BOOT, _ARCHIVE, _RESULT = "helper machine", "helper archive", "helper result"
+#: Hypervisors whose guests can have read-only disks: Xen refuses them for disks that a
+#: guest may boot from. The archive is a copy that nobody else reads.
+_READ_ONLY: Final = frozenset({"kvm"})
 
 
 def _image(node: LocalNode, name: str) -> str:
     """Return the path of the boot disk of an instance's helper machine."""
     return f"{node.paths.data_dir}/helper-disks/{check_instance_name(name)}.raw"
+
+
+def _result(node: LocalNode, name: str) -> str:
+    """Return the path of the disk for the result of an installation."""
+    return f"{node.paths.data_dir}/helper-disks/{check_instance_name(name)}.result"
 
 
 @procedure("helper_image_add")
@@ -58,8 +78,31 @@ def helper_image_add(node: LocalNode, instance: InstanceX, image: str) -> int:
     return _size_mib(instance.name, path)
 
 
+def _own_disk(
+    instance: InstanceX, part: str, path: str, *, mode: str = "rw"
+) -> AttachedDisk:
+    """Return a disk of the helper machine itself.
+
+    Raises:
+        OpExecError: the file is missing, or the instance has no valid uuid.
+    """
+    size_mib = max(1, _size_mib(instance.name, path))
+    return AttachedDisk(
+        DiskX(
+            uuid=_disk_uuid(instance, part),
+            dev_type="file",
+            logical_id=("loop", path),
+            size=size_mib,
+            serial_no=1,
+            iv_name="disk/0",
+            mode=mode,
+        ),
+        path,
+    )
+
+
 def _size_mib(name: str, path: str) -> int:
-    """Return the size of a boot disk.
+    """Return the size of a disk of the helper machine itself.
 
     Raises:
         OpExecError: it is missing.
@@ -68,34 +111,68 @@ def _size_mib(name: str, path: str) -> int:
         return os.stat(path).st_size // _MIB
     except OSError as err:
         raise errors.OpExecError(
-            f"instance {name}: wanted the boot disk of a helper machine at {path},"
-            f" found {err.strerror}"
+            f"instance {name}: wanted a disk of its helper machine at {path}, found"
+            f" {err.strerror}"
         ) from err
 
 
-def _disk_uuid(instance: InstanceX) -> str:
-    """Return the uuid of the boot disk of an instance's helper machine."""
+def _disk_uuid(instance: InstanceX, part: str) -> str:
+    """Return the uuid of a disk of an instance's helper machine."""
     try:
-        return str(uuid.uuid5(uuid.UUID(instance.uuid), _DISK))
+        return str(uuid.uuid5(uuid.UUID(instance.uuid), part))
     except ValueError:
         raise errors.OpExecError(
             f"instance {instance.name}: wanted a uuid, found {instance.uuid!r}"
         ) from None
 
 
+def _own_disks(
+    node: LocalNode, instance: InstanceX, *, installs: bool
+) -> Iterator[AttachedDisk]:
+    """Yield the disks that come before those of the instance; the result is emptied."""
+    name = instance.name
+    yield _own_disk(instance, _BOOT, _image(node, name))
+    if installs:
+        mode = "ro" if instance.hypervisor in _READ_ONLY else "rw"
+        archive = os_archives.place(node.paths, name)
+        yield _own_disk(instance, _ARCHIVE, archive, mode=mode)
+        _make_empty(_result(node, name))
+        yield _own_disk(instance, _RESULT, _result(node, name))
+
+
+def _make_empty(path: str) -> None:
+    """Make the disk for a result, without that of an earlier machine."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        os.ftruncate(fd, _MIB)
+    finally:
+        os.close(fd)
+
+
 @procedure("helper_start")
 def helper_start(
-    node: LocalNode, instance: InstanceX, reason: list[tuple[str, str, int]]
+    node: LocalNode,
+    instance: InstanceX,
+    installs: bool,
+    reason: list[tuple[str, str, int]],
 ) -> None:
     """Start a helper machine on the disks of a stopped instance.
+
+    Args:
+        node: this node.
+        instance: the instance, as the helper machine is to see it.
+        installs: whether it gets the archive of an OS, and a disk for its result.
+        reason: why, for the reason trail.
 
     Raises:
         HypervisorError: a guest of this name runs, the start failed, or the master has
             ended the helper machine before it was started.
-        OpExecError: the boot disk is missing, or the instance has no valid uuid.
+        OpExecError: a disk of its own is missing, or the instance has no valid uuid.
     """
-    name, path = instance.name, _image(node, instance.name)
-    disk = _disk_uuid(instance)
+    name = instance.name
     driver = node.hypervisor(instance.hypervisor)
     if instances.is_running(driver, instance):
         raise errors.HypervisorError(
@@ -103,14 +180,7 @@ def helper_start(
         )
     driver.require_startable(name)
     driver.cleanup(name)
-    own = DiskX(
-        uuid=disk,
-        dev_type="file",
-        logical_id=("loop", path),
-        size=_size_mib(name, path),
-        serial_no=1,
-        iv_name="disk/0",
-    )
+    own = list(_own_disks(node, instance, installs=installs))
     helper_marks.make(node.paths, name)
     try:
         disks = instances.attach_disks(node, instance)
@@ -119,7 +189,7 @@ def helper_start(
             raise errors.HypervisorError(
                 f"instance {name}: its helper machine was ended before its start"
             )
-        driver.start(instance, [AttachedDisk(own, path), *disks], paused=False)
+        driver.start(instance, [*own, *disks], paused=False)
     except errors.GenericError:
         if not instances.is_running(driver, instance):
             disk_links.remove(node.paths, name, len(instance.disks_info))
@@ -128,9 +198,23 @@ def helper_start(
     reason_trail.store(node, name, "start", reason)
 
 
+@procedure("helper_result")
+def helper_result(node: LocalNode, instance_name: str) -> list[Any]:
+    """Return what a helper machine has written as its result.
+
+    Returns:
+        ``[state, exit code or null, [line of output]]``, see `helper_results`.
+    """
+    try:
+        with open(_result(node, instance_name), "rb") as src:
+            return helper_results.parsed(src.read(helper_results.MAX_BYTES))
+    except FileNotFoundError:
+        return helper_results.parsed(b"")
+
+
 @procedure("helper_end")
 def helper_end(node: LocalNode, instance: InstanceX) -> None:
-    """End the helper machine of an instance, if it runs, and remove its boot disk.
+    """End the helper machine of an instance, if it runs, and remove its own disks.
 
     A guest of this name that is no helper machine goes on.
 
@@ -149,7 +233,7 @@ def helper_end(node: LocalNode, instance: InstanceX) -> None:
         driver.cleanup(name)
         disk_links.remove(node.paths, name, len(instance.disks_info))
         helper_marks.remove(node.paths, name)
-    path = _image(node, name)
-    for each in (path, f"{path}.new"):
+    path, archive = _image(node, name), os_archives.place(node.paths, name)
+    for each in (archive, path, f"{path}.new", _result(node, name)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(each)

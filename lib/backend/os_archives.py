@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti import errors, pathutils
 from ganeti.backend import os_definitions, os_environment
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor.base import check_instance_name
@@ -28,6 +28,15 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 #: Members of the archive: directory of the definition, and its environment.
 _DIRECTORY: Final = "os"
 _ENVIRONMENT: Final = "environment"
+#: Variables that only programs on this node can use.
+_OF_THE_NODE: Final = frozenset(
+    {"GANETI_TOOLS_DIR", pathutils.ROOTDIR_ENV, pathutils.HOSTNAME_ENV}
+)
+
+
+def place(paths: pathutils.Paths, name: str) -> str:
+    """Return the path of the archive of an instance."""
+    return f"{paths.run_dir}/os-export/{check_instance_name(name)}.tar"
 
 
 @procedure("os_export")
@@ -37,7 +46,8 @@ def os_export(
     """Write the archive of an instance's OS; return its path.
 
     It has the files of the definition below ``os/``, and ``environment``: assignments
-    for a shell, those of the scripts with the overrides.
+    for a shell, those of the scripts with the overrides. An override of null removes a
+    variable; those that only programs on this node can use are left out.
 
     Raises:
         OpExecError: this node does not have the OS, its definition is too large, or a
@@ -45,7 +55,9 @@ def os_export(
     """
     definition = os_definitions.find(node.paths, instance.os)
     env = os_environment.instance_environment(node, instance, definition)
+    removed = {name for name, value in override_env.items() if value is None}
     env |= {name: str(value) for name, value in override_env.items()}
+    env = {k: v for k, v in env.items() if k not in removed | _OF_THE_NODE}
     for name, value in env.items():
         # That of an OS parameter, too: as part of an assignment it could be a command.
         if not _VARIABLE.fullmatch(name) or "\0" in value:
@@ -53,9 +65,8 @@ def os_export(
                 f"instance {instance.name}: {name[:100]!r} is not the name of a"
                 " variable with a text as value"
             )
-    directory = f"{node.paths.run_dir}/os-export"
-    files.make_dir(directory, 0o700)
-    path = f"{directory}/{check_instance_name(instance.name)}.tar"
+    path = place(node.paths, instance.name)
+    files.make_dir(os.path.dirname(path), 0o700)
     files.write_file(path, _archive(definition, env), mode=0o600)
     return path
 

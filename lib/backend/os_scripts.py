@@ -52,7 +52,8 @@ def os_validate(
     """Check OS parameters with the OS definition's verify script, and its installer.
 
     Returns:
-        false when the OS is missing on this node and not required.
+        false when this node cannot do it by itself: the OS is missing and not required,
+        or the check ``install`` is wanted and the installer is not trusted here.
     """
     parameters = os_constants.OS_VALIDATE_PARAMETERS
     if unknown := set(checks) - {parameters, os_constants.OS_VALIDATE_INSTALL}:
@@ -66,13 +67,12 @@ def os_validate(
             raise
         return False
     variant = _variant(definition, name, force=force_variant)
-    if os_constants.OS_VALIDATE_INSTALL in checks:
-        _require_trusted(definition)
+    installs = os_constants.OS_VALIDATE_INSTALL not in checks or definition.is_trusted
     if (
         os_constants.OS_SCRIPT_VERIFY not in definition.scripts
         or parameters not in checks
     ):
-        return True
+        return installs
     known = {row[0] for row in definition.parameters}
     if unknown := set(params) - known:
         raise errors.OpExecError(
@@ -88,7 +88,7 @@ def os_validate(
         lines = [line for line in result.output.splitlines() if line.strip()]
         output = " / ".join(map(_shortened, lines[-_TAIL_LINES:])) or "it wrote nothing"
         raise errors.OpExecError(f"OS {name}: verify script {result.reason}: {output}")
-    return True
+    return installs
 
 
 def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
@@ -100,8 +100,8 @@ def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
 def _require_trusted(definition: OsDefinition) -> None:
     if not definition.is_trusted:
         raise errors.OpExecError(
-            f"OS {definition.name}: its create script is not trusted and would need a"
-            " helper virtual machine, which this node does not offer"
+            f"OS {definition.name}: wanted a create script, found create_untrusted,"
+            " which runs in a helper machine only; repeat the request"
         )
 
 
@@ -179,7 +179,12 @@ def tail(path: str) -> list[str]:
     with open(path, "rb") as src:
         size = src.seek(0, os.SEEK_END)
         src.seek(max(0, size - _TAIL_BYTES))
-        text = src.read().decode(errors="replace")
+        return last_lines(src.read())
+
+
+def last_lines(output: bytes) -> list[str]:
+    """Return the last lines of an output, of bounded length and fit to be shown."""
+    text = output[-_TAIL_BYTES:].decode(errors="replace")
     return [_shortened(line) for line in text.splitlines()[-_TAIL_LINES:]]
 
 

@@ -237,7 +237,7 @@ IGNORE_OFFLINE: Final = Option(
 )
 INSTALL_IMAGE: Final = Option(
     ("--install-image",),
-    "recorded only: no helper machine installs an OS in this release",
+    "image of helper machines that install untrusted operating systems",
     dest="install_image",
     kind="string",
 )
@@ -738,10 +738,22 @@ NEW_INSTANCE: Final = (
     TAGS,
     DRY_RUN,
 )
-HELPER_TIMES: Final = tuple(
-    without_effect(
-        Option((f"--{dest.replace('_', '-')}",), "", dest=dest, kind="int"),
-        "no helper machine installs an OS",
-    )
-    for dest in ("helper_startup_timeout", "helper_shutdown_timeout")
+HELPER_TIMES: Final = (
+    Option(
+        ("--helper-startup-timeout",),
+        "seconds until a helper machine that installs an OS has begun its work",
+        dest="helper_startup_timeout",
+        kind="int",
+    ),
+    Option(
+        ("--helper-shutdown-timeout",),
+        "seconds from then until it has powered itself off",
+        dest="helper_shutdown_timeout",
+        kind="int",
+    ),
+)
+#: The same of an import, whose disks the import script of the OS fills.
+IMPORT_HELPER_TIMES: Final = tuple(
+    without_effect(option, "an import needs no helper machine")
+    for option in HELPER_TIMES
 )

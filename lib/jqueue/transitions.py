@@ -169,7 +169,13 @@ def recover(job: Job, now: Timestamp) -> Job:
 
 
 def has_lost_secrets(op: JobOp) -> bool:
-    """Return whether an opcode of an earlier daemon needs what was never stored."""
+    """Return whether an opcode of an earlier daemon needs what was never stored.
+
+    The unit of an opcode that continues may say that it can do without.
+    """
+    left = op.resumption_value() if op.is_resumable else None
+    if isinstance(left, dict) and left.get("without_secrets"):
+        return False
     return op.status not in state.FINAL and opcodes.lost_secrets(op.decoded_input())
 
 

@@ -40,10 +40,11 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     ] = False
     group_name: Annotated[ht.NonEmptyStr | None, Doc("node group, name or uuid")] = None
     helper_shutdown_timeout: Annotated[
-        int | None, Doc("no effect: no helper machine installs an OS")
+        int | None,
+        Doc("seconds until a helper machine that began has powered itself off"),
     ] = None
     helper_startup_timeout: Annotated[
-        int | None, Doc("no effect: no helper machine installs an OS")
+        int | None, Doc("seconds until a helper machine that installs an OS has begun")
     ] = None
     hvparams: Annotated[dict[str, Any], Doc("hypervisor parameters")] = {}
     hypervisor: Annotated[

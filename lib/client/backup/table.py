@@ -99,7 +99,7 @@ COMMANDS: Final = (
                 default="none",
             ),
             o.IGNORE_IPOLICY,
-            *o.HELPER_TIMES,
+            *o.IMPORT_HELPER_TIMES,
             *o.JOB,
         ),
         run="client.backup.restore:run",

@@ -14,6 +14,7 @@ from ganeti.cmdlib.instance import (
     disk_transfer,
     disks,
     guest_agent,
+    helper_machine,
     removal,
     stored_exports,
 )
@@ -345,7 +346,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
     def _end_helper(self) -> None:
         """End a helper machine, also one of a run that was interrupted."""
         if self.state.has_helper:
-            zeroing.end(self.ctx, self.instance)
+            helper_machine.end(self.ctx, self.instance)
             self.save(has_helper=False)
 
     def _take_snapshots(self) -> None:
@@ -502,7 +503,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         self.drop_unfinished()
         try:
             if self.state.has_helper:
-                zeroing.end(self.ctx, self.instance)
+                helper_machine.end(self.ctx, self.instance)
             self._start_again()
             self._deactivate()
         except errors.GenericError as err:

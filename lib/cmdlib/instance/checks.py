@@ -298,8 +298,11 @@ def validate_os(
     *,
     force_variant: bool,
     is_install: bool = False,
-) -> None:
+) -> bool:
     """Have nodes check an OS definition and its parameters.
+
+    Returns:
+        false if its installer will run, and a node does not trust it.
 
     Args:
         ctx: the unit's.
@@ -310,8 +313,7 @@ def validate_os(
         is_install: whether its create script will run.
 
     Raises:
-        OpPrereqError: a node does not have the OS, cannot install it, or refused the
-            parameters.
+        OpPrereqError: a node does not have the OS, or refused the parameters.
     """
     wanted = [os_constants.OS_VALIDATE_PARAMETERS]
     if is_install:
@@ -327,9 +329,12 @@ def validate_os(
             force_variant,
         ],
     )
+    is_trusted = True
     for result in results.values():
         if not result.offline:
-            result.require(f"OS {os_name}", _refusal(result))
+            answer = result.require(f"OS {os_name}", _refusal(result))
+            is_trusted = is_trusted and answer is not False
+    return is_trusted or not is_install
 
 
 def _refusal(result: Result) -> str:

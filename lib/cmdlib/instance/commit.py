@@ -14,6 +14,7 @@ from ganeti.cmdlib.instance import (
     create,
     create_request,
     disk_specs,
+    making,
     mirror_specs,
     reservation,
 )
@@ -53,6 +54,8 @@ class InstanceCommit(create.InstanceCreate):
 
     def expand_names(self) -> None:
         """Look the forthcoming instance up and declare its locks and its node's."""
+        if self.take_over_installation():
+            return
         snapshot = self.ctx.snapshot
         self.uuid = lookup.expand_instance(snapshot, self.op.instance_name)
         reserved = snapshot.instances[self.uuid]
@@ -128,7 +131,7 @@ class InstanceCommit(create.InstanceCreate):
             _with_own_place(self.ctx, disk).replace(forthcoming=False)
             for disk in snapshot.instance_disks(reserved)
         )
-        self.plan = create.CreationPlan(self._created(reserved), made)
+        self.plan = making.CreationPlan(self._created(reserved), made)
         self.check_fit(node)
 
     def _created(self, reserved: objects.Instance) -> objects.Instance:

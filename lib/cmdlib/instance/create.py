@@ -1,23 +1,21 @@
 """OP_INSTANCE_CREATE: create an instance on a requested or allocated node."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import config, errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation, base, cloud_init, typed_params
+from ganeti import locking, objects, opcodes
+from ganeti.cmdlib import allocation, cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
-    common,
     create_request,
     disk_specs,
-    disks,
+    helper_install,
     hook_env,
+    making,
     mirror_specs,
-    mirrors,
     nic_specs,
     reservation,
     shared_storage,
@@ -25,41 +23,11 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
-from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.objects import lookup, params
-from ganeti.rpc import encode
 from ganeti.utils import hostnames
 
 
-@dataclasses.dataclass(frozen=True)
-class CreationPlan:
-    """Results of the checks: the future records and their places.
-
-    ``adopted``: name or path of what each disk takes over; empty if they are created.
-    """
-
-    instance: objects.Instance
-    disks: tuple[objects.Disk, ...]
-    adopted: tuple[str, ...] = ()
-
-
-class Interrupted(msgspec.Struct, frozen=True):
-    """The state of a creation whose master daemon ended while disks were wiped.
-
-    Attributes:
-        instance: the future record.
-        disks: the records of its disks, which exist.
-        disk: index of the disk that was being wiped.
-        offset_mib: the part of it that is wiped.
-    """
-
-    instance: dict[str, Any]
-    disks: list[dict[str, Any]]
-    disk: int
-    offset_mib: int
-
-
-class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
+class InstanceCreate(making.InstanceMaking):
     """Unit that creates an instance, installs its OS and starts it.
 
     Before the commit of the records only disks exist; they are removed again if a step
@@ -74,17 +42,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     #: The mode of the requests that the unit executes.
     MODE: ClassVar[str] = "create"
 
-    name: str
     address: str | None
-    primary: str
-    #: The other node of mirrored disks.
-    secondary: str | None = None
     template: str
-    plan: CreationPlan
-    left: Interrupted
-    uuid: str
-    #: The instance that an earlier request with the same key made.
-    repeated: objects.Instance | None = None
+    left: making.Interrupted
 
     def check_arguments(self) -> None:
         """Check parameters that do not depend on the cluster."""
@@ -107,6 +67,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             )
         self.choose_name()
         create_request.check_tags(op.tags, self.name)
+        helper_install.check_arguments(op)
         typed_params.check_os_image(op.osparams, f"instance {self.name}")
         self.check_seed()
 
@@ -137,6 +98,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def expand_names(self) -> None:
         """Look the nodes up and declare the new instance's lock."""
+        if self.take_over_installation():
+            return
         self.repeated = reservation.find_repeated(self.ctx, self.requested)
         if self.repeated is not None:
             self.locks.names[locking.Level.INSTANCE] = [self.repeated.name]
@@ -212,11 +175,12 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def restore_plan(self) -> None:
         """Take over the plan of an interrupted wipe, with the locks that it held."""
-        self.left = left = msgspec.convert(self.ctx.resumption, Interrupted)
-        self.plan = CreationPlan(
+        self.left = left = msgspec.convert(self.ctx.resumption, making.Interrupted)
+        self.plan = making.CreationPlan(
             objects.from_dict(objects.Instance, left.instance),
             tuple(objects.from_dict(objects.Disk, disk) for disk in left.disks),
         )
+        self.is_trusted = left.is_trusted
         self.primary = self.plan.instance.primary_node
         self.secondary = _other_node(self.plan.disks, self.primary)
         self.lock_nodes()
@@ -262,7 +226,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         sources = tuple(spec.adopt for spec in specs if spec.adopt)
         if sources:
             made = volumes.adopted(self.ctx, self.primary, made, sources, self.name)
-        self.plan = CreationPlan(
+        self.plan = making.CreationPlan(
             instance.replace(disks=tuple(d.uuid for d in made)), made, sources
         )
         self.check_fit(node)
@@ -445,7 +409,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             self.ctx, [self.primary], instance.hypervisor, filled
         )
         if instance.os:
-            checks.validate_os(
+            self.is_trusted = checks.validate_os(
                 self.ctx,
                 [self.primary],
                 instance.os,
@@ -453,6 +417,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 force_variant=self.op.force_variant,
                 is_install=self.runs_installer,
             )
+        if not self.is_trusted:
+            helper_install.check(self.ctx, self.name, instance.os, instance.hypervisor)
         nic_specs.check_bridges(self.ctx, instance.nics, self.primary, self.name)
         self.check_resources()
 
@@ -461,21 +427,6 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         if self.takes_memory:
             self.require_memory(self.plan.instance)
         self.check_space()
-
-    def require_memory(
-        self, instance: objects.Instance, *, has_reservation: bool = False
-    ) -> None:
-        """Refuse if the node has too little memory for the instance."""
-        snapshot = self.ctx.snapshot
-        checks.require_memory(
-            self.ctx,
-            self.primary,
-            self.name,
-            params.fill_beparams(snapshot, instance)["maxmem"],
-            hypervisor=instance.hypervisor,
-            hv=params.fill_hvparams(snapshot, instance),
-            rule=capacity.MemoryRule(has_reservation=has_reservation),
-        )
 
     def check_space(self) -> None:
         """Refuse disks that do not fit beside those that are reserved."""
@@ -489,13 +440,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     @property
     def takes_memory(self) -> bool:
-        """Whether it needs memory of the node at the end."""
-        return self._starts
-
-    @property
-    def _starts(self) -> bool:
-        """Whether it is started at the end; never without an operating system."""
-        return self.op.start and not self.op.no_install
+        """Whether it needs memory of the node, for its guest or a helper machine."""
+        return self._starts or not self.is_trusted
 
     def _os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
         snapshot = self.ctx.snapshot
@@ -529,265 +475,6 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def dry_run_result(self) -> list[str]:
         """Return the chosen nodes."""
         return [self.ctx.snapshot.nodes[uuid].name for uuid in self.nodes]
-
-    def result(self) -> list[str] | str:
-        """Return the result of the opcode: the nodes."""
-        return self.dry_run_result()
-
-    def execute(self) -> list[str] | str:
-        """Create, install, start; nothing for a repeated request."""
-        if self.repeated is not None:
-            return self.result()
-        return self.make()
-
-    def make(self) -> list[str] | str:
-        """Create, install, start."""
-        instance, made = self.plan.instance, self.plan.disks
-        log, snapshot = self.ctx.log, self.ctx.snapshot
-        if self.plan.adopted:
-            return self._adopt_and_install()
-        if made:
-            log.message("* creating instance disks...")
-        disks.create_all(self.ctx, instance, made)
-        if snapshot.cluster.prealloc_wipe_disks:
-            if made:
-                log.message("* wiping instance disks...")
-            disks.wipe_new(self.ctx, instance, made, save=self._save)
-        return self._record_and_install()
-
-    def _adopt_and_install(self) -> list[str] | str:
-        """Take over present disks, whose content stays; nothing is wiped."""
-        instance, made, sources = self.plan.instance, self.plan.disks, self.plan.adopted
-        self.ctx.log.message("* adopting instance disks...")
-        volumes.adopt(self.ctx, instance, made, sources)
-        try:
-            self._commit()
-        except BaseException:
-            volumes.release(self.ctx, instance, made, sources)
-            raise
-        return self.install_and_start()
-
-    def resume(self) -> list[str] | str:
-        """Continue the wipe of the new disks, then install and start."""
-        left, ctx = self.left, self.ctx
-        instance, made = self.plan.instance, self.plan.disks
-        ctx.log.message(
-            f"* the master daemon was restarted; {disks.label(left.disk)} is wiped on"
-            f" from {left.offset_mib} MiB"
-        )
-        with disks.removed_on_failure(ctx, instance, made):
-            self.reserve_again()
-        disks.wipe_new(
-            ctx,
-            instance,
-            made,
-            first=left.disk,
-            offset_mib=left.offset_mib,
-            save=self._save,
-        )
-        return self._record_and_install()
-
-    def _save(self, disk: int, offset_mib: int) -> None:
-        """Store the plan and the progress of the wipe.
-
-        Private parameters of the OS are stored in the configuration alone; a creation
-        with such parameters cannot be continued.
-        """
-        if self.plan.instance.osparams_private:
-            return
-        state = Interrupted(
-            objects.to_dict(self.plan.instance),
-            [objects.to_dict(each) for each in self.plan.disks],
-            disk,
-            offset_mib,
-        )
-        self.ctx.save_resumption(msgspec.to_builtins(state))
-
-    def reserve_again(self) -> None:
-        """Reserve the identifiers of the plan, which no other job may take."""
-        config, owner, instance = self.ctx.config, self.ctx.owner, self.plan.instance
-        for uuid in (instance.uuid, *instance.disks, *(n.uuid for n in instance.nics)):
-            config.reserve(owner, "uuid", uuid)
-        for disk in self.plan.disks:
-            mirror_specs.reserve_again(self.ctx, disk)
-        for nic in instance.nics:
-            config.reserve(owner, "mac", nic.mac)
-            if nic.network and nic.ip:
-                config.reserve_ip(owner, nic.network, nic.ip, check=False)
-        if self.op.conflicts_check:
-            group = self.ctx.snapshot.nodes[self.primary].group
-            nic_specs.take_addresses(self.ctx, instance, group=group)
-
-    def _record_and_install(self) -> list[str] | str:
-        """Commit the records, install, start; none of this can be continued."""
-        ctx, plan = self.ctx, self.plan
-        with disks.removed_on_failure(ctx, plan.instance, plan.disks):
-            if ctx.snapshot.cluster.prealloc_wipe_disks:
-                ctx.save_resumption(None)
-            self._commit()
-        return self.install_and_start()
-
-    def install_and_start(self) -> list[str] | str:
-        """Install, then start if requested; return the result."""
-        try:
-            self._install()
-        except Exception:
-            # An instance whose mirrors have no second copy is removed already.
-            present = self.ctx.snapshot.instances.get(self.plan.instance.uuid)
-            if present is not None and present.creation:
-                self.change(creation=CREATION_INTERRUPTED)
-            raise
-        if self.op.start and self.op.no_install:
-            self.ctx.log.info(
-                "no operating system is installed, so the instance is not started"
-            )
-        if self._starts:
-            self._start()
-        return self.result()
-
-    def _commit(self) -> None:
-        self.ctx.log.message(f"adding instance {self.name} to cluster config")
-        if self.plan.disks:
-            self.ctx.log.message("adding disks to cluster config")
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            instance = self.plan.instance
-            if instance.hypervisor in ("kvm", "xen-hvm"):
-                instance = instance.replace(network_port=edit.allocate_port())
-            if self.installs:
-                instance = instance.replace(creation=CREATION_INSTALLING)
-            self.write(edit, instance)
-
-    def write(self, edit: config.Edit, instance: objects.Instance) -> None:
-        """Write the records of the new instance and of its disks."""
-        edit.add_instance(instance, mirror_specs.with_ports(edit, self.plan.disks))
-
-    @property
-    def installs(self) -> bool:
-        """Whether an OS script runs."""
-        return bool(self.plan.instance.os) and not self.op.no_install
-
-    @property
-    def runs_installer(self) -> bool:
-        """Whether the create script of the OS runs."""
-        return self.installs
-
-    @property
-    def instance(self) -> objects.Instance:
-        """The committed record."""
-        return self.ctx.snapshot.instances[self.plan.instance.uuid]
-
-    def _install(self) -> None:
-        if self.installs or not self._starts:
-            # The disks and their space are recorded; the nodes need not be locked while
-            # the copies of a mirror are made.
-            allocation.release_nodes(self.ctx)
-        if self.plan.disks:
-            self.activate()
-            self._settle()
-        if self.installs:
-            self.install_content()
-
-    def activate(self) -> None:
-        """Activate the disks for the first time.
-
-        Raises:
-            OpExecError: they cannot be used; the instance was removed again.
-        """
-        try:
-            disks.assemble(self.ctx, self.instance)
-        except errors.OpExecError as err:
-            self.remove_again()
-            raise errors.OpExecError(
-                f"{err}; its disks cannot be used, so the instance was removed again"
-            ) from err
-
-    def install_content(self) -> None:
-        """Have the OS script write the disks; the mark goes when it has ended."""
-        # The script may run for minutes, and concerns this instance alone.
-        allocation.release_nodes(self.ctx)
-        self.ctx.log.message("* running the instance OS create scripts...")
-        wire = encode.private_instance(
-            self.ctx.snapshot,
-            self.instance,
-            osparams_secret=self.op.osparams_secret,
-        )
-        node = self.ctx.snapshot.nodes[self.primary].name
-        result = self.ctx.rpc.call_one(
-            "instance_os_add", self.primary, wire, False, self.op.debug_level or 0
-        )
-        if result.failed:
-            # Raises if a client had the script killed; the mark stays then.
-            self.ctx.pause(0.0)
-        # A script that failed has ended; one whose answer was lost may still run.
-        if not (result.is_lost if result.failed else self._starts):
-            self.change(creation="")
-        result.unwrap(f"instance {self.name}: could not install its OS on node {node}")
-
-    def _settle(self) -> None:
-        """Wait for mirrors; an instance whose disks have no second copy is removed."""
-        degraded = mirrors.wait_for_sync(
-            self.ctx, self.instance, once=not self.op.wait_for_sync
-        )
-        if not degraded:
-            return
-        instance = self.instance
-        self.remove_again()
-        raise errors.OpExecError(
-            f"instance {instance.name}: {', '.join(degraded)} is degraded and not being"
-            " synchronised, so the instance was removed again"
-        )
-
-    def remove_again(self) -> None:
-        """Remove the record and the disks of the new instance.
-
-        Disks that were adopted keep their content, and get their names back.
-        """
-        instance, sources = self.instance, self.plan.adopted
-        made = self.ctx.snapshot.instance_disks(instance)
-        disks.shutdown(self.ctx, instance)
-        if not sources:
-            disks.note_removal(self.ctx, instance, made)
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            edit.remove_instance(instance.uuid)
-        if sources:
-            volumes.release(self.ctx, instance, made, sources)
-        else:
-            disks.remove_all(self.ctx, instance, made)
-
-    def change(self, **changes: Any) -> None:
-        """Change the committed record."""
-        common.set_instance(self.ctx, self.plan.instance.uuid, **changes)
-
-    def _start(self) -> None:
-        if not self.ctx.locks.owned(locking.Level.NODE_RES):
-            self._require_memory_again()
-        # The mark reserves the memory until the guest has it.
-        is_reserved = self.instance.is_reserved
-        mark = {} if is_reserved else {"creation": ""}
-        self.change(admin_state="up", **mark)
-        self.ctx.log.message("* starting instance...")
-        wire = encode.startable_instance(self.ctx.snapshot, self.instance)
-        try:
-            self.ctx.rpc.call_one(
-                "instance_start", self.primary, wire, False, self.op.reason
-            ).unwrap(f"instance {self.name}: could not be started")
-        finally:
-            if is_reserved:
-                self.change(creation="")
-
-    def _require_memory_again(self) -> None:
-        """Check the memory that others may have used since the locks were released.
-
-        Raises:
-            OpExecError: it does not suffice, or the node does not answer.
-        """
-        try:
-            self.require_memory(self.instance)
-        except errors.OpPrereqError as err:
-            self.change(creation="")
-            raise errors.OpExecError(
-                f"{err.args[0]}; the instance is installed, but not started"
-            ) from err
 
 
 def _other_node(made: Sequence[objects.Disk], primary: str) -> str | None:

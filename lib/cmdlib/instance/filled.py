@@ -1,13 +1,11 @@
 """Creation of instances whose disks get a content that exists already."""
 
 import abc
-from collections.abc import Sequence
 from typing import Any
 
-from ganeti import errors, locking, objects
+from ganeti import errors
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import common, create
-from ganeti.constants import ecodes
 from ganeti.constants.instance import CREATION_INSTALLING
 from ganeti.rpc import encode
 
@@ -114,21 +112,9 @@ class FilledInstance(create.InstanceCreate):
     # Continuing
     def take_over(self, uuid: str) -> None:
         """Take over an interrupted creation, with the lock of the instance alone."""
-        snapshot = self.ctx.snapshot
-        record = snapshot.instances.get(uuid)
-        if record is None:
-            raise self.prereq(
-                f"instance {self.name}: was removed before the master daemon restarted",
-                ecodes.ECODE_NOENT,
-            )
+        super().take_over(uuid)
         self.is_continued = True
         self._may_be_written = True
-        self.uuid, self.primary = record.uuid, record.primary_node
-        made: Sequence[objects.Disk] = snapshot.instance_disks(record)
-        self.plan = create.CreationPlan(record, tuple(made))
-        self.secondary = next(iter(snapshot.secondary_nodes(record)), None)
-        self.template = snapshot.disk_template(record)
-        self.locks.names[locking.Level.INSTANCE] = [record.name]
 
     def resume(self) -> list[str] | str:
         """Continue where the master daemon ended."""

@@ -4,11 +4,16 @@ from typing import Any, ClassVar
 
 from ganeti import opcodes
 from ganeti.cmdlib import cloud_init, typed_params
-from ganeti.cmdlib.instance import checks, common, disks
+from ganeti.cmdlib.instance import (
+    checks,
+    common,
+    disks,
+    helper_install,
+    helper_machine,
+)
 from ganeti.constants import ecodes
 from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.objects import params
-from ganeti.rpc import encode
 
 
 class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
@@ -16,6 +21,9 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
 
     NEEDS_EXISTING: ClassVar[str] = "there is no operating system to install again"
     HOOKS_PATH: ClassVar[str | None] = "instance-reinstall"
+    #: Whether the node itself runs the create script of the OS.
+    is_trusted: bool = True
+    _may_run: bool = False
 
     def check_arguments(self) -> None:
         """Check the parameters alone."""
@@ -50,7 +58,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
             | (op.osparams_private or {})
             | (op.osparams_secret or {})
         )
-        checks.validate_os(
+        self.is_trusted = checks.validate_os(
             self.ctx,
             [instance.primary_node],
             self.os,
@@ -58,6 +66,9 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
             force_variant=op.force_variant,
             is_install=True,
         )
+        if not self.is_trusted:
+            helper_install.check(self.ctx, instance.name, self.os, instance.hypervisor)
+            helper_machine.require_memory(self.ctx, instance)
 
     def execute(self) -> None:
         """Install with the disks assembled."""
@@ -67,27 +78,62 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         disks.assemble(self.ctx, self.instance)
         try:
             self.ctx.log.message("Running the instance OS create scripts...")
-            wire = encode.private_instance(
-                self.ctx.snapshot,
-                self.instance,
-                osparams=self.op.osparams,
-                osparams_private=self.op.osparams_private,
-                osparams_secret=self.op.osparams_secret,
-            )
             # Nobody starts it on disks that a script still writes to.
             before = self._mark(CREATION_INSTALLING)
-            result = self.ctx.rpc.call_one(
-                "instance_os_add",
-                self.instance.primary_node,
-                wire,
-                True,
-                self.op.debug_level or 0,
-            )
-            # A script that failed has ended; one whose answer was lost may still run.
-            after = CREATION_INTERRUPTED if result.is_lost else before
-            self._mark(after if result.failed else "")
-            result.unwrap(f"instance {self.instance.name}: could not be reinstalled")
+            self._install(helper_install.Progress(self.uuid, before))
         finally:
+            self._shut_down()
+
+    def resume(self) -> None:
+        """Continue the installation by a helper machine."""
+        left = helper_install.Progress.from_resumption(self.ctx.resumption)
+        if left is None:
+            super().resume()
+            return
+        self.is_trusted = False
+        try:
+            self._mark(CREATION_INSTALLING)
+            self._install(left, is_continued=True)
+        finally:
+            self._shut_down()
+
+    def _install(
+        self, progress: helper_install.Progress, *, is_continued: bool = False
+    ) -> None:
+        """Install; record the end of that, and raise if it failed."""
+        try:
+            outcome = self._run_installer(progress, is_continued=is_continued)
+        except BaseException:
+            self._mark(CREATION_INTERRUPTED)
+            raise
+        # A script that failed has ended; one whose answer was lost may still run.
+        self._may_run = outcome.may_run
+        after = CREATION_INTERRUPTED if outcome.may_run else progress.former
+        self._mark(after if outcome.error is not None else "")
+        outcome.check()
+
+    def _run_installer(
+        self, progress: helper_install.Progress, *, is_continued: bool
+    ) -> helper_install.Outcome:
+        ctx, op, instance = self.ctx, self.op, self.instance
+        request = helper_install.Request(
+            op.osparams,
+            op.osparams_private,
+            op.osparams_secret,
+            reinstall=True,
+            debug=op.debug_level or 0,
+            reason=op.reason,
+        )
+        if self.is_trusted:
+            what = f"instance {instance.name}: could not be reinstalled"
+            return helper_install.on_node(ctx, instance, request, what)
+        return helper_install.Installation(
+            ctx, instance, request, progress, is_continued=is_continued
+        ).run()
+
+    def _shut_down(self) -> None:
+        """Shut the disks down, unless a helper machine may still use them."""
+        if self.is_trusted or not self._may_run:
             disks.shutdown(self.ctx, self.instance)
 
     def _mark(self, creation: str) -> str:

@@ -115,11 +115,19 @@ ROWS: Final = (
         answer=1024,
     ),
     Procedure(
+        "helper_result",
+        ("instance_name",),
+        "list [state, exit code or null, last lines of output]",
+        "fast",
+        shown=("instance_name",),
+        answer=["ended", 0, []],
+    ),
+    Procedure(
         "helper_start",
-        ("instance", "reason"),
+        ("instance", "installs", "reason"),
         "null",
         "normal",
-        shown=("instance",),
+        shown=("instance", "installs"),
     ),
     Procedure(
         "hotplug_device",

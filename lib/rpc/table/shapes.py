@@ -6,7 +6,7 @@ the kinds of values that the master's code relies on. Bounds of values, and mean
 checked where the values are used. Shapes are types as `msgspec.convert` takes them.
 """
 
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -80,6 +80,12 @@ _Heartbeat = tuple[
     Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")],
     Annotated[int, Meta(ge=0, le=2**53)],
 ]
+#: State of an installation, exit code of its script, last lines of the output.
+_HelperResult = tuple[
+    Literal["none", "started", "ended", "wrong"],
+    Annotated[int, Meta(ge=0, le=255)] | None,
+    Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=20)],
+]
 #: An element of a list in the description of an operating system.
 _Item = Scalar | list[Scalar]
 _Items = list[_Item] | None
@@ -103,6 +109,7 @@ SHAPES: Final[dict[str, Any]] = {
     "guest_addresses": dict[str, list[Any]],
     "guest_firmware": tuple[str, str],
     "guest_thaw": bool,
+    "helper_result": _HelperResult,
     "hooks_runner": list[tuple[str, int, str]],
     "iallocator_runner": str,
     "impexp_status": Annotated[list[_Transfer | None], Meta(min_length=1)],

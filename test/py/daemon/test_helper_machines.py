@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from fakes import guests, nodes
+from fakes.helper_images import HALTS, MIB, ZEROES, image
 from fakes.patience import until
 
 pytestmark = [
@@ -15,23 +16,7 @@ pytestmark = [
     ),
 ]
 
-MIB = 1 << 20
-#: Writes zeros to the second disk from 1 MiB to 16 MiB by the BIOS, powers off by ACPI.
-ZEROES = bytes.fromhex(
-    "fa31c08ed88ed0bc007cfbfcb800108ec031ffb9004031c0f3abbe3e7cb80043b281cd1372128306"
-    "467c40ff0e3c7c75e9ba0406b80020effaf4ebfce00110004000000000100008000000000000"
-)
-#: Halts, and never ends.
-HALTS = bytes.fromhex("faf4ebfc")
 USED = b"\xa5" * MIB
-
-
-def image(directory, code):
-    """Write an image that boots into code; return its path on the node."""
-    path = f"{directory}/helper.raw"
-    with open(path, "wb") as disk:
-        disk.write((code.ljust(510, b"\0") + b"\x55\xaa").ljust(MIB, b"\0"))
-    return path
 
 
 @pytest.fixture
@@ -86,7 +71,7 @@ def content(node, record):
 def test_a_helper_machine_works_on_the_disks_and_powers_itself_off(node, record):
     source = image(node.paths.root, ZEROES)
     assert nodes.call(node, "helper_image_add", record, source) == 1
-    nodes.call(node, "helper_start", record, [])
+    nodes.call(node, "helper_start", record, False, [])
     until("it has powered itself off", lambda: not runs(node, record))
     assert content(node, record) == USED + bytes(15 * MIB)
     nodes.call(node, "helper_end", record)
@@ -100,12 +85,12 @@ def test_only_a_helper_machine_is_ended(node, record):
     nodes.call(node, "helper_image_add", record, source)
     nodes.call(node, "instance_start", record, False, [])
     with pytest.raises(Exception, match="wanted it to be stopped for a helper"):
-        nodes.call(node, "helper_start", record, [])
+        nodes.call(node, "helper_start", record, False, [])
     nodes.call(node, "helper_end", record)
     assert runs(node, record)
     nodes.call(node, "instance_shutdown", record, 0, [])
     nodes.call(node, "helper_image_add", record, source)
-    nodes.call(node, "helper_start", record, [])
+    nodes.call(node, "helper_start", record, False, [])
     assert runs(node, record)
     nodes.call(node, "helper_end", record)
     assert not runs(node, record)

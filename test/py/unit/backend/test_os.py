@@ -104,11 +104,17 @@ def test_unknown_api_versions(node, directory):
 def test_untrusted_definitions_are_marked_and_not_run(node, directory):
     os.rename(f"{directory}/create", f"{directory}/create_untrusted")
     assert nodes.call(node, "os_diagnose")[0][-1] is False
-    with pytest.raises(errors.OpExecError, match="not trusted"):
+    with pytest.raises(errors.OpExecError, match="found create_untrusted"):
         nodes.call(node, "instance_os_add", nodes.instance(), False, 0)
+    both = ["parameters", "install"]
     assert validate(node, "tiny+small", {"motd": "x"}) is True
-    with pytest.raises(errors.OpExecError, match="not trusted"):
-        validate(node, "tiny+small", {"motd": "x"}, checks=["parameters", "install"])
+    assert validate(node, "tiny+small", {"motd": "x"}, checks=both) is False
+    with pytest.raises(errors.OpExecError, match="unknown parameters other"):
+        validate(node, "tiny+small", {"other": "x"}, checks=both)
+    # With both scripts the trusted one wins.
+    shutil.copy(f"{directory}/create_untrusted", f"{directory}/create")
+    assert validate(node, "tiny+small", {"motd": "x"}, checks=both) is True
+    assert nodes.call(node, "os_diagnose")[0][-1] is True
 
 
 def read_log(node, action):
@@ -292,7 +298,9 @@ def test_an_archive_has_the_definition_and_the_environment(node, directory):
     os.mkdir(f"{directory}/cache")
     secret = {"secret-key": "a 'quoted'\nvalue"}
     instance = nodes.instance("web1", os="tiny+small", osparams_private=secret)
-    path, members = exported(node, instance, INSTANCE_NAME="web2", MORE="$HOME")
+    path, members = exported(
+        node, instance, INSTANCE_NAME="web2", MORE="$HOME", DISK_COUNT=None
+    )
     assert members["os/create_untrusted"] == (DUMP.encode(), 0o755)
     assert members["os/variants.list"] == (b"# all\ndefault\n\nsmall\n", 0o644)
     assert "os/cache" not in members
@@ -304,6 +312,13 @@ def test_an_archive_has_the_definition_and_the_environment(node, directory):
     assert "MORE=$HOME\n" in text
     assert "INSTANCE_NAME=web2\n" in members["environment"][0].decode()
     assert "OS_VARIANT=small\n" in members["environment"][0].decode()
+    # Variables for programs of the node are left out, and those that the caller removes.
+    names = {
+        line.partition("=")[0]
+        for line in members["environment"][0].decode().splitlines()
+    }
+    assert not names & {"GANETI_TOOLS_DIR", "GANETI_ROOTDIR", "DISK_COUNT"}
+    assert "NIC_COUNT" in names
     # The next one replaces it.
     assert exported(node, instance)[0] == path
     assert os.listdir(os.path.dirname(path)) == ["web1.tar"]

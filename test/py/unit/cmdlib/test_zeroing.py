@@ -82,7 +82,8 @@ def test_the_free_space_is_zeroed_while_the_guest_is_stopped():
     ((node, (wire, image)),) = eng.rpc.called("helper_image_add")
     assert (node, image) == (NODE1, IMAGE)
     # The helper machine has the disks, and nothing else of the instance.
-    ((_, (wire, _reason)),) = eng.rpc.called("helper_start")
+    ((_, (wire, installs, _reason)),) = eng.rpc.called("helper_start")
+    assert installs is False
     assert [disk["uuid"] for disk in wire["disks_info"]] == ["d1"]
     assert (wire["nics"], wire["os"], wire["osparams"]) == ([], "", {})
     assert wire["hvparams"]["kernel_path"] == ""
@@ -106,7 +107,7 @@ def test_no_default_of_the_cluster_gives_the_helper_machine_more_than_disks():
     with eng.config.edit("test") as edit:
         edit.update(eng.snapshot.cluster.replace(hvparams=hvparams))
     eng.run(EXPORT)
-    ((_, (wire, _reason)),) = eng.rpc.called("helper_start")
+    ((_, (wire, _installs, _reason)),) = eng.rpc.called("helper_start")
     own = {name: value for name, value in wire["hvparams"].items() if name in given}
     changed = {"firmware": "bios", "tpm": False, "kvm_extra": "-boot strict=on"}
     assert own == dict.fromkeys(given, "") | changed

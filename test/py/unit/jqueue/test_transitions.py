@@ -216,6 +216,16 @@ def test_a_secret_that_was_never_stored_fails_its_job():
     ((name, (text,)),) = results(lost)
     assert name == "OpExecError"
     assert text.startswith("secret parameters are never stored, so they were lost")
+    # One that continues may be able to do without.
+    running = transitions.execute(transitions.start(made, 0, NOW), 0, NOW)
+    for left, expected in (
+        ({"without_secrets": True}, "running"),
+        ({"without_secrets": False}, "error"),
+        ({}, "error"),
+        (["without_secrets"], "error"),
+    ):
+        kept = transitions.with_resumption(running, 0, encode_value(left))
+        assert statuses(transitions.recover(kept, LATER)) == expected, left
     # An opcode that has ended needs no secret any more.
     ended = msgspec.structs.replace(made.ops[0], status=Status.SUCCESS)
     rest = job("queued").ops[0]

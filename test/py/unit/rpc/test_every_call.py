@@ -160,6 +160,20 @@ ANSWERS = [
     ("guest_addresses", [{"web1": [["eth0", "", []]]}], [[], {"web1": "x"}]),
     ("guest_firmware", [["", "eJw="]], [None, "eJw=", ["eJw="], [1, ""]]),
     ("guest_thaw", [True, False], [None, 1]),
+    (
+        "helper_result",
+        [["none", None, []], ["ended", 255, ["a"] * 20]],
+        [
+            None,
+            ["other", None, []],
+            ["ended", 256, []],
+            ["ended", "0", []],
+            ["ended", 0, ["a"] * 21],
+            ["ended", 0, ["a" * 2001]],
+            ["ended", 0, [None]],
+            ["ended", 0],
+        ],
+    ),
     ("hooks_runner", [[], [["a", 1, "text"]]], [[["a", "1", "text"]], [["a", 1]], {}]),
     ("iallocator_runner", ["{}"], [{}, None]),
     (

@@ -120,7 +120,7 @@ def test_wrong_words_print_the_usage(paths, monkeypatch, capsys, words):
     assert "Usage: ganeti-cleaner" in capsys.readouterr().err
 
 
-def test_boot_disks_of_helper_machines_go_a_day_after_their_use(paths):
+def test_disks_of_helper_machines_go_a_day_after_their_use(paths):
     top, marks = paths.data("helper-disks"), f"{paths.run_dir}/helper-machines"
     os.makedirs(top)
     os.makedirs(marks)
@@ -130,8 +130,16 @@ def test_boot_disks_of_helper_machines_go_a_day_after_their_use(paths):
         ("cut.raw.new", DAY + 1),
         ("new.raw", DAY - 1),
         ("running.raw", DAY + 1),
+        ("old.result", DAY + 1),
+        ("running.result", DAY + 1),
     ):
         pathlib.Path(top, name).touch()
         os.utime(f"{top}/{name}", (NOW - age_s, NOW - age_s))
+    archives = f"{paths.run_dir}/os-export"
+    os.makedirs(archives)
+    for name in ("old.tar", "running.tar"):
+        pathlib.Path(archives, name).touch()
+        os.utime(f"{archives}/{name}", (NOW - DAY - 1, NOW - DAY - 1))
     cleaner.clean_node(paths, NOW)
-    assert sorted(os.listdir(top)) == ["new.raw", "running.raw"]
+    assert sorted(os.listdir(top)) == ["new.raw", "running.raw", "running.result"]
+    assert os.listdir(archives) == ["running.tar"]

@@ -1,0 +1,198 @@
+"""Helper machines: guests that work on the disks of a stopped instance.
+
+A helper machine has the name, the hypervisor and the memory of the instance, and boots
+from a copy of an image of the cluster. It powers itself off when its work is done. Each
+step can be repeated, also after a restart of the master daemon.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors, objects, rpc
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import capacity, checks, common, transfer_watch
+from ganeti.constants import ecodes
+from ganeti.objects import params
+from ganeti.rpc import encode
+
+#: Seconds between two questions whether it runs.
+POLL_S: Final = 2.0
+#: Longest time that may be requested, in seconds: 30 days.
+MAX_S: Final = 30 * 86400.0
+#: Seconds until a node that was silent is asked again.
+_AGAIN_S: Final = 2.0
+_KVM: Final[dict[str, Any]] = {
+    "boot_order": "disk",
+    "cdrom_image_path": "",
+    "cdrom2_image_path": "",
+    "firmware": "bios",
+    "floppy_image_path": "",
+    "initrd_path": "",
+    "kernel_path": "",
+    # An image that does not boot must not make the firmware boot the instance's disks.
+    "kvm_extra": "-boot strict=on",
+    "reboot_behavior": "exit",
+    "shared_directories": "",
+    "spice_bind": "",
+    "tpm": False,
+    "usb_devices": "",
+    "use_guest_agent": False,
+    "user_shutdown": False,
+    "vnc_bind_address": "",
+}
+_XEN: Final[dict[str, Any]] = {
+    "boot_order": "c",
+    "cdrom_image_path": "",
+    "pci_pass": "",
+    "reboot_behavior": "exit",
+}
+#: Hypervisors that boot a helper machine -> parameters, besides those of the cluster.
+PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {"kvm": _KVM, "xen-hvm": _XEN}
+
+
+def require_image(
+    what: str, image: str, hypervisor: str, *, option: str, parameter: str
+) -> None:
+    """Refuse a helper machine that could not boot.
+
+    Args:
+        what: the instance and the operation, for errors.
+        image: image of the cluster, empty without one.
+        hypervisor: of the instance.
+        option: command that sets the image.
+        parameter: what the image is, for errors.
+
+    Raises:
+        OpPrereqError: names what is missing, and who can mend it.
+    """
+    if not image:
+        raise errors.OpPrereqError(
+            f"{what} needs {parameter} for the helper machine, and the cluster has"
+            f" none; set it with {option}",
+            ecodes.ECODE_STATE,
+        )
+    if hypervisor not in PARAMETERS:
+        raise errors.OpPrereqError(
+            f"{what}: wanted a hypervisor that boots images, which are"
+            f" {', '.join(PARAMETERS)}; found {hypervisor}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def require_memory(ctx: base.Context, instance: objects.Instance) -> None:
+    """Refuse if the primary node has too little memory for the helper machine.
+
+    Raises:
+        OpPrereqError: wanted and free memory.
+    """
+    backend = params.fill_beparams(ctx.snapshot, instance)
+    checks.require_memory(
+        ctx,
+        instance.primary_node,
+        instance.name,
+        backend["maxmem"],
+        hypervisor=instance.hypervisor,
+        hv=params.fill_hvparams(ctx.snapshot, _bare(instance))
+        | PARAMETERS[instance.hypervisor],
+        rule=capacity.MemoryRule(most_mib=backend["maxmem"]),
+    )
+
+
+def _bare(instance: objects.Instance) -> objects.Instance:
+    """Return the record without what belongs to the guest alone."""
+    return instance.replace(
+        os="", osparams={}, osparams_private={}, hvparams={}, nics=()
+    )
+
+
+def wire(
+    ctx: base.Context,
+    instance: objects.Instance,
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the instance as node calls about its helper machine take it.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: the instance.
+        more: hypervisor parameters besides `PARAMETERS`.
+    """
+    hvparams = PARAMETERS[instance.hypervisor] | dict(more or {})
+    form: dict[str, Any] = encode.instance(
+        ctx.snapshot, _bare(instance), hvparams=hvparams
+    )
+    return form
+
+
+def add_image(
+    ctx: base.Context, instance: objects.Instance, image: str, what: str
+) -> None:
+    """Make the boot disk of the helper machine on the primary node.
+
+    Raises:
+        OpExecError: the node cannot use the image.
+    """
+    ctx.log.message("* copying the image of the helper machine")
+    ctx.rpc.call_one(
+        "helper_image_add", instance.primary_node, wire(ctx, instance), image
+    ).unwrap(what)
+
+
+class Watch:
+    """Questions whether a helper machine runs, of a node that may be silent a while."""
+
+    def __init__(
+        self, ctx: base.Context, instance: objects.Instance, what: str
+    ) -> None:
+        self._ctx = ctx
+        self._instance = instance
+        self._what = what
+        self._silent_since: float | None = None
+
+    def is_running(self) -> bool:
+        """Return whether it runs, as far as is known.
+
+        Raises:
+            OpExecError: the node is silent for too long.
+        """
+        now = self._ctx.clock.monotonic()
+        try:
+            info = common.query_runtime(self._ctx, self._instance)
+        except errors.GenericError as err:
+            if self._silent_since is None:
+                self._silent_since = now
+            if now - self._silent_since > transfer_watch.SILENCE_S:
+                raise errors.OpExecError(
+                    f"{self._what}: its primary node has not answered for"
+                    f" {transfer_watch.SILENCE_S:g} s"
+                ) from err
+            return True
+        self._silent_since = None
+        # State 1: a guest that shut itself down and waits for its clean-up.
+        return bool(info) and info.get("state") != 1
+
+
+def end(ctx: base.Context, instance: objects.Instance) -> None:
+    """End the helper machine if it runs, and remove its own disks.
+
+    A node that does not answer, as when its daemon is restarted, is asked for a while.
+
+    Raises:
+        OpExecError: it may still run, so the instance must not be started.
+    """
+    ask(ctx, "helper_end", instance.primary_node, wire(ctx, instance)).unwrap(
+        f"instance {instance.name}: cannot end its helper machine"
+    )
+
+
+def ask(ctx: base.Context, procedure: str, node: str, *args: Any) -> rpc.Result:
+    """Call a node; again for a while if it does not answer. Calls can be repeated."""
+    begun = ctx.clock.monotonic()
+    while True:
+        result = ctx.rpc.call_one(procedure, node, *args)
+        is_unsure = result.failed and (result.is_silent or result.is_lost)
+        silent_s = ctx.clock.monotonic() - begun
+        if not is_unsure or silent_s >= transfer_watch.SILENCE_S:
+            return result
+        ctx.clock.wait(threading.Event(), _AGAIN_S)
