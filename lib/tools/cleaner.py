@@ -31,7 +31,7 @@ MAX_AGE_S: Final = 21 * 86400
 TRANSFER_AGE_S: Final = 86400
 #: Logs of earlier runs that are kept, with the one of this run.
 LOGS: Final = 50
-_HELPER_SUFFIX: Final = re.compile(r"\.(raw|raw\.new|result|tar)\Z")
+_HELPER_SUFFIX: Final = re.compile(r"\.(raw|raw\.new|result)\Z")
 _WATCHER_FILE: Final = re.compile(r"watcher\.[0-9a-f-]{36}\.(data|instance-status)")
 _LOG_DIRS: Final = {"node": "cleaner", "master": "master-cleaner"}
 
@@ -107,11 +107,14 @@ def clean_node(paths: Paths, now: float) -> None:
             if age_s > TRANSFER_AGE_S and not pidfile.is_locked(f"{path}/pid"):
                 shutil.rmtree(path)
                 _log.info("%s: removed, the transfer has ended", path)
-    for path in _helper_files(paths):
+    archives = f"{paths.run_dir}/os-export"
+    for path in _listed(f"{paths.data_dir}/helper-disks") + _listed(archives):
         name = _HELPER_SUFFIX.sub("", os.path.basename(path))
         with _noted(path):
             age_s = now - os.stat(path).st_mtime
-            is_used = os.path.exists(f"{paths.run_dir}/helper-machines/{name}")
+            is_marked = os.path.exists(f"{paths.run_dir}/helper-machines/{name}")
+            # An archive can have secrets; a machine that runs has it open.
+            is_used = is_marked and not path.startswith(f"{archives}/")
             if age_s > TRANSFER_AGE_S and not is_used:
                 files.remove_file(path)
                 _log.info("%s: removed, the helper machine has ended", path)
@@ -123,12 +126,6 @@ def clean_node(paths: Paths, now: float) -> None:
             if age_s > MAX_AGE_S:
                 files.remove_file(path)
                 _log.info("%s: removed, unchanged for %d days", path, age_s // 86400)
-
-
-def _helper_files(paths: Paths) -> list[str]:
-    """Return the paths of the disks of helper machines: images, results, archives."""
-    archives = f"{paths.run_dir}/os-export"
-    return _listed(f"{paths.data_dir}/helper-disks") + _listed(archives)
 
 
 def _listed(directory: str) -> list[str]:

@@ -163,10 +163,20 @@ QUESTIONS = {
     "os_validate",
     "version",
 }
+INSTALLS = {
+    "os_validate": False,
+    "os_export": "planned-archive",
+    "helper_image_add": 1024,
+    "helper_start": None,
+    "helper_result": ["ended", 0, []],
+    "helper_end": None,
+}
+IMAGE = op("CLUSTER_SET_PARAMS", install_image="/srv/ganeti/images/install.raw")
 #: Name -> (opcodes of one job, answers of nodes).
 JOBS = {
     "create": ([CREATE], {}),
     "create, not started": ([CREATE | {"start": False}], {}),
+    "create, installed by a helper machine": ([IMAGE, CREATE], INSTALLS),
     "startup": ([inst("STARTUP")], {}),
     "startup of a running guest": ([inst("STARTUP")], RUNNING),
     "shutdown": ([inst("SHUTDOWN", timeout=7)], RUNNING),

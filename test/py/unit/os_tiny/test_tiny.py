@@ -146,3 +146,28 @@ def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
     monkeypatch.setattr(guest, "module_files", lambda _version: [])
     with pytest.raises(SystemExit, match=r"missing.* package busybox-static"):
         guest.initrd("6.1")
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["a", "b"]])
+def test_the_maker_of_install_images_wants_one_file(words):
+    done = subprocess.run(
+        [TINY / "make-install-image", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "usage: make-install-image FILE\n"
+
+
+def test_the_program_of_install_images_needs_its_disks(tmp_path):
+    """It writes nothing where it finds no helper machine, and ends the machine."""
+    text = (TINY / "guest/install").read_text()
+    assert text.count("poweroff -f\n") == 1
+    program = text.replace("/dev/", f"{tmp_path}/").replace("poweroff -f", "echo off")
+    done = subprocess.run(
+        ["/bin/sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "off\n"
+    assert "this is no helper machine" in done.stderr
+    assert os.listdir(tmp_path) == []
