@@ -6,6 +6,9 @@ import re
 
 #: Name of the volume group of each node.
 GROUP = "xenvg"
+#: Words of the kernel for a mirror with all data on both nodes.
+COMPLETE = "ds:UpToDate/UpToDate"
+_FIRST_PORT = 11000
 _PRINT_CLUSTER = """
 import sqlite3
 db = sqlite3.connect("file:/var/lib/ganeti/store.db?mode=ro", uri=True)
@@ -28,14 +31,82 @@ def ports(machines):
 
 def active(machines, node):
     """Return the number of the minors that the kernel of a node uses."""
-    kernel = machines.check("cat", "/proc/drbd", node=node)
-    return len(re.findall(r"cs:(?!Unconfigured)", kernel))
+    return len(re.findall(r"cs:(?!Unconfigured)", kernel(machines, node)))
 
 
 def mapped(machines, node):
     """Return the number of the volumes that the kernel of a node uses."""
     names = machines.check("dmsetup", "ls", node=node)
     return len(re.findall(rf"^{GROUP}-", names, re.MULTILINE))
+
+
+def shell(machines, script, node="lab1"):
+    """Run a script that must succeed; return its output."""
+    return machines.check("sh", "-c", script, node=node)
+
+
+def kernel(machines, node):
+    """Return what the kernel of a node says about its mirrors."""
+    return machines.check("cat", "/proc/drbd", node=node)
+
+
+def wait_until(machines, words, node):
+    """Wait until the kernel of a node says something about its mirrors."""
+    shell(machines, f"until grep -q '{words}' /proc/drbd; do sleep 0.2; done", node)
+
+
+def volumes(machines, node):
+    """Return the names of the volumes of a node."""
+    argv = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
+    return sorted(machines.check(*argv, node=node).split())
+
+
+def taken(machines, node):
+    """Return how many volumes, device mapper's entries and minors a node uses.
+
+    The last number is that of the minors that the configuration has.
+    """
+    listed = machines.check("gnt-node", "list-drbd", "--no-headers", node)
+    count = len(volumes(machines, node))
+    in_kernel = mapped(machines, node), active(machines, node)
+    return count, *in_kernel, len(listed.splitlines())
+
+
+def ports_in_use(machines):
+    """Return the number of the ports that were given out and not released."""
+    last, released = ports(machines)
+    if last is None:
+        return 0
+    assert len(set(released)) == len(released), released
+    return last - _FIRST_PORT + 1 - len(released)
+
+
+def fill(machines, node, size="100%FREE"):
+    """Make a volume that leaves no other volume a place."""
+    argv = ("lvcreate", "-q", "-y", "-an", "-Zn", "-l", size, "-n", "filler", GROUP)
+    machines.check(*argv, node=node)
+
+
+def empty(machines, node):
+    """Undo `fill`."""
+    machines.check("lvremove", "-q", "-f", "-y", f"{GROUP}/filler", node=node)
+
+
+def kill_master(machines):
+    """End the master daemon as a crash does."""
+    shell(machines, "kill -9 $(cat /run/ganeti/ganeti-masterd.pid)")
+
+
+def start_master(machines):
+    """Start the master daemon again."""
+    machines.check("/usr/lib/ganeti/daemon-util", "start", "ganeti-masterd")
+
+
+def power_on(machines, node):
+    """Start a machine; wait until the master gets answers of its node daemon."""
+    machines.lab.start([machines.lab.machine(node)])
+    row = f"gnt-node list --no-headers -o mtotal {node}"
+    shell(machines, f"until {row} | grep -q M; do sleep 0.5; done")
 
 
 def clean(machines, nodes, devices=("/dev/vdb",)):
@@ -56,14 +127,16 @@ def clean(machines, nodes, devices=("/dev/vdb",)):
 
 
 @contextlib.contextmanager
-def mirroring_cluster(machines, nodes, devices=("/dev/vdb",)):
+def mirroring_cluster(
+    machines, nodes, devices=("/dev/vdb",), *, name="cluster.lab.test"
+):
     """A cluster for mirrored disks on machines, each with a volume group of devices."""
     first, *others = nodes
     machines.check("vgcreate", "-q", "-f", "-y", GROUP, *devices, node=first)
     machines.check(
         *("gnt-cluster", "init", "--vg-name", GROUP, "--enabled-hypervisors", "fake"),
         *("--enabled-disk-templates", "drbd,plain", "--master-netdev", "br0"),
-        *("-N", "link=br0", "--no-etc-hosts", "cluster.lab.test"),
+        *("-N", "link=br0", "--no-etc-hosts", name),
     )
     for node in others:
         join(machines, node, devices)

@@ -96,3 +96,11 @@ def machines(lab):
     lab.join()
     for entry in list(lab.record["failed_disks"]):
         lab.fail_disk(entry["machine"], entry["disk"], [])
+
+
+@pytest.fixture(scope="module")
+def kept_machines(lab):
+    """The machines, for a cluster that all tests of a file use."""
+    lab.start(lab.machines[:COUNT])
+    yield Machines(lab)
+    lab.join()
