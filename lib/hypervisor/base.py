@@ -201,6 +201,13 @@ class Hypervisor(abc.ABC):
     def require_startable(self, name: str) -> None:  # noqa: B027
         """Raise HypervisorError if a guest may run elsewhere after a migration."""
 
+    def _departed(self, name: str) -> errors.HypervisorError:
+        return errors.HypervisorError(
+            f"instance {name}: has left this node in a migration that was not finished;"
+            f" run gnt-instance migrate --cleanup {name}, or, if it runs nowhere,"
+            " gnt-instance shutdown and startup"
+        )
+
     def _require_no_copy(self, name: str, arrival: Arrival | None) -> None:
         """Refuse a guest that waits here for the word of its source.
 
@@ -237,7 +244,10 @@ class Hypervisor(abc.ABC):
         target: str,
         disks: Sequence[AttachedDisk],
     ) -> None:
-        """Prepare to receive a guest on the address ``target``."""
+        """Prepare to receive a guest on the address ``target``.
+
+        It waits when it has arrived: its source decides whether it goes on here.
+        """
         del info, target, disks
         raise self._unsupported(instance.name, "migration")
 
@@ -249,20 +259,39 @@ class Hypervisor(abc.ABC):
         raise self._unsupported(instance.name, "migration")
 
     def migration_status(self, instance: "InstanceX") -> MigrationStatus:
-        """Return the progress of sending a guest."""
+        """Return the progress of sending a guest.
+
+        The answer that it is completed is the decision of the source, which has given
+        the guest up, and does not change it any more. With ``postcopy_status`` it has
+        done so before the target has all memory.
+        """
         raise self._unsupported(instance.name, "migration")
 
     def finalize_source(
         self, instance: "InstanceX", *, success: bool, live: bool
     ) -> None:
-        """Clean up after a guest that has left, or continue it here after a failure."""
+        """Clean up after a guest that goes on elsewhere, or let it go on here.
+
+        Raises:
+            HypervisorError: the guest has left, or may have left, though the migration
+                should have failed.
+        """
         del success, live
         raise self._unsupported(instance.name, "migration")
 
     def finalize_destination(
         self, instance: "InstanceX", info: str, *, success: bool
     ) -> None:
-        """Take over a guest that has arrived, or clean up after a failure."""
+        """Let a guest go on that has arrived, or remove what has arrived of it.
+
+        The former is only asked when the source has given the guest up, and may be
+        asked again; it waits until the guest has arrived. A guest that was paused at
+        its source stays so.
+
+        Raises:
+            HypervisorError: the guest has not arrived or does not run; or it has gone
+                on here, though the migration should have failed.
+        """
         del success, info
         raise self._unsupported(instance.name, "migration")
 

@@ -150,5 +150,8 @@ def unpause(guest: Files, say: Callable[[str], None], left: threading.Event) -> 
 
 
 def _is_paused(guest: Files) -> bool:
+    """Return whether a guest is paused, and not because of a migration."""
+    if any(map(os.path.exists, (guest.arrival_marker, guest.sent_marker))):
+        return False
     with Qmp(guest.control("kvmd"), guest.name) as qmp:
         return qmp.execute("query-status")["status"] in _PAUSED

@@ -6,7 +6,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, firmware, mirrors, relocation
+from ganeti.cmdlib.instance import (
+    common,
+    disks,
+    firmware,
+    mirrors,
+    relocation,
+    waiting_copies,
+)
 from ganeti.objects import params
 from ganeti.repair import journal
 
@@ -184,6 +191,8 @@ def fail_over(
     else:
         firmware.save(ctx, unit.uuid, unit.source)
     unit.save_failover(is_stopped=True)
+    # Before the disks, which it may have opened.
+    waiting_copies.remove(unit, unit.target)
     ctx.log.message("* deactivating the instance's disks on source node")
     if not disks.shutdown(ctx, instance, ignore_primary=excused):
         raise errors.OpExecError(

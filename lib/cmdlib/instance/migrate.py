@@ -17,16 +17,18 @@ from ganeti.cmdlib.instance import (
     mirror_specs,
     mirrors,
     relocation,
+    waiting_copies,
 )
 from ganeti.constants import ecodes
 from ganeti.objects import params
-from ganeti.query import instance_live
 from ganeti.rpc import encode
 
 #: Seconds between two polls of the progress, and between two progress lines.
 POLL_S: Final = 1.0
 FIRST_POLL_S: Final = 0.1
 REPORT_S: Final = 10.0
+#: Seconds before the end of a transfer from which it is polled often.
+NEAR_S: Final = 4.0
 #: Seconds that the source may be silent, for example while its node daemon restarts.
 SILENCE_S: Final = 15.0
 #: Seconds that an emulator at the target takes to end after the one at the source.
@@ -49,7 +51,7 @@ class Phase(enum.StrEnum):
     BEGIN = "begin"
     #: The source has begun to send.
     TRANSFER = "transfer"
-    #: The guest has left the source.
+    #: The guest has gone on at the target.
     FINISH = "finish"
     #: The guest is stopped, and started at the target, instead of a migration.
     FAILOVER = "failover"
@@ -74,6 +76,8 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     left: Interrupted | None = None
     #: Whether a failed migration has left a copy at the target.
     is_undecided = False
+    #: Whether the guest has gone on at the target.
+    has_gone_on = False
 
     def expand_names(self) -> None:
         """Look instance and target up; an interrupted migration has its nodes."""
@@ -374,9 +378,12 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 self._give_up(result, wire, info, text)
                 return
             if status.get("status") == "completed":
+                # The guest stands still until it goes on at the target.
+                self._let_go_on(wire, info, what)
                 ctx.log.message("* memory transfer complete")
-                self._reached(Phase.FINISH)
                 return
+            if status.get("postcopy_status"):
+                self._let_go_on(wire, info, what)
             if status.get("total_ram"):
                 total_mib = float(status["total_ram"]) / _MIB
                 shown = shown or progress.Progress(ctx, "memory transfer", total_mib)
@@ -385,26 +392,61 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             if now - last >= REPORT_S and status.get("total_ram"):
                 ctx.log.message(f"* memory transfer progress: {_share(status):.2f} %")
                 last = now
-            ctx.clock.wait(pause, wait_s)
+            is_near = _is_near_end(status, wire)
+            ctx.clock.wait(pause, FIRST_POLL_S if is_near else wait_s)
             wait_s = min(POLL_S, wait_s * 2)
 
     def _finish(self, wire: dict[str, Any], info: Any, what: str) -> None:
         ctx = self.ctx
+        # The source has noted that the guest has left: it is not started there before
+        # the new primary node is recorded.
+        self._let_go_on(wire, info, what)
+        self._reached(Phase.FINISH)
+        self.commit_primary(self.target)
         left = ctx.rpc.call_one(
-            "instance_finalize_migration_src", self.source, wire, True, self.is_live
+            *("instance_finalize_migration_src", self.source, self.encode()),
+            *(True, self.is_live),
         )
         if left.failed:
-            raise self._failed(left.describe(what))
-        # The guest now runs at the target, so the new primary node is recorded first.
-        self.commit_primary(self.target)
-        arrived = ctx.rpc.call_one(
-            "instance_finalize_migration_dst", self.target, self.encode(), info, True
-        )
-        if arrived.failed:
-            raise self._failed(arrived.describe(what))
+            source, target = (
+                common.node_name(ctx, uuid) for uuid in (self.source, self.target)
+            )
+            raise errors.OpExecError(
+                f"{left.describe(what)}; the guest runs on node {target}, which is its"
+                f" primary node now; when node {source} answers, run gnt-instance"
+                f" migrate --cleanup {self.instance.name} to remove the rest there"
+            )
         firmware.save(ctx, self.uuid, self.target)
         self._free_disks(self.source, what)
         ctx.log.message("* done")
+
+    def _let_go_on(self, wire: dict[str, Any], info: Any, what: str) -> None:
+        """Let the guest go on at the target, which its source has left to it.
+
+        Raises:
+            OpExecError: it does not go on there, or the target does not say so.
+        """
+        ctx, begun = self.ctx, self.ctx.clock.monotonic()
+        while not self.has_gone_on:
+            arrived = ctx.rpc.call_one(
+                "instance_finalize_migration_dst", self.target, wire, info, True
+            )
+            self.has_gone_on = not arrived.failed
+            if not arrived.failed:
+                return
+            is_early = ctx.clock.monotonic() < begun + SILENCE_S
+            if _may_answer(arrived) and is_early:
+                ctx.clock.wait(threading.Event(), POLL_S)
+                continue
+            self.is_undecided = True
+            source, target = (
+                common.node_name(ctx, uuid) for uuid in (self.source, self.target)
+            )
+            raise errors.OpExecError(
+                f"{arrived.describe(what)}; node {source} has given the guest up, which"
+                f" may wait on node {target}: run gnt-instance migrate --cleanup"
+                f" {self.instance.name}"
+            )
 
     def _free_disks(self, node: str, what: str) -> None:
         """Give the disks up on the node that the guest is not on; mirrors stay."""
@@ -477,7 +519,6 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self.ctx.log.message(
             f"* {text}; but the guest has left, so the migration is finished"
         )
-        self._reached(Phase.FINISH)
 
     def _abort(self, wire: dict[str, Any], info: Any, *, at_source: bool) -> str | None:
         """Undo a migration, unless the target may have the only copy of the guest.
@@ -586,7 +627,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 " it with gnt-instance shutdown and startup"
             )
         [place] = places
-        is_waiting = self._is_waiting(place)
+        is_waiting = waiting_copies.may_go_on(self, place)
         if is_waiting:
             # Before the record names the node: it may not go on there.
             self._take_over(place)
@@ -629,66 +670,6 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 "blockdev_assemble", node, disk_wire, wire, True, index
             ).unwrap(f"{what}: cannot make disk {index} primary")
 
-    def _is_waiting(self, place: str) -> bool:
-        """Return whether the only guest waits to be taken over on its node.
-
-        It must not, if its source may have let it go on before it ended there: its
-        memory would not fit its disks any more. If the source has not given the guest
-        up, the copy is removed.
-
-        Raises:
-            OpExecError: the guest may not go on; or a node does not answer.
-        """
-        instance, call = self.instance, self.ctx.rpc.call_one
-        hv = instance.hypervisor
-        what = f"instance {instance.name}: clean-up"
-        values = self.ctx.snapshot.cluster.hvparams.get(hv, {})
-        args = (instance.name, hv, values)
-        info = call("instance_info", place, *args).unwrap(what) or {}
-        if not instance_live.is_shut_down(info):
-            return False
-        wire = self.encode()
-        answers = {
-            uuid: call("instance_get_migration_status", uuid, wire)
-            for uuid in self._sources(place)
-        }
-        if any(_has_given_up(each) for each in answers.values()):
-            return True
-        node = common.node_name(self.ctx, place)
-        if place == instance.primary_node:
-            raise errors.OpExecError(
-                f"instance {instance.name}: does not run on node {node}, and no other"
-                " node says that it has given it up; stop and start it with"
-                " gnt-instance shutdown and startup"
-            )
-        [(uuid, asked)] = answers.items()
-        source = common.node_name(self.ctx, uuid)
-        if asked.failed:
-            raise errors.OpExecError(
-                f"{asked.describe(what)}, so the copy on node {node} waits; run"
-                f" gnt-instance migrate --cleanup {instance.name} when node {source}"
-                " answers, or, if it has died, mark it offline and use gnt-instance"
-                " failover"
-            )
-        call("instance_finalize_migration_dst", place, wire, "", False).unwrap(what)
-        raise errors.OpExecError(
-            f"instance {instance.name}: does not run on any node: node {source} has"
-            f" not given it up, and does not run it any more, so its copy on node"
-            f" {node} was removed; stop and start it with gnt-instance shutdown and"
-            " startup"
-        )
-
-    def _sources(self, place: str) -> list[str]:
-        """Return the nodes from which a guest may have come to its place."""
-        snapshot, primary = self.ctx.snapshot, self.instance.primary_node
-        if place != primary:
-            return [primary]
-        # It failed over there, so the record does not have its source any more.
-        nodes = snapshot.secondary_nodes(self.instance) or snapshot.nodes
-        return sorted(
-            uuid for uuid in nodes if uuid != place and not snapshot.nodes[uuid].offline
-        )
-
     def _forget_at_source(self) -> None:
         """Let the node that the guest has left start it again one day."""
         if self.ctx.snapshot.nodes[self.source].offline:
@@ -722,15 +703,16 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         self._finish(wire, "", what)
 
 
-def _has_given_up(answer: rpc.Result) -> bool:
-    """Return whether a node has given a guest up, or has not let it run since."""
-    status = {} if answer.failed else answer.payload or {}
-    return status.get("status") == "completed" or status.get("is_stopped") is True
-
-
 def _may_answer(failure: rpc.Result) -> bool:
     """Return whether a node that does not answer may do so soon."""
     return failure.is_silent or failure.is_lost
+
+
+def _is_near_end(status: dict[str, Any], wire: dict[str, Any]) -> bool:
+    """Return whether a transfer ends in a few seconds, so that each poll counts."""
+    bandwidth = wire["hvparams"].get("migration_bandwidth")
+    left = status.get("remaining_ram")
+    return bool(bandwidth and left is not None and left <= NEAR_S * bandwidth * _MIB)
 
 
 def _reason(result: Any, status: dict[str, Any]) -> str:

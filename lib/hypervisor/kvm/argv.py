@@ -350,10 +350,9 @@ def complete(runtime: Runtime, extras: Extras) -> list[str]:
         argv += ["-net", "none"]
     argv += tpm.arguments(extras.tpm_fd)
     argv += shares.arguments(extras.share_ends)
+    argv.append("-S")
     if extras.incoming:
         argv += ["-incoming", extras.incoming]
-    else:
-        argv.append("-S")
     return argv + _disks(runtime, extras.block_paths)
 
 

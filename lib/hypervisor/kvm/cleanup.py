@@ -8,7 +8,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import runtime, security, shares, taps, tpm
+from ganeti.hypervisor.kvm import departure, runtime, security, shares, taps, tpm
 from ganeti.hypervisor.kvm.files import Files
 
 _CONTROLS: Final = (
@@ -26,6 +26,7 @@ def remove(effects: NodeEffects, guest: Files) -> None:
     for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime, guest.seed):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+    departure.forget(guest)
     shutil.rmtree(guest.nics, ignore_errors=True)
     _remove_chroot(guest)
 

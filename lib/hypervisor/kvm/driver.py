@@ -29,6 +29,7 @@ from ganeti.hypervisor.kvm import (
     argv,
     checks,
     cleanup,
+    departure,
     devices,
     display,
     emulator,
@@ -143,8 +144,11 @@ class KvmHypervisor(Hypervisor):
             qmp.execute("system_powerdown")
 
     def require_startable(self, name: str) -> None:
-        """Refuse a guest that has come here, and waits for the word of its source."""
-        self._require_no_copy(name, self._arrival(self._files(name)))
+        """Refuse a guest that has left this node, or waits here for the master."""
+        guest = self._files(name)
+        if departure.is_gone(guest):
+            raise self._departed(name)
+        self._require_no_copy(name, self._arrival(guest))
 
     def _arrival(self, guest: Files) -> Arrival | None:
         """Return the state of a guest that waits for the word of its source."""
@@ -209,6 +213,8 @@ class KvmHypervisor(Hypervisor):
             Qmp(guest.control("kvmd"), name) as qmp,
         ):
             word = qmp.execute("query-status")["status"]
+            with contextlib.suppress(errors.HypervisorError):
+                word = migrate.end_cut(guest, qmp, word)
             arrival = migrate.arrival(guest, word)
             if word == "shutdown":
                 self._note_user_shutdown(guest, qmp, pid)
@@ -391,9 +397,11 @@ class KvmHypervisor(Hypervisor):
         migrate.check_idle(guest)
 
     def migration_info(self, instance: InstanceX) -> str:
-        """Return the runtime, in the form for other nodes."""
+        """Return the runtime, in the form for other nodes, and the guest's state."""
         guest = self._alive(instance.name)
-        return runtime.export(guest, runtime.load(guest))
+        plan = runtime.load(guest)
+        state = layout.PAUSED if migrate.is_paused(guest) else ""
+        return runtime.export(guest, plan, state)
 
     def accept(
         self,
@@ -408,24 +416,31 @@ class KvmHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {instance.name}: already running here"
             )
-        plan = self._received(instance, info, disks, guest)
-        migrate.accept(self._effects, guest, instance, plan, target)
+        received = self._received(instance, info)
+        plan = self._plan_of(instance, received, disks, guest)
+        migrate.accept(
+            *(self._effects, guest, instance, plan, target),
+            is_paused=received.is_paused,
+        )
 
-    def _received(
-        self,
-        record: InstanceX,
-        info: str,
-        disks: Sequence[AttachedDisk],
-        guest: Files,
-    ) -> runtime.Runtime:
-        """Return the start of a guest that has the devices of another node's guest."""
+    def _received(self, record: InstanceX, info: str) -> layout.Layout:
+        """Return the layout of another node's guest."""
         binary = record.hvparams["kvm_path"]
-        received = layout.read(
+        return layout.read(
             record,
             info,
             machines=emulator.machines(self._effects, binary),
             memory_mib=linux_node_info()["memory_total"],
         )
+
+    @staticmethod
+    def _plan_of(
+        record: InstanceX,
+        received: layout.Layout,
+        disks: Sequence[AttachedDisk],
+        guest: Files,
+    ) -> runtime.Runtime:
+        """Return the start of a guest that has the devices of another node's guest."""
         instance = received.instance(record)
         hvp = received.hvparams
         checks.check_combinations(hvp)

@@ -59,6 +59,8 @@ _PRESENT: Final = (
 #: Parameters whose text becomes options.
 _EQUAL: Final = ("kvm_extra", "soundhw", "usb_devices")
 
+#: State of a guest that does not run because an administrator wants this.
+PAUSED: Final = "paused"
 #: Files of a seed that has nothing for the guest.
 _EMPTY_SEED: Final = {cloud_init.META_DATA: ""}
 
@@ -77,6 +79,7 @@ class _Source(msgspec.Struct, frozen=True, array_like=True):
     nics: tuple[_Device, ...]
     hvparams: dict[str, Any]
     disks: tuple[tuple[_Device, str, str | None], ...]
+    state: str = ""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         nics: the same of each NIC.
         has_defaults: whether it has the emulator's default devices.
         has_seed: whether it has a cloud-init seed.
+        is_paused: whether it is paused at its source, and stays so.
     """
 
     machine: str
@@ -102,6 +106,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     nics: tuple[tuple[str, runtime.HvInfo], ...]
     has_defaults: bool = False
     has_seed: bool = False
+    is_paused: bool = False
 
     def instance(self, record: InstanceX) -> InstanceX:
         """Return the record as the guest was started.
@@ -176,6 +181,7 @@ def read(
         machine=machine,
         has_defaults=argv.NO_DEFAULTS not in source.argv,
         has_seed=argv.has_seed(source.argv),
+        is_paused=source.state == PAUSED,
         memory=_number(name, "memory", _option(name, source.argv, "-m"), memory_mib),
         vcpus=_number(
             name,

@@ -1,16 +1,22 @@
 """Live migration over the control socket, on source and target node.
 
+A guest that has arrived waits until the master lets it go on, which it does when the
+source has given the guest up (`departure`). So a connection that breaks at the last
+moment leaves one guest, whatever each emulator believes.
+
 Specified in the hypervisor document, section 2.4.
 """
 
+import contextlib
+import fcntl
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import MIB, Arrival, MigrationStatus, NodeEffects
-from ganeti.hypervisor.kvm import cleanup, files, launch, runtime, taps
+from ganeti.hypervisor.kvm import cleanup, departure, files, launch, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
@@ -22,6 +28,15 @@ _STATUS_RETRY_S: Final = 2.0
 #: Passes over memory before the switch to postcopy, where it is enabled.
 _POSTCOPY_AFTER_SYNCS: Final = 2
 _POSTCOPY: Final = "postcopy-ram"
+#: Capability by which a source completes only when the target has loaded all.
+_RETURN_PATH: Final = "return-path"
+#: Capability by which a target leaves the disks alone until its guest goes on.
+_LATE_DISKS: Final = "late-block-activate"
+#: Seconds from the end within which a request for the status waits for it, since the
+#: guest stands still then; how long it waits, and the interval.
+_NEAR_S: Final = 2.0
+_NEAR_WAIT_S: Final = 1.0
+_NEAR_POLL_S: Final = 0.02
 #: Capability that slows a guest that writes faster than the network transfers, so that
 #: each migration ends; set on the sending side only.
 _AUTO_CONVERGE: Final = "auto-converge"
@@ -33,13 +48,24 @@ _POLL_S: Final = 0.1
 _QUIT_WAIT_S: Final = 10.0
 #: Status words of the emulator for a guest that is being received, for one that has
 #: arrived and waits (before that it may have been started paused, and has not run
-#: yet), and for one whose last data is being sent.
+#: yet), for one whose last data is being sent, and for one that runs. The last may
+#: be suspended by itself, which QEMU reports since 8.2.
 _INCOMING: Final = "inmigrate"
 _LEFT: Final = "postmigrate"
-_ARRIVED: Final = frozenset({"paused", "prelaunch", _LEFT})
+_PAUSED: Final = frozenset({"paused", "prelaunch"})
+_ARRIVED: Final = _PAUSED | {_LEFT}
 _LAST_DATA: Final = "finish-migrate"
+_STOPPED: Final = frozenset({_LEFT, _LAST_DATA})
+_ALIVE: Final = frozenset({"running", "suspended"})
+#: Those of an emulator whose guest has not gone on here, or has ended.
+_WITHOUT_GUEST: Final = _STOPPED | {_INCOMING, "shutdown"}
+#: Content of the marker of an arrival, for a guest that was paused before.
+_WAS_PAUSED: Final = b"paused"
 _COMPLETED: Final = "completed"
 _CANCELLING: Final = "cancelling"
+_POSTCOPY_BROKEN: Final = "postcopy-paused"
+#: Status words of a guest that runs at the target, which lacks memory.
+_AHEAD: Final = frozenset({"postcopy-active", _POSTCOPY_BROKEN, "postcopy-recover"})
 #: Status words of the emulator for a migration in progress.
 _UNDER_WAY: Final = frozenset(
     {
@@ -48,12 +74,17 @@ _UNDER_WAY: Final = frozenset(
         "device",
         "pre-switchover",
         "wait-unplug",
-        "postcopy-active",
-        "postcopy-paused",
-        "postcopy-recover",
+        *_AHEAD,
         _CANCELLING,
         "colo",
     }
+)
+_ENDED: Final = frozenset({"failed", "cancelled"})
+_BROKEN_TEXT: Final = (
+    "the connection broke while the guest ran at the target without all of its memory"
+    " (postcopy-paused); to boot it there, use gnt-instance failover and then"
+    " gnt-instance reboot -t hard; QEMU can also go on: see postcopy in the"
+    " administrator's guide"
 )
 
 
@@ -78,6 +109,8 @@ def accept(
     instance: InstanceX,
     plan: runtime.Runtime,
     target: str,
+    *,
+    is_paused: bool = False,
 ) -> None:
     """Start an emulator that waits for a guest, which does not run here.
 
@@ -87,6 +120,7 @@ def accept(
         instance: the instance's record.
         plan: start of the guest on this node.
         target: own address to listen on.
+        is_paused: whether the guest is paused at its source, and stays so.
 
     Raises:
         HypervisorError: the emulator does not start.
@@ -95,19 +129,19 @@ def accept(
     how = launch.Launch(incoming=_address(target, plan.hvparams))
     try:
         guest.make_directories()
-        file_utils.write_file(guest.arrival_marker, b"")
+        content = _WAS_PAUSED if is_paused else b""
+        file_utils.write_file(guest.arrival_marker, content)
         runtime.save(guest, plan)
         launch.launch(effects, instance, plan, how)
         with Qmp(guest.control("qmp"), guest.name) as qmp:
-            _set_capabilities(qmp, _capabilities(plan.hvparams))
+            words = {_RETURN_PATH, _LATE_DISKS, *_capabilities(plan.hvparams)}
+            _set_capabilities(qmp, words)
     except errors.GenericError:
         drop(effects, guest)
         raise
     except OSError as err:
         drop(effects, guest)
-        raise errors.HypervisorError(
-            f"instance {guest.name}: cannot write its files: {err}"
-        ) from err
+        raise _cannot_write(guest, err) from err
 
 
 def arrival(guest: Files, word: str) -> Arrival | None:
@@ -148,12 +182,20 @@ def begin(
     Raises:
         HypervisorError: the emulator refuses.
     """
-    with Qmp(guest.control("qmp"), guest.name) as qmp:
+    with turn(guest), Qmp(guest.control("qmp"), guest.name) as qmp:
         # Not one of an earlier migration: this guest runs since.
         file_utils.remove_file(guest.sent_marker)
-        if not live:
-            _stop_to_send(qmp, guest)
-        _set_capabilities(qmp, {_AUTO_CONVERGE, *_capabilities(hvparams)})
+        was_paused = qmp.execute("query-status")["status"] in _PAUSED
+        try:
+            departure.begin(guest, was_paused=was_paused)
+            if not live and not was_paused:
+                # First: a guest that nobody knows to be stopped would stay so.
+                file_utils.write_file(guest.sent_marker, b"")
+                qmp.execute("stop")
+        except OSError as err:
+            raise _cannot_write(guest, err) from err
+        words = {_AUTO_CONVERGE, _RETURN_PATH, *_capabilities(hvparams)}
+        _set_capabilities(qmp, words)
         qmp.execute(
             "migrate-set-parameters",
             {
@@ -165,20 +207,42 @@ def begin(
         qmp.execute("migrate", {"uri": _address(target, hvparams)})
 
 
-def _stop_to_send(qmp: Qmp, guest: Files) -> None:
-    """Stop a guest, and note this, since its emulator may end.
+def is_paused(guest: Files) -> bool:
+    """Return whether an administrator has paused a guest, or has started it so.
 
     Raises:
-        HypervisorError: this cannot be noted; the guest continues.
+        HypervisorError: the emulator does not answer.
     """
-    qmp.execute("stop")
+    with Qmp(guest.control("qmp"), guest.name) as qmp:
+        return qmp.execute("query-status")["status"] in _PAUSED
+
+
+@contextlib.contextmanager
+def turn(guest: Files, *, waits: bool = True) -> Iterator[None]:
+    """Let other changes of the guest wait until the end of the block.
+
+    Raises:
+        HypervisorError: the guest does not run; or another change is under way, which
+            is not waited for.
+    """
     try:
-        file_utils.write_file(guest.sent_marker, b"")
-    except OSError as err:
-        _continue(qmp, guest)
-        raise errors.HypervisorError(
-            f"instance {guest.name}: cannot write its files: {err}"
-        ) from err
+        fd = os.open(guest.pid, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise errors.HypervisorError(f"instance {guest.name}: not running") from None
+    try:
+        # `hotplug` has the same lock. The emulator's own is of another kind.
+        fcntl.flock(fd, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as err:
+        raise errors.HypervisorError(f"instance {guest.name}: is changed") from err
+    finally:
+        os.close(fd)
+
+
+def _cannot_write(guest: Files, err: OSError) -> errors.HypervisorError:
+    return errors.HypervisorError(
+        f"instance {guest.name}: cannot write its files: {err}"
+    )
 
 
 def _continue(qmp: Qmp, guest: Files) -> None:
@@ -187,10 +251,39 @@ def _continue(qmp: Qmp, guest: Files) -> None:
     qmp.execute("cont")
 
 
+def end_cut(guest: Files, qmp: Qmp, word: str) -> str:
+    """Let a guest go on that was stopped to be sent, if that failed and nobody came.
+
+    Args:
+        guest: files of the guest on this node.
+        qmp: a session of its emulator.
+        word: status of the emulator.
+
+    Returns:
+        The status afterwards.
+
+    Raises:
+        HypervisorError: the emulator does not answer, or is being changed.
+    """
+    if word not in _ARRIVED or not os.path.exists(guest.sent_marker):
+        return word
+    with turn(guest, waits=False):
+        sent = sending(qmp).get("status")
+        if departure.is_gone(guest) or sent == _COMPLETED or sent in _UNDER_WAY:
+            return word
+        departure.stay(guest)
+        _continue(qmp, guest)
+    return "running"
+
+
 def status(
     effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any]
 ) -> MigrationStatus:
-    """Return the progress; several attempts without a usable answer mean failed."""
+    """Return the progress; several attempts without a usable answer mean failed.
+
+    Near the end it waits for a moment, so that the target hears of it at once. That the
+    guest has left is noted before it is reported.
+    """
     reason = "QEMU reports no migration"
     for attempt in range(_STATUS_RETRIES):
         if attempt:
@@ -200,16 +293,51 @@ def status(
             break
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
-                answer = sending(qmp)
-                _switch_to_postcopy(hvparams, qmp, answer)
+                answer = _progress(effects, qmp, hvparams)
+                word = answer.get("status")
+                has_left = _has_all(qmp, word)
+            if has_left or word in _AHEAD:
+                departure.leave(guest, has_all=has_left)
         except errors.HypervisorError as err:
             reason = str(err)
             continue
-        word = answer.get("status")
-        if word in {"completed", "failed", "cancelled"} or word in _UNDER_WAY:
+        except OSError as err:
+            reason = str(_cannot_write(guest, err))
+            continue
+        if has_left or word in _ENDED or word in _UNDER_WAY:
             return _translate(answer)
+    if departure.stage(guest) is departure.Stage.LEFT:
+        return MigrationStatus(_COMPLETED)
     has_been_stopped = os.path.exists(guest.sent_marker)
     return MigrationStatus("failed", error=reason, is_stopped=has_been_stopped)
+
+
+def _progress(
+    effects: NodeEffects, qmp: Qmp, hvparams: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the state of a migration from here; wait for its end if that is near."""
+    answer = sending(qmp)
+    has_switched = _switch_to_postcopy(hvparams, qmp, answer)
+    end = effects.clock.monotonic() + _NEAR_WAIT_S
+    near = _NEAR_S * int(hvparams.get("migration_bandwidth") or 0) * MIB
+    while answer.get("status") in ("active", "device"):
+        left = answer.get("ram", {}).get("remaining")
+        is_near = has_switched or (left is not None and left <= near)
+        if not is_near or effects.clock.monotonic() >= end:
+            break
+        effects.sleep(_NEAR_POLL_S)
+        answer = sending(qmp)
+    return answer
+
+
+def _has_all(qmp: Qmp, word: str | None) -> bool:
+    """Return whether the target has all of the guest, which has stopped here.
+
+    A guest that runs or is paused has gone on since the migration that is reported.
+    """
+    if word != _COMPLETED:
+        return False
+    return qmp.execute("query-status")["status"] in _STOPPED
 
 
 def sending(qmp: Qmp) -> dict[str, Any]:
@@ -226,6 +354,8 @@ def sending(qmp: Qmp) -> dict[str, Any]:
 def _translate(answer: dict[str, Any]) -> MigrationStatus:
     word: str = answer["status"]
     ram = answer.get("ram", {})
+    if word == _POSTCOPY_BROKEN:
+        return MigrationStatus("failed", postcopy_status=word, error=_BROKEN_TEXT)
     return MigrationStatus(
         "active" if word in _UNDER_WAY else word,
         transferred_ram=ram.get("transferred"),
@@ -238,12 +368,15 @@ def _translate(answer: dict[str, Any]) -> MigrationStatus:
 
 def _switch_to_postcopy(
     hvparams: Mapping[str, Any], qmp: Qmp, answer: dict[str, Any]
-) -> None:
+) -> bool:
+    """Switch when it is time; return whether this was done."""
     syncs = answer.get("ram", {}).get("dirty-sync-count", 0)
     if answer.get("status") != "active" or syncs < _POSTCOPY_AFTER_SYNCS:
-        return
-    if _POSTCOPY in _capabilities(hvparams):
-        qmp.execute("migrate-start-postcopy")
+        return False
+    if _POSTCOPY not in _capabilities(hvparams):
+        return False
+    qmp.execute("migrate-start-postcopy")
+    return True
 
 
 def check_idle(guest: Files) -> None:
@@ -256,14 +389,13 @@ def check_idle(guest: Files) -> None:
         HypervisorError: this is so, or the emulator does not answer.
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        sending = qmp.execute("query-migrate").get("status", "none")
-        state = qmp.execute("query-status")
-    has_left = sending == "completed" and not state["running"]
-    if sending in _UNDER_WAY or has_left or state["status"] == "postmigrate":
+        sent = sending(qmp).get("status", "none")
+        state = qmp.execute("query-status")["status"]
+    has_left = departure.is_gone(guest) or state in _STOPPED
+    if sent in _UNDER_WAY or has_left:
         raise errors.HypervisorError(
             f"instance {guest.name}: an earlier migration was not finished (migration"
-            f" {sending}, guest {state['status']}); run gnt-instance migrate --cleanup"
-            f" {guest.name}"
+            f" {sent}, guest {state}); run gnt-instance migrate --cleanup {guest.name}"
         )
 
 
@@ -280,6 +412,8 @@ def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> Non
             _quit(effects, guest, pid)
         drop(effects, guest)
         return
+    if departure.is_gone(guest):
+        raise _has_left(guest)
     if guest.alive_pid() is None:
         raise errors.HypervisorError(
             f"instance {guest.name}: its emulator has ended; the guest may have left"
@@ -287,21 +421,42 @@ def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> Non
         )
     with Qmp(guest.control("qmp"), guest.name) as qmp:
         word = _end_sending(effects, guest, qmp)
-        is_running = qmp.execute("query-status")["running"]
-        if word == _COMPLETED and not is_running:
+        state = _settled(effects, qmp)
+        if word == _COMPLETED and state in _STOPPED:
+            try:
+                departure.leave(guest, has_all=True)
+            except OSError as err:
+                raise _cannot_write(guest, err) from err
             raise _has_left(guest)
+        stays_paused = departure.stage(guest) is departure.Stage.SENDING_PAUSED
+        departure.stay(guest)
         file_utils.remove_file(guest.sent_marker)
-        if not is_running:
-            _continue(qmp, guest)
+        if state in _ALIVE or (stays_paused and state in _PAUSED):
+            return
+        _continue(qmp, guest)
+        if stays_paused:
+            # The emulator has no other way back from the end of a migration.
+            qmp.execute("stop")
+
+
+def _settled(effects: NodeEffects, qmp: Qmp) -> str:
+    """Return the state of a guest after the end of its migration, see `_LAST_DATA`."""
+    end = effects.clock.monotonic() + _ARRIVAL_S
+    while True:
+        word: str = qmp.execute("query-status")["status"]
+        if word != _LAST_DATA or effects.clock.monotonic() >= end:
+            return word
+        effects.sleep(_POLL_S)
 
 
 def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
-    """End a migration; return its last status.
+    """Cancel a migration; return its last status.
 
-    The guest is stopped before: so an emulator that has all of it at the target does
-    not let it go on there while this node does. Once the last data is being sent, only
-    the emulators decide. A migration that is being cancelled never completes, but it
-    may last as long as QEMU tries to connect to a silent node: that is not waited for.
+    A guest that is complete at the target waits there, so the migration can be canceled
+    at any moment before the source has completed it. Not one that an earlier release
+    has begun, once its last data is being sent: it goes on at the target by itself.
+    A migration that is being canceled never completes, but it may last as long as
+    QEMU tries to connect to a silent node: that is not waited for.
 
     Raises:
         HypervisorError: it does not end, or the guest runs at the target already.
@@ -311,12 +466,11 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
         word: str | None = sending(qmp).get("status")
         if word not in _UNDER_WAY:
             return word
-        if word.startswith("postcopy"):
+        if word in _AHEAD:
             raise _has_left(guest)
         if not is_asked:
             is_asked = True
-            qmp.execute("stop")
-            if qmp.execute("query-status")["status"] != _LAST_DATA:
+            if departure.is_sending(guest) or not _sends_last_data(qmp):
                 qmp.execute("migrate_cancel")
                 continue
         if effects.clock.monotonic() >= end:
@@ -326,6 +480,12 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
                 f"instance {guest.name}: its migration does not end, found it {word}"
             )
         effects.sleep(_POLL_S)
+
+
+def _sends_last_data(qmp: Qmp) -> bool:
+    """Stop a guest; return whether its last data is being sent already."""
+    qmp.execute("stop")
+    return bool(qmp.execute("query-status")["status"] == _LAST_DATA)
 
 
 def _has_left(guest: Files) -> errors.HypervisorError:
@@ -373,23 +533,31 @@ def _refuse_running(guest: Files) -> None:
         return
     try:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
-            is_running = qmp.execute("query-status")["running"]
+            word = qmp.execute("query-status")["status"]
     except errors.HypervisorError:
         return  # it does not answer: no guest that could be lost
-    if is_running:
+    if arrival(guest, word) is None and word not in _WITHOUT_GUEST:
         raise errors.HypervisorError(
             f"instance {guest.name}: has arrived and runs on this node, so it is not"
             " killed"
         )
 
 
-def _may_go_on(guest: Files) -> bool:
-    """Return whether a guest waits here, or has been stopped since it was sent."""
-    return any(map(os.path.exists, (guest.arrival_marker, guest.sent_marker)))
+def _claim(guest: Files) -> bool:
+    """Keep a guest that was sent from here; return false if its memory may be old.
+
+    It is the newest while the guest waits for the master, or until the source decides,
+    which it cannot do any more afterwards.
+    """
+    if os.path.exists(guest.arrival_marker):
+        return True
+    if departure.is_gone(guest):
+        return False
+    return departure.stay(guest) or os.path.exists(guest.sent_marker)
 
 
 def _go_on(effects: NodeEffects, guest: Files) -> None:
-    """Wait for the guest's last data, and continue the guest if it was paused.
+    """Wait for the guest's last data, and let the guest go on unless it was paused.
 
     Raises:
         HypervisorError: it does not run; or it has left this node and may have run
@@ -399,7 +567,10 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             word = qmp.execute("query-status")["status"]
-            if word == _LEFT and not _may_go_on(guest):
+            if word in _ALIVE or (word in _PAUSED and _stays_paused(guest)):
+                file_utils.remove_file(guest.arrival_marker)
+                return
+            if word == _LEFT and not _claim(guest):
                 raise errors.HypervisorError(
                     f"instance {guest.name}: has left this node in a migration, so its"
                     " memory here may be older than its disks; if it runs nowhere, boot"
@@ -407,8 +578,6 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
                 )
             if word in _ARRIVED:
                 _continue(qmp, guest)
-                word = "running"
-            if word == "running":
                 file_utils.remove_file(guest.arrival_marker)
                 return
         if effects.clock.monotonic() >= end:
@@ -416,3 +585,11 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
                 f"instance {guest.name}: wanted a running guest, found it {word}"
             )
         effects.sleep(_POLL_S)
+
+
+def _stays_paused(guest: Files) -> bool:
+    """Return whether an administrator has paused a guest, here or at its source."""
+    try:
+        return file_utils.read_file(guest.arrival_marker) == _WAS_PAUSED
+    except FileNotFoundError:
+        return not os.path.exists(guest.sent_marker)

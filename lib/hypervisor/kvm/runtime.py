@@ -111,11 +111,13 @@ def parse(name: str, text: str | bytes) -> Runtime:
         raise errors.HypervisorError(f"instance {name}: runtime: {err}") from err
 
 
-def export(files: Files, runtime: Runtime) -> str:
+def export(files: Files, runtime: Runtime, state: str = "") -> str:
     """Return a runtime as text for another node, which reads `layout` from it.
 
-    On a virtual node, paths below the node's root become virtual paths.
+    On a virtual node, paths below the node's root become virtual paths. The status of
+    the guest follows the runtime if it is given.
     """
-    text = msgspec.json.encode(runtime).decode()
+    rows = msgspec.structs.astuple(runtime)
+    text = msgspec.json.encode((*rows, state) if state else rows).decode()
     root = files.paths.root
     return text.replace(f"{root}/", f"{VIRTUAL_PREFIX}/") if root else text

@@ -51,11 +51,7 @@ class _XenHypervisor(Hypervisor):
         shows where the guest is.
         """
         if self._has_left(name):
-            raise errors.HypervisorError(
-                f"instance {name}: has left this node in a migration that was not"
-                f" finished; run gnt-instance migrate --cleanup {name}, or, if it runs"
-                " nowhere, gnt-instance shutdown and startup"
-            )
+            raise self._departed(name)
         row = self._domain(name)
         self._require_no_copy(name, row and self._arrival(row))
 
@@ -390,6 +386,7 @@ class _XenHypervisor(Hypervisor):
         del info
         name = instance.name
         if success:
+            migration.wait(self._effects, self._files(name))
             row = self._domain(name)
             if row is None or row.has_ended:
                 raise errors.HypervisorError(

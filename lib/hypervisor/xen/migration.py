@@ -26,6 +26,8 @@ PROGRAM: Final = "xen-migration"
 _START_S: Final = 60.0
 _END_S: Final = 150.0
 _POLL_S: Final = 0.1
+#: Seconds in which a target lets a guest go on after the decision of the source.
+_FINISH_S: Final = 10.0
 _REASON_LENGTH: Final = 500
 _LARGEST_RESULT: Final = 65536
 #: Seconds to resume a guest: xl first asks it in vain to suspend, for a minute.
@@ -168,6 +170,13 @@ def has_result(guest: Files) -> bool:
 def is_running(guest: Files) -> bool:
     """Return whether the program of a migration runs."""
     return pidfile.live_pid(guest.migration("pid"), PROGRAM) is not None
+
+
+def wait(effects: NodeEffects, guest: Files) -> None:
+    """Wait for a moment until the program has ended, which lets a guest go on."""
+    deadline = effects.clock.monotonic() + _FINISH_S
+    while is_running(guest) and effects.clock.monotonic() < deadline:
+        effects.sleep(_POLL_S)
 
 
 def end(effects: NodeEffects, guest: Files) -> None:

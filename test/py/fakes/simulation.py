@@ -150,6 +150,8 @@ class Simulation:
         name = args[0]["name"]
         if args[1]:
             self.runs_on(name).discard(node)
+            # Its note of the departure.
+            self.leaving.pop(name, None)
         elif name in self.leaving:
             return failure("the guest has left")
         return None
@@ -162,7 +164,6 @@ class Simulation:
             elif node not in self.runs_on(name):
                 return failure("did not arrive")
             self.guests.setdefault(name, set()).add(node)
-            self.leaving.pop(name, None)
         elif node in self.runs_on(name):
             return failure("runs here")
         else:

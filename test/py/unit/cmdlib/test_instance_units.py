@@ -370,10 +370,22 @@ def test_a_failed_migration_has_its_reason_and_the_place_of_the_guest(
             "src",
             "node1",
             "node2",
-            NODE1,
-            "runs on node node2.example.com and node node1.example.com does not report",
+            NODE2,
+            (
+                "runs on node node2.example.com, which is its primary node now; when node"
+                " node1.example.com answers, run"
+            ),
         ),
-        ("dst", None, "node2", NODE2, "the guest runs on node node2.example.com"),
+        (
+            "dst",
+            None,
+            "node1",
+            NODE1,
+            (
+                "node node1.example.com has given the guest up, which may wait on node"
+                " node2.example.com: run"
+            ),
+        ),
     ],
 )
 def test_a_migration_that_is_not_finished_names_the_command_that_finishes_it(

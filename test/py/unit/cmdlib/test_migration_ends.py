@@ -1,6 +1,7 @@
 """The end of a migration: a guest that may be complete at the target is kept there."""
 
 import copy
+import itertools
 
 import pytest
 
@@ -10,6 +11,7 @@ from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 from ganeti.cmdlib.instance import migrate as migration
+from ganeti.objects import Update
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"
@@ -124,7 +126,7 @@ def test_a_migration_that_succeeds_while_it_is_given_up_is_finished(lost):
     callbacks = FakeCallbacks()
     eng = engine(**given, **refuses)
     migrate(eng, callbacks, target_node="node2")
-    assert ends(eng) == [(SOURCE, N1, False), (SOURCE, N1, True), (TARGET, N2, True)]
+    assert ends(eng) == [(SOURCE, N1, False), (TARGET, N2, True), (SOURCE, N1, True)]
     assert place(eng) == N2
     assert "the guest has left, so the migration is finished" in callbacks.text()
 
@@ -134,7 +136,7 @@ def test_a_source_whose_node_daemon_restarts_ends_no_migration(kind):
     answers = [failure("no answer", **{kind: True})] * 5 + [LEFT]
     eng = engine(instance_get_migration_status=lambda *_args: answers.pop(0))
     migrate(eng, target_node="node2")
-    assert ends(eng) == [(SOURCE, N1, True), (TARGET, N2, True)]
+    assert ends(eng) == [(TARGET, N2, True), (SOURCE, N1, True)]
     assert place(eng) == N2
 
 
@@ -153,7 +155,7 @@ def test_a_restarted_master_waits_for_a_source_whose_daemon_starts_as_well():
     answers = [silent] * 5 + [LEFT] * 2
     eng = engine(instance_get_migration_status=lambda *_args: answers.pop(0))
     migrate(eng, FakeCallbacks(resumption=state), target_node="node2")
-    assert ends(eng) == [(SOURCE, N1, True), (TARGET, N2, True)]
+    assert ends(eng) == [(TARGET, N2, True), (SOURCE, N1, True)]
     assert place(eng) == N2
 
 
@@ -264,3 +266,127 @@ def test_a_mirror_that_cannot_be_made_primary_is_an_error():
     text = refusal(eng, cleanup=True)
     assert "clean-up: cannot make disk 0 primary" in text
     assert "Multiple primaries" in text
+
+
+# The pause of the guest
+def test_the_guest_goes_on_before_anything_is_recorded():
+    seen = []
+
+    def let_go_on(_node, _args):
+        seen.append((place(eng), callbacks.resumption["phase"]))
+
+    callbacks = FakeCallbacks()
+    eng = engine(instance_get_migration_status=LEFT, **{TARGET: let_go_on})
+    migrate(eng, callbacks, target_node="node2")
+    assert seen == [(N1, "transfer")]
+    assert callbacks.resumption["phase"] == "finish"
+    assert place(eng) == N2
+
+
+def test_the_end_of_a_transfer_is_polled_often():
+    ram = {"total_ram": 1 << 40, "transferred_ram": 1}
+    far = [{"status": "active", **ram, "remaining_ram": 1 << 39}] * 10
+    near = [{"status": "active", **ram, "remaining_ram": 1 << 20}] * 10
+    answers, times = [*far, *near, LEFT], []
+
+    def status(_node, _args):
+        times.append(eng.clock.monotonic())
+        return answers.pop(0)
+
+    eng = engine(instance_get_migration_status=status)
+    migrate(eng, target_node="node2")
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[9] == pytest.approx(migration.POLL_S)
+    assert max(pauses[10:]) == pytest.approx(migration.FIRST_POLL_S)
+
+
+@pytest.mark.parametrize("kind", ["is_silent", "is_lost"])
+def test_a_target_is_asked_again_when_it_does_not_answer(kind):
+    answers = [failure("no answer", **{kind: True})] * 3 + [None]
+    eng = engine(
+        instance_get_migration_status=LEFT, **{TARGET: lambda *_args: answers.pop(0)}
+    )
+    migrate(eng, target_node="node2")
+    assert ends(eng) == [*[(TARGET, N2, True)] * 4, (SOURCE, N1, True)]
+    assert place(eng) == N2
+
+
+def test_a_guest_that_does_not_go_on_keeps_its_source():
+    eng = engine(
+        instance_get_migration_status=LEFT, **{TARGET: failure("did not arrive")}
+    )
+    text = refusal(eng, target_node="node2")
+    assert "did not arrive; node node1.example.com has given the guest up" in text
+    assert CLEANUP in text
+    assert ends(eng) == [(TARGET, N2, True)]
+    assert place(eng) == N1
+
+
+def test_a_source_that_cannot_be_cleaned_is_named_after_the_move():
+    eng = engine(instance_get_migration_status=LEFT, **{SOURCE: SILENT})
+    text = refusal(eng, target_node="node2")
+    assert "the guest runs on node node2.example.com, which is its primary" in text
+    assert f"when node node1.example.com answers, run {CLEANUP}" in text
+    assert place(eng) == N2
+
+
+def test_a_guest_goes_on_at_the_target_as_soon_as_postcopy_begins():
+    ahead = {"status": "active", "postcopy_status": "postcopy-active"}
+    answers = [{"status": "active"}, ahead, ahead, LEFT]
+    eng = engine(instance_get_migration_status=lambda *_args: answers.pop(0))
+    migrate(eng, target_node="node2")
+    names = [name for name, _node, _args in eng.rpc.calls]
+    asked = [
+        name for name in names if name in (TARGET, "instance_get_migration_status")
+    ]
+    assert asked.index(TARGET) == 2
+    assert ends(eng) == [(TARGET, N2, True), (SOURCE, N1, True)]
+
+
+def test_a_broken_postcopy_is_an_error_that_says_what_can_be_done():
+    broken = {
+        "status": "failed",
+        "postcopy_status": "postcopy-paused",
+        "error": "the connection broke (postcopy-paused); use gnt-instance failover",
+    }
+    eng = engine(instance_get_migration_status=broken, **{SOURCE: failure("has left")})
+    text = refusal(eng, cleanup=True)
+    assert "use gnt-instance failover" in text
+    assert ends(eng) == [(SOURCE, N1, False)]
+
+
+# Failover
+def fail_over(eng):
+    op = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": NAME}
+    eng.run(op | {"target_node": "node2"}, callbacks=FakeCallbacks())
+
+
+def on_target(hypervisor, info):
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["diskless", "drbd"]
+    start = clusters.snapshot(instances=1, ipolicy=policy)
+    (record,) = start.instances.values()
+    start = start.apply(
+        [Update("instances", record.uuid, record.replace(hypervisor=hypervisor))]
+    )
+    return engine(start=start, instance_info=info)
+
+
+@pytest.mark.parametrize("info", [{}, WAITS], ids=["nothing", "waits"])
+def test_a_failover_removes_what_a_migration_has_left_at_its_target(info):
+    eng = on_target("kvm", info)
+    fail_over(eng)
+    assert ends(eng) == [(TARGET, N2, False)]
+    names = [name for name, _node, _args in eng.rpc.calls]
+    stopped, removed = names.index("instance_shutdown"), names.index(TARGET)
+    assert stopped < removed < names.index("instance_start")
+
+
+@pytest.mark.parametrize(
+    ("hypervisor", "info"), [("kvm", RUNS), ("kvm", SILENT), ("lxc", {})]
+)
+def test_a_failover_removes_no_guest_that_may_run(hypervisor, info):
+    eng = on_target(hypervisor, info)
+    fail_over(eng)
+    assert ends(eng) == []

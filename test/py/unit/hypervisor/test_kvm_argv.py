@@ -239,7 +239,8 @@ def test_completion_adds_what_only_this_start_knows():
     assert values(waiting, "-runas") == ["nobody"]
     assert values(waiting, "-chroot") == ["/c"]
     assert values(waiting, "-incoming") == ["tcp:192.0.2.1:8102"]
-    assert "-S" not in waiting
+    # It waits for the master, too, when it has arrived.
+    assert "-S" in waiting
 
 
 def test_disks_have_nodes_devices_and_slots_after_the_reserved_ones():

@@ -256,7 +256,9 @@ def test_an_arriving_guest_starts_by_the_record_with_the_devices_of_its_source(
     )
     info = runtime.export(node._files("web1"), plugged)
     arrived = []
-    monkeypatch.setattr(migrate, "accept", lambda *args: arrived.append(args))
+    monkeypatch.setattr(
+        migrate, "accept", lambda *args, is_paused: arrived.append(args)
+    )
     node._effects.process.answers = {(KVM, "-machine", "help"): printed(MACHINES)}
     attached = AttachedDisk(DISK, "/dev/here")
     node.accept(record(kvm_path=KVM), info, "192.0.2.2", [attached])

@@ -15,7 +15,8 @@ from fakes.clocks import FakeClock
 from fakes.emulators import Emulator
 from ganeti import errors
 from ganeti.hypervisor.base import Arrival
-from ganeti.hypervisor.kvm import files, migrate
+from ganeti.hypervisor.kvm import departure, files, migrate
+from ganeti.hypervisor.kvm.departure import Stage
 from ganeti.pathutils import Paths
 
 
@@ -35,6 +36,7 @@ def guest():
     with tempfile.TemporaryDirectory(prefix="gv-", dir="/tmp") as root:
         actual = files.Files(Paths(root, "n1"), "web1")
         actual.make_directories()
+        pathlib.Path(actual.pid).touch()
         yield actual
 
 
@@ -130,70 +132,78 @@ def test_a_process_that_cannot_be_ended_is_named(guest, process, monkeypatch):
 # The source
 LEFT = {"status": "completed", "ram": {"transferred": 5}}
 STOPPED = {"status": "paused", "running": False}
+RUNS = {"status": "running", "running": True}
+#: Since QEMU 8.2: it runs, and has suspended itself.
+SLEEPS = {"status": "suspended", "running": False}
 
 
 def test_a_guest_that_has_left_is_not_continued_here(monkeypatch, guest, dropped):
     emulator = use(
         monkeypatch,
-        Emulator(query_migrate=LEFT, query_status={"running": False}),
+        Emulator(query_migrate=LEFT, query_status={"status": "postmigrate"}),
     )
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
         migrate.finalize_source(Effects(), guest, success=False)
     assert "cont" not in emulator.names()
     assert dropped == []
+    assert departure.stage(guest) is Stage.LEFT
 
 
 def test_a_guest_that_left_while_it_was_cancelled_is_not_continued(
     monkeypatch, guest, dropped
 ):
+    departure.begin(guest, was_paused=False)
     emulator = use(
         monkeypatch,
         Emulator(
             query_migrate=[{"status": "active"}, LEFT],
-            stop={},
             migrate_cancel={},
-            query_status=STOPPED,
+            query_status=[{"status": "finish-migrate"}, {"status": "postmigrate"}],
         ),
     )
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
         migrate.finalize_source(Effects(), guest, success=False)
     assert "migrate_cancel" in emulator.names()
+    assert departure.stage(guest) is Stage.LEFT
 
 
 def test_a_failed_migration_is_cancelled_and_the_guest_continues(
     monkeypatch, guest, dropped
 ):
+    """Also at its last moment: what has arrived waits for the master, which hears it."""
+    departure.begin(guest, was_paused=False)
     emulator = use(
         monkeypatch,
         Emulator(
             query_migrate=[
                 *({"status": word} for word in ("active", "cancelling", "cancelled"))
             ],
-            stop={},
             migrate_cancel={},
-            query_status=STOPPED,
+            query_status=[{"status": "finish-migrate"}, STOPPED],
             cont={},
         ),
     )
     migrate.finalize_source(Effects(), guest, success=False)
-    # A copy that is complete nevertheless waits, as it was stopped before.
+    # The emulator lets it go on; it is never stopped for this.
     changes = [name for name in emulator.names() if not name.startswith("query")]
-    assert changes == ["stop", "migrate_cancel", "cont"]
+    assert changes == ["migrate_cancel", "cont"]
     assert dropped == []
+    assert departure.stage(guest) is None
 
 
 @pytest.mark.parametrize("end", ["completed", "failed"])
-def test_the_emulators_decide_once_the_last_data_is_sent(
+def test_the_emulators_decide_where_the_target_goes_on_by_itself(
     monkeypatch, guest, dropped, end
 ):
-    # The guest would go on at the target as it was when it was stopped: running.
+    """An earlier release has begun the migration, and its last data is being sent."""
     last = {"status": end, "ram": {}}
+    states = [{"status": "finish-migrate"}, {"status": "postmigrate"}]
     emulator = use(
         monkeypatch,
         Emulator(
             query_migrate=[{"status": "device"}, {"status": "device"}, last],
             stop={},
-            query_status={"status": "finish-migrate", "running": False},
+            query_status=states,
             cont={},
         ),
     )
@@ -209,7 +219,7 @@ def test_the_emulators_decide_once_the_last_data_is_sent(
 def test_a_guest_that_runs_at_the_target_before_its_end_has_left(
     monkeypatch, guest, dropped
 ):
-    use(monkeypatch, Emulator(query_migrate={"status": "postcopy-active"}))
+    use(monkeypatch, Emulator(query_migrate={"status": "postcopy-paused"}))
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
         migrate.finalize_source(Effects(), guest, success=False)
 
@@ -223,6 +233,7 @@ def test_a_migration_that_does_not_end_is_an_error(monkeypatch, guest, dropped):
             query_status={"status": "finish-migrate", "running": False},
         ),
     )
+    # One that an earlier release has begun.
     with pytest.raises(errors.HypervisorError, match="found it device"):
         migrate.finalize_source(Effects(), guest, success=False)
     assert "migrate_cancel" not in emulator.names()
@@ -230,11 +241,11 @@ def test_a_migration_that_does_not_end_is_an_error(monkeypatch, guest, dropped):
 
 def test_a_guest_does_not_wait_for_the_end_of_a_connection(monkeypatch, guest, dropped):
     """QEMU tries to connect to a silent node for two minutes, although canceled."""
+    departure.begin(guest, was_paused=False)
     emulator = use(
         monkeypatch,
         Emulator(
             query_migrate=[{"status": "setup"}, {"status": "cancelling"}],
-            stop={},
             migrate_cancel={},
             cont={},
             query_status=STOPPED,
@@ -262,10 +273,11 @@ def test_the_migration_that_brought_a_guest_is_not_one_that_takes_it_away(
 def test_a_running_guest_is_left_alone(monkeypatch, guest, dropped):
     emulator = use(
         monkeypatch,
-        Emulator(query_migrate={"status": "failed"}, query_status={"running": True}),
+        Emulator(query_migrate={"status": "failed"}, query_status=[RUNS, SLEEPS]),
     )
     migrate.finalize_source(Effects(), guest, success=False)
-    assert emulator.names() == ["query-migrate", "query-status"]
+    migrate.finalize_source(Effects(), guest, success=False)
+    assert emulator.names() == ["query-migrate", "query-status"] * 2
     assert dropped == []
 
 
@@ -283,13 +295,15 @@ SENDING = {"migrate_set_capabilities": {}, "migrate_set_parameters": {}, "migrat
 def test_a_guest_that_was_stopped_to_be_sent_is_known_without_its_emulator(
     monkeypatch, guest, live
 ):
-    emulator = Emulator(stop={}, cont={}, query_migrate={}, **SENDING)
+    emulator = Emulator(
+        stop={}, cont={}, query_migrate={}, query_status=RUNS, **SENDING
+    )
     use(monkeypatch, emulator)
     migrate.begin(guest, PARAMETERS, "192.0.2.2", live=live)
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
     ended = migrate.status(Effects(), guest, {})
     assert (ended.status, ended.is_stopped) == ("failed", not live)
-    emulator.answers["query-status"] = {"running": False}
+    emulator.answers["query-status"] = STOPPED
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: 1)
     migrate.finalize_source(Effects(), guest, success=False)
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
@@ -299,22 +313,23 @@ def test_a_guest_that_was_stopped_to_be_sent_is_known_without_its_emulator(
 def test_a_guest_that_runs_again_has_not_been_stopped_since(monkeypatch, guest):
     """Somebody let it go on by its monitor."""
     pathlib.Path(guest.sent_marker).touch()
-    use(monkeypatch, Emulator(query_migrate={}, query_status={"running": True}))
+    use(monkeypatch, Emulator(query_migrate={}, query_status=RUNS))
     migrate.finalize_source(Effects(), guest, success=False)
     use(monkeypatch, Emulator(), pid=None)
     assert not migrate.status(Effects(), guest, {}).is_stopped
 
 
 def test_a_guest_whose_stop_cannot_be_noted_goes_on(monkeypatch, guest):
-    emulator = use(monkeypatch, Emulator(stop={}, cont={}))
+    emulator = use(monkeypatch, Emulator(stop={}, cont={}, query_status=RUNS))
 
     def full(path, _data):
-        raise OSError(errno.ENOSPC, "No space left on device", path)
+        if "sent" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
 
     monkeypatch.setattr(migrate.file_utils, "write_file", full)
     with pytest.raises(errors.HypervisorError, match=r"No space left .*web1\.sent"):
         migrate.begin(guest, PARAMETERS, "192.0.2.2", live=False)
-    assert emulator.names() == ["stop", "cont"]
+    assert emulator.names() == ["query-status"]
 
 
 @pytest.mark.parametrize("quit_answer", [{}, errors.HypervisorError("no answer")])
@@ -358,10 +373,22 @@ def finalize_destination(guest, *, success):
     )
 
 
+@pytest.mark.parametrize(
+    ("state", "has_waited"),
+    [
+        (RUNS, True),
+        (SLEEPS, True),
+        ({"status": "io-error"}, True),
+        # An administrator has paused it since.
+        (STOPPED, False),
+    ],
+)
 def test_a_guest_that_runs_at_the_target_is_not_ended_there(
-    monkeypatch, guest, dropped
+    monkeypatch, guest, dropped, state, has_waited
 ):
-    use(monkeypatch, Emulator(query_status={"running": True}))
+    use(monkeypatch, Emulator(query_status=state))
+    if has_waited:
+        pathlib.Path(guest.arrival_marker).touch()
     with pytest.raises(errors.HypervisorError, match="has arrived and runs on this"):
         finalize_destination(guest, success=False)
     assert dropped == []
@@ -370,15 +397,17 @@ def test_a_guest_that_runs_at_the_target_is_not_ended_there(
 @pytest.mark.parametrize(
     ("answer", "pid"),
     [
-        ({"running": False}, 1),
+        (STOPPED, 1),
+        ({"status": "inmigrate"}, 1),
         (errors.HypervisorError("no answer"), 1),
-        ({"running": True}, None),
+        (RUNS, None),
     ],
 )
 def test_a_waiting_emulator_ends_after_a_failure(
     monkeypatch, guest, dropped, answer, pid
 ):
     use(monkeypatch, Emulator(query_status=answer), pid)
+    pathlib.Path(guest.arrival_marker).touch()
     finalize_destination(guest, success=False)
     assert dropped == ["web1"]
 
@@ -393,6 +422,7 @@ def test_a_guest_that_is_not_there_has_not_arrived(monkeypatch, guest):
     ("words", "commands"),
     [
         (["running"], ["query-status"]),
+        (["suspended"], ["query-status"]),
         (["inmigrate", "running"], ["query-status"] * 2),
         (["inmigrate", "paused"], ["query-status", "query-status", "cont"]),
         (["prelaunch"], ["query-status", "cont"]),
@@ -435,7 +465,7 @@ def test_a_guest_that_was_stopped_to_be_sent_goes_on_if_nothing_else_is_left(
 
 def test_a_live_migration_forgets_the_stop_of_an_earlier_one(monkeypatch, guest):
     pathlib.Path(guest.sent_marker).touch()
-    use(monkeypatch, Emulator(stop={}, **SENDING))
+    use(monkeypatch, Emulator(stop={}, query_status=RUNS, **SENDING))
     migrate.begin(guest, PARAMETERS, "192.0.2.2", live=True)
     use(monkeypatch, Emulator(), pid=None)
     assert not migrate.status(Effects(), guest, {}).is_stopped
@@ -458,9 +488,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("live", [True, False])
 def test_sending_sets_limits_and_pauses_unless_live(monkeypatch, guest, live):
-    emulator = Emulator(
-        stop={}, migrate={}, migrate_set_capabilities={}, migrate_set_parameters={}
-    )
+    emulator = Emulator(stop={}, query_status=RUNS, **SENDING)
     use(monkeypatch, emulator)
     migrate.begin(guest, PARAMETERS, "2001:db8::2", live=live)
     assert ("stop" in emulator.names()) is not live
@@ -472,10 +500,12 @@ def test_sending_sets_limits_and_pauses_unless_live(monkeypatch, guest, live):
         "cpu-throttle-increment": 20,
     }
     assert executed["migrate"] == {"uri": "tcp:[2001:db8::2]:8102"}
-    assert executed["migrate-set-capabilities"] == {
-        "capabilities": [{"capability": "auto-converge", "state": True}]
-    }
+    rows = executed["migrate-set-capabilities"]["capabilities"]
+    # The second: the end is the end at the target.
+    words = {"auto-converge", "return-path"}
+    assert {row["capability"] for row in rows if row["state"]} == words
     assert emulator.names()[-1] == "migrate"
+    assert departure.stage(guest) is Stage.SENDING
 
 
 @pytest.mark.parametrize(
@@ -492,7 +522,9 @@ def test_the_switch_to_postcopy(monkeypatch, guest, syncs, caps, status, switche
     emulator = use(
         monkeypatch,
         Emulator(
-            query_migrate={"status": status, "ram": ram}, migrate_start_postcopy={}
+            query_migrate={"status": status, "ram": ram},
+            query_status={"status": "postmigrate"},
+            migrate_start_postcopy={},
         ),
     )
     actual = migrate.status(Effects(), guest, {"migration_caps": caps})
@@ -507,6 +539,7 @@ def test_the_switch_to_postcopy(monkeypatch, guest, syncs, caps, status, switche
     [
         ("setup", "active", None),
         ("postcopy-active", "active", "postcopy-active"),
+        ("postcopy-paused", "failed", "postcopy-paused"),
         ("failed", "failed", None),
         ("cancelled", "cancelled", None),
     ],

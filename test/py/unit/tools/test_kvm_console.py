@@ -18,6 +18,7 @@ class Guest:
 
     def __init__(self, folder, pid=42):
         self.folder, self.pid = folder, pid
+        self.arrival_marker, self.sent_marker = map(self.control, ("arrival", "sent"))
 
     def alive_pid(self):
         return self.pid
@@ -146,3 +147,14 @@ def test_a_paused_guest_is_resumed_after_a_moment(
     assert (monitor.ran, left.waited) == (ran, waited)
     resumed = ["Instance web1.example.com is paused, unpausing"]
     assert shown == (resumed if RESUME in ran else [])
+
+
+@pytest.mark.parametrize("marker", ["arrival", "sent"])
+def test_a_guest_that_a_migration_has_paused_is_not_resumed(
+    monkeypatch, tmp_path, marker
+):
+    """It may run at the other end."""
+    (tmp_path / marker).touch()
+    monitor = Monitor(monkeypatch, "paused")
+    kvm_console.unpause(Guest(tmp_path), lambda _text: None, Left(False))
+    assert RESUME not in monitor.ran
