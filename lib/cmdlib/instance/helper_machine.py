@@ -23,6 +23,8 @@ MAX_S: Final = 30 * 86400.0
 #: Seconds until a node that was silent is asked again.
 _AGAIN_S: Final = 2.0
 _KVM: Final[dict[str, Any]] = {
+    # Without it, a machine cannot power itself off.
+    "acpi": True,
     "boot_order": "disk",
     "cdrom_image_path": "",
     "cdrom2_image_path": "",
@@ -35,17 +37,30 @@ _KVM: Final[dict[str, Any]] = {
     "reboot_behavior": "exit",
     "shared_directories": "",
     "spice_bind": "",
+    # The emulator refuses these without a display.
+    "spice_image_compression": "",
+    "spice_ip_version": 0,
+    "spice_jpeg_wan_compression": "",
+    "spice_password_file": "",
+    "spice_streaming_video": "",
+    "spice_use_tls": False,
+    "spice_zlib_glz_wan_compression": "",
     "tpm": False,
     "usb_devices": "",
     "use_guest_agent": False,
     "user_shutdown": False,
     "vnc_bind_address": "",
+    "vnc_password_file": "",
+    "vnc_x509_path": "",
+    "vnc_x509_verify": False,
 }
 _XEN: Final[dict[str, Any]] = {
+    "acpi": True,
     "boot_order": "c",
     "cdrom_image_path": "",
     "pci_pass": "",
     "reboot_behavior": "exit",
+    "vnc_bind_address": "",
 }
 #: Hypervisors that boot a helper machine -> parameters, besides those of the cluster.
 PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {"kvm": _KVM, "xen-hvm": _XEN}
