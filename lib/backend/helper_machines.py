@@ -184,18 +184,27 @@ def helper_start(
     helper_marks.make(node.paths, name)
     try:
         disks = instances.attach_disks(node, instance)
-        if not helper_marks.is_made(node.paths, name):
-            # Disks may hang until the master does not wait any more.
-            raise errors.HypervisorError(
-                f"instance {name}: its helper machine was ended before its start"
-            )
+        # Disks or the start may hang until the master does not wait any more.
+        _require_mark(node, name)
         driver.start(instance, [*own, *disks], paused=False)
+        if not helper_marks.is_made(node.paths, name):
+            driver.stop(name, hvparams=instance.hvparams, force=True)
+            driver.cleanup(name)
+            _require_mark(node, name)
     except errors.GenericError:
         if not instances.is_running(driver, instance):
             disk_links.remove(node.paths, name, len(instance.disks_info))
         helper_marks.remove(node.paths, name)
         raise
     reason_trail.store(node, name, "start", reason)
+
+
+def _require_mark(node: LocalNode, name: str) -> None:
+    """Refuse to go on with a helper machine that the master has ended."""
+    if not helper_marks.is_made(node.paths, name):
+        raise errors.HypervisorError(
+            f"instance {name}: its helper machine was ended before its start"
+        )
 
 
 @procedure("helper_result")

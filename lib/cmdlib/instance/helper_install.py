@@ -56,12 +56,14 @@ class Progress(msgspec.Struct, frozen=True):
         installing: uuid of the instance.
         former: progress of the creation of the instance before a reinstallation.
         has_begun: whether the helper machine was started: it has all that it needs.
+        is_done: whether it was successful; the result may be removed already.
         without_secrets: the queue may continue the opcode without secret parameters.
     """
 
     installing: str
     former: str = ""
     has_begun: bool = False
+    is_done: bool = False
     without_secrets: Literal[True] = True
 
     @classmethod
@@ -214,8 +216,10 @@ class Installation(common.InstanceWork):
                 )
             if not self._progress.has_begun:
                 self._begin()
-            self._wait()
-            self._check()
+            if not self._progress.is_done:
+                self._wait()
+                self._check()
+                self._save(is_done=True)
         except BaseException as err:
             self._end(err)
             raise

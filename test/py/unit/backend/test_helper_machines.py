@@ -86,6 +86,23 @@ def test_a_helper_machine_that_was_ended_does_not_start_later(
     assert names(node) == []
 
 
+def test_a_machine_that_is_ended_while_its_start_hangs_does_not_run(
+    node, record, monkeypatch
+):
+    driver = node.hypervisor("fake")
+    start = driver.start
+
+    def late(*args, **options):
+        nodes.call(node, "helper_end", record)
+        start(*args, **options)
+
+    monkeypatch.setattr(driver, "start", late)
+    with pytest.raises(errors.HypervisorError, match="ended before its start"):
+        nodes.call(node, "helper_start", record, False, [])
+    assert names(node) == []
+    assert os.listdir(f"{node.paths.run_dir}/instance-disks") == []
+
+
 # Installations
 def archive_of(node):
     """Make the archive of an OS; return its path."""

@@ -347,7 +347,7 @@ def resumed(op, state, snapshot, machine):
 def test_a_creation_is_continued_after_each_durable_step(is_up, secrets):
     op = request(osparams_secret=secrets)
     kept = states_of(op, Machine())
-    assert [state["has_begun"] for state, _ in kept] == [False, True]
+    assert [state["has_begun"] for state, _ in kept] == [False, True, True]
     # The queue continues such a job although secrets are never stored.
     assert all(state["without_secrets"] for state, _ in kept)
     for state, snapshot in kept:
@@ -365,6 +365,17 @@ def test_a_creation_is_continued_after_each_durable_step(is_up, secrets):
             assert len(machine.starts) == (not state["has_begun"])
         assert (machine.is_up, machine.has_files) == (False, False)
         assert only_instance(eng).creation == ""
+
+
+@pytest.mark.parametrize("former", [[], [request()]])
+def test_a_success_remains_one_if_the_master_ends_during_the_cleanup(former):
+    op = REINSTALL | {"osparams_secret": None} if former else request()
+    state, snapshot = states_of(op, Machine(), former)[-1]
+    # The node has removed the result with all the rest.
+    machine = Machine(result=("none", None, []))
+    _eng, run = resumed(op, state, snapshot, machine)
+    run()
+    assert machine.starts == []
 
 
 def test_a_reinstallation_says_so_and_shuts_the_disks_down():
@@ -407,7 +418,7 @@ def test_a_reinstallation_that_failed_names_no_option_that_it_lacks():
 def test_a_reinstallation_is_continued_after_each_durable_step():
     op = REINSTALL | {"osparams_secret": None}
     kept = states_of(op, Machine(), [request()])
-    assert [state["has_begun"] for state, _ in kept] == [False, True]
+    assert [state["has_begun"] for state, _ in kept] == [False, True, True]
     for state, snapshot in kept:
         machine = Machine(begins=0)
         machine.is_up = True
