@@ -45,6 +45,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
             self.ctx, instance.nics, instance.primary_node, instance.name
         )
         self.info = self.runtime_info()
+        self._refuse_helper()
         if not self._is_running():
             if not self.op.force:
                 self._require_finished()
@@ -67,6 +68,18 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
                 " script of its operating system may still write to its disks; install"
                 " it again with gnt-instance reinstall, remove it, or start it as it is"
                 " with --force",
+                ecodes.ECODE_STATE,
+            )
+
+    def _refuse_helper(self) -> None:
+        """Refuse to take a helper machine that nobody could end for the instance."""
+        instance = self.instance
+        is_down = instance.admin_state == "down"
+        if instance.is_unfinished and is_down and self._is_running():
+            raise self.prereq(
+                f"instance {instance.name}: its installation did not finish, and its"
+                " helper machine may still run under its name; end that with"
+                " gnt-instance shutdown, then reinstall or start the instance",
                 ecodes.ECODE_STATE,
             )
 

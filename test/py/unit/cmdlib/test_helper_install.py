@@ -286,6 +286,22 @@ def test_a_machine_that_cannot_be_ended_leaves_the_mark():
     assert only_instance(eng).creation == "interrupted"
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_a_machine_that_is_left_is_not_taken_for_the_instance(force):
+    machine = Machine(works=None)
+    eng = cluster(machine, helper_end=failure("still running"))
+    with pytest.raises(errors.OpExecError):
+        eng.run(request(helper_shutdown_timeout=10))
+    start = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1", "force": force}
+    with pytest.raises(errors.OpPrereqError, match="end that with gnt-instance shut"):
+        eng.run(start)
+    made = only_instance(eng)
+    assert (made.creation, made.admin_state) == ("interrupted", "down")
+    machine.is_up = False
+    eng.run(start | {"force": True})
+    assert only_instance(eng).admin_state == "up"
+
+
 def test_a_node_that_is_restarted_meanwhile_is_asked_again():
     machine = Machine()
     silent = {"helper_end": 3, "helper_result": 2}
