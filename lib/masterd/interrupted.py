@@ -14,8 +14,8 @@ _OWNER: Final = "start of the master daemon"
 def mark_creations(config: Config) -> None:
     """Mark the instances whose job ended while its OS script ran.
 
-    Call it before jobs run: no job continues with an OS script after its master daemon
-    has ended.
+    Call it before jobs run: one that goes on with an installation removes the mark at
+    the end.
 
     Raises:
         StorageError: nothing was changed.

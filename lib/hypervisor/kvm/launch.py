@@ -34,6 +34,8 @@ from ganeti.objects.filled import InstanceX
 
 #: Seconds that the emulator may take to open its devices and become a daemon.
 _START_TIMEOUT_S: Final = 60.0
+#: Displays -> the parameter with the address that a guest needs to have one.
+_DISPLAYS: Final = {"vnc": "vnc_bind_address", "spice": "spice_bind"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,8 +193,11 @@ def _chroot(guest: Files, hvp: dict[str, Any]) -> str | None:
 def _set_up(guest: Files, instance: InstanceX, runtime: Runtime, how: Launch) -> None:
     hvp = runtime.hvparams
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        _set_password(qmp, guest.name, "vnc", hvp.get("vnc_password_file"))
-        _set_password(qmp, guest.name, "spice", hvp.get("spice_password_file"))
+        for protocol, address in _DISPLAYS.items():
+            # QEMU refuses a password for a display that a guest does not have.
+            if hvp.get(address):
+                path = hvp.get(f"{protocol}_password_file")
+                _set_password(qmp, guest.name, protocol, path)
         cpu.pin(qmp, guest.name, hvp.get("cpu_mask") or "all")
         if how.incoming:
             return

@@ -325,25 +325,37 @@ def test_memory_and_run_state_after_the_start(
     assert ("web1", "all") in steps.log
 
 
-def test_passwords_are_the_first_lines_of_their_files(effects, guest, steps, tmp_path):
+@pytest.mark.parametrize(
+    ("display", "expected"),
+    [
+        (
+            {"vnc_bind_address": "::"},
+            [("set_password", {"protocol": "vnc", "password": "hush"})],
+        ),
+        (
+            {"spice_bind": "::"},
+            [("set_password", {"protocol": "spice", "password": "quiet"})],
+        ),
+        ({}, []),
+    ],
+)
+def test_a_display_has_the_first_line_of_its_file_as_password(
+    effects, guest, steps, tmp_path, display, expected
+):
     (tmp_path / "vnc").write_text("hush\nmore\n")
     (tmp_path / "spice").write_text("quiet")
     params = {
         "vnc_password_file": str(tmp_path / "vnc"),
         "spice_password_file": str(tmp_path / "spice"),
     }
-    start(effects, cpu_mask="0-1", **params)
-    assert steps.emulator.executed == [
-        ("set_password", {"protocol": "vnc", "password": "hush"}),
-        ("set_password", {"protocol": "spice", "password": "quiet"}),
-        ("cont", None),
-    ]
+    start(effects, cpu_mask="0-1", **params, **display)
+    assert steps.emulator.executed == [*expected, ("cont", None)]
     assert ("web1", "0-1") in steps.log
 
 
 def test_a_guest_without_its_password_does_not_run(effects, guest, steps):
     with pytest.raises(errors.HypervisorError) as caught:
-        start(effects, vnc_password_file="/none")
+        start(effects, vnc_password_file="/none", vnc_bind_address="::")
     expected = "instance web1: vnc password file /none: No such file or directory"
     assert str(caught.value) == expected
     assert steps.log[-1] == ("end", "web1")
