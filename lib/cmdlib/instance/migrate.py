@@ -411,7 +411,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             source, target = (
                 common.node_name(ctx, uuid) for uuid in (self.source, self.target)
             )
-            raise errors.OpExecError(
+            ctx.log.warn(
                 f"{left.describe(what)}; the guest runs on node {target}, which is its"
                 f" primary node now; when node {source} answers, run gnt-instance"
                 f" migrate --cleanup {self.instance.name} to remove the rest there"

@@ -25,16 +25,19 @@ def _info(unit: "relocation.RelocationUnit[Any]", node: str) -> rpc.Result:
 def remove(unit: "relocation.RelocationUnit[Any]", node: str) -> None:
     """Remove what a migration has left on a node, so that the guest can boot there.
 
-    Never a guest that runs; the node refuses that as well.
+    Never a guest that runs; the node refuses that as well. An emulator that a guest
+    has left looks as if it ran, until a migration from there is finished.
     """
     if unit.instance.hypervisor not in _HYPERVISORS:
         return
-    ctx, info = unit.ctx, _info(unit, node)
-    if info.failed or (info.payload and not instance_live.is_shut_down(info.payload)):
+    ctx, info, wire = unit.ctx, _info(unit, node), unit.encode()
+    if info.failed:
         return
-    removed = ctx.rpc.call_one(
-        "instance_finalize_migration_dst", node, unit.encode(), "", False
-    )
+    if info.payload and not instance_live.is_shut_down(info.payload):
+        asked = ctx.rpc.call_one("instance_get_migration_status", node, wire)
+        if asked.failed or (asked.payload or {}).get("status") != "completed":
+            return
+    removed = ctx.rpc.call_one("instance_finalize_migration_dst", node, wire, "", False)
     what = f"instance {unit.instance.name}: cannot remove its waiting copy"
     common.warn_failed(ctx, removed, what)
 

@@ -57,6 +57,10 @@ _ARRIVED: Final = _PAUSED | {_LEFT}
 _LAST_DATA: Final = "finish-migrate"
 _STOPPED: Final = frozenset({_LEFT, _LAST_DATA})
 _ALIVE: Final = frozenset({"running", "suspended"})
+#: Those of a guest that has stopped by itself; it arrives as it was at its source.
+_HALTED: Final = frozenset(
+    {"guest-panicked", "internal-error", "io-error", "shutdown", "watchdog"}
+)
 #: Those of an emulator whose guest has not gone on here, or has ended.
 _WITHOUT_GUEST: Final = _STOPPED | {_INCOMING, "shutdown"}
 #: Content of the marker of an arrival, for a guest that was paused before.
@@ -296,8 +300,9 @@ def status(
                 answer = _progress(effects, qmp, hvparams)
                 word = answer.get("status")
                 has_left = _has_all(qmp, word)
-            if has_left or word in _AHEAD:
-                departure.leave(guest, has_all=has_left)
+                if has_left or word in _AHEAD:
+                    # In this session: another one may let the guest go on here.
+                    departure.leave(guest, has_all=has_left)
         except errors.HypervisorError as err:
             reason = str(err)
             continue
@@ -567,8 +572,11 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             word = qmp.execute("query-status")["status"]
-            if word in _ALIVE or (word in _PAUSED and _stays_paused(guest)):
+            is_here = word in _ALIVE or word in _HALTED
+            if is_here or (word in _PAUSED and _stays_paused(guest)):
                 file_utils.remove_file(guest.arrival_marker)
+                # A switch to postcopy has failed after it was reported.
+                departure.forget(guest)
                 return
             if word == _LEFT and not _claim(guest):
                 raise errors.HypervisorError(

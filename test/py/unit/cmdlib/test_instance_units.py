@@ -367,16 +367,6 @@ def test_a_failed_migration_has_its_reason_and_the_place_of_the_guest(
     ("step", "silent", "running", "recorded", "place"),
     [
         (
-            "src",
-            "node1",
-            "node2",
-            NODE2,
-            (
-                "runs on node node2.example.com, which is its primary node now; when node"
-                " node1.example.com answers, run"
-            ),
-        ),
-        (
             "dst",
             None,
             "node1",

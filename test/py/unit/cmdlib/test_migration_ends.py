@@ -322,12 +322,30 @@ def test_a_guest_that_does_not_go_on_keeps_its_source():
     assert place(eng) == N1
 
 
-def test_a_source_that_cannot_be_cleaned_is_named_after_the_move():
-    eng = engine(instance_get_migration_status=LEFT, **{SOURCE: SILENT})
-    text = refusal(eng, target_node="node2")
+def test_a_source_that_cannot_be_cleaned_is_a_warning_after_the_move():
+    disk = clusters.drbd_disk("d0", 1, 2)
+    start = clusters.snapshot(
+        nodes=2,
+        extra=[disk, clusters.instance(1, disks=[disk.uuid])],
+        volume_group_name="xenvg",
+    )
+    complete = {"dev_path": "/dev/drbd0", "is_degraded": False}
+    eng = engine(
+        start=start,
+        instance_get_migration_status=LEFT,
+        blockdev_assemble=["/dev/drbd0", "/link", None],
+        blockdev_getmirrorstatus_multi=[[True, complete]],
+        **{SOURCE: SILENT},
+    )
+    callbacks = FakeCallbacks()
+    migrate(eng, callbacks)
+    text = callbacks.text()
     assert "the guest runs on node node2.example.com, which is its primary" in text
     assert f"when node node1.example.com answers, run {CLEANUP}" in text
     assert place(eng) == N2
+    # The rest is done: the source loses its disks, and one node may write again.
+    assert [node for node, _args in eng.rpc.called("blockdev_close")] == [N1]
+    assert eng.rpc.called("drbd_attach_net")[-1][1][1] is False
 
 
 def test_a_guest_goes_on_at_the_target_as_soon_as_postcopy_begins():
@@ -381,6 +399,14 @@ def test_a_failover_removes_what_a_migration_has_left_at_its_target(info):
     names = [name for name, _node, _args in eng.rpc.calls]
     stopped, removed = names.index("instance_shutdown"), names.index(TARGET)
     assert stopped < removed < names.index("instance_start")
+
+
+def test_a_failover_removes_the_emulator_that_a_guest_has_left_at_its_target():
+    """It looks as if it ran, so the guest would not be started."""
+    eng = on_target("kvm", RUNS)
+    eng.rpc.script["instance_get_migration_status"] = LEFT
+    fail_over(eng)
+    assert ends(eng) == [(TARGET, N2, False)]
 
 
 @pytest.mark.parametrize(

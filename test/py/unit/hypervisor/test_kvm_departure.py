@@ -1,5 +1,6 @@
 """The source of a migration decides: notes of a departure, and what follows of them."""
 
+import contextlib
 import errno
 import json
 import os
@@ -108,6 +109,24 @@ def test_the_departure_is_noted_before_it_is_reported(monkeypatch, guest):
     assert migrate.status(Effects(), guest, {}).status == "completed"
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
         migrate.finalize_source(Effects(), guest, success=False)
+
+
+def test_a_departure_is_noted_before_another_session_of_the_emulator(
+    monkeypatch, guest
+):
+    """The emulator has one at a time; another one may let the guest go on here."""
+    departure.begin(guest, was_paused=False)
+    emulator = Emulator(query_migrate=COMPLETED, query_status=is_("postmigrate"))
+    at_the_end = []
+
+    @contextlib.contextmanager
+    def session(_path, _name):
+        yield emulator
+        at_the_end.append(departure.stage(guest))
+
+    use(monkeypatch, session)
+    assert migrate.status(Effects(), guest, {}).status == "completed"
+    assert at_the_end == [Stage.LEFT]
 
 
 def test_a_departure_that_cannot_be_noted_is_not_reported(monkeypatch, guest):
@@ -242,7 +261,7 @@ def test_a_guest_that_was_paused_stays_so_at_the_target(
     pathlib.Path(guest.arrival_marker).write_bytes(content)
     emulator = use(monkeypatch, Emulator(query_status=is_(word), cont={}))
     finalize_destination(guest)
-    assert ("cont" in emulator.names()) is not content
+    assert emulator.names().count("cont") == (not content)
     # It does not wait any more, and a repeated call changes nothing.
     assert not os.path.exists(guest.arrival_marker)
     finalize_destination(guest)
@@ -267,6 +286,33 @@ def test_the_memory_of_a_guest_that_was_reported_as_gone_is_never_used(
         # Nobody can report it afterwards.
         assert departure.stage(guest) is None
     assert ("cont" in emulator.names()) is not was_reported
+
+
+@pytest.mark.usefixtures("no_nics")
+@pytest.mark.parametrize("word", ["running", "paused"])
+def test_a_clean_up_removes_the_note_of_a_guest_that_has_gone_on_here(
+    monkeypatch, guest, word
+):
+    """The emulator failed to switch to postcopy after it had reported the switch."""
+    departure.begin(guest, was_paused=False)
+    departure.leave(guest, has_all=False)
+    answers = {"query_migrate": is_("failed"), "query_status": is_(word)}
+    use(monkeypatch, Emulator(**answers))
+    with pytest.raises(errors.HypervisorError, match="was not finished"):
+        migrate.check_idle(guest)
+    finalize_destination(guest)
+    migrate.check_idle(guest)
+    assert not departure.is_gone(guest)
+
+
+@pytest.mark.usefixtures("no_nics")
+@pytest.mark.parametrize("word", ["io-error", "guest-panicked", "shutdown"])
+def test_a_guest_that_had_halted_before_arrives_so(monkeypatch, guest, word):
+    pathlib.Path(guest.arrival_marker).touch()
+    emulator = use(monkeypatch, Emulator(query_status=is_(word)))
+    finalize_destination(guest)
+    assert set(emulator.names()) == {"query-status"}
+    assert not os.path.exists(guest.arrival_marker)
 
 
 def test_a_paused_guest_is_described_as_such(guest):
