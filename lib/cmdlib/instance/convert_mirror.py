@@ -254,7 +254,8 @@ class Conversion(common.InstanceWork):
             self._undo()
         raise errors.OpExecError(
             f"{self.what}: the master daemon was restarted during the conversion; the"
-            " disks are as before, repeat the command"
+            # They may be those in between, of a conversion in two steps.
+            f" disks are {self.old[0].dev_type}, with all data; repeat the command"
         )
 
     def _prepare(self) -> None:

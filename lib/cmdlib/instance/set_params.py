@@ -613,7 +613,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             # New disks that were begun are noted, and are removed after this job.
             raise errors.OpExecError(
                 f"instance {instance.name}: the master daemon was restarted during the"
-                f" conversion; the disks are {work.target} now, with all data; repeat"
+                f" conversion; the disks are {work.target}, with all data; repeat"
                 " the command"
             )
 

@@ -205,6 +205,9 @@ class MirrorNodes:
     # Disks
     def do_blockdev_create(self, node, args):
         disk = args[0]
+        if disk["dev_type"] == "plain":
+            self.volumes[node, _key(disk)] = Volume(disk["size"], "", is_valid=True)
+            return list(disk["logical_id"])
         if (node, _minor(disk)) in self.devices:
             return failure("minor in use")
         names = [_key(child) for child in disk["children"]]

@@ -194,6 +194,33 @@ def test_mirrors_become_files_wherever_the_master_is_killed():
     assert set(ends) == {"drbd", "plain", "file"}
 
 
+def test_the_error_of_a_killed_conversion_names_the_disks_that_there_are():
+    """Files become plain disks first, and these become mirrors."""
+    cut, is_cut, texts = 0, True, []
+    while is_cut:
+        cut += 1
+        site = Site(plain_disks(), enabled_disk_templates=["plain", "drbd", "file"])
+        site.nodes = FileNodes(site.nodes)
+        site.run(TO_FILE)
+        is_cut = site.run(TO_DRBD, cut=cut)
+        if is_cut and site.resumption is not None:
+            texts += _error_of(site, TO_DRBD)
+    assert site.kinds == {"drbd"}
+    assert texts
+    for kind, text in texts:
+        assert f"the disks are {kind}, with all data; repeat the command" in text
+
+
+def _error_of(site, request):
+    """Continue a conversion; return the template that is left, and the error, if any."""
+    try:
+        site.run(request, resumption=site.resumption)
+    except errors.OpExecError as err:
+        (kind,) = site.kinds
+        return [(kind, str(err))]
+    return []
+
+
 def _resume(site, request, resumed, **options):
     with contextlib.suppress(errors.OpExecError):
         site.run(request, resumption=resumed, **options)
