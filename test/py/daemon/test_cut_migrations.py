@@ -171,8 +171,9 @@ def test_a_source_that_hears_of_the_arrival_gives_the_guest_up(pair):
     assert ask(node, record) == "completed"
     assert watch.words() == ("postmigrate", "paused")
     # Neither a restart of the machine nor an abort brings it back there.
-    os.kill(Files(node.paths, "web1").alive_pid(), signal.SIGKILL)
-    until("the emulator ends", lambda: word(node) is None)
+    guest = Files(node.paths, "web1")
+    os.kill(guest.alive_pid(), signal.SIGKILL)
+    until("the emulator ends", lambda: guest.alive_pid() is None)
     with pytest.raises(errors.HypervisorError, match="has left this node"):
         nodes.call(node, "instance_start", record, False, [])
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
