@@ -21,7 +21,12 @@ REPLACE = ("gnt-instance", "replace-disks")
 DEVICE = "/dev/drbd0"
 COMPLETE = "ds:UpToDate/UpToDate"
 #: Victims -> the steps, of six, at which they are killed.
-INTERRUPTED = {"masterd": range(1, 7), "noded": range(1, 7), "node": (3, 4, 5)}
+INTERRUPTED = {
+    "masterd": range(1, 7),
+    "noded": range(1, 7),
+    "node": (3, 4, 5),
+    "new node": (3, 4, 5),
+}
 #: Writes 1, 2, 3... to the beginning of the disk until a file appears.
 WRITER = f"""
 import os
@@ -156,6 +161,9 @@ def test_a_replacement_is_interrupted_at_each_step(trio, victim):
             # The volumes of the old node are removed as well.
             secondary, away = away, secondary
             timed(_a_killed_master_goes_on, trio, number, secondary, away)
+        elif victim == "new node":
+            secondary, away = away, secondary
+            timed(_a_lost_new_node_is_used_again, trio, number, secondary, away)
         else:
             timed(_a_killed_node_is_left, trio, number, secondary, victim == "node")
         places = {"primary": "lab1", "secondary": secondary, "away": away}
@@ -201,6 +209,16 @@ def _repeat_on(machines, secondary, away):
     machines.check("gnt-instance", "activate-disks", "--wait-for-sync", WEB1)
     if _secondary(machines) == away:
         machines.check(*REPLACE, "-n", secondary, WEB1)
+
+
+def _a_lost_new_node_is_used_again(machines, number, secondary, away):
+    """The machine that gets the copy ends; when it is back, the command is repeated."""
+    copy = identities(machines, away)
+    job = _replace_until(machines, number, "-n", secondary)
+    _fail(machines, secondary, job, is_whole_machine=True)
+    require_second_copy(machines, away, copy)
+    _repeat_on(machines, secondary, away)
+    _wait_until_removed(machines, away, 0)
 
 
 def _a_killed_node_is_left(machines, number, secondary, is_whole_machine):
