@@ -11,7 +11,6 @@ for its result; see ``doc/os-interface.rst``.
 
 import contextlib
 import os
-import stat
 import uuid
 from collections.abc import Iterator
 from typing import Any, Final
@@ -30,7 +29,7 @@ from ganeti.hypervisor.base import AttachedDisk, check_instance_name
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.process import SAFE_PATH
-from ganeti.utils import control_chars
+from ganeti.utils import control_chars, files
 
 _MIB: Final = 1024 * 1024
 #: Characters of the image program's output that an error shows.
@@ -136,20 +135,10 @@ def _own_disks(
         mode = "ro" if instance.hypervisor in _READ_ONLY else "rw"
         archive = os_archives.place(node.paths, name)
         yield _own_disk(instance, _ARCHIVE, archive, mode=mode)
-        _make_empty(_result(node, name))
-        yield _own_disk(instance, _RESULT, _result(node, name))
-
-
-def _make_empty(path: str) -> None:
-    """Make the disk for a result, without that of an earlier machine."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
-    try:
-        os.ftruncate(fd, _MIB)
-    finally:
-        os.close(fd)
+        result = _result(node, name)
+        files.remove_file(result)
+        files.make_sparse(result, _MIB)
+        yield _own_disk(instance, _RESULT, result)
 
 
 @procedure("helper_start")

@@ -152,6 +152,20 @@ def sync_dir(path: str) -> None:
         os.close(fd)
 
 
+def make_sparse(path: str, size: int) -> None:
+    """Make a new file of a size in bytes, without data, that only its owner can use.
+
+    Raises:
+        OSError: it cannot be made, or exists.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    try:
+        os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
+
+
 def remove_file(path: str) -> bool:
     """Remove a file; return false if the file did not exist."""
     try:

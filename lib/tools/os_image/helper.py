@@ -7,14 +7,13 @@ must.
 
 import contextlib
 import os
-import stat
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from ganeti import errors, pathutils
 from ganeti.tools.os_image import download, images, sources
 from ganeti.tools.os_image.settings import CHECKSUMS, Settings
-from ganeti.utils import qcow2
+from ganeti.utils import files, qcow2
 
 _MIB: Final = 1024 * 1024
 #: Space that stays free in the directory of the disks, for the store of the cluster.
@@ -48,7 +47,7 @@ def make(
         _require_space(size, wanted.source, os.path.dirname(target))
         part = f"{target}.new"
         with _removed(part):
-            _create(part, -(-size // _MIB) * _MIB)
+            files.make_sparse(part, -(-size // _MIB) * _MIB)
             images.copy(fd, wanted, part, note)
             _sync(part)
             os.rename(part, target)
@@ -101,22 +100,11 @@ def _require_space(size: int, source: str, directory: str) -> None:
 @contextlib.contextmanager
 def _removed(path: str) -> Iterator[None]:
     """Remove a file of an earlier run, and what the block leaves of its own."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+    files.remove_file(path)
     try:
         yield
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-
-
-def _create(path: str, size: int) -> None:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
-    try:
-        os.ftruncate(fd, size)
-    finally:
-        os.close(fd)
+        files.remove_file(path)
 
 
 def _sync(path: str) -> None:
