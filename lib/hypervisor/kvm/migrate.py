@@ -301,7 +301,7 @@ def status(
                 word = answer.get("status")
                 has_left = _has_all(qmp, word)
                 if has_left or word in _AHEAD:
-                    # In this session: another one may let the guest go on here.
+                    # Before the monitor is closed: others could let the guest go on.
                     departure.leave(guest, has_all=has_left)
         except errors.HypervisorError as err:
             reason = str(err)
