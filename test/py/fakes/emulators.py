@@ -1,9 +1,36 @@
 """An emulator as drivers see it over QMP; its answers are set beforehand."""
 
 import contextlib
+import pathlib
+import tempfile
+
+from fakes.clocks import FakeClock
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.pathutils import Paths
 
 #: Commands that QEMU spells with an underscore.
 _OLD = {"block_resize", "migrate_cancel", "set_password", "system_powerdown"}
+
+
+class Effects:
+    """Effects of a node whose waiting takes no time."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+
+    def sleep(self, seconds):
+        self.clock.now += seconds
+
+
+@contextlib.contextmanager
+def guest_files():
+    """Files of the guest web1, whose process id is not written yet."""
+    # A short path: names of sockets are limited to 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="gv-", dir="/tmp") as root:
+        guest = Files(Paths(root, "n1"), "web1")
+        guest.make_directories()
+        pathlib.Path(guest.pid).touch()
+        yield guest
 
 
 class Emulator:

@@ -5,17 +5,14 @@ import errno
 import json
 import os
 import pathlib
-import tempfile
 import types
 
 import pytest
 
-from fakes.clocks import FakeClock
-from fakes.emulators import Emulator
+from fakes.emulators import Effects, Emulator, guest_files
 from ganeti import errors
 from ganeti.hypervisor.kvm import cleanup, departure, files, migrate, runtime
 from ganeti.hypervisor.kvm.departure import Stage
-from ganeti.pathutils import Paths
 
 COMPLETED = {"status": "completed", "ram": {"total": 9, "remaining": 0}}
 LIMITS = {
@@ -26,23 +23,9 @@ LIMITS = {
 }
 
 
-class Effects:
-    """Effects of a node whose waiting takes no time."""
-
-    def __init__(self):
-        self.clock = FakeClock()
-
-    def sleep(self, seconds):
-        self.clock.now += seconds
-
-
 @pytest.fixture
 def guest():
-    # A short path: names of sockets are limited to 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="gv-", dir="/tmp") as root:
-        actual = files.Files(Paths(root, "n1"), "web1")
-        actual.make_directories()
-        pathlib.Path(actual.pid).touch()
+    with guest_files() as actual:
         yield actual
 
 

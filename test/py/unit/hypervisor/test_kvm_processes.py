@@ -6,37 +6,20 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import types
 
 import pytest
 
-from fakes.clocks import FakeClock
-from fakes.emulators import Emulator
+from fakes.emulators import Effects, Emulator, guest_files
 from ganeti import errors
 from ganeti.hypervisor.base import Arrival
 from ganeti.hypervisor.kvm import departure, files, migrate
 from ganeti.hypervisor.kvm.departure import Stage
-from ganeti.pathutils import Paths
-
-
-class Effects:
-    """Effects of a node whose waiting takes no time."""
-
-    def __init__(self):
-        self.clock = FakeClock()
-
-    def sleep(self, seconds):
-        self.clock.now += seconds
 
 
 @pytest.fixture
 def guest():
-    # A short path: names of sockets are limited to 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="gv-", dir="/tmp") as root:
-        actual = files.Files(Paths(root, "n1"), "web1")
-        actual.make_directories()
-        pathlib.Path(actual.pid).touch()
+    with guest_files() as actual:
         yield actual
 
 
