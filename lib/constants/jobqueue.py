@@ -97,6 +97,8 @@ ELOG_PROGRESS: Final = "progress"
 ELOG_DELAY_TEST: Final = "delay-test"
 #: Log entry kind: an allocator's choice with its reasons, see `ganeti.iallocator`.
 ELOG_PLACEMENT: Final = "placement"
+#: Kinds that no other implementation knows.
+ELOG_ADDED: Final = frozenset({ELOG_PROGRESS, ELOG_PLACEMENT})
 #: Seconds.
 UPGRADE_QUEUE_DRAIN_TIMEOUT: Final = 129600
 #: Seconds.

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ganeti import errors
+from ganeti.constants import jobqueue
 from ganeti.jqueue import documents, records
 from ganeti.store import Change, Document
 from ganeti.utils import files
@@ -192,10 +193,15 @@ def _write_job(queue_dir: str, job: records.Job, log: list[_Row]) -> int:
 
 
 def _file_form(job: records.Job, log: list[_Row]) -> dict[str, Any]:
-    """Return the documented object of a job."""
+    """Return the documented object of a job.
+
+    Log entries of kinds that only this implementation knows are left out: others refuse
+    the whole job.
+    """
     by_op: dict[int, list[records.LogEntry]] = {}
     for index, entry in sorted(log, key=lambda row: row[1].serial):
-        by_op.setdefault(index, []).append(entry)
+        if entry.kind not in jobqueue.ELOG_ADDED:
+            by_op.setdefault(index, []).append(entry)
     return {
         "id": job.id,
         "ops": [

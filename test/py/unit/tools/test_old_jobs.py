@@ -112,13 +112,21 @@ def test_live_jobs_of_the_store_are_written_when_they_have_ended(
         records.decode_job(json.dumps(other(7)).encode()),
         records.LogEntry(1, (5, 6), "message", "hello"),
     )
+    # Kinds that the other implementation does not know: it would refuse the job.
+    added = [
+        records.LogEntry(2, (5, 7), "progress", "memory transfer: 5 %"),
+        records.LogEntry(3, (5, 8), "placement", {"node1": 0.5}),
+    ]
     running = records.decode_job(
         json.dumps(other(8, ops=[ENDED["ops"][0] | {"status": "running"}])).encode()
     )
     store.commit(
         [
             Document("jobs", "7", records.encode_job(ended)),
-            Document("joblogs", records.log_key(7, 1), records.encode_log(1, entry)),
+            *(
+                Document("joblogs", records.log_key(7, n), records.encode_log(1, each))
+                for n, each in enumerate((entry, *added), 1)
+            ),
             Document("jobs", "8", records.encode_job(running)),
             Document("meta", "serial", b"8"),
         ]
