@@ -6,6 +6,7 @@ the instance. ``doc/os-interface.rst`` is the contract of the image. The result 
 of an untrusted guest: anything but a success that the node could read is a failure.
 """
 
+import contextlib
 import string
 from collections.abc import Callable
 from typing import Any, Final, Literal
@@ -57,6 +58,7 @@ class Progress(msgspec.Struct, frozen=True):
         former: progress of the creation of the instance before a reinstallation.
         has_begun: whether the helper machine was started: it has all that it needs.
         is_done: whether it was successful; the result may be removed already.
+        failure: why it failed; the result may be removed already.
         without_secrets: the queue may continue the opcode without secret parameters.
     """
 
@@ -64,6 +66,7 @@ class Progress(msgspec.Struct, frozen=True):
     former: str = ""
     has_begun: bool = False
     is_done: bool = False
+    failure: str = ""
     without_secrets: Literal[True] = True
 
     @classmethod
@@ -214,16 +217,27 @@ class Installation(common.InstanceWork):
                     "* the master daemon was restarted; the installation of"
                     f" {self.instance.name} continues"
                 )
+            self._work()
+        except BaseException as err:
+            self._end(err)
+            raise
+        self._end(None)
+
+    def _work(self) -> None:
+        """Do all but the clean-up, which removes the result: its meaning is saved."""
+        if self._progress.failure:
+            raise errors.OpExecError(self._progress.failure)
+        try:
             if not self._progress.has_begun:
                 self._begin()
             if not self._progress.is_done:
                 self._wait()
                 self._check()
                 self._save(is_done=True)
-        except BaseException as err:
-            self._end(err)
+        except errors.GenericError as err:
+            with contextlib.suppress(errors.GenericError):
+                self._save(failure=str(err.args[0] if err.args else err))
             raise
-        self._end(None)
 
     def _end(self, failure: BaseException | None) -> None:
         """End the helper machine, and remove all that was made for it."""

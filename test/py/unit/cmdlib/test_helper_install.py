@@ -1,5 +1,6 @@
 """Installations of untrusted operating systems by a helper machine."""
 
+import contextlib
 import copy
 
 import pytest
@@ -343,11 +344,13 @@ def test_a_killed_job_leaves_no_machine():
 
 def states_of(op, machine, prepare=()):
     """Run an opcode; return each state that was made durable, with its snapshot."""
-    eng = cluster(machine)
+    eng = cluster()
     for before in prepare:
         eng.run(before)
+    eng.rpc.script.update(machine.answers())
     keeping = KeepingCallbacks(eng)
-    eng.run(op, callbacks=keeping)
+    with contextlib.suppress(errors.OpExecError):
+        eng.run(op, callbacks=keeping)
     return keeping.kept
 
 
@@ -392,6 +395,29 @@ def test_a_success_remains_one_if_the_master_ends_during_the_cleanup(former):
     _eng, run = resumed(op, state, snapshot, machine)
     run()
     assert machine.starts == []
+
+
+@pytest.mark.parametrize("former", [[], [request()]])
+@pytest.mark.parametrize(
+    ("machine", "text"),
+    [
+        (Machine(result=("ended", 3, ["broken"])), "exit code 0, found 3, .* broken;"),
+        (Machine(result=("wrong", None, ["<x>"])), "that starts with '<x>'"),
+    ],
+)
+def test_a_failure_remains_the_same_if_the_master_ends_during_the_cleanup(
+    former, machine, text
+):
+    op = REINSTALL | {"osparams_secret": None} if former else request()
+    state, snapshot = states_of(op, machine, former)[-1]
+    # The node has removed the result with all the rest.
+    machine = Machine(result=("none", None, []))
+    eng, run = resumed(op, state, snapshot, machine)
+    with pytest.raises(errors.OpExecError, match=text):
+        run()
+    assert machine.starts == []
+    assert order(eng)[0] == "helper_end"
+    assert only_instance(eng).creation == ""
 
 
 def test_a_reinstallation_says_so_and_shuts_the_disks_down():
