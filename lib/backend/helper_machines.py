@@ -167,7 +167,7 @@ def helper_start(
         raise errors.HypervisorError(
             f"instance {name}: runs; wanted it to be stopped for a helper machine"
         )
-    driver.require_startable(name)
+    driver.require_startable(name, uuid=instance.uuid)
     driver.cleanup(name)
     own = list(_own_disks(node, instance, installs=installs))
     helper_marks.make(node.paths, name)

@@ -56,7 +56,7 @@ def instance_start(
     if is_running(driver, instance):
         logger.info("instance %s: already running, not starting it", instance.name)
         return
-    driver.require_startable(instance.name)
+    driver.require_startable(instance.name, uuid=instance.uuid)
     driver.cleanup(instance.name)
     helper_marks.remove(node.paths, instance.name)
     try:

@@ -198,8 +198,15 @@ class Hypervisor(abc.ABC):
     def reset_host(self) -> None:  # noqa: B027
         """Reset the machine by the hypervisor, after the attempt by the kernel."""
 
-    def require_startable(self, name: str) -> None:  # noqa: B027
-        """Raise HypervisorError if a guest may run elsewhere after a migration."""
+    def require_startable(  # noqa: B027
+        self, name: str, *, uuid: str | None = None
+    ) -> None:
+        """Raise HypervisorError if a guest may run elsewhere after a migration.
+
+        Args:
+            name: of the instance.
+            uuid: of the instance; None for any instance of this name.
+        """
 
     def _departed(self, name: str) -> errors.HypervisorError:
         return errors.HypervisorError(

@@ -6,14 +6,18 @@ note outlives the emulator, the node daemon and the machine, so that no restart 
 starts the guest here again, and a clean-up distinguishes a guest that has left from an
 old report of the emulator.
 
-A note is an empty file whose name says the stage. It is made before the guest is sent
-and renamed later, since that needs no space on a full disk.
+A note is an empty file whose name says the stage and the uuid of the instance. It is
+made before the guest is sent and renamed later, since that needs no space on a full
+disk. By the uuid it does not concern a later instance of the same name: this node may
+have been down when the instance was removed or renamed.
 """
 
 import contextlib
 import enum
 import os
-from typing import Final
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from ganeti.hypervisor.kvm import kept
 from ganeti.hypervisor.kvm.files import Files
@@ -21,7 +25,7 @@ from ganeti.utils import files as file_utils
 
 
 class Stage(enum.StrEnum):
-    """A stage of a departure; each is the name of a file."""
+    """A stage of a departure; the name of its file begins with it."""
 
     #: The guest is being sent. Until the source decides, it alone may let it go on.
     SENDING = "migration-sending"
@@ -35,23 +39,58 @@ class Stage(enum.StrEnum):
 
 _SENDING: Final = (Stage.SENDING, Stage.SENDING_PAUSED)
 _GONE: Final = (Stage.AHEAD, Stage.LEFT)
+_WORDS: Final = frozenset(Stage)
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _path(guest: Files, each: Stage) -> str:
-    return f"{kept.own_directory(guest)}/{each}"
+class _Note(NamedTuple):
+    """A file in the directory of a guest; without uuid, of any instance of its name."""
+
+    stage: Stage
+    uuid: str
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return f"{self.stage}.{self.uuid}" if self.uuid else str(self.stage)
+
+    def path(self, guest: Files) -> str:
+        """Return the path of the file."""
+        return f"{kept.own_directory(guest)}/{self.name}"
 
 
-def stage(guest: Files) -> Stage | None:
-    """Return the stage, None without a migration from here."""
-    for each in reversed(Stage):
-        if os.path.exists(_path(guest, each)):
-            return each
-    return None
+def _notes(guest: Files) -> Iterator[_Note]:
+    try:
+        names = os.listdir(kept.own_directory(guest))
+    except FileNotFoundError:
+        return
+    for name in names:
+        word, _, uuid = name.partition(".")
+        if word in _WORDS and (not uuid or _UUID.fullmatch(uuid)):
+            yield _Note(Stage(word), uuid)
 
 
-def is_gone(guest: Files) -> bool:
-    """Return whether this node has given the guest up."""
-    return stage(guest) in _GONE
+def _note(guest: Files, uuid: str | None) -> _Note | None:
+    """Return the note of the last stage."""
+    known = [note for note in _notes(guest) if uuid is None or note.uuid in ("", uuid)]
+    order = list(Stage)
+    return max(known, key=lambda note: order.index(note.stage), default=None)
+
+
+def stage(guest: Files, uuid: str | None = None) -> Stage | None:
+    """Return the stage, None without a migration from here.
+
+    Args:
+        guest: the guest.
+        uuid: of its instance; None for any of its name, where its emulator is here.
+    """
+    note = _note(guest, uuid)
+    return note.stage if note is not None else None
+
+
+def is_gone(guest: Files, uuid: str | None = None) -> bool:
+    """Return whether this node has given the guest up, see `stage`."""
+    return stage(guest, uuid) in _GONE
 
 
 def is_sending(guest: Files) -> bool:
@@ -59,8 +98,13 @@ def is_sending(guest: Files) -> bool:
     return stage(guest) in _SENDING
 
 
-def begin(guest: Files, *, was_paused: bool) -> None:
+def begin(guest: Files, *, was_paused: bool, uuid: str = "") -> None:
     """Note that a guest is about to be sent.
+
+    Args:
+        guest: the guest.
+        was_paused: whether it is paused now.
+        uuid: of its instance.
 
     Raises:
         OSError: this cannot be noted.
@@ -68,7 +112,8 @@ def begin(guest: Files, *, was_paused: bool) -> None:
     forget(guest)
     _make_directory(guest)
     first = Stage.SENDING_PAUSED if was_paused else Stage.SENDING
-    file_utils.write_file(_path(guest, first), b"")
+    note = _Note(first, uuid if _UUID.fullmatch(uuid) else "")
+    file_utils.write_file(note.path(guest), b"")
 
 
 def _make_directory(guest: Files) -> None:
@@ -87,29 +132,27 @@ def leave(guest: Files, *, has_all: bool) -> None:
         OSError: this cannot be noted.
     """
     wanted = Stage.LEFT if has_all else Stage.AHEAD
-    present = stage(guest)
-    if present in (wanted, Stage.LEFT):
-        return
-    path = _path(guest, wanted)
+    present = _note(guest, None)
     if present is None:
         # Sent by an earlier release, which made no note.
         _make_directory(guest)
-        file_utils.write_file(path, b"")
-        return
-    os.rename(_path(guest, present), path)
-    file_utils.sync_dir(kept.own_directory(guest))
+        file_utils.write_file(_Note(wanted, "").path(guest), b"")
+    elif present.stage not in (wanted, Stage.LEFT):
+        os.rename(present.path(guest), present._replace(stage=wanted).path(guest))
+        file_utils.sync_dir(kept.own_directory(guest))
 
 
 def stay(guest: Files) -> bool:
     """Note that the guest stays; return false if it was not being sent."""
-    were = [file_utils.remove_file(_path(guest, each)) for each in _SENDING]
+    notes = [note for note in _notes(guest) if note.stage in _SENDING]
+    were = [file_utils.remove_file(each.path(guest)) for each in notes]
     return any(were)
 
 
 def forget(guest: Files) -> None:
     """Remove the note."""
-    for each in Stage:
-        file_utils.remove_file(_path(guest, each))
+    for note in list(_notes(guest)):
+        file_utils.remove_file(note.path(guest))
     with contextlib.suppress(OSError):
         # It may have other files of the guest.
         os.rmdir(kept.own_directory(guest))

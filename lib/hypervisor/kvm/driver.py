@@ -137,16 +137,18 @@ class KvmHypervisor(Hypervisor):
             files.end_process(self._effects, guest)
             return
         with Qmp(guest.control("qmp"), name) as qmp:
-            if qmp.execute("query-status")["status"] == "shutdown":
+            word = qmp.execute("query-status")["status"]
+            # One that has left cannot answer its power button, and never goes on here.
+            if word == "shutdown" or migrate.has_departed(guest, word):
                 qmp.execute("quit")
                 return
             qmp.execute("set-action", {"shutdown": "poweroff"})
             qmp.execute("system_powerdown")
 
-    def require_startable(self, name: str) -> None:
+    def require_startable(self, name: str, *, uuid: str | None = None) -> None:
         """Refuse a guest that has left this node, or waits here for the master."""
         guest = self._files(name)
-        if departure.is_gone(guest):
+        if departure.is_gone(guest, uuid):
             raise self._departed(name)
         self._require_no_copy(name, self._arrival(guest))
 
@@ -465,20 +467,23 @@ class KvmHypervisor(Hypervisor):
         del cluster_name
         guest = self._alive(instance.name)
         agent.thaw(self._effects, guest)
-        migrate.begin(guest, instance.hvparams, target, live=live)
+        migrate.begin(guest, instance.hvparams, target, live=live, uuid=instance.uuid)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
         """Return the progress of sending a guest."""
         guest = self._files(instance.name)
-        return migrate.status(self._effects, guest, instance.hvparams)
+        return migrate.status(
+            self._effects, guest, instance.hvparams, uuid=instance.uuid
+        )
 
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool
     ) -> None:
         """End the emulator that the guest has left, or continue the guest here."""
         del live
+        guest = self._files(instance.name)
         migrate.finalize_source(
-            self._effects, self._files(instance.name), success=success
+            self._effects, guest, success=success, uuid=instance.uuid
         )
 
     def finalize_destination(

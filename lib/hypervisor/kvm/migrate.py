@@ -173,7 +173,12 @@ def drop(effects: NodeEffects, guest: Files) -> None:
 
 
 def begin(
-    guest: Files, hvparams: Mapping[str, Any], target: str, *, live: bool
+    guest: Files,
+    hvparams: Mapping[str, Any],
+    target: str,
+    *,
+    live: bool,
+    uuid: str = "",
 ) -> None:
     """Start sending a guest; pause it first unless the migration is live.
 
@@ -182,6 +187,7 @@ def begin(
         hvparams: present parameters of the record, with which the target listens.
         target: address of the target node.
         live: whether the guest continues while it is sent.
+        uuid: of the instance.
 
     Raises:
         HypervisorError: the emulator refuses.
@@ -191,7 +197,7 @@ def begin(
         file_utils.remove_file(guest.sent_marker)
         was_paused = qmp.execute("query-status")["status"] in _PAUSED
         try:
-            departure.begin(guest, was_paused=was_paused)
+            departure.begin(guest, was_paused=was_paused, uuid=uuid)
             if not live and not was_paused:
                 # First: a guest that nobody knows to be stopped would stay so.
                 file_utils.write_file(guest.sent_marker, b"")
@@ -281,12 +287,21 @@ def end_cut(guest: Files, qmp: Qmp, word: str) -> str:
 
 
 def status(
-    effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any]
+    effects: NodeEffects,
+    guest: Files,
+    hvparams: Mapping[str, Any],
+    uuid: str | None = None,
 ) -> MigrationStatus:
     """Return the progress; several attempts without a usable answer mean failed.
 
     Near the end it waits for a moment, so that the target hears of it at once. That the
     guest has left is noted before it is reported.
+
+    Args:
+        effects: effect interfaces of this node.
+        guest: files of the guest on this node.
+        hvparams: present parameters of the record.
+        uuid: of the instance, see `departure.stage`.
     """
     reason = "QEMU reports no migration"
     for attempt in range(_STATUS_RETRIES):
@@ -311,7 +326,7 @@ def status(
             continue
         if has_left or word in _ENDED or word in _UNDER_WAY:
             return _translate(answer)
-    if departure.stage(guest) is departure.Stage.LEFT:
+    if departure.stage(guest, uuid) is departure.Stage.LEFT:
         return MigrationStatus(_COMPLETED)
     has_been_stopped = os.path.exists(guest.sent_marker)
     return MigrationStatus("failed", error=reason, is_stopped=has_been_stopped)
@@ -404,8 +419,26 @@ def check_idle(guest: Files) -> None:
         )
 
 
-def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> None:
+def has_departed(guest: Files, word: str) -> bool:
+    """Return whether a guest's emulator is only left of it, and has never to answer.
+
+    Args:
+        guest: files of the guest on this node, where it has an emulator.
+        word: status of the emulator.
+    """
+    return word == _LEFT and departure.stage(guest) is departure.Stage.LEFT
+
+
+def finalize_source(
+    effects: NodeEffects, guest: Files, *, success: bool, uuid: str | None = None
+) -> None:
     """End the emulator that a guest has left, or continue the guest.
+
+    Args:
+        effects: effect interfaces of this node.
+        guest: files of the guest on this node.
+        success: whether the guest goes on at the target.
+        uuid: of the instance, see `departure.stage`.
 
     Raises:
         HypervisorError: the emulator cannot be ended, or the guest does not continue,
@@ -417,7 +450,7 @@ def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> Non
             _quit(effects, guest, pid)
         drop(effects, guest)
         return
-    if departure.is_gone(guest):
+    if departure.is_gone(guest, uuid):
         raise _has_left(guest)
     if guest.alive_pid() is None:
         raise errors.HypervisorError(
@@ -533,14 +566,24 @@ def finalize_destination(
 
 
 def _refuse_running(guest: Files) -> None:
-    """Raise HypervisorError if the guest runs here; a dead emulator does not count."""
-    if guest.alive_pid() is None:
+    """Raise HypervisorError if the guest runs here, or may run.
+
+    A dead emulator has no guest, and a silent one only if its guest waits here.
+    """
+    pid = guest.alive_pid()
+    if pid is None:
         return
     try:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             word = qmp.execute("query-status")["status"]
-    except errors.HypervisorError:
-        return  # it does not answer: no guest that could be lost
+    except errors.HypervisorError as err:
+        if os.path.exists(guest.arrival_marker):
+            return
+        raise errors.HypervisorError(
+            f"instance {guest.name}: its emulator on this node does not answer ({err}),"
+            " so its guest may run, and is not killed; repeat the command when it"
+            f" answers, or end process {pid} on this node if the guest runs elsewhere"
+        ) from err
     if arrival(guest, word) is None and word not in _WITHOUT_GUEST:
         raise errors.HypervisorError(
             f"instance {guest.name}: has arrived and runs on this node, so it is not"

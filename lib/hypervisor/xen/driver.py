@@ -43,13 +43,14 @@ class _XenHypervisor(Hypervisor):
         return next((row for row in rows if row.name == name), None)
 
     # Start and end
-    def require_startable(self, name: str) -> None:
+    def require_startable(self, name: str, *, uuid: str | None = None) -> None:
         """Refuse a guest that has left, or that waits here for the word of its source.
 
         It may run on the other node. The domain of a guest that has left ends with the
         migration. After a job that was interrupted, only the result of the migration
         shows where the guest is.
         """
+        del uuid
         if self._has_left(name):
             raise self._departed(name)
         row = self._domain(name)

@@ -7,6 +7,7 @@ import pytest
 
 from fakes import nodes
 from ganeti import errors
+from ganeti.hypervisor import Hypervisor
 
 
 @pytest.fixture
@@ -167,3 +168,16 @@ def test_fake_has_no_hotplug(node):
     start(node, record)
     with pytest.raises(errors.HotplugError, match="fake"):
         nodes.call(node, "hotplug_supported", record)
+
+
+def test_a_start_asks_for_the_departure_of_its_own_instance(node, monkeypatch):
+    record, asked = nodes.instance(), []
+
+    def refuse(_driver, name, *, uuid):
+        asked.append((name, uuid))
+        raise errors.HypervisorError("has left")
+
+    monkeypatch.setattr(Hypervisor, "require_startable", refuse)
+    with pytest.raises(errors.HypervisorError, match="has left"):
+        start(node, record)
+    assert asked == [(record["name"], record["uuid"])]

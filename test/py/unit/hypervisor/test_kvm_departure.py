@@ -55,6 +55,39 @@ def test_a_departure_goes_forward_only(guest):
     assert departure.stage(guest) is None
 
 
+OWN, EARLIER = (f"0c1d2e3f-4a5b-4c6d-8e7f-{number:012}" for number in (1, 2))
+
+
+def test_a_note_concerns_only_the_instance_that_left(monkeypatch, guest):
+    """The node was down when that one was removed, or got another name."""
+    departure.begin(guest, was_paused=False, uuid=EARLIER)
+    departure.leave(guest, has_all=True)
+    assert departure.is_gone(guest, EARLIER)
+    assert departure.is_gone(guest)
+    assert not departure.is_gone(guest, OWN)
+    use(monkeypatch, Emulator(), pid=None)
+    assert migrate.status(Effects(), guest, {}, EARLIER).status == "completed"
+    assert migrate.status(Effects(), guest, {}, OWN).status == "failed"
+    with pytest.raises(errors.HypervisorError, match="emulator has ended"):
+        migrate.finalize_source(Effects(), guest, success=False, uuid=OWN)
+    # The next one replaces it.
+    departure.begin(guest, was_paused=True, uuid=OWN)
+    assert not departure.is_gone(guest)
+    departure.leave(guest, has_all=True)
+    assert departure.is_gone(guest, OWN)
+    departure.forget(guest)
+    assert departure.stage(guest) is None
+
+
+@pytest.mark.parametrize("uuid", ["", "../../x", "short"])
+def test_a_note_without_a_uuid_is_of_any_instance(guest, uuid):
+    departure.begin(guest, was_paused=False, uuid=uuid)
+    assert departure.is_sending(guest)
+    departure.leave(guest, has_all=False)
+    assert departure.is_gone(guest, OWN)
+    assert os.listdir(departure.kept.own_directory(guest)) == ["migration-ahead"]
+
+
 def test_a_guest_that_stays_has_no_note(guest):
     departure.begin(guest, was_paused=True)
     assert departure.stage(guest) is Stage.SENDING_PAUSED

@@ -17,6 +17,7 @@ from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk, GuestState, NodeEffects
 from ganeti.hypervisor.kvm import (
     argv,
+    departure,
     devices,
     driver,
     emulator,
@@ -225,9 +226,13 @@ def test_the_steps_of_a_migration_reach_their_functions(node, runs, monkeypatch)
     node.finalize_destination(web1, "info", success=False)
     assert done == [
         ("check_idle", (guest,), {}),
-        ("begin", (guest, web1.hvparams, "192.0.2.2"), {"live": False}),
-        ("status", (effects, guest, web1.hvparams), {}),
-        ("finalize_source", (effects, guest), {"success": True}),
+        (
+            "begin",
+            (guest, web1.hvparams, "192.0.2.2"),
+            {"live": False, "uuid": web1.uuid},
+        ),
+        ("status", (effects, guest, web1.hvparams), {"uuid": web1.uuid}),
+        ("finalize_source", (effects, guest), {"success": True, "uuid": web1.uuid}),
         ("finalize_destination", (effects, guest, web1, "info"), {"success": False}),
     ]
 
@@ -546,6 +551,69 @@ def test_a_guest_that_waits_for_the_word_of_its_source_does_not_run(
     node.require_startable("web1")
     with pytest.raises(errors.HypervisorError, match="cannot clean up"):
         node.cleanup("web1")
+
+
+def sends(node, runs, monkeypatch, word, **answers):
+    """Leave an emulator whose guest is being sent; return it."""
+    runs["web1"] = 5
+    guest = node._files("web1")
+    departure.begin(guest, was_paused=False, uuid=record().uuid)
+    asked = Emulator(query_status={"status": word}, **answers)
+    monkeypatch.setattr(driver, "Qmp", asked)
+    return asked
+
+
+def test_a_guest_that_has_left_is_not_asked_to_shut_down(node, runs, monkeypatch):
+    """It could not answer, so its shutdown would last until the time limit."""
+    asked = sends(node, runs, monkeypatch, "postmigrate", quit={})
+    departure.leave(node._files("web1"), has_all=True)
+    node.stop("web1", hvparams={}, force=False)
+    assert asked.names() == ["query-status", "quit"]
+
+
+@pytest.mark.parametrize(
+    ("word", "has_all"),
+    [
+        # It was sent, and nobody knows yet whether it goes on here.
+        ("postmigrate", None),
+        # It runs at the target, with the rest of its memory here.
+        ("postmigrate", False),
+        ("finish-migrate", True),
+        ("running", True),
+        ("paused", True),
+    ],
+)
+def test_a_guest_that_may_run_is_asked(node, runs, monkeypatch, word, has_all):
+    acts = {"set_action": {}, "system_powerdown": {}}
+    asked = sends(node, runs, monkeypatch, word, **acts)
+    if has_all is not None:
+        departure.leave(node._files("web1"), has_all=has_all)
+    node.stop("web1", hvparams={}, force=False)
+    assert asked.names()[1:] == ["set-action", "system_powerdown"]
+
+
+def test_a_departure_forbids_the_start_of_its_instance_alone(node, runs, monkeypatch):
+    sends(node, runs, monkeypatch, "postmigrate")
+    departure.leave(node._files("web1"), has_all=True)
+    runs.clear()
+    for uuid in (record().uuid, None):
+        with pytest.raises(errors.HypervisorError, match="has left this node"):
+            node.require_startable("web1", uuid=uuid)
+    # An instance of this name was removed while this node was down.
+    node.require_startable("web1", uuid=nodes.UUID.format(9))
+
+
+def test_a_migration_notes_the_instance(node, runs, monkeypatch):
+    runs["web1"] = 5
+    pathlib.Path(node._files("web1").pid).touch()
+    accepted = {"migrate_set_capabilities": {}, "migrate_set_parameters": {}}
+    asked = Emulator(query_status={"status": "running"}, migrate={}, **accepted)
+    monkeypatch.setattr(migrate, "Qmp", asked)
+    monkeypatch.setattr(driver.agent, "thaw", lambda _effects, _guest: False)
+    node.migrate(record(), "192.0.2.2", cluster_name="c", live=True)
+    guest = node._files("web1")
+    assert departure.stage(guest, record().uuid) is departure.Stage.SENDING
+    assert departure.stage(guest, nodes.UUID.format(9)) is None
 
 
 def test_a_silent_emulator_counts_as_a_guest_that_runs(node, runs, monkeypatch):

@@ -395,6 +395,18 @@ def test_a_waiting_emulator_ends_after_a_failure(
     assert dropped == ["web1"]
 
 
+def test_a_silent_emulator_is_not_ended_where_no_guest_waits(
+    monkeypatch, guest, dropped
+):
+    """Its guest may run: it came here by a migration, or was started here."""
+    silent = Emulator(query_status=errors.HypervisorError("no answer within 5 s"))
+    use(monkeypatch, silent, pid=77)
+    text = r"does not answer \(no answer within 5 s\), .* not killed; .* process 77"
+    with pytest.raises(errors.HypervisorError, match=text):
+        finalize_destination(guest, success=False)
+    assert dropped == []
+
+
 def test_a_guest_that_is_not_there_has_not_arrived(monkeypatch, guest):
     use(monkeypatch, Emulator(), pid=None)
     with pytest.raises(errors.HypervisorError, match="did not arrive"):
