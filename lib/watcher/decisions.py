@@ -148,6 +148,8 @@ def _judge(
             why = "its installation did not finish; reinstall or remove it"
             return Verdict(instance.name, Action.REFUSE, why)
         return _judge_down(instance, fresh(record.restart, now), report)
+    if status == constants.INSTST_WRONGNODE:
+        return _judge_elsewhere(instance, report)
     if status in HELPLESS:
         return Verdict(instance.name, Action.HELPLESS, f"status {status}")
     if (
@@ -166,12 +168,30 @@ def _judge_down(
     job = report.unfinished.get(f"INSTANCE_STARTUP({name})")
     if job is not None:
         return Verdict(name, Action.WAIT, f"job {job} starts it already", tried.count)
-    for operation in _REPAIRING:
-        job = report.unfinished.get(f"{operation}({name})")
-        if job is not None:
-            why = f"job {job} moves or repairs it"
-            return Verdict(name, Action.WAIT, why, tried.count)
+    job = _repairing_job(name, report)
+    if job is not None:
+        why = f"job {job} moves or repairs it"
+        return Verdict(name, Action.WAIT, why, tried.count)
     return _limited(name, Action.RESTART, f"status {status}", tried)
+
+
+def _repairing_job(name: str, report: GroupReport) -> int | None:
+    """Return the job that moves or repairs an instance."""
+    jobs = (report.unfinished.get(f"{each}({name})") for each in _REPAIRING)
+    return next((job for job in jobs if job is not None), None)
+
+
+def _judge_elsewhere(instance: InstanceReport, report: GroupReport) -> Verdict:
+    """Judge an instance that runs on another node than its primary node."""
+    name = instance.name
+    job = _repairing_job(name, report)
+    if job is not None:
+        return Verdict(name, Action.WAIT, f"job {job} moves or repairs it")
+    why = (
+        f"it runs on another node than its primary node {instance.primary}; run"
+        f" gnt-instance migrate --cleanup {name}"
+    )
+    return Verdict(name, Action.REFUSE, why)
 
 
 def _judge_user_down(

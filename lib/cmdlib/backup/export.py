@@ -138,6 +138,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         template = snapshot.disk_template(instance)
         has_snapshots = template in disk_constants.DTS_SNAPSHOT_CAPABLE
         was_running = bool(self.runtime_info())
+        if not was_running:
+            self.require_nowhere_else("be exported")
         if not has_snapshots and was_running:
             self._check_downtime(template)
         if self.op.zero_free_space:

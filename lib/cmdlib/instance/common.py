@@ -1,13 +1,14 @@
 """Code shared by units of one existing instance: locks, look-ups, node calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 from ganeti import errors, locking, objects, opcodes, rpc
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import hook_env
+from ganeti.cmdlib.instance import elsewhere, hook_env
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
+from ganeti.repair import journal
 from ganeti.rpc import encode
 
 #: Seconds that a node gets in addition to the time limit for a guest to stop.
@@ -140,16 +141,35 @@ class InstanceUnit(base.LogicalUnit[O]):
             )
 
     def require_stopped(self, action: str, *, offline_is_fine: bool = True) -> None:
-        """Refuse if it is marked up or runs on its primary node."""
+        """Refuse if it is marked up, or runs on a node that reaches its data."""
         states = ("down", "offline") if offline_is_fine else ("down",)
         self.require_admin_state(states, action)
-        if self.primary.offline:
-            return
-        if self.runtime_info():
+        if not self.primary.offline and self.runtime_info():
             raise errors.OpPrereqError(
                 f"instance {self.instance.name}: is running, stop it to {action}",
                 ecodes.ECODE_STATE,
             )
+        self.require_nowhere_else(action)
+
+    def require_nowhere_else(
+        self,
+        action: str,
+        *,
+        except_for: Collection[str] = (),
+        must_answer: bool | None = None,
+    ) -> None:
+        """Refuse if another node than the primary node runs it, see `elsewhere.refuse`.
+
+        By default, all nodes must answer if an automaton has submitted the job: nobody
+        reads a warning then.
+        """
+        if must_answer is None:
+            must_answer = journal.is_of_automaton(self.op.reason)
+        elsewhere.refuse(
+            *(self.ctx, self.instance, action),
+            except_for=except_for,
+            must_answer=must_answer,
+        )
 
 
 class InstanceWork:

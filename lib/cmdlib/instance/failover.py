@@ -55,6 +55,7 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
         )
         if not self.op.ignore_consistency:
             require_complete(self)
+        require_alone(self)
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the move."""
@@ -96,6 +97,18 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
         """Store the nodes, and whether the guest is stopped."""
         state = Interrupted(self.source, self.target, is_stopped)
         self.ctx.save_resumption(msgspec.to_builtins(state))
+
+
+def require_alone(unit: "relocation.RelocationUnit[Any]") -> None:
+    """Refuse an instance that runs on a third node, where nobody would stop it.
+
+    One that runs at the target already is not started there again.
+
+    Raises:
+        OpPrereqError: it does, or in a job of an automaton: a node does not answer.
+    """
+    if not unit.instance.forthcoming:
+        unit.require_nowhere_else("be failed over", except_for=(unit.target,))
 
 
 def require_complete(unit: "relocation.RelocationUnit[Any]") -> None:

@@ -12,6 +12,7 @@ from ganeti.cmdlib import progress
 from ganeti.cmdlib.instance import (
     common,
     disks,
+    elsewhere,
     failover,
     firmware,
     mirror_specs,
@@ -39,6 +40,8 @@ _REASON_LENGTH: Final = 500
 _VERSION_LENGTH: Final = 50
 #: Seconds for the clean shutdown of a guest that fails over instead.
 _SHUTDOWN_S: Final = 120
+_STOP_AND_START: Final = "stop and start it with gnt-instance shutdown and startup"
+_FAIL_OVER: Final = "start it on another one with gnt-instance failover"
 _NO_REASON: Final = "QEMU gives no reason; see its log on both nodes"
 
 
@@ -101,7 +104,6 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             self._check_forthcoming()
             return
         if self.op.cleanup:
-            self.require_online_primary()
             return
         if not self.op.allow_failover:
             self.require_online_primary()
@@ -118,6 +120,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             return
         if not self.runtime_info():
             if not self.op.allow_failover:
+                self.require_nowhere_else("be migrated", must_answer=False)
                 raise errors.OpPrereqError(
                     f"instance {instance.name}: is not running, only failover can move"
                     " it",
@@ -144,6 +147,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         if not self.instance.forthcoming:
             # A migration cannot ignore consistency.
             failover.require_complete(self)
+            failover.require_alone(self)
 
     def _wants_live(self, filled: dict[str, Any]) -> bool:
         if self.op.live is not None:
@@ -165,6 +169,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         if asked.failed and self.op.allow_failover:
             self.ctx.log.info(f"{asked.describe(what)}; failing over")
             self.is_failover = True
+            failover.require_alone(self)
             return
         asked.require(what, ecodes.ECODE_STATE)
         self._compare_versions(filled)
@@ -604,13 +609,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
     def _clean_up(self) -> None:
         """Find the node that runs the instance and record it."""
         instance, snapshot = self.instance, self.ctx.snapshot
-        online = [uuid for uuid, node in snapshot.nodes.items() if not node.offline]
-        results = self.ctx.rpc.call("instance_list", online, list(self._hypervisors()))
-        places = []
-        for uuid, result in results.items():
-            names = result.unwrap("cannot find out where the instance runs")
-            if instance.name in names:
-                places.append(uuid)
+        places = self._find_places()
         others = [uuid for uuid in places if uuid != instance.primary_node]
         if len(others) == 1 and len(places) > 1:
             self._end_interrupted(others[0])
@@ -622,9 +621,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 " stop it on all but one by hand, then try again"
             )
         if not places:
+            way = _FAIL_OVER if self.primary.offline else _STOP_AND_START
             raise errors.OpExecError(
-                f"instance {instance.name}: does not run on any node; stop and start"
-                " it with gnt-instance shutdown and startup"
+                f"instance {instance.name}: does not run on any node; {way}"
             )
         [place] = places
         is_waiting = waiting_copies.may_go_on(self, place)
@@ -649,8 +648,43 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         left |= {instance.primary_node} - {place}
         what = f"instance {instance.name}: clean-up"
         for node in sorted(left):
-            self._free_disks(node, what)
+            if snapshot.nodes[node].offline:
+                self._open_alone(node, what)
+            else:
+                self._free_disks(node, what)
         self._make_primary(place, what)
+
+    def _find_places(self) -> list[str]:
+        """Return the nodes that have the guest, or a copy of it.
+
+        Raises:
+            OpExecError: a node does not answer, and no other node runs the guest.
+        """
+        instance, snapshot = self.instance, self.ctx.snapshot
+        what = "cannot find out where the instance runs"
+        online = [uuid for uuid, node in snapshot.nodes.items() if not node.offline]
+        results = self.ctx.rpc.call("instance_list", online, list(self._hypervisors()))
+        silent = [each for each in results.values() if each.failed and not each.offline]
+        places = [
+            uuid
+            for uuid, result in results.items()
+            if not result.failed and instance.name in result.payload
+        ]
+        # A guest goes on at the target after the source, which may be dead, has given
+        # it up: so it runs there alone.
+        if not (
+            len(places) == 1
+            and places != [instance.primary_node]
+            and elsewhere.runs_at(self.ctx, instance, places[0])
+        ):
+            for result in silent:
+                result.unwrap(what)
+        for result in silent:
+            self.ctx.log.warn(
+                f"{result.describe(what)}; it runs on node"
+                f" {common.node_name(self.ctx, places[0])}"
+            )
+        return places
 
     def _take_over(self, node: str) -> None:
         self.ctx.rpc.call_one(

@@ -24,6 +24,8 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
         )
         info = self.runtime_info()
         self.is_running = bool(info)
+        # Also if it seems to run: an emulator that the guest has left looks so.
+        self.require_nowhere_else("be rebooted")
         if not self.is_running or self.op.reboot_type != "soft":
             # With changed parameters it may take more memory than before.
             checks.require_unreserved(

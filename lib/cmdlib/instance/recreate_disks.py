@@ -116,6 +116,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         if not (moves and self.primary.offline):
             self.require_online_primary()
             self.require_stopped("have its disks recreated")
+        else:
+            self.require_nowhere_else("have its disks recreated")
         if moves:
             self._check_move(template)
         self.chosen = self._chosen()

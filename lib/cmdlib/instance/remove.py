@@ -55,6 +55,8 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
     def check_prereq(self) -> None:
         """Keep the node list, which is not in the configuration afterwards."""
         self._check_expired()
+        if not self.instance.forthcoming:
+            self.require_nowhere_else("be removed")
         self.nodes = list(self.ctx.snapshot.instance_nodes(self.instance))
         self.env = super().hooks_env() | {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 

@@ -34,6 +34,9 @@ _CHANGEABLE: Final = (
     *("admin_state", "admin_state_source"),
 )
 
+#: Changes after which somebody else may use the disk, or nobody.
+_TAKING: Final = ("remove", "detach")
+
 
 @dataclasses.dataclass
 class _Changes:
@@ -204,7 +207,12 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         self._check_space()
         self.live: list[hotplug.Change] = []
         devices = hotplug.changes(instance, changes.disk_steps, changes.nic_steps)
-        if devices and not self.primary.offline and self.runtime_info():
+        is_running = bool(devices and not self.primary.offline and self.runtime_info())
+        if not is_running and any(
+            step.action in _TAKING for step in changes.disk_steps
+        ):
+            self.require_nowhere_else("lose disks")
+        if is_running:
             can_plug = hotplug.check(
                 self.ctx,
                 instance,

@@ -47,6 +47,9 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
         self.info = self.runtime_info()
         self._refuse_helper()
         if not self._is_running():
+            # A node that a guest has left in a migration does not start it, so a silent
+            # node is no reason to leave the instance down.
+            self.require_nowhere_else("be started", must_answer=False)
             if not self.op.force:
                 self._require_finished()
                 mirrors.require_right_side(self.ctx, instance)

@@ -6,14 +6,11 @@ have run there and changed its disks, which the memory of the copy does not fit.
 the source is lost, the guest is booted from its disks, and the copy is removed.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from ganeti import errors, rpc
-from ganeti.cmdlib.instance import common, relocation
+from ganeti.cmdlib.instance import common, elsewhere, relocation
 from ganeti.query import instance_live
-
-#: Hypervisors that leave copies, or notes of a departure.
-_HYPERVISORS: Final = frozenset({"kvm", "xen-hvm", "xen-pvm"})
 
 
 def _info(unit: "relocation.RelocationUnit[Any]", node: str) -> rpc.Result:
@@ -28,7 +25,7 @@ def remove(unit: "relocation.RelocationUnit[Any]", node: str) -> None:
     Never a guest that runs; the node refuses that as well. An emulator that a guest
     has left looks as if it ran, until a migration from there is finished.
     """
-    if unit.instance.hypervisor not in _HYPERVISORS:
+    if unit.instance.hypervisor not in elsewhere.LEAVE_COPIES:
         return
     ctx, info, wire = unit.ctx, _info(unit, node), unit.encode()
     if info.failed:

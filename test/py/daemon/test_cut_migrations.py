@@ -16,6 +16,7 @@ import pytest
 from fakes import guests, nodes
 from fakes.patience import job_end, until
 from ganeti import errors
+from ganeti.hypervisor.kvm import departure
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 
@@ -89,13 +90,17 @@ class Proxy:
             end.close()
 
 
-def word(node):
+def state(paths, name=GUEST):
     """Return the state of the emulator on a node, None without one."""
-    guest = Files(node.paths, "web1")
+    guest = Files(paths, name)
     if guest.alive_pid() is None:
         return None
-    with Qmp(guest.control("qmp"), "web1") as qmp:
+    with Qmp(guest.control("qmp"), name) as qmp:
         return qmp.execute("query-status")["status"]
+
+
+def word(node):
+    return state(node.paths, "web1")
 
 
 class Watch:
@@ -269,6 +274,7 @@ def place(cluster):
     return cluster.check(*words).split()
 
 
+AT_ONCE = ("--shutdown-timeout=0",)
 CLEANUP = ("gnt-instance", "migrate", "-f", "--cleanup", GUEST)
 
 
@@ -299,3 +305,86 @@ def test_a_failover_removes_what_waits_and_boots_the_guest(cluster, arrived):
     assert place(cluster) == ["node3.vc.test", "running"]
     cluster.command("start", "node2", "ganeti-noded")
     cluster.check("gnt-node", "modify", "-f", "-O", "no", "node2")
+
+
+def emulator(cluster, node):
+    return Qmp(Files(cluster.paths(node), GUEST).control("qmp"), GUEST)
+
+
+@pytest.fixture
+def cut(cluster):
+    """Return a function of the states of a guest that runs at node3, recorded at node2.
+
+    The master and the node daemon of the source end while the guest is being sent. The
+    last acts of that master follow without them: the source gives the guest up, and it
+    goes on. Then the machine of the source ends.
+    """
+    cluster.check(
+        *("gnt-instance", "add", "-H", "kvm", "-t", "sharedfile", "-s", "32M"),
+        *("-B", "memory=96M", "-o", "tiny+default", "--no-nics", "-n", "node2", GUEST),
+    )
+    op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": GUEST, "reason": []}
+    with contextlib.closing(cluster.luxi()) as client:
+        op |= {"target_node": "node3.vc.test", "mode": "live"}
+        job = client.call("SubmitJob", [[op]])
+    source = Files(cluster.paths("node2"), GUEST)
+
+    def progress():
+        with emulator(cluster, "node2") as qmp:
+            return qmp.execute("query-migrate").get("status")
+
+    until("the transfer begins", lambda: progress() == "active")
+    cluster.command("kill", "node1", "ganeti-masterd")
+    cluster.command("kill", "node2", "ganeti-noded")
+    with emulator(cluster, "node2") as qmp:
+        values = {"max-bandwidth": 256 * MIB, "downtime-limit": 500}
+        qmp.execute("migrate-set-parameters", values)
+    until("all is sent", lambda: progress() == "completed")
+    departure.leave(source, has_all=True)
+    with emulator(cluster, "node3") as qmp:
+        qmp.execute("cont")
+    os.kill(source.alive_pid(), signal.SIGKILL)
+    cluster.command("start", "node1")
+    ends_with_cleanup(cluster, job)
+
+    def states():
+        return {
+            name: seen
+            for name in ("node1", "node2", "node3")
+            if (seen := state(cluster.paths(name)))
+        }
+
+    yield states
+    cluster.command("start", "node2")
+    cluster.check("gnt-instance", "remove", "-f", "--shutdown-timeout=0", GUEST)
+
+
+def test_a_guest_that_runs_at_its_target_is_started_nowhere_else(cluster, cut):
+    start_again = (
+        ("gnt-instance", "failover", "-f", "-n", "node1", GUEST),
+        ("gnt-instance", "startup", GUEST),
+    )
+    # Its machine comes back without the guest, and the watcher sees it down there.
+    cluster.command("start", "node2", "ganeti-noded")
+    cluster.check("ganeti-watcher", "--no-verify-disks")
+    for words in start_again:
+        assert_refused(cluster.run(*words))
+    assert cut() == {"node3": "running"}
+    # Or the source has died, and an administrator says so.
+    cluster.command("kill", "node2", "ganeti-noded")
+    cluster.check("gnt-node", "modify", "-O", "yes", "node2")
+    assert_refused(cluster.run(*start_again[0]))
+    cluster.check(*CLEANUP)
+    assert cut() == {"node3": "running"}
+    assert place(cluster) == ["node3.vc.test", "running"]
+    # It goes on, also at the node that it has left.
+    cluster.command("start", "node2", "ganeti-noded")
+    cluster.check("gnt-node", "modify", "-f", "-O", "no", "node2")
+    cluster.check("gnt-instance", "failover", "-f", "-n", "node2", *AT_ONCE, GUEST)
+    assert cut() == {"node2": "running"}
+
+
+def assert_refused(done):
+    assert done.failed
+    assert "but runs on node node3.vc.test" in done.output
+    assert f"gnt-instance migrate --cleanup {GUEST}" in done.output

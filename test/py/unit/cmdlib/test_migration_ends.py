@@ -388,7 +388,9 @@ def on_target(hypervisor, info):
     start = start.apply(
         [Update("instances", record.uuid, record.replace(hypervisor=hypervisor))]
     )
-    return engine(start=start, instance_info=info)
+    return engine(
+        start=start, instance_info=lambda node, _args: info if node == N2 else {}
+    )
 
 
 @pytest.mark.parametrize("info", [{}, WAITS], ids=["nothing", "waits"])

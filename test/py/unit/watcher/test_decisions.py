@@ -48,6 +48,7 @@ def test_only_instances_that_are_down_are_started(status):
         "USER_down": Action.CLEAN_UP,
         "ERROR_nodedown": Action.HELPLESS,
         "ERROR_nodeoffline": Action.HELPLESS,
+        "ERROR_wrongnode": Action.REFUSE,
     }
     verdict = judge(report(instance(status)))
     assert verdict.action is expected.get(status, Action.NONE)
@@ -65,6 +66,15 @@ def test_an_instance_of_two_groups_is_left_alone():
     verdict = judge(report(instance("ERROR_down", is_split=True)))
     assert verdict.action is Action.REFUSE
     assert "several groups" in verdict.reason
+
+
+def test_an_instance_that_runs_elsewhere_is_reported_unless_a_job_moves_it():
+    elsewhere = instance("ERROR_wrongnode")
+    verdict = judge(report(elsewhere))
+    assert verdict.action is Action.REFUSE
+    assert "gnt-instance migrate --cleanup web1" in verdict.reason
+    moving = report(elsewhere, unfinished={"INSTANCE_MIGRATE(web1)": 17})
+    assert judge(moving).action is Action.WAIT
 
 
 def test_an_unfinished_creation_is_not_started():

@@ -1,0 +1,150 @@
+"""Guests that run on another node than the primary node of their instance.
+
+A migration that is cut may leave a guest at its target while the record still names the
+source. Other nodes reach the data of such an instance, so before a guest is started, or
+its disks are changed, these nodes are asked whether they run it: two guests that write
+to the same disk destroy its data.
+"""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from ganeti import errors, objects, rpc
+from ganeti.cmdlib import base
+from ganeti.constants import disks as disk_constants
+from ganeti.constants import ecodes
+from ganeti.query import instance_live
+from ganeti.rpc import encode
+
+#: Hypervisors that leave copies, or notes of a departure.
+LEAVE_COPIES: Final = frozenset({"kvm", "xen-hvm", "xen-pvm"})
+#: Templates whose data every node of the cluster can access.
+_EXTERNAL: Final = frozenset(disk_constants.DTS_EXT_MIRROR)
+
+
+class Places(NamedTuple):
+    """Other nodes than the primary node: which run a guest, which do not say so."""
+
+    runs_on: tuple[str, ...]
+    silent: tuple[rpc.Result, ...]
+
+
+def ask(
+    ctx: base.Context, instance: objects.Instance, *, except_for: Collection[str] = ()
+) -> Places:
+    """Ask the other nodes that reach the data of an instance, in one parallel call.
+
+    Nodes that are marked offline are not asked: an administrator answers for them.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: the instance.
+        except_for: uuids of nodes that may run it.
+
+    Returns:
+        Uuids of the nodes that run it, and the failures of those that do not answer.
+    """
+    nodes = _others(ctx.snapshot, instance, except_for)
+    if not nodes:
+        return Places((), ())
+    hv = instance.hypervisor
+    values = ctx.snapshot.cluster.hvparams.get(hv, {})
+    answers = ctx.rpc.call("instance_info", nodes, [instance.name, hv, values])
+    silent = [each for each in answers.values() if each.failed and not each.offline]
+    runs_on = [
+        uuid
+        for uuid, each in answers.items()
+        if not each.failed and _runs(ctx, instance, uuid, each)
+    ]
+    return Places(tuple(runs_on), tuple(silent))
+
+
+def _others(
+    snapshot: objects.Snapshot, instance: objects.Instance, except_for: Collection[str]
+) -> list[str]:
+    """Return the other nodes on which its guest could run."""
+    if snapshot.disk_template(instance) in _EXTERNAL:
+        reached = [uuid for uuid, node in snapshot.nodes.items() if node.vm_capable]
+    else:
+        reached = list(snapshot.secondary_nodes(instance))
+    excluded = {instance.primary_node, *except_for}
+    return [
+        uuid
+        for uuid in reached
+        if uuid not in excluded and not snapshot.nodes[uuid].offline
+    ]
+
+
+def _runs(
+    ctx: base.Context, instance: objects.Instance, node: str, answer: rpc.Result
+) -> bool:
+    """Return whether a node runs a guest, by its answer about it.
+
+    Neither one that has shut itself down, nor a copy that waits for the word of its
+    source, nor the emulator that a guest has left: that one looks as if it ran.
+    """
+    info = answer.payload or {}
+    if not info or instance_live.is_shut_down(info):
+        return False
+    if instance.hypervisor not in LEAVE_COPIES:
+        return True
+    wire = encode.instance(ctx.snapshot, instance)
+    asked = ctx.rpc.call_one("instance_get_migration_status", node, wire)
+    return asked.failed or not has_left(asked.payload or {})
+
+
+def has_left(status: dict[str, object]) -> bool:
+    """Return whether the source of a migration has given the guest up."""
+    return status.get("status") == "completed" or bool(status.get("postcopy_status"))
+
+
+def runs_at(ctx: base.Context, instance: objects.Instance, node: str) -> bool:
+    """Return whether one node runs the guest; one that does not answer does not."""
+    hv = instance.hypervisor
+    values = ctx.snapshot.cluster.hvparams.get(hv, {})
+    answer = ctx.rpc.call_one("instance_info", node, instance.name, hv, values)
+    return not answer.failed and _runs(ctx, instance, node, answer)
+
+
+def refuse(
+    ctx: base.Context,
+    instance: objects.Instance,
+    action: str,
+    *,
+    except_for: Collection[str] = (),
+    must_answer: bool,
+) -> None:
+    """Refuse an action on an instance that another node than its primary node runs.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: the instance.
+        action: the action in the passive, such as ``be started``.
+        except_for: uuids of nodes that may run it.
+        must_answer: whether a node that does not answer is a reason to refuse;
+            otherwise it is a reason for a warning.
+
+    Raises:
+        OpPrereqError: another node runs it, or does not answer.
+    """
+    actual, name = ask(ctx, instance, except_for=except_for), instance.name
+    nodes = ctx.snapshot.nodes
+    if actual.runs_on:
+        names = ", ".join(sorted(nodes[uuid].name for uuid in actual.runs_on))
+        raise errors.OpPrereqError(
+            f"instance {name}: must run on no other node than its primary node"
+            f" {nodes[instance.primary_node].name} to {action}, but runs on node"
+            f" {names}; run gnt-instance migrate --cleanup {name}, which records where"
+            " it runs",
+            ecodes.ECODE_STATE,
+        )
+    what = f"instance {name}: cannot find out whether another node runs it"
+    for failure in sorted(actual.silent, key=lambda each: each.node):
+        text = failure.describe(what)
+        if must_answer:
+            raise errors.OpPrereqError(
+                f"{text}; it must not {action} before the node answers or is marked"
+                " offline",
+                ecodes.ECODE_ENVIRON,
+            )
+        ctx.log.warn(f"{text}; going on, make sure that it does not run there")

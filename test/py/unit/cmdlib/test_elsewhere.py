@@ -1,0 +1,273 @@
+"""A guest that runs on another node than its record says is not started again."""
+
+import copy
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
+from fakes.rpc import SUCCESSFUL_ACTS, failure
+from ganeti import errors, objects
+from ganeti.repair import journal
+
+N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
+NAME = "inst1.example.com"
+RUNS = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
+WAITS = RUNS | {"state": 1}
+SILENT = failure("no answer", is_silent=True)
+CLEANUP = f"gnt-instance migrate --cleanup {NAME}"
+AUTOMATON = [journal.reason("1", 0)]
+DISK = objects.Disk(
+    uuid="d0",
+    dev_type="sharedfile",
+    logical_id=("loop", f"/srv/ganeti/shared-file-storage/{NAME}/d0"),
+    size=1024,
+    serial_no=1,
+)
+
+
+def start(disk=DISK, hypervisor="kvm", nodes=None, **changes):
+    """Return a cluster whose instance is on node1, with a shared disk."""
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["drbd", "file", "plain", "sharedfile"]
+    record = clusters.instance(
+        1,
+        disks=[disk.uuid],
+        hypervisor=hypervisor,
+        **{"disks_active": False, **changes},
+    )
+    present = {N1: clusters.node(1), N2: clusters.node(2), N3: clusters.node(3)}
+    return clusters.snapshot(
+        nodes=0,
+        extra=[disk, record, *(present | (nodes or {})).values()],
+        ipolicy=policy,
+        enabled_hypervisors=["kvm", "lxc"],
+        volume_group_name="xenvg",
+    )
+
+
+def engine(places=None, snapshot=None, **answers):
+    """Return a cluster on which nodes say this of the guest."""
+    reports = {N2: RUNS} if places is None else places
+    script = {
+        **SUCCESSFUL_ACTS,
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "instance_info": lambda node, _args: reports.get(node, {}),
+        "instance_list": lambda node, _args: (
+            reports[node]
+            if isinstance(reports.get(node), type(SILENT))
+            else [NAME] * bool(reports.get(node))
+        ),
+        "instance_get_migration_status": {"status": "failed"},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "blockdev_close": None,
+        "drbd_attach_net": None,
+        "export_list": [],
+        "hooks_runner": [],
+    }
+    return Engine(snapshot or start(), script | answers)
+
+
+def run(eng, name, **changes):
+    callbacks = FakeCallbacks()
+    op = {"OP_ID": f"OP_INSTANCE_{name}", "instance_name": NAME, **changes}
+    eng.run(op, callbacks=callbacks)
+    return callbacks.text()
+
+
+def refusal(eng, name, **changes):
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError) as caught:
+        run(eng, name, **changes)
+    assert eng.snapshot is before
+    acts = ("instance_shutdown", "instance_start", "instance_reboot", "blockdev_remove")
+    assert not any(eng.rpc.called(act) for act in acts)
+    return str(caught.value)
+
+
+def place(eng):
+    (record,) = eng.snapshot.instances.values()
+    return record.primary_node
+
+
+STARTS = [
+    ("STARTUP", {}),
+    ("STARTUP", {"force": True}),
+    ("REBOOT", {"reboot_type": "full"}),
+    ("FAILOVER", {"target_node": "node3"}),
+    ("MIGRATE", {"target_node": "node3"}),
+    ("MIGRATE", {"target_node": "node3", "allow_failover": True}),
+]
+CHANGES = [
+    ("REINSTALL", {}),
+    ("RENAME", {"new_name": "other.example.com", "name_check": False}),
+    ("RECREATE_DISKS", {}),
+    ("SET_PARAMS", {"disk_template": "file"}),
+    ("SET_PARAMS", {"disks": [["remove", "0", {}]], "ignore_ipolicy": True}),
+    ("SET_PARAMS", {"pnode": "node3"}),
+    ("REMOVE", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), STARTS)
+def test_a_guest_that_runs_elsewhere_is_not_started(name, changes):
+    text = refusal(engine(), name, **changes)
+    assert f"instance {NAME}: must run on no other node" in text
+    assert "primary node node1.example.com" in text
+    assert "but runs on node node2.example.com" in text
+    assert CLEANUP in text
+
+
+@pytest.mark.parametrize(("name", "changes"), CHANGES)
+def test_the_disks_of_a_guest_that_runs_elsewhere_are_not_changed(name, changes):
+    eng = engine(snapshot=start(admin_state="down"))
+    assert CLEANUP in refusal(eng, name, **changes)
+
+
+def test_an_export_does_not_read_disks_that_another_node_writes():
+    request = {"OP_ID": "OP_BACKUP_EXPORT", "instance_name": NAME, "mode": "local"}
+    request |= {"target_node": "node1", "shutdown": True}
+    with pytest.raises(errors.OpPrereqError, match=CLEANUP):
+        engine().run(request)
+
+
+def test_an_emulator_that_the_guest_has_left_is_not_rebooted():
+    """It looks as if it ran, on the primary node that the record still names."""
+    eng = engine({N1: RUNS, N2: RUNS})
+    assert CLEANUP in refusal(eng, "REBOOT", reboot_type="hard")
+
+
+def test_a_migration_that_would_become_a_failover_is_refused():
+    """The source says that an earlier one was not finished."""
+    eng = engine({N1: RUNS, N2: RUNS}, instance_migratable=failure("not finished"))
+    text = refusal(eng, "MIGRATE", target_node="node3", allow_failover=True)
+    assert CLEANUP in text
+
+
+@pytest.mark.parametrize("kind", ["always", "offline"])
+def test_a_migration_that_is_a_failover_is_refused(kind):
+    if kind == "always":
+        snapshot = start(beparams={"always_failover": True})
+    else:
+        gone = clusters.node(1, offline=True, master_candidate=False)
+        snapshot = start(nodes={N1: gone})
+    text = refusal(
+        engine(snapshot=snapshot), "MIGRATE", target_node="node3", allow_failover=True
+    )
+    assert CLEANUP in text
+
+
+def test_a_failover_to_the_node_that_runs_the_guest_records_it():
+    eng = engine()
+    run(eng, "FAILOVER", target_node="node2")
+    assert place(eng) == N2
+
+
+@pytest.mark.parametrize(
+    ("reports", "status"),
+    [
+        ({}, "failed"),
+        (WAITS, "failed"),
+        (RUNS, "completed"),
+    ],
+    ids=["nothing", "waits or has ended", "has left"],
+)
+def test_what_does_not_run_stops_no_start(reports, status):
+    eng = engine({N2: reports}, instance_get_migration_status={"status": status})
+    run(eng, "STARTUP")
+    [(node, _args)] = eng.rpc.called("instance_start")
+    assert node == N1
+
+
+def test_hypervisors_without_migrations_are_believed_at_once():
+    eng = engine(
+        snapshot=start(hypervisor="lxc"),
+        instance_get_migration_status={"status": "completed"},
+    )
+    assert CLEANUP in refusal(eng, "STARTUP")
+
+
+def test_nodes_that_cannot_run_it_or_are_marked_offline_are_not_asked():
+    snapshot = start(
+        nodes={
+            N2: clusters.node(2, offline=True, master_candidate=False),
+            N3: clusters.node(3, vm_capable=False),
+        }
+    )
+    eng = engine({N2: RUNS, N3: RUNS}, snapshot)
+    run(eng, "STARTUP")
+    assert {node for node, _args in eng.rpc.called("instance_info")} == {N1}
+
+
+# Nodes that do not answer
+def test_a_node_that_does_not_answer_is_named_to_a_human():
+    eng = engine({N2: SILENT})
+    text = run(eng, "FAILOVER", target_node="node3")
+    assert f"instance {NAME}: cannot find out whether another node runs it" in text
+    assert "node node2.example.com: no answer" in text
+    assert place(eng) == N3
+
+
+def test_an_automaton_does_not_fail_over_what_a_silent_node_may_run():
+    eng = engine({N2: SILENT})
+    text = refusal(eng, "FAILOVER", target_node="node3", reason=AUTOMATON)
+    assert "node node2.example.com: no answer" in text
+    assert "answers or is marked offline" in text
+
+
+def test_an_automaton_starts_it_where_it_is_recorded():
+    """Its node refuses this if the guest has left it."""
+    eng = engine({N2: SILENT})
+    assert "node2.example.com: no answer" in run(eng, "STARTUP", reason=AUTOMATON)
+    assert eng.rpc.called("instance_start")
+
+
+# Other templates
+def test_a_mirrored_instance_that_runs_on_its_secondary_node_is_named():
+    disk = clusters.drbd_disk("d0", 1, 2)
+    eng = engine(snapshot=start(disk))
+    assert CLEANUP in refusal(eng, "STARTUP")
+    assert {node for node, _args in eng.rpc.called("instance_info")} == {N1, N2}
+
+
+@pytest.mark.parametrize("template", ["plain", "file"])
+def test_nobody_else_is_asked_about_local_disks(template):
+    disk = DISK.replace(dev_type=template, nodes=(N1,), logical_id=("xenvg", "d0"))
+    eng = engine(snapshot=start(disk))
+    run(eng, "STARTUP")
+    assert [node for node, _args in eng.rpc.called("instance_info")] == [N1]
+
+
+# Clean-up
+@pytest.mark.parametrize("kind", ["offline", "silent"])
+def test_a_clean_up_records_the_place_of_a_guest_whose_source_is_dead(kind):
+    gone = clusters.node(1, offline=True, master_candidate=False)
+    snapshot = start(nodes={N1: gone} if kind == "offline" else {})
+    eng = engine({N1: SILENT, N2: RUNS}, snapshot)
+    text = run(eng, "MIGRATE", cleanup=True)
+    assert place(eng) == N2
+    assert ("node1.example.com: no answer" in text) == (kind == "silent")
+    run(eng, "FAILOVER", target_node="node3")
+    assert place(eng) == N3
+
+
+@pytest.mark.parametrize(
+    "places",
+    [{N1: SILENT, N2: WAITS}, {N1: RUNS, N2: SILENT}, {N1: SILENT}],
+    ids=["waits at the target", "may have left the source", "nowhere"],
+)
+def test_a_clean_up_that_needs_a_silent_node_changes_nothing(places):
+    eng = engine(places)
+    with pytest.raises(errors.OpExecError, match="no answer"):
+        run(eng, "MIGRATE", cleanup=True)
+    assert place(eng) == N1
+    assert not eng.rpc.called("instance_finalize_migration_dst")
+
+
+def test_a_clean_up_of_what_runs_nowhere_names_the_way_on():
+    gone = clusters.node(1, offline=True, master_candidate=False)
+    eng = engine({}, start(nodes={N1: gone}))
+    with pytest.raises(errors.OpExecError, match="gnt-instance failover"):
+        run(eng, "MIGRATE", cleanup=True)
