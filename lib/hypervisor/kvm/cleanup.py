@@ -8,7 +8,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import departure, runtime, security, shares, taps, tpm
+from ganeti.hypervisor.kvm import departure, files, runtime, security, shares, taps, tpm
 from ganeti.hypervisor.kvm.files import Files
 
 _CONTROLS: Final = (
@@ -29,6 +29,12 @@ def remove(effects: NodeEffects, guest: Files) -> None:
     departure.forget(guest)
     shutil.rmtree(guest.nics, ignore_errors=True)
     _remove_chroot(guest)
+
+
+def drop(effects: NodeEffects, guest: Files) -> None:
+    """End a guest's emulator on this node and remove its remains."""
+    files.end_process(effects, guest)
+    remove(effects, guest)
 
 
 def _disconnect(effects: NodeEffects, guest: Files) -> None:

@@ -27,6 +27,7 @@ from ganeti.hypervisor.base import (
 from ganeti.hypervisor.kvm import (
     agent,
     argv,
+    arriving,
     checks,
     cleanup,
     departure,
@@ -39,8 +40,8 @@ from ganeti.hypervisor.kvm import (
     hotplug,
     launch,
     layout,
-    migrate,
     runtime,
+    sending,
     shares,
     tpm,
 )
@@ -139,7 +140,7 @@ class KvmHypervisor(Hypervisor):
         with Qmp(guest.control("qmp"), name) as qmp:
             word = qmp.execute("query-status")["status"]
             # One that has left cannot answer its power button, and never goes on here.
-            if word == "shutdown" or migrate.has_departed(guest, word):
+            if word == "shutdown" or sending.has_departed(guest, word):
                 qmp.execute("quit")
                 return
             qmp.execute("set-action", {"shutdown": "poweroff"})
@@ -158,7 +159,7 @@ class KvmHypervisor(Hypervisor):
             return None
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
-                return migrate.arrival(guest, qmp.execute("query-status")["status"])
+                return arriving.arrival(guest, qmp.execute("query-status")["status"])
         except errors.HypervisorError:
             return None
 
@@ -216,8 +217,8 @@ class KvmHypervisor(Hypervisor):
         ):
             word = qmp.execute("query-status")["status"]
             with contextlib.suppress(errors.HypervisorError):
-                word = migrate.end_cut(guest, qmp, word)
-            arrival = migrate.arrival(guest, word)
+                word = sending.end_cut(guest, qmp, word)
+            arrival = arriving.arrival(guest, word)
             if word == "shutdown":
                 self._note_user_shutdown(guest, qmp, pid)
                 return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
@@ -396,13 +397,13 @@ class KvmHypervisor(Hypervisor):
                 f" ({', '.join(directories.values())}), so it cannot migrate; use"
                 " gnt-instance failover"
             )
-        migrate.check_idle(guest)
+        sending.check_idle(guest)
 
     def migration_info(self, instance: InstanceX) -> str:
         """Return the runtime, in the form for other nodes, and the guest's state."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
-        state = layout.PAUSED if migrate.is_paused(guest) else ""
+        state = layout.PAUSED if sending.is_paused(guest) else ""
         return runtime.export(guest, plan, state)
 
     def accept(
@@ -420,7 +421,7 @@ class KvmHypervisor(Hypervisor):
             )
         received = self._received(instance, info)
         plan = self._plan_of(instance, received, disks, guest)
-        migrate.accept(
+        arriving.accept(
             *(self._effects, guest, instance, plan, target),
             is_paused=received.is_paused,
         )
@@ -467,12 +468,12 @@ class KvmHypervisor(Hypervisor):
         del cluster_name
         guest = self._alive(instance.name)
         agent.thaw(self._effects, guest)
-        migrate.begin(guest, instance.hvparams, target, live=live, uuid=instance.uuid)
+        sending.begin(guest, instance.hvparams, target, live=live, uuid=instance.uuid)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
         """Return the progress of sending a guest."""
         guest = self._files(instance.name)
-        return migrate.status(
+        return sending.status(
             self._effects, guest, instance.hvparams, uuid=instance.uuid
         )
 
@@ -482,7 +483,7 @@ class KvmHypervisor(Hypervisor):
         """End the emulator that the guest has left, or continue the guest here."""
         del live
         guest = self._files(instance.name)
-        migrate.finalize_source(
+        sending.finalize_source(
             self._effects, guest, success=success, uuid=instance.uuid
         )
 
@@ -491,7 +492,7 @@ class KvmHypervisor(Hypervisor):
     ) -> None:
         """Take over the guest that has arrived, or end the waiting emulator."""
         guest = self._files(instance.name)
-        migrate.finalize_destination(
+        arriving.finalize_destination(
             self._effects, guest, instance, info, success=success
         )
 

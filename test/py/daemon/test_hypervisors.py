@@ -19,9 +19,8 @@ from fakes import guests, nodes
 from fakes.patience import until
 from ganeti import errors
 from ganeti.bootstrap import crypto
-from ganeti.hypervisor.kvm import hotplug
+from ganeti.hypervisor.kvm import hotplug, sending
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.migrate import sending
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
 
@@ -194,7 +193,7 @@ def test_a_guest_moves_though_its_record_has_changed_since_its_start(node, other
     # Nobody takes that migration for the next one, which would end the guest here.
     with Qmp(Files(other.paths, "web1").control("qmp"), "web1") as qmp:
         assert qmp.execute("query-migrate")["status"] == "completed"
-        assert sending(qmp) == {}
+        assert sending.state_of(qmp) == {}
 
 
 def migrate(node, other, record, *, live=True):

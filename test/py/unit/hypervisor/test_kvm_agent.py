@@ -12,7 +12,7 @@ from ganeti import errors
 from ganeti.clock import SystemClock
 from ganeti.hypervisor import registry
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import agent, cleanup, migrate
+from ganeti.hypervisor.kvm import agent, cleanup, sending
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
@@ -189,7 +189,7 @@ def test_a_frozen_guest_is_thawed_before_it_leaves(effects, guest, monkeypatch):
     monkeypatch.setattr(Files, "alive_pid", lambda _self: os.getpid())
     begun = []
     monkeypatch.setattr(
-        migrate, "begin", lambda *_args, **_options: begun.append(inside.frozen)
+        sending, "begin", lambda *_args, **_options: begun.append(inside.frozen)
     )
     with talk(guest, **FREEZING) as inside:
         agent.freeze(effects, guest, 60)

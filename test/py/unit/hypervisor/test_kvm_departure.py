@@ -11,7 +11,14 @@ import pytest
 
 from fakes.emulators import Effects, Emulator, guest_files
 from ganeti import errors
-from ganeti.hypervisor.kvm import cleanup, departure, files, migrate, runtime
+from ganeti.hypervisor.kvm import (
+    arriving,
+    cleanup,
+    departure,
+    files,
+    runtime,
+    sending,
+)
 from ganeti.hypervisor.kvm.departure import Stage
 
 COMPLETED = {"status": "completed", "ram": {"total": 9, "remaining": 0}}
@@ -30,7 +37,8 @@ def guest():
 
 
 def use(monkeypatch, emulator, pid=1):
-    monkeypatch.setattr(migrate, "Qmp", emulator)
+    for end in (arriving, sending):
+        monkeypatch.setattr(end, "Qmp", emulator)
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: pid)
     return emulator
 
@@ -66,10 +74,10 @@ def test_a_note_concerns_only_the_instance_that_left(monkeypatch, guest):
     assert departure.is_gone(guest)
     assert not departure.is_gone(guest, OWN)
     use(monkeypatch, Emulator(), pid=None)
-    assert migrate.status(Effects(), guest, {}, EARLIER).status == "completed"
-    assert migrate.status(Effects(), guest, {}, OWN).status == "failed"
+    assert sending.status(Effects(), guest, {}, EARLIER).status == "completed"
+    assert sending.status(Effects(), guest, {}, OWN).status == "failed"
     with pytest.raises(errors.HypervisorError, match="emulator has ended"):
-        migrate.finalize_source(Effects(), guest, success=False, uuid=OWN)
+        sending.finalize_source(Effects(), guest, success=False, uuid=OWN)
     # The next one replaces it.
     departure.begin(guest, was_paused=True, uuid=OWN)
     assert not departure.is_gone(guest)
@@ -118,13 +126,13 @@ def test_other_files_of_the_guest_stay(guest):
 def test_the_departure_is_noted_before_it_is_reported(monkeypatch, guest):
     departure.begin(guest, was_paused=False)
     use(monkeypatch, Emulator(query_migrate=COMPLETED, query_status=is_("postmigrate")))
-    assert migrate.status(Effects(), guest, {}).status == "completed"
+    assert sending.status(Effects(), guest, {}).status == "completed"
     assert departure.stage(guest) is Stage.LEFT
     # It outlives the emulator, and the machine.
     use(monkeypatch, Emulator(), pid=None)
-    assert migrate.status(Effects(), guest, {}).status == "completed"
+    assert sending.status(Effects(), guest, {}).status == "completed"
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
 
 
 def test_a_departure_is_noted_before_another_session_of_the_emulator(
@@ -141,7 +149,7 @@ def test_a_departure_is_noted_before_another_session_of_the_emulator(
         at_the_end.append(departure.stage(guest))
 
     use(monkeypatch, session)
-    assert migrate.status(Effects(), guest, {}).status == "completed"
+    assert sending.status(Effects(), guest, {}).status == "completed"
     assert at_the_end == [Stage.LEFT]
 
 
@@ -151,7 +159,7 @@ def test_a_departure_that_cannot_be_noted_is_not_reported(monkeypatch, guest):
 
     monkeypatch.setattr(departure, "leave", broken)
     use(monkeypatch, Emulator(query_migrate=COMPLETED, query_status=is_("postmigrate")))
-    actual = migrate.status(Effects(), guest, {})
+    actual = sending.status(Effects(), guest, {})
     assert actual.status == "failed"
     assert "Input/output error" in actual.error
 
@@ -161,7 +169,7 @@ def test_the_report_of_an_earlier_migration_is_none(monkeypatch, guest, state):
     """It has been sent from here, or came here, and has gone on since."""
     departure.begin(guest, was_paused=False)
     use(monkeypatch, Emulator(query_migrate=COMPLETED, query_status=is_(state)))
-    assert migrate.status(Effects(), guest, {}).status == "failed"
+    assert sending.status(Effects(), guest, {}).status == "failed"
     assert not departure.is_gone(guest)
 
 
@@ -171,16 +179,16 @@ def test_near_its_end_a_status_waits_for_it(monkeypatch, guest):
     use(monkeypatch, Emulator(query_migrate=answers, query_status=is_("postmigrate")))
     effects = Effects()
     begin = effects.clock.now
-    assert migrate.status(effects, guest, LIMITS).status == "completed"
+    assert sending.status(effects, guest, LIMITS).status == "completed"
     assert effects.clock.now - begin < 0.1
     # Neither long, nor far from it.
     use(monkeypatch, Emulator(query_migrate={"status": "active", "ram": ram}))
     begin = effects.clock.now
-    assert migrate.status(effects, guest, LIMITS).status == "active"
+    assert sending.status(effects, guest, LIMITS).status == "active"
     assert 1.0 <= effects.clock.now - begin < 1.1
     ram["remaining"] = 1 << 29
     begin = effects.clock.now
-    assert migrate.status(effects, guest, LIMITS).status == "active"
+    assert sending.status(effects, guest, LIMITS).status == "active"
     assert effects.clock.now == begin
 
 
@@ -190,17 +198,17 @@ def test_a_switch_to_postcopy_is_reported_at_once_and_noted(monkeypatch, guest):
     answers = [{"status": "active", "ram": ram}] * 2 + [is_("postcopy-active")]
     use(monkeypatch, Emulator(query_migrate=answers, migrate_start_postcopy={}))
     limits = LIMITS | {"migration_caps": "postcopy-ram"}
-    actual = migrate.status(Effects(), guest, limits)
+    actual = sending.status(Effects(), guest, limits)
     assert (actual.status, actual.postcopy_status) == ("active", "postcopy-active")
     assert departure.stage(guest) is Stage.AHEAD
     # With the emulator, the rest of its memory is lost.
     use(monkeypatch, Emulator(), pid=None)
-    assert migrate.status(Effects(), guest, limits).status == "failed"
+    assert sending.status(Effects(), guest, limits).status == "failed"
 
 
 def test_a_broken_postcopy_names_what_can_be_done(monkeypatch, guest):
     use(monkeypatch, Emulator(query_migrate=is_("postcopy-paused")))
-    actual = migrate.status(Effects(), guest, {})
+    actual = sending.status(Effects(), guest, {})
     assert "gnt-instance failover" in actual.error
     assert "reboot -t hard" in actual.error
 
@@ -215,7 +223,7 @@ def test_a_guest_that_was_paused_is_paused_after_a_failure(monkeypatch, guest, s
             query_migrate=is_("failed"), query_status=is_(state), cont={}, stop={}
         ),
     )
-    migrate.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
     changes = [name for name in emulator.names() if not name.startswith("query")]
     assert changes == ([] if state == "paused" else ["cont", "stop"])
 
@@ -227,11 +235,11 @@ def test_a_cut_abort_is_ended_by_the_next_look(monkeypatch, guest, sent, word):
     departure.begin(guest, was_paused=False)
     pathlib.Path(guest.sent_marker).touch()
     emulator = Emulator(query_migrate=is_(sent), cont={})
-    assert migrate.end_cut(guest, emulator, word) == "running"
+    assert sending.end_cut(guest, emulator, word) == "running"
     assert emulator.names()[-1] == "cont"
     assert departure.stage(guest) is None
     # Once: a later pause is not of a migration.
-    assert migrate.end_cut(guest, Emulator(), "paused") == "paused"
+    assert sending.end_cut(guest, Emulator(), "paused") == "paused"
 
 
 @pytest.mark.parametrize("sent", ["setup", "active", "cancelling", "completed"])
@@ -239,24 +247,24 @@ def test_a_look_ends_nothing_that_is_under_way(guest, sent):
     pathlib.Path(guest.sent_marker).touch()
     answer = {"status": sent, "ram": {}}
     emulator = Emulator(query_migrate=answer)
-    assert migrate.end_cut(guest, emulator, "paused") == "paused"
+    assert sending.end_cut(guest, emulator, "paused") == "paused"
     departure.leave(guest, has_all=True)
     emulator = Emulator(query_migrate=is_("none"))
-    assert migrate.end_cut(guest, emulator, "paused") == "paused"
+    assert sending.end_cut(guest, emulator, "paused") == "paused"
 
 
 def test_a_look_does_not_come_between_the_steps_of_sending(guest):
     pathlib.Path(guest.sent_marker).touch()
     with (
-        migrate.turn(guest),
+        sending.turn(guest),
         pytest.raises(errors.HypervisorError, match="is changed"),
     ):
-        migrate.end_cut(guest, Emulator(), "paused")
+        sending.end_cut(guest, Emulator(), "paused")
 
 
 # The target
 def finalize_destination(guest):
-    migrate.finalize_destination(
+    arriving.finalize_destination(
         Effects(), guest, types.SimpleNamespace(), "", success=True
     )
 
@@ -264,7 +272,7 @@ def finalize_destination(guest):
 @pytest.fixture
 def no_nics(monkeypatch):
     monkeypatch.setattr(
-        migrate.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
+        arriving.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
     )
 
 
@@ -315,9 +323,9 @@ def test_a_clean_up_removes_the_note_of_a_guest_that_has_gone_on_here(
     answers = {"query_migrate": is_("failed"), "query_status": is_(word)}
     use(monkeypatch, Emulator(**answers))
     with pytest.raises(errors.HypervisorError, match="was not finished"):
-        migrate.check_idle(guest)
+        sending.check_idle(guest)
     finalize_destination(guest)
-    migrate.check_idle(guest)
+    sending.check_idle(guest)
     assert not departure.is_gone(guest)
 
 

@@ -21,12 +21,12 @@ from ganeti import errors
 from ganeti.hypervisor import NodeEffects, networks
 from ganeti.hypervisor.base import GuestState
 from ganeti.hypervisor.kvm import (
+    arriving,
     cleanup,
     driver,
     files,
     hotplug,
     launch,
-    migrate,
     runtime,
     taps,
 )
@@ -655,13 +655,13 @@ def test_a_start_that_fails_leaves_no_files(guest, executed, monkeypatch):
 def accept(guest, **caps):
     params = guest.plan.hvparams | {"migration_port": 18102} | caps
     plan = guest.plan.replace(hvparams=params)
-    migrate.accept(guest.effects, guest.files, guest.record, plan, "192.0.2.1")
+    arriving.accept(guest.effects, guest.files, guest.record, plan, "192.0.2.1")
 
 
 def test_an_emulator_waits_for_a_guest_with_the_capabilities(
     guest, executed, monkeypatch
 ):
-    monkeypatch.setattr(migrate, "Qmp", guest.emulator)
+    monkeypatch.setattr(arriving, "Qmp", guest.emulator)
     pathlib.Path(guest.files.control("shutdown")).touch()
     accept(guest, migration_caps="postcopy-ram:xbzrle")
     [(plan, how)] = executed
@@ -680,7 +680,7 @@ def test_an_emulator_waits_for_a_guest_with_the_capabilities(
 def test_an_emulator_that_cannot_wait_is_ended_and_leaves_nothing(
     guest, executed, monkeypatch
 ):
-    monkeypatch.setattr(migrate, "Qmp", guest.emulator)
+    monkeypatch.setattr(arriving, "Qmp", guest.emulator)
     guest.emulator.refuses = "migrate-set-capabilities"
     with pytest.raises(errors.HypervisorError, match="refused"):
         accept(guest, migration_caps="xbzrle")

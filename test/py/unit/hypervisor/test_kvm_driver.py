@@ -17,6 +17,7 @@ from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk, GuestState, NodeEffects
 from ganeti.hypervisor.kvm import (
     argv,
+    arriving,
     departure,
     devices,
     driver,
@@ -24,8 +25,8 @@ from ganeti.hypervisor.kvm import (
     files,
     hotplug,
     layout,
-    migrate,
     runtime,
+    sending,
 )
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 from ganeti.pathutils import Paths
@@ -214,7 +215,8 @@ def test_the_steps_of_a_migration_reach_their_functions(node, runs, monkeypatch)
 
     steps = ("begin", "status", "finalize_source", "finalize_destination", "check_idle")
     for name in steps:
-        monkeypatch.setattr(migrate, name, note(name))
+        end = arriving if name == "finalize_destination" else sending
+        monkeypatch.setattr(end, name, note(name))
     monkeypatch.setattr(driver.KvmHypervisor, "info", lambda *_args: "a guest")
     plan = runtime.Runtime((), (), {}, ())
     monkeypatch.setattr(runtime, "load", lambda _guest: plan)
@@ -239,7 +241,7 @@ def test_the_steps_of_a_migration_reach_their_functions(node, runs, monkeypatch)
 
 def test_a_guest_does_not_arrive_where_it_runs(node, runs, monkeypatch):
     runs["web1"] = 5
-    monkeypatch.setattr(migrate, "accept", None)
+    monkeypatch.setattr(arriving, "accept", None)
     expected = "instance web1: already running here"
     with pytest.raises(errors.HypervisorError, match=expected):
         node.accept(record(), "{}", "192.0.2.2", [])
@@ -262,7 +264,7 @@ def test_an_arriving_guest_starts_by_the_record_with_the_devices_of_its_source(
     info = runtime.export(node._files("web1"), plugged)
     arrived = []
     monkeypatch.setattr(
-        migrate, "accept", lambda *args, is_paused: arrived.append(args)
+        arriving, "accept", lambda *args, is_paused: arrived.append(args)
     )
     node._effects.process.answers = {(KVM, "-machine", "help"): printed(MACHINES)}
     attached = AttachedDisk(DISK, "/dev/here")
@@ -608,7 +610,7 @@ def test_a_migration_notes_the_instance(node, runs, monkeypatch):
     pathlib.Path(node._files("web1").pid).touch()
     accepted = {"migrate_set_capabilities": {}, "migrate_set_parameters": {}}
     asked = Emulator(query_status={"status": "running"}, migrate={}, **accepted)
-    monkeypatch.setattr(migrate, "Qmp", asked)
+    monkeypatch.setattr(sending, "Qmp", asked)
     monkeypatch.setattr(driver.agent, "thaw", lambda _effects, _guest: False)
     node.migrate(record(), "192.0.2.2", cluster_name="c", live=True)
     guest = node._files("web1")
@@ -636,5 +638,5 @@ def test_a_full_disk_of_the_target_is_named_and_nothing_is_left(
     guest = node._files("web1")
     text = r"web1: cannot write its files: .*No space left on device: .*web1\.arrival"
     with pytest.raises(errors.HypervisorError, match=text):
-        migrate.accept(node._effects, guest, record(), plan, "192.0.2.2")
+        arriving.accept(node._effects, guest, record(), plan, "192.0.2.2")
     assert not os.path.exists(guest.arrival_marker)

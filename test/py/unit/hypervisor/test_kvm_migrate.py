@@ -3,7 +3,7 @@
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import files, migrate
+from ganeti.hypervisor.kvm import files, sending
 from ganeti.pathutils import Paths
 
 
@@ -36,7 +36,7 @@ def guest():
 
 
 @pytest.mark.parametrize(
-    ("sending", "status"),
+    ("sent", "status"),
     [
         ({"status": "active"}, "running"),
         ({"status": "pre-switchover"}, "finish-migrate"),
@@ -44,15 +44,15 @@ def guest():
         ({}, "postmigrate"),
     ],
 )
-def test_a_second_migration_names_the_cleanup(monkeypatch, guest, sending, status):
-    emulator = Emulator(query_migrate=sending, query_status=state(status))
-    monkeypatch.setattr(migrate, "Qmp", emulator)
+def test_a_second_migration_names_the_cleanup(monkeypatch, guest, sent, status):
+    emulator = Emulator(query_migrate=sent, query_status=state(status))
+    monkeypatch.setattr(sending, "Qmp", emulator)
     with pytest.raises(errors.HypervisorError, match="migrate --cleanup web1"):
-        migrate.check_idle(guest)
+        sending.check_idle(guest)
 
 
 @pytest.mark.parametrize(
-    ("sending", "status"),
+    ("sent", "status"),
     [
         ({}, "running"),
         ({"status": "failed"}, "running"),
@@ -65,7 +65,7 @@ def test_a_second_migration_names_the_cleanup(monkeypatch, guest, sending, statu
         ({"status": "completed"}, "suspended"),
     ],
 )
-def test_a_guest_without_a_migration_may_migrate(monkeypatch, guest, sending, status):
-    emulator = Emulator(query_migrate=sending, query_status=state(status))
-    monkeypatch.setattr(migrate, "Qmp", emulator)
-    migrate.check_idle(guest)
+def test_a_guest_without_a_migration_may_migrate(monkeypatch, guest, sent, status):
+    emulator = Emulator(query_migrate=sent, query_status=state(status))
+    monkeypatch.setattr(sending, "Qmp", emulator)
+    sending.check_idle(guest)

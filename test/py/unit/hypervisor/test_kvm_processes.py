@@ -13,7 +13,7 @@ import pytest
 from fakes.emulators import Effects, Emulator, guest_files
 from ganeti import errors
 from ganeti.hypervisor.base import Arrival
-from ganeti.hypervisor.kvm import departure, files, migrate
+from ganeti.hypervisor.kvm import arriving, cleanup, departure, files, sending
 from ganeti.hypervisor.kvm.departure import Stage
 
 
@@ -50,12 +50,13 @@ def process(guest):
 def dropped(monkeypatch):
     """Replace the end of an emulator; return the names of those that were ended."""
     names = []
-    monkeypatch.setattr(migrate, "drop", lambda _effects, g: names.append(g.name))
+    monkeypatch.setattr(cleanup, "drop", lambda _effects, g: names.append(g.name))
     return names
 
 
 def use(monkeypatch, emulator, pid=1):
-    monkeypatch.setattr(migrate, "Qmp", emulator)
+    for end in (arriving, sending):
+        monkeypatch.setattr(end, "Qmp", emulator)
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: pid)
     return emulator
 
@@ -126,7 +127,7 @@ def test_a_guest_that_has_left_is_not_continued_here(monkeypatch, guest, dropped
         Emulator(query_migrate=LEFT, query_status={"status": "postmigrate"}),
     )
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
     assert "cont" not in emulator.names()
     assert dropped == []
     assert departure.stage(guest) is Stage.LEFT
@@ -145,7 +146,7 @@ def test_a_guest_that_left_while_it_was_cancelled_is_not_continued(
         ),
     )
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
     assert "migrate_cancel" in emulator.names()
     assert departure.stage(guest) is Stage.LEFT
 
@@ -166,7 +167,7 @@ def test_a_failed_migration_is_cancelled_and_the_guest_continues(
             cont={},
         ),
     )
-    migrate.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
     # The emulator lets it go on; it is never stopped for this.
     changes = [name for name in emulator.names() if not name.startswith("query")]
     assert changes == ["migrate_cancel", "cont"]
@@ -192,9 +193,9 @@ def test_the_emulators_decide_where_the_target_goes_on_by_itself(
     )
     if end == "completed":
         with pytest.raises(errors.HypervisorError, match="has left for the target"):
-            migrate.finalize_source(Effects(), guest, success=False)
+            sending.finalize_source(Effects(), guest, success=False)
     else:
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
     assert ("cont" in emulator.names()) is (end == "failed")
     assert "migrate_cancel" not in emulator.names()
 
@@ -204,7 +205,7 @@ def test_a_guest_that_runs_at_the_target_before_its_end_has_left(
 ):
     use(monkeypatch, Emulator(query_migrate={"status": "postcopy-paused"}))
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
 
 
 def test_a_migration_that_does_not_end_is_an_error(monkeypatch, guest, dropped):
@@ -218,7 +219,7 @@ def test_a_migration_that_does_not_end_is_an_error(monkeypatch, guest, dropped):
     )
     # One that an earlier release has begun.
     with pytest.raises(errors.HypervisorError, match="found it device"):
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
     assert "migrate_cancel" not in emulator.names()
 
 
@@ -234,7 +235,7 @@ def test_a_guest_does_not_wait_for_the_end_of_a_connection(monkeypatch, guest, d
             query_status=STOPPED,
         ),
     )
-    migrate.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
     assert emulator.names().count("migrate_cancel") == 1
     assert emulator.names()[-1] == "cont"
 
@@ -248,8 +249,8 @@ def test_the_migration_that_brought_a_guest_is_not_one_that_takes_it_away(
         monkeypatch,
         Emulator(query_migrate={"status": "completed"}, query_status=state, cont={}),
     )
-    assert migrate.status(Effects(), guest, {}).status == "failed"
-    migrate.finalize_source(Effects(), guest, success=False)
+    assert sending.status(Effects(), guest, {}).status == "failed"
+    sending.finalize_source(Effects(), guest, success=False)
     assert ("cont" in emulator.names()) is not is_running
 
 
@@ -258,8 +259,8 @@ def test_a_running_guest_is_left_alone(monkeypatch, guest, dropped):
         monkeypatch,
         Emulator(query_migrate={"status": "failed"}, query_status=[RUNS, SLEEPS]),
     )
-    migrate.finalize_source(Effects(), guest, success=False)
-    migrate.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
     assert emulator.names() == ["query-migrate", "query-status"] * 2
     assert dropped == []
 
@@ -267,7 +268,7 @@ def test_a_running_guest_is_left_alone(monkeypatch, guest, dropped):
 def test_a_guest_without_an_emulator_may_have_left(monkeypatch, guest, dropped):
     use(monkeypatch, Emulator(), pid=None)
     with pytest.raises(errors.HypervisorError, match="may have left for the target"):
-        migrate.finalize_source(Effects(), guest, success=False)
+        sending.finalize_source(Effects(), guest, success=False)
     assert dropped == []
 
 
@@ -282,24 +283,24 @@ def test_a_guest_that_was_stopped_to_be_sent_is_known_without_its_emulator(
         stop={}, cont={}, query_migrate={}, query_status=RUNS, **SENDING
     )
     use(monkeypatch, emulator)
-    migrate.begin(guest, PARAMETERS, "192.0.2.2", live=live)
+    sending.begin(guest, PARAMETERS, "192.0.2.2", live=live)
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
-    ended = migrate.status(Effects(), guest, {})
+    ended = sending.status(Effects(), guest, {})
     assert (ended.status, ended.is_stopped) == ("failed", not live)
     emulator.answers["query-status"] = STOPPED
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: 1)
-    migrate.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
     monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
-    assert not migrate.status(Effects(), guest, {}).is_stopped
+    assert not sending.status(Effects(), guest, {}).is_stopped
 
 
 def test_a_guest_that_runs_again_has_not_been_stopped_since(monkeypatch, guest):
     """Somebody let it go on by its monitor."""
     pathlib.Path(guest.sent_marker).touch()
     use(monkeypatch, Emulator(query_migrate={}, query_status=RUNS))
-    migrate.finalize_source(Effects(), guest, success=False)
+    sending.finalize_source(Effects(), guest, success=False)
     use(monkeypatch, Emulator(), pid=None)
-    assert not migrate.status(Effects(), guest, {}).is_stopped
+    assert not sending.status(Effects(), guest, {}).is_stopped
 
 
 def test_a_guest_whose_stop_cannot_be_noted_goes_on(monkeypatch, guest):
@@ -309,9 +310,9 @@ def test_a_guest_whose_stop_cannot_be_noted_goes_on(monkeypatch, guest):
         if "sent" in path:
             raise OSError(errno.ENOSPC, "No space left on device", path)
 
-    monkeypatch.setattr(migrate.file_utils, "write_file", full)
+    monkeypatch.setattr(sending.file_utils, "write_file", full)
     with pytest.raises(errors.HypervisorError, match=r"No space left .*web1\.sent"):
-        migrate.begin(guest, PARAMETERS, "192.0.2.2", live=False)
+        sending.begin(guest, PARAMETERS, "192.0.2.2", live=False)
     assert emulator.names() == ["query-status"]
 
 
@@ -319,10 +320,10 @@ def test_a_guest_whose_stop_cannot_be_noted_goes_on(monkeypatch, guest):
 def test_a_source_ends_after_a_success(monkeypatch, guest, dropped, quit_answer):
     waited = []
     monkeypatch.setattr(
-        migrate.files, "wait_gone", lambda _effects, pid, _s: waited.append(pid)
+        sending.files, "wait_gone", lambda _effects, pid, _s: waited.append(pid)
     )
     emulator = use(monkeypatch, Emulator(quit=quit_answer), pid=77)
-    migrate.finalize_source(Effects(), guest, success=True)
+    sending.finalize_source(Effects(), guest, success=True)
     assert emulator.names() == ["quit"]
     assert waited == ([77] if quit_answer == {} else [])
     assert dropped == ["web1"]
@@ -341,17 +342,17 @@ def test_a_source_ends_after_a_success(monkeypatch, guest, dropped, quit_answer)
 )
 def test_a_guest_waits_until_it_has_gone_on_once(guest, word, expected):
     pathlib.Path(guest.arrival_marker).touch()
-    assert migrate.arrival(guest, word) is expected
+    assert arriving.arrival(guest, word) is expected
     still = None if expected is None else Arrival.COMPLETE
-    assert migrate.arrival(guest, "paused") is still
+    assert arriving.arrival(guest, "paused") is still
 
 
 def test_a_guest_that_was_started_here_does_not_wait(guest):
-    assert migrate.arrival(guest, "paused") is None
+    assert arriving.arrival(guest, "paused") is None
 
 
 def finalize_destination(guest, *, success):
-    migrate.finalize_destination(
+    arriving.finalize_destination(
         Effects(), guest, types.SimpleNamespace(), "", success=success
     )
 
@@ -428,12 +429,12 @@ def test_an_arrived_guest_runs_in_the_end(monkeypatch, guest, words, commands):
     states = [{"status": word} for word in words]
     emulator = use(monkeypatch, Emulator(query_status=states, cont={}))
     monkeypatch.setattr(
-        migrate.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
+        arriving.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
     )
     pathlib.Path(guest.arrival_marker).touch()
     finalize_destination(guest, success=True)
     assert emulator.names() == commands
-    assert migrate.arrival(guest, "paused") is None
+    assert arriving.arrival(guest, "paused") is None
 
 
 def test_a_guest_that_has_left_does_not_go_on_with_its_old_memory(monkeypatch, guest):
@@ -449,21 +450,21 @@ def test_a_guest_that_was_stopped_to_be_sent_goes_on_if_nothing_else_is_left(
 ):
     use(monkeypatch, Emulator(query_status={"status": "postmigrate"}, cont={}))
     monkeypatch.setattr(
-        migrate.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
+        arriving.runtime, "load", lambda _guest: types.SimpleNamespace(nics=())
     )
     pathlib.Path(guest.sent_marker).touch()
     finalize_destination(guest, success=True)
     # It runs from now on, so a later copy of it is not up to date any more.
     use(monkeypatch, Emulator(), pid=None)
-    assert not migrate.status(Effects(), guest, {}).is_stopped
+    assert not sending.status(Effects(), guest, {}).is_stopped
 
 
 def test_a_live_migration_forgets_the_stop_of_an_earlier_one(monkeypatch, guest):
     pathlib.Path(guest.sent_marker).touch()
     use(monkeypatch, Emulator(stop={}, query_status=RUNS, **SENDING))
-    migrate.begin(guest, PARAMETERS, "192.0.2.2", live=True)
+    sending.begin(guest, PARAMETERS, "192.0.2.2", live=True)
     use(monkeypatch, Emulator(), pid=None)
-    assert not migrate.status(Effects(), guest, {}).is_stopped
+    assert not sending.status(Effects(), guest, {}).is_stopped
 
 
 def test_a_guest_that_never_continues_is_an_error(monkeypatch, guest):
@@ -485,7 +486,7 @@ PARAMETERS = {
 def test_sending_sets_limits_and_pauses_unless_live(monkeypatch, guest, live):
     emulator = Emulator(stop={}, query_status=RUNS, **SENDING)
     use(monkeypatch, emulator)
-    migrate.begin(guest, PARAMETERS, "2001:db8::2", live=live)
+    sending.begin(guest, PARAMETERS, "2001:db8::2", live=live)
     assert ("stop" in emulator.names()) is not live
     executed = dict(emulator.executed)
     assert executed["migrate-set-parameters"] == {
@@ -522,7 +523,7 @@ def test_the_switch_to_postcopy(monkeypatch, guest, syncs, caps, status, switche
             migrate_start_postcopy={},
         ),
     )
-    actual = migrate.status(Effects(), guest, {"migration_caps": caps})
+    actual = sending.status(Effects(), guest, {"migration_caps": caps})
     assert ("migrate-start-postcopy" in emulator.names()) is switches
     assert actual.status == status
     ram_of = (actual.transferred_ram, actual.total_ram, actual.remaining_ram)
@@ -541,7 +542,7 @@ def test_the_switch_to_postcopy(monkeypatch, guest, syncs, caps, status, switche
 )
 def test_status_words(monkeypatch, guest, word, shown, postcopy):
     use(monkeypatch, Emulator(query_migrate={"status": word}))
-    actual = migrate.status(Effects(), guest, {})
+    actual = sending.status(Effects(), guest, {})
     assert (actual.status, actual.postcopy_status) == (shown, postcopy)
 
 
@@ -551,12 +552,12 @@ def test_bad_answers_are_tried_again_and_then_a_failure(monkeypatch, guest):
     emulator = use(monkeypatch, Emulator(query_migrate=answers))
     effects = Effects()
     begin = effects.clock.now
-    assert migrate.status(effects, guest, {}).status == "active"
+    assert sending.status(effects, guest, {}).status == "active"
     assert effects.clock.now - begin == 8.0
     emulator.answers["query-migrate"] = broken
-    assert migrate.status(effects, guest, {}).status == "failed"
+    assert sending.status(effects, guest, {}).status == "failed"
     use(monkeypatch, Emulator(), pid=None)
-    assert migrate.status(effects, guest, {}).status == "failed"
+    assert sending.status(effects, guest, {}).status == "failed"
 
 
 GONE = 2**22 + 1

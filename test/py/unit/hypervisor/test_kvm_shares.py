@@ -22,8 +22,8 @@ from ganeti.hypervisor.kvm import (
     files,
     helper_processes,
     layout,
-    migrate,
     runtime,
+    sending,
     shares,
 )
 from ganeti.hypervisor.kvm.files import Files
@@ -307,7 +307,7 @@ def test_a_guest_with_shared_directories_does_not_migrate(
 ):
     monkeypatch.setattr(Files, "alive_pid", lambda _self: 7)
     asked = []
-    monkeypatch.setattr(migrate, "check_idle", asked.append)
+    monkeypatch.setattr(sending, "check_idle", asked.append)
     driver = registry.DRIVERS["kvm"](effects)
     runtime.save(guest, planned(guest, params))
     wanted = r"^instance web1: shares directories of its node \(/srv/data, /srv/iso\)"

@@ -1,8 +1,4 @@
-"""Live migration over the control socket, on source and target node.
-
-A guest that has arrived waits until the master lets it go on, which it does when the
-source has given the guest up (`departure`). So a connection that breaks at the last
-moment leaves one guest, whatever each emulator believes.
+"""The source of a live migration: it sends a guest, and decides whether it has left.
 
 Specified in the hypervisor document, section 2.4.
 """
@@ -10,16 +6,14 @@ Specified in the hypervisor document, section 2.4.
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import MIB, Arrival, MigrationStatus, NodeEffects
-from ganeti.hypervisor.kvm import cleanup, departure, files, launch, runtime, taps
+from ganeti.hypervisor.base import MIB, MigrationStatus, NodeEffects
+from ganeti.hypervisor.kvm import cleanup, departure, files, migration
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.objects.filled import InstanceX
 from ganeti.utils import files as file_utils
 
 #: Consecutive bad answers after which a migration counts as failed, and the interval.
@@ -28,10 +22,6 @@ _STATUS_RETRY_S: Final = 2.0
 #: Passes over memory before the switch to postcopy, where it is enabled.
 _POSTCOPY_AFTER_SYNCS: Final = 2
 _POSTCOPY: Final = "postcopy-ram"
-#: Capability by which a source completes only when the target has loaded all.
-_RETURN_PATH: Final = "return-path"
-#: Capability by which a target leaves the disks alone until its guest goes on.
-_LATE_DISKS: Final = "late-block-activate"
 #: Seconds from the end within which a request for the status waits for it, since the
 #: guest stands still then; how long it waits, and the interval.
 _NEAR_S: Final = 2.0
@@ -42,29 +32,7 @@ _NEAR_POLL_S: Final = 0.02
 _AUTO_CONVERGE: Final = "auto-converge"
 #: Per cent of CPU time that such a guest loses at first, and further per pass.
 _THROTTLE: Final = {"cpu-throttle-initial": 40, "cpu-throttle-increment": 20}
-#: Seconds that the guest may take to continue after the last byte, and the interval.
-_ARRIVAL_S: Final = 10.0
-_POLL_S: Final = 0.1
 _QUIT_WAIT_S: Final = 10.0
-#: Status words of the emulator for a guest that is being received, for one that has
-#: arrived and waits (before that it may have been started paused, and has not run
-#: yet), for one whose last data is being sent, and for one that runs. The last may
-#: be suspended by itself, which QEMU reports since 8.2.
-_INCOMING: Final = "inmigrate"
-_LEFT: Final = "postmigrate"
-_PAUSED: Final = frozenset({"paused", "prelaunch"})
-_ARRIVED: Final = _PAUSED | {_LEFT}
-_LAST_DATA: Final = "finish-migrate"
-_STOPPED: Final = frozenset({_LEFT, _LAST_DATA})
-_ALIVE: Final = frozenset({"running", "suspended"})
-#: Those of a guest that has stopped by itself; it arrives as it was at its source.
-_HALTED: Final = frozenset(
-    {"guest-panicked", "internal-error", "io-error", "shutdown", "watchdog"}
-)
-#: Those of an emulator whose guest has not gone on here, or has ended.
-_WITHOUT_GUEST: Final = _STOPPED | {_INCOMING, "shutdown"}
-#: Content of the marker of an arrival, for a guest that was paused before.
-_WAS_PAUSED: Final = b"paused"
 _COMPLETED: Final = "completed"
 _CANCELLING: Final = "cancelling"
 _POSTCOPY_BROKEN: Final = "postcopy-paused"
@@ -92,86 +60,6 @@ _BROKEN_TEXT: Final = (
 )
 
 
-def _capabilities(hvparams: Mapping[str, Any]) -> list[str]:
-    return [word for word in (hvparams.get("migration_caps") or "").split(":") if word]
-
-
-def _set_capabilities(qmp: Qmp, words: Iterable[str]) -> None:
-    rows = [{"capability": word, "state": True} for word in words]
-    if rows:
-        qmp.execute("migrate-set-capabilities", {"capabilities": rows})
-
-
-def _address(target: str, hvparams: Mapping[str, Any]) -> str:
-    host = f"[{target}]" if ":" in target else target
-    return f"tcp:{host}:{hvparams['migration_port']}"
-
-
-def accept(
-    effects: NodeEffects,
-    guest: Files,
-    instance: InstanceX,
-    plan: runtime.Runtime,
-    target: str,
-    *,
-    is_paused: bool = False,
-) -> None:
-    """Start an emulator that waits for a guest, which does not run here.
-
-    Args:
-        effects: effect interfaces of this node.
-        guest: files of the guest on this node.
-        instance: the instance's record.
-        plan: start of the guest on this node.
-        target: own address to listen on.
-        is_paused: whether the guest is paused at its source, and stays so.
-
-    Raises:
-        HypervisorError: the emulator does not start.
-    """
-    cleanup.remove(effects, guest)
-    how = launch.Launch(incoming=_address(target, plan.hvparams))
-    try:
-        guest.make_directories()
-        content = _WAS_PAUSED if is_paused else b""
-        file_utils.write_file(guest.arrival_marker, content)
-        runtime.save(guest, plan)
-        launch.launch(effects, instance, plan, how)
-        with Qmp(guest.control("qmp"), guest.name) as qmp:
-            words = {_RETURN_PATH, _LATE_DISKS, *_capabilities(plan.hvparams)}
-            _set_capabilities(qmp, words)
-    except errors.GenericError:
-        drop(effects, guest)
-        raise
-    except OSError as err:
-        drop(effects, guest)
-        raise _cannot_write(guest, err) from err
-
-
-def arrival(guest: Files, word: str) -> Arrival | None:
-    """Return the state of a guest that waits to be taken over, None of another one.
-
-    Args:
-        guest: files of the guest on this node, where it has an emulator.
-        word: status of the emulator.
-    """
-    if not os.path.exists(guest.arrival_marker):
-        return None
-    if word == _INCOMING:
-        return Arrival.INCOMPLETE
-    if word in _ARRIVED:
-        return Arrival.COMPLETE
-    # It has gone on, so whatever stops it later is another reason.
-    file_utils.remove_file(guest.arrival_marker)
-    return None
-
-
-def drop(effects: NodeEffects, guest: Files) -> None:
-    """End a guest's emulator on this node and remove its remains."""
-    files.end_process(effects, guest)
-    cleanup.remove(effects, guest)
-
-
 def begin(
     guest: Files,
     hvparams: Mapping[str, Any],
@@ -195,7 +83,7 @@ def begin(
     with turn(guest), Qmp(guest.control("qmp"), guest.name) as qmp:
         # Not one of an earlier migration: this guest runs since.
         file_utils.remove_file(guest.sent_marker)
-        was_paused = qmp.execute("query-status")["status"] in _PAUSED
+        was_paused = qmp.execute("query-status")["status"] in migration.PAUSED
         try:
             departure.begin(guest, was_paused=was_paused, uuid=uuid)
             if not live and not was_paused:
@@ -203,9 +91,13 @@ def begin(
                 file_utils.write_file(guest.sent_marker, b"")
                 qmp.execute("stop")
         except OSError as err:
-            raise _cannot_write(guest, err) from err
-        words = {_AUTO_CONVERGE, _RETURN_PATH, *_capabilities(hvparams)}
-        _set_capabilities(qmp, words)
+            raise migration.cannot_write(guest, err) from err
+        words = {
+            _AUTO_CONVERGE,
+            migration.RETURN_PATH,
+            *migration.capabilities(hvparams),
+        }
+        migration.set_capabilities(qmp, words)
         qmp.execute(
             "migrate-set-parameters",
             {
@@ -214,7 +106,7 @@ def begin(
                 **_THROTTLE,
             },
         )
-        qmp.execute("migrate", {"uri": _address(target, hvparams)})
+        qmp.execute("migrate", {"uri": migration.address(target, hvparams)})
 
 
 def is_paused(guest: Files) -> bool:
@@ -224,7 +116,7 @@ def is_paused(guest: Files) -> bool:
         HypervisorError: the emulator does not answer.
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        return qmp.execute("query-status")["status"] in _PAUSED
+        return qmp.execute("query-status")["status"] in migration.PAUSED
 
 
 @contextlib.contextmanager
@@ -249,18 +141,6 @@ def turn(guest: Files, *, waits: bool = True) -> Iterator[None]:
         os.close(fd)
 
 
-def _cannot_write(guest: Files, err: OSError) -> errors.HypervisorError:
-    return errors.HypervisorError(
-        f"instance {guest.name}: cannot write its files: {err}"
-    )
-
-
-def _continue(qmp: Qmp, guest: Files) -> None:
-    # First: a guest that runs must not count as one that has been stopped since.
-    file_utils.remove_file(guest.sent_marker)
-    qmp.execute("cont")
-
-
 def end_cut(guest: Files, qmp: Qmp, word: str) -> str:
     """Let a guest go on that was stopped to be sent, if that failed and nobody came.
 
@@ -275,14 +155,14 @@ def end_cut(guest: Files, qmp: Qmp, word: str) -> str:
     Raises:
         HypervisorError: the emulator does not answer, or is being changed.
     """
-    if word not in _ARRIVED or not os.path.exists(guest.sent_marker):
+    if word not in migration.ARRIVED or not os.path.exists(guest.sent_marker):
         return word
     with turn(guest, waits=False):
-        sent = sending(qmp).get("status")
+        sent = state_of(qmp).get("status")
         if departure.is_gone(guest) or sent == _COMPLETED or sent in _UNDER_WAY:
             return word
         departure.stay(guest)
-        _continue(qmp, guest)
+        migration.go_on(qmp, guest)
     return "running"
 
 
@@ -322,7 +202,7 @@ def status(
             reason = str(err)
             continue
         except OSError as err:
-            reason = str(_cannot_write(guest, err))
+            reason = str(migration.cannot_write(guest, err))
             continue
         if has_left or word in _ENDED or word in _UNDER_WAY:
             return _translate(answer)
@@ -336,7 +216,7 @@ def _progress(
     effects: NodeEffects, qmp: Qmp, hvparams: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the state of a migration from here; wait for its end if that is near."""
-    answer = sending(qmp)
+    answer = state_of(qmp)
     has_switched = _switch_to_postcopy(hvparams, qmp, answer)
     end = effects.clock.monotonic() + _NEAR_WAIT_S
     near = _NEAR_S * int(hvparams.get("migration_bandwidth") or 0) * MIB
@@ -346,7 +226,7 @@ def _progress(
         if not is_near or effects.clock.monotonic() >= end:
             break
         effects.sleep(_NEAR_POLL_S)
-        answer = sending(qmp)
+        answer = state_of(qmp)
     return answer
 
 
@@ -357,10 +237,10 @@ def _has_all(qmp: Qmp, word: str | None) -> bool:
     """
     if word != _COMPLETED:
         return False
-    return qmp.execute("query-status")["status"] in _STOPPED
+    return qmp.execute("query-status")["status"] in migration.STOPPED
 
 
-def sending(qmp: Qmp) -> dict[str, Any]:
+def state_of(qmp: Qmp) -> dict[str, Any]:
     """Return the state of a migration from here, empty without one.
 
     A guest that came here by a migration reports that one until it is sent itself; only
@@ -393,7 +273,7 @@ def _switch_to_postcopy(
     syncs = answer.get("ram", {}).get("dirty-sync-count", 0)
     if answer.get("status") != "active" or syncs < _POSTCOPY_AFTER_SYNCS:
         return False
-    if _POSTCOPY not in _capabilities(hvparams):
+    if _POSTCOPY not in migration.capabilities(hvparams):
         return False
     qmp.execute("migrate-start-postcopy")
     return True
@@ -409,9 +289,9 @@ def check_idle(guest: Files) -> None:
         HypervisorError: this is so, or the emulator does not answer.
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        sent = sending(qmp).get("status", "none")
+        sent = state_of(qmp).get("status", "none")
         state = qmp.execute("query-status")["status"]
-    has_left = departure.is_gone(guest) or state in _STOPPED
+    has_left = departure.is_gone(guest) or state in migration.STOPPED
     if sent in _UNDER_WAY or has_left:
         raise errors.HypervisorError(
             f"instance {guest.name}: an earlier migration was not finished (migration"
@@ -426,7 +306,7 @@ def has_departed(guest: Files, word: str) -> bool:
         guest: files of the guest on this node, where it has an emulator.
         word: status of the emulator.
     """
-    return word == _LEFT and departure.stage(guest) is departure.Stage.LEFT
+    return word == migration.LEFT and departure.stage(guest) is departure.Stage.LEFT
 
 
 def finalize_source(
@@ -448,7 +328,7 @@ def finalize_source(
         pid = guest.alive_pid()
         if pid is not None:
             _quit(effects, guest, pid)
-        drop(effects, guest)
+        cleanup.drop(effects, guest)
         return
     if departure.is_gone(guest, uuid):
         raise _has_left(guest)
@@ -460,31 +340,31 @@ def finalize_source(
     with Qmp(guest.control("qmp"), guest.name) as qmp:
         word = _end_sending(effects, guest, qmp)
         state = _settled(effects, qmp)
-        if word == _COMPLETED and state in _STOPPED:
+        if word == _COMPLETED and state in migration.STOPPED:
             try:
                 departure.leave(guest, has_all=True)
             except OSError as err:
-                raise _cannot_write(guest, err) from err
+                raise migration.cannot_write(guest, err) from err
             raise _has_left(guest)
         stays_paused = departure.stage(guest) is departure.Stage.SENDING_PAUSED
         departure.stay(guest)
         file_utils.remove_file(guest.sent_marker)
-        if state in _ALIVE or (stays_paused and state in _PAUSED):
+        if state in migration.ALIVE or (stays_paused and state in migration.PAUSED):
             return
-        _continue(qmp, guest)
+        migration.go_on(qmp, guest)
         if stays_paused:
             # The emulator has no other way back from the end of a migration.
             qmp.execute("stop")
 
 
 def _settled(effects: NodeEffects, qmp: Qmp) -> str:
-    """Return the state of a guest after the end of its migration, see `_LAST_DATA`."""
-    end = effects.clock.monotonic() + _ARRIVAL_S
+    """Return the state of a guest after the end of its migration."""
+    end = effects.clock.monotonic() + migration.ARRIVAL_S
     while True:
         word: str = qmp.execute("query-status")["status"]
-        if word != _LAST_DATA or effects.clock.monotonic() >= end:
+        if word != migration.LAST_DATA or effects.clock.monotonic() >= end:
             return word
-        effects.sleep(_POLL_S)
+        effects.sleep(migration.POLL_S)
 
 
 def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
@@ -499,9 +379,9 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
     Raises:
         HypervisorError: it does not end, or the guest runs at the target already.
     """
-    is_asked, end = False, effects.clock.monotonic() + _ARRIVAL_S
+    is_asked, end = False, effects.clock.monotonic() + migration.ARRIVAL_S
     while True:
-        word: str | None = sending(qmp).get("status")
+        word: str | None = state_of(qmp).get("status")
         if word not in _UNDER_WAY:
             return word
         if word in _AHEAD:
@@ -517,13 +397,13 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
             raise errors.HypervisorError(
                 f"instance {guest.name}: its migration does not end, found it {word}"
             )
-        effects.sleep(_POLL_S)
+        effects.sleep(migration.POLL_S)
 
 
 def _sends_last_data(qmp: Qmp) -> bool:
     """Stop a guest; return whether its last data is being sent already."""
     qmp.execute("stop")
-    return bool(qmp.execute("query-status")["status"] == _LAST_DATA)
+    return bool(qmp.execute("query-status")["status"] == migration.LAST_DATA)
 
 
 def _has_left(guest: Files) -> errors.HypervisorError:
@@ -537,110 +417,5 @@ def _quit(effects: NodeEffects, guest: Files, pid: int) -> None:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             qmp.execute("quit")
     except errors.HypervisorError:
-        return  # `drop` ends it with signals
+        return  # `cleanup.drop` ends it with signals
     files.wait_gone(effects, pid, _QUIT_WAIT_S)
-
-
-def finalize_destination(
-    effects: NodeEffects, guest: Files, instance: InstanceX, info: str, *, success: bool
-) -> None:
-    """Take over a guest that has arrived, or end the waiting emulator.
-
-    Raises:
-        HypervisorError: the guest has not arrived or does not run; or it runs, though
-            the migration failed.
-    """
-    del info  # `accept` has saved the runtime in its form for this node
-    if not success:
-        _refuse_running(guest)
-        drop(effects, guest)
-        return
-    if guest.alive_pid() is None:
-        raise errors.HypervisorError(f"instance {guest.name}: did not arrive")
-    _go_on(effects, guest)
-    plan = runtime.load(guest)
-    for index, nic in enumerate(plan.nics):
-        tap = taps.read_name(guest, nic.uuid)
-        if nic.nicparams.get("mode") == "routed" and tap is not None:
-            taps.connect(effects, networks.environment(instance, nic, index, tap))
-
-
-def _refuse_running(guest: Files) -> None:
-    """Raise HypervisorError if the guest runs here, or may run.
-
-    A dead emulator has no guest, and a silent one only if its guest waits here.
-    """
-    pid = guest.alive_pid()
-    if pid is None:
-        return
-    try:
-        with Qmp(guest.control("qmp"), guest.name) as qmp:
-            word = qmp.execute("query-status")["status"]
-    except errors.HypervisorError as err:
-        if os.path.exists(guest.arrival_marker):
-            return
-        raise errors.HypervisorError(
-            f"instance {guest.name}: its emulator on this node does not answer ({err}),"
-            " so its guest may run, and is not killed; repeat the command when it"
-            f" answers, or end process {pid} on this node if the guest runs elsewhere"
-        ) from err
-    if arrival(guest, word) is None and word not in _WITHOUT_GUEST:
-        raise errors.HypervisorError(
-            f"instance {guest.name}: has arrived and runs on this node, so it is not"
-            " killed"
-        )
-
-
-def _claim(guest: Files) -> bool:
-    """Keep a guest that was sent from here; return false if its memory may be old.
-
-    It is the newest while the guest waits for the master, or until the source decides,
-    which it cannot do any more afterwards.
-    """
-    if os.path.exists(guest.arrival_marker):
-        return True
-    if departure.is_gone(guest):
-        return False
-    return departure.stay(guest) or os.path.exists(guest.sent_marker)
-
-
-def _go_on(effects: NodeEffects, guest: Files) -> None:
-    """Wait for the guest's last data, and let the guest go on unless it was paused.
-
-    Raises:
-        HypervisorError: it does not run; or it has left this node and may have run
-            since, so that its memory here would not fit its disks.
-    """
-    end = effects.clock.monotonic() + _ARRIVAL_S
-    while True:
-        with Qmp(guest.control("qmp"), guest.name) as qmp:
-            word = qmp.execute("query-status")["status"]
-            is_here = word in _ALIVE or word in _HALTED
-            if is_here or (word in _PAUSED and _stays_paused(guest)):
-                file_utils.remove_file(guest.arrival_marker)
-                # A switch to postcopy has failed after it was reported.
-                departure.forget(guest)
-                return
-            if word == _LEFT and not _claim(guest):
-                raise errors.HypervisorError(
-                    f"instance {guest.name}: has left this node in a migration, so its"
-                    " memory here may be older than its disks; if it runs nowhere, boot"
-                    " it with gnt-instance shutdown and startup"
-                )
-            if word in _ARRIVED:
-                _continue(qmp, guest)
-                file_utils.remove_file(guest.arrival_marker)
-                return
-        if effects.clock.monotonic() >= end:
-            raise errors.HypervisorError(
-                f"instance {guest.name}: wanted a running guest, found it {word}"
-            )
-        effects.sleep(_POLL_S)
-
-
-def _stays_paused(guest: Files) -> bool:
-    """Return whether an administrator has paused a guest, here or at its source."""
-    try:
-        return file_utils.read_file(guest.arrival_marker) == _WAS_PAUSED
-    except FileNotFoundError:
-        return not os.path.exists(guest.sent_marker)
