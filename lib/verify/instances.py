@@ -20,11 +20,20 @@ class Observations:
             report them.
         disks: instance uuid -> node uuid -> (ok, status object or text) per disk.
         unreachable: uuids of nodes that did not answer.
+        volume_groups: node uuid -> its volume groups, of nodes that report them.
     """
 
     running: Mapping[str, frozenset[str]]
     disks: Mapping[str, Mapping[str, Sequence[Sequence[Any]]]]
     unreachable: frozenset[str]
+    volume_groups: Mapping[str, frozenset[str]] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def lacks_group(self, node: str, disk: objects.Disk) -> bool:
+        """Return whether a node is known to lack a volume group of a mirror."""
+        present = self.volume_groups.get(node)
+        return present is not None and not mirrors.group_names(disk) <= present
 
 
 def judge(
@@ -188,7 +197,7 @@ def _disks(
         f"disks {', '.join(missing)} are not in the configuration",
     )
     rows = observed.disks.get(instance.uuid, {})
-    torn = {} if missing else _mirrors(report, snapshot, instance, rows)
+    torn = {} if missing else _mirrors(report, snapshot, instance, observed)
     for node_uuid, statuses in sorted(rows.items()):
         node = snapshot.nodes[node_uuid].name
         for index, (is_known, status) in enumerate(statuses):
@@ -200,10 +209,11 @@ def _mirrors(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    rows: Mapping[str, Sequence[Sequence[Any]]],
+    observed: Observations,
 ) -> dict[int, mirrors.Problem]:
     """Check mirrors by the answers of both nodes; return those with a problem."""
-    problems = mirrors.of_instance(snapshot, instance, rows) if rows else {}
+    rows, lacks = observed.disks.get(instance.uuid), observed.lacks_group
+    problems = mirrors.of_instance(snapshot, instance, rows, lacks) if rows else {}
     for index, problem in problems.items():
         lost = problem.state is mirrors.State.LOST
         report.error_if(

@@ -9,7 +9,7 @@ the users' guide of DRBD 8.4.
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -40,6 +40,7 @@ _MAX_REASON: Final = 300
 _UNREADABLE: Final = "reports a state that cannot be read"
 #: How many identifiers a node has of its data.
 _COUNT: Final = 4
+_SECOND: Final = "; to give it a second copy on another node"
 #: No generation, and that of data that was never written to.
 _EMPTY: Final = (0, 4)
 
@@ -72,6 +73,9 @@ class Problem:
         is_error: whether somebody has to act; otherwise it ends by itself.
         activates: whether the command only activates the disks, which loses nothing.
         forbids: whether an activation lets the guest go on with the wrong data.
+        makes_on: names of the nodes on which the command makes new volumes.
+        without_group: end of the text, and the command, if one of these lacks the
+            volume group.
     """
 
     state: State
@@ -80,6 +84,15 @@ class Problem:
     is_error: bool = True
     activates: bool = False
     forbids: bool = False
+    makes_on: tuple[str, ...] = ()
+    without_group: tuple[str, str] = ("", "")
+
+    def elsewhere(self, names: Sequence[str]) -> "Problem":
+        """Return the problem with what to do if nodes lack the volume group."""
+        text, command = self.without_group
+        who = f"node {names[0]} lacks" if len(names) == 1 else "both nodes lack"
+        text = f"{self.text}{text}, since {who} the volume group"
+        return dataclasses.replace(self, text=text, command=command, makes_on=())
 
     def line(self) -> str:
         """Return text and command."""
@@ -88,6 +101,20 @@ class Problem:
 
 #: States in which the data of the secondary node cannot be used any more.
 SECONDARY_IS_GIVEN_UP: Final = frozenset({State.SPLIT_BRAIN, State.UNRELATED})
+
+
+#: Whether a node, by its uuid, is known to lack a volume group of a mirror.
+LacksGroup = Callable[[str, objects.Disk], bool]
+
+
+def lacks_nothing(_node: str, _disk: objects.Disk) -> bool:
+    """Return that a node is not known to lack a volume group."""
+    return False
+
+
+def group_names(disk: objects.Disk) -> frozenset[str]:
+    """Return the names of the volume groups of a mirror."""
+    return frozenset(str(part.logical_id[0]) for part in disk.children)
 
 
 class _Kernel(msgspec.Struct, frozen=True):
@@ -170,6 +197,7 @@ def of_instance(
     snapshot: objects.Snapshot,
     instance: objects.Instance,
     rows: Mapping[str, Sequence[Sequence[Any]]],
+    lacks: LacksGroup = lacks_nothing,
 ) -> dict[int, Problem]:
     """Return index -> problem of the active mirrors of an instance.
 
@@ -178,6 +206,7 @@ def of_instance(
         instance: the owner.
         rows: node uuid -> (whether known, status) of each of its disks. Mirrors on a
             node that is absent, without being marked offline, are left out.
+        lacks: decides whether a command can make volumes on a node.
     """
     problems: dict[int, Problem] = {}
     nodes = snapshot.instance_nodes(instance)
@@ -194,8 +223,24 @@ def of_instance(
         ]
         problem = find(instance.name, index, *ends)
         if problem is not None:
-            problems[index] = problem
+            problems[index] = with_groups(snapshot, problem, disk, lacks)
     return problems
+
+
+def with_groups(
+    snapshot: objects.Snapshot,
+    problem: Problem,
+    disk: objects.Disk,
+    lacks: LacksGroup,
+) -> Problem:
+    """Return a problem with a command that the volume groups of the nodes allow."""
+    nodes = [snapshot.nodes[uuid] for uuid in disk.nodes]
+    names = [
+        node.name
+        for node in nodes
+        if node.name in problem.makes_on and lacks(node.uuid, disk)
+    ]
+    return problem.elsewhere(names) if names else problem
 
 
 def _read(row: Sequence[Any] | None) -> _Answer | str | None:
@@ -287,6 +332,29 @@ class _Mirror:
         letter = "-p" if side is self.own else "-s"
         return self._command("replace-disks", letter, f"--disks={self.index}")
 
+    def _another(self) -> str:
+        return self._command("replace-disks", "-n NODE")
+
+    def _new_copy(
+        self, state: State, text: str, bad: _Side, instead: str = _SECOND
+    ) -> Problem:
+        """Return a problem that new volumes on a node mend; it needs its group.
+
+        Args:
+            state: a word for the problem.
+            text: one line.
+            bad: the side that has lost its copy.
+            instead: end of the text if another node has to get the copy.
+        """
+        new = self.other if state is State.LOST else bad
+        return Problem(
+            state,
+            text,
+            self._replace(new),
+            makes_on=(bad.name,),
+            without_group=(instead, self._another()),
+        )
+
     # Problems of one node
     def _unknown(self, side: _Side) -> Problem:
         rest = self.other if side is self.own else self.own
@@ -298,10 +366,9 @@ class _Mirror:
                 State.INCOMPLETE, f"{text}, and the data of node {rest.name} is"
                 f" {_word(rest)}",
             )  # fmt: skip
-        command = self._command("replace-disks", "-n NODE")
         text += f"; only node {rest.name} has the present data"
         text += "; if the node stays away, give the disk another one"
-        return Problem(State.ALONE, text, command)
+        return Problem(State.ALONE, text, self._another())
 
     def _lost(self) -> Problem:
         if self.own.answer is None and self.other.answer is None:
@@ -310,10 +377,15 @@ class _Mirror:
                 "its volumes are missing on both nodes; to create it again, without"
                 " data, stop the instance",
                 self._command("recreate-disks", f"--disk={self.index}"),
+                makes_on=(self.own.name, self.other.name),
+                without_group=(
+                    ", and create all of its disks on other nodes",
+                    self._command("recreate-disks", "-n NODE:NODE"),
+                ),
             )
         if self.other.answer is None:
             text = f"its volumes are missing on node {self.other.name}"
-            return Problem(State.LOST, text, self._replace(self.other))
+            return self._new_copy(State.LOST, text, self.other)
         text = f"its volumes are missing on node {self.own.name}, its primary node"
         if self.other.is_active and not self.other.is_complete:
             text += f", and the data of node {self.other.name} is {_word(self.other)}"
@@ -324,7 +396,7 @@ class _Mirror:
             f"; to go on with the data of node {self.other.name}, run {self._forced()}"
             " first; then, to give it a second copy"
         )
-        return Problem(State.LOST, text, self._replace(self.other))
+        return self._new_copy(State.LOST, text, self.own, " on another node")
 
     def _inactive(self) -> Problem:
         names = [side.name for side in (self.own, self.other) if not side.is_active]
@@ -352,7 +424,10 @@ class _Mirror:
             )
             return self._activation(State.DISKLESS, text)
         text += f", node {good.name} has it"
-        return Problem(State.DISKLESS, text, self._replace(bad))
+        instead = _SECOND
+        if bad is self.own:
+            instead = f"; run {self._command('migrate')}, and then{_SECOND[1:]}"
+        return self._new_copy(State.DISKLESS, text, bad, instead)
 
     # Problems of both
     def _copied(self) -> Problem | None:

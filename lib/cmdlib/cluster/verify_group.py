@@ -134,6 +134,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             _running(answers),
             disks,
             frozenset(node.uuid for node in online if node.uuid not in answers),
+            _volume_groups(answers),
         )
         self.output.step("Verifying instance status")
         self._judge_instances(snapshot, inside, observed)
@@ -534,6 +535,14 @@ def _running(answers: Answers) -> dict[str, frozenset[str]]:
         uuid: frozenset(answer[nodeverify.NV_INSTANCELIST])
         for uuid, answer in answers.items()
         if nodeverify.NV_INSTANCELIST in answer
+    }
+
+
+def _volume_groups(answers: Answers) -> dict[str, frozenset[str]]:
+    return {
+        uuid: frozenset(answer[nodeverify.NV_VGLIST])
+        for uuid, answer in answers.items()
+        if nodeverify.NV_VGLIST in answer
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import objects, opcodes, rpc
+from ganeti.cmdlib import present_groups
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.group.locks import GroupLocks
 from ganeti.constants import disks as constants
@@ -86,9 +87,10 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                 by_node.setdefault(uuid, []).append(row)
         alone: set[str] = set()
         wrong: set[str] = set()
+        groups = present_groups.PresentGroups(self.ctx)
         for uuid, by_node in sorted(by_instance.items()):
             instance = snapshot.instances[uuid]
-            problems = mirrors.of_instance(snapshot, instance, by_node)
+            problems = mirrors.of_instance(snapshot, instance, by_node, groups.lacks)
             for index, problem in problems.items():
                 self.ctx.log.message(
                     f"instance {instance.name}: disk/{index}: {problem.line()}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import locking, objects, opcodes
-from ganeti.cmdlib import base
+from ganeti.cmdlib import base, present_groups
 from ganeti.cmdlib.instance import disks, guest_agent, lost_parts, mirror_specs
 from ganeti.objects import lookup, params
 from ganeti.rpc import Result, encode
@@ -33,6 +33,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     def execute(self) -> dict[str, dict[str, Any]]:
         """Return instance name -> data."""
         snapshot = self.ctx.snapshot
+        self._groups = present_groups.PresentGroups(self.ctx)
         instances = [
             snapshot.instances[uuid]
             for uuid in self.uuids
@@ -150,7 +151,9 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
                 (snapshot.nodes[node].name, _row(answer))
                 for node, answer in zip(nodes, answers, strict=True)
             ]
-            described["drbd_info"]["problem"] = _problem(instance, disk, ends)
+            described["drbd_info"]["problem"] = self._problem(
+                snapshot, instance, disk, ends
+            )
         return (
             described
             | _statuses(answers)
@@ -164,6 +167,26 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
                 ],
             }
         )
+
+    def _problem(
+        self,
+        snapshot: objects.Snapshot,
+        instance: objects.Instance,
+        disk: objects.Disk,
+        ends: Sequence[tuple[str, Sequence[Any] | None]],
+    ) -> dict[str, Any] | None:
+        """Return the problem of a mirror, the primary node first; None without one."""
+        if disk.forthcoming or not instance.disks_active:
+            return None
+        problem = mirrors.find(instance.name, instance.disks.index(disk.uuid), *ends)
+        if problem is None:
+            return None
+        problem = mirrors.with_groups(snapshot, problem, disk, self._groups.lacks)
+        return {
+            "state": str(problem.state),
+            "text": problem.text,
+            "command": problem.command or None,
+        }
 
     def _ask(
         self,
@@ -218,24 +241,6 @@ def _mirror_info(
         "secondary_minor": secondary_minor,
         "port": port,
         "problem": None,
-    }
-
-
-def _problem(
-    instance: objects.Instance,
-    disk: objects.Disk,
-    ends: Sequence[tuple[str, Sequence[Any] | None]],
-) -> dict[str, Any] | None:
-    """Return the problem of a mirror, the primary node first; None without one."""
-    if disk.forthcoming or not instance.disks_active:
-        return None
-    problem = mirrors.find(instance.name, instance.disks.index(disk.uuid), *ends)
-    if problem is None:
-        return None
-    return {
-        "state": str(problem.state),
-        "text": problem.text,
-        "command": problem.command or None,
     }
 
 

@@ -123,20 +123,49 @@ def test_mirrors_whose_nodes_lost_each_other_are_named(case):
     assert (inactive, missing) == (["inst1.example.com"] if is_activated else [], {})
 
 
-def test_a_mirror_without_volumes_is_missing_and_not_activated():
+@pytest.mark.parametrize(
+    ("groups", "command"),
+    [
+        ({"xenvg": 4096, "other": 1}, "replace-disks -s --disks=0"),
+        ({"other": 1}, "replace-disks -n NODE"),
+        (failure("LVM is slow"), "replace-disks -s --disks=0"),
+    ],
+)
+def test_a_mirror_without_volumes_is_missing_and_not_activated(groups, command):
     mirror = clusters.drbd_disk("d1", 1, 2)
     owner = clusters.instance(1, disks=["d1"], disks_active=True)
     rows = {N1: [mirror_row("WFConnection")], N2: [[True, None]]}
     engine = Engine(
         clusters.snapshot(extra=[mirror, owner]),
-        {"blockdev_getmirrorstatus_multi": lambda node, _args: rows[node]},
+        {
+            "blockdev_getmirrorstatus_multi": lambda node, _args: rows[node],
+            "vg_list": groups,
+        },
     )
     _problems, inactive, missing = verify_disks(engine)
     assert inactive == []
     ((node, _volume),) = missing["inst1.example.com"]
     assert node == "node2.example.com"
-    words = "replace-disks -s --disks=0 inst1.example.com"
-    assert words in engine.callbacks.text()
+    assert f"run gnt-instance {command} inst1.example.com" in engine.callbacks.text()
+    # Only the node that has lost its volumes is asked.
+    assert [node for node, _args in engine.rpc.called("vg_list")] == [N2]
+
+
+def test_info_names_a_command_that_the_volume_groups_allow():
+    owner = clusters.instance(1, disks=["d1"], disks_active=True)
+    rows = {N1: mirror_row("WFConnection")[1], N2: None}
+    engine = Engine(
+        clusters.snapshot(extra=[clusters.drbd_disk("d1", 1, 2), owner]),
+        {
+            "all_instances_info": {},
+            "blockdev_find": lambda node, _args: rows[node],
+            "vg_list": {"other": 1},
+        },
+    )
+    request = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["inst1"]}
+    (about,) = engine.run(request)["inst1.example.com"]["disks"]
+    problem = about["drbd_info"]["problem"]
+    assert problem["command"] == "gnt-instance replace-disks -n NODE inst1.example.com"
 
 
 @pytest.mark.parametrize("status", [1, 3])

@@ -600,6 +600,13 @@ def test_a_mirror_is_judged_by_both_of_its_nodes():
     assert about[-1].endswith(
         "run gnt-instance replace-disks -s --disks=0 inst1.example.com"
     )
+    changed = {clusters.node_uuid(2): {"vglist": {"other": 1.0}}}
+    engine = engine_with(changed, start, blockdev_getmirrorstatus_multi=answer)
+    run(engine, error_codes=True)
+    about = [line for line in findings(engine) if where in line]
+    assert about[-1].endswith(
+        "run gnt-instance replace-disks -n NODE inst1.example.com"
+    )
 
 
 def test_offline_nodes_are_skipped_and_instances_on_them_are_not_well():

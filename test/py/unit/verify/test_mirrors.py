@@ -1,5 +1,7 @@
 """States of mirrors, and the command that mends each; generations as in the lab."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ganeti.verify import mirrors
@@ -219,6 +221,17 @@ CASES = {
 }
 
 
+def mirrored(*names):
+    """Return a mirror of nodes with these names, and a configuration with them."""
+    nodes = {
+        f"uuid-{name}": SimpleNamespace(uuid=f"uuid-{name}", name=name)
+        for name in names
+    }
+    parts = [SimpleNamespace(logical_id=("xenvg", f"web1.{part}")) for part in "dm"]
+    disk = SimpleNamespace(nodes=tuple(nodes), children=parts)
+    return SimpleNamespace(nodes=nodes), disk
+
+
 def problem_of(primary, secondary):
     return mirrors.find("web1", 0, ("n1", primary), ("n2", secondary))
 
@@ -234,6 +247,52 @@ def test_a_state_is_named_with_the_command_that_mends_it(case):
     assert problem.forbids == is_wrong
     assert problem.is_error == (state is not State.SYNCING or "paused" in words)
     assert problem.line().endswith(f"; run {command}" if command else problem.text)
+
+
+MIGRATE = "gnt-instance migrate web1"
+ELSEWHERE = "to give it a second copy on another node, since node {} lacks the volume"
+#: Case -> node that lacks the volume group, command, words of the text.
+WITHOUT_GROUP = {
+    "lost": ("n2", AWAY, ELSEWHERE.format("n2")),
+    "lost-primary": ("n1", AWAY, f"run {FORCED} first; then, {ELSEWHERE.format('n1')}"),
+    "lost-both": (
+        "n2",
+        "gnt-instance recreate-disks -n NODE:NODE web1",
+        "stop the instance, and create all of its disks on other nodes, since node n2",
+    ),
+    "diskless": ("n2", AWAY, f"node n1 has it; {ELSEWHERE.format('n2')}"),
+    "diskless-primary": (
+        *("n1", AWAY),
+        f"run {MIGRATE}, and then to give it a second copy on another node",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_GROUP)
+def test_volumes_are_not_to_be_made_on_a_node_without_their_group(case):
+    lacking, command, words = WITHOUT_GROUP[case]
+    snapshot, disk = mirrored("n1", "n2")
+    problem = problem_of(*CASES[case][:2])
+    asked = []
+
+    def lacks(node, about):
+        asked.append((snapshot.nodes[node].name, about))
+        return snapshot.nodes[node].name == lacking
+
+    changed = mirrors.with_groups(snapshot, problem, disk, lacks)
+    assert changed.command == command
+    assert words in changed.text
+    assert changed.line().endswith(f" the volume group; run {command}")
+    assert (lacking, disk) in asked
+    same = mirrors.with_groups(snapshot, problem, disk, mirrors.lacks_nothing)
+    assert same == problem
+
+
+@pytest.mark.parametrize("case", ["syncing", "inactive", "split-brain", "old-primary"])
+def test_other_problems_do_not_depend_on_volume_groups(case):
+    snapshot, disk = mirrored("n1", "n2")
+    problem = problem_of(*CASES[case][:2])
+    assert mirrors.with_groups(snapshot, problem, disk, None) == problem
 
 
 def test_nodes_of_an_older_release_are_not_compared():
