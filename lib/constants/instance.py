@@ -10,6 +10,9 @@ ADMIN_STATE_SOURCES: Final = ("admin", "user")
 #: Progress of an installation in an instance's record; empty once it has ended.
 CREATION_INSTALLING: Final = "installing"
 CREATION_INTERRUPTED: Final = "interrupted"
+#: The same of the rename script of its operating system.
+CREATION_RENAMING: Final = "renaming"
+CREATION_RENAME_CUT: Final = "rename-interrupted"
 #: Priorities of reservations: memory of ``low`` ones may be taken by a failover.
 RESERVATION_LOW: Final = "low"
 RESERVATION_NORMAL: Final = "normal"

@@ -1,21 +1,25 @@
-"""Installations of instances that ended with an earlier master daemon."""
+"""OS scripts of instances that ran when an earlier master daemon ended."""
 
 import logging
 from typing import Final
 
 from ganeti.config import Config
-from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
+from ganeti.constants import instance as constants
 
 _log = logging.getLogger(__name__)
 
 _OWNER: Final = "start of the master daemon"
+#: Mark while a script runs -> mark of one that is not known to have ended well.
+_AFTER: Final = {
+    constants.CREATION_INSTALLING: constants.CREATION_INTERRUPTED,
+    constants.CREATION_RENAMING: constants.CREATION_RENAME_CUT,
+}
 
 
 def mark_creations(config: Config) -> None:
     """Mark the instances whose job ended while its OS script ran.
 
-    Call it before jobs run: one that goes on with an installation removes the mark at
-    the end.
+    Call it before jobs run: one that goes on with its work removes the mark at the end.
 
     Raises:
         StorageError: nothing was changed.
@@ -23,12 +27,12 @@ def mark_creations(config: Config) -> None:
     names = [
         instance.name
         for instance in config.snapshot().instances.values()
-        if instance.creation == CREATION_INSTALLING
+        if instance.creation in _AFTER
     ]
     if not names:
         return
     with config.edit(_OWNER) as edit:
         for instance in edit.snapshot.instances.values():
-            if instance.creation == CREATION_INSTALLING:
-                edit.update(instance.replace(creation=CREATION_INTERRUPTED))
-    _log.warning("instances whose installation did not finish: %s", ", ".join(names))
+            if instance.creation in _AFTER:
+                edit.update(instance.replace(creation=_AFTER[instance.creation]))
+    _log.warning("instances whose OS script did not finish: %s", ", ".join(names))

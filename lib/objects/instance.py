@@ -2,7 +2,11 @@
 
 from typing import Any, ClassVar
 
-from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
+from ganeti.constants.instance import (
+    CREATION_INSTALLING,
+    CREATION_INTERRUPTED,
+    CREATION_RENAME_CUT,
+)
 from ganeti.objects.base import Record
 
 
@@ -87,7 +91,8 @@ class Instance(Record, frozen=True, kw_only=True):
     #: None if its creation had no key. Not in config.data.
     request: CreationRequest | None = None
     #: ``installing`` while its creation or reinstallation runs the OS script,
-    #: ``interrupted`` if that ended before the script; empty otherwise. Not in
+    #: ``interrupted`` if that ended before the script; ``renaming`` and
+    #: ``rename-interrupted`` are the same of a rename; empty otherwise. Not in
     #: config.data.
     creation: str = ""
     #: Copy of the UEFI variables, for a start on another node: compressed, in base64.
@@ -104,8 +109,13 @@ class Instance(Record, frozen=True, kw_only=True):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a creation or reinstallation ended before the OS script."""
-        return self.creation == CREATION_INTERRUPTED
+        """Whether a creation, reinstallation or rename ended before the OS script."""
+        return self.creation == CREATION_INTERRUPTED or self.is_half_renamed
+
+    @property
+    def is_half_renamed(self) -> bool:
+        """Whether a rename ended before the OS script."""
+        return self.creation == CREATION_RENAME_CUT
 
     @property
     def is_nameless(self) -> bool:

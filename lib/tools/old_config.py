@@ -229,7 +229,7 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
         Update("nodes", node.uuid, node.replace(ssh_host_keys=())) for node in known
     )
     lost += [
-        f"instance {instance.name}: its creation was interrupted"
+        f"instance {instance.name}: a script of its OS was interrupted"
         for instance in snapshot.instances.values()
         if instance.creation
     ]

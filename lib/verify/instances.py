@@ -143,13 +143,16 @@ def _placement(
             instance.name,
             f"instance not running on its primary node {node.name}",
         )
-    report.error_if(
-        instance.is_unfinished,
-        "EINSTANCEDOWN",
-        instance.name,
+    unfinished = (
         "its installation did not finish; install it again with gnt-instance reinstall,"
-        " or remove it",
+        " or remove it"
     )
+    if instance.is_half_renamed:
+        unfinished = (
+            "the rename script of its operating system did not finish; run it again"
+            f" with gnt-instance rename {instance.name} {instance.name}"
+        )
+    report.error_if(instance.is_unfinished, "EINSTANCEDOWN", instance.name, unfinished)
     for uuid, names in sorted(observed.running.items()):
         if uuid != primary:
             report.error_if(

@@ -48,9 +48,11 @@ def run(ctx: CommandContext) -> int:
 
 
 def _unfinished(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the line of an instance whose creation was interrupted."""
+    """Return the line of an instance whose OS script was interrupted."""
     if not data.get("unfinished"):
         return []
+    if data.get("half_renamed"):
+        return [("Rename", "not finished, rename the instance to its present name")]
     return [("Creation", "not finished, reinstall or remove the instance")]
 
 

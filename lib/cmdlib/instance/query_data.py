@@ -89,6 +89,8 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             state = None if self.op.static else "down"
         secondaries = [snapshot.nodes[u] for u in snapshot.secondary_nodes(instance)]
         unfinished = {"unfinished": True} if instance.is_unfinished else {}
+        if instance.is_half_renamed:
+            unfinished["half_renamed"] = True
         return (
             unfinished
             | _reserved(instance)

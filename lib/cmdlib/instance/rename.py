@@ -1,6 +1,8 @@
 """OP_INSTANCE_RENAME: give an instance another name."""
 
+import contextlib
 import os.path
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -8,6 +10,7 @@ import msgspec
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create_request, disks, firmware, volumes
 from ganeti.constants import ecodes
+from ganeti.constants import instance as constants
 from ganeti.rpc import encode
 from ganeti.utils import hostnames
 
@@ -37,6 +40,8 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
     NEEDS_EXISTING: ClassVar[str] = ""
     #: The rename that was interrupted.
     left: Interrupted | None = None
+    #: Whether the script may still run, since the answer of the node was lost.
+    _may_run: bool = False
 
     def check_arguments(self) -> None:
         """Resolve the new name."""
@@ -165,15 +170,37 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             self.ctx.log.warn(f"the OS rename script was not run: {err}")
             return
         try:
-            # Two at the same time would write to the same disks.
-            self._save(is_in_script=True)
-            result = self.ctx.rpc.call_one(
-                "instance_run_rename",
-                instance.primary_node,
-                encode.private_instance(self.ctx.snapshot, self.instance),
-                self.old_name,
-                self.op.debug_level or 0,
-            )
-            common.warn_failed(self.ctx, result, "the OS rename script failed")
+            with self._marked():
+                # Two at the same time would write to the same disks.
+                self._save(is_in_script=True)
+                result = self.ctx.rpc.call_one(
+                    "instance_run_rename",
+                    instance.primary_node,
+                    encode.private_instance(self.ctx.snapshot, self.instance),
+                    self.old_name,
+                    self.op.debug_level or 0,
+                )
+                self._may_run = result.is_lost
+                common.warn_failed(self.ctx, result, "the OS rename script failed")
         finally:
             disks.shutdown(self.ctx, self.instance)
+
+    @contextlib.contextmanager
+    def _marked(self) -> Iterator[None]:
+        """Keep others from starting the instance while a script may write to its disks.
+
+        An installation that did not finish has such a mark already, and keeps it.
+        """
+        if self.instance.creation == constants.CREATION_INTERRUPTED:
+            yield
+            return
+        self._mark(constants.CREATION_RENAMING)
+        try:
+            yield
+        except BaseException:
+            self._mark(constants.CREATION_RENAME_CUT)
+            raise
+        self._mark(constants.CREATION_RENAME_CUT if self._may_run else "")
+
+    def _mark(self, creation: str) -> None:
+        common.set_instance(self.ctx, self.uuid, creation=creation)

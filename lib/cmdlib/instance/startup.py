@@ -65,6 +65,15 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
             )
 
     def _require_finished(self) -> None:
+        name = self.instance.name
+        if self.instance.is_half_renamed:
+            raise self.prereq(
+                f"instance {name}: the rename script of its operating system did not"
+                " finish, and may still write to its disks; run it again with"
+                f" gnt-instance rename {name} {name}, or start the instance as it is"
+                " with --force",
+                ecodes.ECODE_STATE,
+            )
         if self.instance.is_unfinished:
             raise self.prereq(
                 f"instance {self.instance.name}: its installation did not finish, and a"
@@ -78,13 +87,27 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
         """Refuse to take a helper machine that nobody could end for the instance."""
         instance = self.instance
         is_down = instance.admin_state == "down"
-        if instance.is_unfinished and is_down and self._is_running():
+        has_helper = instance.is_unfinished and not instance.is_half_renamed
+        if has_helper and is_down and self._is_running():
             raise self.prereq(
                 f"instance {instance.name}: its installation did not finish, and its"
                 " helper machine may still run under its name; end that with"
                 " gnt-instance shutdown, then reinstall or start the instance",
                 ecodes.ECODE_STATE,
             )
+
+    def _warn_unfinished(self) -> None:
+        name = self.instance.name
+        text = (
+            f"instance {name}: its installation did not finish, so its operating system"
+            " may be incomplete; if the guest does not work, reinstall it"
+        )
+        if self.instance.is_half_renamed:
+            text = (
+                f"instance {name}: the rename script of its operating system did not"
+                " finish, so the guest may have its former name"
+            )
+        self.ctx.log.warn(text)
 
     def _is_running(self) -> bool:
         # State 1: a guest that shut itself down and waits for its clean-up.
@@ -97,11 +120,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
     def execute(self) -> None:
         """Mark it up, assemble its disks, start it."""
         if self.instance.is_unfinished:
-            self.ctx.log.warn(
-                f"instance {self.instance.name}: its installation did not finish, so"
-                " its operating system may be incomplete; if the guest does not work,"
-                " reinstall it"
-            )
+            self._warn_unfinished()
             common.set_instance(self.ctx, self.uuid, creation="")
         # With the mark of the disks, where these are assembled next: one commit.
         is_next = not (self.primary_offline or self.info)

@@ -362,6 +362,66 @@ def test_a_rename_does_not_run_a_script_beside_itself():
     assert is_renamed(again.snapshot, cut.simulation)
 
 
+AGAIN = RENAME | {"instance_name": "web2.example.com"}
+
+
+def only(snapshot):
+    (record,) = snapshot.instances.values()
+    return record
+
+
+def test_an_instance_whose_rename_script_was_cut_off_is_unfinished():
+    cut, resumption = cut_in("instance_run_rename", [create(start=False)], RENAME)
+    assert not only(cut.snapshot).is_unfinished
+    again = Master(cut.snapshot, cut.simulation, Cutter())
+    mark_creations(again.engine.config)
+    with pytest.raises(errors.OpExecError):
+        again.engine.run(RENAME, callbacks=FakeCallbacks(resumption=resumption))
+    assert only(again.snapshot).is_half_renamed
+    start = START | {"instance_name": "web2.example.com"}
+    text = "rename script .* with gnt-instance rename web2.example.com web2.example.com"
+    with pytest.raises(errors.OpPrereqError, match=text):
+        again.run(start)
+    # As the messages say.
+    again.run(AGAIN)
+    assert not only(again.snapshot).creation
+    again.run(start)
+
+
+def test_a_half_renamed_instance_is_started_by_force():
+    cut, _resumption = cut_in("instance_run_rename", [create(start=False)], RENAME)
+    again = Master(cut.snapshot, cut.simulation, Cutter())
+    mark_creations(again.engine.config)
+    again.run(START | {"instance_name": "web2.example.com", "force": True})
+    assert "the guest may have its former name" in again.engine.callbacks.text()
+    assert not only(again.snapshot).creation
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (failure("exit code 1"), ""),
+        (failure("timeout", is_lost=True), "rename-interrupted"),
+    ],
+)
+def test_a_rename_script_whose_answer_is_lost_may_still_run(answer, expected):
+    start, simulation = prepared([create(start=False)])
+    master = Master(start, simulation, Cutter())
+    master.engine.rpc.script["instance_run_rename"] = answer
+    master.run(RENAME)
+    assert "the OS rename script failed" in master.engine.callbacks.text()
+    assert only(master.snapshot).creation == expected
+
+
+def test_a_rename_does_not_finish_an_installation():
+    start, simulation = prepared([create(start=False)])
+    master = Master(start, simulation, Cutter())
+    with master.engine.config.edit("test") as edit:
+        edit.update(only(master.snapshot).replace(creation="interrupted"))
+    master.run(RENAME)
+    assert only(master.snapshot).creation == "interrupted"
+
+
 FALLBACK = MIGRATE | {"allow_failover": True}
 ALWAYS_FAILS_OVER = [create(), modify(beparams={"always_failover": True})]
 
