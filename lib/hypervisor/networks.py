@@ -24,14 +24,15 @@ def check_link(nic: "NicX", instance: str) -> None:
         HypervisorError: names the NIC and the link.
     """
     mode, link = nic.nicparams.get("mode"), nic.nicparams.get("link")
-    if mode in {"bridged", "openvswitch"} and not _exists(str(link)):
+    if mode in {"bridged", "openvswitch"} and not exists(str(link)):
         raise errors.HypervisorError(
             f"instance {instance}: NIC {nic.name or nic.mac}: {mode} link {link} does"
             " not exist on this node"
         )
 
 
-def _exists(interface: str) -> bool:
+def exists(interface: str) -> bool:
+    """Return whether this node has an interface."""
     try:
         return socket.if_nametoindex(interface) > 0
     except OSError:

@@ -6,7 +6,6 @@ import shutil
 from typing import Final
 
 from ganeti import errors
-from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import departure, files, runtime, security, shares, taps, tpm
 from ganeti.hypervisor.kvm.files import Files
@@ -39,11 +38,12 @@ def drop(effects: NodeEffects, guest: Files) -> None:
 
 def _disconnect(effects: NodeEffects, guest: Files) -> None:
     """Remove taps from switches; the kernel removes them from bridges and routes."""
-    with contextlib.suppress(errors.HypervisorError):
-        for nic in runtime.load(guest).nics:
-            tap = taps.read_name(guest, nic.uuid)
-            if tap is not None and nic.nicparams.get("mode") == "openvswitch":
-                networks.leave_switch(effects, tap)
+    try:
+        nics = runtime.load(guest).nics
+    except errors.HypervisorError:
+        return
+    for nic in nics:
+        taps.leave_switch(effects, guest, nic)
 
 
 def _remove_chroot(guest: Files) -> None:

@@ -213,14 +213,20 @@ def add_nic(
         )
     kind = plan.hvparams.get("nic_type") or "paravirtual"
     plugged = runtime.plugged_nic(nic, _places(plan).for_nic(nic, kind))
+    # One of an addition that was cut off.
+    taps.leave_switch(effects, guest, nic)
     tap = taps.open_nic(effects, nic, plan.hvparams, guest.name)
     try:
-        taps.connect(effects, networks.environment(instance, nic, index, tap.name))
-        with _session(guest) as qmp:
-            _plug_nic(guest, qmp, plugged, tap)
-    finally:
-        tap.close()
-    taps.write_names(guest, {index: (nic.uuid, tap)})
+        with contextlib.closing(tap):
+            taps.write_names(guest, {index: (nic.uuid, tap)})
+            env = networks.environment(instance, nic, index, tap.name)
+            taps.connect(effects, env)
+            with _session(guest) as qmp:
+                _plug_nic(guest, qmp, plugged, tap)
+    except errors.GenericError:
+        taps.leave_switch(effects, guest, nic)
+        _remove_names(guest, nic, index)
+        raise
     runtime.save(guest, plan.replace(nics=(*plan.nics, plugged)))
 
 
@@ -265,10 +271,14 @@ def remove_nic(effects: NodeEffects, guest: Files, nic: NicX) -> None:
     if tap is not None and nic.nicparams.get("mode") == "openvswitch":
         networks.leave_switch(effects, tap)
     rest = tuple(item for item in plan.nics if item.uuid != nic.uuid)
-    for key in (nic.uuid, str([item.uuid for item in plan.nics].index(nic.uuid))):
+    _remove_names(guest, nic, [item.uuid for item in plan.nics].index(nic.uuid))
+    runtime.save(guest, plan.replace(nics=rest))
+
+
+def _remove_names(guest: Files, nic: NicX, index: int) -> None:
+    for key in (nic.uuid, str(index)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{guest.nics}/{key}")
-    runtime.save(guest, plan.replace(nics=rest))
 
 
 def modify_nic(

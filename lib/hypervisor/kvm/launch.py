@@ -85,6 +85,8 @@ def launch(
         for index, nic in enumerate(runtime.nics):
             tap = taps.open_nic(effects, nic, runtime.hvparams, instance.name)
             opened[index] = (nic.uuid, tap)
+        # Whoever cleans up after a failure knows them by these names.
+        taps.write_names(guest, opened)
         connect_nics(effects, instance, runtime, opened, how)
         with (
             security.user(effects, guest, runtime.hvparams) as user,
@@ -93,7 +95,6 @@ def launch(
         ):
             start = _Start(list(opened.values()), how, user, end, ends)
             _execute(effects, guest, runtime, start)
-        taps.write_names(guest, opened)
     except errors.GenericError:
         files.end_process(effects, guest)
         raise

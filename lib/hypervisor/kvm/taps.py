@@ -152,3 +152,18 @@ def read_name(files: Files, key: str) -> str | None:
             return src.read().strip()
     except FileNotFoundError:
         return None
+
+
+def leave_switch(effects: NodeEffects, files: Files, nic: NicX) -> None:
+    """Remove a tap that the emulator does not have any more from its switch.
+
+    It was removed then, and its name is free. If there is one of that name, it is
+    that of another guest, and stays.
+    """
+    tap = read_name(files, nic.uuid)
+    if tap is None or nic.nicparams.get("mode") != "openvswitch":
+        return
+    if networks.exists(tap):
+        return
+    with contextlib.suppress(errors.HypervisorError):
+        networks.leave_switch(effects, tap)

@@ -446,6 +446,25 @@ def test_a_removed_nic_leaves_its_switch_and_its_files(guest):
     guest.driver.hot_remove(guest.record, nic(1))
 
 
+@pytest.mark.parametrize("step", ["kvm-vif-bridge", "device_add"])
+def test_a_nic_that_is_not_added_leaves_its_switch(guest, step):
+    guest.emulator.refuses = step
+    if step == "kvm-vif-bridge":
+        guest.effects.process.answers[step] = (1, "", "joined, but failed")
+    with pytest.raises(errors.HypervisorError):
+        add_nic(guest, 1, "openvswitch", "sw0")
+    assert guest.effects.process.lines[-1] == "ovs-vsctl --if-exists del-port gnt7"
+    assert os.listdir(guest.files.nics) == []
+
+
+def test_a_nic_whose_addition_was_cut_off_leaves_its_switch(guest):
+    taps.write_names(guest.files, {0: (nic(1).uuid, taps.Tap("gnt3", ()))})
+    add_nic(guest, 1, "openvswitch", "sw0")
+    left, joined = guest.effects.process.lines
+    assert left == "ovs-vsctl --if-exists del-port gnt3"
+    assert joined == "kvm-vif-bridge"
+
+
 def test_a_bridged_nic_is_in_no_switch(guest):
     add_nic(guest, 1)
     guest.driver.hot_remove(guest.record, nic(1))
@@ -650,6 +669,31 @@ def test_a_start_that_fails_leaves_no_files(guest, executed, monkeypatch):
     with pytest.raises(errors.HypervisorError, match="refused"):
         start(guest)
     assert (remains(guest), guest.ended) == ([], ["web1"])
+
+
+def test_a_start_that_fails_leaves_its_switches(guest, executed, monkeypatch):
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
+    guest.emulator.refuses = "cont"
+    guest.record = guest.record.replace(nics=(nic(1, "openvswitch", "sw0"),))
+    with pytest.raises(errors.HypervisorError, match="refused"):
+        start(guest)
+    joined, left = guest.effects.process.lines
+    assert joined == "kvm-vif-bridge"
+    assert left == "ovs-vsctl --if-exists del-port gnt7"
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_guest_that_ended_leaves_switches_unless_its_tap_is_anothers(
+    guest, executed, monkeypatch, is_taken
+):
+    monkeypatch.setattr(files.Files, "alive_pid", lambda _self: None)
+    guest.record = guest.record.replace(nics=(nic(1, "openvswitch", "sw0"),))
+    start(guest)
+    monkeypatch.setattr(networks, "exists", lambda name: is_taken and name == "gnt7")
+    guest.effects.process.commands.clear()
+    guest.driver.cleanup("web1")
+    wanted = [] if is_taken else ["ovs-vsctl --if-exists del-port gnt7"]
+    assert guest.effects.process.lines == wanted
 
 
 def accept(guest, **caps):

@@ -165,14 +165,14 @@ def test_a_start_in_its_order(effects, guest, steps):
     assert steps.log == [
         ("open", "1", "paravirtual", "web1"),
         ("open", "2", "paravirtual", "web1"),
-        ("connect", "0 gnt1"),
-        ("connect", "1 gnt2"),
-        "user",
-        "no user",
         (
             "names",
             {0: (nodes.UUID.format(1), one), 1: (nodes.UUID.format(2), two)},
         ),
+        ("connect", "0 gnt1"),
+        ("connect", "1 gnt2"),
+        "user",
+        "no user",
         ("web1", "all"),
     ]
     ((command, options),) = effects.process.ran
