@@ -1,6 +1,5 @@
 """Addresses of NICs in the pools of their networks; pure."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ganeti import errors
@@ -16,19 +15,19 @@ def move_addresses(
     Raises:
         AddressPoolError: another instance has a new address.
     """
-    before, after = Counter(_addresses(old)), Counter(_addresses(new))
+    before, after = _addresses(old), _addresses(new)
     pools: dict[str, AddressPool] = {}
-    for network, address in before - after:
+    for network, address in sorted(before - after):
         if network in snapshot.networks:
             pool = pools.setdefault(network, AddressPool(snapshot.networks[network]))
             if pool.contains(address) and pool.is_used(address):
                 pool.release(address)
-    for network, address in after - before:
+    for network, address in sorted(after - before):
         if network not in snapshot.networks:
             raise errors.ConfigurationError(f"network {network} does not exist")
         pools.setdefault(network, AddressPool(snapshot.networks[network])).use(address)
     return [pool.result() for pool in pools.values()]
 
 
-def _addresses(nics: Sequence[Nic]) -> list[tuple[str, str]]:
-    return [(nic.network, nic.ip) for nic in nics if nic.network and nic.ip]
+def _addresses(nics: Sequence[Nic]) -> set[tuple[str, str]]:
+    return {(nic.network, nic.ip) for nic in nics if nic.network and nic.ip}

@@ -40,6 +40,7 @@ def plan(
         OpPrereqError: a wrong value, or no such NIC.
     """
     nics, steps = list(instance.nics), []
+    owned = frozenset((nic.network, nic.ip) for nic in nics)
     for mod in mods:
         if mod.op in ("attach", "detach"):
             raise errors.OpPrereqError(
@@ -50,7 +51,7 @@ def plan(
         index = position(nics, mod, instance.name, "nic")
         what = f"instance {instance.name}: nic {index}"
         if mod.op == "add":
-            nic = nic_specs.build(ctx, mod.spec, group=group, what=what)
+            nic = nic_specs.build(ctx, mod.spec, group=group, what=what, owned=owned)
             nics.insert(index, nic)
             steps.append(
                 NicStep("add", index, nic, ((f"nic/{index}", _added(ctx, nic)),))
@@ -59,13 +60,16 @@ def plan(
             nic = nics.pop(index)
             steps.append(NicStep("remove", index, nic, ((f"nic/{index}", "remove"),)))
         else:
-            nic = nic_specs.change(ctx, nics[index], mod.spec, group=group, what=what)
+            nic = nic_specs.change(
+                ctx, nics[index], mod.spec, group=group, what=what, owned=owned
+            )
             nics[index] = nic
             report = tuple(
                 (f"nic.{key}/{index}", value) for key, value in sorted(mod.spec.items())
             )
             steps.append(NicStep("modify", index, nic, report))
-    nic_specs.check_all(nics, instance.name)
+    if steps:
+        nic_specs.check_all(nics, instance.name)
     return tuple(nics), steps
 
 

@@ -19,6 +19,8 @@ _MAC: Final = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _NO_MAC: Final = "00:00:00:00:00:00"
 _GENERATED: Final = ("auto", "generate")
 _KEYS: Final = ("mode", "link", "vlan")
+#: Addresses in networks: uuid of the network, address.
+Owned = frozenset[tuple[str | None, str | None]]
 #: Value for an address that the network chooses.
 _POOL: Final = "pool"
 
@@ -30,6 +32,7 @@ def build(
     group: str,
     what: str,
     auto_ip: str | None = None,
+    owned: Owned = frozenset(),
 ) -> objects.Nic:
     """Return the record of a new NIC; its MAC and uuid are reserved.
 
@@ -39,6 +42,7 @@ def build(
         group: uuid of the group whose network connections apply.
         what: name of the NIC in errors, such as ``instance web1: nic 0``.
         auto_ip: address that ``ip=auto`` means.
+        owned: addresses that the instance has, which are not reserved again.
 
     Raises:
         OpPrereqError: a value is wrong, or an address or MAC is in use.
@@ -55,7 +59,7 @@ def build(
     return objects.Nic(
         uuid=ctx.config.reserve_uuid(ctx.owner),
         mac=mac,
-        ip=_take_address(ctx, ip, network, what),
+        ip=_take_address(ctx, ip, network, what, owned),
         nicparams=nicparams,
         network=network.uuid if network else None,
         name=disk_specs.check_name(spec.get("name"), what),
@@ -69,6 +73,7 @@ def change(
     *,
     group: str,
     what: str,
+    owned: Owned,
 ) -> objects.Nic:
     """Return a NIC with the values of a request changed. Same errors as `build`."""
     merged: dict[str, Any] = dict(nic.nicparams) | {"ip": nic.ip, "name": nic.name}
@@ -84,7 +89,7 @@ def change(
     merged |= spec
     requested = (spec.get("mac") or "").lower()
     merged["mac"] = nic.mac
-    changed = _complete(ctx, nic, merged, group=group, what=what)
+    changed = _complete(ctx, nic, merged, group=group, what=what, owned=owned)
     if requested in _GENERATED:
         mac = ctx.config.reserve_mac(ctx.owner, changed.network)
     elif requested and requested != nic.mac:
@@ -102,6 +107,7 @@ def _complete(
     *,
     group: str,
     what: str,
+    owned: Owned,
 ) -> objects.Nic:
     """Return a record for complete values; reserve the address if it is new."""
     network = _network(ctx.snapshot, spec.get("network"), what)
@@ -110,7 +116,7 @@ def _complete(
     ip = _address(spec.get("ip"), filled, what, None)
     uuid = network.uuid if network else None
     if (ip, uuid) != (old.ip, old.network):
-        ip = _take_address(ctx, ip, network, what)
+        ip = _take_address(ctx, ip, network, what, owned)
     return objects.Nic(
         uuid=old.uuid,
         mac=spec["mac"],
@@ -211,7 +217,11 @@ def _address(
 
 
 def _take_address(
-    ctx: base.Context, ip: str | None, network: objects.Network | None, what: str
+    ctx: base.Context,
+    ip: str | None,
+    network: objects.Network | None,
+    what: str,
+    owned: Owned,
 ) -> str | None:
     """Return the address, reserved in its network if it has one."""
     if network is None:
@@ -224,7 +234,7 @@ def _take_address(
     try:
         if from_pool:
             return ctx.config.generate_ip(ctx.owner, network.uuid)
-        if ip is not None:
+        if ip is not None and (network.uuid, ip) not in owned:
             ctx.config.reserve_ip(ctx.owner, network.uuid, ip)
     except (errors.ReservationError, errors.AddressPoolError) as err:
         code = ecodes.ECODE_NORES if from_pool else ecodes.ECODE_NOTUNIQUE
@@ -252,7 +262,7 @@ def take_mac(ctx: base.Context, mac: str, what: str) -> None:
 
 
 def check_all(nics: Sequence[objects.Nic], instance: str) -> None:
-    """Refuse too many NICs, and names and MACs that occur twice."""
+    """Refuse too many NICs; names, MACs, addresses in networks that occur twice."""
     if len(nics) > MAX_NICS:
         raise errors.OpPrereqError(
             f"instance {instance}: wanted at most {MAX_NICS} NICs, found {len(nics)}",
@@ -267,6 +277,23 @@ def check_all(nics: Sequence[objects.Nic], instance: str) -> None:
                 f" nic {first}",
                 ecodes.ECODE_NOTUNIQUE,
             )
+    taken_by: dict[tuple[str, str], int] = {}
+    for index, nic in enumerate(nics):
+        if not (nic.network and nic.ip):
+            continue
+        other = taken_by.setdefault((nic.network, nic.ip), index)
+        if other != index:
+            raise _twice(instance, index, nic, other)
+
+
+def _twice(
+    instance: str, index: int, nic: objects.Nic, other: int
+) -> errors.OpPrereqError:
+    return errors.OpPrereqError(
+        f"instance {instance}: nic {index}: address {nic.ip} is also the address of nic"
+        f" {other}",
+        ecodes.ECODE_NOTUNIQUE,
+    )
 
 
 def take_addresses(
@@ -296,11 +323,7 @@ def take_addresses(
             continue
         what = f"instance {instance.name}: nic {index}"
         if place in taken_by:
-            raise errors.OpPrereqError(
-                f"{what}: address {nic.ip} is also the address of nic"
-                f" {taken_by[place]}",
-                ecodes.ECODE_NOTUNIQUE,
-            )
+            raise _twice(instance.name, index, nic, taken_by[place])
         taken_by[place] = index
         if place not in known:
             _take_free_address(ctx, instance.uuid, place, group, what)

@@ -130,3 +130,11 @@ def test_a_disk_is_not_removed_under_a_guest_that_cannot_release_it(hotplug, tex
     assert len(only_instance(eng).disks) == 1
     assert "keeps disk/1 until its next start" in eng.callbacks.text()
     assert not eng.rpc.called("hotplug_device")
+
+
+def test_a_new_nic_that_the_same_command_changes_is_added_once():
+    eng = running_with_two_disks()
+    mods = [["add", -1, {}], ["modify", -1, {"name": "eth1"}]]
+    eng.run(change_devices(nics=mods))
+    acts = [args for _node, args in eng.rpc.called("hotplug_device")]
+    assert [(args[1], args[3]["name"]) for args in acts] == [("hotadd", "eth1")]

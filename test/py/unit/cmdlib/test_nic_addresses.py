@@ -288,3 +288,44 @@ def test_another_group_needs_the_network_too():
                 "pnode": "node4",
             }
         )
+
+
+def test_two_nics_of_an_instance_do_not_get_one_address():
+    made = networked()
+    spec = {"network": "lan", "ip": "198.51.100.9"}
+    text = r"nic 1: address 198\.51\.100\.9 is also the address of nic 0"
+    refused(create(spec, spec), text, made)
+    refused(create(spec, spec, conflicts_check=False), text, made)
+    created(made, {"network": "lan"}, {"network": "lan", "ip": "pool"})
+    changes = [["modify", index, spec] for index in (0, 1)]
+    refused(modify(*changes) | {"instance_name": "web1", "nics": changes}, text, made)
+
+
+def test_a_new_nic_is_changed_by_the_same_command():
+    made = networked()
+    created(made, {"network": "lan", "ip": "pool"})
+    made.run(
+        {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "web1"}
+        | {
+            "nics": [
+                ["add", -1, {"network": "lan", "ip": "pool"}],
+                ["modify", -1, {"name": "eth1"}],
+            ]
+        }
+    )
+    assert used_addresses(made) == ["198.51.100.1", "198.51.100.2"]
+
+
+def test_an_address_moves_to_another_nic_by_one_command():
+    made = networked()
+    created(made, {"network": "lan", "ip": "198.51.100.9"}, {"network": "lan"})
+    made.run(
+        {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "web1"}
+        | {
+            "nics": [
+                ["modify", 0, {"ip": "none"}],
+                ["modify", 1, {"ip": "198.51.100.9"}],
+            ]
+        }
+    )
+    assert used_addresses(made) == ["198.51.100.9"]
