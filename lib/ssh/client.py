@@ -474,7 +474,7 @@ class Client:
         temp = f"{path}.new-{secrets.token_hex(4)}"
         raw = data.encode() if isinstance(data, str) else data
         try:
-            with self._client.open_sftp() as sftp:
+            with self._open_sftp() as sftp:
                 with sftp.open(temp, "wx") as stream:
                     stream.chmod(0o600)
                     stream.write(raw)
@@ -483,6 +483,15 @@ class Client:
         except (paramiko.SSHException, OSError, EOFError) as err:
             raise errors.SshError(
                 f"{self.host}: {path} cannot be written: {err}"
+            ) from err
+
+    def _open_sftp(self) -> paramiko.SFTPClient:
+        try:
+            return self._client.open_sftp()
+        except (paramiko.SSHException, EOFError) as err:
+            raise OSError(
+                "its SSH server must offer SFTP (Subsystem sftp in sshd_config), but"
+                f" refused it: {str(err) or 'connection closed'}"
             ) from err
 
     def _move(self, sftp: paramiko.SFTPClient, temp: str, path: str) -> None:

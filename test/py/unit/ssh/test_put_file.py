@@ -3,6 +3,7 @@
 import stat
 import types
 
+import paramiko
 import pytest
 
 from ganeti import errors
@@ -85,3 +86,18 @@ def test_the_error_names_node_file_and_reason(mode, mountpoint_code, reason):
     text, ran = put_file(Sftp(mode), mountpoint_code)
     assert text == f"node2: {PATH} cannot be written: {reason}"
     assert ran in ([], [["mountpoint", "-q", PATH]])
+
+
+def test_a_server_without_sftp_is_named_with_the_setting_that_offers_it():
+    def refuse():
+        raise paramiko.SSHException("Channel closed.")
+
+    shell = object.__new__(client.Client)
+    shell.host = "node2"
+    shell._client = types.SimpleNamespace(open_sftp=refuse)
+    with pytest.raises(errors.SshError) as error:
+        shell.put_file(PATH, "text", mode=0o644)
+    assert str(error.value) == (
+        f"node2: {PATH} cannot be written: its SSH server must offer SFTP (Subsystem"
+        " sftp in sshd_config), but refused it: Channel closed."
+    )
