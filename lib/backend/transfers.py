@@ -30,6 +30,7 @@ from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.process import SAFE_PATH
 from ganeti.storage.base import MIB
+from ganeti.storage.external import ExternalDisk
 from ganeti.utils import files, pidfile
 
 _NAME: Final = re.compile(r"(import|export)-[A-Za-z0-9._-]+")
@@ -101,6 +102,7 @@ def export_start(
     source: tuple[str, list[Any]],
 ) -> str:
     """Start sending the content of a disk; return the transfer's name."""
+    _attach(node, source)
     end = _end(node, instance, export_constants.IEM_EXPORT, source)
     where = ("--host", host, "--port", str(port))
     end = dataclasses.replace(end, arguments=(*end.arguments, *where))
@@ -323,6 +325,16 @@ def _end(
         "transfer: wanted [file, [path]], [raw, [disk]] or [script, [disk, index]],"
         f" found {kind!r} with {len(args)} arguments"
     )
+
+
+def _attach(node: LocalNode, source: tuple[str, list[Any]]) -> None:
+    """Attach a snapshot of external storage; its removal detaches it."""
+    kind, args = source
+    if kind == export_constants.IEIO_FILE or not args:
+        return
+    device = storage.device(node.paths, msgspec.convert(args[0], DiskX), node.process)
+    if isinstance(device, ExternalDisk) and device.attachment() is None:
+        device.assemble()
 
 
 def _file_end(node: LocalNode, instance: InstanceX, mode: str, path: str) -> _End:

@@ -82,3 +82,29 @@ def test_a_volume_is_shared_by_the_nodes_and_written_by_one(vcluster, volumes):
     assert back.read_bytes()[:5] == bytes(5)
     check("gnt-instance", "remove", "-f", NAME)
     assert list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("guest_os", ["tiny+default", ""])
+def test_a_volume_is_exported_from_a_snapshot_and_imported(vcluster, volumes, guest_os):
+    directory, _log = volumes
+    check = vcluster.check
+    words = f"0:size=8m,provider=files,directory={directory},device=file"
+    add = ("gnt-instance", "add", "-t", "ext", "-H", "fake", "--no-start", "-n")
+    os_words = ("-o", guest_os) if guest_os else ()
+    check(*add, "node1", "--no-install", *os_words, "--disk", words, NAME)
+    (volume,) = [path for path in directory.iterdir() if path.suffix == ".disk0"]
+    content = b"first" + bytes(8 * 2**20 - 10) + b"last."
+    volume.write_bytes(content)
+    check("gnt-backup", "export", "-n", "node2", NAME)
+    assert not [path for path in directory.iterdir() if path.suffix == ".snap"]
+    check("gnt-instance", "remove", "-f", NAME)
+    place = ("--src-node", "node2", "--src-dir", NAME)
+    check(
+        *("gnt-backup", "import", "-t", "ext", "-n", "node1", *place),
+        *("--disk", words, NAME),
+    )
+    (volume,) = [path for path in directory.iterdir() if path.suffix == ".disk0"]
+    assert volume.read_bytes() == content
+    check("gnt-instance", "remove", "-f", NAME)
+    check("gnt-backup", "remove", NAME)
+    assert list(directory.iterdir()) == []
