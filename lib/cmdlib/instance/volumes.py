@@ -102,7 +102,9 @@ def adopted(
         OpPrereqError: a source is missing, in use, or adopted twice.
     """
     what = [
-        f"{disk.logical_id[0]}/{source}" if disk.dev_type == "plain" else source
+        f"{disk.logical_id[0]}/{source}"
+        if disk.dev_type == "plain"
+        else disk.logical_id[1]
         for disk, source in zip(disks, sources, strict=True)
     ]
     for source in what:
@@ -111,13 +113,26 @@ def adopted(
                 f"instance {instance}: {source} is adopted twice",
                 ecodes.ECODE_NOTUNIQUE,
             )
-    _refuse_used(ctx.snapshot, node, what, instance)
     plain = all(disk.dev_type == "plain" for disk in disks)
+    if not plain:
+        _reserve(ctx, what, instance)
+    _refuse_used(ctx.snapshot, node, what, instance)
     sizes = (_volume_sizes if plain else _device_sizes)(ctx, node, what, instance)
     return tuple(
         disk.replace(size=sizes[source])
         for disk, source in zip(disks, what, strict=True)
     )
+
+
+def _reserve(ctx: base.Context, devices: Sequence[str], instance: str) -> None:
+    """Reserve devices until they are recorded; other nodes may have them, too."""
+    for device in devices:
+        try:
+            ctx.config.reserve(ctx.owner, "device", device)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(
+                f"instance {instance}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
+            ) from err
 
 
 def _refuse_used(

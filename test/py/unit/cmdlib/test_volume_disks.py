@@ -203,6 +203,33 @@ def test_an_adopted_device_keeps_its_path():
             eng.run(other)
 
 
+@pytest.mark.parametrize("way", ["one", "/one", "./one", "x/../one"])
+def test_a_device_is_adopted_once_however_its_path_is_written(way):
+    path, other = "/dev/disk/by-id/one", f"/dev/disk/by-id/{way}"
+    eng = engine(bdev_sizes={path: 4096, other: 4096})
+    twice = [{"adopt": path}, {"adopt": other}]
+    with pytest.raises(errors.OpPrereqError, match=f"{path} is adopted twice"):
+        create(eng, *twice, disk_template="blockdev")
+    create(eng, {"adopt": path}, disk_template="blockdev")
+    with pytest.raises(errors.OpPrereqError, match=f"{path} is a disk of this cluster"):
+        create(
+            eng,
+            {"adopt": other},
+            disk_template="blockdev",
+            instance_name="web2.example.com",
+        )
+
+
+def test_a_device_that_another_job_adopts_is_refused():
+    path = "/dev/disk/by-id/one"
+    eng = engine(bdev_sizes={path: 4096})
+    eng.config.reserve("job 7", "device", path)
+    with pytest.raises(errors.OpPrereqError, match=f"{path}.* is reserved by job 7"):
+        create(eng, {"adopt": path}, disk_template="blockdev")
+    eng.config.release("job 7")
+    create(eng, {"adopt": path}, disk_template="blockdev")
+
+
 def test_exclusive_storage_gives_whole_physical_volumes_to_plain_disks_alone():
     eng = engine(exclusive=True)
     create(eng, {"size": 1024, "spindles": 2})
