@@ -207,16 +207,17 @@ def applied_before_commit(
 ) -> Iterator[None]:
     """Create added disks on the nodes; remove them if the block, a commit, fails.
 
+    Removed ones are noted, in case a node cannot remove them after the commit.
+
     Raises:
         OpExecError: a disk could not be created; nothing remains.
     """
     removed = [step.device for step in steps if step.action == "remove"]
     disks.announce_removal(ctx, removed)
+    disks.note_removal(ctx, instance, removed)
     added = [step.device for step in steps if step.action == "add"]
-    if not added:
-        yield
-        return
-    disks.create_on_nodes_and_wipe(ctx, instance, added)
+    if added:
+        disks.create_on_nodes_and_wipe(ctx, instance, added)
     with disks.removed_on_failure(ctx, instance, added):
         yield
 

@@ -672,6 +672,21 @@ def test_disks_on_a_silent_node_are_tried_again():
     assert not master.simulation.files
 
 
+def test_a_disk_that_cannot_be_removed_after_its_record_is_removed_later():
+    before, request = DEVICES["remove-disk"]
+    start, simulation = prepared(before)
+    master = Master(start, simulation, Cutter())
+    script = simulation.do_blockdev_remove
+    busy = failure("held open")
+    master.engine.rpc.script["blockdev_remove"] = lambda *_args: busy
+    master.run(request)
+    assert set(simulation.files) > recorded_paths(master.snapshot)
+    again = restarted(master)
+    again._rpc.script["blockdev_remove"] = script
+    assert again.sweep()
+    assert set(simulation.files) == recorded_paths(master.snapshot)
+
+
 def test_a_disk_at_the_place_of_a_recorded_one_stays():
     master = cut_before_the_records()
     [path] = master.simulation.files
