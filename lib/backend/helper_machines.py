@@ -23,6 +23,7 @@ from ganeti.backend import (
     instances,
     os_archives,
     reason_trail,
+    script_locks,
 )
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor.base import AttachedDisk, check_instance_name
@@ -170,7 +171,8 @@ def helper_start(
     driver.require_startable(name, uuid=instance.uuid)
     driver.cleanup(name)
     own = list(_own_disks(node, instance, installs=installs))
-    helper_marks.make(node.paths, name)
+    with script_locks.held(node.paths, instance):
+        helper_marks.make(node.paths, name)
     try:
         disks = instances.attach_disks(node, instance)
         # Disks or the start may hang until the master does not wait any more.

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from ganeti import errors, process, storage
-from ganeti.backend import os_definitions, os_environment
+from ganeti.backend import os_definitions, os_environment, script_locks
 from ganeti.backend.os_definitions import OsDefinition
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import os as os_constants
@@ -67,12 +67,13 @@ def os_validate(
             raise
         return False
     variant = _variant(definition, name, force=force_variant)
-    installs = os_constants.OS_VALIDATE_INSTALL not in checks or definition.is_trusted
+    wants_install = os_constants.OS_VALIDATE_INSTALL in checks
+    is_sufficient = definition.is_trusted or not wants_install
     if (
         os_constants.OS_SCRIPT_VERIFY not in definition.scripts
         or parameters not in checks
     ):
-        return installs
+        return is_sufficient
     known = {row[0] for row in definition.parameters}
     if unknown := set(params) - known:
         raise errors.OpExecError(
@@ -88,7 +89,7 @@ def os_validate(
         lines = [line for line in result.output.splitlines() if line.strip()]
         output = " / ".join(map(_shortened, lines[-_TAIL_LINES:])) or "it wrote nothing"
         raise errors.OpExecError(f"OS {name}: verify script {result.reason}: {output}")
-    return installs
+    return is_sufficient
 
 
 def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
@@ -141,14 +142,16 @@ def _run(
     env = os_environment.instance_environment(
         node, instance, definition, debug=script.debug
     )
-    log = log_file(node, script.action, instance)
-    with process.kept_short(log, _MAX_LOG):
-        result = node.process.run(
-            [definition.scripts[script.name]],
-            env=env | script.extra,
-            cwd=definition.path,
-            output_file=log,
-        )
+    with script_locks.held(node.paths, instance) as lock:
+        log = log_file(node, script.action, instance)
+        with process.kept_short(log, _MAX_LOG):
+            result = node.process.run(
+                [definition.scripts[script.name]],
+                env=env | script.extra,
+                cwd=definition.path,
+                output_file=log,
+                pass_fds=[lock],
+            )
     if result.failed:
         lines = [line for line in tail(log) if line.strip()]
         output = f"last lines of {log}: {' / '.join(lines)}"

@@ -24,6 +24,8 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     #: Whether the node itself runs the create script of the OS.
     is_trusted: bool = True
     _may_run: bool = False
+    #: Whether an earlier script may have been running at the beginning.
+    _was_unfinished: bool = False
 
     def check_arguments(self) -> None:
         """Check the parameters alone."""
@@ -79,6 +81,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         try:
             self.ctx.log.message("Running the instance OS create scripts...")
             # Nobody starts it on disks that a script still writes to.
+            self._was_unfinished = self.instance.is_unfinished
             before = self._mark(CREATION_INSTALLING)
             self._install(helper_install.Progress(self.uuid, before))
         finally:
@@ -107,7 +110,9 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
             self._mark(CREATION_INTERRUPTED)
             raise
         # A script that failed has ended; one whose answer was lost may still run.
-        self._may_run = outcome.may_run
+        self._may_run = outcome.may_run or (
+            outcome.error is not None and self._was_unfinished
+        )
         after = CREATION_INTERRUPTED if outcome.may_run else progress.former
         self._mark(after if outcome.error is not None else "")
         outcome.check()
@@ -132,8 +137,8 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         ).run()
 
     def _shut_down(self) -> None:
-        """Shut the disks down, unless a helper machine may still use them."""
-        if self.is_trusted or not self._may_run:
+        """Shut the disks down, unless something may still write to them."""
+        if not self._may_run:
             disks.shutdown(self.ctx, self.instance)
 
     def _mark(self, creation: str) -> str:

@@ -162,6 +162,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
 
     def _run_script(self) -> None:
         instance = self.instance
+        was_unfinished = instance.is_unfinished
         if not instance.os:
             return
         try:
@@ -180,10 +181,12 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
                     self.old_name,
                     self.op.debug_level or 0,
                 )
-                self._may_run = result.is_lost
+                # The node refuses a second script as long as an earlier one runs.
+                self._may_run = result.is_lost or (result.failed and was_unfinished)
                 common.warn_failed(self.ctx, result, "the OS rename script failed")
         finally:
-            disks.shutdown(self.ctx, self.instance)
+            if not self._may_run:
+                disks.shutdown(self.ctx, self.instance)
 
     @contextlib.contextmanager
     def _marked(self) -> Iterator[None]:

@@ -1,10 +1,13 @@
 """OS definitions: what is found valid, and what their scripts get to see."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
+import sys
 import tarfile
 import tracemalloc
 
@@ -171,6 +174,80 @@ def test_create_sees_the_documented_environment_and_nothing_else(
     }
     assert expected.items() <= env.items()
     assert "LEAK" not in env
+
+
+#: Takes the lock of an instance as a script that outlives its node daemon does.
+OUTLIVES = """
+import fcntl, os, sys
+os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def acts(node, record):
+    """Return what writes to the disks of a stopped instance."""
+    return [
+        lambda: nodes.call(node, "instance_os_add", record, True, 0),
+        lambda: nodes.call(node, "instance_run_rename", record, "web0", 0),
+        lambda: nodes.call(node, "helper_start", record, False, []),
+    ]
+
+
+def test_a_second_script_does_not_run_beside_the_first(node, directory):
+    """A repeated reinstallation, whose first master daemon has ended."""
+    pipe = f"{directory}/pipe"
+    os.mkfifo(pipe)
+    # Only the first one waits.
+    script = f"#!/bin/sh\nmkdir {directory}/begun || exit 0\nread x < {pipe}\n"
+    pathlib.Path(directory, "create").write_text(script)
+    record = nodes.instance(disks=1)
+    nodes.make_disks(node, record)
+    os.makedirs(f"{node.paths.data_dir}/helper-disks")
+    pathlib.Path(node.paths.data_dir, "helper-disks", "web1.raw").touch()
+    first, *_others = acts(node, record)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(first)
+        with open(pipe, "w") as release:  # it runs
+            for act in acts(node, record):
+                with pytest.raises(errors.OpExecError, match=r"script of its .* still"):
+                    act()
+            other = nodes.instance("web2", uuid="u2")
+            nodes.call(node, "instance_run_rename", other, "web0", 0)
+            release.write("x\n")
+        running.result()
+
+
+def test_a_script_that_outlives_its_daemon_is_not_doubled(node, directory):
+    record = nodes.instance()
+    lock = f"{node.paths.run_dir}/os-scripts/{record['uuid']}"
+    with subprocess.Popen(
+        [sys.executable, "-c", OUTLIVES, lock],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout.readline() == "ready\n"
+        with pytest.raises(errors.OpExecError, match=f"which fuser {lock} names"):
+            nodes.call(node, "instance_os_add", record, True, 0)
+    nodes.call(node, "instance_os_add", record, True, 0)
+    assert os.listdir(os.path.dirname(lock)) == []
+
+
+def test_processes_that_a_script_leaves_do_not_count(node, directory):
+    script = pathlib.Path(directory, "create")
+    script.write_text(
+        "#!/bin/sh\n(read x < /dev/zero) > /dev/null 2>&1 &\n"
+        f"echo $! > {directory}/left\n"
+    )
+    nodes.call(node, "instance_os_add", nodes.instance(), True, 0)
+    left = int(pathlib.Path(directory, "left").read_text())
+    try:
+        nodes.call(node, "instance_run_rename", nodes.instance(), "web0", 0)
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_failure_shows_the_end_of_the_log(node, directory):

@@ -413,6 +413,31 @@ def test_a_rename_script_whose_answer_is_lost_may_still_run(answer, expected):
     assert only(master.snapshot).creation == expected
 
 
+@pytest.mark.parametrize(
+    ("request_", "procedure"),
+    [(REINSTALL, "instance_os_add"), (RENAME, "instance_run_rename")],
+)
+def test_disks_that_an_earlier_script_writes_to_stay_active(request_, procedure):
+    start, simulation = prepared([create(start=False)])
+    master = Master(start, simulation, Cutter())
+    mark = {
+        "instance_os_add": "interrupted",
+        "instance_run_rename": "rename-interrupted",
+    }
+    with master.engine.config.edit("test") as edit:
+        edit.update(only(master.snapshot).replace(creation=mark[procedure]))
+    master.engine.rpc.script[procedure] = failure("a script still runs")
+    with contextlib.suppress(errors.OpExecError):
+        master.run(request_)
+    assert only(master.snapshot).creation == mark[procedure]
+    assert not master.engine.rpc.called("blockdev_shutdown")
+    # When it has ended.
+    master.engine.rpc.script[procedure] = None
+    master.run(request_ | {"instance_name": only(master.snapshot).name})
+    assert only(master.snapshot).creation == ""
+    assert master.engine.rpc.called("blockdev_shutdown")
+
+
 def test_a_rename_does_not_finish_an_installation():
     start, simulation = prepared([create(start=False)])
     master = Master(start, simulation, Cutter())
