@@ -18,6 +18,7 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
+from ganeti.jqueue.executor import Canceled
 from ganeti.objects import params
 from ganeti.rpc import Result, encode
 
@@ -47,6 +48,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
     HOOKS_PATH: ClassVar[str | None] = "disk-grow"
     LOCK_NODES: ClassVar[bool] = True
     NEEDS_EXISTING: ClassVar[str] = ""
+    #: The state that was stored last.
+    _state: Interrupted | None = None
 
     def check_prereq(self) -> None:
         """Check disk, amount, policy and nodes."""
@@ -194,13 +197,18 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.update(mirror_specs.with_size(self.disk, self.target_mib))
             return
+        with self._wiped_to_the_end():
+            self._grow()
+
+    def _grow(self) -> None:
+        op = self.op
         # Stored first: a larger disk that nobody wipes would show old data.
         self._save(None, is_growing=True)
         with self._active():
             offset_mib = self._first_unused()
             self._save(offset_mib, is_growing=True)
             self.ctx.log.message(
-                f"Growing disk {op.disk} of instance '{instance.name}' by"
+                f"Growing disk {op.disk} of instance '{self.instance.name}' by"
                 f" {self.delta_mib} MiB to {self.target_mib} MiB"
             )
             self._grow_volumes()
@@ -217,13 +225,23 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 " was being enlarged"
             )
         self.disk, self.target_mib = snapshot.disks[left.disk_uuid], left.target_mib
-        self.delta_mib = max(0, left.target_mib - self.disk.size)
+        self._state = left
+        with self._wiped_to_the_end():
+            self._announce(left)
+            self._continue(left)
+
+    def _announce(self, left: Interrupted) -> None:
         goes_on = f"is wiped on from {left.offset_mib} MiB"
         if left.is_growing:
             goes_on = f"grows on to {left.target_mib} MiB"
         self.ctx.log.message(
             f"* the master daemon was restarted; disk {self.op.disk} {goes_on}"
         )
+
+    def _continue(self, left: Interrupted) -> None:
+        """Do what a state leaves to be done."""
+        self.disk = self.ctx.snapshot.disks[left.disk_uuid]
+        self.delta_mib = max(0, left.target_mib - self.disk.size)
         with self._active():
             offset_mib = left.offset_mib
             if offset_mib is None:
@@ -234,6 +252,51 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 if not self._has_grown():
                     self._grow_device(dryrun=False, what=self._failed)
             self._record_and_wipe(offset_mib)
+
+    @contextlib.contextmanager
+    def _wiped_to_the_end(self) -> Iterator[None]:
+        """Have a client that kills the job wait for the wipe, and name what it left.
+
+        A larger disk that is not wiped shows old data of others to its guest.
+        """
+        try:
+            yield
+        except (Canceled, errors.GenericError):
+            left = self._unwiped()
+            if left is not None and self._was_killed():
+                self.ctx.log.warn(
+                    f"the job was killed; the new part of disk {self.op.disk} is wiped"
+                    " before it ends"
+                )
+                with contextlib.suppress(Canceled, errors.GenericError):
+                    self._continue(left)
+            left = self._unwiped()
+            if left is not None and not left.is_growing:
+                self.ctx.log.warn(
+                    f"disk {self.op.disk} of instance {self.instance.name} may have"
+                    f" data of others from {left.offset_mib} MiB on, since its new part"
+                    " was not wiped to the end"
+                )
+            raise
+
+    def _unwiped(self) -> Interrupted | None:
+        """Return the state if nodes may have a new part that is not wiped."""
+        left = self._state
+        if left is None or left.offset_mib is None or not self._wipes:
+            return None
+        return left if left.is_growing or left.offset_mib < left.target_mib else None
+
+    @property
+    def _wipes(self) -> bool:
+        return bool(self.ctx.snapshot.cluster.prealloc_wipe_disks)
+
+    def _was_killed(self) -> bool:
+        """Return whether a client had the job killed."""
+        try:
+            self.ctx.pause(0.0)
+        except Canceled:
+            return True
+        return False
 
     @property
     def _failed(self) -> str:
@@ -274,7 +337,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         failed after a node had enlarged it. A guest that was started then uses all.
         """
         recorded = self.disk.size
-        if not self.ctx.snapshot.cluster.prealloc_wipe_disks:
+        if not self._wipes:
             return recorded
         actual = -(-self._measured_bytes() // _MIB)
         if actual > recorded:
@@ -304,7 +367,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
 
     def _record_and_wipe(self, offset_mib: int) -> None:
         """Record the new size, wipe the new part from an offset, notify the guest."""
-        instance, wipes = self.instance, self.ctx.snapshot.cluster.prealloc_wipe_disks
+        instance, wipes = self.instance, self._wipes
         # The nodes have enlarged the disk, and nobody may see the new part before.
         if wipes:
             self._save(offset_mib)
@@ -317,6 +380,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             disks.wipe(
                 self.ctx, instance, [part], save=lambda _disk, mib: self._save(mib)
             )
+            # A guest that knows the new size may use all of it.
+            self._save(self.target_mib)
         self._notify_guest()
         is_waited_for = self.op.wait_for_sync or not instance.disks_active
         if is_waited_for and self._wait_for_sync():
@@ -334,6 +399,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
     def _save(self, offset_mib: int | None, *, is_growing: bool = False) -> None:
         state = Interrupted(self.disk.uuid, self.target_mib, offset_mib, is_growing)
         self.ctx.save_resumption(msgspec.to_builtins(state))
+        self._state = state
 
     def _notify_guest(self) -> None:
         if not self.instance.disks_active or not self.runtime_info():

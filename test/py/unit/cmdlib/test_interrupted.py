@@ -18,6 +18,7 @@ from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors
 from ganeti.client.instance import info_json
+from ganeti.jqueue.executor import Canceled
 from ganeti.masterd import leftover_disks
 from ganeti.masterd.interrupted import mark_creations
 from ganeti.objects import Disk, Update
@@ -445,6 +446,81 @@ def test_a_rename_does_not_finish_an_installation():
         edit.update(only(master.snapshot).replace(creation="interrupted"))
     master.run(RENAME)
     assert only(master.snapshot).creation == "interrupted"
+
+
+class KilledCallbacks(FakeCallbacks):
+    """A client kills the job at one of its log lines."""
+
+    def __init__(self, line, resumption=None):
+        super().__init__(resumption=resumption)
+        self.line = line
+
+    def log(self, kind, payload):
+        super().log(kind, payload)
+        if len(self.entries) == self.line:
+            self.is_canceled = True
+            self.kill()
+            raise Canceled("killed on request")
+
+
+def test_the_new_part_of_a_disk_is_wiped_although_the_job_is_killed():
+    line, was_killed = 0, True
+    while was_killed:
+        line += 1
+        start, simulation = prepared([create()], prealloc_wipe_disks=True)
+        master, callbacks = Master(start, simulation, Cutter()), KilledCallbacks(line)
+        was_killed = False
+        try:
+            master.engine.run(GROW, callbacks=callbacks)
+        except Canceled:
+            was_killed = True
+        assert is_wiped(master.snapshot, simulation)
+    assert line > 2
+
+
+def test_a_growth_that_is_killed_before_it_continues_is_wiped():
+    cut, is_cut, resumed = 0, True, 0
+    while is_cut:
+        cut += 1
+        start, simulation = prepared([create()], prealloc_wipe_disks=True)
+        master, is_cut = run_until_cut(start, simulation, GROW, cut, None)
+        resumption = master.engine.callbacks.resumption
+        if resumption is None or not is_cut:
+            continue
+        resumed += 1
+        again = Master(master.snapshot, simulation, Cutter())
+        with pytest.raises(Canceled):
+            again.engine.run(GROW, callbacks=KilledCallbacks(1, resumption))
+        assert is_wiped(again.snapshot, simulation)
+    assert resumed > 3
+
+
+def test_a_part_that_the_guest_may_use_already_is_not_wiped_again():
+    before = [create()]
+    start, simulation = prepared(before, prealloc_wipe_disks=True)
+    master = Master(start, simulation, Cutter())
+
+    def kill(_node, _args):
+        master.cutter.after = master.cutter.steps
+
+    master.engine.rpc.script["resize_disk"] = kill
+    with pytest.raises(Killed):
+        master.run(GROW)
+    again = Master(master.snapshot, simulation, Cutter())
+    left = FakeCallbacks(resumption=master.engine.callbacks.resumption)
+    again.engine.run(GROW, callbacks=left)
+    assert again.engine.rpc.called("resize_disk")
+    assert not again.engine.rpc.called("blockdev_wipe")
+
+
+def test_a_wipe_that_fails_names_what_it_left():
+    start, simulation = prepared([create()], prealloc_wipe_disks=True)
+    master = Master(start, simulation, Cutter())
+    master.engine.rpc.script["blockdev_wipe"] = failure("I/O error")
+    with pytest.raises(errors.OpExecError, match="cannot wipe"):
+        master.run(GROW)
+    text = f"disk 0 of instance {NAME} may have data of others from 1024 MiB on"
+    assert text in master.engine.callbacks.text()
 
 
 FALLBACK = MIGRATE | {"allow_failover": True}
