@@ -43,6 +43,11 @@ class Change:
         """The name of the device in messages and results."""
         return f"{self.kind}/{self.step.index}"
 
+    @property
+    def is_addition(self) -> bool:
+        """Whether the guest gets a device that it does not have."""
+        return self.step.action in _ADDED
+
 
 def changes(
     instance: objects.Instance,

@@ -26,6 +26,7 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
+from ganeti.jqueue.executor import Canceled
 from ganeti.objects import lookup, params
 
 #: Fields of the record that a change may concern.
@@ -497,11 +498,38 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             if not errors.is_outcome_unknown(err):
                 released.undo()
             raise
-        return self._finish()
+        return self._complete()
+
+    def _complete(self) -> list[tuple[str, Any]]:
+        """Finish; name what the running guest lacks if a client kills the job before.
+
+        The record has the devices then, and no later job plugs them.
+        """
+        before = len(self.changes.report)
+        try:
+            return self._finish()
+        except Canceled:
+            rows = dict(self.changes.report[before:])
+            lacking = [
+                change.label
+                for change in self.live
+                if change.is_addition and change.label not in rows
+            ]
+            if lacking:
+                self.ctx.log.warn(
+                    f"the change is recorded, but the running guest may lack"
+                    f" {', '.join(lacking)} until gnt-instance reboot"
+                    f" {self.instance.name}"
+                )
+            raise
 
     def _finish(self) -> list[tuple[str, Any]]:
         """Do what follows the commit, which can be repeated; return the changes."""
         changes, report = self.changes, self.changes.report
+        if self.left is not None:
+            self.ctx.log.message(
+                "* the master daemon was restarted; the change of devices continues"
+            )
         modify_disks.apply_after_commit(
             self.ctx,
             self.instance,
@@ -510,7 +538,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         )
         if self.op.disk_template:
             self._convert(self.op.disk_template)
-        report += hotplug.add(self.ctx, self.instance, self.live)
+        for row in hotplug.add(self.ctx, self.instance, self.live):
+            report.append(row)
         return report
 
     def _convert(self, target: str) -> None:
@@ -638,10 +667,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             self._resume_conversion(self.left.conversion)
             return self.changes.report
         if self.left.is_recorded(instance):
-            ctx.log.message(
-                "* the master daemon was restarted; the change of devices continues"
-            )
-            return self._finish()
+            return self._complete()
         ctx.log.message(
             "* the master daemon was restarted before the change was recorded;"
             " undoing it"

@@ -4,8 +4,10 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
+from ganeti.jqueue.executor import Canceled
 
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
 CREATE = {
@@ -138,3 +140,33 @@ def test_a_new_nic_that_the_same_command_changes_is_added_once():
     eng.run(change_devices(nics=mods))
     acts = [args for _node, args in eng.rpc.called("hotplug_device")]
     assert [(args[1], args[3]["name"]) for args in acts] == [("hotadd", "eth1")]
+
+
+class Killed(FakeCallbacks):
+    """A client kills the job at its first log line."""
+
+    def log(self, kind, payload):
+        super().log(kind, payload)
+        if len(self.entries) == 1:
+            raise Canceled("killed on request")
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_continued_change_plugs_the_devices_or_names_them(is_killed):
+    eng = running_with_two_disks()
+    keeping = KeepingCallbacks(eng)
+    request = change_devices(disks=[["add", -1, {"size": 1024}]], hotplug=True)
+    eng.run(request, callbacks=keeping)
+    # The master daemon ends between the record and the guest.
+    state, _before = keeping.kept[-1]
+    again = Engine(eng.snapshot, eng.rpc.script)
+    callbacks = (Killed if is_killed else FakeCallbacks)(resumption=state)
+    if is_killed:
+        with pytest.raises(Canceled):
+            again.run(request, callbacks=callbacks)
+    else:
+        result = again.run(request, callbacks=callbacks)
+        assert result[-1] == ("disk/2", "hotplug:done")
+    text = "may lack disk/2 until gnt-instance reboot web1.example.com"
+    assert (text in callbacks.text()) is is_killed
+    assert bool(again.rpc.called("hotplug_device")) is not is_killed
