@@ -16,20 +16,21 @@ KNOWN_HOSTS: Final = "known_hosts"
 PUBLIC_KEYS: Final = "ganeti_pub_keys"
 
 
-def write_cluster_files(paths: Paths) -> None:
+def write_cluster_files(paths: Paths, cluster_name: str) -> None:
     """Write certificates and secrets of a new cluster into the state directory."""
     authority.write(
         authority.create(), server_pem=paths.server_pem, key_path=paths.server_key_pem
     )
-    x509.write_cluster_certificate(paths.data(RAPI_PEM))
-    write_spice(paths)
+    rapi = x509.create_service(cluster_name)
+    files.write_file(paths.data(RAPI_PEM), rapi.pem, mode=0o440)
+    write_spice(paths, cluster_name)
     files.write_file(paths.hmac_key, x509.new_secret(), mode=0o440)
     files.write_file(paths.data(DOMAIN_SECRET_FILE), x509.new_secret(), mode=0o640)
 
 
-def write_spice(paths: Paths) -> None:
+def write_spice(paths: Paths, cluster_name: str) -> None:
     """Write a new self-signed certificate of SPICE consoles, and its CA file."""
-    pair = x509.create_self_signed()
+    pair = x509.create_service(cluster_name)
     files.write_file(paths.data(SPICE_PEM), pair.pem, mode=0o440)
     files.write_file(paths.data(SPICE_CA_PEM), pair.certificate_pem, mode=0o440)
 

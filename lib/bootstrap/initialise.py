@@ -71,7 +71,7 @@ def init_cluster(
         _make_directories(paths)
         undo.callback(remove_cluster_files, paths)
         feedback("Writing certificates and keys")
-        crypto.write_cluster_files(paths)
+        crypto.write_cluster_files(paths, first.cluster.cluster_name)
         digest = crypto.write_node_certificate(paths, first.node.uuid, clock.time())
         crypto.write_known_hosts(paths, first.cluster, first.node)
         if options.modify_ssh_setup:

@@ -8,6 +8,7 @@ import dataclasses
 import datetime as dt
 import hashlib
 import secrets
+from collections.abc import Collection
 from typing import Final
 
 from cryptography import x509
@@ -90,16 +91,37 @@ def create_self_signed(
     *,
     validity_s: int = VALIDITY_DAYS * _DAY_S,
     serial: int = 1,
+    names: Collection[str] = (),
 ) -> Pair:
-    """Return a new key with a self-signed certificate that may sign others."""
+    """Return a new key with a self-signed certificate that may sign others.
+
+    Args:
+        common_name: name of the subject.
+        validity_s: seconds from now on.
+        serial: serial number.
+        names: host names of the subject, the only ones that today's clients compare.
+    """
     key = new_rsa_key()
     name = subject_of(common_name)
-    certificate = (
-        builder(name, name, key.public_key(), serial, validity_s)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+    unsigned = builder(name, name, key.public_key(), serial, validity_s).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
-    return Pair(key, certificate)
+    if names:
+        hosts = [x509.DNSName(each) for each in names]
+        unsigned = unsigned.add_extension(
+            x509.SubjectAlternativeName(hosts), critical=False
+        )
+    return Pair(key, unsigned.sign(key, hashes.SHA256()))
+
+
+def create_service(cluster_name: str) -> Pair:
+    """Return a new key and certificate for connections of users: RAPI, SPICE.
+
+    Args:
+        cluster_name: host name of the cluster. Clients that are given another address
+            of a node compare the common name.
+    """
+    return create_self_signed(names=dict.fromkeys((CLUSTER_NAME, cluster_name)))
 
 
 def create_signed(

@@ -9,6 +9,7 @@ from ganeti.constants import ecodes, exitcodes
 
 if TYPE_CHECKING:
     from ganeti.bootstrap import renew_crypto
+    from ganeti.pathutils import Paths
 
 _LOST_QUESTION: Final = (
     "All daemons on all nodes are restarted with certificates that the present master"
@@ -60,7 +61,7 @@ def run(ctx: CommandContext) -> int:
     if not opts.without_master:
         local.check_is_master(ctx.paths)
     _check(opts)
-    contents = _contents(opts)
+    contents = _contents(opts, ctx.paths)
     if opts.without_master:
         _check_without_master(ctx, contents)
     restarts = _restarts(ctx)
@@ -212,18 +213,28 @@ def _check(opts: Any) -> None:
         )
 
 
-def _contents(opts: Any) -> dict[str, bytes]:
+def _cluster_name(paths: "Paths") -> str:
+    from ganeti import ssconf
+    from ganeti.utils import x509
+
+    try:
+        return ssconf.SimpleStore(paths).cluster_name()
+    except (errors.GenericError, OSError):
+        return x509.CLUSTER_NAME
+
+
+def _contents(opts: Any, paths: "Paths") -> dict[str, bytes]:
     """Return file name in the state directory -> new content."""
     from ganeti.bootstrap import crypto, renew_crypto
     from ganeti.utils import x509
 
     contents: dict[str, bytes] = {}
     if opts.new_rapi_cert:
-        contents[crypto.RAPI_PEM] = x509.create_self_signed().pem
+        contents[crypto.RAPI_PEM] = x509.create_service(_cluster_name(paths)).pem
     elif opts.rapi_cert:
         contents[crypto.RAPI_PEM] = renew_crypto.read_pem(opts.rapi_cert)
     if opts.new_spice_cert:
-        pair = x509.create_self_signed()
+        pair = x509.create_service(_cluster_name(paths))
         contents[crypto.SPICE_PEM] = pair.pem
         contents[crypto.SPICE_CA_PEM] = pair.certificate_pem
     elif opts.spice_cert:

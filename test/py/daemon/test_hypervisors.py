@@ -463,7 +463,7 @@ def test_vnc_pinning_and_ballooning(node, boot):
 )
 def test_a_viewer_with_the_file_of_the_cluster_trusts_its_displays(node, boot, params):
     os.makedirs(node.paths.data_dir, exist_ok=True)
-    crypto.write_spice(node.paths)
+    crypto.write_spice(node.paths, "cluster.example.com")
     port = 11321
     start(
         node,

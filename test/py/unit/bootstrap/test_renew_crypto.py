@@ -82,7 +82,7 @@ class Site:
         self.copies = Candidates(folder, CANDIDATES)
         self.copies.copies[self.copies.node(0)] = store.Replica(self.paths.store_db)
         self._fill()
-        crypto.write_cluster_files(self.paths)
+        crypto.write_cluster_files(self.paths, "cluster.example.com")
         crypto.write_node_certificate(self.paths, self.copies.node(0), 1000.0)
 
     def _fill(self):

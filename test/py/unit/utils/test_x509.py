@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ganeti import errors
-from ganeti.utils import files, x509
+from ganeti.utils import authority, files, x509
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +55,17 @@ def test_secrets_differ_and_have_the_documented_form():
     first, second = x509.new_secret(), x509.new_secret()
     assert re.fullmatch(r"[0-9a-f]{40}\n", first)
     assert first != second
+
+
+def test_certificates_of_services_name_their_hosts():
+    """Clients of today do not compare the common name, and see no name otherwise."""
+    certificate = x509.create_service("cluster.example.net").certificate
+    assert authority.names_of(certificate) == (
+        "ganeti.example.com",
+        "cluster.example.net",
+    )
+    assert certificate.subject.rfc4514_string() == "CN=ganeti.example.com"
+
+
+def test_a_certificate_of_the_cluster_names_no_host(server):
+    assert authority.names_of(x509.load(server[0]).certificate) == ()
