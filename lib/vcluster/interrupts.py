@@ -4,14 +4,20 @@ Python raises KeyboardInterrupt at the place that the program has reached. If th
 callback of the interpreter, for example one that runs at the end of each import, or a
 ``__del__`` method, the exception is printed and dropped, and the program goes on. Some
 libraries written in C drop it without a word. A command that takes minutes would then
-create what its user asked it not to create.
+create what its user asked it not to create. So an exception that the interpreter drops
+is not printed, and the interrupt is sent again until the program gets it.
 """
 
 import contextlib
 import signal
+import sys
+import threading
 import types
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Final, Self
+
+#: Seconds until an interrupt is sent again; the callback that dropped it ends at once.
+_AGAIN_S: Final = 0.01
 
 
 class Interrupts:
@@ -27,14 +33,20 @@ class Interrupts:
         self._is_pending = False
         self._is_deferred = False
         self._is_once = False
+        self._main = threading.get_ident()
+        self._again: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)
+        self._hook_before = sys.unraisablehook
         if self._before is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._on_signal)
+            sys.unraisablehook = self._on_dropped
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._forget()
+        sys.unraisablehook = self._hook_before
         after = self._before
         if after is signal.default_int_handler:
             after = signal.SIG_DFL
@@ -43,12 +55,32 @@ class Interrupts:
     def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
         is_repeated = self._is_pending
         self._is_pending = True
+        self._forget()
         if not self._is_deferred and not (self._is_once and is_repeated):
             raise KeyboardInterrupt
 
+    def _on_dropped(self, about: Any) -> None:
+        """Send the interrupt again whose exception the interpreter has dropped."""
+        if about.exc_type is not KeyboardInterrupt:
+            self._hook_before(about)
+            return
+        self._is_pending = False
+        self._again = threading.Timer(
+            _AGAIN_S, signal.pthread_kill, (self._main, signal.SIGINT)
+        )
+        self._again.daemon = True
+        self._again.start()
+
+    def _forget(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+
     def check(self) -> None:
         """Raise KeyboardInterrupt if an interrupt has arrived, even if dropped."""
-        if self._is_pending:
+        if self._is_pending or self._again is not None:
+            self._forget()
+            self._is_pending = True
             raise KeyboardInterrupt
 
     @contextlib.contextmanager

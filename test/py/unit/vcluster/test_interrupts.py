@@ -60,7 +60,58 @@ def test_an_interrupt_while_a_command_ends_prints_no_traceback(tmp_path):
     assert done.returncode == -signal.SIGINT
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+#: Is interrupted in a callback of the interpreter, and goes on without any check.
+DROPPED = """
+import signal, time, weakref
+from ganeti.vcluster.interrupts import Interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Something:
+    pass
+try:
+    with Interrupts():
+        something = Something()
+        reference = weakref.ref(
+            something, lambda _reference: signal.raise_signal(signal.SIGINT)
+        )
+        del something
+        time.sleep(300)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_dropped_interrupt_is_sent_again_and_not_printed():
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+def test_other_exceptions_that_are_dropped_are_printed(capsys):
+    def fail(_reference):
+        raise ValueError("broken")
+
+    class Something:
+        pass
+
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda about: print("dropped", about.exc_value)
+    try:
+        with Interrupts():
+            something = Something()
+            reference = weakref.ref(something, fail)
+            del something
+        assert reference() is None
+    finally:
+        sys.unraisablehook = before
+    assert capsys.readouterr().out == "dropped broken\n"
+
+
 def test_an_interrupt_that_the_interpreter_drops_is_noticed_at_the_next_check():
     class Something:
         pass
