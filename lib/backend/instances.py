@@ -147,6 +147,7 @@ def instance_reboot(
             f"instance {inst.name}: cannot reboot, it is not running"
         )
     if reboot_type == "soft":
+        driver.set_disk_paths(inst, attach_disks(node, inst))
         driver.reboot(inst)
     elif reboot_type == "hard":
         _stop(node, inst, shutdown_timeout)

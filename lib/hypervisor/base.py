@@ -145,6 +145,14 @@ class Hypervisor(abc.ABC):
     def reboot(self, instance: "InstanceX") -> None:
         """Restart a running guest without touching its disks."""
 
+    def set_disk_paths(  # noqa: B027
+        self, instance: "InstanceX", disks: Sequence[AttachedDisk]
+    ) -> None:
+        """Have the next `reboot` of a running guest open its disks by these paths.
+
+        Hypervisors that keep the devices themselves need no paths.
+        """
+
     @abc.abstractmethod
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
         """Return the names of all guests on this node, sorted."""

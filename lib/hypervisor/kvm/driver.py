@@ -175,6 +175,24 @@ class KvmHypervisor(Hypervisor):
             files.end_process(self._effects, guest)
         cleanup.remove(self._effects, guest)
 
+    def set_disk_paths(
+        self, instance: InstanceX, disks: Sequence[AttachedDisk]
+    ) -> None:
+        """Note the links of the guest's disks, whose numbers may have changed.
+
+        A disk that is not the instance's any more is left out.
+        """
+        guest = self._alive(instance.name)
+        known = {item.disk.uuid: item for item in disks}
+        with hotplug.turn(guest):
+            plan = runtime.load(guest)
+            rows = tuple(
+                (disk, known[disk.uuid].path, known[disk.uuid].uri)
+                for disk, _path, _uri in plan.disks
+                if disk.uuid in known
+            )
+            runtime.save(guest, plan.replace(disks=rows))
+
     def reboot(self, instance: InstanceX) -> None:
         """Start the guest again with the parameters of its last start."""
         guest = self._alive(instance.name)

@@ -104,6 +104,22 @@ def test_reboot_needs_a_running_instance_and_a_known_type(node):
         nodes.call(node, "instance_reboot", record, "full", 120, [])
 
 
+def test_a_soft_reboot_opens_disks_by_links_of_their_present_numbers(node, monkeypatch):
+    record = nodes.instance(disks=2)
+    nodes.make_disks(node, record)
+    start(node, record)
+    driver, steps = node.hypervisor("fake"), []
+    monkeypatch.setattr(driver, "set_disk_paths", lambda *args: steps.append(args))
+    monkeypatch.setattr(driver, "reboot", lambda instance: steps.append(instance.name))
+    # The first one was removed while the guest ran.
+    rest = record["disks_info"][1:]
+    nodes.call(node, "instance_reboot", record | {"disks_info": rest}, "soft", 120, [])
+    ((_instance, [(disk, path, uri)]), name) = steps
+    assert (disk.uuid, uri, name) == (rest[0]["uuid"], None, "web1")
+    assert os.path.basename(path) == "web1:0"
+    assert os.readlink(path) == node.paths.at(rest[0]["logical_id"][1])
+
+
 def test_balloon_is_accounted_for(node):
     record = nodes.instance()
     free = node.hypervisor("fake").node_info()["memory_free"]

@@ -19,7 +19,7 @@ from fakes.patience import until
 from fakes.processes import FakeRunner
 from ganeti import errors
 from ganeti.hypervisor import NodeEffects, networks
-from ganeti.hypervisor.base import GuestState
+from ganeti.hypervisor.base import AttachedDisk, GuestState
 from ganeti.hypervisor.kvm import (
     arriving,
     cleanup,
@@ -601,6 +601,18 @@ def test_a_reboot_uses_the_parameters_of_the_last_start(guest, executed):
     assert [start[0] for start in executed] == [plan]
     assert guest.plan == plan
     assert guest.emulator.executed[-1] == "cont"
+
+
+def test_a_reboot_opens_each_disk_by_its_present_link(guest, executed):
+    add_disk(guest, 1)
+    add_disk(guest, 2)
+    # The first one was removed from the record; the guest has not released it.
+    given = [AttachedDisk(disk(2), "/links/web1:0", None)]
+    guest.driver.set_disk_paths(guest.record, given)
+    guest.driver.reboot(guest.record)
+    ((plan, _how),) = executed
+    rows = [(each.uuid, path, uri) for each, path, uri in plan.disks]
+    assert rows == [(disk(2).uuid, "/links/web1:0", None)]
 
 
 def run(guest, plan=None, **how):
