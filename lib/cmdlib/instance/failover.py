@@ -99,7 +99,9 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
         self.ctx.save_resumption(msgspec.to_builtins(state))
 
 
-def require_alone(unit: "relocation.RelocationUnit[Any]") -> None:
+def require_alone(
+    unit: "relocation.RelocationUnit[Any]", *, must_answer: bool | None = None
+) -> None:
     """Refuse an instance that runs on a third node, where nobody would stop it.
 
     One that runs at the target already is not started there again.
@@ -108,7 +110,9 @@ def require_alone(unit: "relocation.RelocationUnit[Any]") -> None:
         OpPrereqError: it does, or in a job of an automaton: a node does not answer.
     """
     if not unit.instance.forthcoming:
-        unit.require_nowhere_else("be failed over", except_for=(unit.target,))
+        unit.require_nowhere_else(
+            "be failed over", except_for=(unit.target,), must_answer=must_answer
+        )
 
 
 def require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
@@ -137,13 +141,16 @@ def resume(
     """Continue a failover after a restart of the master daemon, see `fail_over`.
 
     Raises:
-        OpPrereqError: the target lacks data.
+        OpPrereqError: the target lacks data, or another node runs the instance.
         OpExecError: a step failed.
     """
     ctx, target = unit.ctx, common.node_name(unit.ctx, unit.target)
     ctx.log.message(
         f"* the master daemon was restarted; the failover to {target} continues"
     )
+    # It may have been started on another node while there was no master, whose own
+    # silence is no reason to leave the instance down.
+    require_alone(unit, must_answer=False)
     if unit.instance.primary_node != unit.target:
         if not (is_stopped or ignore_consistency):
             # The guest may have gone on at the source while there was no master. One

@@ -271,3 +271,29 @@ def test_a_clean_up_of_what_runs_nowhere_names_the_way_on():
     eng = engine({}, start(nodes={N1: gone}))
     with pytest.raises(errors.OpExecError, match="gnt-instance failover"):
         run(eng, "MIGRATE", cleanup=True)
+
+
+# A later master
+@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize("has_switched", [False, True])
+def test_a_failover_is_not_continued_beside_a_guest(is_stopped, has_switched):
+    """It was started on a third node, or the source of a forced one is back."""
+    changes = {"primary_node": N3} if has_switched else {}
+    left = {"source": N1, "target": N3, "is_stopped": is_stopped}
+    request = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": NAME}
+    runs_on = N1 if has_switched else N2
+    eng = engine({runs_on: RUNS}, start(**changes))
+    with pytest.raises(errors.OpPrereqError, match=CLEANUP):
+        eng.run(
+            request | {"target_node": "node3"}, callbacks=FakeCallbacks(resumption=left)
+        )
+    assert not eng.rpc.called("instance_start")
+
+
+def test_a_silent_master_of_before_hinders_no_failover_that_continues():
+    left = {"source": N1, "target": N3, "is_stopped": True}
+    request = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": NAME}
+    request |= {"target_node": "node3", "reason": AUTOMATON}
+    eng = engine({N2: SILENT})
+    eng.run(request, callbacks=FakeCallbacks(resumption=left))
+    assert [node for node, _args in eng.rpc.called("instance_start")] == [N3]
