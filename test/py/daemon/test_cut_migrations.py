@@ -219,12 +219,18 @@ def cluster(cluster_of):
     return made
 
 
-@pytest.fixture
-def arrived(cluster):
-    """Have a guest arrive at node3 while the node daemon of its source is dead.
+def emulator(cluster, node):
+    return Qmp(Files(cluster.paths(node), GUEST).control("qmp"), GUEST)
 
-    Return the states of the emulators, and the job.
-    """
+
+def progress(cluster):
+    """Return the status of the migration, as its source reports it."""
+    with emulator(cluster, "node2") as qmp:
+        return qmp.execute("query-migrate").get("status")
+
+
+def being_sent(cluster):
+    """Create a guest that node2 sends slowly to node3; return the job."""
     cluster.check(
         *("gnt-instance", "add", "-H", "kvm", "-t", "sharedfile", "-s", "32M"),
         *("-B", "memory=96M", "-o", "tiny+default", "--no-nics", "-n", "node2", GUEST),
@@ -233,17 +239,26 @@ def arrived(cluster):
     with contextlib.closing(cluster.luxi()) as client:
         op |= {"target_node": "node3.vc.test", "mode": "live"}
         job = client.call("SubmitJob", [[op]])
-    guest = Files(cluster.paths("node2"), GUEST)
+    until("the transfer begins", lambda: progress(cluster) == "active")
+    return job
 
-    def is_sent():
-        with Qmp(guest.control("qmp"), GUEST) as qmp:
-            return qmp.execute("query-migrate").get("status") == "active"
 
-    until("the transfer begins", is_sent)
-    cluster.command("kill", "node2", "ganeti-noded")
-    with Qmp(guest.control("qmp"), GUEST) as qmp:
+def hurry(cluster):
+    """Let the source send the rest at once."""
+    with emulator(cluster, "node2") as qmp:
         values = {"max-bandwidth": 256 * MIB, "downtime-limit": 500}
         qmp.execute("migrate-set-parameters", values)
+
+
+@pytest.fixture
+def arrived(cluster):
+    """Have a guest arrive at node3 while the node daemon of its source is dead.
+
+    Return the states of the emulators, and the job.
+    """
+    job = being_sent(cluster)
+    cluster.command("kill", "node2", "ganeti-noded")
+    hurry(cluster)
 
     def states():
         seen = {}
@@ -307,10 +322,6 @@ def test_a_failover_removes_what_waits_and_boots_the_guest(cluster, arrived):
     cluster.check("gnt-node", "modify", "-f", "-O", "no", "node2")
 
 
-def emulator(cluster, node):
-    return Qmp(Files(cluster.paths(node), GUEST).control("qmp"), GUEST)
-
-
 @pytest.fixture
 def cut(cluster):
     """Return a function of the states of a guest that runs at node3, recorded at node2.
@@ -319,27 +330,12 @@ def cut(cluster):
     last acts of that master follow without them: the source gives the guest up, and it
     goes on. Then the machine of the source ends.
     """
-    cluster.check(
-        *("gnt-instance", "add", "-H", "kvm", "-t", "sharedfile", "-s", "32M"),
-        *("-B", "memory=96M", "-o", "tiny+default", "--no-nics", "-n", "node2", GUEST),
-    )
-    op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": GUEST, "reason": []}
-    with contextlib.closing(cluster.luxi()) as client:
-        op |= {"target_node": "node3.vc.test", "mode": "live"}
-        job = client.call("SubmitJob", [[op]])
+    job = being_sent(cluster)
     source = Files(cluster.paths("node2"), GUEST)
-
-    def progress():
-        with emulator(cluster, "node2") as qmp:
-            return qmp.execute("query-migrate").get("status")
-
-    until("the transfer begins", lambda: progress() == "active")
     cluster.command("kill", "node1", "ganeti-masterd")
     cluster.command("kill", "node2", "ganeti-noded")
-    with emulator(cluster, "node2") as qmp:
-        values = {"max-bandwidth": 256 * MIB, "downtime-limit": 500}
-        qmp.execute("migrate-set-parameters", values)
-    until("all is sent", lambda: progress() == "completed")
+    hurry(cluster)
+    until("all is sent", lambda: progress(cluster) == "completed")
     departure.leave(source, has_all=True)
     with emulator(cluster, "node3") as qmp:
         qmp.execute("cont")
