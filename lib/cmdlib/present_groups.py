@@ -18,5 +18,4 @@ class PresentGroups:
             answer = self._ctx.rpc.call_one("vg_list", node)
             present = None if answer.failed else frozenset(answer.payload)
             self._known[node] = present
-        present = self._known[node]
-        return present is not None and not mirrors.group_names(disk) <= present
+        return mirrors.lacks_group(self._known[node], disk)

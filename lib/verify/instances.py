@@ -32,8 +32,7 @@ class Observations:
 
     def lacks_group(self, node: str, disk: objects.Disk) -> bool:
         """Return whether a node is known to lack a volume group of a mirror."""
-        present = self.volume_groups.get(node)
-        return present is not None and not mirrors.group_names(disk) <= present
+        return mirrors.lacks_group(self.volume_groups.get(node), disk)
 
 
 def judge(

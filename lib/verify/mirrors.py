@@ -112,9 +112,15 @@ def lacks_nothing(_node: str, _disk: objects.Disk) -> bool:
     return False
 
 
-def group_names(disk: objects.Disk) -> frozenset[str]:
-    """Return the names of the volume groups of a mirror."""
-    return frozenset(str(part.logical_id[0]) for part in disk.children)
+def lacks_group(present: frozenset[str] | None, disk: objects.Disk) -> bool:
+    """Return whether a mirror needs another volume group than a node has.
+
+    Args:
+        present: the groups of the node; None if they are not known.
+        disk: the mirror.
+    """
+    needed = {str(part.logical_id[0]) for part in disk.children}
+    return present is not None and not needed <= present
 
 
 class _Kernel(msgspec.Struct, frozen=True):

@@ -100,10 +100,15 @@ def has_left(status: dict[str, object]) -> bool:
 
 def runs_at(ctx: base.Context, instance: objects.Instance, node: str) -> bool:
     """Return whether one node runs the guest; one that does not answer does not."""
+    answer = info(ctx, instance, node)
+    return not answer.failed and _runs(ctx, instance, node, answer)
+
+
+def info(ctx: base.Context, instance: objects.Instance, node: str) -> rpc.Result:
+    """Return the answer of one node about a guest, or a copy of it."""
     hv = instance.hypervisor
     values = ctx.snapshot.cluster.hvparams.get(hv, {})
-    answer = ctx.rpc.call_one("instance_info", node, instance.name, hv, values)
-    return not answer.failed and _runs(ctx, instance, node, answer)
+    return ctx.rpc.call_one("instance_info", node, instance.name, hv, values)
 
 
 def refuse(

@@ -13,12 +13,6 @@ from ganeti.cmdlib.instance import common, elsewhere, relocation
 from ganeti.query import instance_live
 
 
-def _info(unit: "relocation.RelocationUnit[Any]", node: str) -> rpc.Result:
-    instance, hv = unit.instance, unit.instance.hypervisor
-    values = unit.ctx.snapshot.cluster.hvparams.get(hv, {})
-    return unit.ctx.rpc.call_one("instance_info", node, instance.name, hv, values)
-
-
 def remove(unit: "relocation.RelocationUnit[Any]", node: str) -> None:
     """Remove what a migration has left on a node, so that the guest can boot there.
 
@@ -27,7 +21,8 @@ def remove(unit: "relocation.RelocationUnit[Any]", node: str) -> None:
     """
     if unit.instance.hypervisor not in elsewhere.LEAVE_COPIES:
         return
-    ctx, info, wire = unit.ctx, _info(unit, node), unit.encode()
+    ctx, wire = unit.ctx, unit.encode()
+    info = elsewhere.info(ctx, unit.instance, node)
     if info.failed:
         return
     if info.payload and not instance_live.is_shut_down(info.payload):
@@ -49,7 +44,8 @@ def may_go_on(unit: "relocation.RelocationUnit[Any]", place: str) -> bool:
     """
     instance, call = unit.instance, unit.ctx.rpc.call_one
     what = f"instance {instance.name}: clean-up"
-    if not instance_live.is_shut_down(_info(unit, place).unwrap(what) or {}):
+    info = elsewhere.info(unit.ctx, instance, place).unwrap(what)
+    if not instance_live.is_shut_down(info or {}):
         return False
     wire = unit.encode()
     answers = {
