@@ -59,6 +59,8 @@ class Progress(msgspec.Struct, frozen=True):
         has_begun: whether the helper machine was started: it has all that it needs.
         is_done: whether it was successful; the result may be removed already.
         failure: why it failed; the result may be removed already.
+        was_cut: whether it ended early, as when a client had the job killed; the result
+            may be removed already.
         without_secrets: the queue may continue the opcode without secret parameters.
     """
 
@@ -67,6 +69,7 @@ class Progress(msgspec.Struct, frozen=True):
     has_begun: bool = False
     is_done: bool = False
     failure: str = ""
+    was_cut: bool = False
     without_secrets: Literal[True] = True
 
     @classmethod
@@ -201,12 +204,15 @@ class Installation(common.InstanceWork):
 
         Raises:
             Canceled: a client had the job killed; the system may be incomplete.
+            OpExecError: the same, and the master daemon was restarted afterwards.
         """
         try:
             self._install()
         except _MachineLeftError as err:
             return Outcome(err, may_run=True)
         except errors.GenericError as err:
+            if self._progress.was_cut:
+                raise
             return Outcome(err)
         return Outcome()
 
@@ -227,6 +233,11 @@ class Installation(common.InstanceWork):
         """Do all but the clean-up, which removes the result: its meaning is saved."""
         if self._progress.failure:
             raise errors.OpExecError(self._progress.failure)
+        if self._progress.was_cut:
+            raise errors.OpExecError(
+                f"{self._whole}: was killed, so the system may be incomplete; install"
+                f" it again with gnt-instance reinstall {self.instance.name}"
+            )
         try:
             if not self._progress.has_begun:
                 self._begin()
@@ -235,9 +246,15 @@ class Installation(common.InstanceWork):
                 self._check()
                 self._save(is_done=True)
         except errors.GenericError as err:
-            with contextlib.suppress(errors.GenericError):
-                self._save(failure=str(err.args[0] if err.args else err))
+            self._save_end(failure=str(err.args[0] if err.args else err))
             raise
+        except Exception:
+            self._save_end(was_cut=True)
+            raise
+
+    def _save_end(self, **changes: Any) -> None:
+        with contextlib.suppress(errors.GenericError):
+            self._save(**changes)
 
     def _end(self, failure: BaseException | None) -> None:
         """End the helper machine, and remove all that was made for it."""

@@ -324,10 +324,8 @@ def test_a_node_that_is_restarted_meanwhile_is_asked_again():
     assert only_instance(eng).creation == ""
 
 
-def test_a_killed_job_leaves_no_machine():
-    machine = Machine(works=None)
-    callbacks = FakeCallbacks()
-    eng = cluster(machine)
+def kill_at_work(eng, machine, callbacks):
+    """Have a client kill the job while the helper machine works."""
     result = machine.answers()["helper_result"]
 
     def killed(node, args):
@@ -336,20 +334,29 @@ def test_a_killed_job_leaves_no_machine():
         return result(node, args)
 
     eng.rpc.script["helper_result"] = killed
+
+
+def test_a_killed_job_leaves_no_machine():
+    machine = Machine(works=None)
+    callbacks = FakeCallbacks()
+    eng = cluster(machine)
+    kill_at_work(eng, machine, callbacks)
     with pytest.raises(Canceled):
         eng.run(request(), callbacks=callbacks)
     assert (machine.is_up, machine.has_files) == (False, False)
     assert only_instance(eng).creation == "interrupted"
 
 
-def states_of(op, machine, prepare=()):
+def states_of(op, machine, prepare=(), *, is_killed=False):
     """Run an opcode; return each state that was made durable, with its snapshot."""
     eng = cluster()
     for before in prepare:
         eng.run(before)
     eng.rpc.script.update(machine.answers())
     keeping = KeepingCallbacks(eng)
-    with contextlib.suppress(errors.OpExecError):
+    if is_killed:
+        kill_at_work(eng, machine, keeping)
+    with contextlib.suppress(errors.OpExecError, Canceled):
         eng.run(op, callbacks=keeping)
     return keeping.kept
 
@@ -418,6 +425,24 @@ def test_a_failure_remains_the_same_if_the_master_ends_during_the_cleanup(
     assert machine.starts == []
     assert order(eng)[0] == "helper_end"
     assert only_instance(eng).creation == ""
+
+
+@pytest.mark.parametrize("former", [[], [request()]])
+def test_a_killed_installation_is_unfinished_if_the_master_ends_during_the_cleanup(
+    former,
+):
+    op = REINSTALL | {"osparams_secret": None} if former else request()
+    kept = states_of(op, Machine(works=None), former, is_killed=True)
+    # The clean-up has ended the machine, and removed the result.
+    machine = Machine(result=("none", None, []))
+    eng, run = resumed(op, *kept[-1], machine)
+    with pytest.raises(
+        errors.OpExecError, match=r"was killed.* gnt-instance reinstall"
+    ):
+        run()
+    assert machine.starts == []
+    assert order(eng)[0] == "helper_end"
+    assert only_instance(eng).creation == "interrupted"
 
 
 def test_a_reinstallation_says_so_and_shuts_the_disks_down():
