@@ -63,11 +63,13 @@ class Attachment(msgspec.Struct, frozen=True):
         path: of its device, empty if there is only access by URI.
         uris: URI by hypervisor.
         is_open: whether the ``open`` script has run.
+        is_opening: whether it has begun, and its success is not known.
     """
 
     path: str
     uris: dict[str, str] = {}
     is_open: bool = False
+    is_opening: bool = False
 
 
 class ExternalDisk(Device):
@@ -215,8 +217,11 @@ class ExternalDisk(Device):
         before = self.attachment()
         result = self._execute(constants.ES_ACTION_ATTACH, {})
         attached = self._parse(result.stdout)
-        is_open = before is not None and before.is_open
-        self._remember(Attachment(attached.path, attached.uris, is_open))
+        if before is not None:
+            attached = msgspec.structs.replace(
+                before, path=attached.path, uris=attached.uris
+            )
+        self._remember(attached)
 
     def _parse(self, output: str) -> Attachment:
         """Return what ``attach`` printed.
@@ -256,17 +261,28 @@ class ExternalDisk(Device):
         attached = self._required()
         if constants.ES_ACTION_OPEN not in self._provider.scripts:
             return
+        # First: a volume that nobody knows to be open would never be closed.
+        self._remember(msgspec.structs.replace(attached, is_opening=True))
         self._run(constants.ES_ACTION_OPEN, VOL_OPEN_EXCLUSIVE=exclusive)
         self._remember(Attachment(attached.path, attached.uris, is_open=True))
 
     def close(self) -> None:
-        """Disallow writing on this node, if it was allowed."""
+        """Disallow writing on this node, if it was or may be allowed.
+
+        After an ``open`` that has not succeeded, the success of the script does not
+        matter: there may be nothing to close.
+        """
         attached = self.attachment()
-        if attached is None or not attached.is_open:
+        if attached is None or not (attached.is_open or attached.is_opening):
             return
         if constants.ES_ACTION_CLOSE in self._provider.scripts:
-            self._run(constants.ES_ACTION_CLOSE)
-        self._remember(Attachment(attached.path, attached.uris, is_open=False))
+            try:
+                self._run(constants.ES_ACTION_CLOSE)
+            except errors.BlockDeviceError as err:
+                if attached.is_open:
+                    raise
+                _log.info("%s is not known to be open: %s", self.label, err)
+        self._remember(Attachment(attached.path, attached.uris))
 
     def shutdown(self) -> None:
         """Close and detach the volume.

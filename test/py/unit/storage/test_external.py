@@ -104,6 +104,36 @@ def test_scripts_get_the_documented_variables(node, shelf):
         assert environment(shelf, action) == common | more, action
 
 
+@pytest.mark.parametrize("code", [0, 1], ids=["half open", "not open"])
+def test_a_volume_is_closed_although_its_opening_was_cut(node, shelf, code):
+    """So it is after a kill of the node daemon, which leaves the same note."""
+    shelf("open", "kill -9 $$")
+    shelf("close", f"exit {code}")
+    record = disk()
+    create(node, record)
+    assemble(node, record)
+    with pytest.raises(errors.BlockDeviceError, match="script open"):
+        nodes.call(node, "blockdev_open", "web1", [record], True)
+    # Another activation does not make it certain.
+    assemble(node, record)
+    nodes.call(node, "blockdev_shutdown", record)
+    assert (shelf.log / "close").exists()
+    assert nodes.call(node, "blockdev_find", record).dev_path == ""
+
+
+def test_a_volume_that_is_open_is_not_detached_while_it_cannot_be_closed(node, shelf):
+    shelf("open")
+    shelf("close", "exit 1")
+    record = disk()
+    create(node, record)
+    assemble(node, record)
+    for _again in range(2):
+        nodes.call(node, "blockdev_open", "web1", [record], True)
+    with pytest.raises(errors.BlockDeviceError, match="script close"):
+        nodes.call(node, "blockdev_shutdown", record)
+    assert not (shelf.log / "detach").exists()
+
+
 def test_state_is_known_without_a_script(node, shelf):
     record = disk()
     create(node, record)
