@@ -146,6 +146,8 @@ def instance_reboot(
         raise errors.HypervisorError(
             f"instance {inst.name}: cannot reboot, it is not running"
         )
+    # The emulator that a guest has left in a migration looks as if it ran.
+    driver.require_startable(inst.name, uuid=inst.uuid)
     if reboot_type == "soft":
         driver.set_disk_paths(inst, attach_disks(node, inst))
         driver.reboot(inst)

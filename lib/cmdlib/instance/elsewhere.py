@@ -111,6 +111,21 @@ def info(ctx: base.Context, instance: objects.Instance, node: str) -> rpc.Result
     return ctx.rpc.call_one("instance_info", node, instance.name, hv, values)
 
 
+def _has_left_primary(
+    ctx: base.Context, instance: objects.Instance, except_for: Collection[str]
+) -> bool:
+    """Return whether the guest has left its primary node for one that is not known."""
+    if instance.hypervisor not in LEAVE_COPIES:
+        return False
+    if any(runs_at(ctx, instance, node) for node in except_for):
+        return False
+    wire = encode.instance(ctx.snapshot, instance)
+    asked = ctx.rpc.call_one(
+        "instance_get_migration_status", instance.primary_node, wire
+    )
+    return not asked.failed and has_left(asked.payload or {})
+
+
 def refuse(
     ctx: base.Context,
     instance: objects.Instance,
@@ -129,6 +144,9 @@ def refuse(
         must_answer: whether a node that does not answer is a reason to refuse;
             otherwise it is a reason for a warning.
 
+    A node that does not answer is always one if the primary node has given the guest up
+    in a migration: a start at the primary node would be a second one.
+
     Raises:
         OpPrereqError: another node runs it, or does not answer.
     """
@@ -144,6 +162,8 @@ def refuse(
             ecodes.ECODE_STATE,
         )
     what = f"instance {name}: cannot find out whether another node runs it"
+    if actual.silent and not must_answer:
+        must_answer = _has_left_primary(ctx, instance, except_for)
     for failure in sorted(actual.silent, key=lambda each: each.node):
         text = failure.describe(what)
         if must_answer:

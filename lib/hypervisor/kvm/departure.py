@@ -139,7 +139,8 @@ def leave(guest: Files, *, has_all: bool) -> None:
         file_utils.write_file(_Note(wanted, "").path(guest), b"")
     elif present.stage not in (wanted, Stage.LEFT):
         os.rename(present.path(guest), present._replace(stage=wanted).path(guest))
-        file_utils.sync_dir(kept.own_directory(guest))
+    # In any case: an earlier call may have been cut off, or have failed, before this.
+    file_utils.sync_dir(kept.own_directory(guest))
 
 
 def stay(guest: Files) -> bool:

@@ -175,7 +175,11 @@ def test_a_source_that_hears_of_the_arrival_gives_the_guest_up(pair):
     )
     assert ask(node, record) == "completed"
     assert watch.words() == ("postmigrate", "paused")
-    # Neither a restart of the machine nor an abort brings it back there.
+    # Neither a reboot, a restart of the machine nor an abort brings it back there.
+    for kind in ("soft", "hard"):
+        with pytest.raises(errors.HypervisorError, match="has left this node"):
+            nodes.call(node, "instance_reboot", record, kind, 1, [])
+        assert watch.words() == ("postmigrate", "paused")
     guest = Files(node.paths, "web1")
     os.kill(guest.alive_pid(), signal.SIGKILL)
     until("the emulator ends", lambda: guest.alive_pid() is None)

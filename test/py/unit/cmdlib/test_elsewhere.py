@@ -224,6 +224,35 @@ def test_an_automaton_starts_it_where_it_is_recorded():
     assert eng.rpc.called("instance_start")
 
 
+LEFT = {"status": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("STARTUP", {}),
+        ("REBOOT", {"reboot_type": "full"}),
+        ("FAILOVER", {"target_node": "node3"}),
+    ],
+)
+def test_a_guest_that_has_left_for_a_silent_node_is_started_nowhere(name, changes):
+    places = {N2: SILENT} if name == "STARTUP" else {N1: RUNS, N2: SILENT}
+    eng = engine(places, instance_get_migration_status=LEFT)
+    text = refusal(eng, name, **changes)
+    assert "node node2.example.com: no answer" in text
+    assert "answers or is marked offline" in text
+
+
+def test_a_guest_that_has_left_for_the_target_fails_over_beside_a_silent_node():
+    statuses = {N1: LEFT, N3: {"status": "failed"}}
+    eng = engine(
+        {N1: RUNS, N2: SILENT, N3: RUNS},
+        instance_get_migration_status=lambda node, _args: statuses[node],
+    )
+    run(eng, "FAILOVER", target_node="node3")
+    assert place(eng) == N3
+
+
 # Other templates
 def test_a_mirrored_instance_that_runs_on_its_secondary_node_is_named():
     disk = clusters.drbd_disk("d0", 1, 2)

@@ -63,6 +63,22 @@ def test_a_departure_goes_forward_only(guest):
     assert departure.stage(guest) is None
 
 
+def test_a_departure_is_not_reported_before_it_is_durable(monkeypatch, guest):
+    """The first attempt ends between the change and its durability."""
+    departure.begin(guest, was_paused=False)
+    synced = []
+
+    def fail(_path):
+        raise OSError(errno.EIO, "no disk")
+
+    monkeypatch.setattr(departure.file_utils, "sync_dir", fail)
+    with pytest.raises(OSError, match="no disk"):
+        departure.leave(guest, has_all=True)
+    monkeypatch.setattr(departure.file_utils, "sync_dir", synced.append)
+    departure.leave(guest, has_all=True)
+    assert synced == [departure.kept.own_directory(guest)]
+
+
 OWN, EARLIER = (f"0c1d2e3f-4a5b-4c6d-8e7f-{number:012}" for number in (1, 2))
 
 
