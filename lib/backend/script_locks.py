@@ -22,13 +22,19 @@ def held(paths: Paths, instance: InstanceX) -> Iterator[int]:
     """Hold the lock of an instance during a block, which gets its file descriptor.
 
     Raises:
-        OpExecError: a script still holds it.
+        OpExecError: a script still holds it, or it cannot be made.
     """
     directory = f"{paths.run_dir}/os-scripts"
-    files.make_dir(directory, 0o755)
     # Of the uuid: after a rename, too.
     path = f"{directory}/{check_instance_name(instance.uuid or instance.name)}"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        files.make_dir(directory, 0o755)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as err:
+        raise errors.OpExecError(
+            f"instance {instance.name}: no script of its operating system was run: its"
+            f" lock {path} cannot be made on this node: {err.strerror}"
+        ) from err
     try:
         if not _is_taken(fd, path):
             raise errors.OpExecError(

@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import common, create_request, disks, firmware, volumes
+from ganeti.cmdlib.instance import (
+    common,
+    create_request,
+    disks,
+    firmware,
+    helper_machine,
+    volumes,
+)
 from ganeti.constants import ecodes
 from ganeti.constants import instance as constants
 from ganeti.rpc import encode
@@ -156,9 +163,22 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         for old in sorted(directories):
             new = os.path.join(os.path.dirname(old), self.new_name)
             self.ctx.log.message(f"* renaming directory {old} to {new}")
-            self.ctx.rpc.call_one(
-                "file_storage_dir_rename", instance.primary_node, old, new
-            ).unwrap(f"instance {instance.name}: cannot rename directory {old}")
+            # A directory that is renamed already is left alone.
+            renamed = helper_machine.ask(
+                *(self.ctx, "file_storage_dir_rename", instance.primary_node),
+                *(old, new),
+            )
+            if renamed.failed:
+                text = renamed.describe(
+                    f"instance {instance.name}: cannot rename directory {old}"
+                )
+                if not renamed.is_answered:
+                    text += (
+                        "; it may have its new name already, so the instance may not"
+                        " start: when the node answers, complete this with gnt-instance"
+                        f" rename {instance.name} {self.new_name}"
+                    )
+                raise errors.OpExecError(text)
 
     def _run_script(self) -> None:
         instance = self.instance

@@ -1,6 +1,7 @@
 """OS definitions: what is found valid, and what their scripts get to see."""
 
 import concurrent.futures
+import errno
 import json
 import os
 import pathlib
@@ -234,6 +235,19 @@ def test_a_script_that_outlives_its_daemon_is_not_doubled(node, directory):
             nodes.call(node, "instance_os_add", record, True, 0)
     nodes.call(node, "instance_os_add", record, True, 0)
     assert os.listdir(os.path.dirname(lock)) == []
+
+
+def test_a_lock_on_a_full_disk_is_named(node, directory, monkeypatch):
+    real = os.open
+
+    def full(path, flags, *args, **more):
+        if "/os-scripts/" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(errors.OpExecError, match=r"web1: no script .*: No space left"):
+        nodes.call(node, "instance_os_add", nodes.instance(), True, 0)
 
 
 def test_processes_that_a_script_leaves_do_not_count(node, directory):

@@ -1,6 +1,7 @@
 """Instance units over fakes: refusals, calls to nodes, records."""
 
 import copy
+import itertools
 import json
 
 import pytest
@@ -699,6 +700,27 @@ def test_rename_moves_name_paths_and_locks_both_names():
     assert only_instance(eng).name == "web2.example.com"
     assert len(eng.rpc.called("instance_run_rename")) == 1
     assert not eng.rpc.called("file_storage_dir_rename")
+
+
+LOST = failure("connection lost", is_lost=True)
+
+
+@pytest.mark.parametrize("lost", [1, 1000])
+def test_a_rename_is_completed_although_the_node_daemon_is_killed_in_it(lost):
+    answers = itertools.chain([LOST] * lost, itertools.repeat(None))
+    eng = engine(
+        instances=0, file_storage_dir_rename=lambda _node, _args: next(answers)
+    )
+    eng.run(creation(start=False))
+    rename = op("OP_INSTANCE_RENAME", instance_name="web1", new_name="web2.example.com")
+    if lost == 1:
+        eng.run(rename)
+        assert only_instance(eng).name == "web2.example.com"
+        return
+    way_out = "gnt-instance rename web1.example.com web2.example.com"
+    with pytest.raises(errors.OpExecError, match=way_out):
+        eng.run(rename)
+    assert only_instance(eng).name == "web1.example.com"
 
 
 def test_reinstall_needs_a_stopped_instance_with_disks():
