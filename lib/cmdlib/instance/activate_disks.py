@@ -14,8 +14,9 @@ class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
     LOCK_NODES: ClassVar[bool] = True
 
     def check_prereq(self) -> None:
-        """Refuse when the primary node is offline, or has older data."""
+        """Refuse if the primary node is offline or outdated, or another one runs it."""
         self.require_online_primary()
+        self.require_nowhere_else("have its disks activated", must_answer=False)
         mirrors.require_right_side(self.ctx, self.instance)
 
     def execute(self) -> list[tuple[str, str, str | None]]:

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks
+from ganeti.cmdlib.instance import common, disks, elsewhere
 
 
 class InstanceDeactivateDisks(common.InstanceUnit[opcodes.InstanceDeactivateDisks]):
@@ -14,14 +14,17 @@ class InstanceDeactivateDisks(common.InstanceUnit[opcodes.InstanceDeactivateDisk
     LOCK_NODES: ClassVar[bool] = True
 
     def check_prereq(self) -> None:
-        """Refuse if the instance runs, unless forced."""
-        if not self.op.force:
-            self.require_online_primary()
-            if self.runtime_info():
-                raise self.prereq(
-                    f"instance {self.instance.name}: is running, its disks are in use",
-                    "wrong_state",
-                )
+        """Refuse if the instance runs on any node, unless forced."""
+        if self.op.force:
+            elsewhere.warn(self.ctx, self.instance, "may lose its disks there")
+            return
+        self.require_online_primary()
+        if self.runtime_info():
+            raise self.prereq(
+                f"instance {self.instance.name}: is running, its disks are in use",
+                "wrong_state",
+            )
+        self.require_nowhere_else("have its disks deactivated", must_answer=False)
 
     def execute(self) -> None:
         """Shut the disks down."""

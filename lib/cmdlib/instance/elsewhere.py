@@ -151,14 +151,12 @@ def refuse(
         OpPrereqError: another node runs it, or does not answer.
     """
     actual, name = ask(ctx, instance, except_for=except_for), instance.name
-    nodes = ctx.snapshot.nodes
     if actual.runs_on:
-        names = ", ".join(sorted(nodes[uuid].name for uuid in actual.runs_on))
         raise errors.OpPrereqError(
             f"instance {name}: must run on no other node than its primary node"
-            f" {nodes[instance.primary_node].name} to {action}, but runs on node"
-            f" {names}; run gnt-instance migrate --cleanup {name}, which records where"
-            " it runs",
+            f" {ctx.snapshot.nodes[instance.primary_node].name} to {action}, but runs"
+            f" on node {_names(ctx, actual)}; run gnt-instance migrate --cleanup"
+            f" {name}, which records where it runs",
             ecodes.ECODE_STATE,
         )
     what = f"instance {name}: cannot find out whether another node runs it"
@@ -173,3 +171,25 @@ def refuse(
                 ecodes.ECODE_ENVIRON,
             )
         ctx.log.warn(f"{text}; going on, make sure that it does not run there")
+
+
+def warn(ctx: base.Context, instance: objects.Instance, outcome: str) -> None:
+    """Name the other nodes that run an instance to somebody who forces an action.
+
+    Args:
+        ctx: dependencies of the opcode.
+        instance: the instance.
+        outcome: the state of the guest there afterwards, such as ``goes on there``.
+    """
+    actual, name = ask(ctx, instance), instance.name
+    if actual.runs_on:
+        ctx.log.warn(
+            f"instance {name}: runs on node {_names(ctx, actual)}, not on its primary"
+            f" node {ctx.snapshot.nodes[instance.primary_node].name}, and {outcome};"
+            f" run gnt-instance migrate --cleanup {name}, which records where it runs"
+        )
+
+
+def _names(ctx: base.Context, places: Places) -> str:
+    """Return the names of the nodes that run it."""
+    return ", ".join(sorted(ctx.snapshot.nodes[uuid].name for uuid in places.runs_on))

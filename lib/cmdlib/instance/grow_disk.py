@@ -80,6 +80,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         self._check_space()
         if instance.forthcoming:
             return
+        # A guest on another node would not see the new size.
+        self.require_nowhere_else("have a disk grown", must_answer=False)
         what = f"instance {instance.name}: disk {op.disk} cannot grow"
         for node in disks.nodes_of(self.disk, instance):
             self._grow_volume(node, dryrun=True).require(what, ecodes.ECODE_NORES)

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, firmware
+from ganeti.cmdlib.instance import common, disks, elsewhere, firmware
 
 
 class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
@@ -24,6 +24,17 @@ class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
             )
         else:
             self.require_online_primary()
+        self._require_here()
+
+    def _require_here(self) -> None:
+        """Refuse what another node runs, which this would record as down.
+
+        A silent node is no reason to let a guest run that its user wants stopped.
+        """
+        if self.op.force:
+            elsewhere.warn(self.ctx, self.instance, "goes on there")
+        else:
+            self.require_nowhere_else("be stopped", must_answer=False)
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and the time limit."""
@@ -34,6 +45,7 @@ class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
         self.ctx.log.message(
             "* the master daemon was restarted; the instance is being stopped"
         )
+        self._require_here()
         self.primary_offline = self.primary.offline and self.op.ignore_offline_nodes
         self.execute()
 

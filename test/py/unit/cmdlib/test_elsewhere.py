@@ -22,6 +22,7 @@ DISK = objects.Disk(
     uuid="d0",
     dev_type="sharedfile",
     logical_id=("loop", f"/srv/ganeti/shared-file-storage/{NAME}/d0"),
+    iv_name="disk/0",
     size=1024,
     serial_no=1,
 )
@@ -124,6 +125,53 @@ def test_a_guest_that_runs_elsewhere_is_not_started(name, changes):
 def test_the_disks_of_a_guest_that_runs_elsewhere_are_not_changed(name, changes):
     eng = engine(snapshot=start(admin_state="down"))
     assert CLEANUP in refusal(eng, name, **changes)
+
+
+def test_a_guest_that_runs_elsewhere_is_not_recorded_as_stopped():
+    assert CLEANUP in refusal(engine(), "SHUTDOWN")
+
+
+def test_no_command_records_the_guest_of_a_node_that_is_offline_as_stopped():
+    gone = clusters.node(1, offline=True, master_candidate=False)
+    eng = engine(snapshot=start(nodes={N1: gone}))
+    assert CLEANUP in refusal(eng, "SHUTDOWN", ignore_offline_nodes=True)
+
+
+def test_a_forced_stop_names_the_node_that_runs_the_guest():
+    eng = engine()
+    text = run(eng, "SHUTDOWN", force=True)
+    assert "runs on node node2.example.com" in text
+    assert CLEANUP in text
+    assert [node for node, _args in eng.rpc.called("instance_shutdown")] == [N1]
+
+
+def test_a_silent_node_hinders_no_stop():
+    eng = engine({N2: SILENT})
+    text = run(eng, "SHUTDOWN", reason=AUTOMATON)
+    assert "node node2.example.com: no answer" in text
+    assert eng.rpc.called("instance_shutdown")
+
+
+DISK_USES = [
+    ("ACTIVATE_DISKS", {}),
+    ("DEACTIVATE_DISKS", {}),
+    ("GROW_DISK", {"disk": 0, "amount": 64, "ignore_ipolicy": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), DISK_USES)
+def test_disks_that_another_node_uses_stay_as_they_are(name, changes):
+    eng = engine(snapshot=start(admin_state="down", disks_active=True))
+    assert CLEANUP in refusal(eng, name, **changes)
+    acts = ("blockdev_assemble", "blockdev_shutdown", "blockdev_grow")
+    assert not any(eng.rpc.called(act) for act in acts)
+
+
+def test_a_forced_deactivation_names_the_node_that_runs_the_guest():
+    eng = engine(snapshot=start(disks_active=True))
+    text = run(eng, "DEACTIVATE_DISKS", force=True)
+    assert "runs on node node2.example.com" in text
+    assert [node for node, _args in eng.rpc.called("blockdev_shutdown")] == [N1]
 
 
 def test_an_export_does_not_read_disks_that_another_node_writes():
@@ -262,11 +310,12 @@ def test_a_mirrored_instance_that_runs_on_its_secondary_node_is_named():
 
 
 @pytest.mark.parametrize("template", ["plain", "file"])
-def test_nobody_else_is_asked_about_local_disks(template):
+@pytest.mark.parametrize("name", ["STARTUP", "SHUTDOWN", "ACTIVATE_DISKS"])
+def test_nobody_else_is_asked_about_local_disks(template, name):
     disk = DISK.replace(dev_type=template, nodes=(N1,), logical_id=("xenvg", "d0"))
     eng = engine(snapshot=start(disk))
-    run(eng, "STARTUP")
-    assert [node for node, _args in eng.rpc.called("instance_info")] == [N1]
+    run(eng, name)
+    assert {node for node, _args in eng.rpc.called("instance_info")} <= {N1}
 
 
 # Clean-up
@@ -317,6 +366,14 @@ def test_a_failover_is_not_continued_beside_a_guest(is_stopped, has_switched):
             request | {"target_node": "node3"}, callbacks=FakeCallbacks(resumption=left)
         )
     assert not eng.rpc.called("instance_start")
+
+
+def test_a_stop_that_continues_asks_again():
+    eng = engine()
+    request = {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": NAME}
+    with pytest.raises(errors.OpPrereqError, match=CLEANUP):
+        eng.run(request, callbacks=FakeCallbacks(resumption={}))
+    assert not eng.rpc.called("instance_shutdown")
 
 
 def test_a_silent_master_of_before_hinders_no_failover_that_continues():

@@ -14,6 +14,11 @@ NAME = "inst1.example.com"
 RUNS = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
 
 
+def on_node1(node, _args):
+    """Return that the guest runs on its primary node alone."""
+    return RUNS if node == clusters.node_uuid(1) else {}
+
+
 def engine(hvparams=UEFI, admin_state="up", **script):
     host = clusters.instance(
         1,
@@ -24,7 +29,7 @@ def engine(hvparams=UEFI, admin_state="up", **script):
     )
     script = {
         **SUCCESSFUL_ACTS,
-        "instance_info": RUNS,
+        "instance_info": on_node1,
         "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
         "hooks_runner": [],
         **script,
