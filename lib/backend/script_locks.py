@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 
 from ganeti import errors
+from ganeti.constants.instance import OS_SCRIPT_RUNS
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import InstanceX
 from ganeti.pathutils import Paths
@@ -38,7 +39,7 @@ def held(paths: Paths, instance: InstanceX) -> Iterator[int]:
     try:
         if not _is_taken(fd, path):
             raise errors.OpExecError(
-                f"instance {instance.name}: a script of its operating system still runs"
+                f"instance {instance.name}: {OS_SCRIPT_RUNS}"
                 " on this node and writes to its disks; wait for its end, or end its"
                 f" processes, which fuser {path} names; then repeat the command"
             )

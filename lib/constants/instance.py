@@ -51,3 +51,6 @@ INSTANCE_COMMUNICATION_NETWORK_LINK: Final = "communication_rt"
 INSTANCE_COMMUNICATION_NETWORK_MODE: Final = "routed"
 INSTANCE_COMMUNICATION_NIC_PREFIX: Final = "ganeti:communication:"
 INSTANCE_COMMUNICATION_MAC_PREFIX: Final = "52:54:00"
+
+#: Part of the answer of a node that refuses a second script beside one that runs.
+OS_SCRIPT_RUNS: Final = "a script of its operating system still runs"

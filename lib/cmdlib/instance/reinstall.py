@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from ganeti import opcodes
+from ganeti import errors, opcodes
 from ganeti.cmdlib import cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     checks,
@@ -12,7 +12,11 @@ from ganeti.cmdlib.instance import (
     helper_machine,
 )
 from ganeti.constants import ecodes
-from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
+from ganeti.constants.instance import (
+    CREATION_INSTALLING,
+    CREATION_INTERRUPTED,
+    OS_SCRIPT_RUNS,
+)
 from ganeti.objects import params
 
 
@@ -26,6 +30,8 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     _may_run: bool = False
     #: Whether an earlier script may have been running at the beginning.
     _was_unfinished: bool = False
+    #: The operating system before another one was recorded.
+    _former_os: str | None = None
 
     def check_arguments(self) -> None:
         """Check the parameters alone."""
@@ -76,6 +82,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         """Install with the disks assembled."""
         if self.op.os_type is not None:
             self.ctx.log.message(f"Changing OS to '{self.os}'...")
+            self._former_os = self.instance.os
             common.set_instance(self.ctx, self.uuid, os=self.os)
         disks.assemble(self.ctx, self.instance)
         try:
@@ -115,7 +122,13 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         )
         after = CREATION_INTERRUPTED if outcome.may_run else progress.former
         self._mark(after if outcome.error is not None else "")
+        self._restore_os(outcome.error)
         outcome.check()
+
+    def _restore_os(self, error: errors.GenericError | None) -> None:
+        """Put the former OS back if an earlier script runs: no other one began."""
+        if self._former_os is not None and OS_SCRIPT_RUNS in str(error):
+            common.set_instance(self.ctx, self.uuid, os=self._former_os)
 
     def _run_installer(
         self, progress: helper_install.Progress, *, is_continued: bool

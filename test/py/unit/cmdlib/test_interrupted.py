@@ -18,6 +18,7 @@ from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti import config, errors
 from ganeti.client.instance import info_json
+from ganeti.constants.instance import OS_SCRIPT_RUNS
 from ganeti.jqueue.executor import Canceled
 from ganeti.masterd import leftover_disks
 from ganeti.masterd.interrupted import mark_creations
@@ -612,6 +613,23 @@ def test_a_reinstallation_whose_script_failed_leaves_the_mark_as_it_was(
     with pytest.raises(errors.OpExecError, match="could not be reinstalled"):
         master.run(REINSTALL)
     assert record_of(master).creation == ("interrupted" if is_lost else before)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_recorded"),
+    [
+        (f"instance web1: {OS_SCRIPT_RUNS} on this node", False),
+        ("the script failed with exit code 1", True),
+    ],
+)
+def test_an_os_whose_script_was_refused_is_not_recorded(text, is_recorded):
+    start, simulation = prepared([create(start=False)])
+    master = Master(start, simulation, Cutter())
+    before = record_of(master).os
+    master.engine.rpc.script["instance_os_add"] = failure(text)
+    with pytest.raises(errors.OpExecError, match=text):
+        master.run(REINSTALL | {"os_type": "other"})
+    assert record_of(master).os == ("other" if is_recorded else before)
 
 
 def test_an_instance_that_was_being_rebooted_is_up():
