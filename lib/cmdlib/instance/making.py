@@ -247,11 +247,18 @@ class InstanceMaking(base.LogicalUnit[opcodes.InstanceCreate]):
             self.ctx.log.message("adding disks to cluster config")
         with self.ctx.config.edit(self.ctx.owner) as edit:
             instance = self.plan.instance
+            self.check_unclaimed(edit)
             if instance.hypervisor in ("kvm", "xen-hvm"):
                 instance = instance.replace(network_port=edit.allocate_port())
             if self.installs:
                 instance = instance.replace(creation=CREATION_INSTALLING)
             self.write(edit, instance)
+
+    def check_unclaimed(self, edit: config.Edit) -> None:
+        """Refuse addresses in a network that was connected since the checks."""
+        if self.op.conflicts_check:
+            group = edit.snapshot.nodes[self.primary].group
+            nic_specs.check_unclaimed(edit.snapshot, self.plan.instance, group)
 
     def write(self, edit: config.Edit, instance: objects.Instance) -> None:
         """Write the records of the new instance and of its disks."""

@@ -329,16 +329,43 @@ def take_addresses(
             _take_free_address(ctx, instance.uuid, place, group, what)
 
 
-def _take_free_address(
-    ctx: base.Context, uuid: str, place: addresses.Place, group: str, what: str
+def check_unclaimed(
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    group: str,
+    before: Sequence[objects.Nic] = (),
 ) -> None:
-    network = addresses.claiming_network(ctx.snapshot, place[1], group)
+    """Refuse addresses outside of networks that a network of the group contains.
+
+    For the moment of the commit: a network may have been connected since the checks.
+
+    Raises:
+        OpPrereqError: contains the network of the address.
+    """
+    known = {addresses.place(snapshot, nic) for nic in before}
+    for index, nic in enumerate(instance.nics):
+        place = addresses.place(snapshot, nic)
+        if place is not None and not nic.network and place not in known:
+            what = f"instance {instance.name}: nic {index}"
+            _refuse_claimed(snapshot, place[1], group, what)
+
+
+def _refuse_claimed(
+    snapshot: objects.Snapshot, address: str, group: str, what: str
+) -> None:
+    network = addresses.claiming_network(snapshot, address, group)
     if network is not None:
         raise errors.OpPrereqError(
-            f"{what}: address {place[1]} is in network {network}, take it from there"
+            f"{what}: address {address} is in network {network}, take it from there"
             f" with network={network}",
             ecodes.ECODE_STATE,
         )
+
+
+def _take_free_address(
+    ctx: base.Context, uuid: str, place: addresses.Place, group: str, what: str
+) -> None:
+    _refuse_claimed(ctx.snapshot, place[1], group, what)
     try:
         ctx.config.take_address(ctx.owner, place, instance=uuid)
     except errors.ReservationError as err:

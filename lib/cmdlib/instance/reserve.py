@@ -114,6 +114,7 @@ class InstanceReserve(create.InstanceCreate):
             f" {self.ctx.snapshot.nodes[self.primary].name}"
         )
         with self.ctx.config.edit(self.ctx.owner) as edit:
+            self.check_unclaimed(edit)
             self.write_reserved(edit, instance, made)
         return self.result()
 

@@ -703,14 +703,23 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         ):
             self._commit()
 
+    def _check_unclaimed(self, snapshot: objects.Snapshot) -> None:
+        """Refuse addresses in a network that was connected since the checks."""
+        if self.op.conflicts_check:
+            current = snapshot.instances[self.uuid]
+            group = snapshot.nodes[current.primary_node].group
+            nic_specs.check_unclaimed(snapshot, self.changes.after, group, current.nics)
+
     def _commit_reserved(self) -> None:
         changes, node = self.changes, self.new_primary or self.instance.primary_node
         with self.ctx.config.edit(self.ctx.owner) as edit:
+            self._check_unclaimed(edit.snapshot)
             modify_reserved.write(edit, changes.after, changes.disks, node)
 
     def _commit(self) -> None:
         changes = self.changes
         with self.ctx.config.edit(self.ctx.owner) as edit:
+            self._check_unclaimed(edit.snapshot)
             current = edit.snapshot.instances[self.uuid]
             after = current.replace(
                 **{name: getattr(changes.after, name) for name in _CHANGEABLE}

@@ -277,6 +277,37 @@ def test_a_network_must_be_connected_to_the_group_of_the_instance():
         edit.update(joined)
 
 
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (create({"ip": "198.51.100.4"}), "instance web1.*nic 0: address 198"),
+        (
+            create({"ip": "198.51.100.4"}, forthcoming=True),
+            "instance web1.*nic 0: address 198",
+        ),
+        (modify((0, {"ip": "198.51.100.4"})), "instance inst1.*nic 0: address 198"),
+    ],
+    ids=["create", "reserve", "modify"],
+)
+def test_a_network_that_is_connected_after_the_checks_has_its_addresses(
+    monkeypatch, request_, text
+):
+    made = networked(connected=False)
+    commit = made.config.edit
+
+    def edit_after_another(owner, **options):
+        with commit("another job") as edit:
+            group = edit.snapshot.nodegroups[clusters.GROUP]
+            edit.update(group.replace(networks={LAN: BRIDGED}))
+        return commit(owner, **options)
+
+    monkeypatch.setattr(made.config, "edit", edit_after_another)
+    before = dict(made.snapshot.instances)
+    with pytest.raises(errors.OpPrereqError, match=f"{text}.* is in network lan"):
+        made.run(request_)
+    assert dict(made.snapshot.instances) == before
+
+
 def test_another_group_needs_the_network_too():
     made = networked()
     created(made, {"network": "lan", "ip": "pool"})
