@@ -54,6 +54,7 @@ def instance_start(
     instance = instance_hvp_bep
     driver = node.hypervisor(instance.hypervisor)
     if is_running(driver, instance):
+        driver.require_own(instance.name, instance.uuid)
         logger.info("instance %s: already running, not starting it", instance.name)
         return
     driver.require_startable(instance.name, uuid=instance.uuid)

@@ -216,6 +216,16 @@ class Hypervisor(abc.ABC):
             uuid: of the instance; None for any instance of this name.
         """
 
+    def require_own(self, name: str, uuid: str) -> None:  # noqa: B027
+        """Raise HypervisorError if the guest that runs is known to be of another one.
+
+        This node may have been away when an instance of this name was removed.
+
+        Args:
+            name: of the instance.
+            uuid: of the instance.
+        """
+
     def _departed(self, name: str) -> errors.HypervisorError:
         return errors.HypervisorError(
             f"instance {name}: has left this node in a migration that was not finished;"

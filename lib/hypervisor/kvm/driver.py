@@ -153,6 +153,17 @@ class KvmHypervisor(Hypervisor):
             raise self._departed(name)
         self._require_no_copy(name, self._arrival(guest))
 
+    def require_own(self, name: str, uuid: str) -> None:
+        """Refuse the emulator of an earlier instance of this name."""
+        pid = self._files(name).alive_pid()
+        actual = files.option_values(pid, "-uuid") if pid is not None else []
+        if uuid and actual and uuid not in actual:
+            raise errors.HypervisorError(
+                f"instance {name}: wanted no guest of another instance, found one with"
+                f" the uuid {actual[0]} in process {pid} on this node; if nobody needs"
+                f" it, end it with gnt-instance shutdown {name}, then start this one"
+            )
+
     def _arrival(self, guest: Files) -> Arrival | None:
         """Return the state of a guest that waits for the word of its source."""
         if not os.path.exists(guest.arrival_marker) or guest.alive_pid() is None:

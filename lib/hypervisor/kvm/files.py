@@ -147,8 +147,13 @@ def command_line(pid: int) -> list[str]:
 
 def guest_names(pid: int) -> list[str]:
     """Return the guest names on an emulator's command line."""
+    return option_values(pid, "-name")
+
+
+def option_values(pid: int, option: str) -> list[str]:
+    """Return the values of an option on an emulator's command line."""
     args = command_line(pid)
-    return [args[i + 1] for i, arg in enumerate(args[:-1]) if arg == "-name"]
+    return [args[i + 1] for i, arg in enumerate(args[:-1]) if arg == option]
 
 
 def known_names(paths: pathutils.Paths) -> list[str]:

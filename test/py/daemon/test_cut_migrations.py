@@ -175,6 +175,10 @@ def test_a_source_that_hears_of_the_arrival_gives_the_guest_up(pair):
     )
     assert ask(node, record) == "completed"
     assert watch.words() == ("postmigrate", "paused")
+    # Its rest is not taken for a later instance of its name.
+    later = {**record, "uuid": nodes.UUID.format(201)}
+    with pytest.raises(errors.HypervisorError, match="wanted no guest of another"):
+        nodes.call(node, "instance_start", later, False, [])
     # Neither a reboot, a restart of the machine nor an abort brings it back there.
     for kind in ("soft", "hard"):
         with pytest.raises(errors.HypervisorError, match="has left this node"):
