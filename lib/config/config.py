@@ -163,6 +163,10 @@ class Config:
         """
         self._reservations.reserve(owner, kind, value)
 
+    def reserved(self, kind: str) -> dict[Hashable, str]:
+        """Return value -> owner of the names of a kind that are reserved."""
+        return self._reservations.held(kind)
+
     def release(self, owner: str) -> None:
         """Release all reservations of an owner, whose opcode has ended."""
         self._reservations.release(owner)

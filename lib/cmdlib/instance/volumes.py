@@ -118,6 +118,8 @@ def adopted(
         _reserve(ctx, what, instance)
     _refuse_used(ctx.snapshot, node, what, instance)
     sizes = (_volume_sizes if plain else _device_sizes)(ctx, node, what, instance)
+    if not plain:
+        _refuse_aliases(ctx, node, what, instance)
     return tuple(
         disk.replace(size=sizes[source])
         for disk, source in zip(disks, what, strict=True)
@@ -153,6 +155,75 @@ def _refuse_used(
                 f"instance {instance}: {source} is a disk of this cluster already",
                 ecodes.ECODE_NOTUNIQUE,
             )
+
+
+def _refuse_aliases(
+    ctx: base.Context, node: str, sources: Sequence[str], instance: str
+) -> None:
+    """Refuse paths of one device: others of this job, of disks, or of running jobs.
+
+    The node that is to use them compares: it reports the kernel's numbers of a device,
+    which all paths of the device share. The paths are reserved before, so of two jobs
+    at the same time at least one sees the other.
+
+    Raises:
+        OpPrereqError: names both paths.
+    """
+    # In this order: a job records its devices before it releases them.
+    reserved = {
+        str(path): f"reserved by {owner}"
+        for path, owner in ctx.config.reserved("device").items()
+        if owner != ctx.owner
+    }
+    recorded = {
+        str(disk.logical_id[1]): "a disk of this cluster already"
+        for disk in ctx.snapshot.disks.values()
+        if disk.dev_type == "blockdev"
+    }
+    others = recorded | reserved
+    paths = [*sources, *sorted(others)]
+    if len(paths) < 2:
+        return
+    seen: dict[tuple[int, int], str] = {}
+    numbers = _numbers(ctx, node, paths)
+    for path in reversed(paths):
+        same = seen.setdefault(numbers[path], path) if path in numbers else path
+        if same != path:
+            raise errors.OpPrereqError(
+                f"instance {instance}: {path} is the same device on node"
+                f" {ctx.snapshot.nodes[node].name} as {same}, which is"
+                f" {others.get(same, 'adopted, too')}",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+
+def _numbers(
+    ctx: base.Context, node: str, paths: Sequence[str]
+) -> dict[str, tuple[int, int]]:
+    """Return the kernel's numbers of devices, by path; those of missing ones lack."""
+    wires = [encode.disk(ctx.snapshot, _device(path)) for path in paths]
+    rows = ctx.rpc.call_one("blockdev_getmirrorstatus_multi", node, wires).require(
+        f"cannot compare devices of node {ctx.snapshot.nodes[node].name}",
+        ecodes.ECODE_ENVIRON,
+    )
+    numbers = {}
+    for path, (is_known, status) in zip(paths, rows, strict=False):
+        if is_known and isinstance(status, dict):
+            pair = status.get("major"), status.get("minor")
+            if isinstance(pair[0], int) and isinstance(pair[1], int):
+                numbers[path] = (pair[0], pair[1])
+    return numbers
+
+
+def _device(path: str) -> objects.Disk:
+    """Return the record of a device that is asked about."""
+    return objects.Disk(
+        uuid=path,
+        dev_type="blockdev",
+        logical_id=("manual", path),
+        size=0,
+        serial_no=1,
+    )
 
 
 def _volume_sizes(

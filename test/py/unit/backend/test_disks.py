@@ -2,6 +2,8 @@
 
 import os
 import resource
+import stat
+import types
 
 import pytest
 
@@ -297,6 +299,21 @@ def test_space_reports_are_none_for_other_types(node):
     assert other is None
     assert (report["type"], report["name"]) == ("file", nodes.STORAGE_DIR)
     assert 0 < report["storage_free"] <= report["storage_size"]
+
+
+def test_all_paths_of_an_adopted_device_have_its_numbers(node, monkeypatch):
+    device = types.SimpleNamespace(st_mode=stat.S_IFBLK, st_rdev=os.makedev(8, 16))
+    real, paths = os.stat, ["/dev/disk/by-id/a", "/dev/disk/by-path/b"]
+    monkeypatch.setattr(
+        os, "stat", lambda path, **more: device if path in paths else real(path, **more)
+    )
+    wires = [
+        nodes.disk(dev_type="blockdev", logical_id=["manual", path], uuid=path, size=0)
+        for path in [*paths, "/dev/disk/by-id/none"]
+    ]
+    *known, missing = nodes.call(node, "blockdev_getmirrorstatus_multi", wires)
+    assert {(status.major, status.minor) for _, status in known} == {(8, 16)}
+    assert missing[0] is False
 
 
 def test_sizes_only_of_adoptable_devices(node, record):

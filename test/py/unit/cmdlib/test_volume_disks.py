@@ -230,6 +230,48 @@ def test_a_device_that_another_job_adopts_is_refused():
     create(eng, {"adopt": path}, disk_template="blockdev")
 
 
+ALIAS, ONE, TWO = (f"/dev/disk/{name}" for name in ("by-path/pci-1", "by-id/one", "x"))
+
+
+def numbers(_node, args):
+    """Return the numbers of devices; one of them has two paths."""
+    paths = [disk["logical_id"][1] for disk in args[0]]
+    minors = {ALIAS: 16, ONE: 16, TWO: 32}
+    return [
+        [True, {"dev_path": path, "major": 8, "minor": minors[path]}] for path in paths
+    ]
+
+
+def test_a_device_is_adopted_once_by_whichever_of_its_paths():
+    eng = engine(
+        bdev_sizes={ONE: 4096, ALIAS: 4096, TWO: 4096},
+        blockdev_getmirrorstatus_multi=numbers,
+    )
+    web2 = {"disk_template": "blockdev", "instance_name": "web2.example.com"}
+    same = f"{ONE} is the same device on node node1.* as {ALIAS}, which is adopted, too"
+    with pytest.raises(errors.OpPrereqError, match=same):
+        create(eng, {"adopt": ONE}, {"adopt": ALIAS}, disk_template="blockdev")
+    eng.config.reserve("job 7", "device", ALIAS)
+    with pytest.raises(errors.OpPrereqError, match=f"{ALIAS}.* is reserved by job 7"):
+        create(eng, {"adopt": ONE}, disk_template="blockdev")
+    eng.config.release("job 7")
+    create(eng, {"adopt": ONE}, disk_template="blockdev")
+    with pytest.raises(errors.OpPrereqError, match=f"{ONE}, which is a disk of this"):
+        create(eng, {"adopt": ALIAS}, **web2)
+    create(eng, {"adopt": TWO}, **web2)
+    assert len(eng.snapshot.instances) == 2
+
+
+def test_a_device_that_the_node_lacks_hinders_no_adoption():
+    eng = engine(
+        bdev_sizes={ONE: 4096, TWO: 4096},
+        blockdev_getmirrorstatus_multi=lambda _node, args: [
+            [False, "missing"] for _disk in args[0]
+        ],
+    )
+    create(eng, {"adopt": ONE}, {"adopt": TWO}, disk_template="blockdev")
+
+
 def test_exclusive_storage_gives_whole_physical_volumes_to_plain_disks_alone():
     eng = engine(exclusive=True)
     create(eng, {"size": 1024, "spindles": 2})
