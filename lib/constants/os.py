@@ -45,6 +45,8 @@ ES_ACTION_DETACH: Final = "detach"
 ES_ACTION_SETINFO: Final = "setinfo"
 ES_ACTION_VERIFY: Final = "verify"
 ES_ACTION_SNAPSHOT: Final = "snapshot"
+#: Part of the answer of a node whose provider has no such script.
+ES_NO_SNAPSHOTS: Final = "has no snapshots"
 ES_ACTION_OPEN: Final = "open"
 ES_ACTION_CLOSE: Final = "close"
 #: OS parameter that names an image to install from, and the URLs that it may contain.

@@ -336,7 +336,9 @@ class ExternalDisk(Device):
             BlockDeviceError: the provider has no such script, or it failed.
         """
         if constants.ES_ACTION_SNAPSHOT not in self._provider.scripts:
-            raise self.error(f"provider {self._provider_name} has no snapshots")
+            raise self.error(
+                f"provider {self._provider_name} {constants.ES_NO_SNAPSHOTS}"
+            )
         snapshot = name or f"{self._volume}.snap"
         if _VOLUME.fullmatch(snapshot) is None:
             raise self.error(f"{snapshot!r} cannot be the name of a snapshot")

@@ -21,6 +21,7 @@ from ganeti.cmdlib.instance import (
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
+from ganeti.constants.os import ES_NO_SNAPSHOTS
 from ganeti.objects import export_info, lookup
 from ganeti.rpc import encode
 
@@ -326,7 +327,8 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         if self.state.snapshots:
             self.ctx.log.message("* taking snapshots of the disks")
             self._take_snapshots()
-            if not self.op.remove_instance:
+            # Without them, it stays stopped until its disks are copied.
+            if self.state.snapshots and not self.op.remove_instance:
                 self._start_again()
         self.save(is_prepared=True)
         # Exports of a node wait for each other: each needs space for its snapshots and
@@ -372,9 +374,30 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
             result = snapshots.take(self.ctx, self.instance, disk, name)
             if result.failed and result.is_answered:
                 self.save(taken=before)
+            if ES_NO_SNAPSHOTS in (result.fail_msg or ""):
+                self._read_disks_themselves(result.describe(f"disk/{index}"))
+                return
             result.unwrap(
                 f"instance {self.instance.name}: cannot take a snapshot of disk/{index}"
             )
+
+    def _read_disks_themselves(self, reason: str) -> None:
+        """Copy the disks of a stopped guest as they are: a provider has no snapshots.
+
+        Raises:
+            OpExecError: the guest ran, and nobody allows a stop during the copy.
+        """
+        op = self.op
+        may_stay_stopped = op.shutdown and (op.long_sleep or op.remove_instance)
+        if self.state.was_running and not may_stay_stopped:
+            raise errors.OpExecError(
+                f"instance {self.instance.name}: cannot be copied while it runs:"
+                f" {reason}; stop it before, allow that it is stopped during the copy"
+                " with --long-sleep, or add the script snapshot to the provider"
+            )
+        self.ctx.log.message(f"* copying the disks without snapshots: {reason}")
+        self._remove_snapshots()
+        self.save(snapshots=(), taken=())
 
     def _remove_snapshots(self) -> None:
         """Remove the snapshots that were taken."""

@@ -84,6 +84,46 @@ def test_a_running_guest_is_left_alone_with_noshutdown():
     assert len(eng.rpc.called("blockdev_snapshot")) == 1
 
 
+NO_SCRIPT = failure("disk d1: provider shelf has no snapshots")
+
+
+@pytest.mark.parametrize(
+    ("runs", "changes"),
+    [
+        (False, {}),
+        (False, {"shutdown": False}),
+        (True, {"long_sleep": True}),
+        (True, {"remove_instance": True}),
+    ],
+)
+def test_a_stopped_volume_without_snapshots_is_read_itself(runs, changes):
+    state = {"admin_state": "up" if runs else "down", "disks_active": runs}
+    answers = Guest(runs=runs).answers() | {"blockdev_snapshot": NO_SCRIPT}
+    answers |= {"blockdev_open": None, "blockdev_close": None}
+    eng = engine("ext", state, **answers)
+    eng.run(EXPORT | changes)
+    ((_, sent),) = eng.rpc.called("export_start")
+    assert sent[-1][1][0]["logical_id"] == ["shelf", "v1.disk0"]
+    is_removed = "remove_instance" in changes
+    assert len(eng.rpc.called("blockdev_remove")) == is_removed
+    starts_again = ["instance_start"] if runs and not is_removed else []
+    assert order(eng, "export_start", "instance_start") == [
+        "export_start",
+        *starts_again,
+    ]
+
+
+@pytest.mark.parametrize("changes", [{}, {"shutdown": False}])
+def test_a_running_volume_without_snapshots_is_refused_with_the_way_on(changes):
+    guest = Guest()
+    eng = engine("ext", **guest.answers(), blockdev_snapshot=NO_SCRIPT)
+    text = r"shelf has no.*stop it.*--long-sleep"
+    with pytest.raises(errors.OpExecError, match=text):
+        eng.run(EXPORT | changes)
+    assert guest.runs
+    assert not eng.rpc.called("export_start")
+
+
 AGENT = {"hvparams": {"use_guest_agent": True}}
 FREEZE = ("guest_freeze", "blockdev_snapshot", "guest_thaw")
 
