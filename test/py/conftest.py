@@ -11,6 +11,15 @@ import pkgutil
 import sys
 
 import ganeti
+from fakes import selection
+
+
+def pytest_addoption(parser):
+    selection.add_options(parser)
+
+
+def pytest_collection_modifyitems(config, items):
+    selection.leave_out(config, items)
 
 
 def pytest_collection_finish():
@@ -21,8 +30,9 @@ def pytest_collection_finish():
         importlib.import_module(module.name)
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Print the figures that tests recorded: how much of a random test was played."""
+def pytest_terminal_summary(terminalreporter, config):
+    """Print the figures that tests recorded, and which tests were left out."""
+    selection.say_what_is_left_out(terminalreporter, config)
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in report.user_properties:
             if name == "figures":

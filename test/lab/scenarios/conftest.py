@@ -10,6 +10,7 @@ import os
 
 import pytest
 
+from fakes import selection
 from lab import lab as labs
 from lab import product
 
@@ -21,14 +22,15 @@ MEMORY_MIB = 900
 
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also tests marked long")
+    selection.add_options(parser)
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--long"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    selection.leave_out(config, items)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    selection.say_what_is_left_out(terminalreporter, config)
 
 
 def _has_lab():

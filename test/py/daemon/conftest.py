@@ -64,25 +64,10 @@ LONGEST = (
 )
 
 
-def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also tests marked long")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Leave long tests out; begin with the longest files, each in its order."""
-    if not config.getoption("--long"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+def pytest_collection_modifyitems(items):
+    """Begin with the longest files, each in its order."""
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    if not config.getoption("--long"):
-        terminalreporter.write_line(
-            "tests marked long were left out: test/run daemon -- --long runs them, too"
-        )
 
 
 class NotUpError(Exception):

@@ -84,6 +84,7 @@ class Load:
                 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_jobs_go_on_during_the_renewal_and_no_daemon_is_restarted(cluster):
     old, running = authorities(cluster, "node1"), pids(cluster)
@@ -104,6 +105,7 @@ def test_jobs_go_on_during_the_renewal_and_no_daemon_is_restarted(cluster):
     cluster.wait_until_clean()
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_a_renewal_cut_short_is_reported_and_finished_later(cluster):
     old = authorities(cluster, "node1")
@@ -127,6 +129,7 @@ def test_a_renewal_cut_short_is_reported_and_finished_later(cluster):
     cluster.wait_until_clean()
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_an_offline_node_is_named_and_returns_with_readd(cluster):
     name = cluster.node("node3").name

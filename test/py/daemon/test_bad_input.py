@@ -92,6 +92,7 @@ def missing(path, _stranger):
     remove(path)
 
 
+@pytest.mark.sampled
 def test_a_master_does_not_start_with_a_wrong_store(cluster, stranger):
     newest = "run 'gnt-cluster master-failover' on another master candidate"
     for spoil, wanted in (
@@ -157,6 +158,7 @@ def spoil_inner_pages(path):
             file.write(b"\xff" * 4096)
 
 
+@pytest.mark.sampled
 def test_damage_below_a_running_master_is_found_before_it_starts_again(
     cluster, tmp_path
 ):

@@ -146,6 +146,7 @@ class TestNodes:
         cluster.check(*ADD, "node2")
         assert daemons(cluster, "node2") == ["ganeti-confd", "ganeti-noded"]
 
+    @pytest.mark.sampled
     def test_hosts_that_cannot_join(self, machines, command):
         cluster = machines(2)
         cluster.check(*INIT)
@@ -175,6 +176,7 @@ class TestNodes:
         assert "cannot be reached: Connection refused" in text
         assert "node2" not in cluster.check("gnt-node", "list")
 
+    @pytest.mark.sampled
     def test_a_dead_node_comes_back(self, vcluster, command):
         command(vcluster.directory, "power", "off", "node3")
         vcluster.check("gnt-node", "modify", "-f", "-O", "yes", "node3")
@@ -217,6 +219,7 @@ def test_new_ssh_keys_for_all_nodes(vcluster):
     vcluster.wait_until_clean()
 
 
+@pytest.mark.sampled
 def test_a_master_that_was_replaced_comes_back_as_a_node(machines, command):
     cluster = machines(3)
     cluster.check(*INIT)

@@ -11,6 +11,7 @@ def burnin(vcluster, *words):
     return vcluster.run(*ARGV, "--vcpu-count", "1", *words, timeout_s=240)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("template", ["file", "sharedfile"])
 def test_all_steps_pass_and_the_instances_are_gone(vcluster, template):
     words = ("-t", template, "--rename", "spare.vc.test", "-v", "burn.vc.test")

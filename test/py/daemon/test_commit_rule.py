@@ -98,6 +98,7 @@ def test_nothing_is_acknowledged_without_a_majority(cluster):
     assert "unsafe" not in tags(cluster, "node1")
 
 
+@pytest.mark.sampled
 def test_commands_end_when_the_majority_disappears_under_them(cluster):
     """Both the one that submits and the one whose job runs; the jobs go on later."""
     names = [cluster.node(name).name for name in ("node2", "node3")]
@@ -129,6 +130,7 @@ def job_state(client, job):
     return client.call("QueryJobs", [[job], ["status"]])[0][0]
 
 
+@pytest.mark.sampled
 def test_availability_goes_on_and_warns_on_stderr(cluster):
     cluster.check("gnt-cluster", "modify", "--commit-policy=availability")
     wait_for_copies(cluster, "node1")
@@ -176,6 +178,7 @@ def numbers(cluster, node):
         db.close()
 
 
+@pytest.mark.sampled
 def test_accepted_loss_is_kept_and_listed(cluster):
     cluster.command("kill", "node2")
     cluster.check("gnt-cluster", "add-tags", "lost")
@@ -204,6 +207,7 @@ def test_accepted_loss_is_kept_and_listed(cluster):
     assert [op for job in branch["jobs"] for op in job["opcodes"]], listed
 
 
+@pytest.mark.sampled
 def test_numbers_of_a_master_that_a_majority_replaced_are_left_out(cluster):
     for name in ("node1", "node3"):
         cluster.command("kill", name)
@@ -225,6 +229,7 @@ def test_numbers_of_a_master_that_a_majority_replaced_are_left_out(cluster):
     assert all(new > old for new, old in zip(after, shown, strict=True)), after
 
 
+@pytest.mark.sampled
 def test_the_watcher_makes_a_refused_master_take_a_higher_term(cluster):
     words = ("--accept-loss", "--no-voting", "--yes-do-it")
     with frozen(cluster, "node1", "node3"):
@@ -251,6 +256,7 @@ def test_the_watcher_makes_a_refused_master_take_a_higher_term(cluster):
     cluster.check("ganeti-watcher", "--wait-children")
 
 
+@pytest.mark.sampled
 def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):
     before = numbers(cluster, "node1")
     for name in ("node1", "node2", "node3"):
@@ -267,6 +273,7 @@ def test_a_start_that_accepts_loss_leaves_out_numbers(cluster):
     assert revision > 1000
 
 
+@pytest.mark.sampled
 def test_a_start_without_a_vote_can_wait_for_a_majority(cluster):
     before = numbers(cluster, "node1")
     cluster.command("kill", "node1", "ganeti-masterd")
@@ -286,6 +293,7 @@ def test_a_start_without_a_vote_can_wait_for_a_majority(cluster):
     assert after[0] == before[0] + 1
 
 
+@pytest.mark.sampled
 def test_an_interrupted_failover_can_be_repeated(cluster):
     paths = cluster.paths("node2")
     own = next(
@@ -315,6 +323,7 @@ def uuids(cluster):
     return dict(rows)
 
 
+@pytest.mark.sampled
 def test_failback_during_a_long_job_leaves_a_serving_master(cluster):
     long = {"OP_ID": "OP_TEST_DELAY", "duration": 600, "on_master": True}
     with cluster.luxi() as client:
@@ -342,6 +351,7 @@ def restart(cluster, *, stop_first):
     return [cluster.run(util, "start-master").code, stop.result(90)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stop_first", [True, False])
 def test_restart_during_a_long_job_leaves_a_serving_master(cluster, stop_first):
     with cluster.luxi() as client:

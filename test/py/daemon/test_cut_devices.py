@@ -14,6 +14,7 @@ from fakes import cut_devices, seeds
 
 pytestmark = [
     pytest.mark.daemon,
+    pytest.mark.sampled,
     pytest.mark.skipif(
         not shutil.which("qemu-system-x86_64"), reason="needs an emulator"
     ),

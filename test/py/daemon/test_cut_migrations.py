@@ -301,6 +301,7 @@ AT_ONCE = ("--shutdown-timeout=0",)
 CLEANUP = ("gnt-instance", "migrate", "-f", "--cleanup", GUEST)
 
 
+@pytest.mark.sampled
 def test_a_clean_up_lets_what_has_arrived_go_on(cluster, arrived):
     states, job = arrived
     ends_with_cleanup(cluster, job)
@@ -363,6 +364,7 @@ def cut(cluster):
     cluster.check("gnt-instance", "remove", "-f", "--shutdown-timeout=0", GUEST)
 
 
+@pytest.mark.sampled
 def test_a_guest_that_runs_at_its_target_is_started_nowhere_else(cluster, cut):
     start_again = (
         ("gnt-instance", "failover", "-f", "-n", "node1", GUEST),

@@ -11,7 +11,7 @@ import pytest
 
 from fakes import cut_operations, seeds
 
-pytestmark = pytest.mark.daemon
+pytestmark = [pytest.mark.daemon, pytest.mark.sampled]
 
 #: Points of each case.
 POINTS = 4

@@ -145,6 +145,7 @@ done
 """
 
 
+@pytest.mark.sampled
 def test_restarts_at_the_same_time_end_with_daemons_that_serve(cluster_of):
     cluster = cluster_of(1)
     codes = []

@@ -29,6 +29,7 @@ def opened(cluster):
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(300)
 def test_a_soft_reboot_opens_the_disks_of_the_guest(directory):
     cluster = cut_devices.DeviceCluster(directory)

@@ -47,6 +47,7 @@ def counts(disk, boot):
     until(f"boot {boot}", has_counted)
 
 
+@pytest.mark.sampled
 def test_a_guest_proves_that_it_ran_twice_at_once(tmp_path):
     boot, disk = tmp_path / "boot", tmp_path / "disk"
     guests.make_boot(boot)

@@ -75,6 +75,7 @@ def test_a_disk_grows_under_a_running_guest(cluster, guest):
     assert disk.read_bytes()[:4096] == begin
 
 
+@pytest.mark.sampled
 def test_a_disk_that_the_guest_does_not_release_stays(cluster, guest):
     cluster.check("gnt-instance", "modify", "--disk", "add:size=4m", guest)
     cluster.check("gnt-instance", "shutdown", "--timeout=0", guest)
@@ -225,6 +226,7 @@ def stop_master(cluster):
     assert time.monotonic() - began < service.OPCODES_S
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("end", [kill_master, stop_master])
 def test_the_next_master_daemon_goes_on_with_a_migration(cluster, guest, end):

@@ -67,6 +67,7 @@ def tags(cluster, name):
     return set(cluster.check("gnt-cluster", "list-tags", node=name).split())
 
 
+@pytest.mark.sampled
 def test_the_store_is_shown_and_followed_on_every_candidate(cluster):
     master = master_of(cluster)
     info = cluster.check("gnt-cluster", "info", node=master)
@@ -90,6 +91,7 @@ def _has_tag(cluster, name):
         follower.close()
 
 
+@pytest.mark.sampled
 def test_another_candidate_takes_over_by_itself(cluster, record_property):
     old = master_of(cluster)
     acknowledged = submit(cluster, old, 10)
@@ -111,6 +113,7 @@ def test_another_candidate_takes_over_by_itself(cluster, record_property):
     cluster.wait_until_clean(new)
 
 
+@pytest.mark.sampled
 def test_the_administrator_moves_the_role(cluster):
     old = master_of(cluster)
     new = next(name for name in NAMES if name != old)
@@ -204,10 +207,12 @@ def restore_undoes_a_tag(cluster, master, path):
     cluster.check("gnt-cluster", "remove-tags", "kept", node=master)
 
 
+@pytest.mark.sampled
 def test_a_backup_is_restored(cluster, tmp_path):
     restore_undoes_a_tag(cluster, master_of(cluster), tmp_path / "backup")
 
 
+@pytest.mark.sampled
 def test_the_store_moves_to_files_and_back(cluster, tmp_path):
     master = master_of(cluster)
     address = address_of(cluster, master)

@@ -12,6 +12,7 @@ from ganeti.hypervisor.kvm.qmp import Qmp
 
 pytestmark = [
     pytest.mark.daemon,
+    pytest.mark.sampled,
     pytest.mark.skipif(
         not shutil.which("qemu-system-x86_64"), reason="needs an emulator"
     ),

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import failovers
 
-pytestmark = pytest.mark.daemon
+pytestmark = [pytest.mark.daemon, pytest.mark.sampled]
 
 
 def test_failovers_of_a_live_busy_master(cluster_of):

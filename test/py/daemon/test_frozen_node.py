@@ -41,6 +41,7 @@ def log_calls(cluster, name):
     return lambda: log.read_text().count("call test_delay")
 
 
+@pytest.mark.sampled
 def test_jobs_of_a_frozen_node_do_not_count_as_running(cluster, client):
     calls = log_calls(cluster, "node2")
     assert job_status(client, client.call("SubmitJob", [delay("node2")])) == "success"

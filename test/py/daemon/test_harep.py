@@ -82,6 +82,7 @@ def ended(cluster, name):
         return patience.job_status(client, int(jobs.split("+")[-1]))
 
 
+@pytest.mark.sampled
 def test_a_drained_node_is_left_when_a_tag_allows_it(cluster, marks) -> None:
     put(cluster, SHARED, "node3")
     marks("node3", "-D")
@@ -245,6 +246,7 @@ sys.exit(main.main())
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_watcher_that_is_killed_repairs_once(cluster, marks, tmp_path, number):
     """It dies after the pending tag, after the repair's job, after the new tag."""

@@ -67,6 +67,7 @@ def content(node, record):
         return disk.read()
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(300)
 def test_a_helper_machine_works_on_the_disks_and_powers_itself_off(node, record):
     source = image(node.paths.root, ZEROES)

@@ -38,6 +38,7 @@ def name_of(cluster):
         return client.call("QueryConfigValues", [["cluster_name"]])[0]
 
 
+@pytest.mark.sampled
 def test_each_node_keeps_its_own_keys_which_all_nodes_know(cluster):
     wanted = {cluster.node(node).name: own_keys(cluster, node) for node in NODES}
     assert all(wanted.values())

@@ -221,6 +221,7 @@ def tiny(boot):
     return guests.kvm_instance("web1", guests.kvm_params(boot, io_threads=2))
 
 
+@pytest.mark.sampled
 def test_a_guest_reads_its_seed_before_and_after_a_migration(node, other, boot):
     params = guests.kvm_params(boot, migration_port=18111)
     record = guests.kvm_instance("web1", params)
@@ -260,6 +261,7 @@ def test_the_counter_goes_on_at_the_other_node(node, other, tiny):
     assert os.listdir(f"{kvm}/ctrl") == os.listdir(f"{kvm}/conf") == []
 
 
+@pytest.mark.sampled
 def test_a_shared_disk_is_at_hand_after_the_move(directory, node, other, boot):
     shared = "/srv/ganeti/shared-file-storage"
     os.mkdir(f"{directory}/shared")
@@ -290,6 +292,7 @@ def test_a_shared_disk_is_at_hand_after_the_move(directory, node, other, boot):
     assert names(other, record) == []
 
 
+@pytest.mark.sampled
 def test_a_non_live_migration_goes_on_too(node, other, tiny):
     tiny["hvparams"] |= {"migration_port": 18105, "migration_bandwidth": 1000}
     start(node, tiny)
@@ -322,6 +325,7 @@ def test_a_killed_emulator_is_noticed_and_its_leftovers_go(node, tiny):
     assert names(node, tiny) == ["web1"]
 
 
+@pytest.mark.sampled
 def test_a_guest_that_ends_itself_differs_from_a_stopped_one(node, tiny):
     tiny["hvparams"]["user_shutdown"] = True
     start(node, tiny)
@@ -389,6 +393,7 @@ def monitor(node, command):
         qmp.execute(command)
 
 
+@pytest.mark.sampled
 def test_disks_are_plugged_resized_and_unplugged_live(node, tiny, monkeypatch):
     start(node, tiny)
     disk = nodes.disk(3, size=8)
@@ -427,6 +432,7 @@ def test_disks_are_plugged_resized_and_unplugged_live(node, tiny, monkeypatch):
         nodes.call(node, "hotplug_device", tiny, "hotremove", *plug)
 
 
+@pytest.mark.sampled
 def test_vnc_pinning_and_ballooning(node, boot):
     password = node.paths.at("/password")
     with open(password, "w") as out:
@@ -566,6 +572,7 @@ def test_acceleration_is_proven_once(node):
         assert accel == "tcg"
 
 
+@pytest.mark.sampled
 def test_the_console_program_shows_lets_go_and_leaves(node, tiny):
     start(node, tiny, paused=True)
     request = {"instance": tiny, "node": node_record(), "group": {}}

@@ -29,6 +29,7 @@ from fakes.stock_machines import (
 
 pytestmark = [
     pytest.mark.daemon,
+    pytest.mark.sampled,
     pytest.mark.root,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]

@@ -79,6 +79,7 @@ def knock(cluster, count):
             sock.sendall(b"\x16\x03\x01" if index % 2 else b"GET / HTTP/1.0\r\n\r\n")
 
 
+@pytest.mark.sampled
 def test_jobs_and_connections_leave_nothing_behind(cluster):
     run_jobs(cluster, 100, [])
     run_jobs(cluster, 20, ["node1.vc.test", "node2.vc.test"])

@@ -137,6 +137,7 @@ def check_journal(cluster, incident, shown):
     assert {"job": job, "status": "success", "error": ""} in ends
 
 
+@pytest.mark.sampled
 def test_a_node_is_emptied_tagged_and_acknowledged(cluster):
     for name in ("web1.vc.test", "web2.vc.test"):
         cluster.check(*ADD, "-n", "node2", name)

@@ -4,6 +4,8 @@ import pytest
 
 from fakes.patience import until
 
+pytestmark = [pytest.mark.daemon, pytest.mark.sampled]
+
 
 @pytest.fixture
 def cluster(cluster_of):

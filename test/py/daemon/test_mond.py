@@ -33,6 +33,7 @@ def diagnosis(cluster):
     ]
 
 
+@pytest.mark.sampled
 def test_reports_settings_and_metrics(cluster):
     listed = [row[0] for row in json.loads(get(cluster, "/1/list/collectors"))]
     assert {"cpu-avg-load", "diskstats", "diagnose"} <= set(listed)
@@ -85,6 +86,7 @@ def test_the_diagnosis_of_a_command_that_the_node_allows(cluster):
     assert json.loads(cluster.check("mon-collector", "diagnose"))["data"] == wanted
 
 
+@pytest.mark.sampled
 def test_settings_arrive_from_servers_that_want_sha256(cluster):
     cluster.check("gnt-cluster", "modify", "--confd-hmac=sha256")
     try:

@@ -100,6 +100,7 @@ def share_secret(source, destination):
 NODE = "--dest-primary-node=node1"
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_an_instance_moves_only_between_clusters_that_share_a_secret(
     clusters, tmp_path

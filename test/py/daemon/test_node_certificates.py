@@ -39,6 +39,7 @@ def uuids(cluster):
         return dict(client.call("QueryNodes", [[], ["name", "uuid"], False]))
 
 
+@pytest.mark.sampled
 def test_the_key_of_the_authority_is_on_candidates_only(cluster):
     for node in ("node1", "node2"):
         key = data(cluster, node, "server-key.pem")
@@ -117,6 +118,7 @@ def test_the_same_impostor_with_the_right_key_is_called(cluster, impostor):
     until("a call of the impostor", is_called)
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_a_renewal_under_load_fails_no_call(cluster):
     cluster.wait_until_clean()
@@ -192,6 +194,7 @@ def test_promotion_brings_the_key_and_demotion_takes_it(cluster):
     assert not key.exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_a_cluster_with_one_shared_certificate_works_until_it_is_renewed(
     cluster, monkeypatch

@@ -73,6 +73,7 @@ def assert_all_is_back(cluster):
     cluster.wait_until_clean()
 
 
+@pytest.mark.sampled
 def test_an_emergency_and_the_way_back_survive_crashes_of_the_master(cluster, helper):
     """The master daemon is killed while the helper of node3 is at work, both ways."""
     begun = pathlib.Path(cluster.directory) / "begun"
@@ -103,6 +104,7 @@ def test_an_emergency_and_the_way_back_survive_crashes_of_the_master(cluster, he
         (assert_all_is_back if way else assert_all_is_off)(cluster)
 
 
+@pytest.mark.sampled
 def test_power_of_one_node_and_its_record(cluster):
     off = cluster.run("gnt-node", "power", "-f", "off", "node3")
     assert (off.code, off.stdout.split()[-2:]) == (0, ["node3.vc.test", "invoked"])

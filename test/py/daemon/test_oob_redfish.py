@@ -95,6 +95,7 @@ def good_settings(request):
         helper.write(**helper.good)
 
 
+@pytest.mark.sampled
 def test_the_power_follows(emulator):
     assert emulator.is_on()
     for command, is_on in (
@@ -105,6 +106,7 @@ def test_the_power_follows(emulator):
         assert emulator.is_on() is is_on
 
 
+@pytest.mark.sampled
 def test_a_machine_is_cycled_unless_it_is_off(emulator):
     emulator.switch("power-on")
     emulator.switch("power-cycle")

@@ -97,6 +97,7 @@ def helper(tmp_path, good):
     return made
 
 
+@pytest.mark.sampled
 def test_the_power_follows(server, helper):
     helper.switch("power-on")
     (server[0] / "log").write_text("")

@@ -49,6 +49,7 @@ def piled(cluster):
         cluster.check("gnt-instance", "remove", "-f", name)
 
 
+@pytest.mark.sampled
 def test_hbal_moves_instances_to_the_score_that_it_computed(piled) -> None:
     done = peer(piled, "hbal", "-L", "-X")
     assert done.code == 0, done.output
@@ -70,6 +71,7 @@ def test_hbal_moves_instances_to_the_score_that_it_computed(piled) -> None:
     piled.wait_until_clean()
 
 
+@pytest.mark.sampled
 def test_hsqueeze_empties_nodes_and_switches_them_off(cluster, command) -> None:
     cluster.check(*ADD, "-n", "node2", WEB1)
     done = peer(cluster, "hsqueeze", "-L", "-X")

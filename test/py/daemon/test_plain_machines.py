@@ -71,6 +71,7 @@ def _hosts_survive_the_removal_of_a_node(cluster):
     assert cluster.file("/etc/hosts").read_text() == before
 
 
+@pytest.mark.sampled
 def test_a_missing_bridge_is_named_and_made_on_request(plain):
     cluster = plain(1)
     init = ("gnt-cluster", "init", "-N", "link=guests")
@@ -88,6 +89,7 @@ def test_a_missing_bridge_is_named_and_made_on_request(plain):
     cluster.check(*IS_BRIDGE)
 
 
+@pytest.mark.sampled
 def test_a_bridge_that_a_new_node_lacks_is_named_and_made_on_request(plain):
     cluster = plain(2)
     init = ("gnt-cluster", "init", "-N", "link=guests", "--create-bridge")
@@ -122,6 +124,7 @@ def set_filter(cluster, text):
     cluster.check("sh", "-c", script, f"flush ruleset\n{text}")
 
 
+@pytest.mark.sampled
 def test_packet_filters_are_named_with_the_rule_that_mends_them(plain):
     cluster = plain(2)
     set_filter(

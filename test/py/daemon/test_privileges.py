@@ -54,6 +54,7 @@ def capabilities(node):
     return int(rows["CapEff"], 16) | int(rows["CapPrm"], 16)
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(not can_isolate(), reason="needs network namespaces and bridges")
 def test_nics(tmp_path):
     guests.make_boot(str(tmp_path))

@@ -56,6 +56,7 @@ def pid_of(cluster):
     return int(pathlib.Path(cluster.paths().pid_file("ganeti-rapi")).read_text())
 
 
+@pytest.mark.sampled
 def test_the_client_of_debian_drives_the_cluster(cluster, tmp_path):
     peers.require()
     names = [cluster.node(name).name for name in ("node1", "node2")]

@@ -76,6 +76,7 @@ def master_log(cluster):
     return cluster.file("/var/log/ganeti/master-daemon.log", "node1").read_text()
 
 
+@pytest.mark.sampled
 def test_a_node_with_a_later_term_is_led_back(cluster):
     before = present_term(cluster)
     other = give_term(cluster, "node4", 500_000)

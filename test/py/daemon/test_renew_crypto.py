@@ -66,6 +66,7 @@ def test_node_certificates_alone_need_no_restart(cluster):
     assert_clean(cluster)
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_killed_half_way_it_can_be_run_again(cluster):
     argv = ["gnt-cluster", "renew-crypto", "-f", *EVERYTHING]
@@ -91,6 +92,7 @@ def test_killed_half_way_it_can_be_run_again(cluster):
     assert content(cluster, "hmac.key", "node2") == content(cluster, "hmac.key")
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_a_watcher_that_starts_a_daemon_in_between_does_no_harm(cluster):
     steps = []
@@ -123,6 +125,7 @@ def position(cluster, node):
         db.close()
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_the_new_certificate_is_committed_by_an_elected_master(cluster):
     cluster.wait_until_clean()

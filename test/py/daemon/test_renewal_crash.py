@@ -16,7 +16,7 @@ VICTIMS = {(MASTERD, "node1"): 8, (NODED, "node1"): 4, (NODED, "node2"): 4}
 RENEWAL = {"OP_ID": "OP_CLUSTER_RENEW_CRYPTO", "node_certificates": True}
 
 
-pytestmark = pytest.mark.daemon
+pytestmark = [pytest.mark.daemon, pytest.mark.sampled]
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,7 @@ def disks(cluster):
     return list(cluster.file("/srv/ganeti/file-storage", "node2").glob("*/*"))
 
 
+@pytest.mark.sampled
 def test_a_nameless_reservation_becomes_an_instance_that_runs(cluster):
     reserve = {
         "__version__": 1,

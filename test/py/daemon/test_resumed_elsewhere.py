@@ -32,6 +32,7 @@ def wipe_waits(disk):
         return any("->" in line and inode in line for line in locks)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("is_dead", [False, True])
 def test_a_wipe_goes_on_under_another_master(cluster, is_dead):
     old, new = ("node3", "node1") if is_dead else ("node1", "node3")

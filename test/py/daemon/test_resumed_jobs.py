@@ -72,6 +72,7 @@ def wipe_waits(disk):
         return any("->" in line and inode in line for line in locks)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("end", [kill, stop])
 def test_a_wipe_goes_on(cluster, instance, end):
     with held(instance):

@@ -81,6 +81,7 @@ def fill(path):
             file.write(bytes(4096))
 
 
+@pytest.mark.sampled
 def test_a_master_with_a_full_disk_refuses_changes_until_there_is_room(cluster):
     place = cluster.file(DATA)
     with small_disk(cluster, "node1", place):

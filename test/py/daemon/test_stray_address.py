@@ -8,6 +8,7 @@ from fakes.patience import until
 
 pytestmark = [
     pytest.mark.daemon,
+    pytest.mark.sampled,
     pytest.mark.root,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]

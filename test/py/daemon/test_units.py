@@ -75,6 +75,7 @@ def status(pid):
     return dict(line.split(":", 1) for line in text.splitlines())
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_the_master_daemon_works_under_its_restrictions(confined):
     rows = status(confined.process.pid)

@@ -341,6 +341,7 @@ def boot_id(cluster, mode):
     return cluster.check("cat", "/proc/sys/kernel/random/boot_id")
 
 
+@pytest.mark.sampled
 @pytest.mark.root
 @pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root")
 def test_an_isolated_cluster_feels_partitions_and_power(directory, command):
@@ -431,6 +432,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.sampled
 # The first is a callback of the interpreter after each import, which drops exceptions.
 @pytest.mark.parametrize("function", ["cb", "write_oob_program", "_add_nodes"])
 def test_an_interrupt_at_any_point_ends_a_creation(directory, command, function):

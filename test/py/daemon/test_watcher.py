@@ -73,6 +73,7 @@ def boot_ids(cluster):
 # The three scenarios
 
 
+@pytest.mark.sampled
 def test_a_crashed_emulator_runs_again_after_one_run(cluster):
     crash(cluster, "node2")
     assert statuses(cluster)[GUESTS["node2"]] == "ERROR_down"
@@ -83,6 +84,7 @@ def test_a_crashed_emulator_runs_again_after_one_run(cluster):
     assert GUESTS["node1"] not in text
 
 
+@pytest.mark.sampled
 def test_a_power_cycle_of_a_node_is_mended_by_one_run(cluster):
     before = boot_ids(cluster)
     cluster.command("power", "cycle", "node3")
@@ -139,6 +141,7 @@ def test_other_nodes_than_the_master_do_their_own_part_only(cluster):
     assert all_running(cluster)
 
 
+@pytest.mark.sampled
 def test_a_node_that_was_marked_offline_stops_its_guests(cluster):
     cluster.check("gnt-cluster", "modify", "--maintain-node-health", "yes")
     try:
@@ -176,6 +179,7 @@ def hopeless(cluster):
     cluster.run("gnt-instance", "remove", "-f", name)
 
 
+@pytest.mark.sampled
 def test_after_five_attempts_in_five_runs_it_gives_up(cluster, hopeless):
     texts = [watch(cluster, "--no-verify-disks") for _ in range(7)]
     assert [f"attempt {n} of 5" in text for n, text in enumerate(texts, 1)] == [

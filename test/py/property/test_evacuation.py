@@ -5,6 +5,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -134,6 +135,7 @@ def by_states(state: node_state.ClusterState, node: int) -> bool:
         return check._simulate(state, node)
 
 
+@pytest.mark.sampled
 @settings(max_examples=150, deadline=None)
 @given(seed=SEEDS, apart=st.booleans(), located=st.booleans())
 def test_nodes_emptied_side_by_side_end_as_one_by_one(

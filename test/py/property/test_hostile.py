@@ -20,6 +20,7 @@ def target(request):
     return request.param
 
 
+@pytest.mark.sampled
 def test_mutated_messages_break_nothing_and_cause_no_act(target):
     seed = int(os.environ.get("FUZZ_SEED", "5"))
     fuzz.run(COUNT, seed, targets=[target])

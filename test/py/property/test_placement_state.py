@@ -166,6 +166,7 @@ def eligible_moves(
 OPTIONS = st.builds(MoveOptions, disk_moves=st.booleans(), force=st.booleans())
 
 
+@pytest.mark.sampled
 @settings(max_examples=120, deadline=None)
 @given(SEEDS, TEMPLATES, OPTIONS)
 @np.errstate(divide="ignore", invalid="ignore")

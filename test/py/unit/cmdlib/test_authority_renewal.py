@@ -73,6 +73,7 @@ def test_at_each_call_every_node_accepts_every_candidate(site, monkeypatch):
     renew(site)
 
 
+@pytest.mark.sampled
 def test_an_end_at_any_step_leaves_all_nodes_reachable_and_can_be_repeated(site):
     renew(site)
     site.steps.end_at(None)

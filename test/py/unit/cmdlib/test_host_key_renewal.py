@@ -101,6 +101,7 @@ def test_nodes_with_shared_keys_get_their_own(servers):
     )
 
 
+@pytest.mark.sampled
 def test_an_end_at_any_step_keeps_all_nodes_known_and_can_be_repeated(servers):
     site = servers.site
     site.steps.end_at(None)

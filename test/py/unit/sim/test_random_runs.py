@@ -11,6 +11,7 @@ SEEDS = 200
 PART = 50
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
 def test_random_runs(first):
     assert not simulations.apart("seeds", first, first + PART)

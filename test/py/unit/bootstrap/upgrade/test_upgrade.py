@@ -217,6 +217,7 @@ def count(tmp_path, new, first):
     return len(site.events)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("first", "new"), [(None, NEW), (NEW, OLD)])
 def test_a_kill_at_any_moment_is_followed_by_the_end_of_the_upgrade(
     tmp_path, first, new

@@ -1,0 +1,62 @@
+"""Which tests a run of pytest plays, by their marks.
+
+Tests marked ``long`` are played with ``--long`` only. Of those marked ``sampled``, which are
+whole proofs of minutes, ``--sample N`` plays one in N, others for each commit. A test with a
+mark of its own is drawn by itself; of a file with the mark, all tests or none.
+"""
+
+import hashlib
+
+from fakes import seeds
+
+
+def add_options(parser):
+    """Add the options of a selection to those of pytest."""
+    parser.addoption("--long", action="store_true", help="also tests marked long")
+    parser.addoption(
+        "--sample", type=int, default=1, metavar="N",
+        help="of the tests marked sampled, one in N (default: all)",
+    )  # fmt: skip
+
+
+def leave_out(config, items):
+    """Remove the tests that this run does not play."""
+    one_in, is_long = config.getoption("--sample"), config.getoption("--long")
+    seed = seeds.of_tree(seeds.TOP)
+
+    def is_played(item):
+        if item.get_closest_marker("long") and not is_long:
+            return False
+        key = _key(item)
+        return key is None or is_drawn(key, seed, one_in)
+
+    played = [item for item in items if is_played(item)]
+    config.hook.pytest_deselected(items=[i for i in items if i not in set(played)])
+    items[:] = played
+
+
+def _key(item):
+    """Return the name by which a test is drawn; nothing if it is always played."""
+    if any(mark.name == "sampled" for mark in item.own_markers):
+        return item.nodeid
+    if item.get_closest_marker("sampled"):
+        return item.nodeid.partition("::")[0]
+    return None
+
+
+def is_drawn(key, seed, one_in):
+    """Return whether a name is among the one in so many that a seed draws."""
+    digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
+    return int.from_bytes(digest[:8]) % one_in == 0
+
+
+def say_what_is_left_out(terminalreporter, config):
+    """Write which tests were left out, and the command that plays all of them."""
+    left = []
+    if not config.getoption("--long"):
+        left.append("those marked long")
+    if (one_in := config.getoption("--sample")) > 1:
+        left.append(f"all but one in {one_in} of those marked sampled")
+    if left:
+        text = f"left out: {' and '.join(left)}; test/run STAGE --all plays all"
+        terminalreporter.write_line(text)
