@@ -124,6 +124,7 @@ def number_on(machines, node):
     return int(machines.check("head", "-c", "512", DEVICE, node=node).split()[0])
 
 
+@pytest.mark.sampled
 def test_a_secondary_is_replaced_while_a_program_writes(trio):
     trio.check(*ADD, "--disk", "0:size=64m", WEB1)
     trio.check("gnt-instance", "start", WEB1)

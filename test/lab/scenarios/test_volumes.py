@@ -60,6 +60,7 @@ def units(machines, kind, *fields):
     }
 
 
+@pytest.mark.sampled
 def test_volumes_live_as_their_disks_and_a_failed_disk_is_taken_out(volumes):
     machines = volumes
     _used_disks_are_refused(machines)

@@ -204,7 +204,7 @@ def run(
         sizes: nodes and candidates of the clusters; each gets an equal share.
         store: ``file`` or ``etcd``.
         beside: clusters at the same time.
-        minutes: begin no history after this.
+        minutes: begin no history after this, but the first one of a cluster.
         keep_going: show violations and go on with a new cluster.
         show: called with lines of progress.
 
@@ -230,12 +230,15 @@ def run(
         while left and time.monotonic() < end:
             with contextlib.closing(Stage(*size, store)) as stage:
                 try:
-                    while left and time.monotonic() < end:
+                    # A cluster that took all of the time to come up plays one, too.
+                    while True:
                         current = left.popleft()
                         before = time.monotonic()
                         stage.play(current, figures)
                         spent = time.monotonic() - before
                         show(f"seed {current} on {size}: {spent:.1f} s")
+                        if not left or time.monotonic() >= end:
+                            break
                 except AssertionError as err:
                     if not keep_going:
                         left.clear()
