@@ -30,8 +30,10 @@ def leave_out(config, items):
         key = _key(item)
         return key is None or is_drawn(key, seed, one_in)
 
-    played = [item for item in items if is_played(item)]
-    config.hook.pytest_deselected(items=[i for i in items if i not in set(played)])
+    played, left_out = [], []
+    for item in items:
+        (played if is_played(item) else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
     items[:] = played
 
 
