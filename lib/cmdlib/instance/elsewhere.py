@@ -136,6 +136,9 @@ def refuse(
 ) -> None:
     """Refuse an action on an instance that another node than its primary node runs.
 
+    A node that does not answer is a reason, too, if the primary node has given the
+    guest up in a migration: a start at the primary node would be a second one.
+
     Args:
         ctx: dependencies of the opcode.
         instance: the instance.
@@ -143,9 +146,6 @@ def refuse(
         except_for: uuids of nodes that may run it.
         must_answer: whether a node that does not answer is a reason to refuse;
             otherwise it is a reason for a warning.
-
-    A node that does not answer is always one if the primary node has given the guest up
-    in a migration: a start at the primary node would be a second one.
 
     Raises:
         OpPrereqError: another node runs it, or does not answer.

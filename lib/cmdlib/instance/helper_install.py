@@ -15,7 +15,13 @@ import msgspec
 
 from ganeti import errors, objects, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common, disks, helper_machine, transfer_watch
+from ganeti.cmdlib.instance import (
+    common,
+    disks,
+    helper_machine,
+    repeated_calls,
+    transfer_watch,
+)
 from ganeti.constants import ecodes
 from ganeti.constants import hypervisors as constants
 from ganeti.rpc import encode
@@ -408,7 +414,7 @@ class Installation(common.InstanceWork):
             OpExecError: it is no success.
         """
         what, instance = f"{self._whole}: its result", self.instance
-        state, code, lines = helper_machine.ask(
+        state, code, lines = repeated_calls.ask(
             self.ctx, "helper_result", instance.primary_node, instance.name
         ).unwrap(what)
         shown = " / ".join(lines)

@@ -5,13 +5,18 @@ from a copy of an image of the cluster. It powers itself off when its work is do
 step can be repeated, also after a restart of the master daemon.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, objects, rpc
+from ganeti import errors, objects
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import capacity, checks, common, transfer_watch
+from ganeti.cmdlib.instance import (
+    capacity,
+    checks,
+    common,
+    repeated_calls,
+    transfer_watch,
+)
 from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
@@ -20,8 +25,6 @@ from ganeti.rpc import encode
 POLL_S: Final = 2.0
 #: Longest time that may be requested, in seconds: 30 days.
 MAX_S: Final = 30 * 86400.0
-#: Seconds until a node that was silent is asked again.
-_AGAIN_S: Final = 2.0
 _KVM: Final[dict[str, Any]] = {
     # Without it, a machine cannot power itself off.
     "acpi": True,
@@ -196,18 +199,6 @@ def end(ctx: base.Context, instance: objects.Instance) -> None:
     Raises:
         OpExecError: it may still run, so the instance must not be started.
     """
-    ask(ctx, "helper_end", instance.primary_node, wire(ctx, instance)).unwrap(
-        f"instance {instance.name}: cannot end its helper machine"
-    )
-
-
-def ask(ctx: base.Context, procedure: str, node: str, *args: Any) -> rpc.Result:
-    """Call a node; again for a while if it does not answer. Calls can be repeated."""
-    begun = ctx.clock.monotonic()
-    while True:
-        result = ctx.rpc.call_one(procedure, node, *args)
-        is_unsure = result.failed and (result.is_silent or result.is_lost)
-        silent_s = ctx.clock.monotonic() - begun
-        if not is_unsure or silent_s >= transfer_watch.SILENCE_S:
-            return result
-        ctx.clock.wait(threading.Event(), _AGAIN_S)
+    repeated_calls.ask(
+        ctx, "helper_end", instance.primary_node, wire(ctx, instance)
+    ).unwrap(f"instance {instance.name}: cannot end its helper machine")

@@ -13,7 +13,7 @@ from ganeti.cmdlib.instance import (
     create_request,
     disks,
     firmware,
-    helper_machine,
+    repeated_calls,
     volumes,
 )
 from ganeti.constants import ecodes
@@ -164,7 +164,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             new = os.path.join(os.path.dirname(old), self.new_name)
             self.ctx.log.message(f"* renaming directory {old} to {new}")
             # A directory that is renamed already is left alone.
-            renamed = helper_machine.ask(
+            renamed = repeated_calls.ask(
                 *(self.ctx, "file_storage_dir_rename", instance.primary_node),
                 *(old, new),
             )
