@@ -116,9 +116,9 @@ def paths_of(path: str, ops: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     children = [child for op in ops for child in op.get("instances") or ()]
     created = [
-        f"{_NEW_OBJECTS[op['OP_ID']][1]}/{op.get(_NEW_OBJECTS[op['OP_ID']][0]) or ''}"
+        f"{collection}/{model.segment(str(op.get(name) or ''))}"
         for op in [*ops, *(child for child in children if isinstance(child, dict))]
-        if op.get("OP_ID") in _NEW_OBJECTS
+        for name, collection in filter(None, [_NEW_OBJECTS.get(op.get("OP_ID", ""))])
     ]
     is_collection = any(new.startswith(f"{path}/") for new in created)
     many = path == "/2/instances-multi-alloc" and created

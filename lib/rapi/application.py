@@ -20,7 +20,7 @@ import msgspec
 from ganeti import errors
 from ganeti.clock import Clock
 from ganeti.http import parking, strict
-from ganeti.rapi import access, handlers, requests, resources, waits
+from ganeti.rapi import access, handlers, model, requests, resources, waits
 from ganeti.rapi.authentication import Authenticator, unauthorized
 from ganeti.rapi.document import made_here
 from ganeti.rapi.handlers import Answer, Call, Master, Parts, Waiting
@@ -267,11 +267,20 @@ def _check_rights(
 
 
 def _path(environ: Mapping[str, Any]) -> str:
-    """Return the path of a request; refuse one that is not UTF-8."""
+    """Return the path of a request in the form of `model.segment`; refuse odd ones.
+
+    It is made of the text of the request: in ``PATH_INFO`` the ends of its parts cannot
+    be distinguished from slashes in names.
+    """
+    whole = str(environ.get("REQUEST_URI", "")).partition("?")[0]
+    if not whole.startswith("/"):  # with scheme and host
+        whole = "/" + whole.partition("://")[2].partition("/")[2]
+    parts = whole.encode("latin-1").split(b"/")
     try:
-        return str(environ.get("PATH_INFO", "")).encode("latin-1").decode()
+        names = [urllib.parse.unquote_to_bytes(part).decode() for part in parts]
     except UnicodeError:
         raise Refused(HTTPStatus.NOT_FOUND) from None
+    return "/".join(map(model.segment, names))
 
 
 def _arguments(environ: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -368,7 +377,10 @@ def error_content(status: int, message: str) -> tuple[str, bytes]:
 
 def _error_body(err: Refused) -> dict[str, Any]:
     body = err.body()
-    return {**body, "message": html.escape(body["message"], quote=False)}
+    for name in ("message", "detail"):
+        if name in body:
+            body[name] = html.escape(body[name], quote=False)
+    return body
 
 
 class _Sent:

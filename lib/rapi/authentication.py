@@ -100,12 +100,13 @@ class Authenticator:
             raise _too_many("Too many changes", wait_s)
 
     def _of_token(self, token: str, address: str) -> users.User:
-        self._check_failures(address)
+        # First: nobody guesses a token, and others may have the same address.
         actual = self._users.by_digest.get(users.token_digest(token))
         if actual is not None and (
             actual.secret.expires is None or self._clock.time() < actual.secret.expires
         ):
             return actual
+        self._check_failures(address)
         self._note_failure(address, "")
         raise unauthorized()
 

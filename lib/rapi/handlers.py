@@ -7,6 +7,7 @@ the call and returns a JSON value, `Parts`, or an `Answer` with headers.
 import contextlib
 import dataclasses
 import threading
+import urllib.parse
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -131,6 +132,10 @@ def _arguments(
     return [kind, list(names), list(fields), lock]
 
 
+def _quote(name: Any) -> str:
+    return urllib.parse.quote(str(name), safe="")
+
+
 def _name_parts(
     names: Sequence[Any], shown: str, path: str
 ) -> Generator[bytes, None, None]:
@@ -138,7 +143,7 @@ def _name_parts(
     before = b"["
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]
-        listed = [{shown: name, "uri": f"{path}/{name}"} for name in batch]
+        listed = [{shown: name, "uri": f"{path}/{_quote(name)}"} for name in batch]
         yield before + msgspec.json.encode(listed)[1:-1]
         before = b","
     yield b"]" if names else b"[]"
@@ -289,7 +294,8 @@ def query(call: Call) -> Any:
         qfilter = body.qfilter if body.qfilter is not None else body.filter
     if not fields:
         raise bad_request("Missing parameter 'fields': names of the wanted fields")
-    return call.master.call("Query", [call.name, fields, qfilter])
+    # As text: the answer of a large cluster is never decoded here.
+    return Parts(call.master.stream("Query", [call.name, fields, qfilter]))
 
 
 @_handler
@@ -305,7 +311,13 @@ def replace_filter(call: Call) -> Any:
     raw = {} if call.request.body is None else call.request.body
     body = requests.of_type(raw, bodies.Filter)
     reason = [list(entry) for entry in body.reason]
-    requests.check_sources([entry for entry in reason if entry[:2] != _BY_CLIENT])
+    requests.check_sources(
+        [
+            entry
+            for entry in reason
+            if entry[:2] != _BY_CLIENT and entry[0] != requests.USER_SOURCE
+        ]
+    )
     key = call.request.path.get("filter_uuid")
     trail = [*reason, *call.trail]
     args = [key, body.priority, body.predicates, body.action, trail]

@@ -7,6 +7,7 @@ clients read it. Names of paths, arguments and body members are wire names.
 import dataclasses
 import enum
 import re
+import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,6 +21,20 @@ ROOT: Final = "root"
 _VARIABLE: Final = re.compile(r"\[([a-z_]+)\]")
 #: Variables that stand for numbers; others are names.
 NUMBERS: Final = frozenset({"job_id", "disk_index"})
+#: Variables that stand for names of any characters; other names are words.
+ANY_NAMES: Final = frozenset({"group_name", "network_name"})
+#: Characters of names that are encoded in a path. Such a name does not match more
+#: patterns of rights, and a pattern has no comma or white space.
+_ENCODED: Final = re.compile(r"[^\w.~:@+-]+")
+
+
+def segment(name: str) -> str:
+    """Return a name as part of a path, with percent-encoding where it is needed.
+
+    >>> segment("rack 1/a")
+    'rack%201%2Fa'
+    """
+    return _ENCODED.sub(lambda odd: urllib.parse.quote(odd[0], safe=""), name)
 
 
 class Kind(enum.Enum):
@@ -164,11 +179,17 @@ class Resource:
         )
 
     def pattern(self) -> str:
-        """Return a regular expression of the whole path with a group per variable."""
+        """Return a regular expression of the whole path with a group per variable.
+
+        Names of any characters are in the form of `segment`.
+        """
 
         def group(actual: re.Match[str]) -> str:
             name = actual.group(1)
-            values = r"[0-9]+" if name in NUMBERS else r"[\w.-]+"
+            if name in NUMBERS:
+                values = r"[0-9]+"
+            else:
+                values = r"[^/]+" if name in ANY_NAMES else r"[\w.-]+"
             return f"(?P<{name}>{values})"
 
         return _VARIABLE.sub(group, self.path)

@@ -26,6 +26,7 @@ _ABOUT: Final = (
 )
 _JSON: Final = "application/json"
 _NAME: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9_.\-]+$"}
+_ANY_NAME: Final[Schema] = {"type": "string", "minLength": 1}
 #: Longest number in a path that is still a valid index or job id.
 _NUMBER: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,9}$"}
 _DISK_INDEX: Final[Schema] = {"type": "string", "pattern": "^([0-9]|1[0-5])$"}
@@ -36,6 +37,7 @@ _ERROR: Final[Schema] = {
         "code": {"type": "integer", "description": "status of HTTP"},
         "message": {"type": "string", "description": "reason of this error"},
         "explain": {"type": "string", "description": "meaning of the status"},
+        "detail": {"type": "string", "description": "reason of status 404"},
     },
     "required": ["code", "message", "explain"],
 }
@@ -162,11 +164,12 @@ def _tag(resource: Resource) -> str:
 
 def _variable(name: str) -> dict[str, Any]:
     number = _DISK_INDEX if name == "disk_index" else _NUMBER
+    schema = _ANY_NAME if name in model.ANY_NAMES else _NAME
     return {
         "name": name,
         "in": "path",
         "required": True,
-        "schema": number if name in model.NUMBERS else _NAME,
+        "schema": number if name in model.NUMBERS else schema,
     }
 
 

@@ -10,7 +10,8 @@ class Refused(Exception):
 
     Attributes:
         status: of HTTP.
-        message: the specific text, empty for the standard reason of the status.
+        message: the specific text, empty for the standard reason of the status. Of 404
+            it is the detail: clients compare the text of that status.
         headers: further headers of the answer.
     """
 
@@ -23,12 +24,18 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """Return the documented error body: ``code``, ``message``, ``explain``."""
+        """Return the documented error body: ``code``, ``message``, ``explain``.
+
+        With status 404 it may have ``detail``, which is not in Ganeti.
+        """
         standard = http.HTTPStatus(self.status)
+        is_fixed = self.status == http.HTTPStatus.NOT_FOUND
+        detail = {"detail": self.message} if is_fixed and self.message else {}
         return {
             "code": self.status,
-            "message": self.message or standard.phrase,
+            "message": (not is_fixed and self.message) or standard.phrase,
             "explain": standard.description or standard.phrase,
+            **detail,
         }
 
 

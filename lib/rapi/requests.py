@@ -17,6 +17,8 @@ from ganeti.rapi.problems import Refused, bad_request, forbidden
 _CREATE_VERSION: Final = 1
 #: Prefix of the sources of reasons that only the system may write.
 _SYSTEM_SOURCES: Final = "gnt:"
+#: Source of the reasons that a person gives.
+USER_SOURCE: Final = "gnt:user"
 #: Longest text of a reason and longest source, in characters.
 _MAX_REASON: Final = 1000
 #: Flags of a node that has a role.
@@ -217,7 +219,7 @@ def reasons(
     trail: list[list[Any]] = []
     given = request.args.get("reason")
     if given:
-        trail.append(["gnt:user", given[:_MAX_REASON], now_ns])
+        trail.append([USER_SOURCE, given[:_MAX_REASON], now_ns])
     trail.append(["gnt:daemon:rapi", requester, now_ns])
     if job is None or job.traced:
         trail.append([f"gnt:library:rlib2:{resource.name}", "", now_ns])

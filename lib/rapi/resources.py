@@ -1,6 +1,7 @@
 """The table of all resources of the remote API, and the search for a path."""
 
 import re
+import urllib.parse
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -49,12 +50,20 @@ _PATTERNS: Final = tuple(
 
 
 def find(path: str) -> PathMatch | None:
-    """Return the resources of a path, None if there is no such path."""
+    """Return the resources of a path, None if there is no such path.
+
+    Args:
+        path: its parts are in the form of `ganeti.rapi.model.segment`.
+    """
     fixed = _FIXED.get(path)
     if fixed is not None:
         return fixed
     for pattern, methods in _PATTERNS:
         match = pattern.fullmatch(path)
         if match is not None:
-            return PathMatch(methods, match.groupdict())
+            names = match.groupdict()
+            return PathMatch(
+                methods,
+                {name: urllib.parse.unquote(text) for name, text in names.items()},
+            )
     return None

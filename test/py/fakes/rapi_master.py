@@ -169,7 +169,7 @@ class Browser:
 
     def send(self, method, uri, body=None, *, raw=None, **environ):
         """Return status, headers and decoded body."""
-        path, _, query = uri.partition("?")
+        query = uri.partition("?")[2]
         data = (
             raw
             if raw is not None
@@ -179,7 +179,7 @@ class Browser:
         )
         environ = {
             "REQUEST_METHOD": method,
-            "PATH_INFO": path.encode().decode("latin-1"),
+            "REQUEST_URI": uri.encode().decode("latin-1"),
             "QUERY_STRING": query,
             "REMOTE_ADDR": self.address,
             "CONTENT_LENGTH": str(len(data)) if data else "",

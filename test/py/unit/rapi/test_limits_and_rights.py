@@ -235,6 +235,13 @@ def test_refusals_have_the_documented_body():
     assert bare.headers == {"A": "b"}
     assert bare.body()["message"] == "Unauthorized"
     assert bare.body()["explain"] == "No permission -- see authorization schemes"
+    # Clients compare the text of this status.
+    assert problems.Refused(404, "instance 'x' not known").body() == {
+        "code": 404,
+        "message": "Not Found",
+        "explain": "Nothing matches the given URI",
+        "detail": "instance 'x' not known",
+    }
     # A status without a description explains itself by its phrase.
     assert problems.Refused(409).body()["explain"] == "Request conflict"
     assert problems.Refused(418).body()["message"] == "I'm a Teapot"

@@ -3,18 +3,35 @@
 import contextlib
 import threading
 
+import msgspec
 import pytest
 
 from fakes.clocks import FakeClock
+from fakes.rapi_master import Browser
 from ganeti import errors
 from ganeti.clock import SystemClock
-from ganeti.luxi import Client
+from ganeti.luxi import Client, client, framing
 from ganeti.luxi.server import Server
+from ganeti.rapi import users
+from ganeti.rapi.application import Application
+from ganeti.rapi.authentication import Authenticator
 from ganeti.rapi.pool import Pool
 
 
+def table_of(size):
+    """Return the answer of a query whose text on the wire has some bytes."""
+
+    def table(text):
+        data = [[[0, "a"]], [[0, text]]]
+        return {"fields": [{"name": "name"}], "data": data}
+
+    rest = framing.RESULT_FOLLOWS + framing.RESULT_ENDS
+    empty = len(msgspec.json.encode(table(""))) + len(rest)
+    return table("x" * (size - empty))
+
+
 class Master:
-    """Answers `Echo`; keeps `Never`; counts connections."""
+    """Answers `Echo` and `Query`; keeps `Never`; counts connections."""
 
     def __init__(self, path):
         self.path = path
@@ -26,6 +43,8 @@ class Master:
         self.connections.append(call.connection)
         if call.method == "Echo":
             call.succeed(call.args)
+        elif call.method == "Query":
+            call.succeed(table_of(int(call.args[1][0])))
         elif call.method == "Fail":
             raise errors.OpPrereqError("no", "unknown_entity")
         else:
@@ -127,3 +146,17 @@ def test_two_streams_at_a_time_have_connections_of_their_own(pool, master):
     assert b"".join(two) == b'["' + b"b" * 200_000 + b'"]'
     assert b"".join(one) == b'["' + b"a" * 200_000 + b'"]'
     assert len({id(each) for each in master.connections}) == 2
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 2 << 20])
+def test_a_query_has_the_same_answer_on_both_sides_of_the_large_codec(
+    pool, clock, more
+):
+    size = client._LARGE + more
+    app = Application(
+        pool, Authenticator(clock, users.parse("ann pw read\n")), clock, waiting=None
+    )
+    status, _headers, value = Browser(app).send(
+        "GET", f"/2/query/node?fields={size}", HTTP_AUTHORIZATION="Basic YW5uOnB3"
+    )
+    assert (status, value) == (200, table_of(size))
