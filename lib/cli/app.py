@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from ganeti import errors
@@ -54,13 +55,30 @@ def main(
         effects.stderr.write(f"{error_text.describe_system_error(err)}\n")
         _silence(effects)
         return exitcodes.EXIT_FAILURE
-    except KeyboardInterrupt:
-        effects.stderr.write(
-            "\nAborted. Jobs that were already submitted may continue in the"
-            " background; see 'gnt-job list'.\n"
-        )
+    except KeyboardInterrupt as err:
+        effects.stderr.write(f"\nAborted. {_going_on(err.args)}\n")
         return exitcodes.EXIT_FAILURE
     return code
+
+
+def _going_on(job_ids: Sequence[int]) -> str:
+    """Return what an interrupted command leaves behind."""
+    if not job_ids:
+        # Perhaps the answer to a submission was still on its way.
+        return (
+            "Jobs that were already submitted may continue in the background; see"
+            " 'gnt-job list'."
+        )
+    first, *more = sorted(job_ids)
+    if more:
+        return (
+            f"Jobs {', '.join(map(str, (first, *more)))} go on in the background; see"
+            f" 'gnt-job info {first}', or cancel one with 'gnt-job cancel {first}'."
+        )
+    return (
+        f"Job {first} goes on in the background; follow it with"
+        f" 'gnt-job watch {first}', or cancel it with 'gnt-job cancel {first}'."
+    )
 
 
 def _silence(effects: ClientEffects) -> None:
@@ -129,8 +147,10 @@ def _run_command(ctx: CommandContext, words: list[str]) -> int:
         return err.code
     except errors.GenericError as err:
         return _report(ctx, err)
-    except (BrokenPipeError, KeyboardInterrupt):
+    except BrokenPipeError:
         raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(*ctx.jobs) from None
     except OSError as err:
         return _report_system_error(ctx, err)
     except Exception as err:  # noqa: BLE001 users never see a traceback

@@ -126,6 +126,7 @@ class CommandContext:
         progress_text: the present text on the terminal's last line.
         hints_shown: hints that were printed already.
         last_method: the last method of the master that was called; empty for none.
+        jobs: ids of submitted jobs whose end the command has not seen.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class CommandContext:
         self.progress_text = ""
         self.hints_shown: set[str] = set()
         self.last_method = ""
+        self.jobs: set[int] = set()
         self._master: Master | None = None
 
     @functools.cached_property

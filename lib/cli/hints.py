@@ -103,7 +103,7 @@ HINTS: Final = (
         " node with -n",
     ),
     Hint(
-        r"needs \d+ MiB on node (?P<node>\S+),",
+        r"needs \d+ MiB(?: \([^)]*\))? on node (?P<node>\S+),",
         YOU,
         "'gnt-node list -o name,mfree' shows free memory; choose another node or less"
         " memory",

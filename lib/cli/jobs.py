@@ -98,7 +98,10 @@ def explained(
     is_plain = not (ctx.option("plan") or ctx.option("explain"))
     if ctx.option("json") and is_plain and PLAN_JSON in ctx.command.options:
         raise CliError("--json needs --plan")
-    return explained_call(ctx, method, argument, jobs)
+    answer = explained_call(ctx, method, argument, jobs)
+    rows = answer if isinstance(answer, list) else [[True, answer]]
+    ctx.jobs.update(int(value) for ok, value in rows if ok)
+    return answer
 
 
 def explained_call(
@@ -144,6 +147,7 @@ def wait(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> list[Any]:
         GenericError: the error of its first failed opcode.
     """
     status = _follow(ctx, job_id, on_log)
+    ctx.jobs.discard(job_id)
     answer = ctx.call("QueryJobs", [job_id], ["opstatus", "opresult"])
     if not answer or answer[0] is None or answer[0][0] is None:
         raise errors.JobLost(f"Job with id {job_id} lost")

@@ -99,7 +99,10 @@ class _Scanner:
             return name
         matches = sorted(n for n in self.by_name if n.startswith(name))
         if not matches or name == "--":
-            raise UsageError(f"no such option: {name}")
+            from ganeti.utils import messages
+
+            question = messages.similar_options(name, self.by_name)
+            raise UsageError(f"no such option: {name}{question}")
         if len(matches) > 1:
             raise UsageError(f"ambiguous option: {name} ({', '.join(matches)}?)")
         return matches[0]

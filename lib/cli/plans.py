@@ -44,6 +44,8 @@ _GENERIC: Final = frozenset(
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 Plan = Mapping[str, Any]
+#: Role, ``""`` without a colour, and text of a line.
+_Line = tuple[str, str]
 
 
 def wanted(ctx: CommandContext) -> bool:
@@ -101,7 +103,7 @@ def show(
             if number:
                 ctx.out()
             for line in body:
-                ctx.out(line, is_styled=isinstance(line, _Painted))
+                ctx.out(line, is_styled=True)
     return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
 
 
@@ -110,17 +112,11 @@ def _outside(title: str, texts: Sequence[str], paint: "Painter") -> Iterator[str
         yield paint("title", title)
     width = len(str(len(texts)))
     for number, text in enumerate(texts, 1):
-        yield f"  {number:>{width}}. {escape(text)}"
+        yield paint("", f"  {number:>{width}}. {escape(text)}")
 
 
 def _is_coloured(ctx: CommandContext) -> bool:
     return ctx.effects.stdout.isatty() and not ctx.effects.environ.get("NO_COLOR")
-
-
-class _Painted(str):
-    """A coloured text whose other control characters are escaped."""
-
-    __slots__ = ()
 
 
 class Painter:
@@ -130,10 +126,17 @@ class Painter:
         self._is_coloured = is_coloured
 
     def __call__(self, role: str, text: str) -> str:
-        """Return the text in the colour of a role."""
-        if not self._is_coloured:
-            return text
-        return _Painted(f"{_COLOURS[role]}{render(text)}{_PLAIN}")
+        """Return the text in the colour of a role, its control characters escaped.
+
+        Args:
+            role: ``""`` for a text without a colour.
+            text: blanks at its beginning are not coloured.
+        """
+        if not self._is_coloured or not role:
+            return render(text)
+        body = text.lstrip(" ")
+        indent = " " * (len(text) - len(body))
+        return f"{indent}{_COLOURS[role]}{render(body)}{_PLAIN}"
 
 
 def job(operation: jobs.Op) -> str:
@@ -142,38 +145,49 @@ def job(operation: jobs.Op) -> str:
 
 
 def lines(plan: Plan, paint: Painter) -> Iterator[str]:
-    """Yield the lines of a job's plan and of the jobs that it would submit."""
+    """Yield the lines of a job's plan and of the jobs that it would submit.
+
+    They are ready for a terminal: everything but the colours is escaped.
+    """
+    return (paint(role, text) for role, text in _lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[_Line]:
     for number, op in enumerate(plan["opcodes"]):
         if number:
-            yield ""
-        title = f"Plan of {escape(op['summary'])} at revision {plan['revision']}"
-        yield paint("title", title)
-        yield from _op_lines(op, paint)
+            yield "", ""
+        summary = escape(op["summary"])
+        yield "title", f"Plan of {summary} at revision {plan['revision']}"
+        yield from _op_lines(op)
     for number, ops in enumerate(plan["followers"], 1):
         for op in ops:
-            yield ""
-            yield paint("title", f"Then job {number}: {escape(op['summary'])}")
-            yield from _op_lines(op, paint)
+            yield "", ""
+            yield "title", f"Then job {number}: {escape(op['summary'])}"
+            yield from _op_lines(op)
     if plan["left_out"]:
-        yield f"{plan['left_out']} more jobs would be submitted."
+        yield "", f"{plan['left_out']} more jobs would be submitted."
 
 
-def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
+def _op_lines(op: Plan) -> Iterator[_Line]:
     for name, section in (
-        ("Locks", _locks(op)),
-        ("Steps", _steps(op)),
-        ("Configuration", _changes(op, paint)),
-        ("Jobs", _jobs(op)),
+        ("Locks", _uncoloured(_locks(op))),
+        ("Steps", _uncoloured(_steps(op))),
+        ("Configuration", _changes(op)),
+        ("Jobs", _uncoloured(_jobs(op))),
     ):
         body = list(section)
         if body or name != "Jobs":
-            yield paint("title", name)
-            yield from (f"  {line}" for line in body or ["none"])
+            yield "title", name
+            yield from ((role, f"  {line}") for role, line in body or [("", "none")])
     if op["generated"]:
-        yield "Generated values; a real run generates different ones:"
-        yield from (f"  {value}" for value in op["generated"])
+        yield "", "Generated values; a real run generates different ones:"
+        yield from (("", f"  {value}") for value in op["generated"])
     if op["error"] is not None:
-        yield paint("error", f"The operation would fail: {_error(op['error'])}")
+        yield "error", f"The operation would fail: {_error(op['error'])}"
+
+
+def _uncoloured(texts: Iterator[str]) -> Iterator[_Line]:
+    return (("", text) for text in texts)
 
 
 def _error(value: Any) -> str:
@@ -208,20 +222,20 @@ def _step(step: Plan) -> str:
     return f"call {step['procedure']}({given}) on {', '.join(step['nodes'])}"
 
 
-def _changes(op: Plan, paint: Painter) -> Iterator[str]:
+def _changes(op: Plan) -> Iterator[_Line]:
     for change in op["changes"]:
         action, kind = change["action"], _KINDS.get(change["table"], change["table"])
         label = change["name"] or change["uuid"]
-        yield paint(action, f"{_SIGNS[action]} {kind} {escape(label)}")
+        yield action, f"{_SIGNS[action]} {kind} {escape(label)}"
         if action == "remove":
             continue
         for field in change["fields"]:
             before = _value(field["before"], op["names"])
             after = _value(field["after"], op["names"])
             if action == "change":
-                yield f"    {field['name']}: {before} -> {after}"
+                yield "", f"    {field['name']}: {before} -> {after}"
             elif field["name"] != "uuid" and field["after"] not in _EMPTY:
-                yield f"    {field['name']}: {after}"
+                yield "", f"    {field['name']}: {after}"
 
 
 def _value(value: Any, names: Mapping[str, str]) -> str:

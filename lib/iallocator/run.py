@@ -16,6 +16,7 @@ from ganeti.iallocator import (
 )
 from ganeti.iallocator.cluster_cache import ClusterCache
 from ganeti.objects import params
+from ganeti.utils.units import exact_mib
 
 
 def run(
@@ -161,9 +162,9 @@ def _where_files_fit(
     if not left:
         most_mib = max(free_mib[name] for name in names)
         raise errors.OpPrereqError(
-            f"instance {request.name}: needs {wanted_mib} MiB for disks of template"
-            f" file in {snapshot.cluster.file_storage_dir}; no node has more than"
-            f" {most_mib} MiB free",
+            f"instance {request.name}: needs {exact_mib(wanted_mib)} for disks of"
+            f" template file in {snapshot.cluster.file_storage_dir}; no node has more"
+            f" than {exact_mib(most_mib)} free",
             ecodes.ECODE_NORES,
         )
     return dataclasses.replace(request, restrict_to=left)

@@ -17,6 +17,7 @@ from ganeti.objects.filled import DiskX
 from ganeti.process import Runner
 from ganeti.storage import device_mapper, lvm
 from ganeti.storage.base import MIB, Device, DeviceStatus, LocalStatus
+from ganeti.utils.units import exact_mib
 
 #: Characters that LVM allows in a tag, see lvm(8); others become underscores.
 _NO_TAG: Final = re.compile(r"[^A-Za-z0-9_+.\-/=!:&#]")
@@ -174,8 +175,8 @@ class VolumeDisk(Device):
         free = int(sum(unit.free_mib for unit in units))
         if free < size_mib:
             raise self.error(
-                f"needs {size_mib} MiB in volume group {self._group}, which has {free}"
-                " MiB free on allocatable physical volumes"
+                f"needs {exact_mib(size_mib)} in volume group {self._group}, which"
+                f" has {exact_mib(free)} free on allocatable physical volumes"
             )
 
     def _empty_units(

@@ -41,6 +41,13 @@ def alike(wanted: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(wanted, sorted(known), cutoff=_SIMILAR)
 
 
+def similar_options(wanted: str, known: Iterable[str]) -> str:
+    """Return a question about the long options similar to a wrong one, or nothing."""
+    names = (name[2:] for name in known if name.startswith("--"))
+    similar = [f"--{name}" for name in alike(wanted.removeprefix("--"), names)]
+    return f" (did you mean {' or '.join(similar)}?)" if similar else ""
+
+
 def known_names(wanted: str, known: Collection[str]) -> str:
     """Return suggestions: all names if they are few, and the similar ones."""
     similar = alike(wanted, known)

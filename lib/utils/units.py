@@ -20,6 +20,8 @@ _FACTORS: Final = {
 }
 #: Sizes are rounded up to this many MiB, as physical extents are.
 _STEP: Final = 4
+#: Larger sizes in MiB are hard to read.
+_READABLE_MIB: Final = 10 * 1024
 
 
 def parse_size_mib(text: str) -> int:
@@ -54,3 +56,12 @@ def format_size(mib: float, unit: str = "h") -> str:
     if unit == "g" or (unit == "h" and mib < 1024 * 1024):
         return f"{mib / 1024:0.1f}" + ("G" if unit == "h" else "")
     return f"{mib / 1024 / 1024:0.1f}" + ("T" if unit == "h" else "")
+
+
+def exact_mib(mib: float) -> str:
+    """Return a size for a message: in MiB, a large one in a larger unit as well."""
+    exact = f"{mib:.10g} MiB"
+    if abs(mib) < _READABLE_MIB:
+        return exact
+    scaled = format_size(abs(mib))
+    return f"{exact} ({'-' if mib < 0 else ''}{scaled[:-1]} {scaled[-1]}iB)"

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ganeti.cli.context import CommandContext
 from ganeti.utils.control_chars import escape
+from ganeti.utils.units import exact_mib
 
 #: Kind of refusal -> description.
 _KINDS: Final = {
@@ -69,7 +70,8 @@ def lines(answer: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
 
 
 def _size(row: Mapping[str, Any]) -> str:
-    return f"{row['memory']} MiB memory, {row['disk']} MiB disk, {row['vcpus']} vcpus"
+    memory, disk = exact_mib(row["memory"]), exact_mib(row["disk"])
+    return f"{memory} memory, {disk} disk, {row['vcpus']} vcpus"
 
 
 def _stopped(stopped: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
@@ -97,4 +99,4 @@ def _reason(reason: Mapping[str, Any]) -> str:
 def _value(value: float | str, unit: str) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:.10g} {unit}".strip()
+    return exact_mib(value) if unit == "MiB" else f"{value:.10g} {unit}".strip()

@@ -180,7 +180,10 @@ class _OptionReader:
             return self._known[name]
         matches = {full: o for full, o in self._known.items() if full.startswith(name)}
         if not matches:
-            raise UsageError(f"unrecognized option `{name}'")
+            from ganeti.utils import messages
+
+            question = messages.similar_options(name, self._known)
+            raise UsageError(f"unrecognized option `{name}'{question}")
         if len(matches) > 1:
             raise UsageError(
                 f"option `{name}' is ambiguous; could be one of:"

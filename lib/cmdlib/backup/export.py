@@ -24,6 +24,7 @@ from ganeti.constants import export as constants
 from ganeti.constants.os import ES_NO_SNAPSHOTS
 from ganeti.objects import export_info, lookup
 from ganeti.rpc import encode
+from ganeti.utils.units import exact_mib
 
 #: Administrative states in which a guest may run.
 _MAY_RUN: Final = ("up",)
@@ -180,8 +181,10 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         if free is None or free >= wanted:
             return
         text = (
-            f"instance {self.instance.name}: its disks have {wanted} MiB, but"
-            f" {_buildconf.EXPORT_DIR} on node {node.name} has {free} MiB free"
+            f"instance {self.instance.name}: its disks have"
+            f" {exact_mib(wanted)}, but"
+            f" {_buildconf.EXPORT_DIR} on node {node.name} has"
+            f" {exact_mib(free)} free"
         )
         if not self.instance.os:
             raise self.prereq(text, ecodes.ECODE_NORES)

@@ -18,6 +18,7 @@ from ganeti.constants import ecodes
 from ganeti.constants.instance import RESERVATION_LOW
 from ganeti.objects import params
 from ganeti.utils import messages
+from ganeti.utils.units import exact_mib
 
 #: Templates whose disks take space below a directory of the cluster.
 _FILES: Final = ("file", "sharedfile")
@@ -176,9 +177,9 @@ def require_space(
     free = _free_space(ctx, node, template)
     if free is not None and wanted_mib > free - held.mib:
         raise errors.OpPrereqError(
-            f"instance {instance}: needs {wanted_mib} MiB for disks of template"
+            f"instance {instance}: needs {exact_mib(wanted_mib)} for disks of template"
             f" {template} in {_directory(ctx, template)} on node {name}, which has"
-            f" {free} MiB free{held.text()}",
+            f" {exact_mib(free)} free{held.text()}",
             ecodes.ECODE_NORES,
         )
 

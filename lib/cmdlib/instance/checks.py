@@ -11,6 +11,7 @@ from ganeti.constants import os as os_constants
 from ganeti.objects import cloud_init, params
 from ganeti.rpc.result import Result
 from ganeti.utils import messages
+from ganeti.utils.units import exact_mib
 
 _SPEC_OF: Final = {
     "memory-size": "memory in MiB",
@@ -100,8 +101,8 @@ def _outside(
         if not low[key] <= value <= high[key]
     ]
     problems += [
-        f"disk {index}: {size} MiB is not within {low['disk-size']} and"
-        f" {high['disk-size']} MiB"
+        f"disk {index}: {exact_mib(size)} is not within"
+        f" {exact_mib(low['disk-size'])} and {exact_mib(high['disk-size'])}"
         for index, size in enumerate(disk_sizes)
         if not low["disk-size"] <= size <= high["disk-size"]
     ]
@@ -221,8 +222,8 @@ def require_memory(
         )
         return free - least.mib
     raise errors.OpPrereqError(
-        f"instance {instance}: needs {needed(held)} MiB on node {name}, which has"
-        f" {free} MiB free{held.text()}",
+        f"instance {instance}: needs {exact_mib(needed(held))} on node {name}, which"
+        f" has {exact_mib(free)} free{held.text()}",
         ecodes.ECODE_NORES,
     )
 

@@ -21,6 +21,7 @@ from ganeti.constants import ecodes
 from ganeti.jqueue.executor import Canceled
 from ganeti.objects import params
 from ganeti.rpc import Result, encode
+from ganeti.utils.units import exact_mib
 
 _MIB: Final = 1024 * 1024
 
@@ -71,8 +72,9 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         self.target_mib = op.amount if op.absolute else self.disk.size + op.amount
         if self.target_mib < self.disk.size:
             raise self.prereq(
-                f"instance {instance.name}: disk {op.disk} is {self.disk.size} MiB,"
-                f" shrinking to {self.target_mib} MiB is not supported",
+                f"instance {instance.name}: disk {op.disk} is"
+                f" {exact_mib(self.disk.size)}, shrinking to"
+                f" {exact_mib(self.target_mib)} is not supported",
                 ecodes.ECODE_STATE,
             )
         self.delta_mib = self.target_mib - self.disk.size
@@ -193,7 +195,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         """Grow the disk, record it, wipe the new part, notify the guest."""
         instance, op = self.instance, self.op
         if not self.delta_mib:
-            self.ctx.log.info(f"disk {op.disk} already has {self.target_mib} MiB")
+            size = exact_mib(self.target_mib)
+            self.ctx.log.info(f"disk {op.disk} already has {size}")
             return
         if instance.forthcoming:
             with self.ctx.config.edit(self.ctx.owner) as edit:

@@ -10,6 +10,7 @@ from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
+from ganeti.utils.units import exact_mib
 
 _MIB: Final = 1024 * 1024
 
@@ -76,8 +77,9 @@ def require_space(
             held = capacity.volumes(ctx.snapshot, node, group, besides=own)
             if free - held.mib < size:
                 raise errors.OpPrereqError(
-                    f"instance {instance}: needs {size} MiB in volume group {group} of"
-                    f" node {name}, which has {free} MiB free{held.text()}",
+                    f"instance {instance}: needs {exact_mib(size)} in volume group"
+                    f" {group} of node {name}, which has {exact_mib(free)}"
+                    f" free{held.text()}",
                     ecodes.ECODE_NORES,
                 )
 

@@ -95,7 +95,10 @@ def _life_of_a_disk(machines):
     )
     assert listed.split() == [name, WEB1]
     text = machines.refuse(*ADD, "--disk", "0:size=900g", WEB2)
-    assert "needs 921600 MiB in volume group xenvg of node lab1.lab.test" in text
+    assert (
+        "needs 921600 MiB (900.0 GiB) in volume group xenvg of node lab1.lab.test"
+        in text
+    )
     # To files and back: the content stays.
     device = f"/dev/{GROUP}/{name}"
     machines.check("sh", "-c", f"echo kept > {device}; sync {device}")

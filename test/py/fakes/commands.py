@@ -54,7 +54,7 @@ def run(
     """Run ``gnt-x command ...`` (a list of words, or text to split)."""
     words = line.split() if isinstance(line, str) else line
     terminal = None if answers is None else Terminal(answers)
-    out, err = io.StringIO(), Tty() if tty else io.StringIO()
+    out, err = (Tty() if tty else io.StringIO() for _ in range(2))
     all_effects = ClientEffects(
         environ=environ or {},
         connect=lambda *_: master,

@@ -306,6 +306,28 @@ def test_ctrl_c():
     assert "background" in done.err
 
 
+def test_ctrl_c_names_the_jobs_that_go_on():
+    class Interrupted(FakeMaster):
+        ends = ()
+
+        def call(self, method, args):
+            if method == "WaitForJobChange" and args[0] not in self.ends:
+                raise KeyboardInterrupt
+            return super().call(method, args)
+
+    master = Interrupted()
+    done = commands.run("gnt-cluster activate-master-ip", master)
+    (job_id,) = master.jobs
+    assert done.code == 1
+    assert f"Job {job_id} goes on in the background" in done.err
+    master = Interrupted()
+    master.objects["instance"] = [{"name": n, "uuid": f"u-{n}"} for n in "abc"]
+    master.ends = (1,)
+    done = commands.run("gnt-instance shutdown --force-multiple a b c", master)
+    assert "Jobs 2, 3 go on in the background" in done.err
+    assert "'gnt-job cancel 2'" in done.err
+
+
 def test_help_and_versions():
     done = commands.run("gnt-cluster --version")
     assert done.code == 0

@@ -63,6 +63,7 @@ def test_defaults_repetition_and_the_last_of_several_modes():
     ("text", "problem"),
     [
         ("--foo", "no such option: --foo"),
+        ("--verbsoe", "no such option: --verbsoe (did you mean --verbose?)"),
         ("-x", "no such option: -x"),
         ("--out", "ambiguous option: --out (--outer, --output?)"),
         ("--output", "--output option requires 1 argument"),

@@ -236,6 +236,19 @@ def test_plans_are_coloured_where_wanted():
     assert "  \033[31m- disk uuid-of-disk\033[0m" in coloured
 
 
+def test_a_terminal_gets_no_colour_as_text():
+    master = PlanningMaster()
+    master.objects["instance"] = [{"name": "web1", "uuid": "u-web1"}]
+    terminal = commands.run("gnt-instance shutdown --plan web1", master, tty=True)
+    assert "  \033[32m+ group rack\033[0m\n" in terminal.out
+    assert "\\x1b[32m" not in terminal.out
+    assert "\\033" not in terminal.out
+    # The text of the plan is data, and stays escaped.
+    assert "\033[2J" not in terminal.out
+    piped = commands.run("gnt-instance shutdown --plan web1", master)
+    assert "\033[" not in piped.out
+
+
 def test_submitted_jobs_are_shown_after_the_one_that_submits_them():
     follower = PLAN | {"summary": "GROUP_ADD(rack)", "error": ["OpExecError", ["no"]]}
     text = list(plans.lines(whole([PLAN], [[follower]], 3), _painter(False)))

@@ -31,6 +31,19 @@ def test_a_wanted_unit_has_no_letter(unit, text):
 
 
 @pytest.mark.parametrize(
+    ("mib", "text"),
+    [
+        (512, "512 MiB"),
+        (10239, "10239 MiB"),
+        (102398976, "102398976 MiB (97.7 TiB)"),
+        (-20480, "-20480 MiB (-20.0 GiB)"),
+    ],
+)
+def test_a_large_size_in_a_message_is_readable(mib, text):
+    assert units.exact_mib(mib) == text
+
+
+@pytest.mark.parametrize(
     ("text", "mib"),
     [
         ("512", 512),

@@ -47,6 +47,10 @@ def test_an_optional_value_must_be_glued() -> None:
     ("line", "reported"),
     [
         ("--nope", "unrecognized option `--nope'"),
+        (
+            "--verbsoe",
+            "unrecognized option `--verbsoe' (did you mean --verbose or --version?)",
+        ),
         ("-Z", "unrecognized option `-Z'"),
         ("--min", "option `--min' is ambiguous; could be one of: --min-"),
         ("--verbose=3", "doesn't allow an argument"),
