@@ -13,10 +13,13 @@ from ganeti import errors, qlang
 from ganeti.constants import query
 from ganeti.objects import FilterRule
 
+ACTIONS: Final = ("ACCEPT", "PAUSE", "REJECT", "CONTINUE")
+RATE_LIMIT: Final = "RATE_LIMIT"
 #: Parameters of all opcodes, hidden from rules.
 _COMMON: Final = ("comment", "debug_level", "depends", "dry_run", "priority", "reason")
 #: The only fields of rules on job ids and reasons.
 _SIMPLE: Final = frozenset({"|", "&", "!", "==", "=", "!=", "<", "<=", ">", ">="})
+_REASON_FIELDS: Final = ("source", "reason", "timestamp")
 _BUCKET: Final = re.compile(r"rate-limit:(0*[1-9][0-9]*):(.*)", re.DOTALL)
 
 Reason = tuple[str, str, int]
@@ -56,17 +59,14 @@ def buckets(reasons: Iterable[Reason]) -> tuple[Slot, ...]:
 
 
 class Rules:
-    """The compiled filter rules of the cluster.
-
-    A malformed predicate never matches.
-    """
+    """The compiled filter rules of the cluster; those with `problems` are skipped."""
 
     def __init__(self, rules: Iterable[FilterRule]) -> None:
         ordered = sorted(rules, key=lambda r: (r.priority, r.watermark, r.uuid))
         self._rules = [
             (rule, [_compile(rule, predicate) for predicate in rule.predicates])
             for rule in ordered
-            if rule.action != "CONTINUE"
+            if is_action(rule.action) and rule.action != "CONTINUE"
         ]
 
     def __bool__(self) -> bool:
@@ -86,16 +86,66 @@ class Rules:
 _Test = Callable[[JobFacts], bool]
 
 
+def is_action(action: Any) -> bool:
+    """Return whether a value is the action of a rule."""
+    if isinstance(action, str):
+        return action in ACTIONS
+    return (
+        isinstance(action, (list, tuple))
+        and len(action) == 2
+        and action[0] == RATE_LIMIT
+        and isinstance(action[1], int)
+        and not isinstance(action[1], bool)
+        and action[1] > 0
+    )
+
+
+def problems(rules: Iterable[FilterRule]) -> dict[str, str]:
+    """Return uuid -> why the rule is skipped, for those that cannot be evaluated.
+
+    The master daemon refuses such rules; imported configurations and earlier releases
+    have them.
+    """
+    texts = {rule.uuid: problem(rule) for rule in rules}
+    return {uuid: text for uuid, text in texts.items() if text is not None}
+
+
+def problem(rule: FilterRule) -> str | None:
+    """Return why a rule cannot be evaluated, None if it can."""
+    if not is_action(rule.action):
+        return f"action: found {rule.action!r:.150}"
+    for predicate in rule.predicates:
+        try:
+            _test_of(rule, predicate)
+        except errors.GenericError as err:
+            return f"predicate: {err}"
+    return None
+
+
 def _compile(rule: FilterRule, predicate: Any) -> _Test:
     try:
+        return _test_of(rule, predicate)
+    except errors.GenericError:
+        return lambda _facts: False
+
+
+def _test_of(rule: FilterRule, predicate: Any) -> _Test:
+    """Return the function of a predicate.
+
+    Raises:
+        GenericError: it cannot be evaluated.
+    """
+    try:
         kind, expression = predicate
-        qlang.check(expression)
-        test = qlang.compile_(_watermarked(expression, rule), _LEAVES[kind])
-    except (errors.GenericError, ValueError, KeyError, TypeError):
-        return lambda _facts: False
+        rows, leaves = _ROWS[kind], _LEAVES[kind]
+    except (ValueError, KeyError, TypeError) as err:
+        text = f"wanted [kind, filter], found {predicate!r:.150}"
+        raise errors.ParseError(text) from err
+    qlang.check(expression)
+    test = qlang.compile_(_watermarked(expression, rule), leaves)
     if kind != "opcode" and not _operators(expression) <= _SIMPLE:
-        return lambda _facts: False
-    return lambda facts: any(_holds(test, row) for row in _ROWS[kind](facts))
+        raise errors.ParseError(f"{kind}: wanted comparisons only")
+    return lambda facts: any(_holds(test, row) for row in rows(facts))
 
 
 def _holds(test: qlang.Predicate, row: Any) -> bool:
@@ -115,6 +165,8 @@ def _watermarked(node: Any, rule: FilterRule) -> Any:
 
 
 def _operators(node: Any) -> set[str]:
+    if node is None:
+        return set()
     if node[0] in {"|", "&", "!"}:
         return {node[0]}.union(*(_operators(item) for item in node[1:]))
     return {node[0]}
@@ -131,7 +183,9 @@ def _job_leaf(name: str) -> qlang.Leaf:
 
 
 def _reason_leaf(name: str) -> qlang.Leaf:
-    index = ("source", "reason", "timestamp").index(name)
+    if name not in _REASON_FIELDS:
+        raise errors.ParameterError(f"job filter: unknown field {name}")
+    index = _REASON_FIELDS.index(name)
     kind = query.QFT_NUMBER if index == 2 else query.QFT_TEXT
     return _leaf(name, kind, lambda row: row[index])
 

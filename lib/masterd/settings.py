@@ -5,12 +5,11 @@ from typing import Any, Final
 
 from ganeti import errors, objects, qlang
 from ganeti.constants import ecodes
+from ganeti.jqueue import filters
 from ganeti.masterd import cluster_facts
 from ganeti.masterd.calls import Later, Malformed, method
 from ganeti.masterd.deps import MasterDeps
 
-_ACTIONS: Final = ("ACCEPT", "PAUSE", "REJECT", "CONTINUE")
-_RATE_LIMIT: Final = "RATE_LIMIT"
 #: Fields that predicates may use; the third kind may use any field of the opcode.
 _PREDICATES: Final = {
     "jobid": frozenset({"id"}),
@@ -29,20 +28,10 @@ def _wrong(text: str) -> errors.OpPrereqError:
 
 
 def _check_action(action: Any) -> None:
-    if isinstance(action, str) and action in _ACTIONS:
-        return
-    is_limit = (
-        isinstance(action, list)
-        and len(action) == 2
-        and action[0] == _RATE_LIMIT
-        and isinstance(action[1], int)
-        and not isinstance(action[1], bool)
-        and action[1] > 0
-    )
-    if not is_limit:
+    if not filters.is_action(action):
         raise _wrong(
-            f"action: wanted one of {', '.join(_ACTIONS)} or [{_RATE_LIMIT}, n], found"
-            f" {action!r}"
+            f"action: wanted one of {', '.join(filters.ACTIONS)} or"
+            f" [{filters.RATE_LIMIT}, n], found {action!r}"
         )
 
 

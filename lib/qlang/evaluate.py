@@ -6,13 +6,13 @@ known to be false.
 """
 
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import query as c
 from ganeti.qlang import structure
+from ganeti.utils import patterns
 
 #: Returns whether a row matches; None if this is not known yet.
 Predicate = Callable[[Any], bool | None]
@@ -134,7 +134,7 @@ def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
     if name == c.QLANG_OP_TRUE:
         return _truth(leaf)
     if name == c.QLANG_OP_REGEXP:
-        return _search(leaf, re.compile(operands[0]))
+        return _search(leaf, patterns.compile_(operands[0]))
     if name == c.QLANG_OP_CONTAINS:
         return _contains(leaf, operands)
     return _comparison(leaf, name, operands[0])
@@ -159,7 +159,7 @@ def _truth(leaf: Leaf) -> Callable[[Any], bool]:
     return test
 
 
-def _search(leaf: Leaf, pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+def _search(leaf: Leaf, pattern: patterns.Pattern) -> Callable[[Any], bool]:
     if leaf.kind not in {c.QFT_TEXT, c.QFT_OTHER}:
         raise _misfit(leaf, "a text field", leaf.kind)
 
@@ -168,7 +168,7 @@ def _search(leaf: Leaf, pattern: re.Pattern[str]) -> Callable[[Any], bool]:
             return False
         if not isinstance(value, str):
             raise _misfit(leaf, "a text value", value)
-        return pattern.search(value) is not None
+        return pattern.search(value)
 
     return test
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from ganeti import errors
 from ganeti.constants import query as c
 from ganeti.qlang.structure import MAX_DEPTH
+from ganeti.utils import patterns
 
 _COMPARISONS: Final = {
     "==": c.QLANG_OP_EQUAL,
@@ -36,7 +37,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _REGEX: Final = re.compile(
-    r"\s*m?(?P<mark>[/#^|])(?P<body>(?:\\.|(?!(?P=mark)).)*)(?P=mark)"
+    r"\s*m?(?P<mark>[/#^|])(?P<body>(?:\\.|(?!(?P=mark))[^\\])*)(?P=mark)"
     r"(?P<flags>[A-Za-z]*)",
     re.DOTALL,
 )
@@ -163,8 +164,8 @@ class _Parser:
         if not set(flags) <= {"i", "s"}:
             self._fail("only the flags i and s")
         try:
-            re.compile(body)
-        except (re.error, OverflowError, RecursionError) as err:
+            patterns.compile_(body)
+        except errors.ParseError as err:
             self._fail(f"a valid regular expression ({err})")
         self._advance()
         return body

@@ -1,10 +1,10 @@
 """The structure of filters."""
 
-import re
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import query as c
+from ganeti.utils import patterns
 
 #: Operators on filters, on one field, and on a field and a value.
 LOGIC: Final = frozenset({c.QLANG_OP_OR, c.QLANG_OP_AND})
@@ -21,6 +21,10 @@ COMPARISONS: Final = frozenset(
 )
 #: Deeper nesting is refused; filters written by people have a few levels.
 MAX_DEPTH: Final = 100
+#: Instructions of all regular expressions of a filter, and what each counts at least:
+#: they bound the time per row and, with `patterns`, the memory.
+MAX_PATTERNS_SIZE: Final = 10_000
+_MIN_PATTERN_SIZE: Final = 40
 
 
 def check(qfilter: Any, *, max_depth: int = MAX_DEPTH) -> None:
@@ -33,7 +37,8 @@ def check(qfilter: Any, *, max_depth: int = MAX_DEPTH) -> None:
         _check(qfilter, max_depth)
 
 
-def _check(node: Any, depth: int) -> None:
+def _check(node: Any, depth: int) -> int:
+    """Check a part of a filter; return the size of its regular expressions."""
     if depth <= 0:
         raise errors.ParseError("filter: nested too deeply")
     if not isinstance(node, (list, tuple)) or not node:
@@ -42,12 +47,16 @@ def _check(node: Any, depth: int) -> None:
     if not isinstance(operator, str):
         raise errors.ParseError(f"filter: wanted an operator, found {operator!r}")
     if operator in LOGIC:
+        size = 0
         for operand in operands:
-            _check(operand, depth - 1)
-    elif operator == c.QLANG_OP_NOT:
+            size += _check(operand, depth - 1)
+            if size > MAX_PATTERNS_SIZE:
+                raise errors.ParseError("filter: too many regular expressions")
+        return size
+    if operator == c.QLANG_OP_NOT:
         _want(operator, operands, 1)
-        _check(operands[0], depth - 1)
-    elif operator == c.QLANG_OP_TRUE:
+        return _check(operands[0], depth - 1)
+    if operator == c.QLANG_OP_TRUE:
         _want(operator, operands, 1)
         _check_field(operator, operands[0])
     elif operator in COMPARISONS or operator in {
@@ -56,9 +65,10 @@ def _check(node: Any, depth: int) -> None:
     }:
         _want(operator, operands, 2)
         _check_field(operator, operands[0])
-        _check_value(operator, operands[1])
+        return _check_value(operator, operands[1])
     else:
         raise errors.ParseError(f"filter: {operator!r} is not an operator")
+    return 0
 
 
 def _want(operator: str, operands: Any, count: int) -> None:
@@ -75,18 +85,19 @@ def _check_field(operator: str, field: Any) -> None:
         )
 
 
-def _check_value(operator: str, value: Any) -> None:
+def _check_value(operator: str, value: Any) -> int:
     if operator == c.QLANG_OP_REGEXP:
         if not isinstance(value, str):
             raise errors.ParseError(f"filter: wanted a pattern, found {value!r}")
         try:
-            re.compile(value)
-        except (re.error, OverflowError, RecursionError) as err:
-            raise errors.ParseError(f"filter: pattern {value!r}: {err}") from err
-    elif isinstance(value, bool) or not isinstance(value, (str, int)):
+            return max(patterns.compile_(value).size, _MIN_PATTERN_SIZE)
+        except errors.ParseError as err:
+            raise errors.ParseError(f"filter: {err}") from err
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise errors.ParseError(
             f"filter: {operator!r} needs a string or an integer, found {value!r}"
         )
+    return 0
 
 
 def fields_of(qfilter: Any) -> frozenset[str]:

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti.constants import disks
 from ganeti.constants import query as constants
+from ganeti.jqueue import filters
 from ganeti.objects import FilterRule, Network, NodeGroup, params
 from ganeti.query.model import (
     Cell,
@@ -341,6 +342,12 @@ FILTER: Final = Resource(
                 "Priority",
                 "Rules with smaller values are evaluated first",
                 lambda r: r.priority,
+            ),
+            (
+                "problem",
+                "Problem",
+                "Why the rule cannot be evaluated and is skipped, null if it can",
+                filters.problem,
             ),
             (
                 "reason_trail",

@@ -212,7 +212,8 @@ class Resource:
     peer_id: int | None = None
 
 
-_STATEMENT: Final = re.compile(r"\s*([\w-]+)\s*([^;{}]*?)\s*([;{])|\s*(\})|\s*#.*")
+_ENDS: Final = re.compile(r"([;{}])")
+_STATEMENT: Final = re.compile(r"([\w-]+)\s*(.*)")
 
 
 def parse_show(text: str) -> dict[str, Resource]:
@@ -241,9 +242,13 @@ def statements(text: str) -> Iterator[tuple[str, str, str, bool]]:
     of a section instead.
     """
     for line in text[:MAX_TEXT].splitlines():
-        for part in _STATEMENT.finditer(line.partition("#")[0]):
-            if part[4] or part[1]:
-                yield part[1] or "", part[2] or "", part[3] or "", bool(part[4])
+        parts = _ENDS.split(line.partition("#")[0])
+        for statement, end in zip(parts[::2], parts[1::2], strict=False):
+            part = _STATEMENT.search(statement.strip())
+            if end == "}":
+                yield "", "", "", True
+            elif part is not None:
+                yield part[1], part[2], end, False
 
 
 def _with_setting(

@@ -4,7 +4,6 @@ For controllers with a command line of their own, and for machines that are gues
 sockets of another host. The host key is pinned: an unknown machine gets no password.
 """
 
-import re
 import shlex
 import sys
 import time
@@ -15,6 +14,7 @@ from ganeti import errors
 from ganeti.constants import oob
 from ganeti.process import RunResult
 from ganeti.tools import oob_common
+from ganeti.utils import patterns
 
 #: Setting -> default; None if each node needs one.
 KEYS: Final[dict[str, str | None]] = {
@@ -135,7 +135,7 @@ class Controller(oob_common.Controller):
 
     def is_on(self) -> bool:
         """Return whether the machine has power."""
-        output = self._run("status")[:_SEARCHED]
+        output = self._run("status")[:_SEARCHED].rstrip()
         states = [
             is_on for is_on, form in self._patterns.items() if form.search(output)
         ]
@@ -187,8 +187,8 @@ def _words(name: str, text: str) -> list[str]:
         raise errors.ConfigurationError(f"invalid {name}: {err}") from err
 
 
-def _pattern(name: str, text: str) -> re.Pattern[str]:
+def _pattern(name: str, text: str) -> patterns.Pattern:
     try:
-        return re.compile(text, re.IGNORECASE)
-    except re.error as err:
+        return patterns.compile_(text, ignore_case=True)
+    except errors.ParseError as err:
         raise errors.ConfigurationError(f"invalid {name}: {err}") from err

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import objects
+from ganeti import errors, objects
 from ganeti.objects import params
-from ganeti.utils import messages
+from ganeti.utils import messages, patterns
 from ganeti.verify.report import Report
 
 _DAY_S: Final = 86400
@@ -78,6 +78,39 @@ def own_store(report: Report, snapshot: objects.Snapshot, problem: str | None) -
         f"the store of the master cannot be read: {problem}; look at its disk, and"
         f" {advice}",
     )
+
+
+def rules(
+    report: Report, snapshot: objects.Snapshot, skipped: Mapping[str, str]
+) -> None:
+    """Warn of stored rules and regular expressions that cannot be evaluated.
+
+    Args:
+        report: collects the findings.
+        snapshot: the configuration.
+        skipped: uuid of a job filter -> why the queue skips it.
+    """
+    for uuid, problem in sorted(skipped.items()):
+        report.error_if(
+            True,
+            "ECLUSTERCFG",
+            None,
+            f"job filter {uuid} is skipped: {problem}; replace it, or remove it with"
+            f" gnt-filter delete {uuid}",
+            warn_only=True,
+        )
+    for text in snapshot.cluster.reserved_lvs:
+        try:
+            patterns.compile_(text)
+        except errors.ParseError as err:
+            report.error_if(
+                True,
+                "ECLUSTERCFG",
+                None,
+                f"reserved_lvs: an entry is skipped: {err}; replace it with gnt-cluster"
+                " modify --reserved-lvs",
+                warn_only=True,
+            )
 
 
 def unfinished_renewal(report: Report, path: str, authorities: int) -> None:

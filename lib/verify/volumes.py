@@ -5,13 +5,14 @@ checked: it holds locks that the verification of its group waits for. Nor are th
 the master removes by itself later, such as the old copy of a replaced disk.
 """
 
-import re
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
+from ganeti import errors, objects
 from ganeti.constants import nodeverify
 from ganeti.objects import params
+from ganeti.utils import patterns
 from ganeti.verify.report import Report
 
 _PLAIN: Final = "plain"
@@ -89,7 +90,7 @@ def _volumes(
                 f"{disk.iv_name}: logical volume {volume} is missing on node"
                 f" {node.name}",
             )
-    reserved = [re.compile(text) for text in snapshot.cluster.reserved_lvs]
+    reserved = list(_reserved(snapshot.cluster))
     for volume in sorted(set(actual or ()) - recorded):
         report.error_if(
             not _is_reserved(reserved, volume),
@@ -135,7 +136,14 @@ def _exclusive(
         )
 
 
-def _is_reserved(reserved: Iterable[re.Pattern[str]], volume: str) -> bool:
+def _reserved(cluster: objects.Cluster) -> Iterator[patterns.Pattern]:
+    """Yield the expressions for volumes of others; `cluster.rules` names wrong ones."""
+    for text in cluster.reserved_lvs:
+        with contextlib.suppress(errors.ParseError):
+            yield patterns.compile_(text)
+
+
+def _is_reserved(reserved: Iterable[patterns.Pattern], volume: str) -> bool:
     """Return whether an administrator's expression is for a volume, or its name."""
     names = (volume, volume.partition("/")[2])
     return any(pattern.fullmatch(name) for pattern in reserved for name in names)

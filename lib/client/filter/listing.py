@@ -12,6 +12,7 @@ def list_objects(ctx: CommandContext) -> int:
     if not is_filter:
         # A query refuses an unknown name, but compares a uuid with any value.
         rules.require(ctx, [word for word in words if not filters.is_glob(word)])
+    rules.warn(ctx)
     return listing.list_objects(ctx, listing.Listing("filter", name_field="uuid"))
 
 

@@ -15,6 +15,7 @@ FIELDS: Final = [
     "predicates",
     "action",
     "reason_trail",
+    "problem",
 ]
 _TITLES: Final = ("Watermark", "Priority", "Predicates", "Action", "Reason trail")
 
@@ -72,6 +73,13 @@ def _check_found(uuids: list[str], rows: list[list[Any]]) -> None:
             raise _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
 
 
+def warn(ctx: CommandContext) -> None:
+    """Name the rules that the master skips."""
+    for uuid, problem in ctx.call("QueryFilters", None, ["uuid", "problem"]):
+        if problem is not None:
+            ctx.err(f"Warning: job filter {uuid} is skipped: {problem}")
+
+
 def delete(ctx: CommandContext) -> None:
     """Delete a rule."""
     require(ctx, ctx.args)
@@ -86,7 +94,9 @@ def info(ctx: CommandContext) -> None:
         objects = [dict(zip(FIELDS, row, strict=True)) for row in rows]
         listing.print_json(ctx, objects)
         return
-    for uuid, *values in rows:
+    for uuid, *values, problem in rows:
         ctx.out(f"UUID: {uuid}")
+        if problem is not None:
+            ctx.out(f"  Skipped: {problem}")
         for title, value in zip(_TITLES, values, strict=True):
             ctx.out(f"  {title}: {value}")

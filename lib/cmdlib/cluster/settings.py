@@ -14,6 +14,7 @@ from ganeti.constants import ecodes, mond, uidpool
 from ganeti.iallocator import defaults
 from ganeti.repair import duties, limits
 from ganeti.uidpool import check_overlaps
+from ganeti.utils import patterns
 
 #: Taken unchanged: their types check everything.
 _AS_GIVEN: Final = (
@@ -282,11 +283,9 @@ def _uid_range(item: Sequence[int]) -> tuple[int, int]:
 
 def _check_expression(text: str) -> None:
     try:
-        re.compile(text)
-    except re.error as err:
-        raise refuse(
-            f"reserved_lvs: {text!r} is not a regular expression: {err}"
-        ) from err
+        patterns.compile_(text)
+    except errors.ParseError as err:
+        raise refuse(f"reserved_lvs: {err}") from err
 
 
 def _edited(

@@ -1,10 +1,10 @@
 """OP_TAGS_SEARCH: all objects with a tag that matches."""
 
-import re
 from collections.abc import Iterator
 
-from ganeti import objects, opcodes
+from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.utils import patterns
 
 
 class TagsSearch(LogicalUnit[opcodes.TagsSearch]):
@@ -15,11 +15,9 @@ class TagsSearch(LogicalUnit[opcodes.TagsSearch]):
     def check_arguments(self) -> None:
         """Check the expression."""
         try:
-            self.pattern = re.compile(self.op.pattern)
-        except re.error as err:
-            raise self.prereq(
-                f"pattern {self.op.pattern!r}: not a regular expression: {err}"
-            ) from err
+            self.pattern = patterns.compile_(self.op.pattern)
+        except errors.ParseError as err:
+            raise self.prereq(f"pattern: {err}") from err
 
     def execute(self) -> list[tuple[str, str]]:
         """Return (object path, tag), sorted."""

@@ -87,5 +87,7 @@ def test_search_finds_all_kinds_of_objects_by_documented_paths():
         ("/nodegroup/default", "own:nodegroup"),
         ("/nodes/node1.example.com", "own:node"),
     ]
-    with pytest.raises(errors.OpPrereqError, match="not a regular expression"):
+    with pytest.raises(
+        errors.OpPrereqError, match=r"pattern: regular expression .*: missing"
+    ):
         engine.run({"OP_ID": "OP_TAGS_SEARCH", "pattern": "("})

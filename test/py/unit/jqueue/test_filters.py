@@ -64,6 +64,48 @@ def test_predicates(predicate, fits):
     assert decision.action == ("PAUSE" if fits else "ACCEPT")
 
 
+SKIPPED = [
+    ([["opcode", ["=~", "OP_ID", "(?!x)"]]], "predicate: filter: regular expression"),
+    ([["reason", ["=~", "reason", "main"]]], "predicate: reason: wanted comparisons"),
+    ([["reason", ["==", "colour", 1]]], "predicate: job filter: unknown field colour"),
+    ([["jobid", ["==", "name", 8]]], "predicate: job filter: unknown field name"),
+    ([["weather", ["==", "rain", 1]]], "predicate: wanted [kind, filter], found"),
+    ([["opcode", ["nonsense"]]], "predicate: filter: 'nonsense' is not an operator"),
+    (["junk"], "predicate: wanted [kind, filter], found 'junk'"),
+    ([[["a"], None]], "predicate: wanted [kind, filter], found"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("predicates", "text"), SKIPPED)
+def test_a_stored_rule_that_cannot_be_evaluated_is_skipped_and_says_why(
+    predicates, text
+):
+    wrong = rule("PAUSE", *predicates)
+    assert filters.Rules([wrong]).decide(FACTS).action == "ACCEPT"
+    assert filters.problem(wrong).startswith(text)
+    assert list(filters.problems([wrong, rule("PAUSE", uuid="g")])) == ["f"]
+
+
+@pytest.mark.parametrize("action", ["", "pause", [], ["RATE_LIMIT", 0], None, 5])
+def test_a_stored_rule_with_an_unknown_action_is_skipped(action):
+    assert filters.Rules([rule(action)]).decide(FACTS).action == "ACCEPT"
+    assert filters.problem(rule(action)) == f"action: found {action!r}"
+
+
+def test_a_stored_expression_cannot_backtrack():
+    # Those of earlier releases are evaluated, too.
+    stored = rule("PAUSE", ["opcode", ["=~", "comment_", "(a|aa)+$"]])
+    facts = FACTS._replace(inputs=[{"comment_": "a" * 60 + "!"}])
+    assert filters.Rules([stored]).decide(facts).action == "ACCEPT"
+    assert filters.problem(stored) is None
+
+
+@pytest.mark.parametrize("kind", ["jobid", "opcode", "reason"])
+def test_a_stored_predicate_without_a_filter_always_holds(kind):
+    actual = filters.Rules([rule("PAUSE", [kind, None])]).decide(FACTS).action
+    assert actual == "PAUSE"
+
+
 def test_all_predicates_must_hold_and_none_matches_everything():
     yes = ["jobid", ["==", "id", 8]]
     no = ["jobid", ["==", "id", 9]]

@@ -146,6 +146,24 @@ def test_what_is_no_filter(value):
         qlang.check(value)
 
 
+def test_a_filter_cannot_backtrack():
+    qfilter = ["=~", "name", "(([a-z0-9.]|web)+)+!$"]
+    qlang.check(qfilter)
+    assert run(qfilter) is False
+
+
+def test_the_expressions_of_a_filter_are_bounded_together():
+    few = ["|", *(["=~", "name", f"^web{n}$"] for n in range(250))]
+    qlang.check(few)
+    for many in ([*few, few[1]], ["&", few, ["!", few[1]]]):
+        with pytest.raises(errors.ParseError, match="too many regular expressions"):
+            qlang.check(many)
+    large = ["=~", "name", "a" * 2000]
+    qlang.check(["|", *[large] * 4])
+    with pytest.raises(errors.ParseError, match="too many regular expressions"):
+        qlang.check(["|", *[large] * 5])
+
+
 def test_depth_is_bounded():
     deep = ["?", "up"]
     for _ in range(9):

@@ -119,6 +119,11 @@ def test_a_failure_shows_its_place_and_what_is_wanted_there(text, char, wanted):
     assert detail == f"{text}\n{' ' * char}^\nwanted {wanted} (at char {char})"
 
 
+def test_an_unfinished_expression_ends_the_parser_soon():
+    with pytest.raises(errors.QueryFilterParseError):
+        qlang.parse("a =~ /" + "\\" * 101)
+
+
 @pytest.mark.parametrize(
     ("glob", "name", "matches"),
     [

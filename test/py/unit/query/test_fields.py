@@ -23,6 +23,7 @@ OURS = {
         *(f"hv/{name}" for names in hvparams.ADDITIONS.values() for name in names),
     ),
     "node": ("copy_lag", "copy_state"),
+    "filter": ("problem",),
     "lock": ("held",),
 }
 

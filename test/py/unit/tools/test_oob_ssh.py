@@ -197,8 +197,8 @@ def test_a_command_ends_when_its_time_is_over():
         ("password", "", "wanted the setting key-file or password"),
         ("on", "it's", "invalid on: No closing quotation"),
         ("status", 'a "b', "invalid status: No closing quotation"),
-        ("is-on", "(", "invalid is-on: missing ), unterminated subpattern at"),
-        ("is-off", "[", "invalid is-off: unterminated character set at position 0"),
+        ("is-on", "(", "invalid is-on: regular expression '(': missing ): ("),
+        ("is-off", "[", "invalid is-off: regular expression '[': missing ]: ["),
     ],
 )
 def test_settings_have_their_forms(name, value, text):

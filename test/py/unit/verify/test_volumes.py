@@ -217,3 +217,12 @@ def test_a_node_that_does_not_list_physical_volumes_is_named(key):
     ((_level, code, _node, text),) = actual(answer, **EXCLUSIVE)
     assert code == "ENODELVM"
     assert text == "unable to list physical volumes, for exclusive storage"
+
+
+def test_expressions_for_volumes_of_others_are_bounded_and_wrong_ones_skipped():
+    names = ["root", "swap", "a" * 60 + "-"]
+    answer = {**WHOLE, "lvlist": dict(WHOLE["lvlist"])}
+    answer["lvlist"] |= {f"xenvg/{name}": ["64.00", False, True] for name in names}
+    findings = actual(answer, reserved_lvs=["(?!x)", "(a|aa)+", "root", "xenvg/sw.."])
+    assert [finding[1] for finding in findings] == ["ENODEORPHANLV"]
+    assert findings[0][3].startswith(f"logical volume xenvg/{names[2]} belongs to no")
