@@ -306,7 +306,7 @@ def node_ssh_key_remove(
         from_public_keys: remove the key from the potential candidates' lists.
         clear_authorized_keys: remove candidates' keys from the node's authorized_keys.
         clear_public_keys: empty the node's list of public keys.
-        readd: the node is added again; the tools of node add change its own files.
+        readd: the node is added again: it may have a new key, and authorises others.
 
     Returns:
         warnings.
@@ -326,7 +326,11 @@ def node_ssh_key_remove(
         if change:
             changes[name] = change
     failed = distribution.broadcast(changes)
-    if not readd:
+    if readd:
+        # It may have a new one, which is fetched when it is distributed.
+        pubkeys.update(distribution.public_path, "remove", own)
+        change = _public("clear", {}) if clear_public_keys else {}
+    else:
         candidates = {
             uuid: known[uuid]
             for uuid in master_candidate_uuids
@@ -335,8 +339,8 @@ def node_ssh_key_remove(
         change = _public("clear", {}) if clear_public_keys else {}
         if clear_authorized_keys and candidates:
             change |= _authorized("remove", candidates)
-        if change:
-            failed += distribution.broadcast({node_name: change})
+    if change:
+        failed += distribution.broadcast({node_name: change})
     return [f"node {name}: SSH keys not updated: {text}" for name, text in failed]
 
 

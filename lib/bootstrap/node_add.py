@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import time
@@ -104,18 +105,41 @@ def join(
         port = request.ssh_port or _ssh_port(client, request.group, paths)
     open_shell = connect or _ssh_connect(paths, request, state)
     target = NewNode(name, address, port)
-    shell = open_shell(target)
+    message = _daemon_message(paths, state, target, request)
+    preparation = _Preparation(paths, state, message, open_shell)
+    try:
+        target = _set_up(preparation, target, request, feedback)
+        feedback(f"Waiting for the node daemon of {name}")
+        _wait_for_node_daemon(paths, target)
+    except BaseException:
+        preparation.undo(feedback)
+        raise
+    recorded = target.host_keys if state.modify_ssh_setup else None
+    undo = functools.partial(preparation.undo, feedback)
+    return Joined(name, address, secondary_ip, recorded, undo)
+
+
+def _set_up(
+    preparation: "_Preparation",
+    target: NewNode,
+    request: JoinRequest,
+    feedback: Feedback,
+) -> NewNode:
+    """Install keys and files on the machine; return it with its SSH host keys."""
+    paths, state = preparation.paths, preparation.state
+    name, address = target.name, target.address
+    shell = preparation.open_shell(target)
     if request.readd:
         _forget_authority(paths, shell, target)
     if state.modify_ssh_setup:
         feedback(f"Preparing SSH on node {name}")
         with contextlib.closing(shell):
             target = _with_host_keys(paths, shell, target)
+            preparation.begin(target, request)
             _prepare(paths, state, shell, target, request)
-        shell = open_shell(target)
+        shell = preparation.open_shell(target)
     with contextlib.closing(shell):
-        if state.modify_ssh_setup:
-            _read_back_key(paths, state, shell, name)
+        preparation.begin(target, request)
         if state.bridge:
             root = account.path_on(paths, name, paths.at("/etc")).removesuffix("/etc")
             bridge.prepare_node(
@@ -123,7 +147,7 @@ def join(
                 wanted=request.create_bridge,
                 feedback=feedback,
             )
-        _set_up_daemon(paths, state, shell, target, request)
+        _run_tool(paths, shell, target, "node-daemon-setup", preparation.message)
         for warning in service_checks.warnings(paths, shell, host=name):
             feedback(warning)
         master = port_checks.Machine(
@@ -133,13 +157,80 @@ def join(
             shell,
             port_checks.Machine(name, address),
             master,
-            port_checks.of_nodes(port),
+            port_checks.of_nodes(target.port),
         ):
             feedback(warning)
-    feedback(f"Waiting for the node daemon of {name}")
-    _wait_for_node_daemon(paths, target)
-    recorded = target.host_keys if state.modify_ssh_setup else None
-    return Joined(name, address, secondary_ip, recorded)
+    return target
+
+
+class _Preparation:
+    """What a machine that is added gets, and how it is taken back.
+
+    A node that is added again keeps all: it was a node before, and `node-daemon-setup`
+    leaves a certificate that is as good as the one for a day.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        state: _ClusterState,
+        message: dict[str, Any],
+        open_shell: Connect,
+    ) -> None:
+        self.paths, self.state = paths, state
+        self.message, self.open_shell = message, open_shell
+        self._target: NewNode | None = None
+
+    def begin(self, target: NewNode, request: JoinRequest) -> None:
+        """Note that from now on the machine has something to take back."""
+        self._target = None if request.readd else target
+
+    def undo(self, feedback: Feedback) -> None:
+        """Remove files and keys of the cluster from the machine, if they are ours.
+
+        They are not if another request has prepared the machine since, or a job has
+        given it the certificate of a node. A machine that does not answer keeps them;
+        its certificate is valid for a day, and the cluster does not know it.
+        """
+        if self._target is None:
+            return
+        name = self._target.name
+        try:
+            with contextlib.closing(self.open_shell(self._target)) as shell:
+                self._take_back(shell, self._target, feedback)
+        except (errors.GenericError, OSError) as err:
+            feedback(
+                f"Warning: node {name} keeps files of this cluster, run node-cleanup"
+                f" there: {err}"
+            )
+
+    def _take_back(self, shell: Shell, target: NewNode, feedback: Feedback) -> None:
+        with luxi.Client.of_node(self.paths) as client:
+            if target.name in _ask_master(client).nodes:
+                return
+        path = account.path_on(self.paths, target.name, self.paths.client_pem)
+        is_set_up = not shell.run(["test", "-e", path], timeout_s=TOOL_TIMEOUT_S).failed
+        given = self.message.get(constants.NDS_NODE_CERTIFICATE, "")
+        argv = ["cmp", "-s", "-", path]
+        if is_set_up and shell.run(argv, stdin=given, timeout_s=TOOL_TIMEOUT_S).failed:
+            return
+        change = {
+            constants.SSHS_CLUSTER_NAME: self.state.cluster_name,
+            constants.SSHS_SSH_AUTHORIZED_KEYS: [
+                "remove",
+                _candidate_keys(self.paths, self.state),
+            ],
+        }
+        if self.state.modify_ssh_setup:
+            _run_tool(self.paths, shell, target, "ssh-update", change)
+        if not is_set_up:
+            return
+        tool = os.path.join(self.paths.tools_dir, "node-cleanup")
+        argv = [tool, "--yes-do-it", "--no-backup"]
+        result = shell.run(argv, timeout_s=TOOL_TIMEOUT_S)
+        if result.failed:
+            raise errors.OpExecError(f"node-cleanup {result.reason}: {result.output}")
+        feedback(f"Files of the cluster were removed from {target.name} again")
 
 
 def plan(paths: Paths, request: JoinRequest) -> list[str]:
@@ -161,7 +252,7 @@ def plan(paths: Paths, request: JoinRequest) -> list[str]:
         steps += [
             f"read the public SSH host keys of {name}, which OP_NODE_ADD records",
             f"install the public keys of the master candidates on {name}",
-            f"generate an SSH key of root on {name}, and record it on the master",
+            f"generate an SSH key of root on {name}, unless it has one",
             "log in again with the cluster's keys",
         ]
     if request.create_bridge:
@@ -328,16 +419,10 @@ def _prepare(
 ) -> None:
     certificate = x509.load_certificate(paths.server_pem)
     pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
-    candidates = {
-        row["uuid"] for row in state.nodes.values() if row["role"] in ("M", "C")
-    }
-    known = pubkeys.read(paths.data(crypto.PUBLIC_KEYS))
     message = {
         constants.SSHS_CLUSTER_NAME: state.cluster_name,
         constants.SSHS_NODE_DAEMON_CERTIFICATE: pem,
-        constants.SSHS_SSH_AUTHORIZED_KEYS: {
-            uuid: lines for uuid, lines in known.items() if uuid in candidates
-        },
+        constants.SSHS_SSH_AUTHORIZED_KEYS: _candidate_keys(paths, state),
         constants.SSHS_SSH_KEY_TYPE: state.ssh_key_type,
         constants.SSHS_SSH_KEY_BITS: state.ssh_key_bits,
         "debug": request.debug,
@@ -345,30 +430,30 @@ def _prepare(
     _run_tool(paths, shell, target, "prepare-node-join", message)
 
 
+def _candidate_keys(paths: Paths, state: _ClusterState) -> dict[str, list[str]]:
+    candidates = {
+        row["uuid"] for row in state.nodes.values() if row["role"] in ("M", "C")
+    }
+    known = pubkeys.read(paths.data(crypto.PUBLIC_KEYS))
+    return {uuid: lines for uuid, lines in known.items() if uuid in candidates}
+
+
 def _forget_authority(paths: Paths, shell: Shell, target: NewNode) -> None:
-    """Remove the authority of a node that is added again; it may be a former one.
+    """Remove another authority of a node that is added again, such as a former one.
 
     The operator has named the node, and the login has authenticated it.
     """
     path = account.path_on(paths, target.name, paths.server_pem)
+    present = shell.run(["cat", path], timeout_s=TOOL_TIMEOUT_S)
+    with contextlib.suppress(errors.X509CertError):
+        certificate = x509.parse_certificate(present.stdout.encode(), path)
+        if certificate == x509.load_certificate(paths.server_pem):
+            return
     result = shell.run(["rm", "-f", path], timeout_s=TOOL_TIMEOUT_S)
     if result.failed:
         raise errors.OpExecError(
             f"node {target.name}: {path} cannot be removed: {result.output.strip()}"
         )
-
-
-def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
-    """Record the node's public key under its name; OP_NODE_ADD assigns the UUID."""
-    key = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
-    path = account.path_on(paths, name, paths.at(key))
-    result = shell.run(["cat", path], timeout_s=TOOL_TIMEOUT_S)
-    if result.failed:
-        raise errors.OpExecError(
-            f"node {name}: its public SSH key cannot be read: {result.output.strip()}"
-        )
-    line = keys.one_public_key(result.stdout, state.ssh_key_type, f"root@{name}")
-    pubkeys.update(paths.data(crypto.PUBLIC_KEYS), "replace_or_add", {name: [line]})
 
 
 def daemon_message(
@@ -420,17 +505,12 @@ def _check_wanted_bridge(state: _ClusterState, request: JoinRequest) -> None:
         )
 
 
-def _set_up_daemon(
-    paths: Paths,
-    state: _ClusterState,
-    shell: Shell,
-    target: NewNode,
-    request: JoinRequest,
-) -> None:
+def _daemon_message(
+    paths: Paths, state: _ClusterState, target: NewNode, request: JoinRequest
+) -> dict[str, Any]:
     recorded = state.nodes.get(target.name, {}).get("uuid")
     message = daemon_message(paths, state.cluster_name, target.name, recorded)
-    message["debug"] = request.debug
-    _run_tool(paths, shell, target, "node-daemon-setup", message)
+    return {**message, "debug": request.debug}
 
 
 def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:

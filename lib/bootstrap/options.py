@@ -101,9 +101,13 @@ class Joined:
         secondary_ip: address for the opcode, None for the primary address.
         ssh_host_keys: its public SSH host keys, for the opcode; None if the cluster
             does not manage SSH keys.
+        undo: removes from a new machine what it got, if the job was refused.
     """
 
     name: str
     primary_ip: str
     secondary_ip: str | None
     ssh_host_keys: tuple[str, ...] | None = None
+    undo: Callable[[], None] = dataclasses.field(
+        default=lambda: None, repr=False, compare=False
+    )

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cryptography import x509 as library
+
 from ganeti import errors, ssconf
 from ganeti.bootstrap import renewal_note
 from ganeti.bootstrap.services import Services
@@ -17,7 +19,7 @@ from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
 from ganeti.storage import allowed
 from ganeti.tools import common
-from ganeti.utils import files, x509
+from ganeti.utils import authority, files, x509
 
 _log = logging.getLogger(__name__)
 NAME: Final = "node-daemon-setup"
@@ -62,7 +64,7 @@ def set_up(
     """
     _check_complete(message, common.check_cluster(paths, message))
     pem = message[ssh_constants.NDS_NODE_DAEMON_CERTIFICATE]
-    cluster_pem, own_pem = _certificates(message, pem.encode())
+    cluster_pem, own_pem = _certificates(paths, message, pem.encode())
     values = message[ssh_constants.NDS_SSCONF]
     ssconf.write(paths, values, dry_run=True)
     if dry_run:
@@ -85,8 +87,13 @@ def set_up(
                 services.start(name)
 
 
-def _certificates(message: Mapping[str, Any], pem: bytes) -> tuple[bytes, bytes]:
+def _certificates(
+    paths: Paths, message: Mapping[str, Any], pem: bytes
+) -> tuple[bytes, bytes]:
     """Return the contents of server.pem and client.pem.
+
+    A node that has a certificate like the given one, which ends later, keeps it: the
+    request to add it again may be refused still.
 
     Raises:
         X509CertError: a certificate or key is missing, damaged, or of another cluster.
@@ -103,7 +110,26 @@ def _certificates(message: Mapping[str, Any], pem: bytes) -> tuple[bytes, bytes]
         raise errors.X509CertError(
             "input: node_certificate: is not signed by node_daemon_certificate"
         )
-    return b"".join(map(x509.certificate_pem, trusted)), own.pem
+    present = _present(paths, trusted[0], own)
+    return b"".join(map(x509.certificate_pem, trusted)), (present or own).pem
+
+
+def _present(
+    paths: Paths, issuer: library.Certificate, given: x509.Pair
+) -> x509.Pair | None:
+    """Return this node's key and certificate if they are as good as the given ones."""
+    try:
+        pair = x509.load(paths.client_pem)
+        names = authority.names_of(pair.certificate)
+    except (errors.X509CertError, ValueError):  # the latter for extensions
+        return None
+    is_same = (
+        x509.is_issued_by(pair.certificate, issuer)
+        and names == authority.names_of(given.certificate)
+        and pair.key.public_key() == pair.certificate.public_key()
+    )
+    lasts = x509.seconds_left(pair.certificate) > x509.seconds_left(given.certificate)
+    return pair if is_same and lasts else None
 
 
 def _prepare_storage(paths: Paths, values: Mapping[str, str]) -> None:

@@ -1,11 +1,21 @@
 """``add``: prepare a machine over SSH, then make it a node."""
 
 import functools
+from typing import Final
 
+from ganeti import errors
 from ganeti.cli import jobs, param_options, plans, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
+#: Ends of a job that has not added the node; after others it may have, or still will.
+_REFUSALS: Final = (
+    errors.HooksAbort,
+    errors.JobCanceled,
+    errors.JobQueueError,
+    errors.OpExecError,
+    errors.OpPrereqError,
+)
 _WARNING = """\
 -- WARNING --
 Performing this operation makes the target machine ({node}) a node of the
@@ -41,12 +51,29 @@ def run(ctx: CommandContext) -> int:
         before = node_add.plan(ctx.paths, request)
         operation = _operation(ctx, name, opts.secondary_ip)
         return plans.show(ctx, [], before=[*before, plans.job(operation)])
+    _check(ctx, _operation(ctx, name, None if opts.readd else opts.secondary_ip))
     if opts.node_setup and changes_ssh:
         ctx.err(_WARNING.format(node=name))
     joined = node_add.join(ctx.paths, request, feedback=ctx.err)
     operation = _operation(ctx, joined.name, joined.secondary_ip, joined.ssh_host_keys)
-    jobs.run(ctx, operation)
+    try:
+        jobs.run(ctx, operation)
+    except _REFUSALS:
+        joined.undo()
+        raise
     return exitcodes.EXIT_SUCCESS
+
+
+def _check(ctx: CommandContext, operation: jobs.Op) -> None:
+    """Have the master check the request before anything changes on any machine.
+
+    Raises:
+        GenericError: the error with which the job would end.
+    """
+    ops = [{**operation, "dry_run": True}]
+    (plan,) = jobs.explained_call(ctx, "PlanJob", ops, [ops])["opcodes"]
+    if plan["error"] is not None:
+        raise errors.decode(plan["error"]) or errors.OpExecError(str(plan["error"]))
 
 
 def _operation(

@@ -96,6 +96,9 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             self.node = self._added(known)
         self._check_addresses()
         checks.same_homing(self.ctx.snapshot, self.node)
+        if self.op.dry_run:
+            # The client asks before it prepares the machine, which cannot answer yet.
+            return
         if not self.ctx.tcp_ping(self.node.primary_ip, checks.noded_port(), None):
             raise self.prereq(
                 f"node {self.name}: not reachable by TCP at {self.node.primary_ip}",
@@ -265,13 +268,15 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     # Execution
     def execute(self) -> None:
         """Prepare the node, record it, then update the other nodes."""
-        self._add_host_entry()
-        self._check_with_host_keys()
+        self._check_and_certify()
         if self.op.readd and self._may_touch_ssh:
             candidate_role.remove_ssh_key(
-                self.ctx, self.node, from_authorized=True, readd=True
+                self.ctx,
+                self.node,
+                from_authorized=True,
+                from_public=not self.node.master_capable,
+                readd=True,
             )
-        self._certify()
         stored = self._store()
         ovs.configure(self.ctx, stored)
         self._distribute_files()
@@ -287,23 +292,40 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 stored,
                 to_authorized=stored.master_candidate,
                 to_public=stored.master_capable,
-                get_public=stored.master_capable,
+                get_public=True,
             )
+
+    def _check_and_certify(self) -> None:
+        """Do all that the node can refuse; then nothing has changed but its own files.
+
+        While a candidate has no certificate on record, the master daemon records the
+        one that it has, see `ganeti.masterd.candidate_rights`.
+        """
+        self._add_host_entry()
+        try:
+            self._check_with_host_keys()
+            if self.op.readd:
+                candidate_role.forget_certificate(self.ctx, self.node.uuid)
+            self._certify()
+        except BaseException:
+            if not self.op.readd and self.ctx.snapshot.cluster.modify_etc_hosts:
+                self._change_host_entry("remove", None)
+            raise
 
     @property
     def _may_touch_ssh(self) -> bool:
         return self.op.node_setup and self.ctx.snapshot.cluster.modify_ssh_setup
 
     def _add_host_entry(self) -> None:
-        cluster = self.ctx.snapshot.cluster
-        if cluster.modify_etc_hosts:
-            self.ctx.rpc.call_one(
-                "etc_hosts_modify",
-                cluster.master_node,
-                "add",
-                self.name,
-                self.node.primary_ip,
-            ).unwrap("cannot update the hosts file on the master")
+        if self.ctx.snapshot.cluster.modify_etc_hosts:
+            self._change_host_entry("add", self.node.primary_ip).unwrap(
+                "cannot update the hosts file on the master"
+            )
+
+    def _change_host_entry(self, action: str, address: str | None) -> rpc.Result:
+        master = self.ctx.snapshot.cluster.master_node
+        arguments = (action, self.name, address)
+        return self.ctx.rpc.call_one("etc_hosts_modify", master, *arguments)
 
     def _check_with_host_keys(self) -> None:
         """Check the node over SSH, whose host keys the master must know before."""

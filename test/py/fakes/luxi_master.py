@@ -121,6 +121,15 @@ class FakeMaster:
             )
         return handler(*args)
 
+    def _PlanJob(self, ops):
+        """Answer that nothing would happen, or the error of `results`."""
+        plans = []
+        for op in map(opcodes.decode, ops):
+            result = self.results.get(op.op_id())
+            is_error = op.dry_run and isinstance(result, errors.GenericError)
+            plans.append({"error": errors.encode(result) if is_error else None})
+        return {"opcodes": plans, "followers": []}
+
     # Rounds of automatons
     def _QueryAutomation(self):
         return {"revision": 7, "limits": {}, "freeze": None, **self.automation}

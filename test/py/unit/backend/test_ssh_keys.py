@@ -100,9 +100,10 @@ class Cluster:
         flags = (candidate, True, True)
         return self.call("node_ssh_key_add", uuid, name, list(potential), *flags)
 
-    def remove(self, name, *, readd=False, everything=True):
+    def remove(self, name, *, readd=False, everything=True, clear_public=None):
         candidates = [UUIDS[MASTER], UUIDS[SECOND]]
-        flags = [everything] * 4 + [readd]
+        clear = everything if clear_public is None else clear_public
+        flags = [everything] * 3 + [clear, readd]
         args = (UUIDS[name], name, candidates, list(NAMES), *flags)
         return self.call("node_ssh_key_remove", *args)
 
@@ -216,10 +217,17 @@ def test_a_node_that_leaves_loses_its_access_and_the_candidates_theirs(three):
 
 
 def test_a_node_that_is_added_again_keeps_its_own_files(three):
-    assert three.remove(THIRD, readd=True) == []
+    assert three.remove(THIRD, readd=True, clear_public=False) == []
     assert three.authorized(THIRD) == keys_of(three, *NAMES)
     assert THIRD not in three.changed
     assert three.authorized(SECOND) == keys_of(three, MASTER, SECOND)
+    # It may have another key now, which is fetched.
+    assert THIRD not in three.known(MASTER)
+
+
+def test_a_node_that_is_added_again_and_never_a_candidate_has_no_list(three):
+    assert three.remove(THIRD, readd=True) == []
+    assert three.known(THIRD) == {}
 
 
 def test_nothing_is_changed_that_was_not_requested(three):

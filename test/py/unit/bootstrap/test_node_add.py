@@ -107,6 +107,10 @@ class Site:
             "rm": (0, ""),
             "prepare-node-join": (0, ""),
             "node-daemon-setup": (0, ""),
+            "ssh-update": (0, ""),
+            "node-cleanup": (0, ""),
+            "test": (0, ""),
+            "cmp": (0, ""),
             "cat": (0, self.key),
             "sh": (0, "bridge\n"),
         }
@@ -137,6 +141,11 @@ class Site:
     def tools(self):
         """Return the arguments of Ganeti's own programs on the node."""
         return [argv for name, argv, *_rest in self.ran if "-" in name]
+
+    def certificate(self, path=None):
+        """Return the certificate of a file without its key."""
+        certificate = x509.load_certificate(path or self.paths.server_pem)
+        return x509.certificate_pem(certificate).decode()
 
     def message(self, program):
         ((_, _, stdin, _, _),) = [row for row in self.ran if row[0] == program]
@@ -173,16 +182,15 @@ def test_a_machine_is_prepared_with_the_clusters_files(site):
     assert joined == node_add.Joined(NEW, "192.0.2.9", "198.51.100.9", read)
     assert [row[0] for row in site.ran] == [
         "prepare-node-join",
-        "cat",
         "sh",
         "node-daemon-setup",
     ]
     # The second login accepts the host keys that were read over the first one.
-    assert [row[4] for row in site.ran] == [False, True, True, True]
+    assert [row[4] for row in site.ran] == [False, True, True]
     assert all(row[3] for row in site.ran)
     assert all(shell.is_closed for shell in site.shells)
-    recorded = pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))
-    assert recorded[NEW] == [f"ssh-ed25519 {keys.body(site.key)} root@{NEW}"]
+    # Until the job has recorded the node, the cluster knows nothing of it.
+    assert set(pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))) == {"u1", "u2"}
 
 
 def test_only_candidates_may_log_in_and_no_private_key_of_the_cluster_is_sent_early(
@@ -210,7 +218,7 @@ def test_the_daemon_gets_certificate_secret_and_simple_configuration(site):
 
 def test_debug_output_is_asked_for_by_option(site):
     site.join(debug=True)
-    assert all(argv[1:] == ["--debug"] for argv in site.tools())
+    assert [argv[1:] for argv in site.tools()] == [["--debug"], ["--debug"]]
     site.ran.clear()
     site.join("n8.example.com")
     assert all(len(argv) == 1 for argv in site.tools())
@@ -245,8 +253,15 @@ def test_a_node_that_is_added_again_keeps_its_secondary_address(site):
 
 
 def test_a_node_that_is_added_again_forgets_a_former_authority(site):
+    site.programs["cat"] = (0, site.certificate())
     site.join("n2.example.com", readd=True)
-    name, argv, *_rest = site.ran[0]
+    assert "rm" not in [row[0] for row in site.ran]
+    site.ran.clear()
+    other = site.paths.data("other.pem")
+    x509.write_cluster_certificate(other)
+    site.programs["cat"] = (0, site.certificate(other))
+    site.join("n2.example.com", readd=True)
+    _cat, (name, argv, *_rest) = site.ran[:2]
     assert (name, argv[1]) == ("rm", "-f")
     assert argv[2].endswith("/n2.example.com/var/lib/ganeti/server.pem")
     site.programs["rm"] = (1, "read-only")
@@ -285,11 +300,49 @@ def test_a_tool_that_fails_is_named_with_its_last_line(site):
     assert all(shell.is_closed for shell in site.shells)
 
 
-def test_an_unreadable_public_key_is_an_error(site):
-    site.programs["cat"] = (1, "no such file")
-    with pytest.raises(errors.OpExecError, match=r"public SSH key cannot be read: no"):
+def taken_back(site):
+    """Return what the undoing of a preparation has run and removed."""
+    at = [row[0] for row in site.ran].index("test")
+    rest = site.ran[at:]
+    [stdin] = [row[2] for row in rest if row[0] == "ssh-update"] or ["null"]
+    return [row[0] for row in rest], json.loads(stdin)
+
+
+def test_a_machine_that_is_refused_gets_rid_of_the_clusters_files(site):
+    joined = site.join()
+    joined.undo()
+    ran, message = taken_back(site)
+    assert ran == ["test", "cmp", "ssh-update", "node-cleanup"]
+    action, given = message["authorized_keys"]
+    assert (action, set(given)) == ("remove", {"u1"})
+    assert site.lines[-1] == f"Files of the cluster were removed from {NEW} again"
+
+
+def test_files_of_another_preparation_or_of_a_node_are_left_alone(site):
+    joined = site.join()
+    site.programs["cmp"] = (1, "")
+    joined.undo()
+    assert taken_back(site)[0] == ["test", "cmp"]
+    site.ran.clear()
+    site.master.nodes.append([NEW, "u9", "192.0.2.9", "192.0.2.9", "R"])
+    joined.undo()
+    assert site.ran == []
+
+
+def test_a_machine_of_another_cluster_keeps_its_files(site):
+    site.programs |= {"prepare-node-join": (1, "no"), "test": (1, "")}
+    site.programs["ssh-update"] = (1, "ERROR: in another cluster")
+    with pytest.raises(errors.OpExecError, match="prepare-node-join"):
         site.join()
-    assert "node-daemon-setup" not in [row[0] for row in site.ran]
+    assert taken_back(site)[0] == ["test", "ssh-update"]
+    assert "run node-cleanup there" in site.lines[-1]
+
+
+def test_a_node_that_is_added_again_keeps_what_it_got(site):
+    joined = site.join("n2.example.com", readd=True)
+    before = list(site.ran)
+    joined.undo()
+    assert site.ran == before
 
 
 def test_only_the_proved_key_counts_if_the_files_are_not_those_of_the_server(site):

@@ -97,6 +97,54 @@ def test_a_new_node_becomes_a_candidate_with_certificate_and_keys():
     }
 
 
+def test_a_dry_run_contacts_no_machine_which_is_not_prepared_yet():
+    engine = engine_with()
+    add(engine, dry_run=True)
+    assert {name for name, *_ in engine.rpc.calls} <= {"hooks_runner"}
+    with pytest.raises(errors.OpPrereqError, match="already in the configuration"):
+        add(engine, "node2", dry_run=True)
+
+
+def refuse_certificates(monkeypatch):
+    """Let each node refuse its certificate."""
+    monkeypatch.setattr("ganeti.utils.authority.is_used", lambda _path: True)
+    monkeypatch.setattr(
+        "ganeti.cmdlib.node_certificates.renew",
+        lambda _ctx, nodes, runner: ({}, {node.name: "refused" for node in nodes}),
+    )
+
+
+@pytest.mark.parametrize("takes_certificate", [True, False])
+def test_a_node_that_fails_its_checks_leaves_no_trace(monkeypatch, takes_certificate):
+    engine = engine_with(modify_etc_hosts=True)
+    if takes_certificate:
+        engine.rpc.script["node_verify"] = failure("refused")
+    else:
+        refuse_certificates(monkeypatch)
+    before = engine.snapshot
+    with pytest.raises(errors.OpExecError, match="refused"):
+        add(engine)
+    changes = [args[0] for _, args in engine.rpc.called("etc_hosts_modify")]
+    assert changes == ["add", "remove"]
+    assert engine.snapshot.nodes == before.nodes
+    assert not engine.rpc.called("node_ssh_key_add")
+
+
+def test_a_known_node_that_takes_no_certificate_keeps_its_access(monkeypatch):
+    engine = engine_with()
+    refuse_certificates(monkeypatch)
+    with pytest.raises(errors.OpExecError, match="cannot get its certificate"):
+        add(engine, "node2", readd=True)
+    assert not engine.rpc.called("node_ssh_key_remove")
+
+
+def test_a_known_node_that_becomes_incapable_is_forgotten_and_forgets():
+    engine = engine_with()
+    add(engine, "node2", readd=True, master_capable=False)
+    ((_, args),) = engine.rpc.called("node_ssh_key_remove")
+    assert args[4:] == (True, True, False, True, True)
+
+
 def test_a_full_pool_or_incapable_node_gives_a_regular_one():
     engine = engine_with(candidate_pool_size=2)
     add(engine)
@@ -106,7 +154,8 @@ def test_a_full_pool_or_incapable_node_gives_a_regular_one():
     add(engine, master_capable=False)
     new = node(engine, "node9.example.com")
     assert not new.master_candidate
-    assert engine.rpc.called("node_ssh_key_add")[0][1][3:] == (False, False, False)
+    # Its key goes nowhere, and it gets those of candidates.
+    assert engine.rpc.called("node_ssh_key_add")[0][1][3:] == (False, False, True)
 
 
 @pytest.mark.parametrize(

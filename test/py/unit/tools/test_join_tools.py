@@ -22,9 +22,10 @@ from ganeti.tools import (
     prepare_node_join,
     ssh_update,
 )
-from ganeti.utils import x509
+from ganeti.utils import authority, x509
 
 CLUSTER = "cluster.vc.test"
+UUID = "c0ffee00-1234-4abc-8def-0123456789ab"
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,30 @@ def test_setting_up_a_node_daemon_writes_its_files_and_starts_it(paths, runner, 
         "daemon-util stop-all",
         "daemon-util start ganeti-noded",
     ]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "days", "is_kept"),
+    [(UUID, 30, True), (None, 30, False), (UUID, 0.5, False)],
+)
+def test_a_node_keeps_a_certificate_that_is_as_good(paths, runner, uuid, days, is_kept):
+    issuer = authority.create()
+
+    def issued(uuid, days):
+        return authority.issue_with_key(
+            issuer, name="node2", uuid=uuid, serial=1, validity_s=int(days * 86400)
+        ).pem.decode()
+
+    cluster = x509.certificate_pem(issuer.certificate).decode()
+    present, given = issued(uuid, days), issued(UUID, 1)
+    with open(paths.client_pem, "w") as out:
+        out.write(present)
+    message = setup_message(
+        issuer, node_daemon_certificate=cluster, node_certificate=given
+    )
+    node_daemon_setup.set_up(paths, runner, message, dry_run=False)
+    with open(paths.client_pem) as text:
+        assert text.read() == (present if is_kept else given)
 
 
 def test_a_renewal_that_the_node_began_as_a_master_is_over(paths, runner, server):

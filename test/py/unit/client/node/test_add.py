@@ -13,8 +13,14 @@ class Joining:
     """Preparations of machines, which are only noted."""
 
     def __init__(self):
-        self.requests, self.planned = [], []
-        self.joined = Joined("n7.tst", "192.0.2.7", "198.51.100.7", ("ssh-ed25519 AA",))
+        self.requests, self.planned, self.undone = [], [], []
+        self.joined = Joined(
+            "n7.tst",
+            "192.0.2.7",
+            "198.51.100.7",
+            ("ssh-ed25519 AA",),
+            lambda: self.undone.append("n7.tst"),
+        )
         self.asks = lambda request: None
 
     def join(self, paths, request, *, feedback):
@@ -136,7 +142,39 @@ def test_a_machine_that_cannot_be_prepared_is_not_added(joining):
     done = commands.run("gnt-node add n7", fake)
     assert done.code == 1
     assert "n7: no route to host" in done.err
-    assert [method for method, _ in fake.calls] == ["QueryConfigValues"]
+    assert [method for method, _ in fake.calls] == ["QueryConfigValues", "PlanJob"]
+
+
+@pytest.mark.parametrize("words", ["", "--readd"])
+def test_a_refused_request_prepares_nothing(joining, words):
+    fake = master()
+    text = "node n7: parameter nosuch: unknown"
+    fake.results["OP_NODE_ADD"] = errors.OpPrereqError(text, "wrong_input")
+    done = commands.run(f"gnt-node add {words} n7", fake)
+    assert done.code == 1
+    assert text in done.err
+    assert (joining.requests, fake.jobs) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("error", "is_undone"),
+    [
+        (errors.OpExecError("n7: no"), True),
+        (errors.OpPrereqError("n7: no", "wrong_state"), True),
+        (errors.JobQueueDrainError("no"), True),
+        # The job may still run, or have run.
+        (errors.JobLost("no"), False),
+        (errors.CommitUnknownError("no"), False),
+    ],
+)
+def test_a_refused_job_undoes_the_preparation(joining, monkeypatch, error, is_undone):
+    def fail(ctx, operation):
+        raise error
+
+    monkeypatch.setattr("ganeti.cli.jobs.run", fail)
+    assert commands.run("gnt-node add n7", master()).code == 1
+    assert len(joining.requests) == 1
+    assert bool(joining.undone) is is_undone
 
 
 def test_a_plan_prepares_nothing(joining):
