@@ -100,7 +100,7 @@ def check_set_up(
     for uuid in sorted(set(known) - potential):
         name = rows[uuid][0] if uuid in rows else uuid
         problems.append(
-            f"has a public key of {name}, which is not a potential candidate"
+            f"{nodeverify.PUBLIC_KEY_OF} {name}, which is not a potential candidate"
         )
     return problems + _check_authorized(node, rows, known)
 
@@ -151,7 +151,7 @@ def _check_authorized(
             problems.append(f"{nodeverify.NOT_AUTHORISED} {name}")
         if is_in and not is_candidate and name != node.paths.hostname:
             problems.append(
-                f"authorises the key of node {name}, which is not a candidate"
+                f"{nodeverify.STILL_AUTHORISED} {name}, which is not a candidate"
             )
     return problems
 

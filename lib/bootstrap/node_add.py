@@ -164,7 +164,7 @@ def _set_up(
 
 
 class _Preparation:
-    """What a machine that is added gets, and how it is taken back.
+    """Files and keys for a machine that is added, and their removal after a refusal.
 
     A node that is added again keeps all: it was a node before, and `node-daemon-setup`
     leaves a certificate that is as good as the one for a day.

@@ -223,6 +223,15 @@ class LogicalUnit(Generic[O]):
         return cls
 
     @classmethod
+    def needs_big_lock(cls, op: O) -> bool:
+        """Return whether the opcode must not run beside exclusive ones.
+
+        Only what takes no lock at all, and reads one snapshot, may.
+        """
+        del op
+        return True
+
+    @classmethod
     def can_plan(cls, op: opcodes.Opcode) -> bool:
         """Return whether all effects of the opcode go through the context.
 

@@ -7,7 +7,7 @@ configuration) and log in on all nodes (its key is in all authorized_keys).
 from collections.abc import Collection
 from typing import Any, Final
 
-from ganeti import objects
+from ganeti import config, objects
 from ganeti.cmdlib import ancillary_files, callers, node_certificates
 from ganeti.cmdlib.base import Context
 from ganeti.config import candidate_pool
@@ -15,6 +15,14 @@ from ganeti.constants import ssh
 
 #: Seconds to wait for calls that write a copy on a node that is no candidate now.
 _RELEASE_S: Final = 30.0
+#: The ssconf files that decide who gets which SSH key.
+_ROLES: Final = (
+    "master_candidates_certs",
+    "node_list",
+    "node_primary_ips",
+    "online_nodes",
+    "ssh_ports",
+)
 
 
 def demote(ctx: Context, uuid: str) -> None:
@@ -162,6 +170,21 @@ def key_owners(snapshot: objects.Snapshot) -> list[list[Any]]:
     ]
 
 
+def _write_roles(ctx: Context) -> None:
+    """Give the master's node the present roles, by which it distributes keys.
+
+    They follow each commit, but some moments later. Without them, two nodes that return
+    at the same moment would each be distributed to while the other one counts as
+    offline, and neither would get the key of the other.
+    """
+    values = config.ssconf_values(ctx.snapshot)
+    master = ctx.snapshot.cluster.master_node
+    files = {name: values[name] for name in _ROLES}
+    answer = ctx.rpc.call_one("write_ssconf_files", master, files)
+    if answer.failed:
+        ctx.log.warn(answer.describe("cannot write the roles of nodes on the master"))
+
+
 def add_ssh_key(
     ctx: Context,
     node: objects.Node,
@@ -171,6 +194,7 @@ def add_ssh_key(
     get_public: bool = False,
 ) -> None:
     """Distribute a node's root key from the master; unreachable nodes are warnings."""
+    _write_roles(ctx)
     answer = ctx.rpc.call_one(
         "node_ssh_key_add",
         ctx.snapshot.cluster.master_node,
@@ -209,6 +233,7 @@ def remove_ssh_key(
         readd: the node is being added again.
     """
     snapshot = ctx.snapshot
+    _write_roles(ctx)
     answer = ctx.rpc.call_one(
         "node_ssh_key_remove",
         snapshot.cluster.master_node,

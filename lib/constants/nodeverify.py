@@ -49,4 +49,7 @@ NO_PUBLIC_KEY: Final = "has no public key of node"
 NOT_AUTHORISED: Final = "does not authorise the key of master candidate"
 #: First words of the lines of `NV_SSH_SETUP` about keys that a node lacks, which the
 #: master can send it.
+#: Keys that a node has and should not have, each with the name of their owner.
+PUBLIC_KEY_OF: Final = "has a public key of"
+STILL_AUTHORISED: Final = "authorises the key of node"
 SSH_LACKS: Final = (NO_PUBLIC_KEY, NOT_AUTHORISED)

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between looks at the configuration, which cost nothing if nobody is missing.
 PERIOD_S: Final = 10.0
+#: The same for changed roles, whose SSH keys are looked at.
+KEYS_PERIOD_S: Final = 2.0
 #: Seconds for which locks are waited for; jobs come first.
 _LOCKS_S: Final = 5.0
 #: The same before a promotion, and most nodes that are tried in one sweep: others do.
@@ -68,9 +70,14 @@ class CandidateRights:
         self._stopping.set()
 
     def _run(self) -> None:
-        while not self._deps.clock.wait(self._stopping, PERIOD_S):
+        count = 0
+        while not self._deps.clock.wait(self._stopping, KEYS_PERIOD_S):
+            count += 1
             try:
-                self.sweep()
+                if count % round(PERIOD_S / KEYS_PERIOD_S):
+                    self._keys.sweep()
+                else:
+                    self.sweep()
             except errors.GenericError as err:
                 _log.error("rights of candidates: %s", err)
             except Exception:  # noqa: BLE001 - logged, and tried again
@@ -130,15 +137,16 @@ class CandidateRights:
 
     def _locked(
         self, uuid: str, act: Callable[[str], None], limit_s: float = _LOCKS_S
-    ) -> None:
-        """Act on a node, unless a job has it."""
+    ) -> bool:
+        """Act on a node, unless a job has it; return whether it was done."""
         locks = self._deps.locks
         try:
             for level, name in ((Level.CLUSTER, BGL), (Level.NODE, uuid)):
                 request = Request(level, [name], shared=level is Level.CLUSTER)
                 if locks.acquire(request, limit_s) is None:
-                    return
+                    return False
             act(uuid)
+            return True
         finally:
             locks.release_all()
 

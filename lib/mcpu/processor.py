@@ -193,7 +193,8 @@ class _Run:
         unit = self._unit
         unit.check_arguments()
         self._callbacks.check_canceled()
-        self._held.take_big_lock(exclusive=unit.EXCLUSIVE)
+        if unit.needs_big_lock(self._op):
+            self._held.take_big_lock(exclusive=unit.EXCLUSIVE)
         try:
             unit.expand_names()
             for level in _LEVELS:

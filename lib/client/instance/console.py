@@ -26,6 +26,11 @@ def run(ctx: CommandContext) -> int:
     if not console:
         if row["oper_state"]:
             raise errors.OpExecError(f"console of instance {name} is not available")
+        if row["oper_state"] is None:
+            raise errors.OpExecError(
+                f"instance {name}: its node {row['pnode']} does not answer, so whether"
+                " it runs is unknown"
+            )
         raise errors.OpExecError(
             f"instance {name} is not running, so it has no console"
         )

@@ -24,11 +24,13 @@ def run(ctx: CommandContext) -> int:
             "please name instances, or use --all to really show all of them",
             ecodes.ECODE_INVAL,
         )
+    # Without locks it does not wait for jobs: it shows the present configuration and
+    # the present answers of the nodes.
     operation = jobs.op(
         "OP_INSTANCE_QUERY_DATA",
         instances=ctx.args,
         static=opts.static,
-        use_locking=not opts.static,
+        use_locking=False,
     )
     infos = jobs.run(ctx, operation)
     if not infos:
@@ -97,7 +99,12 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
     """Return the tree of one instance."""
     state = f"configured to be {data['config_state']}"
     if not static:
-        state += f", actual state is {data['run_state']}"
+        silent = data.get("silent_node")
+        state += (
+            f", actual state is unknown: node {silent} does not answer"
+            if silent
+            else f", actual state is {data['run_state']}"
+        )
     pairs = info_tree.Pairs(
         [
             ("Instance name", data["name"]),

@@ -14,6 +14,13 @@ from ganeti.verify import mirrors
 class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     """Unit that collects recorded and live data, with one call per node for states."""
 
+    READS_ONLY = True
+
+    @classmethod
+    def needs_big_lock(cls, op: opcodes.InstanceQueryData) -> bool:
+        """Return whether the caller wants locks; a snapshot can be read at any time."""
+        return op.use_locking
+
     def expand_names(self) -> None:
         """Look the instances up; lock them only if requested."""
         snapshot = self.ctx.snapshot
@@ -45,8 +52,14 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
             for each in instances
             if _run_state(live.get(each.primary_node), each.name) == "up"
         ]
+        silent = {uuid for uuid, known in live.items() if known is None}
         # Few instances have these members.
-        further = {
+        further: dict[str, Mapping[str, Any]] = {
+            "silent_node": {
+                each.name: snapshot.nodes[each.primary_node].name
+                for each in instances
+                if each.primary_node in silent and not each.forthcoming
+            },
             "guest_addresses": guest_agent.addresses(self.ctx, running),
             "problems": lost_parts.problems(self.ctx, running),
         }

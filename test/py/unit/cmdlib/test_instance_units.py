@@ -938,3 +938,20 @@ def test_private_parameters_stay_at_the_master(name):
     eng.run(op(name, **request))
     assert eng.rpc.calls
     assert "hidden-1" not in str(eng.rpc.calls)
+
+
+def test_query_data_names_a_node_that_does_not_answer():
+    eng = engine(all_instances_info=failure("no route"))
+    request = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["inst1"]}
+    data = eng.run(request)["inst1.example.com"]
+    assert data["silent_node"] == "node1.example.com"
+    stopped = engine(all_instances_info={})
+    assert "silent_node" not in stopped.run(request)["inst1.example.com"]
+
+
+@pytest.mark.parametrize("use_locking", [True, False])
+def test_query_data_waits_for_nobody_unless_locks_are_wanted(use_locking):
+    eng = engine(all_instances_info={})
+    request = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["inst1"]}
+    eng.run(request | {"use_locking": use_locking})
+    assert bool(eng.locks.requests) is use_locking

@@ -6,8 +6,10 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
+from ganeti.cmdlib import candidate_role
 from ganeti.config.config import Config
 from ganeti.locking import Level
+from ganeti.masterd.candidate_rights import CandidateRights
 from ganeti.ssh import keys, known_hosts
 
 MASTER = clusters.node_uuid(1)
@@ -581,3 +583,26 @@ def test_host_keys_that_are_none_are_refused(tmp_path, lines):
     with pytest.raises(errors.OpPrereqError, match="SSH"):
         add(engine, ssh_host_keys=[line.format(key=key) for line in lines])
     assert path.read_text() == "cluster1.example.com ssh-rsa AAAA\n"
+
+
+def test_two_nodes_that_return_at_once_get_the_keys_of_each_other():
+    """The later distribution sees both roles, though the files of the first are old."""
+    extra = {"offline": True, "master_candidate": False}
+    engine = engine_with(nodes=3, modify_ssh_setup=True)
+    seen = []
+
+    def back(number):
+        before = node(engine, f"node{number}.example.com")
+        with engine.config.edit(f"job{number}") as edit:
+            return before.replace(**extra), edit.update(before)
+
+    def distribute(_node, _args):
+        last = engine.rpc.called("write_ssconf_files")[-1]
+        seen.append((last[0], last[1][0]["online_nodes"].split()))
+        return []
+
+    engine.rpc.script["node_ssh_key_add"] = distribute
+    names = [f"node{number}.example.com" for number in (1, 2, 3)]
+    for pair in [back(2), back(3)]:
+        candidate_role.follow(CandidateRights(engine.deps())._context(), *pair)
+    assert seen == [(MASTER, names)] * 2

@@ -51,6 +51,7 @@ def engine_of(answer=None, others=(), **node2):
             "run_oob_many": answer if callable(answer) else answers(answer),
             "hooks_runner": [],
             "node_ssh_key_add": [],
+            "write_ssconf_files": None,
         },
     )
 

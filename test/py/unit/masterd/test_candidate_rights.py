@@ -16,6 +16,7 @@ from ganeti.locking import Level, LockManager, Request
 from ganeti.locking.manager import BGL
 from ganeti.masterd.candidate_rights import (
     AWAY_S,
+    KEYS_PERIOD_S,
     LOOK_S,
     PERIOD_S,
     CandidateRights,
@@ -26,6 +27,7 @@ from ganeti.repair.node_death import Death, DeathState, Phase
 from ganeti.store import Document
 
 MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)
+_SSH_QUESTIONS = {nodeverify.NV_SSH_SETUP, nodeverify.NV_SSH_CANDIDATE_KEYS}
 TOKEN = [["ssl", clusters.DIGEST]]
 
 
@@ -42,6 +44,7 @@ class Site:
                 "node_crypto_tokens": TOKEN,
                 "upload_file": None,
                 "node_ssh_key_add": [],
+                "write_ssconf_files": None,
                 "node_verify": {},
             },
             root=str(root),
@@ -58,7 +61,7 @@ class Site:
         return [
             (name, node)
             for name, node, args in self.engine.rpc.calls
-            if not (name == "node_verify" and nodeverify.NV_SSH_SETUP in args[0])
+            if not (name == "node_verify" and args[0].keys() & _SSH_QUESTIONS)
         ]
 
 
@@ -72,6 +75,7 @@ def test_a_candidate_that_answers_gets_all_that_it_missed(site):
     assert site.called() == [
         ("node_crypto_tokens", AWAY),
         ("upload_file", AWAY),
+        ("write_ssconf_files", MASTER),
         ("node_ssh_key_add", MASTER),
     ]
     assert site.certs == {MASTER: "AA", AWAY: clusters.DIGEST}
@@ -162,11 +166,14 @@ def test_the_thread_goes_on_after_an_error_and_ends_with_the_master(
     def script(answer):
         site.engine.rpc.script["node_crypto_tokens"] = answer
 
-    clock = site.engine.clock = Pauses(lambda: script(fail), lambda: script(TOKEN))
+    # Between two sweeps only SSH keys are looked at.
+    keys = [lambda: None] * (round(PERIOD_S / KEYS_PERIOD_S) - 1)
+    acts = [*keys, lambda: script(fail), *keys, lambda: script(TOKEN)]
+    clock = site.engine.clock = Pauses(*acts)
     rights = CandidateRights(site.engine.deps())
     rights.start()
     assert clock.is_over.wait(60)
-    assert clock.pauses == [PERIOD_S] * 3
+    assert clock.pauses == [KEYS_PERIOD_S] * (len(acts) + 1)
     assert AWAY in site.certs
     assert str(error) in caplog.text
 

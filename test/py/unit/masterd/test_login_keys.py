@@ -13,7 +13,7 @@ from ganeti.constants import nodeverify
 from ganeti.locking import Level, LockManager, Request
 from ganeti.locking.manager import BGL
 from ganeti.masterd.candidate_rights import CandidateRights
-from ganeti.masterd.login_keys import LOOK_S
+from ganeti.masterd.login_keys import LOOK_S, RETRY_S
 
 MASTER, SECOND, THIRD = (clusters.node_uuid(n) for n in (1, 2, 3))
 LACKS = "does not authorise the key of master candidate node2"
@@ -24,12 +24,18 @@ class Site:
 
     def __init__(self, root, **changes):
         self.problems, self.candidate_keys, self.shown = {}, None, None
+        self.removed = []
         uuids = (MASTER, SECOND, THIRD)
         self.engine = Engine(
             clusters.snapshot(
                 nodes=3, candidate_certs=dict.fromkeys(uuids, "AA"), **changes
             ),
-            {"node_verify": self.verify, "node_ssh_key_add": self.add},
+            {
+                "node_verify": self.verify,
+                "node_ssh_key_add": self.add,
+                "node_ssh_key_remove": self.remove,
+                "write_ssconf_files": None,
+            },
             root=str(root),
         )
         locks = LockManager(FakeClock(), {Level.NODE: list(uuids)})
@@ -42,7 +48,9 @@ class Site:
             assert node == MASTER
             known = self.candidate_keys
             if known is None:
-                known = {uuid: [f"ssh-rsa {uuid}"] for uuid in wanted}
+                nodes = self.engine.snapshot.nodes
+                capable = [uuid for uuid in wanted if nodes[uuid].master_capable]
+                known = {uuid: [f"ssh-rsa {uuid}"] for uuid in capable}
             return {nodeverify.NV_SSH_CANDIDATE_KEYS: known}
         if nodeverify.NV_SSH_AUTHORISED in args[0]:
             self.shown = args[0][nodeverify.NV_SSH_AUTHORISED]
@@ -55,6 +63,10 @@ class Site:
 
     def add(self, _node, args):
         self.problems.pop(args[0], None)
+        return []
+
+    def remove(self, _node, args):
+        self.removed.append((args[0], *args[4:6]))
         return []
 
     def change(self, uuid, **changes):
@@ -114,10 +126,39 @@ def test_a_node_does_not_fill_the_log(site, caplog):
     assert line.endswith(f"yyy; {LACKS}; {LACKS}; 998 more")
 
 
-def test_a_key_too_many_is_not_answered_with_keys(site, caplog):
-    site.problems[THIRD] = ["authorises the key of node node2, which is no candidate"]
+STILL = "authorises the key of node node3.example.com, which is not a candidate"
+
+
+def test_the_key_of_a_former_candidate_is_withdrawn(site):
+    site.change(THIRD, master_candidate=False)
+    site.problems[SECOND] = [STILL]
     assert site.sweep()[1] == []
-    assert not caplog.messages
+    assert site.removed == [(THIRD, True, False)]
+
+
+def test_a_node_cannot_name_a_candidate_as_a_former_one(site):
+    site.problems[SECOND] = [STILL, STILL.replace("node3", "node9")]
+    site.sweep()
+    assert site.removed == []
+
+
+def test_a_public_key_too_many_is_removed_with_the_list_of_the_master(site):
+    site.problems[THIRD] = ["has a public key of x, which is not a potential candidate"]
+    assert [node for node, _args in site.sweep()[1]] == [MASTER]
+    assert not site.problems
+
+
+def test_a_key_that_the_master_lacks_is_fetched_and_spread(site):
+    site.candidate_keys = {uuid: ["ssh-rsa AA"] for uuid in (MASTER, SECOND)}
+    ((node, args),) = site.sweep()[1]
+    assert (node, args[0], args[3:]) == (MASTER, THIRD, (True, True, True))
+
+
+def test_a_key_of_a_node_that_is_never_a_candidate_is_withdrawn(site):
+    site.change(THIRD, master_candidate=False, master_capable=False)
+    site.candidate_keys = {uuid: ["ssh-rsa AA"] for uuid in (MASTER, SECOND, THIRD)}
+    site.sweep()
+    assert site.removed == [(THIRD, True, True)]
 
 
 def test_nodes_are_asked_when_a_changed_role_has_settled(site):
@@ -185,7 +226,7 @@ def test_a_node_that_a_job_has_is_asked_again_later(site):
     thread.join()
     locks.release_all()
     assert results[0][1] == []
-    site.engine.clock.now += LOOK_S
+    site.engine.clock.now += RETRY_S
     assert len(site.sweep()[1]) == 1
 
 

@@ -137,6 +137,11 @@ def test_the_run_state_is_left_out_if_it_was_not_asked_for():
     assert lines(static=True)["State"] == "configured to be up"
 
 
+def test_a_node_that_does_not_answer_is_named():
+    state = lines(silent_node="n1.tst")["State"]
+    assert state.endswith("actual state is unknown: node n1.tst does not answer")
+
+
 def test_an_interrupted_creation_says_so():
     assert "Creation" not in lines()
     expected = "not finished, reinstall or remove the instance"
