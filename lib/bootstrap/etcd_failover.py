@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import config, errors, rpc, ssconf, store
+from ganeti import config, errors, rpc, store
+from ganeti.bootstrap import master_name
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
 from ganeti.cmdlib import master_ip
@@ -61,9 +62,10 @@ def lead(
     Raises:
         TermError: another node is master.
         StorageError: no majority of the servers answers.
-        OpPrereqError: this node is not a master candidate, or see `check_certificate`;
-            nothing was changed.
+        OpPrereqError: this node is not a master candidate, or cannot record that it is
+            the master, or see `check_certificate`; nothing was changed.
     """
+    master_name.check_start(paths, own)
     if not is_certain:
         check_certificate(paths, store.read_snapshot(paths.store_db), own)
     opened = open_etcd(servers, clock=clock, node=own.uuid, claim=claim)
@@ -72,8 +74,8 @@ def lead(
         check_candidate(snapshot, own)
         if not is_certain:
             check_certificate(paths, snapshot, own)
-        old = record_master(config.Config(opened, clock), own)
-        ssconf.write(paths, config.ssconf_values(opened.snapshot()))
+        with master_name.recorded_here(paths, snapshot, own):
+            old = record_master(config.Config(opened, clock), own)
         yield opened, old
     finally:
         opened.close()

@@ -10,10 +10,11 @@ import contextlib
 import dataclasses
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ganeti import config, errors, luxi, rpc, store
-from ganeti.bootstrap import elections, etcd_failover
+from ganeti.bootstrap import elections, etcd_failover, master_name
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.bootstrap.waiting import wait_until
@@ -145,7 +146,15 @@ def fail_over(
                 f"{err}. This command can be repeated, on this node or another one"
             ) from err
     plan = dataclasses.replace(plan, silent=silent | elector.silent)
-    plan = _take_over(plan, paths, clock, _Elected(term, accept_loss), feedback)
+    words = _words(options, plan, accept_loss=accept_loss)
+    plan = _take_over(
+        plan,
+        paths,
+        clock,
+        _Elected(term, accept_loss),
+        needs_votes=not words,
+        feedback=feedback,
+    )
     runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
     try:
         _stop_old(plan, runner, feedback)
@@ -153,9 +162,7 @@ def fail_over(
     finally:
         runner.close()
     feedback("Starting the master daemons on this node")
-    Services(paths, process).start_master(
-        *_words(options, plan, accept_loss=accept_loss), silent=plan.silent
-    )
+    Services(paths, process).start_master(*words, silent=plan.silent)
     return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
 
@@ -191,9 +198,9 @@ def _common_steps(plan: _Plan) -> list[str]:
     old, own = plan.old_name, plan.own.name
     address = plan.snapshot.cluster.master_ip
     return [
+        f"have the ssconf files of the online nodes name {own} as the master",
         f"record {own} as the master in the configuration, under the new term",
         "if the job queue is drained, let it accept jobs again",
-        "write the ssconf files of all online nodes",
         (
             f"if {old} answers, deactivate the address {address} there and stop its"
             " master daemons"
@@ -231,7 +238,7 @@ def _fail_over_in_etcd(
             plan = dataclasses.replace(plan, snapshot=opened.snapshot())
             runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
             try:
-                _write_ssconf(plan.snapshot, runner, plan.silent, feedback)
+                _tell_others(plan, plan.own.name, runner, feedback)
                 _stop_old(plan, runner, feedback)
                 is_clean = _wait_for_old_address(plan, clock, feedback)
             finally:
@@ -277,6 +284,7 @@ def _plan(paths: Paths) -> _Plan:
             f" {', '.join(names)}",
             ecodes.ECODE_STATE,
         )
+    master_name.check_start(paths, own)
     old_uuid = None if old_name is None else snapshot.uuid_of("nodes", old_name)
     return _Plan(snapshot, own, snapshot.nodes[old_uuid] if old_uuid else None)
 
@@ -353,9 +361,19 @@ def _take_over(
     paths: Paths,
     clock: Clock,
     elected: _Elected,
+    *,
+    needs_votes: bool,
     feedback: Feedback,
 ) -> _Plan:
-    """Record the new master in the configuration and in all ssconf files.
+    """Have the nodes name the new master, then record it in the configuration.
+
+    Args:
+        plan: the two nodes.
+        paths: of this node.
+        clock: source of time stamps.
+        elected: the new term.
+        needs_votes: the new master daemon asks the nodes who is master.
+        feedback: called with warnings.
 
     Returns:
         The plan with the changed configuration.
@@ -379,14 +397,17 @@ def _take_over(
     try:
         late.set(runner)
         cfg = config.Config(opened, clock)
-        with _recording(cfg, opened, elected) as edit:
+        with (
+            master_name.recorded_here(paths, opened.snapshot(), plan.own),
+            _named_by_others(plan, runner, needs_votes=needs_votes, feedback=feedback),
+            _recording(cfg, opened, elected) as edit,
+        ):
             edit.update_cluster(master_node=plan.own.uuid)
         opened.commit([Document("meta", "term", str(elected.term).encode())])
         if opened.read("meta", "drain") is not None:
             feedback("The job queue was drained; it accepts jobs again")
             opened.commit([Document("meta", "drain", None)])
         snapshot = opened.snapshot()
-        _write_ssconf(snapshot, runner, plan.silent, feedback)
         _leave_out(cfg, opened, higher)
     except (errors.StorageError, errors.TermError) as err:
         raise errors.OpExecError(
@@ -422,25 +443,55 @@ def _leave_out(
         opened.commit([Document("meta", LAST_JOB, b"%d" % last_job)])
 
 
-def _write_ssconf(
-    snapshot: Snapshot, runner: rpc.Runner, silent: frozenset[str], feedback: Feedback
-) -> None:
-    online = [node.uuid for node in snapshot.nodes.values() if not node.offline]
-    for uuid in [uuid for uuid in online if uuid in silent]:
-        online.remove(uuid)
-        name = snapshot.nodes[uuid].name
-        feedback(
-            f"Warning: node {name} does not answer; its ssconf files are written later"
-        )
-    answers = runner.call(
-        "write_ssconf_files",
-        online,
-        [config.ssconf_values(snapshot)],
-        timeout_s=_CALL_S,
-    )
-    for answer in answers.values():
-        if answer.failed:
-            feedback(f"Warning: {answer.describe('cannot record the master')}")
+@contextlib.contextmanager
+def _named_by_others(
+    plan: _Plan, runner: rpc.Runner, *, needs_votes: bool, feedback: Feedback
+) -> Iterator[None]:
+    """Have the other nodes name the new master; the former one if the block fails.
+
+    Raises:
+        OpExecError: too few would vote for the new master; the block was not entered.
+    """
+    named = 1 + _tell_others(plan, plan.own.name, runner, feedback)
+    try:
+        if needs_votes and named * 2 <= len(plan.snapshot.nodes):
+            raise errors.OpExecError(
+                f"only {named} of {len(plan.snapshot.nodes)} nodes can record"
+                f" {plan.own.name} as the master, more than half are required; the"
+                " configuration was not changed, and this command can be repeated"
+            )
+        yield
+    except BaseException:
+        if plan.old is not None:
+            _tell_others(plan, plan.old.name, runner, _log.warning)
+        raise
+
+
+def _tell_others(
+    plan: _Plan, master: str, runner: rpc.Runner, feedback: Feedback
+) -> int:
+    """Have the other online nodes name a master; return how many did.
+
+    They get their other files from the master daemon: a large list must not delay or
+    stop the move of the role.
+    """
+    online = []
+    for uuid, node in plan.snapshot.nodes.items():
+        if node.offline or uuid == plan.own.uuid:
+            continue
+        if uuid in plan.silent:
+            feedback(
+                f"Warning: node {node.name} does not answer; its ssconf files are"
+                " written later"
+            )
+        else:
+            online.append(uuid)
+    values = {master_name.KEY: master}
+    answers = runner.call("write_ssconf_files", online, [values], timeout_s=_CALL_S)
+    failed = [answer for answer in answers.values() if answer.failed]
+    for answer in failed:
+        feedback(f"Warning: {answer.describe('cannot record the master')}")
+    return len(answers) - len(failed)
 
 
 def _stop_old(plan: _Plan, runner: rpc.Runner, feedback: Feedback) -> None:

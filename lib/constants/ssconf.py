@@ -4,8 +4,9 @@ from typing import Final
 
 #: Prefix of each file name.
 FILEPREFIX: Final = "ssconf_"
-#: Largest file, in bytes.
-MAX_SIZE: Final = 131072
+#: Largest file, in bytes: 263,000 names of 254 letters. A name is in the store, too, with
+#: more beside it, so the 128 MiB of a whole copy of the store end first.
+MAX_SIZE: Final = 64 * 1024 * 1024
 #: Keys, one file each.
 KEYS: Final = (
     "cluster_name",

@@ -34,9 +34,13 @@ class SimpleStore:
         path = self.path(key)
         try:
             data = files.read_file(path, max_size=ssconf_constants.MAX_SIZE)
+            return data.decode().rstrip("\n")
         except OSError as err:
             raise errors.ConfigurationError(f"{path}: {err.strerror}") from err
-        return data.decode().rstrip("\n")
+        except UnicodeDecodeError as err:
+            raise errors.ConfigurationError(f"{path}: wanted UTF-8: {err}") from err
+        except errors.GenericError as err:
+            raise errors.ConfigurationError(str(err)) from err
 
     def get_or(self, key: str, default: str) -> str:
         """Return a value, or a default when the file is missing."""

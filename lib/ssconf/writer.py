@@ -19,7 +19,8 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
     """Replace ssconf files, each one atomically, under the ssconf lock.
 
     Unchanged files are not written: most changes of a cluster concern one or two files,
-    and each durable write costs disk time.
+    and each durable write costs disk time. A key that is refused does not keep the
+    others from being written: the list of instances must not stop a new master.
 
     Args:
         paths: paths of the node.
@@ -27,12 +28,23 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
         dry_run: check only.
 
     Raises:
-        ConfigurationError: a key is unknown or a value too long; nothing was written.
+        ConfigurationError: keys are unknown or values too long; all others were
+            written.
         LockError: another writer holds the lock for too long.
     """
-    texts = {key: encode(key, value) for key, value in values.items()}
-    if dry_run or not texts:
-        return
+    texts, problems = {}, []
+    for key, value in values.items():
+        try:
+            texts[key] = encode(key, value)
+        except errors.ConfigurationError as err:
+            problems.append(str(err))
+    if texts and not dry_run:
+        _replace(paths, texts)
+    if problems:
+        raise errors.ConfigurationError("; ".join(problems))
+
+
+def _replace(paths: Paths, texts: Mapping[str, bytes]) -> None:
     with files.locked(f"{paths.lock_dir}/{LOCK_NAME}", timeout_s=LOCK_TIMEOUT_S):
         for key, data in texts.items():
             path = paths.data(ssconf_constants.FILEPREFIX + key)

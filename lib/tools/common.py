@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from ganeti import errors, pathutils
 from ganeti.constants import ecodes, versions
+from ganeti.constants.ssconf import MAX_SIZE
 from ganeti.ssconf import SimpleStore
 from ganeti.utils import arguments
 
 _log = logging.getLogger(__name__)
 #: Largest message: it has all ssconf values and a few keys.
-MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 2 * MAX_SIZE
 
 #: Checks a value; raises ValueError with the expected form.
 Check = Callable[[Any], None]

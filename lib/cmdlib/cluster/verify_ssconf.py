@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti import config, pathutils
+from ganeti import config, errors, pathutils
 from ganeti.cmdlib.base import Context
 from ganeti.constants import nodeverify, ssconf
 from ganeti.ssconf import SimpleStore, writer
@@ -35,6 +35,8 @@ def judge(ctx: Context, report: Report, sums: Mapping[str, Sums]) -> None:
             nodes are skipped.
     """
     names = ctx.snapshot.nodes
+    for problem in _encoded(ctx)[1]:
+        report.error_if(True, "ECLUSTERFILECHECK", None, f"no node gets it: {problem}")
     for path, uuids in sorted(_settled(ctx, sums).items()):
         where = ", ".join(sorted(names[uuid].name for uuid in uuids))
         report.error_if(
@@ -87,8 +89,17 @@ def _checksums(ctx: Context) -> dict[str, str]:
     """Return the expected files of the master: path -> checksum."""
     store = SimpleStore(ctx.paths)
     return {
-        store.path(key): hashlib.sha1(
-            writer.encode(key, value), usedforsecurity=False
-        ).hexdigest()
-        for key, value in config.ssconf_values(ctx.snapshot).items()
+        store.path(key): hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        for key, data in _encoded(ctx)[0].items()
     }
+
+
+def _encoded(ctx: Context) -> tuple[dict[str, bytes], list[str]]:
+    """Return the content of each file, and why others can have none."""
+    contents, problems = {}, []
+    for key, value in config.ssconf_values(ctx.snapshot).items():
+        try:
+            contents[key] = writer.encode(key, value)
+        except errors.ConfigurationError as err:
+            problems.append(str(err))
+    return contents, problems

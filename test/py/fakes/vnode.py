@@ -24,6 +24,12 @@ def own_address(network):
     return f"{network}.{tail >> 8}.{(tail & 255) or 1}"
 
 
+def know_own_name(paths):
+    """Have the name of a node resolve, as the master daemon needs it."""
+    os.makedirs(paths.at("/etc"), exist_ok=True)
+    pathlib.Path(paths.at("/etc/hosts")).write_text(f"127.0.0.9 {paths.hostname}\n")
+
+
 class VirtualNode:
     """One node below a directory, with an address of its own on loopback."""
 

@@ -1,5 +1,6 @@
 """Taking the leadership of a store in etcd for a node, with a real server."""
 
+import errno
 import os
 
 import pytest
@@ -9,6 +10,7 @@ from fakes.etcd_servers import EtcdServers
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
+from fakes.vnode import know_own_name
 from ganeti import config, errors, ssconf
 from ganeti.bootstrap import (
     etcd_failover,
@@ -50,6 +52,7 @@ class Site:
         )
         self.paths = Paths(root=str(folder / self.own.name), hostname=self.own.name)
         os.makedirs(self.paths.data_dir)
+        know_own_name(self.paths)
         db = open_master(self.paths.store_db, replicate=None, clock=CLOCK, node="x")
         db.commit(
             [
@@ -90,6 +93,20 @@ def test_who_leads_is_recorded_as_the_master(site):
     assert site.leading() is None
     with site.lead() as (opened, old):
         assert old is None
+
+
+def test_a_node_that_cannot_record_itself_leaves_the_former_master(site, monkeypatch):
+    def fail(path, *_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr("ganeti.ssconf.writer.files.write_file", fail)
+    with pytest.raises(errors.OpPrereqError, match="No space"), site.lead():
+        pytest.fail("it leads")
+    assert site.leading() is None
+    monkeypatch.setattr("ganeti.constants.ssconf.MAX_SIZE", 40)
+    monkeypatch.undo()
+    with site.lead() as (_opened, old):
+        assert old == site.master  # The store had not named this node.
 
 
 def test_a_node_that_is_no_candidate_does_not_lead(site):
@@ -271,7 +288,7 @@ def test_the_command_takes_the_leadership_and_stops_the_old_master(site, command
     assert command.process.lines == ["daemon-util start-master"]
     assert command.leading == [site.own.uuid]
     for name, nodes in (
-        ("write_ssconf_files", 3),
+        ("write_ssconf_files", 2),
         ("node_deactivate_master_ip", 1),
         ("node_stop_master", 1),
     ):

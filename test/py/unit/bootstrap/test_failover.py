@@ -1,11 +1,13 @@
 """Move of the master role: copies and terms are real, nodes and addresses are not."""
 
+import errno
 import json
 import os
 
 import pytest
 
 from fakes import cluster
+from fakes.vnode import know_own_name
 from fakes.candidates import Candidates
 from fakes.patience import until
 from fakes.processes import FakeRunner
@@ -35,6 +37,7 @@ class Site:
     def __init__(self, folder):
         self.paths = Paths(str(folder / "node1.example.com"), "node1.example.com")
         os.makedirs(self.paths.data_dir)
+        know_own_name(self.paths)
         self.copies = Candidates(folder, NODES)
         self.copies.copies[self.node(NEW)] = store.Replica(self.paths.store_db)
         self.name("node0.example.com")
@@ -184,7 +187,8 @@ def test_the_role_moves_under_a_new_term_and_everybody_learns_it(site):
         args[0]["master_node"] for _, args in site.called("write_ssconf_files")
     }
     assert values.strip() == "node1.example.com"
-    assert len(site.called("write_ssconf_files")) == 3
+    assert ssconf.SimpleStore(site.paths).master_node() == "node1.example.com"
+    assert len(site.called("write_ssconf_files")) == 2
     assert site.called("node_stop_master") == [(site.node(OLD), ())]
     ((where, _parameters),) = site.called("node_deactivate_master_ip")
     assert where == site.node(OLD)
@@ -301,7 +305,7 @@ def test_one_silent_node_of_three_is_not_called_again(site):
     assert site.run() is True
     assert site.called("node_stop_master") == []
     written = {node for node, _args in site.called("write_ssconf_files")}
-    assert written == {site.node(NEW), site.node(THIRD)}
+    assert written == {site.node(THIRD)}
     assert "Warning: the old master node0.example.com does not answer" in site.lines
     warning = "Warning: node node0.example.com does not answer; its ssconf"
     assert any(line.startswith(warning) for line in site.lines)
@@ -386,9 +390,74 @@ def test_a_drained_queue_accepts_jobs_again(site):
     ],
 )
 def test_a_step_that_fails_on_the_old_master_is_a_warning(site, name, text):
-    site.script[name] = failure("no space")
+    site.script[name] = lambda node, _args: (
+        failure("no space") if node == site.node(OLD) else None
+    )
     assert site.run() is True
     assert any(text in line and "no space" in line for line in site.lines)
+
+
+def names_of_others(site):
+    return [args[0]["master_node"] for _, args in site.called("write_ssconf_files")]
+
+
+def test_a_list_that_is_too_long_stops_no_failover(site, monkeypatch):
+    """Above about 9,400 instances there was no master any more."""
+    monkeypatch.setattr("ganeti.constants.ssconf.MAX_SIZE", 40)
+    site.master.commit(cluster.big(3, 9))
+    revision = site.master.snapshot().revision
+    until("copy", lambda: site.copies[NEW].status()["revision"] >= revision)
+    assert site.run() is True
+    assert site.snapshot().cluster.master_node == site.node(NEW)
+    assert names_of_others(site) == ["node1.example.com"] * 2
+    assert not [line for line in site.lines if "Warning" in line]
+
+
+def test_a_node_that_cannot_record_itself_does_not_become_the_master(
+    site, monkeypatch
+):
+    def fail(path, *_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr("ganeti.ssconf.writer.files.write_file", fail)
+    with pytest.raises(errors.OpPrereqError, match="since it cannot record that"):
+        site.run()
+    assert site.snapshot().cluster.master_node == site.node(OLD)
+    assert (names_of_others(site), site.starts) == ([], [])
+    # The cause is gone: the command is repeated.
+    monkeypatch.undo()
+    assert site.snapshot().cluster.master_node == site.node(OLD)
+
+
+def test_a_node_that_could_not_start_the_daemon_does_not_become_the_master(site):
+    os.unlink(site.paths.at("/etc/hosts"))
+    with pytest.raises(errors.OpPrereqError, match="its own name does not resolve"):
+        site.run()
+    assert site.called("store_promise") == []
+
+
+def test_a_master_that_too_few_nodes_can_record_changes_nothing(site):
+    site.script["write_ssconf_files"] = failure("no space")
+    with pytest.raises(errors.OpExecError, match="only 1 of 3 nodes can record"):
+        site.run()
+    assert site.snapshot().cluster.master_node == site.node(OLD)
+    assert ssconf.SimpleStore(site.paths).master_node() == "node0.example.com"
+    assert names_of_others(site)[2:] == ["node0.example.com"] * 2
+    # Who knows that the others are down needs no vote; and a repetition works.
+    assert site.run(no_voting=True) is True
+
+
+def test_a_store_that_does_not_record_the_master_leaves_the_old_names(
+    site, monkeypatch
+):
+    def fail(*_args):
+        raise errors.StorageError("no majority")
+
+    monkeypatch.setattr(failover, "_recording", fail)
+    with pytest.raises(errors.OpExecError, match="no majority"):
+        site.run()
+    assert ssconf.SimpleStore(site.paths).master_node() == "node0.example.com"
+    assert names_of_others(site)[2:] == ["node0.example.com"] * 2
 
 
 def test_a_master_that_does_not_start_is_an_error(site):
@@ -416,6 +485,7 @@ def test_a_plan_names_the_steps_and_changes_nothing(site):
     before = site.positions()
     steps = failover.plan(site.paths, FailoverOptions(), feedback=site.lines.append)
     assert len(steps) == 8
+    assert steps[2].startswith("have the ssconf files of the online nodes name node1")
     assert "if node0.example.com answers" in steps[5]
     assert site.positions() == before
     site.silence(OLD, THIRD)

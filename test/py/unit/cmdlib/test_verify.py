@@ -515,6 +515,17 @@ def test_a_changed_value_of_the_simple_configuration_is_found():
     )
 
 
+def test_a_value_that_no_node_gets_is_a_finding_and_not_a_failure(monkeypatch):
+    monkeypatch.setattr("ganeti.constants.ssconf.MAX_SIZE", 25)
+    engine = engine_with()
+    assert run(engine, error_codes=True) is False
+    wanted = (
+        "  - ERROR:ECLUSTERFILECHECK:cluster:None:no node gets it: ssconf key"
+        " node_list: 36 bytes, wanted at most 25"
+    )
+    assert wanted in findings(engine)
+
+
 def test_nodes_are_asked_again_only_for_files_that_they_have_not_written_yet():
     for late, calls in ((None, [1, 1]), ({"ssconf_master_node": "node9\n"}, [2, 2])):
         engine = engine_with(late=late)

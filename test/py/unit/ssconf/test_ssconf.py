@@ -84,10 +84,15 @@ def test_only_what_is_not_right_is_written(paths, monkeypatch):
 @pytest.mark.parametrize(
     "values", [{"nonsense": "x"}, {"node_list": "x" * (words.MAX_SIZE + 1)}]
 )
-def test_wrong_values_change_nothing(paths, values):
-    with pytest.raises(errors.ConfigurationError):
-        ssconf.write(paths, {"cluster_name": "c1", **values})
+def test_wrong_values_keep_no_other_from_being_written(paths, values):
+    (key,) = values
+    with pytest.raises(errors.ConfigurationError, match=key):
+        ssconf.write(paths, {**values, "cluster_name": "c1"}, dry_run=True)
     assert not os.path.exists(paths.data("ssconf_cluster_name"))
+    with pytest.raises(errors.ConfigurationError, match=key):
+        ssconf.write(paths, {**values, "cluster_name": "c1"})
+    assert ssconf.SimpleStore(paths).cluster_name() == "c1"
+    assert not os.path.exists(paths.data(f"ssconf_{key}"))
 
 
 def test_every_key_has_a_reader(paths):
@@ -97,6 +102,20 @@ def test_every_key_has_a_reader(paths):
             continue
         name = "GetUidPool" if key == "uid_pool" else key
         assert callable(getattr(store, name)), key
+
+
+def test_files_that_are_too_large_or_no_text_are_damaged(paths, monkeypatch):
+    store = ssconf.SimpleStore(paths)
+    files.write_file(store.path("node_list"), b"\xff")
+    with pytest.raises(errors.ConfigurationError, match="node_list: wanted UTF-8"):
+        store.node_list()
+    monkeypatch.setattr(words, "MAX_SIZE", 5)
+    files.write_file(store.path("node_list"), b"n1\nn2")
+    assert store.node_list() == ["n1", "n2"]
+    files.write_file(store.path("node_list"), b"n1\nn2\n")
+    with pytest.raises(errors.ConfigurationError, match="node_list: larger than 5"):
+        store.node_list()
+    assert store.get_or("node_list", "none") == "none"
 
 
 def test_missing_and_damaged_files_are_named(paths):
