@@ -454,17 +454,22 @@ def _named_by_others(
     """
     named = 1 + _tell_others(plan, plan.own.name, runner, feedback)
     try:
-        if needs_votes and named * 2 <= len(plan.snapshot.nodes):
-            raise errors.OpExecError(
-                f"only {named} of {len(plan.snapshot.nodes)} nodes can record"
-                f" {plan.own.name} as the master, more than half are required; the"
-                " configuration was not changed, and this command can be repeated"
-            )
+        if needs_votes:
+            _require_votes(plan, named)
         yield
     except BaseException:
         if plan.old is not None:
             _tell_others(plan, plan.old.name, runner, _log.warning)
         raise
+
+
+def _require_votes(plan: _Plan, named: int) -> None:
+    if named * 2 <= len(plan.snapshot.nodes):
+        raise errors.OpExecError(
+            f"only {named} of {len(plan.snapshot.nodes)} nodes can record"
+            f" {plan.own.name} as the master, more than half are required; the"
+            " configuration was not changed, and this command can be repeated"
+        )
 
 
 def _tell_others(

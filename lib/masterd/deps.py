@@ -22,6 +22,7 @@ from ganeti.masterd import (
     node_death_state,
 )
 from ganeti.masterd.call_times import CallTimes
+from ganeti.masterd.cluster_address import ClusterAddress
 from ganeti.masterd.deposed import Waits, WatchedRunner
 from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.shared_answers import SharedAnswers
@@ -56,6 +57,7 @@ class MasterDeps(mcpu.EngineDeps):
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
         planning: threads for plans.
+        address: keeps the address of the cluster on this node; the caller starts it.
         threads: (number, name) -> threads for the parts of one piece of work.
         call_times: durations of calls of nodes.
         lists: texts of lists of objects, of which later answers use parts.
@@ -67,6 +69,7 @@ class MasterDeps(mcpu.EngineDeps):
     on_deposed: Callable[[], None]
     config: Config = dataclasses.field(init=False)
     locks: locking.LockManager = dataclasses.field(init=False)
+    address: ClusterAddress = dataclasses.field(init=False)
     query_sources: Callable[[], query.Sources] = dataclasses.field(init=False)
     quick: Executor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_QUICK_THREADS, "query")
@@ -94,9 +97,20 @@ class MasterDeps(mcpu.EngineDeps):
             waits.end(thread)
             abort_call(thread)
 
+        # Its own calls are not those of a job, which it takes note of.
+        apart = self._watched(self.rpc, waits, self.call_times.add)
+        address = ClusterAddress(configuration.snapshot, apart, self.clock)
+
+        def measure(procedure: str, seconds: float, failed: int) -> None:
+            self.call_times.add(procedure, seconds, failed)
+            address.note(procedure, failed)
+
         made = {
-            "rpc": self._watched(self.rpc, waits),
-            "rpc_at": lambda targets: self._watched(rpc_at(targets), waits),
+            "rpc": self._watched(self.rpc, waits, measure),
+            "address": address,
+            "rpc_at": lambda targets: self._watched(
+                rpc_at(targets), waits, self.call_times.add
+            ),
             "abort_call": abort,
             "config": configuration,
             "locks": locking.LockManager(self.clock, members),
@@ -105,7 +119,12 @@ class MasterDeps(mcpu.EngineDeps):
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
-    def _watched(self, runner: rpc.Runner, waits: Waits) -> rpc.Runner:
+    def _watched(
+        self,
+        runner: rpc.Runner,
+        waits: Waits,
+        measure: Callable[[str, float, int], None],
+    ) -> rpc.Runner:
         store = self.store
 
         def on_refusal(nodes: Sequence[str]) -> None:
@@ -119,7 +138,7 @@ class MasterDeps(mcpu.EngineDeps):
             store.require_leading,
             store.require_confirmed,
             waits,
-            measure=self.call_times.add,
+            measure=measure,
             monotonic=self.clock.monotonic,
         )
 

@@ -120,6 +120,7 @@ class Service:
         self._server.stop_accepting()
         self._leftovers.stop()
         self._rights.stop()
+        self.deps.address.stop()
         self.deps.term_resets.stop()
         have_ended = self.deps.queue.stop(opcodes_s)
         self._server.stop()

@@ -354,12 +354,7 @@ def _start(
         name="higher-numbers",
         daemon=True,
     ).start()
-    threading.Thread(
-        target=_raise_address,
-        args=(opened.snapshot(), runner),
-        name="master-ip",
-        daemon=True,
-    ).start()
+    deps.address.start()
     return _Running(built, runner, opened, time)
 
 
@@ -445,22 +440,6 @@ def _drop_address(snapshot: Snapshot, paths: pathutils.Paths) -> None:
     if result.failed:
         what = "the cluster's address could not be removed from this node"
         _log.error("%s; the watcher tries again", result.describe(what))
-
-
-def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:
-    """Add the cluster's address; a failure does not keep the daemon from serving."""
-    cluster = snapshot.cluster
-    result = runner.call_one(
-        "node_activate_master_ip",
-        cluster.master_node,
-        master_ip.parameters(cluster),
-        cluster.use_external_mip_script,
-    )
-    if result.failed:
-        _log.error(
-            "%s",
-            result.describe("the cluster's address could not be added to this node"),
-        )
 
 
 #: Containers created between two garbage collections, and the number of collections

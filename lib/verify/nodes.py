@@ -131,6 +131,20 @@ def _network(
     )
 
 
+def missing_address(report: Report, snapshot: objects.Snapshot) -> None:
+    """Report that the master lacks the cluster's address."""
+    cluster = snapshot.cluster
+    report.error_if(
+        True,
+        "ENODENET",
+        snapshot.nodes[cluster.master_node].name,
+        f"does not have the address {cluster.master_ip} of the cluster, although it is"
+        " the master. The master daemon adds it as soon as no other machine answers"
+        " there, unless 'gnt-cluster deactivate-master-ip' has removed it; run"
+        " 'gnt-cluster activate-master-ip', whose error says what prevents it",
+    )
+
+
 def stray_address(
     report: Report, snapshot: objects.Snapshot, uuids: Iterable[str]
 ) -> None:

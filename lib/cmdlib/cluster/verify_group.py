@@ -403,11 +403,18 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
 
     def _judge_address(self, snapshot: objects.Snapshot, answers: Answers) -> None:
         cluster = snapshot.cluster
-        others = [uuid for uuid in answers if uuid != cluster.master_node]
-        if netutils.is_loopback(cluster.master_ip) or not others:
+        asked = [
+            uuid
+            for uuid in answers
+            if uuid != cluster.master_node or not cluster.use_external_mip_script
+        ]
+        if netutils.is_loopback(cluster.master_ip) or not asked:
             return
-        owned = self.ctx.rpc.call("node_has_ip_address", others, (cluster.master_ip,))
-        strays = [uuid for uuid in others if owned[uuid].payload is True]
+        owned = self.ctx.rpc.call("node_has_ip_address", asked, (cluster.master_ip,))
+        payloads = {uuid: owned[uuid].payload for uuid in asked}
+        if payloads.pop(cluster.master_node, None) is False:
+            nodes.missing_address(self.report, snapshot)
+        strays = [uuid for uuid, has_it in payloads.items() if has_it is True]
         nodes.stray_address(self.report, snapshot, strays)
 
     def _judge_instances(

@@ -7,12 +7,12 @@ import os
 import pytest
 
 from fakes import cluster
-from fakes.vnode import know_own_name
 from fakes.candidates import Candidates
 from fakes.patience import until
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
+from fakes.vnode import know_own_name
 from ganeti import config, errors, rpc, ssconf, store
 from ganeti.bootstrap import elections, failover
 from ganeti.bootstrap.failover import FailoverOptions
@@ -413,9 +413,7 @@ def test_a_list_that_is_too_long_stops_no_failover(site, monkeypatch):
     assert not [line for line in site.lines if "Warning" in line]
 
 
-def test_a_node_that_cannot_record_itself_does_not_become_the_master(
-    site, monkeypatch
-):
+def test_a_node_that_cannot_record_itself_does_not_become_the_master(site, monkeypatch):
     def fail(path, *_args, **_options):
         raise OSError(errno.ENOSPC, "No space left on device", path)
 

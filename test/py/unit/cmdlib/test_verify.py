@@ -471,7 +471,16 @@ def test_the_address_of_the_cluster_on_another_node_is_an_error():
     address = engine.snapshot.cluster.master_ip
     (line,) = [line for line in lines if "has the address" in line]
     assert f"node2.example.com:has the address {address}" in line
-    assert [node for node, _args in engine.rpc.called("node_has_ip_address")] == [N2]
+    asked = {node for node, _args in engine.rpc.called("node_has_ip_address")}
+    assert asked == {MASTER, N2}
+
+
+def test_a_master_without_the_address_of_the_cluster_is_an_error():
+    engine = engine_with(node_has_ip_address=lambda _uuid, _args: False)
+    assert run(engine, error_codes=True) is False
+    (line,) = [line for line in findings(engine) if "does not have the" in line]
+    assert ":ENODENET:node:" in line
+    assert "run 'gnt-cluster activate-master-ip'" in line
 
 
 def test_a_secret_of_candidates_on_another_node_is_an_error():

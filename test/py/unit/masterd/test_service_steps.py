@@ -43,7 +43,7 @@ def steps():
 def made(steps):
     """Return a service whose parts note what they do."""
     actual = object.__new__(service.Service)
-    parts = ("quick", "slow", "planning", "store", "term_resets")
+    parts = ("quick", "slow", "planning", "store", "address", "term_resets")
     deps = types.SimpleNamespace(
         **{name: Part(name, steps) for name in parts},
         queue=Part("queue", steps, {"stop": False}),
@@ -74,6 +74,7 @@ def test_the_end_refuses_clients_first_and_closes_the_store_last_but_one(made, s
         ("server.stop_accepting",),
         ("leftovers.stop",),
         ("rights.stop",),
+        ("address.stop",),
         ("term_resets.stop",),
         ("queue.stop", 10.0),
         ("server.stop",),

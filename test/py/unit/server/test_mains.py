@@ -88,8 +88,7 @@ class Starting:
         self.error = None
         for name in ("_remove_sockets", "_tune_interpreter", "_refresh_known_hosts"):
             monkeypatch.setattr(main_program, name, self._note(name))
-        for name in ("_leave_out_numbers", "_raise_address"):
-            monkeypatch.setattr(main_program, name, lambda *_args: None)
+        monkeypatch.setattr(main_program, "_leave_out_numbers", lambda *_args: None)
         monkeypatch.setattr(main_program, "_elect", self._elect)
         monkeypatch.setattr(main_program, "_open_store", self._open)
         monkeypatch.setattr(main_program.etcd_master, "open_store", self._open_etcd)
@@ -116,7 +115,8 @@ class Starting:
 
     def _deps(self, **parts):
         self.deps = parts
-        return types.SimpleNamespace(queue=Queue, **parts)
+        address = types.SimpleNamespace(start=lambda: self.steps.append("address"))
+        return types.SimpleNamespace(queue=Queue, address=address, **parts)
 
     def _build(self, _deps):
         self.steps.append("build")
@@ -164,6 +164,7 @@ def test_the_master_is_elected_opens_the_store_and_serves(starting, monkeypatch)
         "_tune_interpreter",
         "_refresh_known_hosts",
         "start",
+        "address",
     ]
     deps = starting.deps
     assert set(deps) == {

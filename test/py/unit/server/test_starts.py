@@ -384,17 +384,6 @@ def test_a_stranger_and_a_local_cluster_have_no_address_to_remove(site, monkeypa
     masterd._drop_address(local, site.paths)
 
 
-def test_the_address_of_the_cluster_is_added_by_the_masters_node(site, caplog):
-    cluster = site.snapshot.cluster
-    for answer in (None, failure("no device")):
-        nodes = FakeNodes(lambda: site.snapshot, {"node_activate_master_ip": answer})
-        masterd._raise_address(site.snapshot, nodes)
-        args = (masterd.master_ip.parameters(cluster), cluster.use_external_mip_script)
-        assert nodes.called("node_activate_master_ip") == [(N1, args)]
-        text = "the cluster's address could not be added to this node"
-        assert (text in caplog.text) == (answer is not None)
-
-
 class Numbers:
     """The places where numbers are left out; the second attempt succeeds."""
 
