@@ -206,8 +206,8 @@ def helper_result(node: LocalNode, instance_name: str) -> list[Any]:
         ``[state, exit code or null, [line of output]]``, see `helper_results`.
     """
     try:
-        with open(_result(node, instance_name), "rb") as src:
-            return helper_results.parsed(src.read(helper_results.MAX_BYTES))
+        path = _result(node, instance_name)
+        return helper_results.parsed(files.read_start(path, helper_results.MAX_BYTES))
     except FileNotFoundError:
         return helper_results.parsed(b"")
 

@@ -12,7 +12,7 @@ from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import os as os_constants
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import control_chars
+from ganeti.utils import control_chars, files
 
 #: Number of last log lines of a failed script that the error shows.
 _TAIL_LINES: Final = 20
@@ -179,10 +179,7 @@ def log_file(
 
 def tail(path: str) -> list[str]:
     """Return the last lines of a log."""
-    with open(path, "rb") as src:
-        size = src.seek(0, os.SEEK_END)
-        src.seek(max(0, size - _TAIL_BYTES))
-        return last_lines(src.read())
+    return last_lines(files.read_end(path, _TAIL_BYTES))
 
 
 def last_lines(output: bytes) -> list[str]:

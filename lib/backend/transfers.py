@@ -37,6 +37,8 @@ _NAME: Final = re.compile(r"(import|export)-[A-Za-z0-9._-]+")
 _COMPONENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REQUEST_KEY: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _STATUS: Final = "status"
+#: Most bytes of it; it has the last lines of a script.
+_MAX_STATUS: Final = 1024 * 1024
 _PID: Final = "pid"
 _PEER: Final = "ca"
 #: Name of the key that the transfer uses, as `x509_cert_create` returned it.
@@ -385,7 +387,9 @@ def _status(directory: str) -> dict[str, Any] | None:
     # Check before reading: a process that has ended has written its final status.
     is_running = pidfile.is_locked(f"{directory}/{_PID}")
     try:
-        status: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
+        status: dict[str, Any] = json.loads(
+            files.read_file(f"{directory}/{_STATUS}", max_size=_MAX_STATUS)
+        )
     except FileNotFoundError:
         return None
     begun_s = time.time() - float(status.get("mtime") or 0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from ganeti import clock, errors, pathutils, process
 from ganeti.constants import hvparams as params_table
-from ganeti.utils import hv_syntax
+from ganeti.utils import files, hv_syntax
 
 if TYPE_CHECKING:
     # Programs that start often need this module, but no records.
@@ -450,8 +450,7 @@ def linux_node_info(proc: str = "/proc") -> dict[str, Any]:
     memory = _meminfo(proc)
     total = memory["MemTotal"] // 1024
     free = sum(memory.get(key, 0) for key in ("MemFree", "Buffers", "Cached")) // 1024
-    with open(f"{proc}/cpuinfo", encoding="utf-8", errors="replace") as src:
-        text = src.read()
+    text = files.read_file(f"{proc}/cpuinfo").decode(errors="replace")
     sockets = set(re.findall(r"^physical id\s*:\s*(\d+)", text, re.MULTILINE))
     return {
         "memory_total": total,
@@ -467,9 +466,9 @@ def linux_node_info(proc: str = "/proc") -> dict[str, Any]:
 
 
 def _meminfo(proc: str) -> dict[str, int]:
-    with open(f"{proc}/meminfo", encoding="ascii") as src:
-        rows = (line.split() for line in src)
-        return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1}
+    lines = files.read_file(f"{proc}/meminfo").decode("ascii").splitlines()
+    rows = (line.split() for line in lines)
+    return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1}
 
 
 def check_instance_name(name: str) -> str:

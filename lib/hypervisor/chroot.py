@@ -24,6 +24,7 @@ from ganeti.hypervisor.base import (
     run_bounded,
 )
 from ganeti.objects.filled import InstanceX
+from ganeti.utils import files
 
 #: Seconds for a script, and for the programs that list and end processes.
 _SCRIPT_S: Final = 300.0
@@ -257,8 +258,8 @@ def _is_mounted(root: str) -> bool:
 
 def _mounts_below(root: str, table: str = "/proc/self/mountinfo") -> list[str]:
     """Return the mount points at and below a directory, in the order of mounting."""
-    with open(table, encoding="utf-8", errors="surrogateescape") as src:
-        points = [_unescaped(line.split()[4]) for line in src]
+    text = files.read_file(table).decode(errors="surrogateescape")
+    points = [_unescaped(line.split(" ")[4]) for line in text.split("\n") if line]
     return [path for path in points if path == root or path.startswith(f"{root}/")]
 
 

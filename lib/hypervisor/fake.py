@@ -20,6 +20,7 @@ from ganeti.hypervisor.base import (
     linux_node_info,
 )
 from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.utils import files
 
 
 class FakeHypervisor(Hypervisor):
@@ -91,8 +92,8 @@ class FakeHypervisor(Hypervisor):
         """Return one guest, None if it is not on this node."""
         del hvparams
         try:
-            with open(self._file(name), encoding="ascii") as src:
-                hv_id, memory, vcpus = src.read().split()
+            text = files.text_of(self._file(name), files.MAX_PROC)
+            hv_id, memory, vcpus = text.split()
         except FileNotFoundError:
             return None
         except OSError as err:

@@ -19,6 +19,7 @@ from ganeti.mond import child
 from ganeti.pathutils import Paths
 from ganeti.storage import heartbeats
 from ganeti.storage.heartbeats import PERIOD_S, Beat, State
+from ganeti.utils import files
 
 _MAX_MESSAGE: Final = 4096
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -174,8 +175,7 @@ class Heart:
         self._written[place] = when, str(err)[:_MAX_ERROR]
 
     def _own(self, key: bytes) -> bytes:
-        with open(_BOOT_ID, encoding="ascii") as stream:
-            boot = stream.read().strip()
+        boot = files.text_of(_BOOT_ID, files.MAX_PROC).strip()
         name, now = self._paths.hostname, self._clock.time()
         return heartbeats.sealed(Beat(name, boot, self._run, self._count, now), key)
 

@@ -19,7 +19,7 @@ from ganeti import errors
 from ganeti.mond import child, volumes, xen
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
-from ganeti.utils import allowed_commands, files
+from ganeti.utils import allowed_commands, files, pidfile
 
 #: Directory of the configuration directory with the diagnose commands of this node.
 DIAGNOSE_COMMANDS: Final = "node-diagnose-commands"
@@ -148,10 +148,14 @@ def _guests(paths: Paths, _text: str) -> dict[str, int]:
         for name in sorted(os.listdir(directory)):
             # A guest may end at any time.
             with contextlib.suppress(OSError, ValueError, IndexError):
-                pid = int(files.read_file(f"{directory}/{name}", max_size=32))
-                arguments = files.read_file(f"/proc/{pid}/cmdline").split(b"\0")
-                if arguments[arguments.index(b"-name") + 1] == name.encode():
-                    sizes[name] = int(files.read_file(f"/proc/{pid}/statm").split()[1])
+                pid = pidfile.pid_in(f"{directory}/{name}")
+                arguments = files.text_of(f"/proc/{pid}/cmdline", files.MAX_PROC).split(
+                    "\0"
+                )
+                if arguments[arguments.index("-name") + 1] == name:
+                    sizes[name] = int(
+                        files.text_of(f"/proc/{pid}/statm", files.MAX_PROC).split()[1]
+                    )
     return sizes
 
 

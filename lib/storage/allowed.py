@@ -37,6 +37,8 @@ BUILT_IN: Final = (_buildconf.FILE_STORAGE_DIR, _buildconf.SHARED_FILE_STORAGE_D
 #: First line of a list that `write_default_list` wrote; the package looks for it.
 LIST_HEADER: Final = "# Written by Ganeti: directories that may hold disk files."
 _LIST_MODE: Final = 0o644
+#: Most bytes of a list.
+_MAX_LIST: Final = 1024 * 1024
 _DIRECTORY_MODE: Final = 0o750
 
 
@@ -72,10 +74,10 @@ def is_below(root: str, path: str, *, exact_ok: bool = False) -> bool:
 def load(paths: pathutils.Paths) -> list[str]:
     """Return the allowed directories on this node, sorted; empty without the file."""
     try:
-        with open(list_file(paths), encoding="utf-8") as src:
-            lines = [line.strip() for line in src]
+        text = files.read_file(list_file(paths), max_size=_MAX_LIST).decode()
     except FileNotFoundError:
         return []
+    lines = (line.strip() for line in text.splitlines())
     wanted = (line for line in lines if line and not line.startswith("#"))
     return sorted({local_path(paths, line) for line in wanted})
 

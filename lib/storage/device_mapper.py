@@ -7,6 +7,8 @@ import os
 import stat
 from typing import Final
 
+from ganeti.utils import files
+
 #: Directory of the kernel with one entry per block device.
 BLOCK: Final = "/sys/dev/block"
 _SECTOR: Final = 512
@@ -41,5 +43,4 @@ def mapped_name(group: str, name: str) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="ascii") as src:
-        return src.read(_MAX_TEXT).strip()
+    return files.text_of(path, _MAX_TEXT).strip()

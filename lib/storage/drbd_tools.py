@@ -5,7 +5,6 @@ only as an argument, so other processes of the node can see it for the moment of
 call; it is in no log and no message.
 """
 
-import itertools
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.process import SAFE_PATH, Runner
 from ganeti.storage import drbd_state
+from ganeti.utils import files
 
 PROC: Final = "/proc/drbd"
 _HELPER: Final = "/sys/module/drbd/parameters/usermode_helper"
@@ -22,7 +22,6 @@ _TIMEOUT_S: Final = 50.0
 _MAX_OUTPUT: Final = drbd_state.MAX_TEXT
 #: First numbers of the versions that are known; 9 stands for all of them.
 _WANTED: Final = ((8, 4), (9,))
-_PIECE: Final = 65536
 #: Number of a device that does not exist: the tool refuses active ones, also those
 #: that are without disk while their metadata is made. It opens the metadata for
 #: itself alone, so metadata in use is refused in any case.
@@ -36,15 +35,12 @@ def read_proc() -> str:
         StorageError: the module is not loaded, or is neither DRBD 8.4 nor 9.
     """
     try:
-        # In pieces: a large buffer would be locked in memory.
-        with open(PROC, "rb", buffering=0) as src:
-            data = b"".join(itertools.islice(iter(lambda: src.read(_PIECE), b""), 256))
+        text = files.text_of(PROC, files.MAX_READ)
     except OSError as err:
         raise errors.StorageError(
             f"DRBD's kernel module is not loaded ({PROC}: {err.strerror}); an"
             " administrator can load it with modprobe drbd usermode_helper=/bin/true"
         ) from err
-    text = data.decode(errors="replace")
     version = drbd_state.parse_version(text)
     if version is None or not any(version[: len(w)] == w for w in _WANTED):
         present = ".".join(map(str, version)) if version else "an unknown one"
@@ -69,8 +65,7 @@ def usermode_helper() -> str:
         StorageError: the module is not loaded.
     """
     try:
-        with open(_HELPER, encoding="utf-8") as src:
-            return src.readline().strip()
+        return files.text_of(_HELPER, files.MAX_PROC).partition("\n")[0].strip()
     except OSError as err:
         raise errors.StorageError(
             f"DRBD's kernel module is not loaded ({_HELPER}: {err.strerror})"

@@ -134,11 +134,11 @@ class ExternalDisk(Device):
     def attachment(self) -> Attachment | None:
         """Return how the volume is attached on this node, None if it is not."""
         try:
-            with open(self._state_file, "rb") as src:
-                return msgspec.json.decode(src.read(), type=Attachment)
+            data = files.read_file(self._state_file, follow=False)
+            return msgspec.json.decode(data, type=Attachment)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as err:
+        except (OSError, errors.GenericError, msgspec.DecodeError) as err:
             _log.warning("%s: cannot be used: %s", self._state_file, err)
             return None
 

@@ -237,7 +237,9 @@ def read(path: str) -> Branch:
 
 def _read_summary(path: str) -> Branch:
     try:
-        branch = msgspec.json.decode(plain_files.read_file(path), type=Branch)
+        branch = msgspec.json.decode(
+            plain_files.read_file(path, max_size=plain_files.WHOLE_STATE), type=Branch
+        )
     except FileNotFoundError as err:
         raise errors.ConfigurationError(f"{path}: there is no such file") from err
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as err:

@@ -27,6 +27,8 @@ from ganeti.utils import pidfile
 NAME: Final = "import-export"
 _CHUNK: Final = 1 << 20
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
+#: Most bytes of a line of output; longer ones count as several.
+_MAX_LINE: Final = 8192
 _SHELL: Final = ("/bin/sh", "-c")
 
 
@@ -312,7 +314,8 @@ class Transfer:
 
     def _listen(self, stream: IO[bytes]) -> None:
         with stream:
-            for line in stream:
+            # A script may write without ever ending its line.
+            for line in iter(lambda: stream.readline(_MAX_LINE), b""):
                 self._status.note(line.decode(errors="replace").rstrip())
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:

@@ -116,7 +116,12 @@ def _volumes(options: argparse.Namespace, sources: Sources) -> Any:
 
 
 def _text(path: str) -> str:
-    return files.read_file(path).decode(errors="replace")
+    # Also the standard input, such as /dev/stdin.
+    with open(path, "rb") as src:
+        data = src.read(files.MAX_READ + 1)
+    if len(data) > files.MAX_READ:
+        raise ValueError(f"{path}: larger than {files.MAX_READ} bytes")
+    return data.decode(errors="replace")
 
 
 def _json(path: str) -> Any:

@@ -113,7 +113,7 @@ def load(path: str) -> Any:
         ConfigurationError: the file is missing or damaged.
     """
     try:
-        return simplejson.loads(files.read_file(path))
+        return simplejson.loads(files.read_file(path, max_size=files.WHOLE_STATE))
     except FileNotFoundError as err:
         raise errors.ConfigurationError(f"{path}: no such file") from err
     except (ValueError, RecursionError) as err:

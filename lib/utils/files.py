@@ -15,11 +15,20 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import Final
 
 from ganeti import errors
 
 #: Pause between attempts to get a lock with a time limit, in seconds.
 _LOCK_RETRY_S = 0.02
+#: Most bytes that `read_file` reads of a file unless its caller says otherwise, and
+#: those of what the kernel says of a process.
+MAX_READ: Final = 16 * 1024 * 1024
+#: For files that have the whole configuration, or a row for each file of a node, and
+#: that only root of this node writes.
+WHOLE_STATE: Final = 1024 * 1024 * 1024
+_PIECE: Final = 64 * 1024
+MAX_PROC: Final = 4 * 1024 * 1024
 #: Number of characters of a file's name that its temporary file's name repeats.
 _NAME_SHARE = 100
 #: End of the name of a file that is being written.
@@ -28,18 +37,83 @@ _UNFINISHED = ".new"
 _BACKUP = ".backup-"
 
 
-def read_file(path: str, *, max_size: int | None = None) -> bytes:
-    """Return the content of a file.
+def read_file(path: str, *, max_size: int = MAX_READ, follow: bool = True) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: the file.
+        max_size: most bytes that it may have.
+        follow: whether it may be a symbolic link.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is a pipe, a device or a refused link.
         GenericError: it is larger than ``max_size`` bytes.
     """
-    with open(path, "rb") as stream:
-        data = stream.read() if max_size is None else stream.read(max_size + 1)
-    if max_size is not None and len(data) > max_size:
+    with _opened(path, follow=follow) as fd:
+        data = _bytes(fd, max_size + 1)
+    if len(data) > max_size:
         raise errors.GenericError(f"{path}: larger than {max_size} bytes")
     return data
+
+
+def read_start(path: str, size: int) -> bytes:
+    """Return the beginning of a file that another program writes.
+
+    Args:
+        path: the file; not a symbolic link.
+        size: most bytes that are read.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with _opened(path, follow=False) as fd:
+        return _bytes(fd, size)
+
+
+def text_of(path: str, size: int) -> str:
+    """Return `read_start` as text, in which wrong bytes are replaced."""
+    return read_start(path, size).decode(errors="replace")
+
+
+def read_end(path: str, size: int, *, start: int = 0) -> bytes:
+    """Return the end of a file that another program writes, such as a log.
+
+    Args:
+        path: the file; not a symbolic link.
+        size: most bytes that are read.
+        start: bytes at the beginning that do not count.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with _opened(path, follow=False) as fd:
+        os.lseek(fd, max(start, os.fstat(fd).st_size - size), os.SEEK_SET)
+        return _bytes(fd, size)
+
+
+@contextlib.contextmanager
+def _opened(path: str, *, follow: bool) -> Iterator[int]:
+    """Open a regular file for reading; a pipe is not waited for."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    fd = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "wanted a regular file", path)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _bytes(fd: int, limit: int) -> bytes:
+    """Read to the end or to a limit; in pieces, as daemons lock what they allocate."""
+    pieces = []
+    while limit > 0 and (data := os.read(fd, min(limit, _PIECE))):
+        pieces.append(data)
+        limit -= len(data)
+    return b"".join(pieces)
 
 
 def write_file(

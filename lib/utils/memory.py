@@ -9,6 +9,8 @@ import logging
 import os
 from typing import Final
 
+from ganeti.utils import files
+
 _log = logging.getLogger(__name__)
 
 #: Flags of mlockall(2) on Linux: present and future memory; pages when they are used.
@@ -22,9 +24,9 @@ _STATUS: Final = "/proc/self/status"
 
 def status() -> dict[str, str]:
     """Return the fields of ``/proc/self/status``; see proc(5). Raises OSError."""
-    with open(_STATUS, encoding="ascii", errors="replace") as src:
-        pairs = (line.split(":", 1) for line in src if ":" in line)
-        return {name: value.strip() for name, value in pairs}
+    lines = files.text_of(_STATUS, files.MAX_PROC).splitlines()
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    return {name: value.strip() for name, value in pairs}
 
 
 def lock(*, read_all: bool = True) -> None:

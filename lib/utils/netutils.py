@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ganeti import errors
 from ganeti.constants import timeouts
 from ganeti.pathutils import Paths
+from ganeti.utils import files
 
 HOSTS_FILE = "/etc/hosts"
 #: Longest interface name: IFNAMSIZ of linux/if.h less the final zero byte.
@@ -97,8 +98,8 @@ def lookup_host(
 
 def read_hosts(path: str) -> Iterator[tuple[str, list[str]]]:
     """Yield address and names of each line of a hosts file, if the file exists."""
-    with contextlib.suppress(OSError), open(path, encoding="utf-8") as stream:
-        for line in stream:
+    with contextlib.suppress(OSError):
+        for line in files.read_file(path).decode().splitlines():
             address, *names = line.partition("#")[0].split() or [""]
             if names and is_address(address):
                 yield address, names

@@ -7,9 +7,13 @@ crash does not prevent a start.
 import fcntl
 import os
 from collections.abc import Callable
-from typing import Self
+from typing import Final, Self
 
 from ganeti import errors
+from ganeti.utils import files
+
+#: Bytes of a pid file that are read.
+_MAX_PID: Final = 32
 
 
 class PidFile:
@@ -75,11 +79,24 @@ def _open_locked(path: str) -> int:
 
 
 def read_pid(path: str) -> int | None:
-    """Return the pid in a file, None if the file is missing or has no pid."""
+    """Return the pid in a file, None if it cannot be read or has no pid."""
     try:
-        with open(path, encoding="ascii") as stream:
-            return int(stream.read().strip())
-    except (OSError, ValueError):
+        return pid_in(path)
+    except OSError:
+        return None
+
+
+def pid_in(path: str) -> int | None:
+    """Return the pid in a file's first line, None if it is missing or has no pid.
+
+    The process that it names may have written more than that, and is not believed.
+
+    Raises:
+        OSError: the file cannot be read, or is a link, a pipe or a device.
+    """
+    try:
+        return int(files.text_of(path, _MAX_PID).partition("\n")[0])
+    except (FileNotFoundError, ValueError):
         return None
 
 
@@ -97,10 +114,10 @@ def live_pid(path: str, program: str) -> int | None:
     if pid is None or pid <= 0:
         return None
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            return pid if program.encode() in stream.read() else None
+        words = files.text_of(f"/proc/{pid}/cmdline", files.MAX_PROC)
     except OSError:
         return None
+    return pid if program in words else None
 
 
 def is_locked(path: str) -> bool:

@@ -9,6 +9,9 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
+from ganeti import errors
+from ganeti.utils import files
+
 #: Permission bits that give others than the owner the right to write.
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 #: As many as the kernel follows.
@@ -43,10 +46,10 @@ def lines(path: str, name: str, *, required: bool) -> list[str]:
         return []
     require_regular(file, name)
     try:
-        with open(file, encoding="utf-8") as src:
-            stripped = [line.strip() for line in src]
-    except (OSError, UnicodeDecodeError) as err:
+        text = files.read_file(file, max_size=files.MAX_READ).decode()
+    except (OSError, errors.GenericError, UnicodeDecodeError) as err:
         raise DefectError(f"{name}: cannot be read: {err}") from err
+    stripped = (line.strip() for line in text.splitlines())
     return [line for line in stripped if line and not line.startswith("#")]
 
 

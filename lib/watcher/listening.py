@@ -18,6 +18,8 @@ from ganeti.utils import files
 _LISTEN: Final = "0A"
 _SOCKET: Final = re.compile(r"socket:\[([0-9]+)\]")
 _WORD_BYTES: Final = 4
+#: Bytes of a table of sockets, which has 150 for each connection.
+_MAX_TABLE: Final = 256 * 1024 * 1024
 
 
 def addresses(pid: int) -> list[tuple[str, int]]:
@@ -46,7 +48,9 @@ def _sockets(pid: int) -> Iterator[str]:
 
 def _rows(path: str) -> Iterator[tuple[str, int, str]]:
     """Yield address in hexadecimal, port and inode of the listening sockets."""
-    for line in files.read_file(path).decode("ascii").splitlines()[1:]:
+    for line in (
+        files.read_file(path, max_size=_MAX_TABLE).decode("ascii").splitlines()[1:]
+    ):
         words = line.split()
         if words[3] == _LISTEN:
             host, _, port = words[1].partition(":")

@@ -19,7 +19,7 @@ from ganeti import errors
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import files
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.utils import guest_addresses
+from ganeti.utils import guest_addresses, pidfile
 
 #: Seconds for an answer, and for freezing, which writes all buffers of the guest.
 ANSWER_S: Final = 2.0
@@ -245,9 +245,5 @@ def thaw_abandoned(guest: Files, answer_s: float = ANSWER_S) -> bool:
 
 def _holder(path: str) -> int | None:
     """Return the process that keeps a guest frozen, None if there is none."""
-    try:
-        with open(path, encoding="ascii") as src:
-            pid = int(src.read(20))
-    except (FileNotFoundError, ValueError):
-        return None
-    return pid if path in files.command_line(pid) else None
+    pid = pidfile.pid_in(path)
+    return pid if pid and path in files.command_line(pid) else None

@@ -195,6 +195,6 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
 def _stays_paused(guest: Files) -> bool:
     """Return whether an administrator has paused a guest, here or at its source."""
     try:
-        return file_utils.read_file(guest.arrival_marker) == _WAS_PAUSED
+        return file_utils.read_start(guest.arrival_marker, 32) == _WAS_PAUSED
     except FileNotFoundError:
         return not os.path.exists(guest.sent_marker)

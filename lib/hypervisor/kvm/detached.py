@@ -15,9 +15,10 @@ from ganeti import errors
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.utils import files
 
 _POLL_S: Final = 0.02
-#: Characters of the log that an error shows.
+#: Bytes of the log that an error shows.
 _LOG_END: Final = 1000
 
 
@@ -86,10 +87,9 @@ def _wait_for_answer(
 
 
 def log_end(guest: Files) -> str:
-    """Return the last characters of the emulator's log."""
+    """Return the end of the emulator's log."""
     try:
-        with open(guest.log, encoding="utf-8", errors="replace") as src:
-            text = src.read()[-_LOG_END:].strip()
+        text = files.read_end(guest.log, _LOG_END).decode(errors="replace").strip()
     except OSError:
         text = ""
     return text or f"no message, nothing in {guest.log}"

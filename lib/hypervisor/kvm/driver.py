@@ -48,6 +48,7 @@ from ganeti.hypervisor.kvm import (
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.utils import files as file_utils
 from ganeti.utils import netlink
 
 #: Seconds that an emulator may take to end after ``quit``.
@@ -539,8 +540,8 @@ def _configured_size(args: Sequence[str]) -> tuple[int, int]:
 
 def _resident_mib(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as src:
-            pages = int(src.read().split()[1])
+        text = file_utils.text_of(f"/proc/{pid}/statm", file_utils.MAX_PROC)
+        pages = int(text.split()[1])
     except (OSError, IndexError, ValueError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE") // MIB

@@ -135,9 +135,8 @@ def has_sandbox(effects: NodeEffects, binary: str) -> bool:
 def _read_verdict(path: str) -> Mapping[str, Any]:
     """Return a result of an earlier probe, empty if there is none."""
     try:
-        with open(path, "rb") as src:
-            known = serializer.load(src.read())
-    except (OSError, errors.ParseError):
+        known = serializer.load(file_utils.read_file(path, follow=False))
+    except (OSError, errors.GenericError):
         return {}
     return known if isinstance(known, dict) else {}
 
@@ -176,8 +175,8 @@ def _kvm_works(effects: NodeEffects, binary: str) -> bool:
 
 
 def _boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as src:
-        return src.read().strip()
+    path = "/proc/sys/kernel/random/boot_id"
+    return file_utils.text_of(path, file_utils.MAX_PROC).strip()
 
 
 def _is_faster(effects: NodeEffects, binary: str) -> bool:

@@ -11,6 +11,8 @@ import signal
 
 from ganeti import errors, pathutils
 from ganeti.hypervisor.base import NodeEffects, check_instance_name
+from ganeti.utils import files as file_utils
+from ganeti.utils import pidfile
 
 #: Seconds that a killed emulator may take to disappear.
 _KILL_WAIT_S = 5.0
@@ -124,11 +126,7 @@ class Files:
 
     def written_pid(self) -> int | None:
         """Return the process id in the file, None if the file has none."""
-        try:
-            with open(self.pid, encoding="ascii") as src:
-                return int(src.read().strip())
-        except (FileNotFoundError, ValueError):
-            return None
+        return pidfile.pid_in(self.pid)
 
 
 def root_dir(paths: pathutils.Paths) -> str:
@@ -139,8 +137,8 @@ def root_dir(paths: pathutils.Paths) -> str:
 def command_line(pid: int) -> list[str]:
     """Return the arguments of a process, () if the process does not exist."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as src:
-            return src.read().decode(errors="replace").rstrip("\0").split("\0")
+        text = file_utils.text_of(f"/proc/{pid}/cmdline", file_utils.MAX_PROC)
+        return text.rstrip("\0").split("\0")
     except (FileNotFoundError, ProcessLookupError):
         return []
 
@@ -175,8 +173,7 @@ def _listed(directory: str) -> list[str]:
 def cpu_time_s(pid: int) -> float:
     """Return the processor time that a process has used, in seconds."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as src:
-            fields = src.read().rpartition(")")[2].split()
+        fields = _fields(pid)
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     # utime and stime are fields 14 and 15 of proc(5); fields 1 and 2 end at the ")".
@@ -219,7 +216,12 @@ def wait_gone(effects: NodeEffects, pid: int, timeout_s: float) -> bool:
 def _state(pid: int) -> str | None:
     """Return the state letter of a process, None if the process does not exist."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as src:
-            return src.read().rpartition(")")[2].split()[0]
+        return _fields(pid)[0]
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def _fields(pid: int) -> list[str]:
+    """Return the fields of a process that follow its name."""
+    text = file_utils.text_of(f"/proc/{pid}/stat", file_utils.MAX_PROC)
+    return text.rpartition(")")[2].split()

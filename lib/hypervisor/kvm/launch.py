@@ -31,9 +31,12 @@ from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
+from ganeti.utils import files as file_utils
 
 #: Seconds that the emulator may take to open its devices and become a daemon.
 _START_TIMEOUT_S: Final = 60.0
+#: Bytes of a password file, whose first line counts.
+_MAX_PASSWORD_FILE: Final = 64 * 1024
 #: Displays -> the parameter with the address that a guest needs to have one.
 _DISPLAYS: Final = {"vnc": "vnc_bind_address", "spice": "spice_bind"}
 
@@ -220,10 +223,11 @@ def _set_password(qmp: Qmp, name: str, protocol: str, path: str | None) -> None:
     if not path:
         return
     try:
-        with open(path, encoding="utf-8") as src:
-            password = src.readline().rstrip("\n")
-    except OSError as err:
+        text = file_utils.read_file(path, max_size=_MAX_PASSWORD_FILE).decode()
+    except (OSError, errors.GenericError, UnicodeDecodeError) as err:
+        reason = getattr(err, "strerror", None) or str(err)
         raise errors.HypervisorError(
-            f"instance {name}: {protocol} password file {path}: {err.strerror}"
+            f"instance {name}: {protocol} password file {path}: {reason}"
         ) from err
+    password = text.partition("\n")[0]
     qmp.execute("set_password", {"protocol": protocol, "password": password})

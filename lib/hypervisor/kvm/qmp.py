@@ -6,6 +6,7 @@ that any thread may use it. An emulator serves one client at a time: sessions ar
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Mapping
 from types import TracebackType
@@ -23,6 +24,12 @@ from qemu.qmp import (
 from ganeti import errors
 
 T = TypeVar("T")
+#: Events that somebody waits for. Others are not kept, and of these only so many of at
+#: most so many characters: an emulator that was taken over can send them without end.
+#: The library bounds each message, 10 MiB.
+_WAITED_FOR: Final = ("DEVICE_DELETED",)
+_MOST_EVENTS: Final = 1000
+_MAX_EVENT: Final = 4096
 #: Seconds for connecting and for each command.
 TIMEOUT_S: Final = 5.0
 #: Seconds before connecting again to an emulator that closed the connection before its
@@ -52,7 +59,13 @@ class Qmp:
     def _make_client(self) -> None:
         self._client = QMPClient(self._name)
         self._client.logger.setLevel(logging.CRITICAL)
-        self._events = EventListener()
+        seen = itertools.count()
+        self._events = EventListener(
+            _WAITED_FOR,
+            lambda event: (
+                len(str(event.get("data"))) <= _MAX_EVENT and next(seen) < _MOST_EVENTS
+            ),
+        )
         self._client.register_listener(self._events)
 
     def __enter__(self) -> Self:

@@ -91,12 +91,12 @@ def load(files: Files) -> Runtime:
         HypervisorError: the file is missing or damaged.
     """
     try:
-        with open(files.runtime, "rb") as src:
-            return parse(files.name, src.read())
+        data = file_utils.read_file(files.runtime, follow=False)
     except FileNotFoundError:
         raise errors.HypervisorError(
             f"instance {files.name}: no runtime file {files.runtime}"
         ) from None
+    return parse(files.name, data)
 
 
 def parse(name: str, text: str | bytes) -> Runtime:

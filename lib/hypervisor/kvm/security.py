@@ -10,6 +10,7 @@ from ganeti import errors, uidpool
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.ssconf import SimpleStore
+from ganeti.utils import pidfile
 
 
 @contextlib.contextmanager
@@ -68,10 +69,8 @@ def _pooled(effects: NodeEffects, guest: Files) -> Iterator[str]:
 
 def release(guest: Files) -> None:
     """Release a guest's user of the pool, if it has one."""
-    try:
-        with open(guest.uid, encoding="ascii") as src:
-            uid = int(src.read())
-    except (FileNotFoundError, ValueError):
+    uid = pidfile.pid_in(guest.uid)
+    if uid is None:
         return
     with contextlib.suppress(errors.LockError):
         uidpool.ReleaseUid(uid, paths=guest.paths)

@@ -273,12 +273,12 @@ def processes(guest: Files) -> list[int]:
 
 def is_of(guest: Files, pid: int) -> bool:
     """Return whether a process serves a shared directory of a guest."""
-    return f"{_MARK}={_mark(guest)}".encode() in _environment(pid)
+    return f"{_MARK}={_mark(guest)}" in _environment(pid)
 
 
-def _environment(pid: int) -> list[bytes]:
+def _environment(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/environ", "rb") as src:
-            return src.read().split(b"\0")
+        text = file_utils.text_of(f"/proc/{pid}/environ", file_utils.MAX_PROC)
+        return text.split("\0")
     except OSError:
         return []

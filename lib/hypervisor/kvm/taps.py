@@ -27,6 +27,8 @@ _IFF_TAP: Final = 0x0002
 _IFF_NO_PI: Final = 0x1000
 _IFF_VNET_HDR: Final = 0x4000
 _IFF_MULTI_QUEUE: Final = 0x0100
+#: Bytes of the file with the name of a tap.
+_MAX_NAME: Final = 64
 _SCRIPT: Final = "kvm-vif-bridge"
 
 
@@ -148,8 +150,7 @@ def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
 def read_name(files: Files, key: str) -> str | None:
     """Return the tap of a NIC by index or uuid, None if unknown."""
     try:
-        with open(f"{files.nics}/{key}", encoding="ascii") as src:
-            return src.read().strip()
+        return file_utils.text_of(f"{files.nics}/{key}", _MAX_NAME).strip()
     except FileNotFoundError:
         return None
 

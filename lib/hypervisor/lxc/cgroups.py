@@ -11,6 +11,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import MIB, NodeEffects
+from ganeti.utils import files
 
 ROOT: Final = "/sys/fs/cgroup"
 #: Controllers that containers need; limits of processors and memory.
@@ -22,8 +23,8 @@ _US_PER_S: Final = 1_000_000
 def controllers(root: str = ROOT) -> frozenset[str] | None:
     """Return the controllers of this node, None without cgroups of version 2."""
     try:
-        with open(f"{root}/cgroup.controllers", encoding="ascii") as src:
-            return frozenset(src.read().split())
+        text = files.text_of(f"{root}/cgroup.controllers", files.MAX_PROC)
+        return frozenset(text.split())
     except FileNotFoundError:
         return None
 
@@ -64,8 +65,7 @@ def mount_if_missing(effects: NodeEffects, root: str = ROOT) -> None:
 
 def limits_swap(cmdline: str = "/proc/cmdline") -> bool:
     """Return whether the kernel counts the swap space of groups."""
-    with open(cmdline, encoding="utf-8", errors="replace") as src:
-        return "swapaccount=0" not in src.read().split()
+    return "swapaccount=0" not in files.text_of(cmdline, files.MAX_PROC).split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +77,7 @@ class Group:
     def read(self, name: str) -> str:
         """Return the content of a file, an empty text if there is none."""
         try:
-            with open(f"{self.path}/{name}", encoding="ascii") as src:
-                return src.read().strip()
+            return files.text_of(f"{self.path}/{name}", files.MAX_PROC).strip()
         except OSError:
             return ""
 
@@ -121,8 +120,8 @@ class Group:
 def of_process(pid: int, root: str = ROOT, proc: str = "/proc") -> Group | None:
     """Return the group of the container with this first process, None if it ended."""
     try:
-        with open(f"{proc}/{pid}/cgroup", encoding="utf-8", errors="replace") as src:
-            lines = src.read().splitlines()
+        text = files.text_of(f"{proc}/{pid}/cgroup", files.MAX_PROC)
+        lines = text.splitlines()
     except OSError:
         return None
     for line in lines:

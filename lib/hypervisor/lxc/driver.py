@@ -24,7 +24,7 @@ from ganeti.hypervisor.base import (
 )
 from ganeti.hypervisor.lxc import cgroups, config, root_disk
 from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import hv_syntax
+from ganeti.utils import files, hv_syntax
 
 #: Seconds for the programs that answer immediately.
 _TIMEOUT_S: Final = 60.0
@@ -331,9 +331,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _reason(log: str, offset: int) -> str | None:
     """Return the first error that LXC has logged since a place in its log."""
     try:
-        with open(log, encoding="utf-8", errors="replace") as src:
-            src.seek(offset)
-            lines = src.read(_LOG_BYTES).splitlines()
+        end = files.read_end(log, _LOG_BYTES, start=offset)
+        lines = end.decode(errors="replace").splitlines()
     except OSError:
         return None
     for line in lines:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ganeti import errors, process
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.xen import config, listing, xl
+from ganeti.utils import files
 
 _TYPE: Final = "/sys/hypervisor/type"
 #: Parameters that name a file of the node.
@@ -92,8 +93,7 @@ def _restoring_problem(root: str) -> str | None:
 
 def _content(path: str, size: int = 80) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as src:
-            return src.read(size).strip()
+        return files.text_of(path, size).strip()
     except OSError:
         return ""
 

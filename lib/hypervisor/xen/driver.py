@@ -19,6 +19,7 @@ from ganeti.hypervisor.base import (
 from ganeti.hypervisor.xen import checks, config, listing, migration, nics, xl
 from ganeti.hypervisor.xen.files import DIRECTORY, Files
 from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.utils import files
 
 #: Network script of NICs without one of their own.
 VIF_SCRIPT: Final = "vif-ganeti"
@@ -26,6 +27,7 @@ VIF_SCRIPT: Final = "vif-ganeti"
 _REBOOT_LOOKS: Final = 600
 _REBOOT_LOOK_S: Final = 1.0
 _LONGEST_PASSWORD: Final = 4096
+_LARGEST_PASSWORDS: Final = 64 * 1024
 
 
 class _XenHypervisor(Hypervisor):
@@ -461,14 +463,14 @@ class XenHvmHypervisor(_XenHypervisor):
             return None
         path = self._effects.paths.at(hvp["vnc_password_file"])
         try:
-            with open(path, encoding="utf-8") as src:
-                password = src.readline(_LONGEST_PASSWORD).rstrip("\n")
-        except (OSError, UnicodeError) as err:
+            text = files.read_file(path, max_size=_LARGEST_PASSWORDS).decode()
+        except (OSError, UnicodeError, errors.GenericError) as err:
             reason = getattr(err, "strerror", None) or "not a text"
             raise errors.HypervisorError(
                 f"instance {instance.name}: parameter vnc_password_file: {path}:"
                 f" {reason}"
             ) from err
+        password = text.partition("\n")[0][:_LONGEST_PASSWORD]
         if not password or not password.isprintable():
             raise errors.HypervisorError(
                 f"instance {instance.name}: parameter vnc_password_file: wanted a"

@@ -73,8 +73,8 @@ class Files:
             os.replace(self.config, self.failed_config)
         except OSError:
             # Another file system: the directories need not be on one.
-            with open(self.config, "rb") as src:
-                files.write_file(self.failed_config, src.read(_LARGEST), mode=_MODE)
+            text = files.read_file(self.config, max_size=_LARGEST)
+            files.write_file(self.failed_config, text, mode=_MODE)
             self.remove_config()
         return self.failed_config
 

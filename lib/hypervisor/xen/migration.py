@@ -121,9 +121,8 @@ def _run(
 def _tail(guest: Files, offset: int) -> str:
     """Return the end of the log since a place in it, in one line."""
     try:
-        with open(guest.log, encoding="utf-8", errors="replace") as src:
-            src.seek(offset)
-            text = " ".join(src.read(_LARGEST_RESULT).split())
+        end = files.read_end(guest.log, _LARGEST_RESULT, start=offset)
+        text = " ".join(end.decode(errors="replace").split())
     except OSError:
         text = ""
     return text[-_REASON_LENGTH:] or f"no message in {guest.log}"

@@ -6,6 +6,8 @@ import stat
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from ganeti.utils import files
+
 #: Programs that look at each device that changes, for a moment.
 _PASSING: Final = ("systemd-udevd", "(udev-worker)", "udevd")
 #: Whether a mode is that of a block device.
@@ -79,8 +81,7 @@ def _open_devices(pid: str) -> Iterator[str]:
 
 def _name(pid: str) -> str:
     try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read(64).strip()
+        return files.text_of(f"/proc/{pid}/comm", 64).strip()
     except OSError:
         return ""
 

@@ -46,7 +46,9 @@ def restore(paths: Paths, target: str) -> int:
     New files of the queue get the owners and modes of the queue itself.
     """
     try:
-        rows = msgspec.json.decode(files.read_file(target), type=list[Row])
+        rows = msgspec.json.decode(
+            files.read_file(target, max_size=files.WHOLE_STATE), type=list[Row]
+        )
     except FileNotFoundError:
         return 0
     return sum(map(_restore, [*rows[:_MAX_ROWS], *_new_in_queue(paths, rows)]))

@@ -191,7 +191,7 @@ def _new_journal(paths: Paths, daemon_util: str) -> Journal:
 def _version(path: str) -> int:
     """Return the version of a file that has been checked, or will be."""
     try:
-        data: Any = simplejson.loads(files.read_file(path))
+        data: Any = simplejson.loads(files.read_file(path, max_size=files.WHOLE_STATE))
         return int(data["version"])
     except FileNotFoundError as err:
         raise errors.ConfigurationError(

@@ -13,7 +13,7 @@ from typing import Final
 from ganeti import _buildconf, errors
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
-from ganeti.utils import files
+from ganeti.utils import files, pidfile
 
 CRON: Final = "/etc/cron.d/ganeti"
 #: Cron skips names with a dot.
@@ -53,8 +53,8 @@ def running(paths: Paths) -> list[str]:
 
 def _pid(paths: Paths, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError):
-        pid = int(files.read_file(paths.pid_file(name)))
-        if name.encode() in files.read_file(f"/proc/{pid}/cmdline"):
+        pid = pidfile.pid_in(paths.pid_file(name))
+        if name in files.text_of(f"/proc/{pid}/cmdline", files.MAX_PROC):
             return pid
     return None
 
@@ -156,7 +156,8 @@ def _watchers() -> list[int]:
     pids = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            words = files.read_file(f"/proc/{entry}/cmdline").split(b"\0")[:2]
+            line = files.read_start(f"/proc/{entry}/cmdline", files.MAX_PROC)
+            words = line.split(b"\0")[:2]
             if any(word.endswith(b"/ganeti-watcher") for word in words):
                 pids.append(int(entry))
     return pids

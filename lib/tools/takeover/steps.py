@@ -134,7 +134,7 @@ class Steps:
 
     def copy(self) -> None:
         """Put the store in place on all master candidates."""
-        data = files.read_file(self._fresh)
+        data = files.read_file(self._fresh, max_size=files.WHOLE_STATE)
         for node in self._nodes:
             if node.target.is_candidate:
                 node.put(self._paths.store_db, data, mode=_STORE_MODE)
@@ -204,7 +204,7 @@ class Steps:
     def put(self) -> None:
         """Put the exported file in place."""
         if os.path.exists(self._exported):
-            data = files.read_file(self._exported)
+            data = files.read_file(self._exported, max_size=files.WHOLE_STATE)
             path = self._paths.data("config.data")
             for node in self._nodes:
                 if node.target.is_candidate:

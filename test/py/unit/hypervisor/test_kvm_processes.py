@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tracemalloc
 import types
 
 import pytest
@@ -13,7 +14,14 @@ import pytest
 from fakes.emulators import Effects, Emulator, guest_files
 from ganeti import errors
 from ganeti.hypervisor.base import Arrival
-from ganeti.hypervisor.kvm import arriving, cleanup, departure, files, sending
+from ganeti.hypervisor.kvm import (
+    arriving,
+    cleanup,
+    departure,
+    detached,
+    files,
+    sending,
+)
 from ganeti.hypervisor.kvm.departure import Stage
 
 
@@ -587,3 +595,21 @@ def test_a_process_that_only_waits_to_be_reaped_has_ended(guest, process):
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert files.wait_gone(effects, child.pid, 0.0)
+
+
+def test_what_an_emulator_writes_is_read_up_to_a_bound(guest, process):
+    """Its descriptors of pid file and log stay open, so it can write without end."""
+    child = process("-name", guest.name)
+    with open(guest.log, "w") as log:
+        log.write("x\n" * 5000)
+    for path in (guest.pid, guest.log):
+        os.truncate(path, 1_500_000_000)
+    with open(guest.log, "a") as log:
+        log.write("the reason")
+    tracemalloc.start()
+    try:
+        assert guest.alive_pid() == child.pid
+        assert detached.log_end(guest).endswith("the reason")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()

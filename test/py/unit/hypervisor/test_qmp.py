@@ -249,3 +249,16 @@ def test_another_event_with_the_data_does_not_count(tmp_path):
     ):
         session.execute("query-status")
         assert not session.wait_event("DEVICE_DELETED", 0.05, device="x")
+
+
+def test_a_flood_of_events_is_not_kept(tmp_path):
+    path = str(tmp_path / "qmp")
+    large = event("DEVICE_DELETED", device="x", path="p" * 5000)
+    flood = [event("DEVICE_DELETED", device=str(n)) for n in range(1200)]
+    with (
+        talkative(path, {}, [large, *flood]),
+        qmp.Qmp(path, "web1", timeout_s=30) as session,
+    ):
+        session.execute("query-status")
+        assert session._events._queue.qsize() == 1000
+        assert not session.wait_event("DEVICE_DELETED", 0.05, device="x")

@@ -355,16 +355,16 @@ def test_the_memory_of_a_guest_is_that_of_its_own_process(tmp_path, monkeypatch)
     for name, pid in (("web1", "41\n"), ("db", "42\n"), ("gone", "43"), ("bad", "x")):
         with open(f"{folder}/{name}", "w") as out:
             out.write(pid)
-    read = helper.files.read_file
+    read = helper.files.read_start
 
-    def read_file(path, **limits):
+    def read_start(path, size):
         if not path.startswith("/proc/"):
-            return read(path, **limits)
+            return read(path, size)
         if path in proc:
             return proc[path]
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr(helper.files, "read_file", read_file)
+    monkeypatch.setattr(helper.files, "read_start", read_start)
     assert helper.run_task(paths, "guests") == {"web1": 700}
 
 

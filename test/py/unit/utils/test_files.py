@@ -1,8 +1,10 @@
 """Files are replaced whole or not at all; locks keep others out."""
 
+import contextlib
 import errno
 import os
 import stat
+import tracemalloc
 
 import pytest
 
@@ -301,3 +303,78 @@ def test_a_link_is_no_lock_file(tmp_path):
     ):
         pytest.fail("it is followed")
     assert not (tmp_path / "target").exists()
+
+
+# Files of other programs: they may be endless, pipes, or lead elsewhere
+def huge(path, start=b""):
+    """Make a file of 1.5 GB without data, as an emulator can."""
+    path.write_bytes(start)
+    os.truncate(path, 1_500_000_000)
+    return str(path)
+
+
+READERS = {
+    "whole": lambda path: files.read_file(path, max_size=100),
+    "start": lambda path: files.read_start(path, 100),
+    "text": lambda path: files.text_of(path, 100),
+    "end": lambda path: files.read_end(path, 100),
+}
+
+
+def peak_of(work):
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(errors.GenericError):
+            work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_huge_file_takes_no_memory(tmp_path, reader):
+    path = huge(tmp_path / "f", b"12\n")
+    assert peak_of(lambda: READERS[reader](path)) < 1_000_000
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * 100)
+    assert len(READERS["whole"](str(path))) == 100
+    path.write_bytes(b"x" * 101)
+    with pytest.raises(errors.GenericError, match="larger than 100 bytes"):
+        READERS["whole"](str(path))
+    assert files.read_start(str(path), 7) == b"x" * 7
+    path.write_bytes(b"old " * 100 + b"the end")
+    assert files.read_end(str(path), 7) == b"the end"
+    assert files.read_end(str(path), 50, start=400) == b"the end"
+    assert files.read_end(str(path), 50, start=4000) == b""
+
+
+def test_a_limit_counts_where_none_is_given(tmp_path):
+    with pytest.raises(errors.GenericError, match="larger than"):
+        files.read_file(huge(tmp_path / "f"))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_pipes_and_devices_are_no_files(tmp_path, reader):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (str(pipe), "/dev/zero"):
+        with pytest.raises(OSError, match="wanted a regular file"):
+            READERS[reader](path)
+
+
+@pytest.mark.parametrize("reader", ["start", "text", "end"])
+def test_a_link_to_another_file_is_not_followed(tmp_path, reader):
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="symbolic links"):
+        READERS[reader](str(tmp_path / "link"))
+    with pytest.raises(OSError, match="symbolic links"):
+        files.read_file(str(tmp_path / "link"), follow=False)
+    assert files.read_file(str(tmp_path / "link")) == b"x"
+
+
+def test_files_of_the_kernel_are_read():
+    assert "Name:" in files.text_of("/proc/self/status", files.MAX_PROC)

@@ -105,3 +105,20 @@ def test_asking_for_a_lock_does_not_keep_it(tmp_path):
     assert not pidfile.is_locked(path)
     with pidfile.PidFile(path):
         assert pidfile.is_locked(path)
+
+
+def test_only_the_first_line_of_a_pid_file_counts(tmp_path):
+    path = tmp_path / "x.pid"
+    path.write_text("123\n")
+    os.truncate(path, 1_500_000_000)
+    assert pidfile.read_pid(str(path)) == pidfile.pid_in(str(path)) == 123
+
+
+def test_a_pid_file_that_is_a_pipe_or_a_link_has_no_pid(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "real").write_text("123\n")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for name in ("pipe", "link"):
+        assert pidfile.read_pid(str(tmp_path / name)) is None
+        with pytest.raises(OSError, match=r"regular file|symbolic links"):
+            pidfile.pid_in(str(tmp_path / name))
