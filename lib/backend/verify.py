@@ -29,7 +29,7 @@ from ganeti.process import SAFE_PATH
 from ganeti.rpc import node_port
 from ganeti.storage import allowed, drbd_commands, drbd_tools, gluster, lvm
 from ganeti.storage import files as disk_files
-from ganeti.utils import files, netutils, trusted_files, x509
+from ganeti.utils import daemon_users, files, netutils, trusted_files, x509
 
 _log = logging.getLogger(__name__)
 
@@ -208,6 +208,11 @@ def _time(node: LocalNode, _asked: Any) -> tuple[int, int]:
     return clock.split_time(node.clock.time())
 
 
+def _daemon_users(node: LocalNode, _asked: Any) -> dict[str, str]:
+    """Return name -> user of each running daemon that has a user of its own."""
+    return daemon_users.present(node.paths)
+
+
 def _oslist(node: LocalNode, _asked: Any) -> list[list[Any]]:
     """Return the OS definitions, as ``os_diagnose``."""
     return os_definitions.diagnose(node.paths)
@@ -332,6 +337,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     nodeverify_constants.NV_VERSION: _version,
     nodeverify_constants.NV_NODESETUP: _nodesetup,
     nodeverify_constants.NV_TIME: _time,
+    nodeverify_constants.NV_DAEMON_USERS: _daemon_users,
     nodeverify_constants.NV_OSLIST: _oslist,
     nodeverify_constants.NV_BRIDGES: _bridges,
     nodeverify_constants.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,

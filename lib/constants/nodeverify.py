@@ -8,6 +8,8 @@ NV_CLIENT_CERT: Final = "client-cert"
 #: Not in the documented protocol; nodes that do not know it leave it out.
 NV_COMPRESSION: Final = "compression-tools"
 #: Not in the documented protocol; nodes that do not know it leave it out.
+#: Users of the running daemons that have users of their own.
+NV_DAEMON_USERS: Final = "daemon-users"
 NV_DISK_FILES: Final = "disk-files"
 NV_DRBDHELPER: Final = "drbd-helper"
 NV_DRBDLIST: Final = "drbd-list"

@@ -134,6 +134,12 @@ def parser(name: str, *, network: bool = False) -> argparse.ArgumentParser:
     add("-f", "--foreground", action="store_true", help="stay attached")
     add("-d", "--debug", action="store_true", help="log at debug level")
     add("--no-user-checks", action="store_true", help="run as any user")
+    if daemon_users.name_of(name):
+        add(
+            "--allow-root",
+            action="store_true",
+            help="run as root if the daemon's own user cannot be had",
+        )
     add("--syslog", choices=("no", "yes", "only"), default="no", help="log to syslog")
     version = f"{name} (ganeti) {versions.RELEASE_VERSION}"
     add("-V", "--version", action="version", version=version)
@@ -314,7 +320,7 @@ def _live(
             _raise_file_limit()
             _watch_signals(control)
             daemon.prepare()
-            _become_own_user(daemon, paths)
+            _become_own_user(daemon, options, paths)
             service = daemon.start(control)
             state.enter(_SERVING)
         except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
@@ -358,35 +364,28 @@ class _State:
         os.ftruncate(self._fd, len(line))
 
 
-def _become_own_user(daemon: Daemon, paths: Paths) -> None:
-    """Change to the user of this daemon, if it has one on this machine.
+def _become_own_user(daemon: Daemon, options: argparse.Namespace, paths: Paths) -> None:
+    """Change to the user of this daemon, if root runs it on a real machine.
 
     Raises:
+        StartError: it would go on as root, which nobody has allowed.
         OSError: the log cannot be given to the user, or the change is not permitted.
     """
-    wanted = daemon_users.name_of(daemon.name)
-    if wanted is None or paths.is_virtual or os.geteuid() != 0:
+    obstacle = daemon_users.obstacle(daemon.name, paths)
+    if obstacle and not options.allow_root:
+        raise StartError(
+            f"cannot run as its own user: {obstacle}; with --allow-root it runs as root"
+        )
+    if obstacle:
+        _log.warning("running as root, as --allow-root says: %s", obstacle)
         return
     user = daemon_users.identity(daemon.name, paths)
     if user is None:
-        _log.warning(
-            "this machine has no user %s, so the daemon runs as root; the command"
-            " useradd --system --user-group --shell /usr/sbin/nologin %s and a restart"
-            " change that",
-            *(wanted, wanted),
-        )
-        return
-    unreadable = daemon_users.unreadable_program()
-    if unreadable:
-        _log.warning(
-            "user %s may not read %s, which the daemon needs, so it runs as root",
-            *(user.name, unreadable),
-        )
         return
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.FileHandler):
             os.chown(handler.baseFilename, user.uid, user.gid)
-    daemon_users.assume(user)
+    daemon_users.assume(user, daemon_users.further_groups(daemon.name, user, paths))
     _log.info("running as user %s", user.name)
 
 

@@ -1,7 +1,6 @@
-"""Daemons that are installed, but that an administrator does not want on a node.
+"""Settings of an administrator for the daemons of a node: disabled ones, arguments.
 
-The variable ``DISABLED_DAEMONS`` of ``/etc/default/ganeti`` lists them; daemon-util
-reads the same file.
+The file ``/etc/default/ganeti`` has them as variables; daemon-util reads the same file.
 """
 
 import shlex
@@ -10,24 +9,41 @@ from typing import Final
 from ganeti.pathutils import Paths
 from ganeti.utils import files
 
-_VARIABLE: Final = "DISABLED_DAEMONS="
+DEFAULTS: Final = "/etc/default/ganeti"
 _MAX_FILE: Final = 64 * 1024
 
 
 def names(paths: Paths) -> frozenset[str]:
     """Return the names of the disabled daemons of this node."""
+    return frozenset(_words(paths, "DISABLED_DAEMONS"))
+
+
+def arguments_name(daemon: str) -> str:
+    """Return the name of the variable with the arguments of a daemon."""
+    return f"{daemon.removeprefix('ganeti-').upper()}_ARGS"
+
+
+def arguments(paths: Paths, daemon: str) -> list[str]:
+    """Return the arguments with which a daemon of this node is started."""
+    return _words(paths, arguments_name(daemon))
+
+
+def _words(paths: Paths, variable: str) -> list[str]:
+    """Return the words in a variable, none if it is missing or damaged."""
     try:
-        text = files.read_file(
-            paths.at("/etc/default/ganeti"), max_size=_MAX_FILE
-        ).decode(errors="replace")
+        text = files.read_file(paths.at(DEFAULTS), max_size=_MAX_FILE).decode(
+            errors="replace"
+        )
     except OSError:
-        return frozenset()
-    listed: frozenset[str] = frozenset()
+        return []
+    listed: list[str] = []
     for line in text.splitlines():
-        if line.strip().startswith(_VARIABLE):
+        if line.strip().startswith(f"{variable}="):
             try:
-                words = shlex.split(line.strip().removeprefix(_VARIABLE), comments=True)
+                words = shlex.split(
+                    line.strip().removeprefix(f"{variable}="), comments=True
+                )
             except ValueError:
                 continue
-            listed = frozenset(" ".join(words).split())
+            listed = " ".join(words).split()
     return listed

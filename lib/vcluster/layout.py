@@ -224,12 +224,13 @@ def defaults_text(node: Node, *, monitoring: bool = False) -> str:
         monitoring: whether the daemons that watch the nodes run: they would double the
             memory of a large cluster on one machine.
     """
-    # With many node daemons on one machine, locked memory would exhaust it.
+    # With many node daemons on one machine, locked memory would exhaust it. A machine
+    # with virtual clusters need not have the users of daemons.
     named = {
         "NODED": f"{node.address} --no-mlock",
-        "CONFD": node.address,
-        "MOND": node.address,
-        "RAPI": node.address,
+        "CONFD": f"{node.address} --allow-root",
+        "MOND": f"{node.address} --allow-root",
+        "RAPI": f"{node.address} --allow-root",
         "MAINTD": node.address,
     }
     text = "".join(f'{name}_ARGS="-b {addr}"\n' for name, addr in named.items())

@@ -33,6 +33,8 @@ _Minor = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
 _Version = Annotated[str, msgspec.Meta(pattern=r"(?a)\A\d{1,4}(\.\d{1,6}){1,3}\Z")]
 _Path = Annotated[str, msgspec.Meta(max_length=4096)]
 _Name = Annotated[str, msgspec.Meta(max_length=255)]
+#: Name of a daemon or a user: it is shown.
+_Word = Annotated[str, msgspec.Meta(pattern=r"(?a)\A[\w.-]{1,64}\Z")]
 #: Kind of a finding. A node of a later release may have kinds that nobody knows here;
 #: their readers leave these out one by one.
 _Kind = Annotated[str, msgspec.Meta(max_length=64)]
@@ -43,6 +45,7 @@ _KeyLines = Annotated[
 FORMS: Final[dict[str, Any]] = {
     nodeverify.NV_VERSION: tuple[int, str],
     nodeverify.NV_TIME: tuple[float, float],
+    nodeverify.NV_DAEMON_USERS: dict[_Word, _Word],
     nodeverify.NV_FILELIST: _FAILURES,
     nodeverify.NV_CLIENT_CERT: tuple[str | None, str | None],
     nodeverify.NV_NODELIST: _FAILURES,

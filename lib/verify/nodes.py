@@ -76,6 +76,25 @@ def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> b
     return True
 
 
+def daemon_users(
+    members: Iterable[objects.Node],
+    answers: Mapping[str, Mapping[str, Any]],
+    *,
+    verbose: bool,
+) -> list[str]:
+    """Return a line for each user of daemons; without `verbose`, for root alone."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for node in members:
+        users = answers.get(node.uuid, {}).get(nodeverify.NV_DAEMON_USERS) or {}
+        for row in users.items():
+            names.setdefault(row, []).append(node.name)
+    return [
+        f"{daemon} runs as user {user} on {', '.join(sorted(where))}"
+        for (daemon, user), where in sorted(names.items())
+        if verbose or user == "root"
+    ]
+
+
 def _time(
     report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
 ) -> None:

@@ -241,6 +241,10 @@ def _make_files(lab, machine):
         "root/.bash_profile": "",
         "var/lib/ganeti/.keep": "",
         "etc/ganeti/.keep": "",
+        # The interpreter may be where only root can read it.
+        "etc/default/ganeti": "".join(
+            f'{name}_ARGS="--allow-root"\n' for name in ("CONFD", "MOND", "RAPI")
+        ),
     }
     for name, text in texts.items():
         path = files / name

@@ -150,6 +150,8 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             self.output.step("Assessing cluster hypervisor parameters")
             self._assess(snapshot)
         self._notes(snapshot, members, inside)
+        for line in nodes.daemon_users(online, answers, verbose=self.op.verbose):
+            self.output.notice(line)
 
     def _instances(
         self, snapshot: objects.Snapshot, members: Sequence[objects.Node]

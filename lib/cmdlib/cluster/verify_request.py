@@ -56,6 +56,7 @@ def checks(
         nodeverify.NV_VERSION: None,
         nodeverify.NV_NODESETUP: None,
         nodeverify.NV_TIME: None,
+        nodeverify.NV_DAEMON_USERS: None,
         nodeverify.NV_OSLIST: None,
         nodeverify.NV_NONVMNODES: [
             node.name for node in members if not node.vm_capable

@@ -1,7 +1,8 @@
 """The steps of a take-over, in both directions, as the master runs them.
 
 Each step can be repeated after an interruption. Guests are not touched: no step stops,
-starts or signals an emulator.
+starts or signals an emulator. After a step that failed, one of the two Ganeti is
+started again, so that the cluster has a master while somebody finds the cause.
 """
 
 import os
@@ -23,6 +24,9 @@ from ganeti.utils import files
 Feedback = Callable[[str], None]
 _STORE_MODE: Final = 0o640
 _CONFIG_MODE: Final = 0o640
+_MASTERD: Final = "ganeti-masterd"
+_ADVICE: Final = "run the same command again to repeat this step"
+_UNDO: Final = "take-over --undo"
 
 TITLES: Final = {
     "stop": "stop the daemons and the watcher of the other Ganeti on {nodes}",
@@ -75,28 +79,76 @@ class Steps:
         """Run the steps that are left, and record each.
 
         Raises:
-            GenericError: a step failed; the same command repeats it.
+            GenericError: a step failed; the text says which Ganeti runs now, and the
+                command that goes on.
         """
-        path = journal_path(self._paths)
         self._stop_again()
         for step in self.journal.todo:
-            self.journal = self.journal.begun(step)
-            record.save(path, self.journal)
+            self._save(self.journal.begun(step))
             self._feedback(title(step, self.journal))
-            self._do(step)
-            self.journal = self.journal.done(step)
-            if step != record.BACK[-1]:
-                record.save(path, self.journal)
+            problem = self._attempt(step)
+            if problem:
+                raise errors.OpExecError(f"{problem}; {self._after_failure(step)}")
 
-    def _do(self, step: str) -> None:
-        """Run one step; its error says how to go on."""
+    def _save(self, journal: Journal) -> None:
+        self.journal = journal
+        record.save(journal_path(self._paths), journal)
+
+    def _attempt(self, step: str) -> str:
+        """Run one step and record its end; return why it failed, or nothing."""
         try:
             _METHODS[step](self)
         except (errors.GenericError, OSError) as err:
-            back = "" if self.journal.is_back else ", or take-over --undo to go back"
-            raise errors.OpExecError(
-                f"{step}: {err}; run the same command again to repeat this step{back}"
-            ) from err
+            return f"{step}: {err}"
+        if self.journal.todo[:1] == (step,):
+            self.journal = self.journal.done(step)
+            if step != record.BACK[-1]:
+                self._save(self.journal)
+        return ""
+
+    def _after_failure(self, step: str) -> str:
+        """Start the Ganeti to which the cluster belongs; return how to go on."""
+        journal = self.journal
+        if step in (record.OVER[-1], record.BACK[-1]):
+            return _ADVICE if journal.is_back else f"{_ADVICE}, or {_UNDO} to go back"
+        if not journal.is_back:
+            if step == record.STORE_IN_USE and self._leads():
+                return f"the master daemon runs; {_ADVICE}, or {_UNDO} to go back"
+            return self._turn_back()
+        if journal.has_used_store and step in _BEFORE_OLD:
+            # The other Ganeti has not got the configuration yet.
+            self._feedback(title("start", journal))
+            problem = self._attempt("start")
+            self._save(journal.replace(back=()))
+            state = problem or "the daemons of this implementation run again"
+            return f"{state}; {_ADVICE}"
+        for later in record.BACK[record.BACK.index(step) + 1 : -1]:
+            self._feedback(title(later, journal))
+            if problem := self._attempt(later):
+                return f"{problem}; {_ADVICE}"
+        return f"the other Ganeti was started where it can run; {_ADVICE}"
+
+    def _turn_back(self) -> str:
+        """Go back, since there is no master; return the result as text."""
+        self._save(self.journal.turned())
+        for step in record.BACK:
+            self._feedback(title(step, self.journal))
+            problem = self._attempt(step)
+            if not problem:
+                continue
+            if self.journal.has_used_store and step in _BEFORE_OLD:
+                return f"going back failed: {problem}; there is no master: run {_UNDO}"
+            for later in record.BACK[record.BACK.index(step) + 1 : -1]:
+                self._attempt(later)
+            return f"going back failed: {problem}; run {_UNDO} to finish it"
+        return "the other Ganeti runs again"
+
+    def _leads(self) -> bool:
+        """Return whether our master daemon runs here."""
+        try:
+            return _MASTERD in self._nodes[0].run("look").running
+        except (errors.GenericError, OSError):
+            return False
 
     def _stop_again(self) -> None:
         """Stop other daemons that somebody started while the take-over was interrupted.
@@ -110,6 +162,21 @@ class Steps:
     def _everywhere(self, step: str) -> None:
         for node in self._nodes:
             node.run(step)
+
+    def _wherever_possible(self, step: str) -> None:
+        """Run a step on all nodes, the master last, also if it fails on some.
+
+        Raises:
+            OpExecError: it failed on some nodes.
+        """
+        problems = []
+        for node in reversed(self._nodes):
+            try:
+                node.run(step)
+            except (errors.GenericError, OSError) as err:
+                problems.append(str(err))
+        if problems:
+            raise errors.OpExecError("; ".join(problems))
 
     def stop(self) -> None:
         """Stop the other daemons: on the master first, so that no job begins."""
@@ -147,8 +214,7 @@ class Steps:
 
     def start(self) -> None:
         """Start our daemons: on the master last, as it needs the others' votes."""
-        for node in reversed(self._nodes):
-            node.run("start")
+        self._wherever_possible("start")
 
     def verify(self) -> None:
         """Verify the cluster and compare the guests.
@@ -212,12 +278,11 @@ class Steps:
 
     def restore(self) -> None:
         """Put back what the other Ganeti needs."""
-        self._everywhere("restore")
+        self._wherever_possible("restore")
 
     def start_old(self) -> None:
         """Start the other daemons: on the master last."""
-        for node in reversed(self._nodes):
-            node.run("start-old")
+        self._wherever_possible("start-old")
 
     def forget(self) -> None:
         """Remove all records: of the master last, with the journal."""
@@ -240,6 +305,8 @@ _METHODS: Final[dict[str, Callable[[Steps], None]]] = {
     "start-old": Steps.start_old,
     "forget": Steps.forget,
 }
+#: Steps back before which the other Ganeti has an old configuration.
+_BEFORE_OLD: Final = ("halt", "export", "put")
 
 
 def incompatible_changes(paths: Paths, journal: Journal) -> list[str]:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from fakes import own_users
 from fakes.patience import until
 
 pytestmark = [
@@ -26,24 +27,6 @@ for entry in gnt-confd:64221 gnt-rapi:64222 gnt-mond:64223; do
 done
 for name in passwd group; do mount --bind /etc/default/$name /etc/$name; done
 """
-#: Shows a directory that belongs to one user, such as /root with the interpreter of a
-#: developer in it, to all users of this node.
-REVEAL = """
-set -e
-kept=/srv/ganeti/below$(echo "$0" | tr / _)
-mkdir -p "$kept"
-mount --rbind "$0" "$kept"
-mount -t tmpfs -o mode=711 tmpfs "$0"
-for each in "$kept"/* "$kept"/.[!.]*; do
-  new=$0/$(basename "$each")
-  if [ -L "$each" ]; then cp -P "$each" "$new"; continue
-  elif [ -d "$each" ]; then mkdir "$new"
-  elif [ -e "$each" ]; then touch "$new"
-  else continue; fi
-  mount --rbind "$each" "$new"
-done
-"""
-UNREADABLE = "from ganeti.utils import daemon_users as d; print(d.unreadable_program())"
 #: Sends a request to the remote API, as jack.
 ASK = """
 import json, ssl, sys, urllib.request
@@ -58,13 +41,7 @@ print(urllib.request.urlopen(request, context=context, timeout=60).read().decode
 
 def prepare(cluster, name):
     cluster.check("sh", "-c", ADD_USERS, node=name)
-    code = f"import sys; sys.path += {sys.path!r}; {UNREADABLE}"
-    for _ in range(5):
-        where = cluster.check(sys.executable, "-c", code, node=name).strip()
-        if not where:
-            return
-        cluster.check("sh", "-c", REVEAL, where, node=name)
-    raise AssertionError(f"{where} of {name} stays unreadable")
+    own_users.reveal(cluster, name)
 
 
 @pytest.fixture
@@ -118,6 +95,7 @@ def test_confd_and_the_remote_api_have_users_of_their_own(cluster):
     _have_their_users(cluster)
     _agent_has_its_user(cluster)
     _can_read_little_else(cluster)
+    _verify_names_users(cluster)
     done = ask(cluster, "PUT", "/2/tags?tag=by-rapi")
     assert not done.failed, done.output
     until("the tag is set", lambda: "by-rapi" in _tags(cluster))
@@ -155,6 +133,15 @@ def _have_their_users(cluster):
     ):
         wanted = ([str(UIDS[daemon])] * 4, [], 0)
         assert rights_of(cluster, daemon, name) == wanted, (daemon, name)
+
+
+def _verify_names_users(cluster):
+    """The machines allow root, but have the users."""
+    assert "runs as user" not in cluster.check("gnt-cluster", "verify")
+    output = cluster.check("gnt-cluster", "verify", "--verbose")
+    both = "node1.vc.test, node2.vc.test"
+    assert f"NOTICE: ganeti-confd runs as user gnt-confd on {both}" in output
+    assert "NOTICE: ganeti-rapi runs as user gnt-rapi on node1.vc.test" in output
 
 
 def _can_read_little_else(cluster):
@@ -215,12 +202,34 @@ def _restart_leaves_nothing(cluster):
     util = cluster.paths().daemon_util
     cluster.check(util, "stop", "ganeti-confd")
     assert cluster.run(util, "check", "ganeti-confd").failed
+    for kind in ("pid", "state"):
+        assert not cluster.file(f"/var/run/ganeti/ganeti-confd.{kind}").exists()
+    _does_not_start_without_its_user(cluster, util)
     cluster.check(util, "start", "ganeti-confd")
     assert pid_of(cluster, "ganeti-confd") != before
     cluster.check("/bin/sh", "-c", f"kill -KILL {pid_of(cluster, 'ganeti-confd')}")
     cluster.check(util, "start", "ganeti-confd")
     until("confd answers again", lambda: confd_answers(cluster))
     cluster.wait_until_clean()
+
+
+def _does_not_start_without_its_user(cluster, util):
+    """The machine loses the user; somebody must allow root then."""
+    defaults = cluster.file("/etc/default/ganeti")
+    text = defaults.read_text()
+    defaults.write_text(text.replace("--allow-root", ""))
+    cluster.check("umount", "/etc/passwd")
+    refused = cluster.run(util, "start", "ganeti-confd")
+    assert refused.failed
+    assert "cannot run as its own user: this machine has no user gnt-confd" in (
+        refused.output
+    )
+    defaults.write_text(text)
+    cluster.check(util, "start", "ganeti-confd")
+    output = cluster.check("gnt-cluster", "verify")
+    assert "NOTICE: ganeti-confd runs as user root on node1.vc.test" in output
+    cluster.check(util, "stop", "ganeti-confd")
+    cluster.check("mount", "--bind", "/etc/default/passwd", "/etc/passwd")
 
 
 def _tags(cluster):

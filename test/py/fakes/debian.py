@@ -1,7 +1,8 @@
 """Clusters of Debian's Ganeti 3.0.2, with its own daemons, on isolated machines.
 
 The packages are those of `fakes.peers`, unpacked. Each machine sees them in its ``/usr``
-as if they were installed, with the users that Debian's packages make.
+as if they were installed, with the files in ``/etc`` and what their maintainer script
+makes: users, groups and links. They have no units of systemd.
 """
 
 import json
@@ -9,27 +10,39 @@ import os
 import pathlib
 import subprocess
 
-from fakes import patience, peers
+from fakes import own_users, patience, peers
 from ganeti.vcluster import node_directories
 from ganeti.vcluster.create import QEMU
 
 _TREE = peers.TREE
-_USERS = ("masterd", "confd", "luxid", "rapi", "metad")
-_FIRST_ID = 890
 #: The file of the packages that runs the watcher.
 CRON = "/etc/cron.d/ganeti"
-_CRON_TEXT = "*/5 * * * * root ganeti-watcher\n"
-#: As Debian's packages: their programs read them through these links.
+#: The users of ours that Debian's packages lack, as the guide says.
+_ADD_USER = "useradd --system --user-group --shell /usr/sbin/nologin gnt-mond"
+#: Runs the maintainer script on a copy of this machine's accounts.
+_ACCOUNTS = """
+set -e
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/new /mnt/work
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/new,workdir=/mnt/work /etc
+mkdir -p /etc/ganeti
+export DPKG_MAINTSCRIPT_PACKAGE=ganeti DPKG_MAINTSCRIPT_NAME=postinst
+sh {tree}/control/ganeti/postinst configure
+{add_user}
+cp /etc/passwd /etc/group {accounts}
+"""
+#: As the packages: their programs read them through these links.
 _INSTALL = """
 set -e
 mount -t overlay overlay -o lowerdir={tree}/usr:/usr /usr
 mount --bind {accounts}/passwd /etc/passwd
 mount --bind {accounts}/group /etc/group
 mount -t tmpfs tmpfs /etc/cron.d
+cp {tree}/etc/cron.d/* /etc/cron.d
+cp {tree}/etc/ganeti/* /etc/ganeti
+cp {tree}/etc/default/ganeti /etc/default
 ln -sfn /usr/share/ganeti/3.0 /etc/ganeti/share
 ln -sfn /usr/lib/ganeti/3.0 /etc/ganeti/lib
-: > /etc/default/ganeti
-printf '%s' '{text}' > {cron}
 rm -f /etc/ssh/ssh_host_ed25519_key*
 kill -HUP $(cat /var/run/ganeti/sshd.pid)
 """
@@ -61,11 +74,10 @@ class DebianCluster:
         for node in layout.nodes[1:]:
             # Nodes of a cluster share their host keys.
             node_directories.copy_keys(layout, node)
-        script = _INSTALL.format(
-            tree=_TREE, accounts=accounts, cron=CRON, text=_CRON_TEXT
-        )
+        script = _INSTALL.format(tree=_TREE, accounts=accounts)
         for name in self.names:
             self.machines.check("sh", "-c", script, node=name)
+            own_users.reveal(self.machines, name)
 
     def create(self):
         """Make the cluster: init, and add the other nodes."""
@@ -113,7 +125,7 @@ class DebianCluster:
             name
             for name in DAEMONS
             for line in listed.splitlines()
-            if line.endswith(f"/usr/sbin/ganeti-{name}")
+            if f"/usr/sbin/ganeti-{name}" in line.split()
         }
 
     def guests(self):
@@ -143,26 +155,12 @@ class DebianCluster:
 
 
 def _write_accounts(directory):
-    """Write the lists of users and groups, with those of Debian's packages."""
-    passwd, group = (
-        pathlib.Path(path).read_text() for path in ("/etc/passwd", "/etc/group")
-    )
-    members = {
-        "masterd": "gnt-masterd,gnt-confd,gnt-rapi,gnt-luxid",
-        "confd": "gnt-masterd",
-        "rapi": "gnt-masterd,gnt-rapi",
-        "luxid": "gnt-masterd",
-    }
-    for number, user in enumerate(_USERS, _FIRST_ID):
-        name = f"gnt-{user}"
-        passwd += f"{name}:x:{number}:{number}::/var/lib/ganeti:/usr/sbin/nologin\n"
-        group += f"{name}:x:{number}:{members.get(user, '')}\n"
-    everyone = ",".join(f"gnt-{user}" for user in _USERS)
-    group += f"gnt-daemons:x:{_FIRST_ID + 5}:{everyone}\n"
-    group += f"gnt-admin:x:{_FIRST_ID + 6}:gnt-masterd,gnt-rapi\n"
+    """Write the lists of users and groups, with those of Debian's packages and ours."""
     os.makedirs(directory, exist_ok=True)
-    (directory / "passwd").write_text(passwd)
-    (directory / "group").write_text(group)
+    script = _ACCOUNTS.format(tree=_TREE, accounts=directory, add_user=_ADD_USER)
+    subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], check=True, capture_output=True
+    )
 
 
 #: Prints what a guest answers to the enter key, until its login prompt.

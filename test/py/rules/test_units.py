@@ -68,7 +68,8 @@ def test_every_unit_is_installed_packaged_and_enabled():
 
 #: Settings of the section Service that are not restrictions.
 NOT_RESTRICTIONS = {
-    *("Type", "EnvironmentFile", "ExecStart", "ExecStartPre", "RemainAfterExit"),
+    *("Type", "EnvironmentFile", "ExecStart", "ExecStartPre", "ExecStopPost"),
+    *("RemainAfterExit",),
     *("Restart", "RestartSec", "RestartPreventExitStatus", "SuccessExitStatus"),
     *("TimeoutStartSec", "KillMode", "OOMPolicy", "TasksMax", "LimitMEMLOCK"),
 }

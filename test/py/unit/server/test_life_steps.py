@@ -394,11 +394,16 @@ class Users:
         self.steps = []
         users = common.daemon_users
         monkeypatch.setattr(users, "name_of", {NAME: "gnt-confd"}.get)
-        monkeypatch.setattr(users, "identity", lambda _name, _paths: self.user)
+        monkeypatch.setattr(users, "identity", self.identity)
         monkeypatch.setattr(users, "unreadable_program", lambda: self.unreadable)
-        monkeypatch.setattr(users, "assume", self.steps.append)
+        monkeypatch.setattr(users, "further_groups", lambda *_args: [77])
+        monkeypatch.setattr(users, "assume", lambda *args: self.steps.append(args))
         monkeypatch.setattr(common.os, "chown", lambda *args: self.steps.append(args))
         monkeypatch.setattr(common.os, "geteuid", lambda: 0)
+
+    def identity(self, name, paths):
+        is_root = common.os.geteuid() == 0
+        return self.user if name == NAME and is_root and not paths.is_virtual else None
 
 
 @pytest.fixture
@@ -416,14 +421,15 @@ def users(monkeypatch, tmp_path):
 REAL = Paths(root="", hostname="n1")
 
 
-def become(name=NAME, paths=REAL):
+def become(name=NAME, paths=REAL, *words):
     daemon = common.Daemon(name=name, check=None, start=None)
-    common._become_own_user(daemon, paths)
+    options = common.parse(common.parser(name), words)
+    common._become_own_user(daemon, options, paths)
 
 
 def test_a_daemon_gives_its_log_to_its_user_and_becomes_it(users):
     become()
-    assert users.steps == [(users.log, 901, 902), users.user]
+    assert users.steps == [(users.log, 901, 902), (users.user, [77])]
 
 
 def test_a_daemon_stays_as_it_is_without_a_reason_to_change(users, monkeypatch):
@@ -434,16 +440,21 @@ def test_a_daemon_stays_as_it_is_without_a_reason_to_change(users, monkeypatch):
     assert users.steps == []
 
 
-def test_a_machine_that_lacks_the_user_or_hides_the_program_is_a_warning(users, caplog):
+def test_a_daemon_that_cannot_have_its_user_starts_only_if_that_is_allowed(
+    users, caplog
+):
     users.unreadable = "/root/python"
-    become()
-    text = "user gnt-confd may not read /root/python, which the daemon needs"
-    assert text in caplog.text
-    users.user = None
-    become()
-    assert (
-        "this machine has no user gnt-confd, so the daemon runs as root" in caplog.text
-    )
+    for text in (
+        "user gnt-confd may not read /root/python, which ganeti-confd needs",
+        "this machine has no user gnt-confd; the command useradd --system",
+    ):
+        with pytest.raises(common.StartError) as caught:
+            become()
+        assert f"cannot run as its own user: {text}" in str(caught.value)
+        assert str(caught.value).endswith("; with --allow-root it runs as root")
+        become(NAME, REAL, "--allow-root")
+        assert f"running as root, as --allow-root says: {text}" in caplog.text
+        users.user = None
     assert users.steps == []
 
 
@@ -473,6 +484,7 @@ def test_options_that_all_daemons_have(capsys):
         "foreground": False,
         "debug": False,
         "no_user_checks": False,
+        "allow_root": False,
         "syslog": "no",
         "words": [],
     }

@@ -6,6 +6,7 @@ import pwd
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -43,6 +44,10 @@ def users(monkeypatch):
 
     monkeypatch.setattr(pwd, "getpwnam", getpwnam)
     return known
+
+
+def obstacle(paths):
+    return daemon_users.obstacle("ganeti-confd", paths)
 
 
 def test_names_have_the_configured_prefix(monkeypatch):
@@ -108,12 +113,38 @@ def test_without_users_all_files_are_those_of_root(paths, users):
 
 
 @needs_root
-def test_the_group_that_an_administrator_chose_stays(paths, users):
+def test_the_group_that_an_administrator_chose_stays(paths, users, monkeypatch):
     users["gnt-confd"] = CONFD
     os.makedirs(paths.data_dir)
     os.chown(paths.data_dir, 0, 64999)
     ensure_dirs.run(paths)
+    # The user of the daemon that reads the store is in no such group.
+    assert owner(paths.data_dir)[1] == CONFD.gid
+    os.chown(paths.data_dir, 0, 64999)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 64999])
+    ensure_dirs.run(paths)
     assert owner(paths.data_dir)[1] == 64999
+    groups = daemon_users.further_groups
+    assert groups("ganeti-confd", CONFD, paths) == [64999]
+    assert groups("ganeti-rapi", RAPI, paths) == []
+
+
+@needs_root
+def test_what_keeps_a_daemon_from_its_user_is_named(users, monkeypatch):
+    monkeypatch.setattr(daemon_users, "unreadable_program", lambda: "")
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        paths = Standard(root, "n1")
+        for place in (paths.data_dir, paths.run_dir, paths.log_dir):
+            os.makedirs(place)
+        assert "no user gnt-confd; the command useradd" in obstacle(paths)
+        users["gnt-confd"] = CONFD
+        # Only this user may enter a new temporary directory.
+        wanted = f"user gnt-confd may not read {root}, which ganeti-confd needs"
+        assert obstacle(paths) == wanted
+        os.chmod(root, 0o755)
+        assert obstacle(paths) == ""
+        assert daemon_users.obstacle("ganeti-noded", paths) == ""
+    assert obstacle(Paths("/x/n1", "n1")) == ""
 
 
 _ASSUME = """

@@ -58,3 +58,25 @@ def test_a_node_that_is_no_candidate_any_more_needs_no_confd(
     other = "node2.example.com\n"
     pathlib.Path(paths.data("ssconf_master_candidates")).write_text(other)
     assert step(paths, tmp_path, "start-old", "exit 0").running == ()
+
+
+def test_a_daemon_that_could_not_have_its_user_is_a_problem(
+    paths, tmp_path, monkeypatch
+) -> None:
+    no_user = {"ganeti-confd": "no user gnt-confd"}
+    monkeypatch.setattr(
+        node.daemon_users, "obstacle", lambda name, _paths: no_user.get(name, "")
+    )
+    monkeypatch.setattr(node.Services, "has", lambda _self, _name: True)
+    problem = (
+        "ganeti-confd would not start: no user gnt-confd; or let it run as root, with"
+        ' CONFD_ARGS="--allow-root" in /etc/default/ganeti'
+    )
+    assert problem in step(paths, tmp_path, "look", "exit 0").problems
+    defaults = pathlib.Path(paths.at("/etc/default/ganeti"))
+    defaults.parent.mkdir(parents=True)
+    defaults.write_text('CONFD_ARGS="-b 192.0.2.1 --allow-root"\n')
+    assert problem not in step(paths, tmp_path, "look", "exit 0").problems
+    monkeypatch.setattr(node.Services, "has", lambda _self, _name: False)
+    defaults.unlink()
+    assert problem not in step(paths, tmp_path, "look", "exit 0").problems

@@ -34,7 +34,8 @@ class FakeNode:
         if step == "forget" and self.target.name == MASTER:
             shutil.rmtree(node_module.state_dir(self.cluster.paths))
         return node_module.Report(
-            guests=dict(self.cluster.guests.get(self.target.name, {}))
+            guests=dict(self.cluster.guests.get(self.target.name, {})),
+            running=self.cluster.running,
         )
 
     def put(self, path, data, *, mode):
@@ -45,7 +46,10 @@ class FakeNode:
 
 
 class Cluster:
-    """Two nodes; `cut_at` is the number of the call that never returns."""
+    """Two nodes; `cut_at` is the number of the call that never returns.
+
+    `broken` are calls that fail, `running` the daemons that a node reports.
+    """
 
     def __init__(self, paths):
         self.paths = paths
@@ -53,12 +57,15 @@ class Cluster:
         self.cut_at = None
         self.guests = {OTHER: {"web1.vc.test": 77}}
         self.printed = []
+        self.broken, self.running = set(), ()
 
     def call(self, *what):
         if self.cut_at == len(self.calls):
             self.cut_at = None
             raise CutError
         self.calls.append(what)
+        if what in self.broken:
+            raise errors.OpExecError(f"node {what[0]}: no luck")
 
     def steps(self, record):
         nodes = [FakeNode(self, target) for target in record.nodes]
@@ -167,6 +174,86 @@ def test_a_way_back_before_the_start_leaves_the_old_file(cluster) -> None:
     cluster.go(back=True)
     assert pathlib.Path(cluster.paths.data("config.data")).read_bytes() == before
     assert not any(step.startswith("put config") for _node, step in cluster.calls)
+
+
+def failure(cluster, *, back=False):
+    """Run until a step fails; return the text, the record, and the calls since then."""
+    cluster.calls.clear()
+    with pytest.raises(errors.OpExecError) as caught:
+        cluster.go(back=back)
+    first = min(cluster.calls.index(call) for call in cluster.broken)
+    return (
+        str(caught.value),
+        journal.load(steps.journal_path(cluster.paths)),
+        cluster.calls[first + 1 :],
+    )
+
+
+BACK_CALLS = [
+    *((name, "halt") for name in (MASTER, OTHER)),
+    *((name, step) for step in ("restore", "start-old") for name in (OTHER, MASTER)),
+]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [(OTHER, "stop"), (OTHER, "keep"), (OTHER, "put store.db"), (OTHER, "convert")],
+)
+def test_a_step_that_fails_before_the_start_leaves_the_other_master(cluster, call):
+    cluster.broken = {call}
+    text, left, calls = failure(cluster)
+    assert text.endswith(f"node {OTHER}: no luck; the other Ganeti runs again")
+    assert left is None
+    assert calls == [*BACK_CALLS, (OTHER, "forget"), (MASTER, "forget")]
+
+
+def test_a_node_that_does_not_start_keeps_no_master_from_it(cluster):
+    cluster.broken, cluster.running = {(OTHER, "start")}, ("ganeti-masterd",)
+    text, left, calls = failure(cluster)
+    assert "; the master daemon runs; run the same command again" in text
+    assert (left.is_back, left.todo[0]) == (False, "start")
+    assert calls == [(MASTER, "start"), (MASTER, "look")]
+
+
+def test_a_start_without_a_master_goes_back(cluster):
+    cluster.broken = {(MASTER, "start")}
+    text, left, calls = failure(cluster)
+    assert text.endswith("; the other Ganeti runs again")
+    assert left is None
+    assert [call for call in calls if call in BACK_CALLS] == BACK_CALLS
+    assert (MASTER, "put config.data") in calls
+
+
+def test_a_way_back_by_itself_that_fails_starts_what_it_can(cluster):
+    cluster.broken = {(OTHER, "convert"), (OTHER, "restore")}
+    text, left, calls = failure(cluster)
+    assert "going back failed: restore: " in text
+    assert text.endswith("; run take-over --undo to finish it")
+    assert (left.is_back, left.todo[0]) == (True, "restore")
+    assert calls == BACK_CALLS
+
+
+@pytest.mark.parametrize("call", [(OTHER, "halt"), (OTHER, "put config.data")])
+def test_a_way_back_that_fails_early_leaves_our_master(cluster, call):
+    cluster.go()
+    cluster.broken = {call}
+    text, left, calls = failure(cluster, back=True)
+    assert "the daemons of this implementation run again" in text
+    assert (left.is_back, left.back) == (True, ())
+    assert calls[-2:] == [(OTHER, "start"), (MASTER, "start")]
+    cluster.broken = set()
+    cluster.go(back=True)
+    assert journal.load(steps.journal_path(cluster.paths)) is None
+
+
+@pytest.mark.parametrize("step", ["restore", "start-old"])
+def test_a_way_back_that_fails_late_starts_the_other_master(cluster, step):
+    cluster.go()
+    cluster.broken = {(OTHER, step)}
+    text, left, calls = failure(cluster, back=True)
+    assert text.endswith("run the same command again to repeat this step")
+    assert left.todo[0] == step
+    assert calls[-1] == (MASTER, "start-old")
 
 
 def test_a_guest_that_is_gone_is_an_error(cluster) -> None:
