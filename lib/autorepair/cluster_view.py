@@ -15,6 +15,9 @@ _INSTANCE: Final = (
     *("name", "pnode", "snodes", "tags", "disk_template", "admin_state"),
     *("be/always_failover", "forthcoming"),
 )
+#: Of an instance that is looked at alone: whether it runs, which its node is asked for.
+_ONE: Final = (*_INSTANCE, "status")
+_DOWN: Final = "ERROR_down"
 _NODE: Final = ("name", "offline", "drained", "group.uuid")
 _GROUP: Final = ("uuid", "name", "tags")
 #: Allocator for repairs on a cluster without a default one.
@@ -66,6 +69,10 @@ class ClusterView:
             always_failover=bool(row["be/always_failover"]),
         )
 
+    def is_down(self, name: str) -> bool:
+        """Return whether an instance should run and does not; false if not asked."""
+        return self.instances[name].get("status") == _DOWN
+
     def is_idle(self, name: str) -> bool:
         """Return whether an instance has good nodes and no tags about repairs.
 
@@ -93,26 +100,22 @@ class ClusterView:
         return NodeHealth.DRAINED if node["drained"] else NodeHealth.GOOD
 
 
-def load(
-    client: luxi.Client, name: str | None = None, primary: str | None = None
-) -> ClusterView:
+def load(client: luxi.Client, name: str | None = None) -> ClusterView:
     """Return the present state of the cluster.
 
     Args:
         client: of the master daemon.
         name: of the only instance that is wanted; None for all. The view of an
             instance that does not exist any more has no instances.
-        primary: node of the only instances that are wanted; None for all.
 
     Raises:
         DataError: an answer is malformed.
         GenericError: the master does not answer.
     """
     if name is not None:
-        instances = _existing(client, "instance", _INSTANCE, [name])
+        instances = _existing(client, "instance", _ONE, [name])
     else:
-        on_node = ["==", "pnode", primary] if primary is not None else None
-        instances = _table(client, "instance", _INSTANCE, on_node)
+        instances = _table(client, "instance", _INSTANCE, None)
     nodes: list[str] | None = None
     if name is not None:
         nodes = [

@@ -84,6 +84,7 @@ class RepairRun:
         has_failed: whether the master refused a job, or a change of tags failed.
         jobs: ids of the jobs of repairs that were submitted.
         touched: nodes of the instances with a repair under way.
+        failed: names of the instances whose repair has failed.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class RepairRun:
         self.has_failed = False
         self.jobs: list[int] = []
         self.touched: set[str] = set()
+        self.failed: list[str] = []
 
     def all(self) -> Counter[RepairState]:
         """Do the next step of every instance; return the number of each state.
@@ -129,29 +131,35 @@ class RepairRun:
         """
         return self._reported(lambda row: {*_nodes(row)}.issubset(nodes))
 
-    def of_node(self, node: str) -> Counter[RepairState]:
-        """Do the next step of the instances whose primary node has a name.
+    def of_node(self, node: str, since: float) -> Counter[RepairState]:
+        """Do the next step of the instances of a node that died at some time.
+
+        A failover gives an instance its new primary node before it starts it there. So
+        they are those of the node, and those with a repair that has begun or failed
+        since then.
 
         Raises:
             DataError, GenericError: see `all`.
         """
-        return self._reported(lambda row: bool(row["pnode"] == node), node)
+        return self._reported(
+            lambda row: row["pnode"] == node or _is_open(row["tags"], int(since))
+        )
 
     def _reported(
-        self, is_wanted: Callable[[cluster_view.Row], bool], primary: str | None = None
+        self, is_wanted: Callable[[cluster_view.Row], bool]
     ) -> Counter[RepairState]:
         if self._settings.dry_run:
-            return self._all(is_wanted, primary)
+            return self._all(is_wanted)
         self._round = Recorder(self._client.call, journal.AUTOREPAIR)
         try:
-            return self._all(is_wanted, primary)
+            return self._all(is_wanted)
         finally:
             self._warn(self._round.finish())
 
     def _all(
-        self, is_wanted: Callable[[cluster_view.Row], bool], primary: str | None
+        self, is_wanted: Callable[[cluster_view.Row], bool]
     ) -> Counter[RepairState]:
-        view = cluster_view.load(self._client, primary=primary)
+        view = cluster_view.load(self._client)
         rows = {name: row for name, row in view.instances.items() if is_wanted(row)}
         # Most instances are healthy in most runs.
         idle = {name for name in rows if view.is_idle(name)}
@@ -171,6 +179,7 @@ class RepairRun:
         for name, row in wanted.items():
             if states.get(name) == RepairState.PENDING:
                 self.touched.update(_nodes(row))
+        self.failed = sorted(n for n in states if states[n] == RepairState.FAILED)
         return Counter(state for state in states.values() if state is not None)
 
     def _one(
@@ -212,8 +221,9 @@ class RepairRun:
         if health is not None:
             repair = diagnosis.find_repair(health, view.allocator)
         policy = view.policy(name, present, self._now)
+        start = diagnosis.start(name) if view.is_down(name) else None
         step = plan.step(
-            plan.InstanceTags(records, damaged[0] if damaged else ""),
+            plan.InstanceTags(records, damaged[0] if damaged else "", start),
             jobs.states,
             repair,
             policy,
@@ -512,6 +522,15 @@ def _action(step: RepairStep) -> str:
             return f"end the repair: {record.outcome}"
         return f"begin a repair: {record.kind.word}"
     return "remove tags" if step.remove else "repair"
+
+
+def _is_open(present: Sequence[str], since: int) -> bool:
+    """Return whether tags record a repair that pends, or has failed, since a time."""
+    return any(
+        record.time >= since
+        for record in tags.records(present)
+        if record.outcome in (None, RepairOutcome.FAILURE)
+    )
 
 
 def _is_pending(records: Sequence[RepairRecord]) -> bool:

@@ -215,6 +215,7 @@ def all_instances_info(
     return infos
 
 
+@procedure("instance_left")
 @procedure("instance_info")
 def instance_info(
     node: LocalNode, instance: str, hname: str, hvparams: dict[str, Any]

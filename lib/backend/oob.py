@@ -87,9 +87,7 @@ def _answer(command: str, result: RunResult | errors.CommandError) -> tuple[bool
     if isinstance(result, errors.CommandError):
         return False, f"OOB program execution failed ({result})"
     if result.timed_out:
-        return False, (
-            "OOB program execution timeout exceeded, OOB program execution aborted"
-        )
+        return False, oob.OOB_TIMED_OUT
     if result.failed:
         text = result.stderr.strip() or result.stdout.strip() or result.reason
         if result.too_long:

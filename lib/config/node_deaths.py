@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from ganeti.repair.node_death import DeathState
+from ganeti.repair.node_lives import DeathState
 from ganeti.store import Store, read_typed
 
 TABLE: Final = "meta"

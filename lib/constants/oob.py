@@ -17,6 +17,10 @@ OOB_STATUS_UNKNOWN: Final = "UNKNOWN"
 OOB_STATUSES: Final = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
 #: Seconds.
 OOB_TIMEOUT: Final = 60
+#: Error of a helper that did not end in time.
+OOB_TIMED_OUT: Final = (
+    "OOB program execution timeout exceeded, OOB program execution aborted"
+)
 #: Seconds.
 OOB_POWER_DELAY: Final = 2.0
 #: Helpers that run at the same time. One takes 10 MiB, and waits most of its time.

@@ -23,11 +23,20 @@ _LOCK_S: Final = 30.0
 _WAIT_S: Final = 30.0
 
 
-def repair(paths: Paths, clock: Clock, node: str) -> int:
-    """Do the next step of each instance whose primary node has a name.
+class Recovery(NamedTuple):
+    """The repairs of the instances of a dead node.
 
-    Returns:
-        the number of instances with a repair under way.
+    Attributes:
+        pending: number of those that are under way.
+        failed: names of instances whose repair has failed.
+    """
+
+    pending: int
+    failed: tuple[str, ...] = ()
+
+
+def repair(paths: Paths, clock: Clock, node: str, since: float) -> Recovery:
+    """Do the next step of each instance of a node that died at some time.
 
     Raises:
         LockError: another program repairs instances.
@@ -37,15 +46,15 @@ def repair(paths: Paths, clock: Clock, node: str) -> int:
         autorepair.exclusive(paths, timeout_s=_LOCK_S),
         Client.of_node(paths, retries=0) as client,
     ):
-        return advance(client, clock, node)
+        return advance(client, clock, node, since)
 
 
-def advance(client: Client, clock: Clock, node: str) -> int:
+def advance(client: Client, clock: Clock, node: str, since: float) -> Recovery:
     """Do the same over a connection; the caller lets nobody else repair."""
     run = _run(client, clock, f"death of {node}")
-    count = run.of_node(node)
+    count = run.of_node(node, since)
     _log.info("instances of %s: %s", node, autorepair.summary(count) or "none")
-    return count[RepairState.PENDING]
+    return Recovery(count[RepairState.PENDING], tuple(run.failed))
 
 
 class Advanced(NamedTuple):

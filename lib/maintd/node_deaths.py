@@ -8,7 +8,7 @@ delays a fence and never hastens one.
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,18 +16,11 @@ import msgspec
 from ganeti import errors
 from ganeti.clock import Clock
 from ganeti.constants import jobqueue
+from ganeti.maintd.instances import Recovery
 from ganeti.repair import journal, node_death
 from ganeti.repair.journal import JobEnd, Round
-from ganeti.repair.node_death import (
-    DeathJob,
-    DeathState,
-    Facts,
-    NodeView,
-    Phase,
-    Plan,
-    Seen,
-    Silence,
-)
+from ganeti.repair.node_death import Plan, Seen, Silence
+from ganeti.repair.node_lives import DeathJob, DeathState, Facts, NodeView, Phase
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +45,8 @@ _UNKNOWN: Final = "unknown method"
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
-#: Does the next step of the repairs of the instances of a node; returns how many of
-#: them have a repair under way.
-Repair = Callable[[str], int]
+#: Does the next step of the repairs of the instances of a node that died at a time.
+Repair = Callable[[str, float], Recovery]
 
 
 class Heartbeats:
@@ -111,6 +103,8 @@ class NodeDeaths:
         self._silent: dict[str, tuple[int, float]] = {}
         self._beats = Heartbeats()
         self._recovered: frozenset[str] = frozenset()
+        #: UUID of a node -> names of its instances whose repair has failed.
+        self._failed_repairs: dict[str, tuple[str, ...]] = {}
         #: Time of a remembered event -> when this process saw it first.
         self._known: dict[float, float] = {}
         #: UUID of a node with repairs under way -> time of the next look, and the pause
@@ -155,6 +149,8 @@ class NodeDeaths:
         facts = self._look()
         if not facts.is_enabled and facts.state.is_empty:
             self._silent = {}
+            # What was seen before the next switch proves nothing after it.
+            self._beats = Heartbeats()
             self._wants_probe = True
             return _OFF_S
         state = facts.state
@@ -165,12 +161,13 @@ class NodeDeaths:
             self._recovered,
             self._known_s(state),
             self._beats.ages_s(self._clock.monotonic()),
+            self._failed_repairs,
         )
         plan = node_death.decide(state, seen)
         self._show(plan)
         if plan.state != state or plan.jobs or plan.items:
             self._commit(state, plan, facts)
-        self._recover(plan, facts.nodes)
+        self._recover(plan)
         self._wants_probe = plan.wants_probe
         return self._pause(plan.state, facts)
 
@@ -222,7 +219,11 @@ class NodeDeaths:
         if self._wants_probe:
             return 0.0
         left_s = max(0.0, self._next_probe() - self._clock.monotonic())
-        if any(death.job or death.phase is Phase.OFFLINE for death in state.deaths):
+        is_busy = any(
+            death.job or (death.phase is Phase.OFFLINE and not death.limit)
+            for death in state.deaths
+        )
+        if is_busy:
             return min(_JOB_S, left_s)
         return left_s
 
@@ -238,33 +239,41 @@ class NodeDeaths:
         if plan.state == state:
             self._call("RecordRound", [msgspec.to_builtins(entry)])
             return
-        jobs = [self._explained(job, plan, number) for job in plan.jobs]
+        names = {death.node: death.name for death in plan.state.deaths}
+        names |= {node.uuid: node.name for node in facts.marked}
+        jobs = [self._explained(job, names[job.node], number) for job in plan.jobs]
         wanted = msgspec.to_builtins([plan.state, jobs, entry])
         self._call("ChangeNodeDeaths", [state.serial_no, *wanted])
 
-    def _explained(self, job: DeathJob, plan: Plan, number: str) -> DeathJob:
+    def _explained(self, job: DeathJob, name: str, number: str) -> DeathJob:
         """Return a job with its reason trail."""
-        names = {death.node: death.name for death in plan.state.deaths}
-        text = f"death of {names[job.node]}"
+        text = f"death of {name}"
         trail = journal.maintd_trail([text], number, self._clock.time())
         priority = jobqueue.OP_PRIO_HIGH
         ops = tuple({**op, "reason": trail, "priority": priority} for op in job.ops)
         return msgspec.structs.replace(job, ops=ops)
 
-    def _recover(self, plan: Plan, views: Sequence[NodeView]) -> None:
+    def _recover(self, plan: Plan) -> None:
         """Repair the instances of nodes that are marked offline."""
-        names: Mapping[str, str] = {view.uuid: view.name for view in views}
+        deaths = {death.node: death for death in plan.state.deaths}
         done = set(self._recovered) & set(plan.recover)
         now = self._clock.monotonic()
         looks = {node: self._looks.get(node, (now, 0.0)) for node in plan.recover}
         for node, (when, pause_s) in looks.items():
-            if node in done or now < when:
+            is_over = node in done and not self._failed_repairs.get(node)
+            if is_over or now < when:
                 continue
-            if self._repair(names[node]) == 0:
+            done.discard(node)
+            recovery = self._repair(deaths[node].name, deaths[node].since)
+            if recovery.pending == 0:
                 done.add(node)
+            self._failed_repairs[node] = recovery.failed
             longer_s = min(_LONGEST_LOOK_S, max(_FIRST_LOOK_S, 2 * pause_s))
             looks[node] = self._clock.monotonic() + longer_s, longer_s
         self._looks = looks
+        self._failed_repairs = {
+            node: names for node, names in self._failed_repairs.items() if node in looks
+        }
         self._recovered = frozenset(done)
 
     def _show(self, plan: Plan) -> None:

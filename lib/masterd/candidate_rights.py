@@ -27,7 +27,7 @@ from ganeti.locking import Level, Request
 from ganeti.locking.manager import BGL
 from ganeti.masterd import login_keys
 from ganeti.mcpu import EngineDeps
-from ganeti.repair.node_death import Phase
+from ganeti.repair.node_lives import Phase
 
 _log = logging.getLogger(__name__)
 

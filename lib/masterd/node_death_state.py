@@ -19,7 +19,7 @@ from ganeti.jqueue.documents import Document
 from ganeti.masterd import journal_state
 from ganeti.repair import node_death
 from ganeti.repair.journal import Round
-from ganeti.repair.node_death import DeathJob, DeathState
+from ganeti.repair.node_lives import DeathJob, DeathState
 
 #: Most deaths that are remembered at once; no program should decide about more.
 _MAX_DEATHS: Final = 200
@@ -50,7 +50,6 @@ class Keeper:
             JobQueueError: the jobs were refused; nothing was done.
         """
         decoded = [[opcodes.decode(op) for op in job.ops] for job in jobs]
-        _check(state, jobs)
         with self._lock, self._journal.writing() as batch:
             present = self._reader.state()
             if present.serial_no != serial:
@@ -59,6 +58,7 @@ class Keeper:
                     f" change is based on {serial}",
                     ecodes.ECODE_STATE,
                 )
+            _check(state, jobs, present.marked)
             new = msgspec.structs.replace(state, serial_no=serial + 1)
 
             def documents(ids: Sequence[int]) -> list[Document]:
@@ -73,15 +73,19 @@ class Keeper:
             return new
 
 
-def _check(state: DeathState, jobs: Sequence[DeathJob]) -> None:
-    """Refuse a state that is too large, and jobs for nodes that it does not name."""
+def _check(state: DeathState, jobs: Sequence[DeathJob], marked: Sequence[str]) -> None:
+    """Refuse a state that is too large, and jobs for nodes that it does not name.
+
+    A node that was marked and is back has a job when it leaves the state.
+    """
     if len(state.deaths) > _MAX_DEATHS:
         raise errors.OpPrereqError(
             f"deaths of nodes: wanted at most {_MAX_DEATHS}, found {len(state.deaths)}",
             ecodes.ECODE_INVAL,
         )
     wanted = sorted(death.node for death in state.deaths if death.job == -1)
-    given = sorted(job.node for job in jobs)
+    back = set(marked).difference(state.marked, wanted)
+    given = sorted(job.node for job in jobs if job.node not in back)
     if wanted != given:
         raise errors.OpPrereqError(
             f"deaths of nodes: wanted one job for each of {wanted}, found {given}",

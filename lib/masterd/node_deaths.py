@@ -14,12 +14,13 @@ from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import Node, Snapshot, params
 from ganeti.repair.journal import Round
-from ganeti.repair.node_death import (
+from ganeti.repair.node_lives import (
     Death,
     DeathJob,
     DeathState,
     Facts,
     JobSeen,
+    MarkedNode,
     NodeView,
 )
 from ganeti.rpc.runner import node_port
@@ -86,9 +87,12 @@ def facts(deps: MasterDeps, *, probe: bool) -> Facts:
     known = {death.node for death in state.deaths} & set(snapshot.nodes)
     views = {uuid: _view(snapshot, snapshot.nodes[uuid]) for uuid in sorted(known)}
     answered = 0
+    marked = _marked(snapshot, state)
     if is_probed:
         answered = _probe(deps, snapshot, views, watched)
+        marked = _asked(deps, marked)
     is_limited = bool(views) or not is_enabled or state.mass_event is not None
+    is_limited |= any(node.answers for node in marked)
     limits = automation.load(deps) if is_limited else None
     if views:
         incidents = {
@@ -110,6 +114,7 @@ def facts(deps: MasterDeps, *, probe: bool) -> Facts:
         answered=answered,
         ended=ended,
         has_heartbeats=_has_heartbeats(snapshot),
+        marked=marked,
         **({"automation": limits} if limits is not None else {}),
     )
 
@@ -120,6 +125,25 @@ def _watched(snapshot: Snapshot) -> list[str]:
         uuid
         for uuid, node in snapshot.nodes.items()
         if uuid != snapshot.cluster.master_node and not node.offline
+    )
+
+
+def _marked(snapshot: Snapshot, state: DeathState) -> tuple[MarkedNode, ...]:
+    """Return the nodes that were recorded as offline and off, and still are."""
+    nodes = [snapshot.nodes[u] for u in state.marked if u in snapshot.nodes]
+    return tuple(
+        MarkedNode(uuid=node.uuid, name=node.name)
+        for node in nodes
+        if node.offline and not node.powered
+    )
+
+
+def _asked(deps: MasterDeps, marked: Sequence[MarkedNode]) -> tuple[MarkedNode, ...]:
+    """Return nodes that are marked offline, with whether they answer."""
+    silent = _silent(deps, [node.uuid for node in marked]) if marked else ()
+    return tuple(
+        msgspec.structs.replace(node, answers=node.uuid not in silent)
+        for node in marked
     )
 
 

@@ -9,6 +9,7 @@ see the present amounts.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ganeti.constants import oob
 from ganeti.mcpu.dry_run_policy import Args, device_path
 from ganeti.rpc import Result
 
@@ -22,6 +23,8 @@ class SimulatedNodes:
         self._guests: dict[tuple[str, str], Mapping[str, Any] | None] = {}
         #: (node uuid, disk) -> whether the disk would be usable there
         self._disks: dict[tuple[str, str], bool] = {}
+        #: Name of a node -> whether it would be on.
+        self._powered: dict[str, bool] = {}
 
     # Acts
     def record(self, procedure: str, node: str, args: Args) -> None:
@@ -32,6 +35,8 @@ class SimulatedNodes:
             self._guests[node, guest["name"]] = guest if runs else None
         elif procedure in _USABLE:
             self._disks[node, _key(args[0])] = _USABLE[procedure]
+        elif procedure == "run_oob_many" and args[1] in _POWERS:
+            self._powered |= {name: _POWERS[args[1]] for _program, name in args[0]}
         elif procedure in _COMPLETE:
             for disk in _COMPLETE[procedure](args):
                 for place in disk.get("nodes") or (node,):
@@ -76,6 +81,20 @@ class SimulatedNodes:
             if place == node and (guest is None or guest["hypervisor"] in hypervisors)
         }
 
+    def _power(self, _node: str, args: Args, answer: Result) -> Any:
+        """Return power states with those that the acts so far would lead to."""
+        helpers, command = args[0], args[1]
+        names = [name for _program, name in helpers]
+        if command != oob.OOB_POWER_STATUS or self._powered.keys().isdisjoint(names):
+            return _SAME
+        real = answer.payload or [[False, answer.fail_msg]] * len(names)
+        return [
+            [True, {oob.OOB_POWER_STATUS_POWERED: self._powered[name]}]
+            if name in self._powered
+            else row
+            for name, row in zip(names, real, strict=True)
+        ]
+
     def _allowed(self, node: str, args: Args, _answer: Result) -> Any:
         """Return null for a guest that would run on the node."""
         return None if self._guests.get((node, args[0]["name"])) else _SAME
@@ -119,6 +138,8 @@ class SimulatedNodes:
 
 
 _SAME: Final = object()
+#: Out-of-band commands: whether the machine is on afterwards.
+_POWERS: Final = {oob.OOB_POWER_OFF: False, oob.OOB_POWER_ON: True}
 #: Acts on guests: whether the guest runs on the node afterwards.
 _RUNS: Final[Mapping[str, Callable[[Args], bool]]] = {
     "instance_finalize_migration_dst": lambda args: bool(args[2]),
@@ -148,8 +169,10 @@ _ADJUST: Final[Mapping[str, Callable[[SimulatedNodes, str, Args, Result], Any]]]
     "hotplug_supported": SimulatedNodes._allowed,  # noqa: SLF001
     "impexp_status": SimulatedNodes._transfers,  # noqa: SLF001
     "instance_info": SimulatedNodes._guest_info,  # noqa: SLF001
+    "instance_left": SimulatedNodes._guest_info,  # noqa: SLF001
     "instance_list": SimulatedNodes._names,  # noqa: SLF001
     "instance_migratable": SimulatedNodes._allowed,  # noqa: SLF001
+    "run_oob_many": SimulatedNodes._power,  # noqa: SLF001
     "migration_info": SimulatedNodes._allowed,  # noqa: SLF001
 }
 

@@ -183,9 +183,16 @@ class OobCommand(Opcode, tag="OP_OOB_COMMAND", frozen=True, kw_only=True):
 
     RESULT: ClassVar[Any] = list[list[tuple[ht.ResultStatus, Any]]]
 
+    auto_promote: Annotated[
+        bool, Doc("with mark_offline, promote other nodes if needed; not in Ganeti")
+    ] = False
     command: Annotated[ht.OobCommand, Doc("which out-of-band command")]
     ignore_status: Annotated[
         bool, Doc("allow power-off although the node is not offline")
+    ] = False
+    mark_offline: Annotated[
+        bool,
+        Doc("mark nodes offline that are proved to be off; not in Ganeti"),
     ] = False
     node_death: Annotated[
         bool, Doc("refuse unless the nodes are dead; not in Ganeti")

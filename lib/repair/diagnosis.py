@@ -22,8 +22,9 @@ _KINDS: Final = {
     "OP_INSTANCE_REINSTALL": RepairKind.REINSTALL,
     "OP_INSTANCE_REPLACE_DISKS": RepairKind.FIX_STORAGE,
 }
-#: Opcodes that move or repair an instance.
-OP_IDS: Final = tuple(_KINDS)
+_START: Final = "OP_INSTANCE_STARTUP"
+#: Opcodes that move, repair or start an instance.
+OP_IDS: Final = (*_KINDS, _START)
 
 
 class NodeHealth(enum.Enum):
@@ -65,6 +66,7 @@ class Repair:
         reason: text for the administrator.
         loses_files: whether it replaces file disks; this needs its own permission.
         whole: most severe kind that completing the repair is going to require.
+        is_start: it only starts the instance, which is where it should be.
     """
 
     kind: RepairKind
@@ -72,6 +74,7 @@ class Repair:
     reason: str
     loses_files: bool = False
     whole: RepairKind = RepairKind.FIX_STORAGE
+    is_start: bool = False
 
 
 def find_repair(instance: InstanceHealth, allocator: str) -> Repair | None:
@@ -154,6 +157,13 @@ def _recreated(instance: InstanceHealth, allocator: str, reason: str) -> Repair:
         ops.append({"OP_ID": "OP_INSTANCE_STARTUP", **name})
     loses_files = instance.template == "file"
     return Repair(RepairKind.REINSTALL, tuple(ops), reason, loses_files)
+
+
+def start(name: str) -> Repair:
+    """Return the repair of an instance whose repair was not completed: its start."""
+    op: Op = {"OP_ID": _START, "instance_name": name}
+    reason = "a job of its repair failed, and it does not run"
+    return Repair(RepairKind.FIX_STORAGE, (op,), reason, is_start=True)
 
 
 def kind_of(op_ids: Iterable[str]) -> RepairKind | None:

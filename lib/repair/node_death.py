@@ -21,15 +21,25 @@ case that only the network failed: a forged one keeps no dead node alive without
 limit. Its absence proves nothing.
 """
 
-import enum
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import msgspec
 
 from ganeti.repair import journal, limits
 from ganeti.repair.journal import Decision, Item
 from ganeti.repair.limits import Act, Automation, Refusal
+from ganeti.repair.node_lives import (
+    Death,
+    DeathJob,
+    DeathState,
+    Event,
+    Facts,
+    MarkedNode,
+    NodeView,
+    Phase,
+)
+from ganeti.utils import messages
 
 #: Seconds of silence, and probes without an answer, until a node is fenced.
 #: A node daemon that restarts is away for 2 seconds.
@@ -62,233 +72,18 @@ UNCONFIRMED: Final = "unconfirmed"
 LYING_HELPER: Final = "lying-helper"
 HEARTBEAT: Final = "heartbeat"
 NOT_MARKED: Final = "not-marked"
+NOT_REPAIRED: Final = "not-repaired"
 #: Action of the items of the journal.
 _FENCE: Final = "fence"
 _RELEASE: Final = "mark offline"
 _RECOVER: Final = "start its instances elsewhere"
+_ASK: Final = "ask its helper again"
+_RETURN: Final = "record that it is on"
 #: Why a step waits, for people.
 _ASKED: Final = "other nodes are asked once more whether it answers"
 _RUNS: Final = "its job has not ended"
 _REPAIRS: Final = "automatic repair has not dealt with all of them yet"
 _NOT_OFFLINE: Final = "it is no longer marked offline"
-
-
-class Phase(enum.StrEnum):
-    """Progress of the death of a node."""
-
-    #: It does not answer.
-    SUSPECTED = "suspected"
-    #: A job switches it off.
-    FENCING = "fencing"
-    #: It is off; a job marks it offline.
-    FENCED = "fenced"
-    #: It is marked offline, and its instances are repaired.
-    OFFLINE = "offline"
-    #: Nothing more is done until a person steps in.
-    HELD = "held"
-
-
-class Event(enum.Enum):
-    """The reason of a new phase."""
-
-    FENCE = enum.auto()
-    CONFIRM = enum.auto()
-    MARK = enum.auto()
-    HOLD = enum.auto()
-
-
-_NEXT: Final[Mapping[tuple[Phase, Event], Phase]] = {
-    (Phase.SUSPECTED, Event.FENCE): Phase.FENCING,
-    (Phase.FENCING, Event.CONFIRM): Phase.FENCED,
-    (Phase.FENCING, Event.HOLD): Phase.HELD,
-    (Phase.FENCED, Event.MARK): Phase.OFFLINE,
-    (Phase.FENCED, Event.HOLD): Phase.HELD,
-}
-
-
-class Death(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that does not answer, and what was done about it.
-
-    Attributes:
-        node: UUID.
-        name: of the node.
-        phase: progress.
-        since: begin of the silence, seconds since 1970.
-        witnesses: who has found it silent.
-        helper: out-of-band helper that was used.
-        jobs: all jobs about it, in order.
-        job: the one under way; 0 for none, -1 for one that the commit submits.
-        attempts: jobs of the present phase.
-        again: when a failed job is repeated, seconds since 1970; 0 if none has failed.
-        reason: why nothing is done at the moment; empty if something is.
-        limit: name of the limit or rule that is the reason.
-        mtime: last change, seconds since 1970.
-        heartbeats: run and number of its heartbeats that were known, and did not go
-            on, when the job that marks it was submitted.
-    """
-
-    node: str
-    name: str
-    phase: Phase = Phase.SUSPECTED
-    since: float = 0.0
-    witnesses: tuple[str, ...] = ()
-    helper: str = ""
-    jobs: tuple[int, ...] = ()
-    job: int = 0
-    attempts: int = 0
-    again: float = 0.0
-    reason: str = ""
-    limit: str = ""
-    mtime: float = 0.0
-    heartbeats: tuple[tuple[str, int], ...] = ()
-
-    def entered(self, event: Event, now: float, **changes: Any) -> Self:
-        """Return it in the phase that an event leads to; data of the old one is gone.
-
-        Raises:
-            ValueError: the event cannot occur in the present phase.
-        """
-        phase = _NEXT.get((self.phase, event))
-        if phase is None:
-            raise ValueError(f"node {self.name}: {event.name} while {self.phase}")
-        cleared = {"job": 0, "attempts": 0, "again": 0.0, "reason": "", "limit": ""}
-        return self.changed(now, phase=phase, **{**cleared, **changes})
-
-    def changed(self, now: float, **changes: Any) -> Self:
-        """Return it with changes; the same object if nothing changes."""
-        if all(getattr(self, name) == value for name, value in changes.items()):
-            return self
-        return msgspec.structs.replace(self, mtime=now, **changes)
-
-    def with_job(self, job: int) -> Self:
-        """Return it with the id of the job that its commit submitted."""
-        return msgspec.structs.replace(self, job=job, jobs=(*self.jobs, job))
-
-
-class DeathState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is remembered about deaths of nodes.
-
-    Attributes:
-        serial_no: number of changes; a change names the serial that it is based on.
-        deaths: in the order of the first suspicion.
-        fenced: time and name of nodes that were fenced within the last hour.
-        mass_event: last time that too many nodes vanished at once; None after the quiet
-            time.
-    """
-
-    serial_no: int = 1
-    deaths: tuple[Death, ...] = ()
-    fenced: tuple[tuple[float, str], ...] = ()
-    mass_event: float | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is remembered."""
-        return not self.deaths and not self.fenced and self.mass_event is None
-
-
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that is silent, or whose death is being handled.
-
-    Attributes:
-        uuid, name: of the node.
-        offline, drained: its flags.
-        helper: its out-of-band helper; empty without one.
-        incident: UUID of an open incident of maintenance; empty without one.
-        daemon, ssh: whether its daemon and SSH server answer the master; None if they
-            were not asked.
-        asked: names of master candidates that answered a question about it.
-        reached_by: names of those that it answers.
-        heartbeats: run and number of its heartbeats that were found on shared storage.
-    """
-
-    uuid: str
-    name: str
-    offline: bool = False
-    drained: bool = False
-    helper: str = ""
-    incident: str = ""
-    daemon: bool | None = None
-    ssh: bool | None = None
-    asked: tuple[str, ...] = ()
-    reached_by: tuple[str, ...] = ()
-    heartbeats: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether both of its servers were asked and did not answer the master."""
-        return self.daemon is False and self.ssh is False
-
-    @property
-    def answers(self) -> str:
-        """The sign of life of the node as a text; empty without one."""
-        if self.daemon:
-            return "its node daemon answers"
-        if self.ssh:
-            return "its SSH server answers, or its kernel refuses connections to it"
-        if self.reached_by:
-            return f"it answers {', '.join(self.reached_by)}"
-        return ""
-
-    @property
-    def witnesses(self) -> tuple[str, ...]:
-        """Who has found it silent."""
-        own = ("node daemon from the master", "SSH server from the master")
-        others = [name for name in self.asked if name not in self.reached_by]
-        return (*own, *others) if self.is_silent else ()
-
-
-class JobSeen(msgspec.Struct, frozen=True):
-    """A job that has ended.
-
-    Attributes:
-        job: its id.
-        is_success: it succeeded.
-        is_off: it asked a helper, which reported that the machine is off.
-        text: its error.
-    """
-
-    job: int
-    is_success: bool
-    is_off: bool = False
-    text: str = ""
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of the master daemon for one round.
-
-    Attributes:
-        is_enabled: the cluster wants deaths of nodes handled.
-        is_probed: nodes were asked.
-        state: what is remembered.
-        nodes: those that are silent or in the state.
-        watched: number of nodes that are not offline, without the master.
-        candidates: number of master candidates, the master among them.
-        answered: how many of them answered, the master among them.
-        ended: the current jobs of the state that have ended.
-        automation: limits of automatons.
-        has_heartbeats: nodes write heartbeats to shared storage.
-    """
-
-    is_enabled: bool
-    is_probed: bool
-    state: DeathState
-    nodes: tuple[NodeView, ...] = ()
-    watched: int = 0
-    candidates: int = 1
-    answered: int = 0
-    ended: tuple[JobSeen, ...] = ()
-    automation: Automation = Automation()
-    has_heartbeats: bool = False
-
-    def end_of(self, job: int) -> JobSeen | None:
-        """Return the end of a job; None if it has not ended."""
-        return next((end for end in self.ended if end.job == job), None)
-
-    @property
-    def has_majority(self) -> bool:
-        """Whether a majority of the master candidates answered."""
-        return self.answered * 2 > self.candidates
 
 
 class Silence(NamedTuple):
@@ -315,6 +110,7 @@ class Seen(NamedTuple):
             process has known it, measured without the clock of the machine.
         beats: node UUID -> seconds since its heartbeat on shared storage was seen to go
             on; a node for which it was not is missing.
+        failed: node UUID -> names of its instances whose repair has failed.
     """
 
     now: float
@@ -323,6 +119,7 @@ class Seen(NamedTuple):
     recovered: frozenset[str] = frozenset()
     known_s: Mapping[float, float] = {}
     beats: Mapping[str, float] = {}
+    failed: Mapping[str, tuple[str, ...]] = {}
 
     def has_heartbeat(self, view: NodeView) -> bool:
         """Return whether the heartbeat of a node on shared storage goes on."""
@@ -340,13 +137,6 @@ class Seen(NamedTuple):
         """
         is_known_long = self.known_s.get(when, 0.0) >= min(span_s, HOUR_S)
         return 0 <= self.now - when < span_s or not is_known_long
-
-
-class DeathJob(msgspec.Struct, frozen=True):
-    """A job about a node."""
-
-    node: str
-    ops: tuple[dict[str, Any], ...]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -418,11 +208,15 @@ def decide(state: DeathState, seen: Seen) -> Plan:
         ):
             recent.append((seen.now, death.name))
         steps.append(step)
+    back = _back(seen)
+    returned = {node.uuid for node in back}
+    steps += [_returned(node) for node in back]
     new = msgspec.structs.replace(
         state,
         deaths=tuple(step.death for step in steps if step.death is not None),
         fenced=tuple(recent),
         mass_event=_kept(mass_event, state.mass_event),
+        marked=_marked(seen, steps, returned),
     )
     return Plan(
         state=new,
@@ -435,6 +229,41 @@ def decide(state: DeathState, seen: Seen) -> Plan:
         ),
         wants_probe=any(step.wants_probe for step in steps),
     )
+
+
+def _back(seen: Seen) -> list[MarkedNode]:
+    """Return the nodes that answer although they are recorded as off."""
+    if seen.facts.automation.stop() is not None:
+        return []
+    return [node for node in seen.facts.marked if node.answers]
+
+
+def _marked(seen: Seen, steps: list[_Step], returned: set[str]) -> tuple[str, ...]:
+    """Return the nodes whose records are to be taken back when they answer."""
+    known = [node.uuid for node in seen.facts.marked if node.uuid not in returned]
+    new = [step.death.node for step in steps if step.recovers and step.death]
+    return tuple(dict.fromkeys((*known, *new)))
+
+
+def _returned(node: MarkedNode) -> _Step:
+    """Return the step that corrects the power state of a node that is back.
+
+    It stays offline: its instances may have been started elsewhere.
+    """
+    reason = (
+        "its node daemon answers; it stays marked offline until a person has looked at"
+        f" it: gnt-node modify --offline=no {node.name}"
+    )
+    item = Item(
+        kind=journal.NODE,
+        name=node.name,
+        decision=Decision.CHOSEN,
+        action=_RETURN,
+        reason=reason,
+        jobs=(0,),
+    )
+    op = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": node.name, "powered": True}
+    return _Step(None, item, DeathJob(node.uuid, (op,)))
 
 
 def _kept(event: float | None, stored: float | None) -> float | None:
@@ -548,8 +377,11 @@ def _suspected(
 
 
 def _witnesses(view: NodeView, seen: Seen) -> tuple[str, ...]:
-    """Return who has found a node silent."""
-    if view.heartbeats and not seen.has_heartbeat(view):
+    """Return who has found a node silent.
+
+    A file whose number was never seen to grow may be years old.
+    """
+    if view.uuid in seen.beats and not seen.has_heartbeat(view):
         return (*view.witnesses, "heartbeat on shared storage")
     return view.witnesses
 
@@ -615,8 +447,7 @@ def _confirmed(
     """Return the step of a node whose helper says that it is off."""
     if view.answers:
         text = f"the helper {death.helper} says that it is off, but {view.answers}"
-        held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
-        return _Step(held, _stored_item(held))
+        return _doubted(death, seen, automation, text)
     refusal = _doubt(view, seen) or automation.stop()
     if refusal is None and seen.has_heartbeat(view):
         text = (
@@ -626,8 +457,9 @@ def _confirmed(
         is_long = not 0 <= seen.now - death.mtime < HEARTBEAT_S
         if death.limit == HEARTBEAT and is_long:
             text += f" for {HEARTBEAT_S:g} seconds after that"
-            held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
-            return _Step(held, _stored_item(held))
+            return _doubted(death, seen, automation, text)
+        if death.limit == LYING_HELPER:
+            return _doubted(death, seen, automation, text)
         refusal = Refusal(HEARTBEAT, text)
     if refusal is not None:
         return _waits(death, seen.now, refusal)
@@ -637,6 +469,23 @@ def _confirmed(
     beats = view.heartbeats[:MAX_BEATS]
     new = death.entered(Event.CONFIRM, seen.now, job=-1, attempts=1, heartbeats=beats)
     return _Step(new, _chosen(new, _RELEASE), _mark_job(new))
+
+
+def _doubted(death: Death, seen: Seen, automation: Automation, text: str) -> _Step:
+    """Return the step of a node that lives although its helper has said "off".
+
+    It may have booted since. So the helper is asked once more: if it says "on", it has
+    told the truth both times; if it insists, it lies.
+    """
+    if death.limit == LYING_HELPER:
+        held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
+        return _Step(held, _stored_item(held))
+    if (refusal := automation.stop()) is not None:
+        return _waits(death, seen.now, refusal)
+    new = death.changed(seen.now, job=-1, reason=text, limit=LYING_HELPER)
+    item = _item(new, Decision.CHOSEN, text, _ASK)
+    item = msgspec.structs.replace(item, jobs=(0,))
+    return _Step(new, item, _ask_job(new))
 
 
 def _fenced(death: Death, view: NodeView, seen: Seen, automation: Automation) -> _Step:
@@ -716,6 +565,15 @@ def _again(death: Death, seen: Seen, automation: Automation, act: _Act) -> _Step
 def _offline(death: Death, view: NodeView, seen: Seen) -> _Step:
     if not view.offline:
         return _Step(None, _item(death, Decision.REFUSED, _NOT_OFFLINE, _RECOVER))
+    if failed := seen.failed.get(death.node):
+        text = (
+            f"the repair of {messages.some(failed)} has failed; each is left alone"
+            " until a person removes the tag of its result"
+        )
+        new = death.changed(seen.now, reason=text, limit=NOT_REPAIRED)
+        item = _item(new, Decision.REFUSED, text, _RECOVER, NOT_REPAIRED)
+        return _Step(new, item, recovers=True)
+    death = death.changed(seen.now, reason="", limit="")
     if death.node in seen.recovered:
         text = "automatic repair has dealt with its instances"
         return _Step(None, _item(death, Decision.CHOSEN, text, _RECOVER))
@@ -774,15 +632,23 @@ def _item(
 
 # Jobs
 def _fence_job(death: Death) -> DeathJob:
-    common = {"OP_ID": "OP_OOB_COMMAND", "node_names": [death.name]}
-    checked = {"ignore_status": True, "node_death": True}
-    return DeathJob(
-        death.node,
-        (
-            {**common, "command": "power-off", **checked},
-            {**common, "command": "power-status"},
-        ),
-    )
+    op = {
+        "OP_ID": "OP_OOB_COMMAND",
+        "node_names": [death.name],
+        "command": "power-off",
+        "ignore_status": True,
+        "node_death": True,
+    }
+    return DeathJob(death.node, (op,))
+
+
+def _ask_job(death: Death) -> DeathJob:
+    op = {
+        "OP_ID": "OP_OOB_COMMAND",
+        "node_names": [death.name],
+        "command": "power-status",
+    }
+    return DeathJob(death.node, (op,))
 
 
 def _mark_job(death: Death) -> DeathJob:
@@ -790,6 +656,7 @@ def _mark_job(death: Death) -> DeathJob:
         "OP_ID": "OP_NODE_SET_PARAMS",
         "node_name": death.name,
         "offline": True,
+        "powered": False,
         "auto_promote": True,
         "node_death": True,
     }

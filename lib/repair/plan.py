@@ -118,10 +118,13 @@ class InstanceTags:
     Attributes:
         records: its repairs, as `tags.records` returns them.
         unreadable: a tag that is perhaps a damaged record; usually empty.
+        start: repair that starts the instance if it should run and does not; None if
+            it runs, is stopped on purpose, or nobody knows.
     """
 
     records: Sequence[RepairRecord] = ()
     unreadable: str = ""
+    start: Repair | None = None
 
 
 def step(
@@ -159,7 +162,7 @@ def step(
     case = _Case(stale, policy, new_record, busy)
     pending = [r for r in kept if r.outcome is None]
     if pending:
-        return _pending(case, pending, jobs, repair)
+        return _pending(case, pending, jobs, repair or _start(instance, pending, jobs))
     done = tuple(r for r in kept if r.outcome is not None)
     if repair is None:
         # Only the last result is kept.
@@ -171,6 +174,20 @@ def _contradiction(instance: InstanceTags) -> str | None:
     if instance.unreadable:
         return f"the tag {instance.unreadable} cannot be read"
     return tags.conflict(instance.records)
+
+
+def _start(
+    instance: InstanceTags,
+    pending: Sequence[RepairRecord],
+    jobs: Mapping[int, RepairJob],
+) -> Repair | None:
+    """Return the start that a repair on good nodes still lacks; None if it lacks none.
+
+    A failover names the new node before it starts the instance there.
+    """
+    done = [jobs.get(job, _LOST) for job in pending[0].jobs]
+    has_failed = bool(done) and done[-1].state != JobState.SUCCESS
+    return instance.start if has_failed and not _may_be_incomplete(done) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,7 +212,8 @@ def _pending(
         return RepairStep(RepairState.PENDING)
     if repair is None and not _may_be_incomplete(done):
         return _resolved(case, pending, jobs)
-    if _has_failed(done):
+    is_start = repair is not None and repair.is_start
+    if _has_failed(done, is_start=is_start):
         result = _ended(first, RepairOutcome.FAILURE, case.new_record)
         reason = f"a job of repair {first.id} failed"
         return RepairStep(
@@ -252,16 +270,18 @@ def _may_be_incomplete(done: Sequence[RepairJob]) -> bool:
     return done[-1].state in {JobState.FAILED, JobState.CANCELED}
 
 
-def _has_failed(done: Sequence[RepairJob]) -> bool:
+def _has_failed(done: Sequence[RepairJob], *, is_start: bool) -> bool:
     """Return whether failed jobs end the repair.
 
     A failed migration leaves the instance where it is, and a failed replacement its
-    good disks. A failover is safe to repeat if nothing was changed. Everything else,
-    and a job that a person canceled, is left to people.
+    good disks. A failover is safe to repeat if nothing was changed, and so is a start,
+    if only that is left (``is_start``). Everything else, and a job that a person
+    canceled, is left to people.
     """
     if not done or done[-1].state in {JobState.SUCCESS, JobState.NO_ROOM}:
         return False
-    if not _is_safe_to_repeat(done[-1]):
+    is_safe = is_start and done[-1].state in _UNSUCCESSFUL
+    if not (is_safe or _is_safe_to_repeat(done[-1])):
         return True
     attempts = 0
     for job in reversed(done):

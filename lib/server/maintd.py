@@ -193,7 +193,9 @@ def start(
         max_body=_MAX_BODY,
     )
     _log.info("serving on port %d", http.start_serving())
-    deaths = NodeDeaths(call, lambda node: instances.repair(paths, time, node), time)
+    deaths = NodeDeaths(
+        call, lambda node, since: instances.repair(paths, time, node, since), time
+    )
     return Maintd(maintenance, deaths, http)
 
 

@@ -298,7 +298,9 @@ class Automatons:
     def _watch_lives(self, master: Master) -> None:
         client = master.client()
         deaths = node_deaths.NodeDeaths(
-            client.call, lambda node: self._repair_node(client, node), self._scheduler
+            client.call,
+            lambda node, since: self._repair_node(client, node, since),
+            self._scheduler,
         )
         idle, wait_s = _Idle(master, self._hardware, is_used=self._skips_idle), 1.0
         while True:
@@ -319,9 +321,11 @@ class Automatons:
             return True
         return first is not None and not 0 <= self._scheduler.time() - first < HOUR_S
 
-    def _repair_node(self, client: Client, node: str) -> int:
+    def _repair_node(
+        self, client: Client, node: str, since: float
+    ) -> instances.Recovery:
         with self._repairing(_LOCK_S):
-            return instances.advance(client, self._scheduler, node)
+            return instances.advance(client, self._scheduler, node, since)
 
     def _repair_within(
         self, client: Client, nodes: Collection[str]

@@ -399,6 +399,7 @@ _ANSWERS: Final[Mapping[str, _Answer]] = {
     "blockdev_remove": SimulatedRunner._remove,  # noqa: SLF001
     "instance_get_migration_status": SimulatedRunner._migration,  # noqa: SLF001
     "instance_info": SimulatedRunner._guest,  # noqa: SLF001
+    "instance_left": SimulatedRunner._guest,  # noqa: SLF001
     "instance_list": SimulatedRunner._guest_names,  # noqa: SLF001
     "instance_migrate": SimulatedRunner._migrate,  # noqa: SLF001
     "instance_shutdown": SimulatedRunner._stop,  # noqa: SLF001

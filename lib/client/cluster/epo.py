@@ -95,17 +95,21 @@ def _off(ctx: CommandContext, plan: Plan) -> int:
     opts = ctx.opts
     names = epo_plan.to_stop(_instances(ctx, plan))
     stops = {name: epo_plan.stop_job(name, opts.shutdown_timeout) for name in names}
-    marks = [(node["name"], epo_plan.mark_job(node)) for node in plan.mark]
+    tags = {node["name"]: epo_plan.tag_job(node["name"]) for node in plan.tag}
     power = _power(ctx, plan, oob.OOB_POWER_OFF)
-    planned = [*stops.values(), *(ops for _, ops in marks), *power]
+    planned = [*stops.values(), *tags.values(), *power]
     if (code := _planned(ctx, planned)) is not None:
         return code
     before = _pause_watcher(ctx) if planned else None
     if stops and not _run_instances(ctx, stops, "shutdown"):
         ctx.err("Nothing was powered off. Solve the problem and run the command again.")
         return exitcodes.EXIT_FAILURE
-    code = _mark(ctx, plan, dict(marks))
-    code |= _run_power(ctx, power)
+    code = _tag(ctx, tags, "marked as switched off by this command")
+    failed_code, failed = _run_power(ctx, power)
+    # A node that stays online is none of this command.
+    online = [node["name"] for node in plan.switch if not node["offline"]]
+    untags = {n: epo_plan.untag_job(n) for n in online if n in failed}
+    code |= failed_code | _tag(ctx, untags, "cleared of the mark of this command")
     if plan.master:
         ctx.out(
             f"The master {plan.master} cannot power itself off: halt it by hand when"
@@ -117,17 +121,14 @@ def _off(ctx: CommandContext, plan: Plan) -> int:
     return code
 
 
-def _mark(ctx: CommandContext, plan: Plan, ops: dict[str, list[jobs.Op]]) -> int:
-    """Mark nodes offline; candidates last, so that none of them is promoted."""
-    failed = []
-    for is_candidate in (False, True):
-        all_jobs = JobExecutor(ctx)
-        for node in plan.mark:
-            if bool(node["master_candidate"]) == is_candidate:
-                all_jobs.add(node["name"], *ops[node["name"]])
-        failed += [item for item in all_jobs.finish() if not item.success]
+def _tag(ctx: CommandContext, ops: dict[str, list[jobs.Op]], done: str) -> int:
+    """Run a job per node that changes its tags; return the exit code."""
+    all_jobs = JobExecutor(ctx)
+    for name, job in ops.items():
+        all_jobs.add(name, *job)
+    failed = [item for item in all_jobs.finish() if not item.success]
     for outcome in failed:
-        ctx.err(f"Node {outcome.label} could not be marked offline: {outcome.result}")
+        ctx.err(f"Node {outcome.label} could not be {done}: {outcome.result}")
     return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
 
 
@@ -152,8 +153,20 @@ def _on(ctx: CommandContext, plan: Plan) -> int:
     ]
     if (code := _planned(ctx, planned)) is not None:
         return code
-    code = _run_power(ctx, power)
-    return code | _Return(ctx, plan, start).run()
+    code, _ = _run_power(ctx, power)
+    code |= _Return(ctx, plan, start).run()
+    if ctx.opts.show_all and code == exitcodes.EXIT_SUCCESS:
+        _continue_watcher(ctx)
+    return code
+
+
+def _continue_watcher(ctx: CommandContext) -> None:
+    """End the pause of the watcher that an earlier run began, but no longer one."""
+    until: float | None = ctx.call("QueryConfigValues", ["watcher_pause"])[0]
+    now = ctx.effects.now()
+    if until is not None and now < until <= now + _WATCHER_PAUSE_S:
+        ctx.call("SetWatcherPause", None)
+        ctx.out("The watcher goes on.")
 
 
 class _Return:
@@ -291,10 +304,12 @@ def _power(ctx: CommandContext, plan: Plan, command: str) -> list[list[jobs.Op]]
     ]
 
 
-def _run_power(ctx: CommandContext, power: list[list[jobs.Op]]) -> int:
-    """Switch nodes; print a line per node that failed."""
+def _run_power(
+    ctx: CommandContext, power: list[list[jobs.Op]]
+) -> tuple[int, frozenset[str]]:
+    """Switch nodes; return the exit code, and the nodes whose helper failed."""
     if not power:
-        return exitcodes.EXIT_SUCCESS
+        return exitcodes.EXIT_SUCCESS, frozenset()
     (ops,) = power
     verb = ops[0]["command"].replace("-", " ")
     try:
@@ -304,8 +319,9 @@ def _run_power(ctx: CommandContext, power: list[list[jobs.Op]]) -> int:
     except errors.GenericError as err:
         text, _ = error_text.describe(err)
         ctx.err(f"The job to {verb} the nodes failed: {text}")
-        return exitcodes.EXIT_FAILURE
+        return exitcodes.EXIT_FAILURE, frozenset()
     failed = [node for (_, node), (status, _) in result if status != q.RS_NORMAL]
     for node in failed:
         ctx.err(f"Node {node}: could not {verb}, see the job's messages")
-    return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+    code = exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+    return code, frozenset(failed)

@@ -15,7 +15,7 @@ from ganeti.constants import oob
 
 #: Fields of nodes that the plans need.
 NODE_FIELDS: Final = (
-    *("name", "master", "powered", "offline", "master_candidate", "tags", "pip"),
+    *("name", "master", "powered", "offline", "tags", "pip"),
     *("pinst_list", "sinst_list"),
 )
 #: Fields of instances that the plans need.
@@ -37,7 +37,7 @@ class Plan:
     Attributes:
         notes: lines about nodes that are not, or not wholly, handled.
         instances_of: nodes whose instances are stopped, or started.
-        mark: nodes to be marked offline, those that are no master candidates first.
+        tag: nodes to be marked as switched off by this command.
         switch: nodes whose power is switched.
         wait: nodes that must answer before instances start.
         restore: those of them that go online again.
@@ -46,7 +46,7 @@ class Plan:
 
     notes: tuple[str, ...]
     instances_of: tuple[Row, ...]
-    mark: tuple[Row, ...] = ()
+    tag: tuple[Row, ...] = ()
     switch: tuple[Row, ...] = ()
     wait: tuple[Row, ...] = ()
     restore: tuple[Row, ...] = ()
@@ -81,11 +81,10 @@ def off(nodes: Iterable[Row]) -> Plan:
             switch.append(node)
             if not node["offline"]:
                 stopped.append(node)
-    mark = [node for node in switch if not (node["offline"] and is_tagged(node))]
     return Plan(
         tuple(notes),
         tuple(stopped),
-        mark=tuple(sorted(mark, key=lambda node: bool(node["master_candidate"]))),
+        tag=tuple(node for node in switch if not is_tagged(node)),
         switch=tuple(switch),
         master=master,
     )
@@ -191,20 +190,16 @@ def start_job(name: str) -> list[jobs.Op]:
     return [jobs.op("OP_INSTANCE_STARTUP", instance_name=name)]
 
 
-def mark_job(node: Row) -> list[jobs.Op]:
-    """Return the job that marks a node offline, and as switched off by this command."""
-    name = node["name"]
-    ops = []
-    if not is_tagged(node):
-        tags = [oob.OOB_EPO_TAG]
-        ops.append(jobs.op("OP_TAGS_SET", kind="node", name=name, tags=tags))
-    if not node["offline"]:
-        ops.append(
-            jobs.op(
-                "OP_NODE_SET_PARAMS", node_name=name, offline=True, auto_promote=True
-            )
-        )
-    return ops
+def tag_job(name: str) -> list[jobs.Op]:
+    """Return the job that marks a node as switched off by this command."""
+    tags = [oob.OOB_EPO_TAG]
+    return [jobs.op("OP_TAGS_SET", kind="node", name=name, tags=tags)]
+
+
+def untag_job(name: str) -> list[jobs.Op]:
+    """Return the job that takes the mark of this command from a node."""
+    tags = [oob.OOB_EPO_TAG]
+    return [jobs.op("OP_TAGS_DEL", kind="node", name=name, tags=tags)]
 
 
 def restore_job(node: Row) -> list[jobs.Op]:
@@ -218,14 +213,18 @@ def restore_job(node: Row) -> list[jobs.Op]:
                 "OP_NODE_SET_PARAMS", node_name=name, offline=False, powered=powered
             )
         )
-    tags = [oob.OOB_EPO_TAG]
-    return [*ops, jobs.op("OP_TAGS_DEL", kind="node", name=name, tags=tags)]
+    return [*ops, *untag_job(name)]
 
 
 def power_job(
     nodes: Sequence[Row], command: str, *, timeout_s: int, delay_s: float
 ) -> list[jobs.Op]:
-    """Return the job that switches the power of nodes."""
+    """Return the job that switches the power of nodes.
+
+    Those that go off are marked offline when their helpers confirm that.
+    """
+    is_off = command == oob.OOB_POWER_OFF
+    marks = {"mark_offline": True, "auto_promote": True} if is_off else {}
     return [
         jobs.op(
             "OP_OOB_COMMAND",
@@ -234,5 +233,6 @@ def power_job(
             ignore_status=True,
             timeout=timeout_s,
             power_delay=delay_s,
+            **marks,
         )
     ]

@@ -80,14 +80,14 @@ def _power(name: str, command: str) -> dict[str, Any]:
     return {"OP_ID": "OP_OOB_COMMAND", "node_names": [name], "command": command}
 
 
-def _flag(name: str, *, offline: bool) -> dict[str, Any]:
-    op = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": offline}
-    # Another node becomes master candidate if this one was.
-    return op | ({"auto_promote": True} if offline else {})
+def _online(name: str) -> dict[str, Any]:
+    return {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": False}
 
 
 def _off(name: str) -> execute.Job:
-    return _node(name, _flag(name, offline=True), _power(name, "power-off"))
+    # Another node becomes master candidate if this one was.
+    marks = {"mark_offline": True, "auto_promote": True}
+    return _node(name, _power(name, "power-off") | marks)
 
 
 def _switch_on(
@@ -102,7 +102,7 @@ def _switch_on(
     left = list(names)
     while left and code == 0:
         try:
-            online = [[_node(left[0], _flag(left[0], offline=False))]]
+            online = [[_node(left[0], _online(left[0]))]]
             code = execute.run(program, parsed, online, comment=comment)
             del left[0]
         except ProgramError:
@@ -136,6 +136,6 @@ def _require_off(parsed: ParsedOptions, names: Sequence[str]) -> None:
     still = [name for name in names if reports.get(name, {}).get("powered")]
     if still:
         raise ProgramError(
-            f"Nodes were marked offline but could not be switched off:"
+            "Nodes could not be switched off, they are still online:"
             f" {', '.join(still)}"
         )

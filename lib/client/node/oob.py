@@ -38,8 +38,8 @@ def power(ctx: CommandContext) -> int:
     nodes = _named(ctx, verb, names) if names else _everybody(ctx, verb)
     if not nodes or not _is_confirmed(ctx, verb, nodes, all_nodes=not names):
         return exitcodes.EXIT_FAILURE
-    ops = _switching_ops(ctx, verb, [node["name"] for node in nodes])
-    job = submission.run_job(ctx, [jobs.with_generic(ctx, op) for op in ops])
+    operation = _switching_op(ctx, verb, [node["name"] for node in nodes])
+    job = submission.run(ctx, operation)
     return _show(ctx, job.result, _invoked) if job.is_done else job.code
 
 
@@ -169,28 +169,25 @@ def _running(ctx: CommandContext, nodes: list[dict[str, Any]]) -> list[str]:
 
 
 # Jobs and output
-def _switching_ops(ctx: CommandContext, verb: str, names: list[str]) -> list[jobs.Op]:
+def _switching_op(ctx: CommandContext, verb: str, names: list[str]) -> jobs.Op:
+    """Return the opcode that switches nodes.
+
+    Those that go off are marked offline when that is confirmed: before, their instances
+    run, and automatic repair would start them elsewhere, too.
+    """
     opts = ctx.opts
-    ops = []
+    marks = {}
     if verb == "off" and not opts.ignore_status:
-        ops = [
-            jobs.op(
-                "OP_NODE_SET_PARAMS",
-                node_name=name,
-                offline=True,
-                auto_promote=opts.auto_promote,
-            )
-            for name in names
-        ]
-    command = jobs.op(
+        marks = {"mark_offline": True, "auto_promote": opts.auto_promote}
+    return jobs.op(
         "OP_OOB_COMMAND",
         node_names=names,
         command=_COMMANDS[verb],
         ignore_status=opts.ignore_status,
         timeout=opts.oob_timeout,
         power_delay=opts.power_delay,
+        **marks,
     )
-    return [*ops, command]
 
 
 def _power_lines(data: Any) -> list[str]:

@@ -303,7 +303,7 @@ COMMANDS: Final = (
             o.JSON,
         ),
         run="client.node.oob:power",
-        opcodes=("OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"),
+        opcodes=("OP_OOB_COMMAND",),
         exits=(
             (
                 1,

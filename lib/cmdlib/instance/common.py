@@ -161,10 +161,12 @@ class InstanceUnit(base.LogicalUnit[O]):
         """Refuse if another node than the primary node runs it, see `elsewhere.refuse`.
 
         By default, all nodes must answer if an automaton has submitted the job: nobody
-        reads a warning then.
+        reads a warning then. See also `elsewhere.refuse_left`.
         """
+        is_automaton = journal.is_of_automaton(self.op.reason)
         if must_answer is None:
-            must_answer = journal.is_of_automaton(self.op.reason)
+            must_answer = is_automaton
+        elsewhere.refuse_left(self.ctx, self.instance, is_automaton=is_automaton)
         elsewhere.refuse(
             *(self.ctx, self.instance, action),
             except_for=except_for,

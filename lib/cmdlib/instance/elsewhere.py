@@ -18,6 +18,8 @@ from ganeti.rpc import encode
 
 #: Hypervisors that leave copies, or notes of a departure.
 LEAVE_COPIES: Final = frozenset({"kvm", "xen-hvm", "xen-pvm"})
+#: Seconds that a node which is marked offline has to say whether it runs a guest.
+_LEFT_S: Final = 2.0
 #: Templates whose data every node of the cluster can access.
 _EXTERNAL: Final = frozenset(disk_constants.DTS_EXT_MIRROR)
 
@@ -171,6 +173,39 @@ def refuse(
                 ecodes.ECODE_ENVIRON,
             )
         ctx.log.warn(f"{text}; going on, make sure that it does not run there")
+
+
+def refuse_left(
+    ctx: base.Context, instance: objects.Instance, *, is_automaton: bool
+) -> None:
+    """Refuse an instance that runs on a primary node that is marked offline.
+
+    Somebody has marked it, but may have been wrong: a start elsewhere would be a second
+    one. A node that does not answer is taken at the word of whoever marked it, and so
+    is one that is recorded as powered off. A person is only warned, and answers for it.
+
+    Raises:
+        OpPrereqError: the job is of an automaton, and the node says that it runs it.
+    """
+    node = ctx.snapshot.nodes[instance.primary_node]
+    if not (node.offline and node.powered):
+        return
+    hv = instance.hypervisor
+    values = ctx.snapshot.cluster.hvparams.get(hv, {})
+    answer = ctx.rpc.call(
+        "instance_left", [node.uuid], (instance.name, hv, values), timeout_s=_LEFT_S
+    )[node.uuid]
+    info = answer.payload or {}
+    if answer.failed or not info or instance_live.is_shut_down(info):
+        return
+    text = (
+        f"instance {instance.name}: runs on its primary node {node.name}, although that"
+        " is marked offline, so it must not be started elsewhere: stop it there, or"
+        f" switch the node off (gnt-node power off {node.name})"
+    )
+    if is_automaton:
+        raise errors.OpPrereqError(text, ecodes.ECODE_STATE)
+    ctx.log.warn(text)
 
 
 def warn(ctx: base.Context, instance: objects.Instance, outcome: str) -> None:

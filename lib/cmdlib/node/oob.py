@@ -1,13 +1,14 @@
 """OP_OOB_COMMAND: control nodes through their out-of-band helper."""
 
+import contextlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects, opcodes
+from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.base import ALL, Context, LogicalUnit
-from ganeti.cmdlib.node import checks, death
+from ganeti.cmdlib.node import checks, death, role, switched_off
 from ganeti.constants import ecodes
 from ganeti.constants import oob as constants
 from ganeti.constants import query as statuses
@@ -22,6 +23,10 @@ _BAD_HEALTH: Final = (constants.OOB_STATUS_WARNING, constants.OOB_STATUS_CRITICA
 #: Characters of an invalid value that a message shows.
 _SHOWN_CHARS: Final = 200
 Row = list[tuple[int, Any]]
+#: Valid output of a helper and empty, or None and a problem.
+Answer = tuple[Any, str]
+#: Node uuid -> answer of its helper.
+Answers = dict[str, Answer]
 _log = logging.getLogger(__name__)
 
 #: Machines that one node call switches off or resets; their new state is recorded when
@@ -33,6 +38,10 @@ _SWITCHED_ON: Final = 8
 _CALL_S: Final = 60.0
 #: Longest time limit of a helper, and longest pause between two, in seconds.
 _MAX_S: Final = 3600
+#: Looks at a machine that is to go off, and seconds between two: some controllers
+#: answer before the power is gone.
+_LOOKS: Final = 4
+_LOOK_S: Final = 5.0
 
 
 class OobCommand(LogicalUnit[opcodes.OobCommand]):
@@ -52,30 +61,41 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             raise self.prereq(
                 f"power_delay: wanted 0 to {_MAX_S} seconds, found {delay}"
             )
+        if self.op.mark_offline and self.op.command != constants.OOB_POWER_OFF:
+            raise self.prereq(
+                f"mark_offline: only with {constants.OOB_POWER_OFF}, found"
+                f" {self.op.command}"
+            )
 
     def expand_names(self) -> None:
-        """Lock the nodes."""
-        named = self.op.node_names or self.op.node_uuids
-        self.locks.names[Level.NODE] = (
-            lookup.expand_nodes(
-                self.ctx.snapshot, self.op.node_names, self.op.node_uuids
-            )
-            if named
-            else ALL
-        )
+        """Lock the nodes, or all nodes if others may be promoted."""
+        op, named = self.op, self.op.node_names or self.op.node_uuids
         self.is_everybody = not named
+        self.named = frozenset(
+            lookup.expand_nodes(self.ctx.snapshot, op.node_names, op.node_uuids)
+            if named
+            else ()
+        )
+        promotes = op.mark_offline and op.auto_promote
+        names = sorted(self.named) if named and not promotes else ALL
+        self.locks.names[Level.NODE] = names
+        if op.mark_offline:
+            self.locks.names[Level.NODE_RES] = names
 
     def check_prereq(self) -> None:
         """Refuse to stop the master, or to power off nodes that are not offline."""
         snapshot = self.ctx.snapshot
         command, master = self.op.command, snapshot.cluster.master_node
         nodes = set(self.ctx.locks.owned(Level.NODE)) & set(snapshot.nodes)
+        if not self.is_everybody:
+            nodes &= self.named
         if command in _DEADLY and master in nodes:
             if not self.is_everybody:
                 raise self.prereq(self._by_hand(master), ecodes.ECODE_INVAL)
             nodes.discard(master)
         self.nodes = lookup.sort_nodes(snapshot, nodes)
-        if command == constants.OOB_POWER_OFF and not self.op.ignore_status:
+        is_free = self.op.ignore_status or self.op.mark_offline
+        if command == constants.OOB_POWER_OFF and not is_free:
             for uuid in self.nodes:
                 if not snapshot.nodes[uuid].offline:
                     raise self.prereq(
@@ -86,6 +106,8 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         if self.op.node_death:
             for uuid in self.nodes:
                 death.check(self.ctx, snapshot.nodes[uuid])
+        if self.op.mark_offline and not self.op.auto_promote:
+            role.check_pool(snapshot, [snapshot.nodes[uuid] for uuid in self.nodes])
 
     def _by_hand(self, master: str) -> str:
         snapshot = self.ctx.snapshot
@@ -102,11 +124,11 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         able = [
             u for u in self.nodes if checks.supports_oob(snapshot, snapshot.nodes[u])
         ]
-        answers: dict[str, tuple[int, Any]] = {}
-        for index, wave in enumerate(self._waves(able)):
-            if index and self._pause_s:
-                self.ctx.pause(self._pause_s)
-            answers.update(self._switch(wave))
+        with contextlib.ExitStack() as stack:
+            if self.op.mark_offline:
+                # Their votes would be missing for the commits that mark them.
+                stack.enter_context(switched_off.without_votes(self.ctx, able))
+            answers = self._switch_all(able)
         return [
             [
                 (statuses.RS_NORMAL, snapshot.nodes[uuid].name),
@@ -114,6 +136,22 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             ]
             for uuid in self.nodes
         ]
+
+    def resume(self) -> None:
+        """Give candidates their role back that a cut order took from them."""
+        switched_off.restore(self.ctx, self.ctx.resumption)
+        raise errors.OpExecError(
+            "the master daemon was restarted while nodes were being switched off; those"
+            " that are not marked offline may be on: run the command again"
+        )
+
+    def _switch_all(self, able: Sequence[str]) -> dict[str, tuple[int, Any]]:
+        answers: dict[str, tuple[int, Any]] = {}
+        for index, wave in enumerate(self._waves(able)):
+            if index and self._pause_s:
+                self.ctx.pause(self._pause_s)
+            answers.update(self._switch(wave))
+        return answers
 
     @property
     def _pause_s(self) -> float:
@@ -132,13 +170,15 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         results = run_helpers(
             self.ctx, wave, self.op.command, self.op.timeout, self._pause_s
         )
+        if self.op.command == constants.OOB_POWER_OFF:
+            results = self._confirmed(results)
         answers: dict[str, tuple[int, Any]] = {}
         done = []
         for uuid, (payload, problem) in results.items():
             name = self.ctx.snapshot.nodes[uuid].name
             answers[uuid] = (statuses.RS_NORMAL, payload)
             if problem:
-                self.ctx.log.warn(f"Out-of-band RPC failed on node '{name}': {problem}")
+                self._failed(name, problem)
                 answers[uuid] = (statuses.RS_NODATA, None)
             else:
                 done.append(uuid)
@@ -148,18 +188,72 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             self._report(self.ctx.snapshot.nodes[uuid], answers[uuid][1])
         return answers
 
-    def _record(self, done: Sequence[str]) -> None:
-        """Store and log the new power state of nodes, in one commit."""
-        is_on = _RECORDED[self.op.command]
-        nodes = self.ctx.snapshot.nodes
-        changed = [uuid for uuid in done if nodes[uuid].powered != is_on]
-        if not changed:
-            return
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            new = [
-                edit.update(edit.snapshot.nodes[uuid].replace(powered=is_on))
-                for uuid in changed
+    def _failed(self, name: str, problem: str) -> None:
+        """Warn of a node whose helper failed.
+
+        Raises:
+            OpExecError: the job is that of a node's death, which waits for a proof.
+        """
+        if self.op.node_death:
+            raise errors.OpExecError(f"node {name}: {problem}")
+        self.ctx.log.warn(f"Out-of-band RPC failed on node '{name}': {problem}")
+        if self.op.mark_offline:
+            self.ctx.log.warn(
+                f"Node '{name}' is not marked offline, because nothing proves that it"
+                " is off",
+                hint=f"if it is, run gnt-node modify --offline=yes {name}",
+            )
+
+    def _confirmed(self, results: Answers) -> Answers:
+        """Ask the helpers of nodes that were switched off whether these are off.
+
+        A controller may complain about a machine that is off already. One that hangs
+        is not asked again.
+        """
+        wants_proof = self.op.mark_offline or self.op.node_death
+        asked = [
+            uuid
+            for uuid, (_, problem) in results.items()
+            if not problem or (wants_proof and problem != constants.OOB_TIMED_OUT)
+        ]
+        reports: Answers = {}
+        for look in range(_LOOKS):
+            if look:
+                self.ctx.pause(_LOOK_S)
+            command, timeout_s = constants.OOB_POWER_STATUS, self.op.timeout
+            reports |= run_helpers(self.ctx, asked, command, timeout_s)
+            asked = [
+                uuid
+                for uuid in asked
+                if not results[uuid][1] and _powered(reports[uuid]) is True
             ]
+            if not asked:
+                break
+        return {
+            uuid: _proved(result, reports.get(uuid), wants_proof=wants_proof)
+            for uuid, result in results.items()
+        }
+
+    def _record(self, done: Sequence[str]) -> None:
+        """Store and log the new power state of nodes, in one commit.
+
+        That of a dead node is recorded when it is marked offline, on a later proof.
+        """
+        if self.op.node_death:
+            return
+        if self.op.mark_offline:
+            new = switched_off.mark(self.ctx, done)
+        else:
+            is_on = _RECORDED[self.op.command]
+            nodes = self.ctx.snapshot.nodes
+            changed = [uuid for uuid in done if nodes[uuid].powered != is_on]
+            if not changed:
+                return
+            with self.ctx.config.edit(self.ctx.owner) as edit:
+                new = [
+                    edit.update(edit.snapshot.nodes[uuid].replace(powered=is_on))
+                    for uuid in changed
+                ]
         for node in new:
             log_power_change(self.ctx, node)
 
@@ -176,13 +270,38 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
                     _log.warning("%s: %s", self.ctx.owner, text)
 
 
+def _powered(answer: Answer) -> bool | None:
+    """Return the power state in the answer of a helper; None if it has none."""
+    payload, problem = answer
+    if problem:
+        return None
+    powered: bool | None = payload.get(constants.OOB_POWER_STATUS_POWERED)
+    return powered
+
+
+def _proved(result: Answer, report: Answer | None, *, wants_proof: bool) -> Answer:
+    """Return what became of an order to switch off, with a later power status."""
+    problem = result[1]
+    powered = None if report is None else _powered(report)
+    if powered is False and (wants_proof or not problem):
+        return (report[0] if report and wants_proof else None), ""
+    if problem:
+        return None, problem
+    if powered:
+        return None, "its helper has switched it off, but reports that it is on"
+    if wants_proof:
+        why = f" ({report[1]})" if report and report[1] else ""
+        return None, f"its helper does not confirm that it is off{why}"
+    return result
+
+
 def run_helpers(
     ctx: Context,
     nodes: Sequence[str],
     command: str,
     timeout_s: float,
     pause_s: float = 0.0,
-) -> dict[str, tuple[Any, str]]:
+) -> Answers:
     """Run the helpers of nodes on the master, in parallel.
 
     Args:
@@ -195,6 +314,8 @@ def run_helpers(
     Returns:
         node uuid -> (valid output, empty) or (None, problem), in the given order.
     """
+    if not nodes:
+        return {}
     snapshot = ctx.snapshot
     records = [snapshot.nodes[uuid] for uuid in nodes]
     rounds = math.ceil(len(nodes) / constants.OOB_AT_ONCE)
@@ -220,7 +341,7 @@ def run_helpers(
     }
 
 
-def _checked(command: str, succeeded: bool, value: Any) -> tuple[Any, str]:
+def _checked(command: str, succeeded: bool, value: Any) -> Answer:
     if not succeeded:
         return None, str(value)
     problem = payload_problem(command, value)

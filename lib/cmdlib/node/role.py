@@ -4,6 +4,7 @@ A node is offline, drained, a master candidate, or none of these (regular).
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors, objects
@@ -82,7 +83,7 @@ def plan(
         notes.append(promoted_note)
     is_demoted = node.master_candidate and not new.master_candidate
     if is_demoted and not auto_promote:
-        _check_pool(snapshot, node)
+        check_pool(snapshot, [node])
     return RolePlan(
         node=new,
         changes=_changes(node, new, request),
@@ -213,12 +214,19 @@ def _has_room(
     return state.current < min(size, state.possible + 1)
 
 
-def _check_pool(snapshot: objects.Snapshot, node: objects.Node) -> None:
-    """Refuse a demotion that leaves too few candidates while others are eligible."""
-    missing = candidate_pool.missing(snapshot, ignore=(node.uuid,))
-    if missing and candidate_pool.promotable(snapshot, ignore=(node.uuid,)):
+def check_pool(snapshot: objects.Snapshot, nodes: Sequence[objects.Node]) -> None:
+    """Refuse demotions that leave too few candidates while others are eligible.
+
+    Raises:
+        OpPrereqError: they do; it names the first candidate.
+    """
+    candidates = [node for node in nodes if node.master_candidate]
+    gone = {node.uuid for node in nodes}
+    if not candidates or not candidate_pool.missing(snapshot, ignore=gone):
+        return
+    if candidate_pool.promotable(snapshot, ignore=gone):
         raise _refuse(
-            node,
+            candidates[0],
             "is needed as master candidate; use auto-promote to promote other nodes"
             " instead",
             ecodes.ECODE_STATE,

@@ -106,8 +106,9 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return master and node, for both phases."""
-        nodes = list(dict.fromkeys((self.ctx.snapshot.cluster.master_node, self.uuid)))
+        """Return master and node, for both phases; a dead node runs nothing."""
+        others = () if self.op.node_death else (self.uuid,)
+        nodes = list(dict.fromkeys((self.ctx.snapshot.cluster.master_node, *others)))
         return nodes, nodes
 
     # Checks

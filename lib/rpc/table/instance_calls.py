@@ -226,6 +226,15 @@ ROWS: Final = (
         reads=True,
     ),
     Procedure(
+        # Of a node that is marked offline: it may run guests all the same.
+        "instance_left",
+        ("instance", "hname", "hvparams"),
+        "as instance_info",
+        "urgent",
+        accept_offline=True,
+        reads=True,
+    ),
+    Procedure(
         "instance_list",
         ("hypervisor_list", "hvparams"),
         "[name]",

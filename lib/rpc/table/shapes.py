@@ -115,6 +115,7 @@ SHAPES: Final[dict[str, Any]] = {
     "impexp_status": Annotated[list[_Transfer | None], Meta(min_length=1)],
     "instance_get_migration_status": dict[str, Any],
     "instance_info": _Guest,
+    "instance_left": _Guest,
     "instance_list": list[str],
     "lv_list": dict[str, tuple[str | Number, bool, bool]],
     "master_node_name": str,

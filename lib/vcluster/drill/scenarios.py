@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ganeti.repair import node_death
-from ganeti.repair.node_death import Phase
+from ganeti.repair.node_lives import Phase
 from ganeti.vcluster.drill.site import Site
 from ganeti.vcluster.layout import Node
 

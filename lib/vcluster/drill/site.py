@@ -19,7 +19,7 @@ from ganeti import _buildconf, errors, luxi
 from ganeti.constants import ecodes
 from ganeti.repair import journal
 from ganeti.repair.journal import Entry
-from ganeti.repair.node_death import Death, DeathState
+from ganeti.repair.node_lives import Death, DeathState
 from ganeti.utils import files
 from ganeti.vcluster import isolation, network
 from ganeti.vcluster.drill import proof

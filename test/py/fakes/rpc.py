@@ -53,6 +53,10 @@ SUCCESSFUL_ACTS = {
 }
 
 
+#: Answers that most nodes give: those that are marked offline run nothing.
+_USUAL = {"instance_left": {}}
+
+
 class Unscripted(AssertionError):
     """A test calls a procedure, named by the argument, that its script lacks."""
 
@@ -93,9 +97,9 @@ class FakeRunner(Runner):
         self.calls.append((procedure, node, args))
         assert row.private or not any(map(has_private, args)), procedure
         assert row.starts or not any(map(has_seed, args)), procedure
-        if procedure not in self.script:
+        if procedure not in self.script and procedure not in _USUAL:
             raise Unscripted(procedure)
-        answer = self.script[procedure]
+        answer = self.script.get(procedure, _USUAL.get(procedure))
         if callable(answer):
             answer = answer(node, args)
         if isinstance(answer, Result):

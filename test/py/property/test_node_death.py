@@ -15,16 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ganeti.repair import limits, node_death
 from ganeti.repair.limits import Automation, Freeze
-from ganeti.repair.node_death import (
-    DeathState,
-    Facts,
-    JobSeen,
-    NodeView,
-    Phase,
-    Seen,
-    Silence,
-    decide,
-)
+from ganeti.repair.node_death import Seen, Silence, decide
+from ganeti.repair.node_lives import DeathState, Facts, JobSeen, NodeView, Phase
 
 CANDIDATES = ("b", "c", "d")
 NODES = (*CANDIDATES, "e")

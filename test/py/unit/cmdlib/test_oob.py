@@ -6,12 +6,14 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
 from ganeti import errors, rpc
 from ganeti.cmdlib.node import oob as unit
+from ganeti.constants import oob
 from ganeti.locking import Level
 from ganeti.objects import params
-from ganeti.repair.node_death import Death, DeathState, Phase
+from ganeti.repair.node_lives import Death, DeathState, Phase
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 NAMES = {n: f"node{n}.example.com" for n in range(1, 60)}
@@ -34,6 +36,26 @@ def answers(value):
     if isinstance(value, rpc.Result):
         return value
     return lambda _, args: [[True, value] for _helper in args[0]]
+
+
+def helper(*statuses, off=(True, None)):
+    """Return a node call: the answer to power-off, and one power state after the other.
+
+    A status is True, False, None for unknown, or the text of an error. The last one is
+    repeated.
+    """
+    left = list(statuses)
+
+    def call(_node, args):
+        helpers, command = args[:2]
+        if command != "power-status":
+            return [list(off) for _helper in helpers]
+        status = left.pop(0) if left[1:] else left[0]
+        if isinstance(status, str):
+            return [[False, status] for _helper in helpers]
+        return [[True, {"powered": status}] for _helper in helpers]
+
+    return call
 
 
 def engine_of(answer=None, others=(), **node2):
@@ -67,11 +89,16 @@ def many(count, answer=None, **flags):
 
 
 def calls(engine):
-    """Return names, and pause, of each node call."""
+    """Return names, and pause, of each node call that is the only or the first one."""
     return [
         ([name for _, name in args[0]], args[3])
         for _, args in engine.rpc.called("run_oob_many")
+        if args[1] == commands(engine)[0]
     ]
+
+
+def commands(engine):
+    return [args[1] for _, args in engine.rpc.called("run_oob_many")]
 
 
 #: Command, recorded state before, state after: the table of the design.
@@ -90,10 +117,11 @@ STATES = [
 @pytest.mark.parametrize(("command", "before", "after"), STATES)
 def test_the_recorded_state_follows_the_command(command, before, after):
     answer = {"powered": before} if command == "power-status" else None
-    engine = engine_of(answer, offline=True, master_candidate=False, powered=before)
+    call = helper(after) if command == "power-off" else answer
+    engine = engine_of(call, offline=True, master_candidate=False, powered=before)
     rows = run(engine, command, "node2")
     assert rows == [[(0, NAMES[2]), (0, answer)]]
-    assert engine.rpc.called("run_oob_many") == [
+    assert engine.rpc.called("run_oob_many")[:1] == [
         (N1, ([["/bin/oob", NAMES[2]]], command, 60, 2.0 * (command == "power-on")))
     ]
     assert engine.snapshot.nodes[N2].powered is after
@@ -208,6 +236,8 @@ def test_machines_are_switched_off_together_and_recorded_in_parts():
     def crash_in_the_second_call(_, args):
         if args[0][0][1] != NAMES[2]:
             raise KeyboardInterrupt
+        if args[1] == "power-status":
+            return [[True, {"powered": False}] for _helper in args[0]]
         return [[True, None] for _helper in args[0]]
 
     engine = many(40, crash_in_the_second_call)
@@ -229,6 +259,121 @@ def test_machines_are_switched_on_with_a_pause_between_two():
     assert engine.clock.monotonic() - before == 1.5
     run(engine, "power-on", *[NAMES[n] for n in range(2, 12)], power_delay=0)
     assert [(len(names), pause) for names, pause in calls(engine)] == [(10, 0.0)]
+
+
+def test_a_machine_that_its_helper_reports_as_on_is_not_recorded_as_off():
+    engine = engine_of(helper(True), offline=True, master_candidate=False)
+    assert run(engine, "power-off", "node2") == [[(0, NAMES[2]), (2, None)]]
+    assert engine.snapshot.nodes[N2].powered
+    assert "reports that it is on" in engine.callbacks.text()
+
+
+# Marked offline
+SPARE = {"master_candidate": False}
+MARKED = {"mark_offline": True, "auto_promote": True}
+
+
+def roles(engine, uuid=N2):
+    node = engine.snapshot.nodes[uuid]
+    return node.offline, node.powered, node.master_candidate
+
+
+def switching(call, **node2):
+    """Return an engine in which node2 is a candidate, and node4 could be one."""
+    spare = clusters.node(4, master_candidate=False)
+    engine = engine_of(call, others=[spare], **node2)
+    engine.rpc.script |= {
+        "node_ssh_key_remove": [],
+        "node_crypto_tokens": [["ssl", clusters.DIGEST]],
+        "upload_file_single": None,
+    }
+    return engine
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        helper(False),
+        helper(True, False),
+        helper(False, off=(False, "it is off already")),
+    ],
+    ids=["at-once", "later", "already"],
+)
+def test_a_node_is_marked_offline_when_it_is_off(call):
+    engine = switching(call)
+    rows = run(engine, "power-off", "node2", **MARKED)
+    assert rows[0][1][0] == 0
+    assert roles(engine) == (True, False, False)
+    assert engine.snapshot.nodes[clusters.node_uuid(4)].master_candidate
+    assert (
+        f"Node '{NAMES[2]}' is now recorded as powered off" in engine.callbacks.text()
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        helper(True),
+        helper(None),
+        helper("no route"),
+        helper(True, off=(False, "no route")),
+        helper(False, off=(False, oob.OOB_TIMED_OUT)),
+        failure("the node daemon does not answer"),
+    ],
+    ids=["on", "unknown", "silent", "failed", "hung", "no-call"],
+)
+def test_a_node_that_may_run_keeps_its_flags(call):
+    """Its guests would be started elsewhere, too."""
+    engine = switching(call)
+    rows = run(engine, "power-off", "node2", **MARKED)
+    assert rows == [[(0, NAMES[2]), (2, None)]]
+    assert roles(engine) == (False, True, True)
+    assert f"Node '{NAMES[2]}' is not marked offline" in engine.callbacks.text()
+
+
+def test_votes_of_nodes_are_not_needed_while_they_are_switched_off():
+    seen = []
+
+    def call(_node, args):
+        seen.append(roles(engine)[2])
+        return helper(False)(_node, args)
+
+    engine = switching(call)
+    run(engine, "power-off", "node2", **MARKED)
+    assert seen == [False, False]
+
+
+def test_an_error_gives_a_candidate_its_role_back():
+    def call(_node, _args):
+        raise errors.JobLost("no queue")
+
+    engine = switching(call)
+    with pytest.raises(errors.JobLost):
+        run(engine, "power-off", "node2", **MARKED)
+    assert roles(engine) == (False, True, True)
+
+
+def test_a_restarted_master_gives_a_candidate_its_role_back():
+    engine = switching(helper(False), **SPARE)
+    op = {"OP_ID": "OP_OOB_COMMAND", "command": "power-off", **MARKED}
+    with pytest.raises(errors.OpExecError, match="run the command again"):
+        engine.run(
+            op | {"node_names": ["node2"]}, callbacks=FakeCallbacks(resumption=[N2])
+        )
+    assert roles(engine) == (False, True, True)
+    assert commands(engine) == []
+
+
+def test_a_candidate_that_is_needed_is_not_switched_off():
+    engine = switching(helper(False))
+    with pytest.raises(errors.OpPrereqError, match="is needed as master candidate"):
+        run(engine, "power-off", "node2", mark_offline=True)
+    assert (commands(engine), roles(engine)) == ([], (False, True, True))
+
+
+def test_only_a_switch_off_can_mark_nodes():
+    with pytest.raises(errors.OpPrereqError, match="mark_offline: only with power-off"):
+        run(engine_of(), "power-cycle", "node2", mark_offline=True)
 
 
 @pytest.mark.parametrize(
@@ -274,9 +419,6 @@ def test_the_helper_is_inherited(cluster, group, node, expected):
         ],
     )
     assert params.oob_program(snapshot, snapshot.nodes[N2]) == expected
-
-
-SPARE = {"master_candidate": False}
 
 
 # The record
@@ -376,8 +518,38 @@ def dying(version, **more):
 
 def test_a_silent_node_is_switched_off_after_its_death():
     engine = dying(SILENT)
-    assert run(engine, "power-off", "node2", **POWER_OFF)
-    assert len(calls(engine)) == 1
+    engine.rpc.script["run_oob_many"] = helper(False)
+    rows = run(engine, "power-off", "node2", **POWER_OFF)
+    assert rows == [[(0, NAMES[2]), (0, {"powered": False})]]
+    assert commands(engine) == ["power-off", "power-status"]
+    # The job that marks it records both, on a proof of its own.
+    assert engine.snapshot.nodes[N2].powered
+
+
+@pytest.mark.parametrize(
+    ("call", "asked", "text"),
+    [
+        (helper(True), 5, "has switched it off, but reports that it is on"),
+        (helper(None), 2, "does not confirm that it is off"),
+        (helper("no route"), 2, r"does not confirm that it is off \(no route\)"),
+        (helper(True, off=(False, "no route")), 2, "node2.example.com: no route"),
+        # One time limit for each attempt.
+        (helper(False, off=(False, oob.OOB_TIMED_OUT)), 1, "timeout exceeded"),
+    ],
+)
+def test_the_job_of_a_death_ends_in_the_error_of_the_helper(call, asked, text):
+    engine = dying(SILENT)
+    engine.rpc.script["run_oob_many"] = call
+    with pytest.raises(errors.OpExecError, match=text):
+        run(engine, "power-off", "node2", **POWER_OFF)
+    assert len(commands(engine)) == asked
+
+
+def test_a_controller_that_complains_about_a_machine_that_is_off_proves_a_death():
+    engine = dying(SILENT)
+    engine.rpc.script["run_oob_many"] = helper(False, off=(False, "is off already"))
+    rows = run(engine, "power-off", "node2", **POWER_OFF)
+    assert rows[0][1] == (0, {"powered": False})
 
 
 @pytest.mark.parametrize(

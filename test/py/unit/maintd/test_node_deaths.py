@@ -7,10 +7,11 @@ import pytest
 
 from fakes.clocks import FakeClock
 from ganeti import errors
+from ganeti.maintd.instances import Recovery
 from ganeti.maintd.node_deaths import Heartbeats, NodeDeaths
 from ganeti.repair import node_death
 from ganeti.repair.journal import NODE_DEATH, Round
-from ganeti.repair.node_death import (
+from ganeti.repair.node_lives import (
     DeathJob,
     DeathState,
     Facts,
@@ -37,6 +38,7 @@ class SmallMaster:
         self.rounds = []
         self.repairs = []
         self.pending = 0
+        self.failed = ()
         self.deaths = NodeDeaths(self.call, self.repair, self.clock)
 
     def call(self, method, args):
@@ -44,9 +46,10 @@ class SmallMaster:
             raise self.refusal
         return getattr(self, f"on_{method}")(*args)
 
-    def repair(self, node):
+    def repair(self, node, since):
+        assert since
         self.repairs.append(node)
-        return self.pending
+        return Recovery(self.pending, self.failed)
 
     def on_QueryNodeDeaths(self, probe):
         self.probes.append(probe)
@@ -105,7 +108,7 @@ def test_a_dead_node_is_fenced_marked_and_repaired_in_order():
     assert master.clock.now - began >= node_death.SILENCE_S - 1
     assert master.probes.count(True) >= node_death.SILENT_PROBES
     (job,) = master.submitted
-    assert [op["command"] for op in job.ops] == ["power-off", "power-status"]
+    assert [op["command"] for op in job.ops] == ["power-off"]
     assert {op["priority"] for op in job.ops} == {-10}
     assert job.ops[0]["reason"][0][:2] == ["gnt:daemon:maintd", "death of n2"]
     assert master.rounds[-1].round in job.ops[0]["reason"][1][1]
@@ -117,6 +120,22 @@ def test_a_dead_node_is_fenced_marked_and_repaired_in_order():
     master.play(None)
     assert len(master.submitted) == 2
     assert {entry.automaton for entry in master.rounds} == {NODE_DEATH}
+
+
+def test_a_death_is_not_dealt_with_while_a_repair_has_failed():
+    """A person sees the failed one, and is waited for without haste."""
+    master = SmallMaster()
+    master.failed = ("web1",)
+    master.play(Phase.OFFLINE)
+    began = master.clock.now
+    while master.clock.now < began + 600:
+        master.clock.now += master.deaths.round()
+    assert len(master.repairs) <= 600 / 30 + 10
+    (death,) = master.state.deaths
+    assert (death.phase, death.limit) == (Phase.OFFLINE, node_death.NOT_REPAIRED)
+    assert "the repair of web1 has failed" in node_death.notice(death)
+    master.failed = ()
+    master.play(None)
 
 
 def test_repairs_that_wait_are_looked_at_less_and_less():

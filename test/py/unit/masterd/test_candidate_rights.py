@@ -23,7 +23,7 @@ from ganeti.masterd.candidate_rights import (
     unrecorded,
 )
 from ganeti.objects import Update
-from ganeti.repair.node_death import Death, DeathState, Phase
+from ganeti.repair.node_lives import Death, DeathState, Phase
 from ganeti.store import Document
 
 MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)

@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.masterd import node_deaths
 from ganeti.repair import node_death
 from ganeti.repair.journal import NODE_DEATH
-from ganeti.repair.node_death import DeathState
+from ganeti.repair.node_lives import DeathState
 from ganeti.rpc import Result
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}

@@ -8,17 +8,16 @@ import pytest
 from ganeti.repair import limits, node_death
 from ganeti.repair.journal import Decision
 from ganeti.repair.limits import Automation, Freeze
-from ganeti.repair.node_death import (
+from ganeti.repair.node_death import Seen, Silence, decide
+from ganeti.repair.node_lives import (
     Death,
     DeathState,
     Event,
     Facts,
     JobSeen,
+    MarkedNode,
     NodeView,
     Phase,
-    Seen,
-    Silence,
-    decide,
 )
 
 NOW = 1_700_000_000.0
@@ -103,6 +102,13 @@ class Site:
         assert self.phase is Phase.FENCING
         return self
 
+    def ask_again(self):
+        plan = self.round()
+        assert [commands(job) for job in plan.jobs] == [["power-status"]]
+        assert self.phase is Phase.FENCING
+        assert self.items[0].action == "ask its helper again"
+        assert not self.round().jobs
+
     def confirm(self):
         self.fence()
         self.ended[1] = OFF
@@ -130,7 +136,7 @@ def test_each_event_leads_to_its_phase_or_is_refused(phase, event):
 def test_a_dead_node_is_fenced_confirmed_marked_and_left_to_repair():
     site = Site()
     plan = site.round()
-    assert [commands(job) for job in plan.jobs] == [["power-off", "power-status"]]
+    assert [commands(job) for job in plan.jobs] == [["power-off"]]
     (death,) = site.state.deaths
     assert (death.phase, death.job, death.jobs) == (Phase.FENCING, 1, (1,))
     assert death.witnesses[-1] == "node3"
@@ -330,6 +336,8 @@ def test_a_node_that_answers_after_its_helper_reported_off_is_held(sign):
     site.fence()
     site.ended[1] = OFF
     site.views["node2"].update(sign)
+    site.ask_again()
+    site.ended[2] = OFF
     for _ in range(2):
         assert not site.round().jobs
         assert (site.phase, site.limit) == (Phase.HELD, node_death.LYING_HELPER)
@@ -341,6 +349,82 @@ def test_a_node_that_answers_after_its_helper_reported_off_is_held(sign):
     site.round()
     assert site.phase is None
     site.fence()
+
+
+NOT_OFF = {"is_success": True, "text": "its helper does not confirm that it is off"}
+
+
+def test_a_node_that_has_booted_does_not_make_its_helper_a_liar():
+    site = Site().fence()
+    site.ended[1] = OFF
+    site.views["node2"].update(daemon=True)
+    site.ask_again()
+    site.ended[2] = NOT_OFF
+    site.round()
+    assert site.phase is None
+    assert site.items[0].reason == "its node daemon answers"
+
+
+def test_a_node_that_was_on_for_a_moment_is_confirmed_by_the_second_answer():
+    site = Site().fence()
+    site.ended[1] = OFF
+    site.views["node2"].update(ssh=True)
+    site.ask_again()
+    site.ended[2] = OFF
+    site.views["node2"] = site.silent()
+    plan = site.round()
+    assert [commands(job) for job in plan.jobs] == [["OP_NODE_SET_PARAMS"]]
+    assert plan.jobs[0].ops[0]["powered"] is False
+
+
+def test_a_frozen_automaton_does_not_ask_a_helper_again():
+    site = Site().fence()
+    site.ended[1] = OFF
+    site.views["node2"].update(ssh=True)
+    site.automation = Automation(freeze=limits.Freeze("test", 1.0))
+    assert not site.round().jobs
+    assert site.limit == limits.FROZEN
+
+
+# Marked nodes
+def marked_site(**marked):
+    site = Site().confirm()
+    site.ended[2] = {"is_success": True}
+    site.views["node2"]["offline"] = True
+    site.round(is_probed=False)
+    assert site.state.marked == ("node2",)
+    site.recovered = frozenset({"node2"})
+    site.facts["marked"] = (MarkedNode(uuid="node2", name="node2", **marked),)
+    site.round()
+    assert site.phase is None
+    return site
+
+
+def test_the_record_of_power_is_taken_back_when_a_marked_node_answers():
+    site = marked_site()
+    assert site.state.marked == ("node2",)
+    assert not site.state.is_empty
+    site.facts["marked"] = (MarkedNode(uuid="node2", name="node2", answers=True),)
+    (job,) = site.round().jobs
+    (op,) = job.ops
+    assert (op["node_name"], op["powered"], op.get("offline")) == ("node2", True, None)
+    assert "gnt-node modify --offline=no node2" in site.items[0].reason
+    assert site.state.marked == ()
+
+
+def test_a_freeze_keeps_the_record_of_power():
+    site = marked_site()
+    site.automation = Automation(freeze=limits.Freeze("test", 1.0))
+    site.facts["marked"] = (MarkedNode(uuid="node2", name="node2", answers=True),)
+    assert not site.round().jobs
+    assert site.state.marked == ("node2",)
+
+
+def test_a_record_that_a_person_has_changed_is_theirs():
+    site = marked_site()
+    site.facts["marked"] = ()
+    assert not site.round().jobs
+    assert site.state.marked == ()
 
 
 def test_a_node_that_was_not_asked_again_is_not_confirmed():
@@ -524,6 +608,8 @@ def test_a_helper_that_says_off_while_the_heartbeat_goes_on_is_a_liar():
         assert not site.round().jobs
         assert (site.phase, site.limit) == (Phase.FENCING, node_death.HEARTBEAT)
         assert "says that it is off" in site.items[0].reason
+    site.ask_again()
+    site.ended[2] = OFF
     assert not site.round().jobs
     assert (site.phase, site.limit) == (Phase.HELD, node_death.LYING_HELPER)
     site.beats = {}

@@ -42,7 +42,8 @@ def step(records, jobs=None, need=None, policy=ANY, **more):
         job: state if isinstance(state, RepairJob) else RepairJob(state, kind, 900.0)
         for job, state in (jobs or {}).items()
     }
-    instance = plan.InstanceTags(records, more.pop("unreadable", ""))
+    start = diagnosis.start("web1") if more.pop("is_down", False) else None
+    instance = plan.InstanceTags(records, more.pop("unreadable", ""), start)
     return plan.step(instance, known, need, policy, NEW_RECORD, **more)
 
 
@@ -362,6 +363,51 @@ def test_good_nodes_end_a_repair_well_though_a_job_failed():
     assert actual.state == RepairState.FAILED
     refused = {7: RepairJob(JobState.REFUSED, RepairKind.REINSTALL, 900.0)}
     assert step([pending(kind=RepairKind.REINSTALL)], refused).state == "Healthy"
+
+
+def ended(*states, kind=RepairKind.FAILOVER):
+    """Return a pending record and its jobs, the first of a kind, the others starts."""
+    jobs = {
+        number: RepairJob(JobState[state], kind if number == 7 else None, 900.0)
+        for number, state in enumerate(states, 7)
+    }
+    return pending(kind=RepairKind.REINSTALL, jobs=tuple(jobs)), jobs
+
+
+@pytest.mark.parametrize(
+    "states", [("FAILED",), ("REFUSED",), ("NO_ROOM",), ("FAILED", "FAILED")]
+)
+def test_an_instance_whose_failover_failed_is_started_and_not_counted_as_repaired(
+    states,
+):
+    record, jobs = ended(*states)
+    actual = step([record], jobs, is_down=True)
+    assert (actual.state, actual.add) == (RepairState.PENDING, ())
+    assert [op["OP_ID"] for op in actual.repair.ops] == ["OP_INSTANCE_STARTUP"]
+    assert actual.record is record
+
+
+@pytest.mark.parametrize(
+    ("states", "kind"),
+    [
+        (("FAILED", "FAILED", "FAILED"), RepairKind.FAILOVER),
+        (("CANCELED",), RepairKind.FAILOVER),
+        # Its disks may have no system.
+        (("FAILED",), RepairKind.REINSTALL),
+    ],
+)
+def test_an_instance_that_cannot_be_started_is_a_failure(states, kind):
+    record, jobs = ended(*states, kind=kind)
+    actual = step([record], jobs, is_down=True)
+    assert (actual.state, actual.repair) == (RepairState.FAILED, None)
+    assert [each.outcome for each in actual.add] == [RepairOutcome.FAILURE]
+
+
+def test_a_start_that_succeeded_ends_the_repair_well():
+    record, jobs = ended("FAILED", "SUCCESS")
+    # The status is that of a moment before.
+    actual = step([record], jobs, is_down=True)
+    assert (actual.state, actual.note) == (RepairState.HEALTHY, "repaired")
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,7 @@ ANSWERS = [
     ),
     ("instance_get_migration_status", [{"status": "active"}], ["active", None]),
     ("instance_info", [{}, GUEST], [None, {"vcpus": "1"}, {"time": None}]),
+    ("instance_left", [{}, GUEST], [None, {"vcpus": "1"}, {"time": None}]),
     ("instance_list", [["web1"]], [{"web1": 1}, [1]]),
     ("lv_list", [{"a/b": ["5", True, False], "a/c": [5, False, True]}], [{"a": 5}]),
     ("master_node_name", ["n1"], [None, ["n1"]]),

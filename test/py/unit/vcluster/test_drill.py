@@ -10,7 +10,7 @@ import pytest
 from ganeti import errors
 from ganeti.repair import node_death
 from ganeti.repair.journal import Decision, Entry, Item
-from ganeti.repair.node_death import Death, Phase
+from ganeti.repair.node_lives import Death, Phase
 from ganeti.vcluster import layout as lay
 from ganeti.vcluster.drill import proof, report, runner, scenarios, session, site
 from ganeti.vcluster.drill.proof import Boot

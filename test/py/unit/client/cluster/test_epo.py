@@ -56,7 +56,6 @@ class Cluster:
             "master": n == 1,
             "powered": True,
             "offline": False,
-            "master_candidate": n <= 2,
             "tags": [],
             "pip": f"192.0.2.{n}",
         }
@@ -135,27 +134,26 @@ class Cluster:
         self.nodes[op.name]["tags"] = []
 
     def _modify(self, op):
-        self._act("offline" if op.offline else "online", op.node_name)
+        assert op.offline is False
+        self._act("online", op.node_name)
         node = self.nodes[op.node_name]
-        node["offline"] = op.offline
-        if op.offline:
-            assert op.auto_promote
-            node["master_candidate"] = False
+        node["offline"] = False
         if op.powered is not None:
             node["powered"] = op.powered
-        if not op.offline:
-            assert node["powered"]
+        assert node["powered"]
         return []
 
     def _power(self, op):
-        assert op.ignore_status
+        is_off = op.command == "power-off"
+        assert op.mark_offline == op.auto_promote == is_off
         rows = []
         for name in op.node_names:
             assert not self.nodes[name]["master"]
             failed = name in self.broken
             if not failed:
                 self._act(op.command, name)
-                self.nodes[name]["powered"] = op.command == "power-on"
+                self.nodes[name]["powered"] = not is_off
+                self.nodes[name]["offline"] |= is_off
                 self.booting[name] = self.boot_rounds
             rows.append([(0, name), (2 if failed else 0, None)])
         self.options = (op.timeout, op.power_delay)
@@ -168,14 +166,13 @@ def cluster():
 
 
 # Off
-def test_off_stops_marks_and_switches_in_this_order(cluster):
+def test_off_stops_tags_and_switches_in_this_order(cluster):
     cluster.add("late", "node1", "node3")
     result = cluster.run("-f --oob-timeout=7 --power-delay=0.5 node2 node3")
     assert result.code == 0, result.err
     assert set(cluster.done[:2]) == {"stop late", "stop web"}
     assert cluster.done[2:] == [
-        # The candidate goes last, so that it is not replaced by the other node.
-        *("tag node3", "offline node3", "tag node2", "offline node2"),
+        *("tag node2", "tag node3"),
         *("power-off node2", "power-off node3"),
     ]
     assert cluster.options == (7, 0.5)
@@ -219,6 +216,22 @@ def test_a_longer_pause_of_the_watcher_is_kept(cluster):
     cluster.master.values["watcher_pause"] = 1_800_000_000.0
     assert PAUSED not in cluster.run("-f --all").out
     assert cluster.master.values["watcher_pause"] == 1_800_000_000.0
+
+
+def test_the_watcher_goes_on_when_all_are_back(cluster):
+    off(cluster)
+    assert cluster.master.values["watcher_pause"] == 1_700_003_600
+    assert "The watcher goes on." not in cluster.run("-f --on node2").out
+    assert "The watcher goes on." in cluster.run("-f --on --all").out
+    assert cluster.master.values["watcher_pause"] is None
+
+
+@pytest.mark.parametrize("until", [None, 1_800_000_000.0])
+def test_a_pause_that_is_not_of_this_command_stays(cluster, until):
+    off(cluster)
+    cluster.master.values["watcher_pause"] = until
+    assert "The watcher goes on." not in cluster.run("-f --on --all").out
+    assert cluster.master.values["watcher_pause"] == until
 
 
 def test_groups_are_their_nodes(cluster):
@@ -314,21 +327,26 @@ def test_a_broken_helper_is_named_and_the_others_go_on(cluster):
     assert "Node node2: could not power off" in result.err
     assert "node3" not in result.err
     assert cluster.nodes["node3"]["powered"] is False
+    # It may still run something.
+    assert (cluster.nodes["node2"]["offline"], cluster.nodes["node2"]["tags"]) == (
+        False,
+        [],
+    )
     cluster.broken = set()
     assert cluster.run("-f node2 node3").code == 0
-    assert cluster.done == ["power-off node2"]
+    assert cluster.done == ["tag node2", "power-off node2"]
 
 
-def test_a_node_that_cannot_be_marked_is_switched_off_all_the_same(cluster):
+def test_a_node_that_cannot_be_tagged_is_switched_off_all_the_same(cluster):
     def refuse(op):
-        if op.node_name == "node3":
+        if op.name == "node3":
             return errors.OpPrereqError("no", ecodes.ECODE_STATE)
-        return cluster._modify(op)
+        return cluster._tag(op)
 
-    cluster.master.results["OP_NODE_SET_PARAMS"] = refuse
+    cluster.master.results["OP_TAGS_SET"] = refuse
     result = cluster.run("-f node2 node3")
     assert result.code == 1
-    assert "Node node3 could not be marked offline" in result.err
+    assert "Node node3 could not be marked as switched off" in result.err
     assert not any(n["powered"] for n in cluster.nodes.values() if not n["master"])
 
 
@@ -355,7 +373,7 @@ def test_on_brings_everything_back(cluster):
     assert "Waiting until all nodes are available again\n" in result.out
     assert "Node node2 became available\n" in result.out
     assert "Submit startup of instance web\n" in result.out
-    assert result.out.endswith("All instances have been started successfully\n")
+    assert "All instances have been started successfully\n" in result.out
     assert cluster.instances["old"]["status"] == "ADMIN_down"
 
 
@@ -399,7 +417,7 @@ def test_a_node_daemon_that_refuses_at_first_is_asked_again(cluster):
     left = [2]
 
     def refuse_twice(op):
-        if not op.offline and left[0]:
+        if left[0]:
             left[0] -= 1
             return errors.OpExecError("not yet")
         return cluster._modify(op)

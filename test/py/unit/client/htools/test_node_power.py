@@ -55,8 +55,10 @@ def test_nodes_are_emptied_tagged_and_switched_off(simulation):
     assert simulation.jobs() == [
         *["INSTANCE_MIGRATE"] * moves,
         *["TAGS_SET"] * nodes,
-        *["NODE_SET_PARAMS OOB_COMMAND"] * nodes,
+        *["OOB_COMMAND"] * nodes,
     ]
+    orders = [job[0] for job in list(simulation.master.jobs.values())[-nodes:]]
+    assert all(op.mark_offline and op.auto_promote for op in orders)
     (last,) = {op.comment for job in simulation.master.jobs.values() for op in job}
     assert last.startswith(f"condensing by {nodes} nodes")
 
@@ -90,7 +92,7 @@ def test_without_a_helper_nothing_is_done(simulation):
 
 def test_a_node_that_stays_on_is_reported(simulation):
     simulation.master.results["OP_OOB_COMMAND"] = []
-    with pytest.raises(ProgramError, match="could not be switched off: kite2"):
+    with pytest.raises(ProgramError, match="still online: kite2"):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
 
 

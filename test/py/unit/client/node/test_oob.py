@@ -28,7 +28,6 @@ def master():
         {"name": "web", "status": "running"},
         {"name": "old", "status": "ADMIN_down"},
     ]
-    fake.results["OP_NODE_SET_PARAMS"] = []
     fake.results["OP_OOB_COMMAND"] = lambda op: [
         [(0, name), (3, None) if name == "node3" else (0, answer(op.command))]
         for name in op.node_names
@@ -50,8 +49,9 @@ def asked(master):
 
 
 def marked(master):
+    """Return the nodes that are marked offline when they are proved to be off."""
     ops = [op for job in master.jobs.values() for op in job]
-    return [op.node_name for op in ops if op.op_id() == "OP_NODE_SET_PARAMS"]
+    return [name for op in ops if op.mark_offline for name in op.node_names]
 
 
 def run(master, words, *answers):

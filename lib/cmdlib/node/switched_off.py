@@ -1,0 +1,71 @@
+"""Nodes that are switched off: their roles before, and their record afterwards.
+
+A node is marked offline only when it is proved to be off, since automatic repair starts
+the instances of nodes that are marked offline elsewhere.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+
+from ganeti import objects
+from ganeti.cmdlib import candidate_role
+from ganeti.cmdlib.base import Context
+from ganeti.cmdlib.node import role
+
+
+@contextlib.contextmanager
+def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
+    """Let no node be a master candidate; those that stay online are again afterwards.
+
+    The role is kept by name across a restart of the master daemon, see `restore`.
+    """
+    snapshot = ctx.snapshot
+    candidates = [uuid for uuid in nodes if snapshot.nodes[uuid].master_candidate]
+    if candidates:
+        ctx.save_resumption(candidates)
+        with ctx.config.edit(ctx.owner) as edit:
+            for uuid in candidates:
+                edit.update(edit.snapshot.nodes[uuid].replace(master_candidate=False))
+    try:
+        yield
+    finally:
+        restore(ctx, candidates)
+    if candidates:
+        candidate_role.fill_pool(ctx, ignore=nodes)
+    for uuid in candidates:
+        old, new = snapshot.nodes[uuid], ctx.snapshot.nodes[uuid]
+        candidate_role.follow(ctx, old, new)
+
+
+def restore(ctx: Context, candidates: Collection[str]) -> None:
+    """Make those nodes candidates again that are not marked offline."""
+    left = [
+        node
+        for uuid in candidates
+        if (node := ctx.snapshot.nodes.get(uuid)) is not None
+        and not (node.offline or node.master_candidate)
+    ]
+    if not left:
+        return
+    with ctx.config.edit(ctx.owner) as edit:
+        new = [edit.update(node.replace(master_candidate=True)) for node in left]
+    for node in new:
+        candidate_role.admit(ctx, node)
+
+
+def mark(ctx: Context, nodes: Sequence[str]) -> list[objects.Node]:
+    """Record nodes as offline and off, in one commit; return the changed ones."""
+    wanted = role.RoleRequest(offline=True, powered=False)
+    before = ctx.snapshot.nodes
+    with ctx.config.edit(ctx.owner) as edit:
+        new = [
+            edit.update(
+                role.plan(
+                    *(edit.snapshot, edit.snapshot.nodes[uuid], wanted),
+                    has_oob=True,
+                    auto_promote=True,
+                ).node
+            )
+            for uuid in nodes
+        ]
+    return [node for node in new if before[node.uuid] != node]
