@@ -217,11 +217,12 @@ class RepairRun:
         records = repair_jobs.complete(tags.records(present), jobs)
         damaged = tags.unreadable_records(present)
         health = view.health(name)
-        repair = None
+        repair = start = None
         if health is not None:
             repair = diagnosis.find_repair(health, view.allocator)
+            if health.primary is diagnosis.NodeHealth.GOOD and view.is_down(name):
+                start = diagnosis.start(name)
         policy = view.policy(name, present, self._now)
-        start = diagnosis.start(name) if view.is_down(name) else None
         step = plan.step(
             plan.InstanceTags(records, damaged[0] if damaged else "", start),
             jobs.states,

@@ -118,8 +118,8 @@ class InstanceTags:
     Attributes:
         records: its repairs, as `tags.records` returns them.
         unreadable: a tag that is perhaps a damaged record; usually empty.
-        start: repair that starts the instance if it should run and does not; None if
-            it runs, is stopped on purpose, or nobody knows.
+        start: repair that starts the instance on a good node, where it should run and
+            does not; None if it runs, is stopped on purpose, or nobody knows.
     """
 
     records: Sequence[RepairRecord] = ()
@@ -162,7 +162,7 @@ def step(
     case = _Case(stale, policy, new_record, busy)
     pending = [r for r in kept if r.outcome is None]
     if pending:
-        return _pending(case, pending, jobs, repair or _start(instance, pending, jobs))
+        return _pending(case, pending, jobs, _start(instance, pending, jobs) or repair)
     done = tuple(r for r in kept if r.outcome is not None)
     if repair is None:
         # Only the last result is kept.
@@ -181,7 +181,7 @@ def _start(
     pending: Sequence[RepairRecord],
     jobs: Mapping[int, RepairJob],
 ) -> Repair | None:
-    """Return the start that a repair on good nodes still lacks; None if it lacks none.
+    """Return the start that a repair still lacks; None if it lacks none.
 
     A failover names the new node before it starts the instance there.
     """

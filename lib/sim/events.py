@@ -130,6 +130,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     "diagnose": Verb(f"NODE {'|'.join(_STATUSES)} [COMMAND]", _one_of(1, _STATUSES)),
     "forge": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
     "repairs": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
+    "starts": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
     "heartbeat": Verb("NODE yes|no", _one_of(1, ("yes", "no"))),
     "load": Verb("NODE LOAD|none", _load),
     "clock-of": Verb("NODE SECONDS", _number(1, -1e6, 1e6)),

@@ -26,6 +26,10 @@ class Helper(enum.StrEnum):
     FAILS = "fails"
     #: Switches the machine off and does not report that it is off.
     DOUBTS = "doubts"
+    #: Does not end within its time limit.
+    HANGS = "hangs"
+    #: Prints something else than its command documents.
+    GARBLES = "garbles"
 
 
 @dataclasses.dataclass
@@ -45,6 +49,7 @@ class Machine:
         diagnosis: data that its diagnosis reports.
         forges: its signature of a report is wrong.
         repairs: its repair command succeeds.
+        starts: its emulators start.
         has_heartbeat: it writes heartbeats to shared storage while it computes.
         clock_off_s: by how much its clock is wrong.
         load: of its CPUs besides its guests; None if it cannot report its load.
@@ -67,6 +72,7 @@ class Machine:
     )
     forges: bool = False
     repairs: bool = True
+    starts: bool = True
     has_heartbeat: bool = False
     clock_off_s: float = 0.0
     load: float | None = 0.0

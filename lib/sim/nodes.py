@@ -121,7 +121,11 @@ class SimulatedRunner(Runner):
         if procedure == "instance_migrate":
             seconds = args[1]["beparams"].get("maxmem", 0) / SEND_MIB_S
         elif procedure == "run_oob_many":
-            seconds = _HELPER_S
+            hangs = (
+                self._hardware.machines[target].helper is Helper.HANGS
+                for _program, target in args[0]
+            )
+            seconds = args[2] if any(hangs) else _HELPER_S
         return seconds * self._hardware.machines[name].slowness
 
     def _answer(self, procedure: str, name: str, args: Args) -> Result:
@@ -196,6 +200,10 @@ class SimulatedRunner(Runner):
         target = self._hardware.machines[name]
         if target.helper is Helper.FAILS:
             return False, "the controller does not answer"
+        if target.helper is Helper.HANGS:
+            return False, oob.OOB_TIMED_OUT
+        if target.helper is Helper.GARBLES:
+            return True, ["Chassis Power is", command]
         if command == oob.OOB_POWER_STATUS:
             powered: bool | None = target.is_on
             if target.helper is Helper.LIES:
@@ -244,6 +252,8 @@ class SimulatedRunner(Runner):
             int(filled.get("maxmem", 128)),
             int(filled.get("vcpus", 1)),
         )
+        if not machine.starts:
+            raise Failure("the emulator ended with exit code 1")
         if not self._hardware.start(guest):
             raise Failure(f"no memory for {guest.instance}")
         return None

@@ -251,6 +251,7 @@ _ACTS: Final[Mapping[str, Callable[..., None]]] = {
     "diagnose": People._diagnose,  # noqa: SLF001
     "forge": lambda self, name, word: self._set(name, "forges", word == "yes"),
     "repairs": lambda self, name, word: self._set(name, "repairs", word == "yes"),
+    "starts": lambda self, name, word: self._set(name, "starts", word == "yes"),
     "heartbeat": lambda self, name, word: self._set(
         name, "has_heartbeat", word == "yes"
     ),
