@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.constants import ecodes, hvparams, params
+from ganeti.constants import ecodes, hvparams, oob, params
 from ganeti.constants import os as os_constants
 from ganeti.utils import hv_syntax, messages, netutils, units
 
@@ -173,6 +173,10 @@ def node(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, 
     port = out.get("ssh_port", DEFAULT)
     if port != DEFAULT and not 1 <= port <= _LAST_PORT:
         raise _wrong(f"{what} ssh_port", f"a port from 1 to {_LAST_PORT}", port)
+    program = out.get("oob_program", DEFAULT)
+    if program not in (DEFAULT, "", oob.OOB_OPT_OUT) and not os.path.isabs(program):
+        wanted = f"an absolute path, {oob.OOB_OPT_OUT} for no helper, or nothing"
+        raise _wrong(f"{what} oob_program", wanted, program)
     for name in ("spindle_count", "cpu_speed"):
         value = out.get(name, DEFAULT)
         if value != DEFAULT and value < 0:

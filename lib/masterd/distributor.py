@@ -176,6 +176,8 @@ class Distributor:
         #: None to stop.
         self._news: queue.SimpleQueue[Files | None] = queue.SimpleQueue()
         self._sent: dict[str, _Sent] = {}
+        #: Nodes whose last write failed.
+        self._failing: set[str] = set()
         self._pace = Pace()
         self._threads = [
             threading.Thread(target=run, name=name, daemon=True)
@@ -305,6 +307,7 @@ class Distributor:
             for uuid, sent in self._sent.items()
             if online.get(uuid) is sent.node
         }
+        self._failing &= online.keys()
         nothing: Values = {}
         pushes: dict[int, _Push] = {}
         for uuid, node in online.items():
@@ -323,10 +326,17 @@ class Distributor:
         answers = self._rpc.call(_PROCEDURE, list(nodes), [push.values])
         for uuid, answer in answers.items():
             if answer.failed:
-                _log.warning("ssconf: node %s: %s", answer.node, answer.fail_msg)
+                # A node that is away would be a line for each commit.
+                if uuid not in self._failing:
+                    _log.warning(
+                        "ssconf: node %s: %s; no further line until it has them",
+                        *(answer.node, answer.fail_msg),
+                    )
+                self._failing.add(uuid)
                 self._sent.pop(uuid, None)
                 failed.add(uuid)
             else:
+                self._failing.discard(uuid)
                 self._sent[uuid] = _Sent(nodes[uuid], push.result)
         if refused := [uuid for uuid, answer in answers.items() if answer.refused]:
             self._on_refusal(refused)

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,16 @@ _TICK_S: Final = 1e-6
 Place = tuple[str, str]
 
 
+class Moment(NamedTuple):
+    """The time of a change, and its place in the order of all changes.
+
+    The cursor is a time too, while the clock goes on; it never goes back with it.
+    """
+
+    time: float
+    cursor: float
+
+
 class Batch:
     """Documents of entries that are being written; see `Keeper.writing`."""
 
@@ -42,24 +52,25 @@ class Batch:
     def put(self, new: Round) -> list[Document]:
         """Add a round; return the documents to commit, none if it is only counted."""
         new = journal.bounded(new)
-        now = self._keeper.now()
+        now = self._keeper.time()
         place = (new.automaton, new.scope)
         old = self.last.get(place)
         if old is not None and old.id not in self.rows:
             old = None
         if old is not None and old.round == new.round:
-            entry = _entry(new, old.id, ctime=old.ctime, now=now)
+            entry = _entry(new, old.id, old.ctime, now)
         elif old is not None and journal.is_repeated(old, new):
             entry = msgspec.structs.replace(
-                old, last=now, count=old.count + 1, revision=new.revision
+                old, last=now.time, count=old.count + 1, revision=new.revision
             )
             self._take(place, entry)
-            if now - self._keeper.counted.get(place, old.mtime) < _COUNT_S:
+            # After a clock that was ahead the last write is in the future.
+            if abs(now.time - self._keeper.counted.get(place, old.last)) < _COUNT_S:
                 return []
             return self._documents({entry.id, *self._keeper.uncounted})
         else:
             number = 1 + max(self.rows, default=0)
-            entry = _entry(new, number, ctime=now, now=now)
+            entry = _entry(new, number, now.time, now)
         self._take(place, entry)
         return self._documents({entry.id, *self._keeper.uncounted})
 
@@ -161,10 +172,11 @@ class Keeper:
             selection,
         )
 
-    def now(self) -> float:
-        """Return the time of a change, later than that of any other one."""
-        self._mtime = max(self._clock.time(), self._mtime + _TICK_S)
-        return self._mtime
+    def time(self) -> "Moment":
+        """Return the time of a change, with a cursor that is later than all others."""
+        now = self._clock.time()
+        self._mtime = max(now, self._mtime + _TICK_S)
+        return Moment(now, self._mtime)
 
     def _adopt(self, batch: Batch) -> None:
         self._rows = batch.rows
@@ -201,14 +213,14 @@ class Keeper:
             place = (entry.automaton, entry.scope)
             self.last[place] = entry
             self.counted[place] = entry.last
-            self._mtime = max(self._mtime, entry.mtime, entry.last)
+            self._mtime = max(self._mtime, entry.mtime)
         self._rows = rows
         return rows
 
 
-def _entry(new: Round, number: int, *, ctime: float, now: float) -> Entry:
+def _entry(new: Round, number: int, ctime: float, now: Moment) -> Entry:
     fields = msgspec.structs.asdict(new)
-    return Entry(**fields, id=number, ctime=ctime, mtime=now, last=now)
+    return Entry(**fields, id=number, ctime=ctime, mtime=now.cursor, last=now.time)
 
 
 def _key(number: int) -> str:

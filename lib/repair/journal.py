@@ -157,7 +157,8 @@ class Entry(Round, frozen=True, kw_only=True):
     Attributes:
         id: number; later rounds have higher ones.
         ctime: of the first report, seconds since 1970.
-        mtime: of the last change; no two entries have the same one.
+        mtime: cursor of the last change: a time while the clock of the master goes on,
+            and larger than that of all earlier changes when it went back.
         last: of the last round that is counted here.
         count: rounds that are counted here.
         omitted: items and results that were too many.

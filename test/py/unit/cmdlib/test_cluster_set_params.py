@@ -196,6 +196,7 @@ REFUSED = [
     ({"beparams": {"minmem": 4096}}, "is above the maximum"),
     ({"beparams": {"auto_balance": "1"}}, "auto_balance: wanted true or false"),
     ({"ndparams": {"ssh_port": 99999}}, "ssh_port: wanted a port from 1 to 65535"),
+    ({"ndparams": {"oob_program": "bin/x"}}, "oob_program: wanted an absolute path"),
     ({"ipolicy": {"vcpu-ratio": -1}}, "vcpu-ratio: wanted a number from 0"),
     ({"ipolicy": {"spindle-ratio": "nan"}}, "spindle-ratio: wanted a number from 0"),
     ({"ipolicy": {"std": {"memory-size": 1 << 40}}}, "std/memory-size"),

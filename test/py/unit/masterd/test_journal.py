@@ -125,6 +125,20 @@ def test_changes_have_different_times_although_the_clock_stands_still(site):
     assert times == sorted(set(times))
 
 
+def test_a_clock_that_was_ahead_stamps_only_the_entries_of_that_time(site):
+    site.record(DOES, name="before")
+    site.clock.now += 86400
+    site.record(DOES, name="ahead")
+    site.clock.now -= 86400
+    site.restart()
+    now = site.clock.now + 5
+    site.record(DOES, name="after")
+    entries = site.entries()
+    assert (entries[-1].ctime, entries[-1].last) == (now, now)
+    # A reader that has seen the entry before gets this one.
+    assert site.entries(changed_after=entries[-2].mtime) == entries[-1:]
+
+
 def test_the_oldest_rows_are_removed_from_the_store_too(site, monkeypatch):
     monkeypatch.setattr(journal, "MAX_ENTRIES", 3)
     for number in range(5):
