@@ -1,4 +1,7 @@
-"""Send mutated messages to every decoder of foreign bytes; nothing may break or grow."""
+"""Send mutated messages to every decoder of foreign bytes; nothing may break or grow.
+
+With --only Expressions: generated regular expressions to all that evaluates those of users.
+"""
 
 import argparse
 import sys
@@ -12,9 +15,12 @@ def main():
     parser.add_argument("count", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--quick", action="store_true", help="20,000 messages")
+    names = {kind.__name__: kind for kind, _share in fuzz.TARGETS}
+    parser.add_argument("--only", choices=sorted(names), help="one target")
     args = parser.parse_args()
+    targets = ((names[args.only], 100),) if args.only else fuzz.TARGETS
     print(f"seed {args.seed}", flush=True)
-    fuzz.run(20_000 if args.quick else args.count, args.seed, print)
+    fuzz.run(20_000 if args.quick else args.count, args.seed, print, targets)
     return 0
 
 

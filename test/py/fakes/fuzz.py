@@ -23,7 +23,7 @@ import time
 
 import msgspec
 
-from fakes import allocators, clusters, master, simulation
+from fakes import allocators, clusters, fuzz_expressions, master, simulation
 from fakes.rpc import FAILING_NODE, FakeRunner
 from ganeti import (
     backend,
@@ -582,7 +582,14 @@ class StoreFiles:
 
 
 #: Targets with their shares of the messages; what is slow gets few.
-TARGETS = ((Answers, 50), (Luxi, 25), (StoreWire, 20), (Noded, 4.8), (StoreFiles, 0.2))
+TARGETS = (
+    (Answers, 50),
+    (Luxi, 25),
+    (StoreWire, 17),
+    (Noded, 4.8),
+    (fuzz_expressions.Expressions, 3),
+    (StoreFiles, 0.2),
+)
 #: Memory may grow by this share after the first part of the messages.
 GROWTH, WARM_UP = 0.1, 0.2
 
