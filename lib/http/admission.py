@@ -1,11 +1,16 @@
-"""Room for connections whose peer is not known yet: decisions without effects.
+"""Room for connections that have no request: decisions without effects.
 
 A peer proves its identity in the handshake. Until then it costs a descriptor and some
 memory, so such *half-open* connections are limited: in total, per address, and for
 addresses outside of the cluster. The oldest one gives way to a new one: an honest peer
 needs milliseconds, and one that stays silent gains nothing.
+
+*Idle* connections, between two requests, are limited per address, and in total. The one
+that was used least recently gives way, of the address that has the most: its client
+connects again if it needs to.
 """
 
+import collections
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,13 +20,15 @@ MAX_HALF_OPEN: Final = 512
 RESERVED: Final = 128
 #: Half-open connections of one address. A busy master opens some dozens at once.
 PER_ADDRESS: Final = 128
+#: Idle connections of one address.
+IDLE_PER_ADDRESS: Final = 256
 #: Seconds between two lines of the log about refused or dropped connections.
 LOG_EVERY_S: Final = 10.0
 _MAPPED: Final = "::ffff:"
 
 
-class HalfOpen(NamedTuple):
-    """A half-open connection: its start, the peer's address, and the connection."""
+class Waiting(NamedTuple):
+    """A connection without a request: its start or last use, the address, itself."""
 
     since: float
     address: str
@@ -38,8 +45,8 @@ def plain_address(address: str) -> str:
 
 
 def victim(
-    waiting: Sequence[HalfOpen], address: str, is_known: Callable[[str], bool]
-) -> HalfOpen | None:
+    waiting: Sequence[Waiting], address: str, is_known: Callable[[str], bool]
+) -> Waiting | None:
     """Return the connection that gives way to a new one, None if there is room.
 
     Args:
@@ -62,7 +69,26 @@ def victim(
     return min(strangers or waiting, key=_age)
 
 
-def _age(item: HalfOpen) -> float:
+def idle_victim(
+    idle: Sequence[Waiting], address: str, *, is_full: bool
+) -> Waiting | None:
+    """Return the idle connection that gives way to a new one, None if there is room.
+
+    Args:
+        idle: the idle connections.
+        address: of the new peer.
+        is_full: whether the server has as many connections as it may have.
+    """
+    counts = collections.Counter(item.address for item in idle)
+    if counts[address] >= IDLE_PER_ADDRESS:
+        return min((item for item in idle if item.address == address), key=_age)
+    if not is_full or not idle:
+        return None
+    most = max(counts.values())
+    return min((item for item in idle if counts[item.address] == most), key=_age)
+
+
+def _age(item: Waiting) -> float:
     return item.since
 
 

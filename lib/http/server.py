@@ -34,8 +34,12 @@ MAX_HEADERS: Final = 64 * 1024
 _PEEK_SIZE: Final = 512
 #: Status of a request whose body did not arrive in time.
 _LATE: Final = "408 "
+#: Status after which the connection closes, so that the body is not read to its end.
+_TOO_LARGE: Final = b"413"
 #: Status by which the library refuses CONNECT; a method is unknown here, as others are.
 _NO_TUNNEL: Final = "405 "
+#: Bytes of a body nobody reads that are in memory at a time.
+_DISCARDED: Final = 64 * 1024
 #: Largest number of connections, including idle ones.
 MAX_CONNECTIONS: Final = 1000
 #: Seconds until the server's own socket must accept a connection.
@@ -111,12 +115,12 @@ class _Connections(connections.ConnectionManager):
         """Return the number of waiting connections."""
         return int(self._num_connections)
 
-    def half_open(self) -> list[admission.HalfOpen]:
-        """Return the connections that have not completed their handshake."""
+    def waiting(self, *, established: bool) -> list[admission.Waiting]:
+        """Return the idle connections, or those before the end of their handshake."""
         return [
-            admission.HalfOpen(conn.last_used, _address(conn), conn)
+            admission.Waiting(conn.last_used, _address(conn), conn)
             for _fd, conn in self._selector.connections
-            if conn is not self.server and not _is_established(conn)
+            if conn is not self.server and _is_established(conn) is established
         ]
 
     def drop(self, conn: Any) -> None:
@@ -176,6 +180,11 @@ class _Request(http_server.HTTPRequest):
 
     def send_headers(self) -> None:
         """Send the headers together with the first part of the body."""
+        # A body that the application did not read is never whole in memory.
+        is_read = self.chunked_read or self.close_connection
+        is_read = is_read or bytes(self.status)[:3] == _TOO_LARGE  # type: ignore[arg-type]
+        while not is_read and (rest := getattr(self.rfile, "remaining", 0)):
+            is_read = not self.rfile.read(min(rest, _DISCARDED))
         with self.conn.wfile.holding():
             super().send_headers()
 
@@ -483,13 +492,17 @@ class Server(wsgi.Server):
             conn.last_used = started
 
     def _make_room(self, conn: Any) -> bool:
-        """Drop a half-open connection if there are too many; return whether it fits."""
+        """Drop a waiting connection if there are too many; return whether it fits."""
         count = self._connections.count()
         if count < admission.PER_ADDRESS:
             return True
-        waiting = self._connections.half_open()
+        waiting = self._connections.waiting(established=False)
         loser = admission.victim(waiting, _address(conn), self._is_known)
-        if loser is None and count < MAX_CONNECTIONS:
+        is_full = count >= MAX_CONNECTIONS
+        if loser is None:
+            idle = self._connections.waiting(established=True)
+            loser = admission.idle_victim(idle, _address(conn), is_full=is_full)
+        if loser is None and not is_full:
             return True
         if loser is None and waiting:
             loser = min(waiting, key=lambda item: item.since)

@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 import threading
+import types
 
 import pytest
 
@@ -122,6 +123,75 @@ def test_one_address_has_a_limit_of_its_own(made, pem, caller):
         assert made._connections.count() <= admission.PER_ADDRESS + 2
 
 
+def idle(stack, port, pem, count, source):
+    """Open connections of TLS that have completed their handshake, and are idle."""
+    context = ssl.create_default_context(cafile=str(pem[0] / "server.pem"))
+    context.check_hostname = False
+    context.load_cert_chain(str(pem[0] / "good.pem"))
+    return [
+        stack.enter_context(
+            context.wrap_socket(
+                socket.create_connection(
+                    ("127.0.0.1", port), source_address=(source, 0)
+                )
+            )
+        )
+        for _ in range(count)
+    ]
+
+
+def test_idle_connections_of_one_address_keep_nobody_out(
+    made, pem, caller, monkeypatch
+):
+    monkeypatch.setattr(admission, "PER_ADDRESS", 4)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 30)
+    port = made.bind_addr[1]
+    with contextlib.ExitStack() as stack:
+        [honest] = idle(stack, port, pem, 1, "127.0.0.3")
+        idle(stack, port, pem, 60, "127.0.0.2")
+        assert ask(caller, pem, port).body == b"[1]"
+        honest.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n[2]")
+        assert b"200 OK" in honest.recv(1000)
+
+
+def test_who_of_the_idle_gives_way():
+    def addresses(*each):
+        return half_open(*each)
+
+    few = addresses("10.0.0.1", "10.0.0.2", "10.0.0.2")
+    assert admission.idle_victim(few, "10.0.0.1", is_full=False) is None
+    assert admission.idle_victim(few, "10.0.0.3", is_full=True).since == 1
+    assert admission.idle_victim([], "10.0.0.3", is_full=True) is None
+    many = addresses("10.0.0.1", *["10.0.0.2"] * admission.IDLE_PER_ADDRESS)
+    assert admission.idle_victim(many, "10.0.0.2", is_full=False).since == 1
+    assert admission.idle_victim(many, "10.0.0.1", is_full=False) is None
+
+
+class _Body:
+    """The unread body of a request; counts what is read at a time."""
+
+    def __init__(self, size):
+        self.remaining, self.largest = size, 0
+
+    def read(self, size):
+        self.largest = max(self.largest, size)
+        self.remaining -= size
+        return bytes(size)
+
+
+def test_a_body_that_nobody_reads_is_never_whole_in_memory(plain, monkeypatch):
+    request = server._Request(plain, types.SimpleNamespace())
+    request.rfile, request.status = _Body(20 << 20), b"401 Unauthorized"
+    request.conn = types.SimpleNamespace(
+        wfile=types.SimpleNamespace(holding=contextlib.nullcontext)
+    )
+    monkeypatch.setattr(
+        server.http_server.HTTPRequest, "send_headers", lambda _self: None
+    )
+    request.send_headers()
+    assert (request.rfile.remaining, request.rfile.largest) == (0, 64 << 10)
+
+
 def test_a_connection_is_dropped_before_its_own_turn(
     made, pem, caller, caplog, monkeypatch
 ):
@@ -137,7 +207,7 @@ def test_a_connection_is_dropped_before_its_own_turn(
 
 def half_open(*addresses):
     return [
-        admission.HalfOpen(number, address, number)
+        admission.Waiting(number, address, number)
         for number, address in enumerate(addresses)
     ]
 
