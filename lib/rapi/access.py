@@ -12,12 +12,15 @@ requests of that method whatever right they need.
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ganeti.constants.misc import UUID_REGEX
 from ganeti.rapi import model
 from ganeti.rapi.model import Resource
 
+_UUID: Final = re.compile(UUID_REGEX, re.IGNORECASE)
 _METHODS: Final = frozenset({"get", "put", "post", "delete"})
 _LIMITED: Final = frozenset({model.READ, model.WRITE, model.ROOT}) | _METHODS
 
@@ -108,8 +111,43 @@ _NEW_OBJECTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+_MODIFY: Final = "OP_INSTANCE_SET_PARAMS"
+#: Opcode -> parameters with names of objects that it changes beside that of its path,
+#: and the paths of their collections.
+_OTHERS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "OP_GROUP_ASSIGN_NODES": (("nodes", "/2/nodes"),),
+    "OP_NETWORK_CONNECT": (("group_name", "/2/groups"),),
+    "OP_NETWORK_DISCONNECT": (("group_name", "/2/groups"),),
+}
+
+
+#: Path of a collection -> kind of its objects, which have a UUID beside their name.
+_KINDS: Final = {
+    "/2/groups": "group",
+    "/2/instances": "instance",
+    "/2/networks": "network",
+    "/2/nodes": "node",
+}
+#: (kind of object, UUID) -> its name; the UUID if it has none, or is unknown.
+NameOf = Callable[[str, str], str]
+
+
+def named_path(path: str, name_of: NameOf) -> str:
+    """Return a path with the name of its object in place of a UUID.
+
+    Else a pattern such as ``/2/instances/db*`` would match UUIDs of any instance.
+    """
+    parts = path.split("/")
+    kind = _KINDS.get("/".join(parts[:3]))
+    if kind is not None and len(parts) > 3 and _UUID.fullmatch(parts[3]):
+        parts[3] = model.segment(name_of(kind, parts[3]))
+    return "/".join(parts)
+
+
 def paths_of(path: str, ops: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the paths that a right must cover: of the request and of new objects.
+    """Return the paths that a right must cover: of the request and all that it touches.
+
+    New objects are among them, see also `others_of`.
 
     The right to create ``/2/instances/web1`` permits ``POST /2/instances`` with that
     name. A reservation without a name needs the right for ``/2/instances/``.
@@ -122,7 +160,37 @@ def paths_of(path: str, ops: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     is_collection = any(new.startswith(f"{path}/") for new in created)
     many = path == "/2/instances-multi-alloc" and created
-    return created if is_collection or many else [path, *created]
+    touched = [
+        f"{collection}/{model.segment(str(name))}"
+        for op in ops
+        for collection, name in others_of(op)
+    ]
+    return [*(created if is_collection or many else [path, *created]), *touched]
+
+
+def others_of(op: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the further objects that an opcode touches: path of a collection, name.
+
+    Where an instance is placed is no such object: nodes that only carry it.
+    """
+    found = [
+        (collection, name)
+        for parameter, collection in _OTHERS.get(op.get("OP_ID", ""), ())
+        for name in _names(op.get(parameter))
+    ]
+    # While a disk is detached it has no owner: whoever attaches it gets its data.
+    for change in _names(op.get("disks") if op.get("OP_ID") == _MODIFY else None):
+        if isinstance(change, list | tuple) and change and change[0] == "attach":
+            values = change[-1] if isinstance(change[-1], Mapping) else {}
+            item = change[1] if len(change) > 2 else ""
+            found.append(("/2/disks", values.get("uuid") or values.get("name") or item))
+    return found
+
+
+def _names(value: Any) -> Sequence[Any]:
+    return (
+        value if isinstance(value, list | tuple) else [] if value is None else [value]
+    )
 
 
 #: Parameters of hypervisors, nodes, disks and the cluster that name files, programs or

@@ -11,6 +11,25 @@ QUERY = TABLE["/2/query/[resource]", "PUT"]
 LIST = TABLE["/2/instances", "GET"]
 
 
+MODIFY = "/2/instances/web1/modify"
+SET = {"OP_ID": "OP_INSTANCE_SET_PARAMS"}
+UUID = "db000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (f"/2/instances/{UUID}", "/2/instances/instance-a%20b"),
+        (f"/2/nodes/{UUID}/role", "/2/nodes/node-a%20b/role"),
+        (f"/2/jobs/{UUID}", f"/2/jobs/{UUID}"),
+        ("/2/instances/db1/tags", "/2/instances/db1/tags"),
+        ("/2/instances", "/2/instances"),
+    ],
+)
+def test_a_uuid_counts_as_the_name_of_its_object(path, named):
+    assert access.named_path(path, lambda kind, uuid: f"{kind}-a b") == named
+
+
 def allowed(options, resource, *paths):
     return access.parse_rights(options).allow(resource, paths)
 
@@ -49,6 +68,13 @@ def test_words_and_rules(options, resource, paths, wanted):
         ("/2/groups", [{"OP_ID": "OP_GROUP_ADD", "group_name": "g"}], ["/2/groups/g"]),
         ("/2/instances-multi-alloc", [{"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": n} for n in "ab"]}], ["/2/instances/a", "/2/instances/b"]),
         ("/2/instances-multi-alloc", [{"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": []}], ["/2/instances-multi-alloc"]),
+        (MODIFY, [{**SET, "disks": [["attach", {"uuid": "u", "name": "n"}]]}], [MODIFY, "/2/disks/u"]),
+        (MODIFY, [{**SET, "disks": [["attach", -1, {"name": "n/1"}]]}], [MODIFY, "/2/disks/n%2F1"]),
+        (MODIFY, [{**SET, "disks": [["attach", "n", {}], ["attach", "m", {"mode": "ro"}]]}], [MODIFY, "/2/disks/n", "/2/disks/m"]),
+        (MODIFY, [{**SET, "disks": [["attach", {}], ["add", {"name": "n"}], ["detach", "n", {}], 7]}], [MODIFY, "/2/disks/"]),
+        ("/2/groups/g/assign-nodes", [{"OP_ID": "OP_GROUP_ASSIGN_NODES", "group_name": "g", "nodes": ["n1", "n2"]}], ["/2/groups/g/assign-nodes", "/2/nodes/n1", "/2/nodes/n2"]),
+        ("/2/networks/lan/connect", [{"OP_ID": "OP_NETWORK_CONNECT", "group_name": "g"}], ["/2/networks/lan/connect", "/2/groups/g"]),
+        ("/2/networks/lan/disconnect", [{"OP_ID": "OP_NETWORK_DISCONNECT", "group_name": "g"}], ["/2/networks/lan/disconnect", "/2/groups/g"]),
     ],
 )  # fmt: skip
 def test_new_objects_need_a_right_too(path, ops, wanted):
