@@ -399,6 +399,7 @@ def _policies(options: InitOptions) -> dict[str, Any]:
         "zeroing_image": options.zeroing_image,
         "compression_tools": export.IEC_DEFAULT_TOOLS if tools is None else tools,
         "enabled_user_shutdown": options.enabled_user_shutdown,
+        "rapi_require_authentication": options.rapi_require_authentication,
         "data_collectors": {
             name: {"active": True, "interval": mond.MOND_TIME_INTERVAL * _MICROSECONDS}
             for name in mond.DATA_COLLECTOR_NAMES

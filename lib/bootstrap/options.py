@@ -59,6 +59,7 @@ class InitOptions:
     zeroing_image: str = ""
     compression_tools: tuple[str, ...] | None = None
     enabled_user_shutdown: bool = False
+    rapi_require_authentication: bool = True
     store: str | None = None
 
 

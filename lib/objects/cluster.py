@@ -23,6 +23,7 @@ class Cluster(Record, frozen=True, kw_only=True):
             "automation_freeze",
             "node_death",
             "maintenance",
+            "rapi_require_authentication",
         )
     )
 
@@ -112,6 +113,9 @@ class Cluster(Record, frozen=True, kw_only=True):
     node_death: bool = False
     #: Duties of the maintenance daemon that are set, see `ganeti.repair.duties`.
     maintenance: dict[str, Any] = {}
+    #: Whether the remote API demands credentials for reading. New clusters do; earlier
+    #: ones, and those of Ganeti, do not say it and go on as they were.
+    rapi_require_authentication: bool = False
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

@@ -234,6 +234,10 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     remove_uids: Annotated[
         list[tuple[int, int]] | None, Doc("uid ranges to take from the pool")
     ] = None
+    rapi_require_authentication: Annotated[
+        bool | None,
+        Doc("the remote API demands credentials for reading; not in Ganeti"),
+    ] = None
     reserved_lvs: Annotated[
         list[ht.NonEmptyStr] | None, Doc("regular expressions of LVs to ignore")
     ] = None

@@ -45,6 +45,7 @@ _PLAIN: Final = (
     "diagnose_data_collector_filename",
     "compression_tools",
     "enabled_user_shutdown",
+    "rapi_require_authentication",
     "modify_ssh_setup",
     "ssh_key_type",
     "ssh_key_bits",

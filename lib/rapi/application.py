@@ -82,7 +82,7 @@ class Application:
         clock: Clock,
         *,
         waiting: waits.Waits,
-        requires_authentication: bool = False,
+        requires_authentication: Callable[[], bool] = lambda: False,
         document: Callable[[], bytes] | None = None,
     ) -> None:
         """Prepare to answer.
@@ -92,7 +92,8 @@ class Application:
             authenticator: returns the users of requests.
             clock: time for reasons, and for the log.
             waiting: waits for jobs, without a thread.
-            requires_authentication: refuse all requests without credentials.
+            requires_authentication: whether to refuse all requests without credentials;
+                called for each of them.
             document: returns the OpenAPI document; by default it is made here.
         """
         self._master = master
@@ -166,7 +167,7 @@ class Application:
             raise bad_request("Host: the header is missing")
         actual = resources.find(exchange.path)
         header = environ.get("HTTP_AUTHORIZATION")
-        if self._requires_authentication and not header:
+        if not header and self._requires_authentication():
             raise unauthorized()
         if actual is None and exchange.path == _DOCUMENT:
             return self._describe(exchange, header)
@@ -180,7 +181,9 @@ class Application:
         exchange.user = user
         if resource.access and user is None:
             raise unauthorized()
-        if user is not None and not _may_call(user, resource, exchange.path):
+        if user is not None and not _may_call(
+            user, resource, self._rights_path(exchange, exchange.path)
+        ):
             raise forbidden("")
         body = _body(environ)
         args = requests.arguments(resource, _arguments(environ))
@@ -207,7 +210,10 @@ class Application:
         try:
             if resource.job is not None:
                 ops = requests.job_of(resource, request)
-                _check_rights(exchange, resource, ops)
+                if exchange.user is not None:
+                    paths = access.paths_of(exchange.path, ops)
+                    named = [self._rights_path(exchange, each) for each in paths]
+                    _check_rights(exchange.user, resource, named, ops)
                 for op in ops:
                     op["reason"] = [*(op.get("reason") or ()), *trail]
                 return int(self._master.call("SubmitJob", [ops]))
@@ -217,6 +223,22 @@ class Application:
             return handlers.HANDLERS[resource.direct](call)
         except errors.GenericError as err:
             raise refusal_of(err) from err
+
+    def _rights_path(self, exchange: _Exchange, path: str) -> str:
+        """Return the path that patterns of rights must match."""
+        user = exchange.user
+        if user is None or not user.rights.rules:
+            return path
+        return access.named_path(path, self._name_of)
+
+    def _name_of(self, kind: str, uuid: str) -> str:
+        try:
+            rows = self._master.call("QueryObjects", [kind, [uuid], ["name"], False])
+        except errors.OpPrereqError:
+            return uuid  # unknown, as the request itself will find
+        except errors.GenericError as err:
+            raise refusal_of(err) from err
+        return str((rows and rows[0]["name"]) or uuid)
 
     def _note(self, exchange: _Exchange, status: HTTPStatus, took_s: float) -> None:
         method = str(exchange.environ.get("REQUEST_METHOD", ""))
@@ -249,13 +271,9 @@ def _may_call(user: User, resource: Resource, path: str) -> bool:
 
 
 def _check_rights(
-    exchange: _Exchange, resource: Resource, ops: list[dict[str, Any]]
+    user: User, resource: Resource, paths: list[str], ops: list[dict[str, Any]]
 ) -> None:
     """Refuse objects and parameters that the user may not use."""
-    user = exchange.user
-    if user is None:
-        return
-    paths = access.paths_of(exchange.path, ops)
     if not user.rights.allow(resource, paths):
         raise forbidden("")
     names = access.root_parameters(ops)

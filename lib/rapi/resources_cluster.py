@@ -56,7 +56,10 @@ _CLUSTER: Final = (
         about="modify the settings of the cluster",
         result=int,
         access=(model.WRITE,),
-        job=Job(op_id="OP_CLUSTER_SET_PARAMS", forbidden=("compression_tools",)),
+        job=Job(
+            op_id="OP_CLUSTER_SET_PARAMS",
+            forbidden=("compression_tools", "rapi_require_authentication"),
+        ),
         arguments=(REASON,),
         body=Body.PARAMETERS,
     ),

@@ -20,6 +20,7 @@ from ganeti.rapi import (
     authentication,
     document,
     pool,
+    settings,
     users_file,
     waits,
 )
@@ -80,8 +81,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = common.parser(NAME, network=True)
     parser.add_argument(
         "--require-authentication",
-        action="store_true",
-        help="demand credentials for reading, too",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="demand credentials for reading, too, or not, whatever the cluster says",
     )
     parser.add_argument(
         "--ssl-chain", metavar="FILE", help="file with further certificates to send"
@@ -205,12 +207,17 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     waiting = waits.Waits(SharedClient(connect, clock_))
     authenticator = authentication.Authenticator(clock_)
     followed = users_file.WatchedUsers(paths.data("rapi/users"), authenticator.replace)
+    demands = options.require_authentication
     app = application.Application(
         connections,
         authenticator,
         clock_,
         waiting=waiting,
-        requires_authentication=options.require_authentication,
+        requires_authentication=(
+            settings.Settings(connections, clock_).requires_authentication
+            if demands is None
+            else lambda: bool(demands)
+        ),
         document=document.Document(_runner),
     )
     http = server.Server(

@@ -213,6 +213,12 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
     if cluster.node_death:
         lost.append("cluster: node_death = True")
         cluster = cluster.replace(node_death=False)
+    if cluster.rapi_require_authentication:
+        lost.append(
+            "cluster: rapi_require_authentication = True (RAPI_ARGS in"
+            " /etc/default/ganeti has --require-authentication for that)"
+        )
+        cluster = cluster.replace(rapi_require_authentication=False)
     if cluster.maintenance:
         lost.append(f"cluster: maintenance = {cluster.maintenance}")
         cluster = cluster.replace(maintenance={})

@@ -46,6 +46,7 @@ _PARAMETERS: Final = (
     ("compression tools", "compression_tools"),
     ("enabled user shutdown", "enabled_user_shutdown"),
     ("modify ssh setup", "modify_ssh_setup"),
+    ("remote API requires authentication", "rapi_require_authentication"),
     ("ssh_key_type", "ssh_key_type"),
     ("ssh_key_bits", "ssh_key_bits"),
 )
@@ -253,6 +254,13 @@ def parts_off(info: Mapping[str, Any], drained: bool, pause: float | None) -> li
         (
             not info["modify_ssh_setup"],
             "management of SSH keys (set at gnt-cluster init)",
+        ),
+        (
+            not info["rapi_require_authentication"],
+            (
+                "credentials for reading over the remote API (gnt-cluster modify"
+                " --require-authentication=yes)"
+            ),
         ),
         (bool(idle), f"data collectors {', '.join(idle)}"),
     )

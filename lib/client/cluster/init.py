@@ -25,6 +25,7 @@ _SAME: Final = (
     "default_iallocator",
     "default_iallocator_params",
     "prealloc_wipe_disks",
+    "rapi_require_authentication",
     "ndparams",
     "shared_file_storage_dir",
     "use_external_mip_script",

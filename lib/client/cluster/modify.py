@@ -26,6 +26,7 @@ _SAME: Final = (
     "default_iallocator",
     "default_iallocator_params",
     "prealloc_wipe_disks",
+    "rapi_require_authentication",
     "ndparams",
     "use_external_mip_script",
     "modify_etc_hosts",

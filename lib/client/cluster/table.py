@@ -227,6 +227,13 @@ COMMANDS: Final = (
                 sets=False,
                 default=True,
             ),
+            Option(
+                ("--no-require-authentication",),
+                "let anybody read over the remote API, without credentials",
+                dest="rapi_require_authentication",
+                sets=False,
+                default=True,
+            ),
             o.SECONDARY_IP,
             o.VG_NAME,
             o.MAINTAIN_NODE_HEALTH,
@@ -437,6 +444,12 @@ COMMANDS: Final = (
                 ("--confd-detect-replays",),
                 "whether confd answers each request only once",
                 dest="confd_detect_replays",
+                kind="bool",
+            ),
+            Option(
+                ("--require-authentication",),
+                "whether the remote API demands credentials for reading, too",
+                dest="rapi_require_authentication",
                 kind="bool",
             ),
             Option(

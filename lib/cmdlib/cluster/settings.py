@@ -24,6 +24,7 @@ _AS_GIVEN: Final = (
     "maintain_node_health",
     "node_death",
     "prealloc_wipe_disks",
+    "rapi_require_authentication",
     "modify_etc_hosts",
     "enabled_user_shutdown",
     "use_external_mip_script",

@@ -38,14 +38,15 @@ def cluster(cluster_of):
 
 
 def ask(cluster, method, path, headers=None, body=None):
-    """Return status and decoded body of one request."""
+    """Return status and decoded body of one request, by default of the user jack."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     conn = http.client.HTTPSConnection(
         cluster.node("node1").address, 5080, context=context, timeout=60
     )
     with contextlib.closing(conn):
-        headers = {"Content-Type": "application/json", **(headers or {})}
+        headers = JACK if headers is None else headers
+        headers = {"Content-Type": "application/json", **headers}
         data = None if body is None else json.dumps(body)
         conn.request(method, path, body=data, headers=headers)
         answer = conn.getresponse()
@@ -92,6 +93,31 @@ def test_the_job_names_its_user_and_request(cluster):
     assert entries["gnt:library:rlib2:tags"] == ""
     log = pathlib.Path(cluster.paths().log_dir, "rapi-daemon.log").read_text()
     assert f"{entries['gnt:daemon:rapi']}: PUT /2/tags: 200" in log
+
+
+NOBODY = {}
+
+
+def test_reading_needs_credentials_unless_the_cluster_says_otherwise(cluster):
+    def statuses():
+        paths = ("/", "/2", "/version", "/2/info", "/2/instances", "/nothing")
+        return [ask(cluster, "GET", path, NOBODY)[0] for path in paths]
+
+    def has_become(wanted):
+        def check():
+            return statuses() == wanted
+
+        return check
+
+    assert statuses() == [401] * 6
+    # The remote API cannot open itself.
+    body = {"rapi_require_authentication": False}
+    assert ask(cluster, "PUT", "/2/modify", JACK, body)[0] == 403
+    cluster.check("gnt-cluster", "modify", "--require-authentication=no")
+    until("anybody may read", has_become([200] * 5 + [404]))
+    assert ask(cluster, "PUT", "/2/tags?tag=x", NOBODY)[0] == 401
+    cluster.check("gnt-cluster", "modify", "--require-authentication=yes")
+    until("nobody may read", has_become([401] * 6))
 
 
 def test_roles_reach_their_instances_alone(cluster):

@@ -33,6 +33,7 @@ STORED = {
     "max_tracked_jobs": (8, "max_tracked_jobs", 8),
     "maintain_node_health": (True, "maintain_node_health", True),
     "node_death": (True, "node_death", True),
+    "rapi_require_authentication": (True, "rapi_require_authentication", True),
     "prealloc_wipe_disks": (True, "prealloc_wipe_disks", True),
     "modify_etc_hosts": (False, "modify_etc_hosts", False),
     "enabled_user_shutdown": (True, "enabled_user_shutdown", True),

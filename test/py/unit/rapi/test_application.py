@@ -106,7 +106,7 @@ def test_the_openapi_document_is_served_to_anybody_who_may_connect(
         authenticator,
         clock,
         waiting=Waits(master),
-        requires_authentication=True,
+        requires_authentication=lambda: True,
     )
     strict = Browser(app)
     assert strict.send("GET", "/openapi.json")[0] == 401
@@ -172,7 +172,7 @@ def test_with_required_authentication_nothing_is_open(
             authenticator,
             clock,
             waiting=Waits(master),
-            requires_authentication=True,
+            requires_authentication=lambda: True,
         )
     )
     assert outcome(browser, resource, "") == 401
@@ -615,6 +615,33 @@ def test_parameters_that_mean_root_need_their_right(browser, master):
         assert "'root'" in value["message"]
     assert browser.send("PUT", uri, body, **basic("owner"))[0] == 200
     assert len(master.jobs) == 2
+
+
+def test_a_pattern_does_not_match_the_uuid_of_another_instance(master, clock):
+    text = "db pw write:/2/instances/db*\n"
+    app = Application(
+        master, Authenticator(clock, users.parse(text)), clock, waiting=Waits(master)
+    )
+    browser, who = Browser(app), basic("db")
+    uuid = "db000000-0000-4000-8000-000000000001"
+    uri = f"/2/instances/{uuid}/startup"
+    master.objects["instance"][0]["uuid"] = uuid
+    status = browser.send("PUT", uri, **who)[0]
+    master.objects["instance"][0]["name"] = "db1"
+    assert (status, browser.send("PUT", uri, **who)[0]) == (403, 200)
+
+
+def test_a_disk_without_an_owner_needs_a_right_of_its_own(browser, master, clock):
+    uri, who = "/2/instances/web1/modify", basic("web")
+    body = {"disks": [["attach", {"name": "web-data"}]]}
+    assert browser.send("PUT", uri, body, **who)[0] == 403
+    assert browser.send("PUT", uri, body, **basic("writer"))[0] == 200
+    browser.application._authenticator.replace(
+        users.parse("web pw write:/2/instances/web*,write:/2/disks/web-*\n")
+    )
+    assert browser.send("PUT", uri, body, **who)[0] == 200
+    body = {"disks": [["attach", {"name": "db-data"}]]}
+    assert browser.send("PUT", uri, body, **who)[0] == 403
 
 
 def test_a_role_covers_new_names_only_if_its_pattern_does(browser):
