@@ -92,9 +92,15 @@ Private = Annotated[Any, Hidden(stored=True)]
 Secret = Annotated[Any, Hidden(stored=False)]
 
 JobId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^\d+\Z")]
-JobDependId = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\d+\Z")]
+JobDependId = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\d{1,20}\Z")]
 FinalStatus = Literal["canceled", "success", "error"]
-Depends = list[tuple[JobDependId, list[FinalStatus]]]
+#: Most jobs that a job may depend on, and most ways to end of each, with repetitions.
+MAX_DEPENDS = 2000
+_MAX_WAYS = 10
+Depends = Annotated[
+    list[tuple[JobDependId, Annotated[list[FinalStatus], Meta(max_length=_MAX_WAYS)]]],
+    Meta(max_length=MAX_DEPENDS),
+]
 ReasonEntry = tuple[str, str, int]
 
 NicKey = Literal["bridge", "ip", "link", "mac", "mode", "name", "network", "vlan"]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 from ganeti import clock, errors
 from ganeti.constants import jobqueue
-from ganeti.jqueue import depends, filters, records, transitions
+from ganeti.jqueue import depends, filters, records, remote, transitions
 from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document, Documents
 from ganeti.jqueue.entry import Entry, Place, attach_logs
 from ganeti.jqueue.pool import WorkerPool
@@ -100,6 +100,9 @@ class Core:
         self.notify_locked: Callable[[Entry, bool], None] = _ignore_change
         self.pool: WorkerPool[Entry] | None = None
         self.live: dict[int, Entry] = {}
+        self.remote = remote.Share(settings.hard_limit)
+        #: Jobs of the remote API that have a worker; some may have left it.
+        self._remote_working: set[Entry] = set()
         #: Live jobs that have ended: state and time of the end.
         self.ended: dict[int, tuple[Status, Timestamp]] = {}
         #: Ended jobs that are being archived.
@@ -184,6 +187,8 @@ class Core:
         # Counted before the worker starts, so the next transaction does not start too
         # many.
         entry.place = Place.WORKING
+        if entry.requester:
+            self._remote_working.add(entry)
         self.running += 1
         if self.pool is not None:
             self.pool.put(entry, self.running)
@@ -195,6 +200,11 @@ class Core:
         cluster = snapshot.table("cluster").get(CLUSTER_KEY)
         workers = cluster.max_running_jobs if cluster else self.settings.workers
         limit = max(1, workers)
+        self._remote_working = {
+            each for each in self._remote_working if each.place is Place.WORKING
+        }
+        room = remote.workers(limit) - len(self._remote_working)
+        self.schedule.use_remote_room(max(0, room))
         rules = snapshot.filters
         if self.schedule.use_rules(rules.values(), rules):
             self._reject_waiting_locked()
@@ -357,6 +367,7 @@ class Core:
     def admit_locked(self, entry: Entry) -> None:
         """Add a durable job to the queue."""
         self.live[entry.job.id] = entry
+        self.remote.add(entry.requester, entry.size)
         entry.submitted_at = self.clock.monotonic()
         # A dependency that is not live has ended already: its result is looked up when
         # the job starts.
@@ -372,6 +383,7 @@ class Core:
     def admit_resumed_locked(self, entry: Entry) -> None:
         """Add a job whose opcode an earlier daemon began; `start_locked` starts it."""
         self.live[entry.job.id] = entry
+        self.remote.add(entry.requester, entry.size)
         self.to_resume.append(entry)
 
     def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
@@ -464,7 +476,8 @@ class Core:
         with self.transaction():
             # Clients see the end only now, after the commit.
             entry.shown = entry.job
-            self.live.pop(job_id, None)
+            if self.live.pop(job_id, None) is not None:
+                self.remote.add(entry.requester, entry.size, -1)
             self.note_ended_locked(entry.job)
             if len(entry.logs) <= _RECENT_LINES:
                 self.recent[job_id] = entry.view()

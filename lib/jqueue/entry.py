@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ganeti import opcodes
-from ganeti.jqueue import filters, records
+from ganeti.jqueue import filters, records, remote
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.timers import Timer
 from ganeti.jqueue.transitions import CANCELED_TEXT
@@ -98,6 +98,8 @@ class Entry:
         attempt: index in the table of lock timeouts; None is without limit.
         blocked_by: running jobs that hold locks which the job needs.
         waits_for: unfinished jobs that the job depends on.
+        requester: who asked the remote API for the job, see `ganeti.jqueue.remote`.
+        size: bytes of its opcodes.
         slots: slots that the job takes while it runs, from its reasons and the rules.
         is_admitted: whether the job holds its slots.
         released_by: key of the slot whose release ended the parking.
@@ -137,6 +139,8 @@ class Entry:
         "reported",
         "rest_timer",
         "shown",
+        "requester",
+        "size",
         "slots",
         "stored",
         "submitted_at",
@@ -162,6 +166,8 @@ class Entry:
         self.slots: tuple[filters.Slot, ...] = filters.buckets(
             reason for op in ops for reason in op.reason
         )
+        self.requester = remote.requester(reason for op in ops for reason in op.reason)
+        self.size = sum(len(op.input) for op in job.ops)
         self.is_admitted = False
         self.released_by: str | None = None
         self.must_cancel = False

@@ -22,6 +22,9 @@ _TRIED_SHARE: Final = 4
 _PAUSED: Final = "paused"
 
 
+#: The same for jobs of the remote API that have no worker.
+_REMOTE: Final = "remote"
+
 #: Priority, arrival, and a unique number so that entries are never compared.
 _Item = tuple[int, int, int, Entry]
 
@@ -37,6 +40,7 @@ class Schedule:
         self._taken: dict[str, int] = {}
         self._arrivals = itertools.count(1)
         self._pushes = itertools.count(1)
+        self._remote_room = 0
         self._filters: object = None
         self._rules = filters.Rules(())
 
@@ -86,8 +90,11 @@ class Schedule:
         """
         while (heap := self._choose()) is not None:
             entry = heapq.heappop(heap)[-1]
+            if entry.requester and self._remote_room <= 0:
+                self._park(entry, _REMOTE)
+                continue
             if entry.is_admitted:
-                return entry
+                return self._taken_out(entry)
             decision = self.decide(entry)
             if decision.action == "REJECT":
                 self._pass_on(entry)
@@ -96,9 +103,21 @@ class Schedule:
             held_by = self._held_by(entry, decision)
             if held_by is None:
                 self._admit(entry, decision)
-                return entry
+                return self._taken_out(entry)
             self._park(entry, held_by)
         return None
+
+    def _taken_out(self, entry: Entry) -> Entry:
+        entry.released_by = None
+        if entry.requester:
+            self._remote_room -= 1
+        return entry
+
+    def use_remote_room(self, room: int) -> None:
+        """Set how many more jobs of the remote API may start now."""
+        self._remote_room = room
+        for _ in range(room):
+            self._unpark(_REMOTE)
 
     def leave(self, entry: Entry) -> None:
         """Release the slots of an ended job."""

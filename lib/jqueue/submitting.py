@@ -48,6 +48,7 @@ class Submitter:
             self._check_open_locked(to_drained=to_drained)
             self._check_room_locked()
             entry = self._make(core.serial + 1, ops, core.now())
+            core.remote.check(entry.requester, entry.size)
             core.serial += 1
             self._commit_locked(
                 [entry],
@@ -148,6 +149,8 @@ class Submitter:
         # Counted against the limit until the commit ends: else many clients at once
         # could pass the check before any of their jobs is counted.
         core.arriving += len(entries)
+        for entry in entries:
+            core.remote.add(entry.requester, entry.size)
         documents = [
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job))
             for entry in entries
@@ -157,6 +160,8 @@ class Submitter:
         def done(error: BaseException | None) -> None:
             with core.transaction():
                 core.arriving -= len(entries)
+                for entry in entries:
+                    core.remote.add(entry.requester, entry.size, -1)
                 # A job is acknowledged, and may run, only when it is on disk.
                 if error is None:
                     for entry in entries:

@@ -94,7 +94,9 @@ def _encode(
 class Call:
     """One request in progress. Answer it exactly once, from any thread."""
 
-    __slots__ = ("_server", "args", "connection", "id", "method", "on_close")
+    __slots__ = (
+        *("_server", "args", "connection", "id", "method", "on_close", "rewrite"),
+    )
 
     def __init__(
         self, server: "Server", connection: "Connection", request: Request
@@ -107,19 +109,25 @@ class Call:
         self.id = request.call_id
         #: Called in the loop's thread if the client disconnects before the answer.
         self.on_close: Callable[[], None] | None = None
+        #: Returns what the client gets instead of the JSON text of a result.
+        self.rewrite: Callable[[bytes], bytes] | None = None
 
     def succeed(self, result: Any) -> None:
         """Answer with a result, which is encoded in the caller's thread.
 
         A result that is `Encoded` is neither encoded nor copied.
         """
+        rewrite = self.rewrite or bytes
         if isinstance(result, Encoded) and self.id is None:
-            parts = (framing.RESULT_FOLLOWS, result.text, framing.RESULT_ENDS)
+            text = rewrite(result.text)
+            parts = (framing.RESULT_FOLLOWS, text, framing.RESULT_ENDS)
             self._server.answer(self, *parts)
             return
         if isinstance(result, Encoded):
-            result = msgspec.Raw(result.text)
+            result = msgspec.Raw(rewrite(result.text))
         try:
+            if self.rewrite is not None and not isinstance(result, msgspec.Raw):
+                result = msgspec.Raw(self.rewrite(_encoder.encode(result)))
             warning = self._server.warning_for(self.method)
             data = _encode(True, result, self.id, warning)
         except (TypeError, ValueError, OverflowError) as err:

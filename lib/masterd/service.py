@@ -89,6 +89,7 @@ class Service:
 
     def _answer_remote(self, call: Call) -> None:
         remote.check(call)
+        call.rewrite = remote.without_requesters
         self._answer(call)
 
     def _has_ended(self, job_id: int) -> bool:

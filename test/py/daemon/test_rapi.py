@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import socket
 import ssl
 import subprocess
@@ -89,10 +90,20 @@ def test_the_job_names_its_user_and_request(cluster):
     [op] = ask(cluster, "GET", f"/2/jobs/{job}")[1]["ops"]
     entries = {source: text for source, text, _time in op["reason"]}
     assert entries["gnt:user"] == "why"
-    assert entries["gnt:daemon:rapi"].startswith("user jack, address 127.")
     assert entries["gnt:library:rlib2:tags"] == ""
+    # Other users see the request alone, the administrator its user, too.
+    request = entries["gnt:daemon:rapi"]
+    assert re.fullmatch("request [0-9a-f]{12}", request)
+    bulk = ask(cluster, "GET", "/2/jobs?bulk=1")[1]
+    query = ask(cluster, "GET", "/2/query/job?fields=id,ops")[1]
+    for shown in map(json.dumps, (bulk, query)):
+        assert request in shown
+        assert "user jack" not in shown
+    info = cluster.check("gnt-job", "info", str(job))
+    whole = re.search(f"user jack, address 127[0-9.]+, {request}", info)
+    assert whole is not None
     log = pathlib.Path(cluster.paths().log_dir, "rapi-daemon.log").read_text()
-    assert f"{entries['gnt:daemon:rapi']}: PUT /2/tags: 200" in log
+    assert f"{whole.group()}: PUT /2/tags: 200" in log
 
 
 NOBODY = {}

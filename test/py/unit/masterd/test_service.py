@@ -349,10 +349,29 @@ def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
                 remote.call(method, args)
         destroy = {"OP_ID": "OP_CLUSTER_DESTROY"}
         tags = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["x"]}
-        for ops in ([destroy], [tags, destroy], [DELAY], [{}], [{"OP_ID": None}]):
+        text = "user ann, address ::1, request 0123456789ab"
+        named = tags | {"reason": [["gnt:daemon:rapi", text, 1]]}
+        for ops in (
+            [tags],
+            [destroy],
+            [named, destroy],
+            [DELAY],
+            [{}],
+            [{"OP_ID": None}],
+        ):
             with pytest.raises(errors.OpPrereqError, match="not available to the remo"):
                 remote.call("SubmitJob", [ops])
-        assert remote.call("SubmitJob", [[tags]]) == 1
+        assert remote.call("SubmitJob", [[named]]) == 1
+        for method, args in (
+            ("QueryJobs", [[1], ["ops"]]),
+            ("Query", ["job", ["ops"], None]),
+            ("QueryObjects", ["job", [], ["ops"], False]),
+            ("WaitForJobChange", [1, ["ops"], None, None, 10]),
+        ):
+            shown = str(remote.call(method, args))
+            assert "request 0123456789ab" in shown
+            assert "user ann" not in shown
+        assert text in str(client.call("QueryJobs", [[1], ["ops"]]))
     for ops in (7, [7], [[destroy]]):
         # Malformed data ends the connection, as on the other sockets.
         with (
