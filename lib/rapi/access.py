@@ -173,7 +173,7 @@ def others_of(op: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
     Where an instance is placed is no such object: nodes that only carry it.
     """
-    found = [
+    others = [
         (collection, name)
         for parameter, collection in _OTHERS.get(op.get("OP_ID", ""), ())
         for name in _names(op.get(parameter))
@@ -183,8 +183,10 @@ def others_of(op: Mapping[str, Any]) -> list[tuple[str, Any]]:
         if isinstance(change, list | tuple) and change and change[0] == "attach":
             values = change[-1] if isinstance(change[-1], Mapping) else {}
             item = change[1] if len(change) > 2 else ""
-            found.append(("/2/disks", values.get("uuid") or values.get("name") or item))
-    return found
+            others.append(
+                ("/2/disks", values.get("uuid") or values.get("name") or item)
+            )
+    return others
 
 
 def _names(value: Any) -> Sequence[Any]:

@@ -19,8 +19,16 @@ import msgspec
 
 from ganeti import errors
 from ganeti.clock import Clock
-from ganeti.http import parking, strict
-from ganeti.rapi import access, handlers, model, requests, resources, waits
+from ganeti.http import parking
+from ganeti.rapi import (
+    access,
+    handlers,
+    model,
+    request_bodies,
+    requests,
+    resources,
+    waits,
+)
 from ganeti.rapi.authentication import Authenticator, unauthorized
 from ganeti.rapi.document import made_here
 from ganeti.rapi.handlers import Answer, Call, Master, Parts, Waiting
@@ -30,8 +38,8 @@ from ganeti.rapi.users import User
 
 _log = logging.getLogger(__name__)
 
-#: Largest body of a request, in bytes.
-MAX_BODY: Final = 20 << 20
+#: Largest body of any request, in bytes.
+MAX_BODY: Final = model.MAX_LIST
 #: Path of the OpenAPI document, which is not in the table that it describes.
 _DOCUMENT: Final = "/openapi.json"
 #: WSGI key of the text after the question mark.
@@ -42,7 +50,7 @@ _MAX_ARGUMENTS: Final = 10_000
 _MAX_LOGGED: Final = 200
 #: Requests that take longer than this are logged even if they only read, in seconds.
 _SLOW_S: Final = 10.0
-_JSON: Final = "application/json"
+_JSON: Final = request_bodies.JSON
 _encode = msgspec.json.Encoder().encode
 
 StartResponse = Callable[..., Any]
@@ -64,6 +72,11 @@ class _Exchange:
     def address(self) -> str:
         """Return the address of the client."""
         return str(self.environ.get("REMOTE_ADDR", ""))
+
+    @property
+    def who(self) -> str:
+        """Return the user, or the address without one, for whom limits count."""
+        return self.address if self.user is None else self.user.name
 
     @property
     def requester(self) -> str:
@@ -102,6 +115,7 @@ class Application:
         self._waits = waiting
         self._requires_authentication = requires_authentication
         self._document = document or made_here
+        self._held = request_bodies.Held()
 
     def __call__(
         self, environ: dict[str, Any], start_response: StartResponse
@@ -141,7 +155,7 @@ class Application:
 
     def _park(self, exchange: _Exchange, waiting: Waiting) -> None:
         """Leave a request until a job changes."""
-        user = exchange.user.name if exchange.user else exchange.address
+        user = exchange.who
         size = self._waits.admit(user, waiting.args)
         # Nothing may fail from here on: the connection is not this thread's any more.
         ticket: parking.Ticket = exchange.environ[parking.KEY]()
@@ -185,10 +199,12 @@ class Application:
             user, resource, self._rights_path(exchange, exchange.path)
         ):
             raise forbidden("")
-        body = _body(environ)
-        args = requests.arguments(resource, _arguments(environ))
-        request = Request(path=actual.variables, args=args, body=body)
-        return self._run(exchange, resource, request)
+        size = request_bodies.size_of(environ, resource)
+        with self._held.holding(exchange.who, size if resource.uses_body else 0):
+            body = request_bodies.read(environ, resource)
+            args = requests.arguments(resource, _arguments(environ))
+            request = Request(path=actual.variables, args=args, body=body)
+            return self._run(exchange, resource, request)
 
     def _describe(self, exchange: _Exchange, header: str | None) -> msgspec.Raw:
         """Return the OpenAPI document, which states nothing about this cluster."""
@@ -204,9 +220,10 @@ class Application:
             requester=exchange.requester,
             now_ns=round(self._clock.time() * 1_000_000_000),
         )
-        if resource.method != "GET":
-            name = exchange.user.name if exchange.user else exchange.address
-            self._authenticator.check_rate(name)
+        if resource.method != "GET" or resource.submits:
+            self._authenticator.check_rate(
+                exchange.who, changes=resource.method != "GET"
+            )
         try:
             if resource.job is not None:
                 ops = requests.job_of(resource, request)
@@ -314,55 +331,6 @@ def _arguments(environ: Mapping[str, Any]) -> dict[str, list[str]]:
         )
     except ValueError:
         raise bad_request("query arguments: malformed") from None
-
-
-def _body(environ: Mapping[str, Any]) -> Any:
-    """Return the decoded body of a request, None without one.
-
-    Raises:
-        Refused: 413, 415 or 400.
-    """
-    data = _read(environ)
-    if not data:
-        return None
-    media_type = str(environ.get("CONTENT_TYPE", "")).partition(";")[0]
-    if media_type.strip().lower() != _JSON:
-        raise Refused(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"body: wanted content type {_JSON}"
-        )
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as err:
-        raise bad_request(f"body: not JSON: {err}") from None
-    except RecursionError:
-        raise bad_request("body: nested too deeply") from None
-
-
-def _read(environ: Mapping[str, Any]) -> bytes:
-    length = environ.get("CONTENT_LENGTH")
-    if length in {None, ""} and not environ.get("HTTP_TRANSFER_ENCODING"):
-        return b""
-    stream = environ["wsgi.input"]
-    too_large = Refused(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"body: wanted at most {MAX_BODY} bytes"
-    )
-    try:
-        data = bytes(stream.read(MAX_BODY + 1 if length is None else int(length or 0)))
-    except TimeoutError:
-        raise Refused(
-            HTTPStatus.REQUEST_TIMEOUT, "body: it did not arrive in time"
-        ) from None
-    except OSError:
-        raise bad_request("body: the connection broke before its end") from None
-    except strict.BodyTooLargeError:
-        raise too_large from None
-    except ValueError as err:
-        raise bad_request(f"body: {err}") from None
-    if len(data) > MAX_BODY:
-        raise too_large
-    if length and len(data) != int(length):
-        raise bad_request("body: shorter than announced")
-    return data
 
 
 def refusal_of(err: errors.GenericError) -> Refused:

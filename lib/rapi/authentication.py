@@ -32,6 +32,9 @@ _ADDRESS_FAILURES: Final = (30, 0.5)
 _USER_FAILURES: Final = (10, 0.1)
 #: Changes by one user that may follow each other, and per second.
 _CHANGES: Final = (2000, 200.0)
+#: Jobs that only read, of one user, that may follow each other, and per second: each is
+#: stored, as every job is.
+_READING_JOBS: Final = (200, 5.0)
 #: Correct passwords that are remembered.
 _MAX_REMEMBERED: Final = 1000
 #: Verifications of scrypt hashes at the same time: each takes 16 MiB.
@@ -55,6 +58,7 @@ class Authenticator:
         self._by_address = Buckets(*_ADDRESS_FAILURES)
         self._by_user = Buckets(*_USER_FAILURES)
         self._changes = Buckets(*_CHANGES)
+        self._reading_jobs = Buckets(*_READING_JOBS)
 
     def replace(self, content: users.Users) -> None:
         """Use another content of the users file from now on."""
@@ -85,19 +89,21 @@ class Authenticator:
         name, password = _credentials(value.strip())
         return self._of_password(name, password, address)
 
-    def check_rate(self, user: str) -> None:
-        """Count a change by a user.
+    def check_rate(self, user: str, *, changes: bool = True) -> None:
+        """Count a change by a user, or a job that only reads.
 
         Raises:
             Refused: 429, there are too many.
         """
+        buckets = self._changes if changes else self._reading_jobs
         with self._lock:
             now = self._clock.monotonic()
-            wait_s = self._changes.wait_s(user, now)
+            wait_s = buckets.wait_s(user, now)
             if not wait_s:
-                self._changes.take(user, now)
+                buckets.take(user, now)
         if wait_s:
-            raise _too_many("Too many changes", wait_s)
+            what = "changes" if changes else "jobs that read"
+            raise _too_many(f"Too many {what}", wait_s)
 
     def _of_token(self, token: str, address: str) -> users.User:
         # First: nobody guesses a token, and others may have the same address.

@@ -17,12 +17,20 @@ WRITE: Final = "write"
 #: The right to set parameters that mean root on nodes; not in Ganeti.
 ROOT: Final = "root"
 
+#: Bytes of a body: of the parameters of an opcode, of lists of names or instances, and
+#: where the body is ignored, or has only the jobs that must end first.
+MAX_BODY: Final = 4 << 20
+MAX_LIST: Final = 20 << 20
+_MAX_IGNORED: Final = 128 << 10
+
 #: A variable of a path.
 _VARIABLE: Final = re.compile(r"\[([a-z_]+)\]")
 #: Variables that stand for numbers; others are names.
 NUMBERS: Final = frozenset({"job_id", "disk_index"})
 #: Variables that stand for names of any characters; other names are words.
 ANY_NAMES: Final = frozenset({"group_name", "network_name"})
+#: Such a name in the form of `segment`; it has no control characters.
+_ANY_NAME: Final = "(?:[^/%]|%(?!0|1|7F)[0-9A-F]{2})+"
 #: Characters of names that are encoded in a path. Such a name does not match more
 #: patterns of rights, and a pattern has no comma or white space.
 _ENCODED: Final = re.compile(r"[^\w.~:@+-]+")
@@ -146,6 +154,7 @@ class Resource:
         arguments: query arguments.
         body: what the body may hold.
         body_type: annotation of a body of its own form.
+        max_body: most bytes of a body, where it may be larger than usual.
     """
 
     path: str
@@ -159,6 +168,22 @@ class Resource:
     arguments: tuple[Argument, ...] = ()
     body: Body = Body.IGNORED
     body_type: Any = None
+    max_body: int = MAX_BODY
+
+    @property
+    def submits(self) -> bool:
+        """Return whether requests submit a job, whether they answer its id or not."""
+        return self.job is not None or self.direct == "list_os"
+
+    @property
+    def uses_body(self) -> bool:
+        """Return whether the resource looks at a body; others are not decoded."""
+        return self.body is not Body.IGNORED or self.job is not None
+
+    @property
+    def body_limit(self) -> int:
+        """Return the most bytes of a body that is accepted."""
+        return _MAX_IGNORED if self.body is Body.IGNORED else self.max_body
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -189,7 +214,7 @@ class Resource:
             if name in NUMBERS:
                 values = r"[0-9]+"
             else:
-                values = r"[^/]+" if name in ANY_NAMES else r"[\w.-]+"
+                values = _ANY_NAME if name in ANY_NAMES else r"[\w.-]+"
             return f"(?P<{name}>{values})"
 
         return _VARIABLE.sub(group, self.path)

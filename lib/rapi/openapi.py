@@ -26,7 +26,7 @@ _ABOUT: Final = (
 )
 _JSON: Final = "application/json"
 _NAME: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9_.\-]+$"}
-_ANY_NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_ANY_NAME: Final[Schema] = {"type": "string", "pattern": r"^[^\x00-\x1f\x7f]+$"}
 #: Longest number in a path that is still a valid index or job id.
 _NUMBER: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,9}$"}
 _DISK_INDEX: Final[Schema] = {"type": "string", "pattern": "^([0-9]|1[0-5])$"}

@@ -107,6 +107,7 @@ _QUERIES: Final = (
         ),
         body=Body.OWN,
         body_type=bodies.Query,
+        max_body=model.MAX_LIST,
     ),
     reading(
         f"{_QUERY}/fields",

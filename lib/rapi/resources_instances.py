@@ -78,6 +78,7 @@ _COLLECTION: Final = (
         ),
         arguments=(DRY_RUN, REASON),
         body=Body.PARAMETERS,
+        max_body=model.MAX_LIST,
     ),
     Resource(
         path=_ONE,

@@ -1,4 +1,4 @@
-"""What the socket of the remote API accepts and shows."""
+"""Calls that the socket of the remote API accepts, and results that it shows."""
 
 import types
 

@@ -408,7 +408,11 @@ def test_a_client_of_this_node_does_not_repeat_calls(paths):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Client, "__init__", note)
         patch.setattr(rapi, "_CONNECT_S", 0.0)
-        with served(paths) as port, contextlib.closing(connection(port)) as conn:
+        words = ("--no-require-authentication",)
+        with (
+            served(paths, *words) as port,
+            contextlib.closing(connection(port)) as conn,
+        ):
             status, value = get(conn, "/2/info")
     assert (status, value["message"]) == (502, "Master daemon is not reachable")
     assert seen == [(paths.rapi_socket, 0)]
