@@ -34,8 +34,6 @@ MAX_HEADERS: Final = 64 * 1024
 _PEEK_SIZE: Final = 512
 #: Status of a request whose body did not arrive in time.
 _LATE: Final = "408 "
-#: Status after which the connection closes, so that the body is not read to its end.
-_TOO_LARGE: Final = b"413"
 #: Status by which the library refuses CONNECT; a method is unknown here, as others are.
 _NO_TUNNEL: Final = "405 "
 #: Bytes of a body nobody reads that are in memory at a time.
@@ -151,6 +149,8 @@ class _Request(http_server.HTTPRequest):
     chunked_write: bool
     #: Set when the answer of a parked request is written.
     is_resumed = False
+    #: Set when the body did not come in time.
+    is_late = False
 
     def parse_request(self) -> None:
         """Read the request, unless it was parked."""
@@ -180,9 +180,9 @@ class _Request(http_server.HTTPRequest):
 
     def send_headers(self) -> None:
         """Send the headers together with the first part of the body."""
-        # A body that the application did not read is never whole in memory.
-        is_read = self.chunked_read or self.close_connection
-        is_read = is_read or bytes(self.status)[:3] == _TOO_LARGE  # type: ignore[arg-type]
+        # A body that the application did not read is never whole in memory. It is read,
+        # since many clients look for the answer only after they have sent all of it.
+        is_read = self.chunked_read or self.is_late
         while not is_read and (rest := getattr(self.rfile, "remaining", 0)):
             is_read = not self.rfile.read(min(rest, _DISCARDED))
         with self.conn.wfile.holding():
@@ -246,7 +246,7 @@ class _Gateway(wsgi.Gateway_10):
     ) -> Callable[[bytes], None]:
         """Take the status; do not wait for the rest of a body that did not come."""
         if status.startswith(_LATE):
-            self.req.close_connection = True
+            self.req.close_connection = self.req.is_late = True
         write: Callable[[bytes], None] = super().start_response(
             status, headers, exc_info
         )

@@ -181,7 +181,7 @@ class _Body:
 
 def test_a_body_that_nobody_reads_is_never_whole_in_memory(plain, monkeypatch):
     request = server._Request(plain, types.SimpleNamespace())
-    request.rfile, request.status = _Body(20 << 20), b"401 Unauthorized"
+    request.rfile = _Body(20 << 20)
     request.conn = types.SimpleNamespace(
         wfile=types.SimpleNamespace(holding=contextlib.nullcontext)
     )
