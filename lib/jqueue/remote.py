@@ -1,8 +1,8 @@
 """Jobs that the remote API submits: their share of the queue and of the workers.
 
-Their opcodes have a reason of the source `SOURCE`, which the master daemon demands on the
-socket of the remote API; it is stored with the job. So places in the queue and workers
-remain for administrators on the master, whatever users of the remote API do.
+Their opcodes have a reason of the source `SOURCE`, which the master daemon demands on
+the socket of the remote API; it is stored with the job. So places in the queue and
+workers remain for administrators on the master, whatever users of the remote API do.
 """
 
 import collections

@@ -13,7 +13,6 @@ from ganeti.constants import ecodes, remote
 from ganeti.jqueue.remote import SOURCE
 from ganeti.luxi.server import Call
 
-
 _SOURCE_TEXT: Final = f'["{SOURCE}","'.encode()
 #: A reason of `SOURCE` in a compact text: its start, and the end of its text.
 _REQUESTER: Final = re.compile(

@@ -79,6 +79,15 @@ def test_the_cluster_has_the_documented_fields_and_defaults():
         assert actual[name] == example["cluster"][name], name
 
 
+def test_reading_needs_credentials_in_a_new_cluster_alone():
+    assert make().cluster.rapi_require_authentication
+    is_open = make(rapi_require_authentication=False).cluster
+    record = objects.to_dict(is_open)
+    # A record of an earlier release, or of Ganeti, has no such member.
+    assert "rapi_require_authentication" not in record
+    assert not objects.from_dict(objects.Cluster, record).rapi_require_authentication
+
+
 def test_guests_boot_from_disk_where_the_default_kernel_is_missing():
     def kernel_path(has_kernel, **more):
         host = dataclasses.replace(FACTS, has_default_kernel=has_kernel)

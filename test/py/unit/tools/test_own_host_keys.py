@@ -19,6 +19,15 @@ def test_recorded_host_keys_are_left_out_and_foreign_ones_named():
     assert dict(plain.nodes) == dict(snapshot.nodes)
 
 
+def test_the_authentication_of_the_remote_api_is_named():
+    snapshot = clusters.snapshot(nodes=1)
+    cluster = snapshot.cluster.replace(rapi_require_authentication=True)
+    changed = snapshot.apply([Update("cluster", "", cluster)])
+    plain, [lost] = old_config.without_extensions(changed)
+    assert "--require-authentication" in lost
+    assert plain.cluster == snapshot.cluster
+
+
 def test_parameters_of_guests_that_are_left_out_are_named():
     own = {"firmware": "uefi", "tpm": False, "acpi": True}
     snapshot = clusters.snapshot(
