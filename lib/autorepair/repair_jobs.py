@@ -98,6 +98,7 @@ def load(
             job_state(row["status"], row["opresult"], row["ops"]),
             _kind(row["ops"]),
             _seconds(row["end_ts"]),
+            first_error(row["opresult"]),
         )
         for job, row in rows.items()
     }
@@ -164,6 +165,14 @@ def _repairs(ops: Any) -> set[str]:
                     named = tags.records(text.split(maxsplit=1)[:1])
                     ids.update(record.id for record in named)
     return ids
+
+
+def first_error(results: Any) -> str:
+    """Return the text of the first error in the results of opcodes; "" without one."""
+    for result in results or ():
+        if (error := errors.decode(result)) is not None:
+            return str(error.args[0]) if error.args else str(error)
+    return ""
 
 
 def _seconds(stamp: Any) -> float | None:

@@ -316,6 +316,7 @@ class RepairRun:
                 status=JOB_STATUS_SUCCESS
                 if jobs.states[job].state is JobState.SUCCESS
                 else JOB_STATUS_ERROR,
+                error=jobs.states[job].error,
             )
             for record in records
             if record.id in ended
@@ -546,8 +547,4 @@ def _problem(job: Any, status: str, results: Any) -> str:
     """Return the error of an ended job; "" if it succeeded."""
     if status == "success":
         return ""
-    for result in results or ():
-        error = errors.decode(result)
-        if error is not None:
-            return f"job {job}: {error.args[0] if error.args else error}"
-    return f"job {job}: {status}"
+    return f"job {job}: {repair_jobs.first_error(results) or status}"

@@ -47,12 +47,15 @@ class Listing(NamedTuple):
         formats: formatters by field that replace those of the field's kind.
         name_field: the field that arguments are compared with.
         numeric: arguments are numbers.
+        explain: prints more about rows that have a field of a node which is offline, or
+            recorded as off.
     """
 
     resource: str
     formats: Mapping[str, table.Format] = {}
     name_field: str = "name"
     numeric: bool = False
+    explain: Callable[[CommandContext], None] | None = None
 
 
 def joined(value: Any) -> str:
@@ -124,6 +127,10 @@ def show(
         headers=not ctx.opts.no_headers,
     )
     ctx.out_lines(lines)
+    if listing.explain is not None and any(
+        status == q.RS_OFFLINE for row in data for status, _value in row
+    ):
+        listing.explain(ctx)
     return code
 
 

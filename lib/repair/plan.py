@@ -59,11 +59,13 @@ class RepairJob:
         state: the job's state.
         kind: the most severe kind of its opcodes; None if it has none that repairs.
         end: Unix seconds of its end; None if it has not ended.
+        error: of a job that failed.
     """
 
     state: JobState
     kind: RepairKind | None = None
     end: float | None = None
+    error: str = ""
 
 
 _LOST: Final = RepairJob(JobState.SUCCESS)

@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.cli import jobs, listing, prompts, submission, table
 from ganeti.cli import options as o
 from ganeti.cli.context import CommandContext
+from ganeti.client.node.listing import warn_of_power
 from ganeti.constants import ecodes, exitcodes
 from ganeti.constants import query as q
 from ganeti.utils import nicesort
@@ -21,7 +22,9 @@ _STOPPING: Final = ("off", "cycle")
 #: Seconds for a power status unless ``--oob-timeout`` is given: an answer takes one or
 #: two, and one dead controller must not hold up the list of all machines.
 _STATUS_S: Final = 9
-_FIELDS: Final = ("name", "master", "powered", "pinst_list", "ndp/oob_program")
+_FIELDS: Final = (
+    *("name", "master", "powered", "offline", "pinst_list", "ndp/oob_program"),
+)
 #: Status of instances that a loss of power interrupts.
 _RUNNING: Final = ("running", "ERROR_up", "ERROR_wrongnode")
 
@@ -61,7 +64,11 @@ def _status(ctx: CommandContext, names: list[str]) -> int:
 
 def health(ctx: CommandContext) -> int:
     """Show the health reports of the nodes' hardware."""
-    names = ctx.args or [node["name"] for node in _capable(ctx)]
+    names = ctx.args
+    if not names:
+        nodes = _capable(ctx)
+        names = [node["name"] for node in nodes]
+        warn_of_power(ctx, nodes)
     if not names:
         return _nobody(ctx)
     operation = jobs.op(

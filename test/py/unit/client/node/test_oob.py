@@ -19,6 +19,7 @@ def master():
             "name": name,
             "master": name == "node1",
             "powered": (3, None) if name == "node3" else True,
+            "offline": False,
             "pinst_list": ["web", "old"] if name == "node2" else [],
             "ndp/oob_program": "!" if name == "node3" else "/sbin/oob",
         }
@@ -97,6 +98,20 @@ def test_health_has_a_line_per_item(master):
     assert result.out == "Node  Status\nnode2 Fan 1=OK\n      PSU=CRITICAL\n"
     master.results["OP_OOB_COMMAND"] = [[(0, "node2"), (0, [])]]
     assert run(master, "health node2").out == "Node  Status\nnode2\n"
+
+
+def test_a_node_that_no_call_reaches_is_named_with_its_mend(master):
+    for node in master.objects["node"][1:3]:
+        node |= {"powered": False}
+    master.objects["node"][2] |= {"offline": True, "powered": False}
+    # Its memory is not known, as that of each node that is not asked.
+    for node in master.objects["node"]:
+        node["mfree"] = (4, None) if node["powered"] is False else 1
+    for words in ("health", "list -o name,mfree"):
+        result = run(master, words)
+        assert "if it is off: gnt-node modify --offline=yes node2" in result.err
+        assert "--offline=yes node3" not in result.err
+    assert run(master, "list -o name").err == ""
 
 
 @pytest.mark.parametrize("words", ["power status node2 node3", "health node2 node3"])
