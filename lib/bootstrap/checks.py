@@ -16,7 +16,7 @@ from ganeti.iallocator import builtin, defaults
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssh import host_keys
-from ganeti.utils import netutils
+from ganeti.utils import ip, netutils
 
 #: Seconds to wait for an answer from the cluster's address, which must be unused.
 _PING_TIMEOUT_S: Final = 5.0
@@ -287,10 +287,10 @@ def _check_storage_dir(paths: Paths, path: str, template: str) -> None:
 
 def _check_netdev(options: InitOptions) -> None:
     name = options.master_netdev or network.DEFAULT_BRIDGE
-    if not os.path.exists(f"/sys/class/net/{name}"):
+    if not (ip.is_interface(name) and os.path.exists(f"/sys/class/net/{name}")):
         raise errors.OpPrereqError(
-            f"master netdev {name}: no such network interface on this machine; found"
-            f" {', '.join(sorted(os.listdir('/sys/class/net')))}",
+            f"master netdev {name!r:.100}: no such network interface on this machine;"
+            f" found {', '.join(sorted(os.listdir('/sys/class/net')))}",
             ecodes.ECODE_INVAL,
         )
 

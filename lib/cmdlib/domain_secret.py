@@ -8,7 +8,6 @@ os-and-extstorage, section 6.
 
 import dataclasses
 import hashlib
-import ipaddress
 import re
 import secrets
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import msgspec
 from ganeti import errors, pathutils, serializer
 from ganeti.constants import ecodes
 from ganeti.constants import export as constants
-from ganeti.utils import files, x509
+from ganeti.utils import files, ip, x509
 
 _FILE: Final = "cluster-domain-secret"
 #: Fewest and most bytes of a secret that is used.
@@ -250,7 +249,7 @@ def _members(given: Any, count: int, what: str, wanted: str) -> list[Any]:
 def _address(given: Any, what: str) -> str:
     text = given if isinstance(given, str) else ""
     try:
-        ipaddress.ip_address(text)
+        ip.parse(text)
     except ValueError as err:
         raise _refusal(f"{what}: wanted an IP address, found {_shown(given)}") from err
     return text

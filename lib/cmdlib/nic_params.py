@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes, network
+from ganeti.utils import ip
 
 #: The modes that a NIC can have.
 MODES: Final = (
@@ -17,8 +18,8 @@ _VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$")
 #: Numbers of VLANs that 802.1Q leaves to users.
 FIRST_VLAN: Final = 1
 LAST_VLAN: Final = 4094
-_NAME: Final = re.compile(r"[^\s/:]{1,15}")
-_TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+#: Name of a routing table, a switch or an interface.
+_TABLE: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 def check(given: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -29,8 +30,7 @@ def check(given: Mapping[str, Any], what: str) -> dict[str, Any]:
         what: the object in errors.
 
     Raises:
-        OpPrereqError: an unknown mode, a link with control characters, or a malformed
-            VLAN.
+        OpPrereqError: an unknown mode, a link that is no name, or a malformed VLAN.
     """
     mode = given.get("mode", network.NIC_MODE_BRIDGED)
     if mode not in MODES:
@@ -39,9 +39,11 @@ def check(given: Mapping[str, Any], what: str) -> dict[str, Any]:
             f" {mode!r}",
             ecodes.ECODE_INVAL,
         )
-    if not (link := str(given.get("link", ""))).isprintable():
+    link = str(given.get("link") or "")
+    if link and not _TABLE.fullmatch(link):
         raise errors.OpPrereqError(
-            f"{what}: wanted a link without control characters, found {link!r}",
+            f"{what}: wanted as link a name of letters, digits and . _ -, found"
+            f" {link!r:.100}",
             ecodes.ECODE_INVAL,
         )
     checked = dict(given)
@@ -78,17 +80,15 @@ def connection(mode: str, link: str, vlan: str, what: str) -> dict[str, Any]:
         OpPrereqError: an unknown mode, a malformed link or VLAN, or a VLAN in mode
             routed.
     """
-    checked = check({"mode": mode, "link": link, "vlan": vlan}, what)
-    form = _TABLE if mode == network.NIC_MODE_ROUTED else _NAME
-    if not form.fullmatch(link):
-        kind = (
-            "a routing table" if form is _TABLE else "an interface, up to 15 characters"
-        )
+    is_routed = mode == network.NIC_MODE_ROUTED
+    if not (_TABLE.fullmatch(link) if is_routed else ip.is_interface(link)):
+        kind = "a routing table" if is_routed else "an interface, up to 15 characters"
         raise errors.OpPrereqError(
             f"{what}: wanted as link the name of {kind}, found {link!r}",
             ecodes.ECODE_INVAL,
         )
-    if vlan and mode == network.NIC_MODE_ROUTED:
+    checked = check({"mode": mode, "link": link, "vlan": vlan}, what)
+    if vlan and is_routed:
         raise errors.OpPrereqError(
             f"{what}: vlan {vlan} has no effect in mode routed", ecodes.ECODE_INVAL
         )

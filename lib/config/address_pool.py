@@ -1,6 +1,5 @@
 """The IPv4 address pool of a network: two bit arrays over its range."""
 
-import ipaddress
 import threading
 from collections.abc import Collection
 from typing import Final, NamedTuple, Self
@@ -9,6 +8,7 @@ from bitarray import bitarray, frozenbitarray
 
 from ganeti import errors
 from ganeti.objects import Network
+from ganeti.utils import ip
 
 #: Prefix lengths that a network may have.
 LONGEST_PREFIX = 30
@@ -75,7 +75,7 @@ class AddressPool:
         """
         self._network = network
         try:
-            self.range = ipaddress.IPv4Network(network.network)
+            self.range = ip.ipv4_range(network.network)
         except ValueError as err:
             raise errors.AddressPoolError(f"network {network.name}: {err}") from err
         if not SHORTEST_PREFIX <= self.range.prefixlen <= LONGEST_PREFIX:
@@ -129,7 +129,7 @@ class AddressPool:
     def contains(self, address: str) -> bool:
         """Return whether an address belongs to the range."""
         try:
-            return ipaddress.IPv4Address(address) in self.range
+            return ip.ipv4(address) in self.range
         except ValueError:
             return False
 
@@ -143,10 +143,18 @@ class AddressPool:
 
     def _index(self, address: str) -> int:
         if not self.contains(address):
+            if ":" in address:
+                network = self._network
+                range6 = network.network6 or "an IPv6 range, which it does not have"
+                raise errors.AddressPoolError(
+                    f"network {network.name}: wanted an IPv4 address of {self.range},"
+                    f" found {address}: guests take their addresses in {range6}"
+                    " themselves"
+                )
             raise errors.AddressPoolError(
                 f"{address} is not in network {self._network.name} ({self.range})"
             )
-        return int(ipaddress.IPv4Address(address)) - int(self.range.network_address)
+        return int(ip.ipv4(address)) - int(self.range.network_address)
 
     def reserve(self, address: str, *, external: bool = False) -> None:
         """Mark an address as reserved.

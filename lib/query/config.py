@@ -23,7 +23,7 @@ from ganeti.query.model import (
     rows_by_name,
 )
 from ganeti.query.node import param_fields
-from ganeti.utils import nicesort
+from ganeti.utils import ip, nicesort
 
 
 def _bound(
@@ -172,14 +172,10 @@ def _taken(network: Network) -> str:
 
 def _external(network: Network) -> str:
     """Return the externally reserved addresses as text."""
-    import ipaddress
-
     bits = network.ext_reservations or ""
-    first = int(ipaddress.ip_network(network.network, strict=False).network_address)
+    addresses = ip.ipv4_range(network.network, strict=False)
     return ", ".join(
-        str(ipaddress.ip_address(first + index))
-        for index, bit in enumerate(bits)
-        if bit == "1"
+        str(addresses[index]) for index, bit in enumerate(bits) if bit == "1"
     )
 
 

@@ -94,7 +94,7 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
     common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
     if options.port is not None and not 0 <= options.port <= _MAX_PORT:
         raise common.StartError(f"--port: wanted 0 to 65535, found {options.port}")
-    if options.bind and not netutils.is_address(options.bind):
+    if options.bind and not netutils.is_address(options.bind, scope_ok=True):
         raise common.StartError(f"--bind: wanted an address, found {options.bind!r}")
     try:
         read_key(paths)

@@ -8,7 +8,6 @@ first, so that steps that were cut short can be repeated.
 
 import contextlib
 import functools
-import ipaddress
 import os
 import threading
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from ganeti.storage import drbd_tools as tools
 from ganeti.storage.base import Device, DeviceStatus, LocalStatus, MirrorStatus
 from ganeti.storage.drbd_state import Mirror, Resource
 from ganeti.storage.volumes import VolumeDisk
+from ganeti.utils import ip
 
 _MAJOR: Final = 147
 #: Seconds until a connection under way counts as not possible, below those of a call.
@@ -313,7 +313,7 @@ class MirrorDisk(Device):
         return all(self._values.get(name) for name in names)
 
     def _address(self, name: str) -> str:
-        address = ipaddress.ip_address(self._values[name])
+        address = ip.parse(self._values[name])
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"ipv{address.version}:{host}:{self._values['port']}"
 

@@ -4,9 +4,10 @@ A row is ``[interface, MAC or "", [address/prefix]]``. Nodes check the words of 
 and the master checks those of nodes.
 """
 
-import ipaddress
 import re
 from typing import Any, Final
+
+from ganeti.utils import ip
 
 MAX_INTERFACES: Final = 32
 MAX_ADDRESSES: Final = 32
@@ -38,7 +39,7 @@ def checked(given: Any) -> Rows:
 def _address(given: Any) -> str | None:
     try:
         # A zone index, as of link-local addresses, is the guest's own affair.
-        return str(ipaddress.ip_interface(re.sub(r"%[^/]*", "", given)))
+        return str(ip.interface(re.sub(r"%[^/]*", "", given)))
     except (ValueError, TypeError):
         return None
 
@@ -63,6 +64,5 @@ def from_agent(answer: Any) -> Rows:
     return [
         (name, mac, addresses)
         for name, mac, addresses in checked(rows)
-        if not addresses
-        or not all(ipaddress.ip_interface(a).is_loopback for a in addresses)
+        if not addresses or not all(ip.interface(a).is_loopback for a in addresses)
     ]

@@ -5,8 +5,9 @@ stay, except that a host loses its name in a line with another address of the sa
 family, because a resolver takes the first line with a name.
 """
 
-import ipaddress
 from typing import Final
+
+from ganeti.utils import ip
 
 #: Comment at the end of lines that Ganeti added.
 MARK: Final = "# added by Ganeti"
@@ -23,7 +24,7 @@ def with_host(lines: list[str], name: str, address: str) -> list[str]:
     kept: list[str] = []
     for line in lines:
         kept += _without_name(line, name) if _differs(line, address) else [line]
-    wanted = ipaddress.ip_address(address)
+    wanted = ip.parse(address)
     if not any(_address(line) == wanted and name in _words(line) for line in kept):
         kept.append(f"{address}\t{name} {_short(name)} {MARK}")
     return kept
@@ -44,17 +45,17 @@ def _words(line: str) -> list[str]:
 
 def _address(
     line: str,
-) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+) -> ip.Address | None:
     words = _words(line)
     try:
-        return ipaddress.ip_address(words[0]) if words else None
+        return ip.parse(words[0]) if words else None
     except ValueError:
         return None
 
 
 def _differs(line: str, address: str) -> bool:
     """Return whether a line has another address of the same family."""
-    listed, wanted = _address(line), ipaddress.ip_address(address)
+    listed, wanted = _address(line), ip.parse(address)
     if listed is None or listed.version != wanted.version:
         return False
     return listed != wanted

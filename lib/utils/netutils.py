@@ -1,24 +1,21 @@
 """Addresses and host names: lookup, local addresses, reachability."""
 
 import contextlib
-import ipaddress
 import socket
 from collections.abc import Iterator
 
 from ganeti import errors
 from ganeti.constants import timeouts
 from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.utils import files, ip
 
 HOSTS_FILE = "/etc/hosts"
-#: Longest interface name: IFNAMSIZ of linux/if.h less the final zero byte.
-_INTERFACE_CHARS = 15
 
 
-def is_address(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address."""
+def is_address(text: str, *, scope_ok: bool = False) -> bool:
+    """Return whether a text is an IPv4 or IPv6 address; see `ip.parse`."""
     try:
-        ipaddress.ip_address(text)
+        ip.parse(text, scope_ok=scope_ok)
     except ValueError:
         return False
     return True
@@ -27,22 +24,22 @@ def is_address(text: str) -> bool:
 def is_bind_target(text: str) -> bool:
     """Return whether a text is an address or can be the name of an interface.
 
-    A text of digits and dots, or with a colon, must be an address.
+    A text of digits and dots, or with a colon, must be an address; an IPv6 address may
+    have a scope.
     """
     if ":" in text or text.replace(".", "").isdigit():
-        return is_address(text)
-    is_word = bool(text) and not any(char == "/" or char.isspace() for char in text)
-    return is_word and len(text) <= _INTERFACE_CHARS
+        return is_address(text, scope_ok=True)
+    return ip.is_interface(text)
 
 
 def family(address: str) -> socket.AddressFamily:
-    """Return the family of an address.
+    """Return the family of an address, which may have a scope.
 
     Raises:
         IPAddressError: the text is not an address.
     """
     try:
-        version = ipaddress.ip_address(address).version
+        version = ip.parse(address, scope_ok=True).version
     except ValueError as err:
         raise errors.IPAddressError(f"{address!r} is not an IP address") from err
     return socket.AF_INET if version == 4 else socket.AF_INET6
@@ -50,7 +47,7 @@ def family(address: str) -> socket.AddressFamily:
 
 def is_loopback(address: str) -> bool:
     """Return whether an address is a loopback address."""
-    return is_address(address) and ipaddress.ip_address(address).is_loopback
+    return is_address(address) and ip.parse(address).is_loopback
 
 
 def lookup(name: str, paths: Paths, *, want: int = socket.AF_UNSPEC) -> str:
@@ -174,8 +171,8 @@ def owns_address(address: str) -> bool:
     """Return whether this machine has an address; it has all of 127.0.0.0/8."""
     if is_loopback(address):
         return True
-    wanted = ipaddress.ip_address(address)
-    return any(ipaddress.ip_address(own) == wanted for _, own, _ in own_addresses())
+    wanted = ip.parse(address)
+    return any(ip.parse(own) == wanted for _, own, _ in own_addresses())
 
 
 def own_addresses() -> list[tuple[str, str, int]]:

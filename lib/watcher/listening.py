@@ -5,14 +5,13 @@ of systemd or by hand; only its sockets show where it is.
 """
 
 import contextlib
-import ipaddress
 import os
 import re
 import sys
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti.utils import files
+from ganeti.utils import files, ip
 
 #: The state LISTEN in the files below.
 _LISTEN: Final = "0A"
@@ -63,7 +62,7 @@ def _address(text: str) -> str:
     if sys.byteorder == "little":
         starts = range(0, len(raw), _WORD_BYTES)
         raw = b"".join(raw[start : start + _WORD_BYTES][::-1] for start in starts)
-    address = ipaddress.ip_address(raw)
+    address = ip.from_bytes(raw)
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"
     return str(address)

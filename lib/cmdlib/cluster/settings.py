@@ -14,7 +14,7 @@ from ganeti.constants import ecodes, mond, uidpool
 from ganeti.iallocator import defaults
 from ganeti.repair import duties, limits
 from ganeti.uidpool import check_overlaps
-from ganeti.utils import patterns
+from ganeti.utils import ip, patterns
 
 #: Taken unchanged: their types check everything.
 _AS_GIVEN: Final = (
@@ -57,8 +57,11 @@ def changes(
     if op.mac_prefix is not None:
         out["mac_prefix"] = mac_prefix(op.mac_prefix)
     if op.master_netdev is not None:
-        if not op.master_netdev:
-            raise refuse("master_netdev: wanted the name of an interface, found none")
+        if not ip.is_interface(op.master_netdev):
+            raise refuse(
+                "master_netdev: wanted the name of an interface, found"
+                f" {op.master_netdev!r:.100}"
+            )
         out["master_netdev"] = op.master_netdev
     if op.master_netmask is not None:
         # Address family numbers of the C library: 2 is IPv4.

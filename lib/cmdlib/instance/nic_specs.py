@@ -1,6 +1,5 @@
 """NICs in requests: conversion of requested parameters to NIC records."""
 
-import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,6 +10,7 @@ from ganeti.cmdlib.instance import disk_specs
 from ganeti.config import addresses
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
+from ganeti.utils import ip as ip_texts
 
 #: Maximum number of NICs of an instance.
 MAX_NICS: Final = 8
@@ -208,7 +208,7 @@ def _address(
     if ip.lower() == _POOL:
         return _POOL
     try:
-        return str(ipaddress.ip_address(ip))
+        return str(ip_texts.parse(ip))
     except ValueError as err:
         raise errors.OpPrereqError(
             f"{what}: wanted an ip address, auto, pool or none, found {ip!r}",

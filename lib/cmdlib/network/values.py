@@ -4,14 +4,12 @@ Every function raises OpPrereqError, with the name of the network, wanted and fo
 The address pool is in `ganeti.cmdlib.network.pools`.
 """
 
-import ipaddress
-
 from ganeti import errors, objects
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.cluster import settings
 from ganeti.config.address_pool import LONGEST_PREFIX, SHORTEST_PREFIX
 from ganeti.constants import ecodes
-from ganeti.utils import hostnames
+from ganeti.utils import hostnames, ip
 
 
 def refuse(name: str, text: str, ecode: str = ecodes.ECODE_INVAL) -> Exception:
@@ -36,10 +34,10 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
         raise refuse(name, f"already exists, with uuid {other}", ecodes.ECODE_EXISTS)
 
 
-def ipv4_range(text: str, name: str) -> ipaddress.IPv4Network:
+def ipv4_range(text: str, name: str) -> ip.IPv4Range:
     """Return the range of a pool."""
     try:
-        addresses = ipaddress.IPv4Network(text)
+        addresses = ip.ipv4_range(text)
     except ValueError as err:
         raise refuse(
             name, f"wanted a range such as 192.0.2.0/24, found {text}: {err}"
@@ -61,7 +59,7 @@ def ipv4_host(address: str, network: objects.Network, what: str) -> str:
         what: purpose of the address in errors, such as ``gateway``.
     """
     inside = ipv4_inside(address, network, what)
-    addresses = ipaddress.IPv4Network(network.network)
+    addresses = ip.ipv4_range(network.network)
     if inside in (str(addresses[0]), str(addresses[-1])):
         raise refuse(
             network.name,
@@ -74,12 +72,12 @@ def ipv4_host(address: str, network: objects.Network, what: str) -> str:
 def ipv4_inside(address: str, network: objects.Network, what: str) -> str:
     """Return an address in the range of the network."""
     try:
-        parsed = ipaddress.IPv4Address(address)
+        parsed = ip.ipv4(address)
     except ValueError as err:
         raise refuse(
             network.name, f"{what}: wanted an IPv4 address, found {address}"
         ) from err
-    if parsed not in ipaddress.IPv4Network(network.network):
+    if parsed not in ip.ipv4_range(network.network):
         raise refuse(network.name, f"{what}: {address} is not in {network.network}")
     return str(parsed)
 
@@ -89,7 +87,7 @@ def ipv6(network: objects.Network) -> objects.Network:
     addresses = None
     if network.network6 is not None:
         try:
-            addresses = ipaddress.IPv6Network(network.network6)
+            addresses = ip.ipv6_range(network.network6)
         except ValueError as err:
             raise refuse(
                 network.name,
@@ -104,17 +102,20 @@ def ipv6(network: objects.Network) -> objects.Network:
     )
 
 
-def _gateway6(gateway: str, addresses: ipaddress.IPv6Network | None, name: str) -> str:
+def _gateway6(gateway: str, addresses: ip.IPv6Range | None, name: str) -> str:
     try:
-        parsed = ipaddress.IPv6Address(gateway)
+        parsed = ip.ipv6(gateway)
     except ValueError as err:
         raise refuse(
             name, f"gateway6: wanted an IPv6 address, found {gateway}"
         ) from err
     if addresses is None:
         raise refuse(name, f"gateway6: {gateway} needs network6, and there is none")
-    if parsed not in addresses:
-        raise refuse(name, f"gateway6: {gateway} is not in {addresses}")
+    # Every router has a link-local address, and advertises it as the gateway.
+    if parsed not in addresses and not parsed.is_link_local:
+        raise refuse(
+            name, f"gateway6: {gateway} is not in {addresses}, nor in fe80::/10"
+        )
     return str(parsed)
 
 

@@ -1,6 +1,5 @@
 """Checks that several node units share; none of them changes anything."""
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import Context
 from ganeti.constants import daemons, ecodes, params
 from ganeti.objects import params as object_params
+from ganeti.utils import ip
 
 
 def noded_port() -> int:
@@ -44,7 +44,7 @@ def ipv4(address: str, what: str) -> None:
         OpPrereqError: it is not an IPv4 address.
     """
     try:
-        ipaddress.IPv4Address(address)
+        ip.ipv4(address)
     except ValueError as err:
         raise errors.OpPrereqError(
             f"{what}: wanted an IPv4 address, found {address!r}", ecodes.ECODE_INVAL

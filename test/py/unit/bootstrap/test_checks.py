@@ -206,5 +206,5 @@ def test_a_managed_ssh_setup_needs_the_host_key(machine):
 def test_an_interface_that_is_missing_is_named_with_those_there_are():
     checks._check_netdev(InitOptions(cluster_name=CLUSTER, master_netdev="lo"))
     options = InitOptions(cluster_name=CLUSTER, master_netdev="nonesuch0")
-    with pytest.raises(errors.OpPrereqError, match=r"nonesuch0: no such.*found.*lo"):
+    with pytest.raises(errors.OpPrereqError, match=r"'nonesuch0': no such.*found.*lo"):
         checks._check_netdev(options)

@@ -213,7 +213,7 @@ REFUSED = [
         "only be set for the whole cluster",
     ),
     ({"nicparams": {"vlan": "9999"}}, "wanted VLANs from 1 to 4094, found 9999"),
-    ({"nicparams": {"link": "br0\nx"}}, "link without control characters"),
+    ({"nicparams": {"link": "br0\nx"}}, "wanted as link a name of letters"),
     ({"diskparams": {"drbd": {"bogus": 1}}}, "unknown"),
     ({"diskparams": {"plain": {"stripes": 0}}}, "wanted 1 to 128, found 0"),
     ({"diskparams": {"drbd": {"c-max-rate": -1}}}, "wanted 250 to 4194304, found -1"),

@@ -174,7 +174,7 @@ def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
         ({"disks": [{"size": 1024, "name": "a\nb"}]}, "name of printable characters"),
         ({"nics": [{"mode": "routed"}]}, "routed needs an ip"),
         ({"nics": [{"ip": "1.2.3"}]}, "wanted an ip address"),
-        ({"nics": [{"link": "br0\nlxc.a = b"}]}, "link without control characters"),
+        ({"nics": [{"link": "br0\nlxc.a = b"}]}, "wanted as link a name of letters"),
         ({"nics": [{}] * 9}, "at most 8 NICs"),
         ({"tags": ["a b"]}, "tag 'a b'"),
         ({"ip_check": True}, "needs the name to be checked"),

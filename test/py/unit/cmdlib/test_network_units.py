@@ -103,6 +103,8 @@ def test_a_network_is_created_with_ends_gateway_and_hosts_reserved():
     assert lines == [
         " - INFO: network new: reserved 192.0.2.2 of node node2.example.com"
     ]
+    run(engine, "SET_PARAMS", "new", gateway6="fe80::1")
+    assert network(engine, "new").gateway6 == "fe80::1"
     assert engine.locks.is_idle()
 
 
@@ -140,8 +142,13 @@ def test_without_the_check_addresses_of_nodes_stay_free():
         ({"gateway6": "2001:db8::1"}, "needs network6, and there is none"),
         (
             {"network6": "2001:db8::/64", "gateway6": "2001:db9::1"},
-            "2001:db9::1 is not in 2001:db8::/64",
+            "2001:db9::1 is not in 2001:db8::/64, nor in fe80::/10",
         ),
+        (
+            {"network6": "2001:db8::/64", "gateway6": "fe80::1%lo"},
+            "gateway6: wanted an IPv6 address",
+        ),
+        ({"network6": "2001:db8::%a,b/64"}, "network6: wanted an IPv6 range"),
         ({"mac_prefix": "aa:00"}, "wanted three octets"),
         ({"mac_prefix": "ab:00:00"}, "prefix of group addresses"),
         ({"add_reserved_ips": ["192.0.2.1"]}, "reserved address: 192.0.2.1 is not in"),

@@ -233,6 +233,12 @@ def test_addresses_are_free_again_after_changes_and_removal():
         ({"network": "lan", "ip": "198.51.100.3"}, "is used by an instance"),
         ({"network": "lan", "ip": "198.51.100.0"}, "is reserved"),
         ({"network": "lan", "ip": "10.0.0.1"}, "10.0.0.1 is not in network lan"),
+        (
+            {"network": "lan", "ip": "2001:db8::7"},
+            "network lan: wanted an IPv4 address of 198.51.100.0/",
+        ),
+        ({"ip": "fe80::1%$(id)"}, "wanted an ip address, auto, pool or none"),
+        ({"link": "br0,x"}, "wanted as link a name of letters, digits"),
         ({"network": "lan", "link": "br1"}, "link cannot be given together with"),
         ({"network": "wan", "ip": "pool"}, "Network 'wan' not known"),
         ({"ip": "pool"}, "ip pool needs a network"),
