@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ganeti.constants import hvparams, param_effects, params
+from ganeti.constants import forms, hvparams, param_effects, params
 
 _WIDTH: Final = 79
 _MARK: Final = re.compile(r"^\.\. parameters:: (.+)$", re.MULTILINE)
@@ -124,12 +124,19 @@ def _facts(row: params.Param | hvparams.HvParam) -> Iterator[str]:
     default = _default(row.default)
     if default:
         yield f"default {default}"
-    if isinstance(row, params.Param):
-        return
+    if isinstance(row, hvparams.HvParam):
+        yield from _hypervisor_facts(row)
+    if row.root is not None:
+        yield f"over the remote API, {row.root.which} needs the right root"
+
+
+def _hypervisor_facts(row: hvparams.HvParam) -> Iterator[str]:
     if isinstance(row.allowed, tuple):
         yield f"one of {', '.join(row.allowed)}"
     elif row.allowed:
         yield row.allowed
+    elif row.form not in (None, forms.LINE):
+        yield row.form.wanted
     if row.required:
         yield "never empty"
     if row.cluster_only:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.constants import ecodes, hvparams, oob, params
+from ganeti.constants import ecodes, forms, hvparams, oob, params
 from ganeti.constants import os as os_constants
 from ganeti.utils import hv_syntax, messages, netutils, units
 
@@ -88,12 +88,12 @@ _WORDS: Final = {
 
 
 def _wrong_type(what: str, wanted: str, value: Any) -> errors.TypeEnforcementError:
-    return errors.TypeEnforcementError(f"{what}: wanted {wanted}, found {value!r}")
+    return errors.TypeEnforcementError(f"{what}: wanted {wanted}, found {value!r:.200}")
 
 
 def _wrong(what: str, wanted: str, value: Any) -> errors.OpPrereqError:
     return errors.OpPrereqError(
-        f"{what}: wanted {wanted}, found {value!r}", ecodes.ECODE_INVAL
+        f"{what}: wanted {wanted}, found {value!r:.200}", ecodes.ECODE_INVAL
     )
 
 
@@ -127,7 +127,15 @@ def typed(
             out[name] = DEFAULT
         else:
             out[name] = coerce(value, row.type, f"{what} {name}")
+            _check_form(out[name], row.form, f"{what} {name}")
     return out
+
+
+def _check_form(value: Any, form: forms.Form | None, what: str) -> None:
+    if form is None or not isinstance(value, str) or value in ("", NONE):
+        return
+    for bad in hv_syntax.bad_parts(value, form):
+        raise _wrong(what, form.wanted, f"{bad:.200}")
 
 
 def merge(
@@ -281,10 +289,6 @@ def _check_allowed(allowed: Any, value: Any, what: str) -> None:
         low, high = (int(part) for part in allowed.split(".."))
         if not low <= value <= high:
             raise _wrong(what, f"{low} to {high}", value)
-    elif isinstance(allowed, str) and allowed.startswith("absolute"):
-        is_url = "URL" in allowed and value.startswith(("http:", "https:", "ftp:"))
-        if not is_url and not os.path.isabs(value):
-            raise _wrong(what, "an absolute path", value)
 
 
 def _check_kvm_combinations(name: str, filled: Mapping[str, Any]) -> None:

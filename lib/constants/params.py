@@ -2,13 +2,20 @@
 
 from typing import Any, Final, NamedTuple
 
+from ganeti.constants import forms
+
 
 class Param(NamedTuple):
-    """One parameter: its type word, built-in default and meaning."""
+    """One parameter: its type word, built-in default and meaning.
+
+    ``root`` are the values that need the right to control nodes.
+    """
 
     type: str
     default: Any
     meaning: str
+    form: forms.Form | None = None
+    root: forms.Root | None = None
 
 
 #: Backend parameters (sizes in MiB).
@@ -50,11 +57,18 @@ NODE: Final[dict[str, Param]] = {
     ),
     "exclusive_storage": Param("bool", False, "give whole physical volumes to disks"),
     "oob_program": Param(
-        "string", "", "path of the out-of-band helper that controls the power"
+        "string",
+        "",
+        "path of the out-of-band helper that controls the power",
+        root=forms.ANY,
     ),
     "ovs": Param("bool", False, "configure Open vSwitch"),
-    "ovs_link": Param("maybe-string", "", "physical port of the switch"),
-    "ovs_name": Param("maybe-string", "switch1", "name of the Open vSwitch"),
+    "ovs_link": Param(
+        "maybe-string", "", "physical port of the switch", form=forms.NAME
+    ),
+    "ovs_name": Param(
+        "maybe-string", "switch1", "name of the Open vSwitch", form=forms.NAME
+    ),
     "spindle_count": Param(
         "int", 1, "number of spindles (independent disks) in the node"
     ),
@@ -86,15 +100,15 @@ IDISK: Final[dict[str, Param]] = {
         None,
         "path of the data: kernelspace through a block device, userspace in the emulator",
     ),
-    "adopt": Param("string", None, "existing volume to take over"),
+    "adopt": Param("string", None, "existing volume to take over", root=forms.ANY),
     "dev_type": Param("string", None, "disk type when adding to a mixed instance"),
-    "metavg": Param("string", None, "volume group for DRBD metadata"),
+    "metavg": Param("string", None, "volume group for DRBD metadata", form=forms.NAME),
     "mode": Param("string", None, "ro for read-only, rw for reading and writing"),
     "name": Param("maybe-string", None, "name of the disk, not a number; none clears"),
-    "provider": Param("string", None, "external storage provider"),
+    "provider": Param("string", None, "external storage provider", root=forms.ANY),
     "size": Param("size", None, "size in MiB, or with a unit such as 10g"),
     "spindles": Param("int", None, "spindles of the disk, with exclusive storage only"),
-    "vg": Param("string", None, "volume group of the data"),
+    "vg": Param("string", None, "volume group of the data", form=forms.NAME),
 }
 
 #: Disk parameters by template.
@@ -125,7 +139,9 @@ DISK: Final[dict[str, dict[str, Param]]] = {
         "disk-barriers": Param(
             "string", "n", "barriers to disable: n none, or letters of b, f, d"
         ),
-        "disk-custom": Param("string", "", "further disk options of DRBD, as typed"),
+        "disk-custom": Param(
+            "string", "", "further disk options of DRBD, as typed", root=forms.ANY
+        ),
         "dynamic-resync": Param(
             "bool", False, "adapt the sync speed to the load, with the parameters c-..."
         ),
@@ -133,8 +149,12 @@ DISK: Final[dict[str, dict[str, Param]]] = {
         "meta-stripes": Param(
             "int", 1, "physical volumes across which metadata volumes are striped"
         ),
-        "metavg": Param("string", "xenvg", "default volume group for metadata"),
-        "net-custom": Param("string", "", "further network options of DRBD, as typed"),
+        "metavg": Param(
+            "string", "xenvg", "default volume group for metadata", form=forms.NAME
+        ),
+        "net-custom": Param(
+            "string", "", "further network options of DRBD, as typed", root=forms.ANY
+        ),
         "protocol": Param(
             "string",
             "C",
@@ -156,9 +176,16 @@ DISK: Final[dict[str, dict[str, Param]]] = {
             "kernelspace",
             "path of the data: kernelspace through a block device, userspace in the emulator",
         ),
-        "host": Param("string", "127.0.0.1", "host of the gluster server"),
+        # Its server decides what its client, which is root, loads and reads.
+        "host": Param(
+            "string",
+            "127.0.0.1",
+            "host of the gluster server",
+            form=forms.HOST,
+            root=forms.ANY,
+        ),
         "port": Param("int", 24007, "port of the gluster server"),
-        "volume": Param("string", "gv0", "name of the gluster volume"),
+        "volume": Param("string", "gv0", "name of the gluster volume", form=forms.NAME),
     },
     "plain": {
         "stripes": Param("int", 1, "physical volumes across which a volume is striped"),
@@ -169,7 +196,7 @@ DISK: Final[dict[str, dict[str, Param]]] = {
             "kernelspace",
             "path of the data: kernelspace through a block device, userspace in the emulator",
         ),
-        "pool": Param("string", "rbd", "name of the RADOS pool"),
+        "pool": Param("string", "rbd", "name of the RADOS pool", form=forms.NAME),
     },
     "sharedfile": {},
 }

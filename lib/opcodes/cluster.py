@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal
 
 from ganeti import ht
+from ganeti.constants import forms
 from ganeti.ht import Doc
 from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
@@ -118,7 +119,9 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     SUBMITS_JOBS: ClassVar[bool] = True
 
     add_uids: Annotated[
-        list[tuple[int, int]] | None, Doc("uid ranges [low, high] to add to the pool")
+        list[tuple[int, int]] | None,
+        Doc("uid ranges [low, high] to add to the pool"),
+        forms.ANY,
     ] = None
     automation_limits: Annotated[
         dict[str, float | None] | None,
@@ -152,15 +155,19 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
         dict[str, int] | None, Doc("collector name to interval in microseconds")
     ] = None
     default_iallocator: Annotated[
-        str | None, Doc("allocator used when none given; empty string unsets")
+        str | None,
+        Doc("allocator used when none given; empty string unsets"),
+        forms.ANY,
     ] = None
     default_iallocator_params: Annotated[
-        dict[str, Any] | None, Doc("default allocator options")
+        dict[str, Any] | None, Doc("default allocator options"), forms.ANY
     ] = None
     disk_state: common.DiskState = None
     diskparams: common.Diskparams = None
     drbd_helper: Annotated[
-        str | None, Doc("usermode helper path; empty string disables DRBD helper")
+        str | None,
+        Doc("usermode helper path; empty string disables DRBD helper"),
+        forms.ANY,
     ] = None
     enabled_data_collectors: Annotated[
         dict[str, bool] | None, Doc("collector name to on/off")
@@ -169,17 +176,19 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
         list[ht.DiskTemplate] | None, Doc("allowed disk templates")
     ] = None
     enabled_hypervisors: Annotated[
-        list[ht.Hypervisor] | None, Doc("allowed hypervisors, first is the default")
+        list[ht.Hypervisor] | None,
+        Doc("allowed hypervisors, first is the default"),
+        forms.UNSEPARATED,
     ] = None
     enabled_user_shutdown: Annotated[
         bool | None, Doc("allow users to shut down from inside the guest")
     ] = None
-    file_storage_dir: Annotated[str | None, Doc("cluster base dir of file disks")] = (
-        None
-    )
+    file_storage_dir: Annotated[
+        str | None, Doc("cluster base dir of file disks"), forms.ANY
+    ] = None
     force: common.Force = False
     gluster_storage_dir: Annotated[
-        str | None, Doc("cluster base dir of gluster mounts")
+        str | None, Doc("cluster base dir of gluster mounts"), forms.ANY
     ] = None
     hidden_os: Annotated[
         list[tuple[ht.DdmSimple, ht.NonEmptyStr]] | None,
@@ -190,7 +199,7 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
         dict[str, dict[str, Any]] | None, Doc("hypervisor name to parameter defaults")
     ] = None
     install_image: Annotated[
-        str | None, Doc("image (path or URL) of the helper OS")
+        str | None, Doc("image (path or URL) of the helper OS"), forms.ANY
     ] = None
     instance_communication_network: Annotated[
         str | None, Doc("network name, empty string disables")
@@ -232,7 +241,7 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     ] = None
     prealloc_wipe_disks: Annotated[bool | None, Doc("wipe disks before use")] = None
     remove_uids: Annotated[
-        list[tuple[int, int]] | None, Doc("uid ranges to take from the pool")
+        list[tuple[int, int]] | None, Doc("uid ranges to take from the pool"), forms.ANY
     ] = None
     rapi_require_authentication: Annotated[
         bool | None,
@@ -242,20 +251,22 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
         list[ht.NonEmptyStr] | None, Doc("regular expressions of LVs to ignore")
     ] = None
     shared_file_storage_dir: Annotated[
-        str | None, Doc("cluster base dir of sharedfile disks")
+        str | None, Doc("cluster base dir of sharedfile disks"), forms.ANY
     ] = None
     uid_pool: Annotated[
-        list[tuple[int, int]] | None, Doc("replacement list of uid ranges")
+        list[tuple[int, int]] | None, Doc("replacement list of uid ranges"), forms.ANY
     ] = None
     use_external_mip_script: Annotated[
-        bool | None, Doc("use the external master-IP script")
+        bool | None, Doc("use the external master-IP script"), forms.ANY
     ] = None
     vg_name: Annotated[str | None, Doc("volume group; empty string disables LVM")] = (
         None
     )
-    zeroing_image: Annotated[str | None, Doc("image used for zeroing")] = None
+    zeroing_image: Annotated[str | None, Doc("image used for zeroing"), forms.ANY] = (
+        None
+    )
     diagnose_data_collector_filename: Annotated[
-        str | None, Doc("name of the diagnose script; empty string unsets")
+        str | None, Doc("name of the diagnose script; empty string unsets"), forms.ANY
     ] = None
     maint_balance: Annotated[
         bool | None, Doc("let the maintenance daemon balance the cluster")

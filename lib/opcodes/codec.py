@@ -1,12 +1,13 @@
 """Opcodes to and from the wire form: one flat object with ``OP_ID``."""
 
 import typing
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from ganeti import errors, ht
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, forms
 from ganeti.constants.misc import REDACTED
 from ganeti.opcodes import (
     backup,
@@ -209,3 +210,12 @@ def short_summary(op: Opcode) -> str:
         if text.startswith(prefix):
             return f"{prefix[0]}_{text.removeprefix(prefix)}"
     return text
+
+
+def root_fields() -> Iterator[tuple[str, forms.Root]]:
+    """Yield the names of fields that can give control of nodes, and the values."""
+    for cls in OPCODES.values():
+        for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+            for mark in getattr(hint, "__metadata__", ()):
+                if isinstance(mark, forms.Root):
+                    yield name, mark

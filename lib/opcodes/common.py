@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from ganeti import ht
+from ganeti.constants import forms
 from ganeti.ht import Doc
 
 Compress = Annotated[str, Doc("compression tool for the transfer")]
@@ -21,7 +22,9 @@ Force = Annotated[bool, Doc("skip some safety checks")]
 ForceVariant = Annotated[bool, Doc("accept an OS variant the OS does not declare")]
 GroupName = Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
 HvState = Annotated[dict[str, Any] | None, Doc("per hypervisor state overrides")]
-Iallocator = Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")]
+Iallocator = Annotated[
+    ht.NonEmptyStr | None, Doc("allocator plugin name"), forms.ALLOCATOR
+]
 IgnoreConsistency = Annotated[bool, Doc("go on even if disks are not consistent")]
 IgnoreErrors = Annotated[
     list[ht.VerifyEcode], Doc("verify codes to downgrade to warnings")

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
+from ganeti.constants import forms
 from ganeti.ht import Doc
 from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
@@ -61,14 +62,18 @@ class InstanceSetParams(
     disks: Annotated[ht.DiskMods, Doc("disk modifications")] = []
     expires: common.ReservationExpires = None
     ext_params: Annotated[
-        dict[str, Any], Doc("parameters for an external storage provider on conversion")
+        dict[str, Any],
+        Doc("parameters for an external storage provider on conversion"),
+        forms.ANY,
     ] = {}
     file_driver: Annotated[
         ht.FileDriver | None,
         Doc("recorded only: hypervisors choose how to open files"),
     ] = None
     file_storage_dir: Annotated[
-        ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
+        ht.NonEmptyStr | None,
+        Doc("sub directory below the cluster's base dir"),
+        forms.ANY,
     ] = None
     force: common.Force = False
     force_variant: common.ForceVariant = False

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
+from ganeti.constants import forms
 from ganeti.ht import Doc
 from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
@@ -32,7 +33,9 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
         Doc("recorded only: hypervisors choose how to open files"),
     ] = None
     file_storage_dir: Annotated[
-        ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
+        ht.NonEmptyStr | None,
+        Doc("sub directory below the cluster's base dir"),
+        forms.ANY,
     ] = None
     force_variant: common.ForceVariant = False
     forthcoming: Annotated[
@@ -48,7 +51,9 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     ] = None
     hvparams: Annotated[dict[str, Any], Doc("hypervisor parameters")] = {}
     hypervisor: Annotated[
-        ht.Hypervisor | None, Doc("hypervisor; null takes the cluster default")
+        ht.Hypervisor | None,
+        Doc("hypervisor; null takes the cluster default"),
+        forms.UNSEPARATED,
     ] = None
     iallocator: common.Iallocator = None
     identify_defaults: Annotated[
@@ -110,7 +115,9 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
         ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
     ] = None
     src_path: Annotated[
-        ht.NonEmptyStr | None, Doc("export directory, absolute or export name")
+        ht.NonEmptyStr | None,
+        Doc("export directory, absolute or export name"),
+        forms.ANY,
     ] = None
     start: Annotated[bool, Doc("start after creation")] = True
     tags: Annotated[list[ht.NonEmptyStr], Doc("initial tags")] = []

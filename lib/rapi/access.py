@@ -16,7 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ganeti.constants import forms, hvparams, params
 from ganeti.constants.misc import UUID_REGEX
+from ganeti.opcodes import codec
 from ganeti.rapi import model
 from ganeti.rapi.model import Resource
 
@@ -195,82 +197,65 @@ def _names(value: Any) -> Sequence[Any]:
     )
 
 
-#: Parameters of hypervisors, nodes, disks and the cluster that name files, programs or
-#: devices of a node, or pass arguments to a program that runs as root there.
-ROOT_PARAMETERS: Final = frozenset(
-    {
-        # Hypervisors
-        *("bootloader_args", "bootloader_path", "cdrom2_image_path"),
-        *("cdrom_image_path", "device_model", "devices", "drop_capabilities"),
-        *("extra_cgroups", "extra_config", "floppy_image_path", "init_script"),
-        *("initrd_path", "kernel_path", "kvm_extra", "kvm_path", "mem_path"),
-        *("pci_pass", "security_domain", "security_model", "spice_password_file"),
-        *(
-            "shared_directories",
-            "swtpm_path",
-            "uefi_code_path",
-            "uefi_vars_path",
-            "usb_devices",
-            "vif_script",
-            "virtiofsd_path",
-            "vnc_password_file",
-            "vnc_x509_path",
-        ),
-        # Nodes
-        "oob_program",
-        # Disks
-        *("adopt", "provider", "file_storage_dir", "ext_params"),
-        *("disk-custom", "net-custom"),
-        # A Gluster server decides what its client, which is root, loads and reads.
-        "host",
-        # Cluster
-        *("shared_file_storage_dir", "gluster_storage_dir", "drbd_helper"),
-        *("use_external_mip_script", "default_iallocator", "install_image"),
-        *("default_iallocator_params", "diagnose_data_collector_filename"),
-        *("zeroing_image", "uid_pool", "add_uids", "remove_uids"),
-        # Imports
-        "src_path",
-    }
-)
 #: Objects whose keys are chosen by definitions of operating systems.
 _FREE_FORM: Final = frozenset(
     {"osparams", "osparams_private", "osparams_secret", "tags", "reason"}
 )
-#: Allocators that need no right of their own: the one that ships, and the default.
-_ALLOCATORS: Final = frozenset({"hail", "."})
-#: Whoever is root in a guest of this hypervisor is root of its node.
-_UNSEPARATED: Final = "chroot"
-#: Texts that the emulator splits at commas; further parts may name files of the node.
-_LISTS: Final = frozenset({"machine_version", "spice_tls_ciphers"})
-#: Values that reset a parameter; they are no files and no programs.
-_UNSET: Final[tuple[Any, ...]] = (None, "", "default", [], {})
+#: In place of a present value.
+_UNKNOWN: Final = object()
 
 
-def root_parameters(ops: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the given parameters that mean root on nodes, sorted."""
-    return sorted(set(_walk(ops)))
+def _root_values() -> dict[str, frozenset[forms.Root]]:
+    tables: list[Mapping[str, Any]] = [
+        *hvparams.HYPERVISOR.values(),
+        *params.DISK.values(),
+        *(params.BACKEND, params.NIC, params.INIC, params.IDISK, params.NODE),
+    ]
+    rows = [(name, row.root) for table in tables for name, row in table.items()]
+    out: dict[str, set[forms.Root]] = {}
+    for name, root in [*rows, *codec.root_fields()]:
+        if root is not None:
+            out.setdefault(name, set()).add(root)
+    return {name: frozenset(roots) for name, roots in out.items()}
 
 
-def _walk(value: Any) -> Iterator[str]:
+#: Parameters, of whatever object, that can give control of nodes -> the values that do.
+ROOT_VALUES: Final[Mapping[str, frozenset[forms.Root]]] = _root_values()
+
+
+def root_parameters(ops: Sequence[Mapping[str, Any]], present: Any = None) -> list[str]:
+    """Return the names of the given parameters that mean root on nodes, sorted.
+
+    Args:
+        ops: opcodes of a request.
+        present: the present values, nested as in the opcodes. Clients write back what
+            they have read, so an equal value is none of these parameters.
+    """
+    return sorted({name for op in ops for name in _walk(op, present)})
+
+
+def _walk(value: Any, present: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, item in value.items():
             if name in _FREE_FORM:
                 continue
-            if _needs_root(name, item):
+            known = _UNKNOWN
+            if isinstance(present, Mapping):
+                known = present.get(name, _UNKNOWN)
+            if _needs_root(name, item) and not _is_same(item, known):
                 yield name
-            yield from _walk(item)
+            yield from _walk(item, known)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _walk(item)
+            yield from _walk(item, _UNKNOWN)
 
 
 def _needs_root(name: str, value: Any) -> bool:
-    if name == "iallocator":
-        return value is not None and value not in _ALLOCATORS
-    if name in ("hypervisor", "enabled_hypervisors"):
-        return _UNSEPARATED in (value if isinstance(value, list | tuple) else (value,))
-    if name in _LISTS:
-        return isinstance(value, str) and "," in value
-    if name == "vnc_bind_address":
-        return isinstance(value, str) and value.startswith("/")
-    return name in ROOT_PARAMETERS and value not in _UNSET
+    return any(root.applies(value) for root in ROOT_VALUES.get(name, ()))
+
+
+def _is_same(value: Any, present: Any) -> bool:
+    """Return whether a value is the present one; truth values are texts, too."""
+    if isinstance(present, bool):
+        return str(value).lower() == str(present).lower()
+    return type(value) is type(present) and bool(value == present)

@@ -4,24 +4,18 @@ The master checks requests with it, and drivers check what they put into configu
 files of other programs. Specified in the hypervisor tables.
 """
 
-import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.constants import forms
+from ganeti.constants import hvparams as params_table
+from ganeti.utils import ip
 
 _ALL: Final = "all"
-_CAPABILITY: Final = re.compile(r"[a-z][a-z_]*")
-_DEVICE: Final = re.compile(r"[abc] (\*|\d+):(\*|\d+) r?w?m?")
-_SETTING: Final = re.compile(r"lxc\.[a-z0-9_.]+ *= *[^ ].*")
-_CONTROLLER: Final = re.compile(r"[a-z][a-z_0-9]*")
-_PREFIX: Final = re.compile(r"[a-z]{2,4}")
-_BOOT_LETTERS: Final = re.compile(r"[acdn]{1,4}")
-_SCRIPT: Final = re.compile(r"/[A-Za-z0-9_.+/-]+")
-_PCI_DEVICE: Final = re.compile(
-    r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]", re.IGNORECASE
-)
+_LXC: Final = "lxc"
 _SHARE_TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,35}", re.ASCII)
 _SHARE_PATH: Final = re.compile(r"/[A-Za-z0-9._+/-]{1,255}", re.ASCII)
 #: Directories that a guest may share, for messages.
@@ -52,7 +46,9 @@ def _parse_part(part: str, text: str) -> frozenset[int] | None:
         target = unwanted if word.startswith("^") else wanted
         target |= _parse_range(word.removeprefix("^"), text)
     if not wanted - unwanted:
-        raise errors.ParseError(f"CPU mask {text!r}: {part!r} leaves no processor")
+        raise errors.ParseError(
+            f"CPU mask {text!r:.200}: {part!r:.200} leaves no processor"
+        )
     return frozenset(wanted - unwanted)
 
 
@@ -60,14 +56,17 @@ def _parse_range(word: str, text: str) -> set[int]:
     low, dash, high = word.partition("-")
     if not _is_number(low) or (dash and not _is_number(high)):
         raise errors.ParseError(
-            f"CPU mask {text!r}: wanted a number or a range, found {word!r}"
+            f"CPU mask {text!r:.200}: wanted a number or a range, found {word!r:.200}"
         )
     first, last = int(low), int(high or low)
     if last < first:
-        raise errors.ParseError(f"CPU mask {text!r}: {word!r} starts above its end")
+        raise errors.ParseError(
+            f"CPU mask {text!r:.200}: {word!r:.200} starts above its end"
+        )
     if last > _LAST_CPU:
         raise errors.ParseError(
-            f"CPU mask {text!r}: wanted processors up to {_LAST_CPU}, found {word!r}"
+            f"CPU mask {text!r:.200}: wanted processors up to {_LAST_CPU},"
+            f" found {word!r:.200}"
         )
     return set(range(first, last + 1))
 
@@ -85,9 +84,32 @@ def parse_single_mask(text: str) -> frozenset[int] | None:
     parts = parse_mask(text or _ALL)
     if len(parts) != 1:
         raise errors.ParseError(
-            f"CPU mask {text!r}: wanted one mask such as 0-3,5, found {len(parts)}"
+            f"CPU mask {text!r:.200}: wanted one mask such as 0-3,5, found {len(parts)}"
         )
     return parts[0]
+
+
+def masks(hypervisor: str, mask: str, vcpus: int) -> list[frozenset[int] | None]:
+    """Return the processors of each virtual processor; of a container, of all together.
+
+    Raises:
+        ParseError: the mask is wrong, or does not fit the number of processors.
+    """
+    if hypervisor == _LXC:
+        wanted = parse_single_mask(mask)
+        if wanted is not None and len(wanted) != vcpus:
+            raise errors.ParseError(
+                f"parameter cpu_mask {mask:.200}: wanted as many processors as the"
+                f" {vcpus} of backend parameter vcpus, found {len(wanted)}"
+            )
+        return [wanted]
+    parts = parse_mask(mask)
+    if len(parts) not in {1, vcpus}:
+        raise errors.ParseError(
+            f"parameter cpu_mask {mask:.200}: wanted one mask, or as many as the"
+            f" {vcpus} of backend parameter vcpus, found {len(parts)}"
+        )
+    return parts if len(parts) == vcpus else parts * vcpus
 
 
 def format_processors(processors: frozenset[int]) -> str:
@@ -110,30 +132,37 @@ def check(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
         if isinstance(value, str) and not value.isprintable():
             raise errors.ParseError(
                 f"hypervisor {hypervisor}: parameter {name}: wanted a text in one line"
-                f" without control characters, found {value!r}"
+                f" without control characters, found {value!r:.200}"
             )
-    for problem in _CHECKS.get(hypervisor, _no_problems)(hvparams):
+    for problem in _problems(hypervisor, hvparams):
         raise errors.ParseError(f"hypervisor {hypervisor}: {problem}")
 
 
-def _no_problems(_hvparams: Mapping[str, Any]) -> Iterator[str]:
-    return iter(())
+def _problems(hypervisor: str, hvparams: Mapping[str, Any]) -> Iterator[str]:
+    if hypervisor in _CHECKS:
+        yield from _CHECKS[hypervisor](hvparams)
+    for name, row in params_table.HYPERVISOR.get(hypervisor, {}).items():
+        value = hvparams.get(name)
+        if row.form is None or not isinstance(value, str):
+            continue
+        if value or row.required:
+            bad = next(bad_parts(value, row.form), None)
+            if bad is not None:
+                yield f"parameter {name}: wanted {row.form.wanted}, found {bad!r:.200}"
+    mask = hvparams.get("cpu_mask")
+    if isinstance(mask, str):
+        parse = parse_single_mask if hypervisor == _LXC else parse_mask
+        try:
+            parse(mask or _ALL)
+        except errors.ParseError as err:
+            yield f"parameter cpu_mask: {err}"
 
 
-def _lxc_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
-    try:
-        parse_single_mask(hvparams.get("cpu_mask") or _ALL)
-    except errors.ParseError as err:
-        yield f"parameter cpu_mask: {err}"
-    for name, pattern, wanted in (
-        ("drop_capabilities", _CAPABILITY, "capabilities such as sys_time"),
-        ("devices", _DEVICE, "devices such as c 1:3 rw"),
-        ("extra_cgroups", _CONTROLLER, "controllers such as io"),
-        ("extra_config", _SETTING, "settings such as lxc.signal.halt=SIGUSR1"),
-    ):
-        for word in words(hvparams.get(name)):
-            if not pattern.fullmatch(word):
-                yield f"parameter {name}: wanted {wanted}, found {word!r}"
+def bad_parts(text: str, form: forms.Form) -> Iterator[str]:
+    """Yield the parts of a text that do not have a form."""
+    for part in text.split(form.separator) if form.separator else [text]:
+        if not re.fullmatch(form.pattern, part):
+            yield part.strip() if form.separator else part
 
 
 def parse_shares(text: str) -> dict[str, str]:
@@ -173,6 +202,10 @@ def is_shareable(path: str) -> bool:
 
 def _kvm_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
     try:
+        shlex.split(hvparams.get("kvm_extra") or "")
+    except ValueError as err:
+        yield f"parameter kvm_extra: {err}"
+    try:
         parse_shares(hvparams.get("shared_directories") or "")
     except errors.ParseError as err:
         yield str(err)
@@ -188,45 +221,18 @@ def _kvm_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _chroot_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
-    script = str(hvparams.get("init_script") or "")
-    if not script.startswith("/") or {"", ".", ".."} & set(script[1:].split("/")):
-        yield (
-            "parameter init_script: wanted an absolute path without . and .., found"
-            f" {script!r}"
-        )
-
-
 def _xen_problems(hvparams: Mapping[str, Any]) -> Iterator[str]:
-    try:
-        parse_mask(hvparams.get("cpu_mask") or _ALL)
-    except errors.ParseError as err:
-        yield f"parameter cpu_mask: {err}"
-    for name, pattern, wanted in (
-        ("blockdev_prefix", _PREFIX, "2 to 4 small letters such as xvd"),
-        ("boot_order", _BOOT_LETTERS, "letters of a, c, d and n"),
-        ("vif_script", _SCRIPT, "a path of letters, digits and . _ + / -"),
-    ):
-        value = str(hvparams.get(name) or "")
-        if value and not pattern.fullmatch(value):
-            yield f"parameter {name}: wanted {wanted}, found {value!r}"
-    for word in words(hvparams.get("pci_pass")):
-        if not _PCI_DEVICE.fullmatch(word):
-            yield (
-                "parameter pci_pass: wanted PCI devices such as 0000:03:00.0, found"
-                f" {word!r}"
-            )
     address = str(hvparams.get("vnc_bind_address") or "")
     if address and not _is_ipv4(address):
         yield (
             "parameter vnc_bind_address: wanted an IPv4 address of the nodes or"
-            f" 0.0.0.0, found {address!r}"
+            f" 0.0.0.0, found {address!r:.200}"
         )
 
 
 def _is_ipv4(text: str) -> bool:
     try:
-        ipaddress.IPv4Address(text)
+        ip.ipv4(text)
     except ValueError:
         return False
     return True
@@ -234,8 +240,6 @@ def _is_ipv4(text: str) -> bool:
 
 _CHECKS: Final[dict[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
     "kvm": _kvm_problems,
-    "lxc": _lxc_problems,
-    "chroot": _chroot_problems,
     "xen-hvm": _xen_problems,
     "xen-pvm": _xen_problems,
 }

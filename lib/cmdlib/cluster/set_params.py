@@ -9,6 +9,7 @@ from ganeti.cmdlib import ancillary_files, candidate_role, master_ip, policy
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster import param_settings, settings, storage_settings
 from ganeti.cmdlib.instance import checks as instance_checks
+from ganeti.cmdlib.instance import combinations
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import CLUSTER_KEY, Update, cloud_init, params
@@ -57,6 +58,9 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         changes = self._work_out(snapshot)
         old = snapshot.cluster
         self.plan = _SettingsPlan(old, old.replace(**changes), changes)
+        if {"hvparams", "beparams", "os_hvp"} & changes.keys():
+            update = Update("cluster", CLUSTER_KEY, self.plan.new)
+            combinations.check_defaults(snapshot, snapshot.apply([update]))
         self._check_on_nodes(snapshot)
         self._check_volume_group(snapshot)
         self._warn_of_violations(snapshot)

@@ -10,6 +10,7 @@ from ganeti.cmdlib import allocation, cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
+    combinations,
     create_request,
     disk_specs,
     helper_install,
@@ -407,6 +408,9 @@ class InstanceCreate(making.InstanceMaking):
         filled = params.fill_hvparams(snapshot, instance)
         checks.validate_hypervisor(
             self.ctx, [self.primary], instance.hypervisor, filled
+        )
+        combinations.check(
+            self.ctx, None, instance, [self.primary], len(self.plan.disks)
         )
         if instance.os:
             self.is_trusted = checks.validate_os(

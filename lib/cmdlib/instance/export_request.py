@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import objects, opcodes
-from ganeti.constants import hvparams
+from ganeti import errors, objects, opcodes
+from ganeti.cmdlib import typed_params
+from ganeti.constants import ecodes, forms, hvparams
 from ganeti.constants import params as constants
 from ganeti.objects import params
 from ganeti.objects.export_info import ExportedDisk, ExportInfo
@@ -21,20 +22,6 @@ Warn = Callable[[str], None]
 
 #: Most names in one warning.
 _MAX_NAMED: Final = 10
-#: Hypervisor parameters that have effects on the node, beside those that are paths.
-_EFFECTIVE: Final = frozenset(
-    {
-        "bootloader_args",
-        "devices",
-        "drop_capabilities",
-        "extra_cgroups",
-        "extra_config",
-        "kvm_extra",
-        "pci_pass",
-        "shared_directories",
-        "usb_devices",
-    }
-)
 
 
 def completed(
@@ -52,8 +39,17 @@ def completed(
         name: the name of the new instance.
         cluster: its parameters are those of the node's administrators.
         warn: gets a line about the parameters of each kind that are left out.
+
+    Raises:
+        OpPrereqError: the export alone has a hypervisor whose guests control nodes.
     """
     hypervisor = op.hypervisor or info.hypervisor or None
+    if forms.UNSEPARATED.applies(hypervisor) and not op.hypervisor:
+        raise errors.OpPrereqError(
+            f"instance {name}: the export has hypervisor {hypervisor}, whose instances"
+            " control their node; give it with -H if you trust the export",
+            ecodes.ECODE_INVAL,
+        )
     is_other = bool(op.hypervisor and op.hypervisor != info.hypervisor)
     os_type = op.os_type or info.os or None
     own_private = op.osparams_private or {}
@@ -113,9 +109,7 @@ def _hypervisor(
     refused = {
         name
         for name, value in known.items()
-        if name not in requested
-        and _has_effect(name, table[name])
-        and not _is_fine(name, value, own[name])
+        if name not in requested and not _is_trusted(table[name], value, own[name])
     }
     why = (
         "they name files, devices or programs of the node, with other values than the"
@@ -125,16 +119,15 @@ def _hypervisor(
     return {name: value for name, value in known.items() if name not in refused}
 
 
-def _has_effect(name: str, row: hvparams.HvParam) -> bool:
-    """Return whether a parameter gives a guest something of its node."""
-    is_path = isinstance(row.allowed, str) and row.allowed.startswith("absolute")
-    return name in _EFFECTIVE or (is_path and "inside the chroot" not in row.allowed)
-
-
-def _is_fine(name: str, value: str, own: Any) -> bool:
+def _is_trusted(row: hvparams.HvParam, value: str, own: Any) -> bool:
     """Return whether a value is the cluster's, or gives the guest nothing."""
-    gives_nothing = not value and name != "drop_capabilities"
-    return gives_nothing or value == str(own)
+    if row.root is None or value == str(own):
+        return True
+    try:
+        typed = typed_params.coerce(value, row.type, "")
+    except errors.TypeEnforcementError:
+        return False
+    return typed == own or not row.root.applies(typed)
 
 
 def _backend(

@@ -11,6 +11,7 @@ from ganeti.cmdlib import allocation, cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
     checks,
+    combinations,
     common,
     convert_mirror,
     convert_template,
@@ -183,6 +184,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         )
         self._plan_hypervisor()
         self._plan_backend()
+        self._check_combinations()
         self._plan_os()
         self._plan_state()
         if instance.forthcoming:
@@ -313,6 +315,13 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             self.ctx, [instance.primary_node], instance.hypervisor, filled
         )
         changes.report += [(f"hv/{name}", given[name]) for name in sorted(given)]
+
+    def _check_combinations(self) -> None:
+        changes, instance = self.changes, self.instance
+        snapshot = self.ctx.snapshot
+        primary = self.new_primary or instance.primary_node
+        nodes = sorted({primary, *snapshot.secondary_nodes(instance)})
+        combinations.check(self.ctx, instance, changes.after, nodes, len(changes.disks))
 
     def _plan_backend(self) -> None:
         if not self.backend:

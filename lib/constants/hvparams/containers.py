@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ganeti.constants import forms
 from ganeti.constants.hvparams.row import HvParam
 
 #: Parameters of ``chroot``.
@@ -13,6 +14,8 @@ CHROOT: Final[dict[str, HvParam]] = {
         "absolute normalised path (inside the chroot)",
         False,
         "script run inside the chroot",
+        form=forms.INSIDE,
+        root=forms.ANY,
     ),
 }
 
@@ -37,6 +40,7 @@ LXC: Final[dict[str, HvParam]] = {
         "one CPU mask such as 0-3,5",
         False,
         "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
+        form=forms.LINE,
     ),
     "devices": HvParam(
         "string",
@@ -45,6 +49,8 @@ LXC: Final[dict[str, HvParam]] = {
         None,
         False,
         "device nodes that the container may use, separated by commas",
+        form=forms.DEVICES,
+        root=forms.ANY,
     ),
     "drop_capabilities": HvParam(
         "string",
@@ -53,9 +59,18 @@ LXC: Final[dict[str, HvParam]] = {
         None,
         False,
         "capabilities to drop, comma separated",
+        form=forms.DROPPED,
+        root=forms.EVEN_EMPTY,
     ),
     "extra_cgroups": HvParam(
-        "string", "", False, None, False, "further cgroup subsystems to mount"
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "further cgroup subsystems to mount",
+        form=forms.CONTROLLERS,
+        root=forms.ANY,
     ),
     "extra_config": HvParam(
         "string",
@@ -64,6 +79,8 @@ LXC: Final[dict[str, HvParam]] = {
         None,
         False,
         "extra container config lines, comma separated",
+        form=forms.SETTINGS,
+        root=forms.ANY,
     ),
     "num_ttys": HvParam("int", 6, True, ">= 0", False, "consoles in the container"),
     "startup_timeout": HvParam(

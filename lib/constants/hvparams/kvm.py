@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.constants import hypervisors
+from ganeti.constants import forms, hypervisors
 from ganeti.constants.hvparams.row import HvParam
 
 #: Parameters of ``kvm``.
@@ -30,6 +30,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute path of an existing file, or a URL",
         False,
         "image of the second CD drive, a path or a URL",
+        form=forms.IMAGE,
+        root=forms.ANY,
     ),
     "cdrom_disk_type": HvParam(
         "string",
@@ -46,6 +48,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute path of an existing file, or a URL",
         False,
         "image of the CD drive, a path or a URL",
+        form=forms.IMAGE,
+        root=forms.ANY,
     ),
     "cpu_cores": HvParam(
         "int", 0, False, ">= 0", False, "cores per socket, 0 is automatic"
@@ -57,13 +61,20 @@ KVM: Final[dict[str, HvParam]] = {
         "CPU masks separated by colon, or all",
         False,
         "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
+        form=forms.LINE,
     ),
     "cpu_sockets": HvParam("int", 0, False, ">= 0", False, "sockets, 0 is automatic"),
     "cpu_threads": HvParam(
         "int", 0, False, ">= 0", False, "threads per core, 0 is automatic"
     ),
     "cpu_type": HvParam(
-        "string", "", False, None, False, "CPU model passed to the emulator"
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "CPU model passed to the emulator",
+        form=forms.MODEL,
     ),
     "disk_aio": HvParam(
         "string",
@@ -112,6 +123,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "image of the floppy drive",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "initrd_path": HvParam(
         "string",
@@ -120,6 +133,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "initrd for direct kernel boot",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "io_threads": HvParam(
         "int",
@@ -136,6 +151,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "kernel arguments for direct kernel boot",
+        form=forms.LINE,
     ),
     "kernel_path": HvParam(
         "string",
@@ -144,6 +160,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "kernel for direct kernel boot; empty boots from the disk",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "keymap": HvParam(
         "string",
@@ -152,6 +170,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "keyboard layout of VNC clients, such as de",
+        form=forms.KEYMAP,
     ),
     "kvm_extra": HvParam(
         "string",
@@ -160,6 +179,8 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "further arguments of QEMU, as typed in a shell",
+        form=forms.LINE,
+        root=forms.ANY,
     ),
     "kvm_flag": HvParam(
         "string",
@@ -176,6 +197,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "program of the emulator on the nodes",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "kvm_pci_reservations": HvParam(
         "int", 12, False, "0..32", False, "PCI slots left for the emulator"
@@ -187,6 +210,8 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "machine type of QEMU, such as pc-i440fx-7.2; empty for its default",
+        form=forms.LINE,
+        root=forms.LIST,
     ),
     "mem_path": HvParam(
         "string",
@@ -195,6 +220,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute path of an existing directory",
         False,
         "directory for hugepage backed memory",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "migration_bandwidth": HvParam(
         "int",
@@ -211,6 +238,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "migration capabilities of QEMU that are switched on, separated by colons",
+        form=forms.CAPABILITIES,
     ),
     "migration_downtime": HvParam(
         "int",
@@ -259,6 +287,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "root device for direct kernel boot",
+        form=forms.LINE,
     ),
     "scsi_controller_type": HvParam(
         "string",
@@ -269,7 +298,14 @@ KVM: Final[dict[str, HvParam]] = {
         "SCSI controller model",
     ),
     "security_domain": HvParam(
-        "string", "", False, None, False, "user to run as with security_model user"
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "user to run as with security_model user",
+        form=forms.USER,
+        root=forms.ANY,
     ),
     "security_model": HvParam(
         "string",
@@ -278,6 +314,7 @@ KVM: Final[dict[str, HvParam]] = {
         hypervisors.HT_KVM_VALID_SM_TYPES,
         False,
         "user of the emulator: root, one of the uid pool, or the security_domain",
+        root=forms.ANY,
     ),
     "serial_console": HvParam(
         "bool", True, False, None, False, "provide a serial console"
@@ -292,10 +329,14 @@ KVM: Final[dict[str, HvParam]] = {
         "TAG=DIRECTORY, separated by colons",
         False,
         "directories of the node that the guest mounts by virtio-fs, by their tags",
+        form=forms.LINE,
+        root=forms.ANY,
     ),
-    "soundhw": HvParam("string", "", False, None, False, "sound cards of the guest"),
+    "soundhw": HvParam(
+        "string", "", False, None, False, "sound cards of the guest", form=forms.SOUND
+    ),
     "spice_bind": HvParam(
-        "string", "", False, None, False, "SPICE address or interface"
+        "string", "", False, None, False, "SPICE address or interface", form=forms.LINE
     ),
     "spice_image_compression": HvParam(
         "string",
@@ -328,6 +369,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "file with the SPICE password",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "spice_playback_compression": HvParam(
         "bool",
@@ -352,6 +395,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "TLS ciphers that SPICE accepts, in the notation of OpenSSL",
+        form=forms.CIPHERS,
     ),
     "spice_use_tls": HvParam(
         "bool", False, False, None, False, "encrypt SPICE with TLS"
@@ -379,6 +423,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "program of the TPM on the nodes",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "tpm": HvParam(
         "bool", False, False, None, False, "provide a TPM 2.0 of the guest's own"
@@ -390,6 +436,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "program of the UEFI firmware on the nodes",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "uefi_vars_path": HvParam(
         "string",
@@ -398,9 +446,18 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "UEFI variables of a guest at its first start; must fit uefi_code_path",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "usb_devices": HvParam(
-        "string", "", False, None, False, "USB devices, comma separated"
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "USB devices, comma separated",
+        form=forms.USB,
+        root=forms.ANY,
     ),
     "usb_mouse": HvParam(
         "string", "", False, ("mouse", "tablet"), False, "USB pointer type"
@@ -412,6 +469,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "run the emulator in an empty directory as its root",
+        root=forms.OFF,
     ),
     "use_guest_agent": HvParam(
         "bool", False, False, None, False, "provide the guest agent channel"
@@ -439,6 +497,7 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "model of the VGA adapter, such as std or virtio; empty for the default of QEMU",
+        form=forms.NAME,
     ),
     "vhost_net": HvParam(
         "bool",
@@ -463,6 +522,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "program that shares directories, on the nodes",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "vnc_bind_address": HvParam(
         "string",
@@ -471,6 +532,8 @@ KVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "VNC address, interface or socket directory",
+        form=forms.LINE,
+        root=forms.PATH,
     ),
     "vnc_password_file": HvParam(
         "string",
@@ -479,6 +542,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "file with the VNC password",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "vnc_tls": HvParam("bool", False, False, None, False, "use TLS for VNC"),
     "vnc_x509_path": HvParam(
@@ -488,6 +553,8 @@ KVM: Final[dict[str, HvParam]] = {
         "absolute path of an existing directory",
         False,
         "directory with VNC certificates",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "vnc_x509_verify": HvParam(
         "bool", False, False, None, False, "ask VNC clients for certificates"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.constants import hypervisors
+from ganeti.constants import forms, hypervisors
 from ganeti.constants.hvparams.row import HvParam
 
 #: Parameters of ``xen-hvm``, fully virtualised guests.
@@ -16,7 +16,13 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "provide ACPI, through which the guest learns of a requested shutdown",
     ),
     "blockdev_prefix": HvParam(
-        "string", "hd", False, None, False, "device name prefix in the guest"
+        "string",
+        "hd",
+        False,
+        None,
+        False,
+        "device name prefix in the guest",
+        form=forms.PREFIX,
     ),
     "boot_order": HvParam(
         "string",
@@ -25,6 +31,7 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "one or more letters of a, c, d, n",
         False,
         "devices to boot from, in this order",
+        form=forms.BOOT_LETTERS,
     ),
     "cdrom_image_path": HvParam(
         "string",
@@ -33,6 +40,8 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "image of the CD drive, a path or a URL",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "cpu_cap": HvParam(
         "int", 0, False, None, False, "CPU cap in percent of one CPU, 0 is none"
@@ -44,6 +53,7 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "CPU masks separated by colon, or all",
         False,
         "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
+        form=forms.LINE,
     ),
     "cpu_weight": HvParam(
         "int",
@@ -53,7 +63,9 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         False,
         "weight of the instance in the CPU scheduler",
     ),
-    "cpuid": HvParam("string", "", False, None, False, "CPUID settings passed on"),
+    "cpuid": HvParam(
+        "string", "", False, None, False, "CPUID settings passed on", form=forms.LINE
+    ),
     "device_model": HvParam(
         "string",
         "/usr/lib/xen/bin/qemu-dm",
@@ -61,6 +73,8 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "program of the emulator on the nodes",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "disk_type": HvParam(
         "string",
@@ -77,6 +91,8 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "kernel for direct kernel boot; empty boots from the disk",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "migration_mode": HvParam(
         "string",
@@ -111,7 +127,14 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "provide PAE, which 32-bit guests with more than 4 GiB need",
     ),
     "pci_pass": HvParam(
-        "string", "", False, None, False, "PCI devices to pass through"
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "PCI devices to pass through",
+        form=forms.PCI,
+        root=forms.ANY,
     ),
     "reboot_behavior": HvParam(
         "string",
@@ -121,7 +144,15 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         False,
         "what a reboot from inside does: reboot the guest, or exit and stay down",
     ),
-    "soundhw": HvParam("string", "", False, None, False, "sound cards of the guest"),
+    "soundhw": HvParam(
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "sound cards of the guest",
+        form=forms.XEN_SOUND,
+    ),
     "use_localtime": HvParam(
         "bool",
         False,
@@ -137,6 +168,8 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "network script of the tool stack",
+        form=forms.SCRIPT,
+        root=forms.ANY,
     ),
     "vif_type": HvParam(
         "string",
@@ -154,6 +187,7 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "IPv4 address",
         False,
         "VNC address, interface or socket directory",
+        form=forms.LINE,
     ),
     "vnc_password_file": HvParam(
         "string",
@@ -162,16 +196,31 @@ XEN_HVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "file with the VNC password",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
 }
 
 #: Parameters of ``xen-pvm``, paravirtual guests.
 XEN_PVM: Final[dict[str, HvParam]] = {
     "blockdev_prefix": HvParam(
-        "string", "sd", False, None, False, "device name prefix in the guest"
+        "string",
+        "sd",
+        False,
+        None,
+        False,
+        "device name prefix in the guest",
+        form=forms.PREFIX,
     ),
     "bootloader_args": HvParam(
-        "string", "", False, None, False, "extra arguments for the boot loader"
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "extra arguments for the boot loader",
+        form=forms.LINE,
+        root=forms.ANY,
     ),
     "bootloader_path": HvParam(
         "string",
@@ -180,6 +229,8 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "boot loader; empty uses the system default",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "cpu_cap": HvParam(
         "int", 0, False, ">= 0", False, "CPU cap in percent of one CPU, 0 is none"
@@ -191,6 +242,7 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         "CPU masks separated by colon, or all",
         False,
         "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
+        form=forms.LINE,
     ),
     "cpu_weight": HvParam(
         "int",
@@ -200,7 +252,9 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         False,
         "weight of the instance in the CPU scheduler",
     ),
-    "cpuid": HvParam("string", "", False, None, False, "CPUID settings passed on"),
+    "cpuid": HvParam(
+        "string", "", False, None, False, "CPUID settings passed on", form=forms.LINE
+    ),
     "initrd_path": HvParam(
         "string",
         "",
@@ -208,6 +262,8 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "initrd for direct kernel boot",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "kernel_args": HvParam(
         "string",
@@ -216,6 +272,7 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "kernel arguments for direct kernel boot",
+        form=forms.LINE,
     ),
     "kernel_path": HvParam(
         "string",
@@ -224,6 +281,8 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "kernel for direct kernel boot; empty boots from the disk",
+        form=forms.ABSOLUTE,
+        root=forms.ANY,
     ),
     "migration_mode": HvParam(
         "string",
@@ -256,8 +315,17 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         None,
         False,
         "root device for direct kernel boot",
+        form=forms.LINE,
     ),
-    "soundhw": HvParam("string", "", False, None, False, "sound cards of the guest"),
+    "soundhw": HvParam(
+        "string",
+        "",
+        False,
+        None,
+        False,
+        "sound cards of the guest",
+        form=forms.XEN_SOUND,
+    ),
     "use_bootloader": HvParam(
         "bool", False, False, None, False, "boot through the boot loader"
     ),
@@ -268,5 +336,7 @@ XEN_PVM: Final[dict[str, HvParam]] = {
         "absolute normalised path of an existing file",
         False,
         "network script of the tool stack",
+        form=forms.SCRIPT,
+        root=forms.ANY,
     ),
 }

@@ -12,8 +12,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ganeti import errors
 from ganeti.constants import cloud_init
-from ganeti.hypervisor.kvm import devices, display, firmware, shares, tpm
+from ganeti.hypervisor.kvm import devices, display, firmware, options, shares, tpm
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
@@ -28,7 +29,9 @@ _RUNS_PROGRAMS: Final = re.compile(
 )
 #: Drive and device of the cloud-init seed.
 SEED: Final = "seed"
-_SEED_DEVICE: Final = f"virtio-blk-pci,drive={SEED},serial={cloud_init.LABEL}"
+_SEED_DEVICE: Final = options.join(
+    "virtio-blk-pci", drive=SEED, serial=cloud_init.LABEL
+)
 _USB_POINTERS: Final = ("mouse", "tablet")
 #: Devices of the sound cards, by parameter value.
 _SOUND: Final = {
@@ -36,6 +39,7 @@ _SOUND: Final = {
     "ac97": ("AC97,audiodev=snd0",),
     "es1370": ("ES1370,audiodev=snd0",),
     "sb16": ("sb16,audiodev=snd0",),
+    **{card: (f"{card},audiodev=snd0",) for card in ("adlib", "cs4231a", "gus")},
 }
 
 
@@ -116,22 +120,24 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         display.arguments(instance, files, emulator.addresses),
         _sound(hvp),
         ["-rtc", "base=localtime"] if hvp.get("use_localtime") else [],
-        ["-cpu", hvp["cpu_type"]] if hvp.get("cpu_type") else [],
+        ["-cpu", ",".join(options.parsed(hvp["cpu_type"]))]
+        if hvp.get("cpu_type")
+        else [],
         _guest_agent(hvp, files),
         _seed(instance, files),
         ["-uuid", instance.uuid],
         ["-qmp", _socket(files, "qmp"), "-qmp", _socket(files, "kvmd")],
-        shlex.split(hvp.get("kvm_extra") or ""),
+        _extra(hvp),
     )
     return [arg for part in parts for arg in part]
 
 
 def _machine_size(instance: InstanceX) -> list[str]:
     hvp = instance.hvparams
-    smp = str(instance.beparams["vcpus"])
-    for word in ("cores", "threads", "sockets"):
-        if hvp.get(f"cpu_{word}"):
-            smp += f",{word}={hvp[f'cpu_{word}']}"
+    topology = {
+        word: hvp.get(f"cpu_{word}") or None for word in ("cores", "threads", "sockets")
+    }
+    smp = options.join(instance.beparams["vcpus"], **topology)
     return ["-m", str(instance.beparams["maxmem"]), "-smp", smp]
 
 
@@ -146,16 +152,20 @@ def _scsi_controller(instance: InstanceX) -> list[str]:
         kinds.append(_cdrom_type(hvp))
     if not devices.needs_scsi(kinds):
         return []
-    controller = f"{hvp['scsi_controller_type']},id=scsi"
     threads = devices.io_threads(hvp)
-    if threads and devices.needs_scsi(kinds[:1]):
-        controller += f",iothread={threads[0]}"
-    return ["-device", controller]
+    has_thread = threads and devices.needs_scsi(kinds[:1])
+    thread = threads[0] if has_thread else None
+    controller = hvp["scsi_controller_type"]
+    return ["-device", options.join(controller, id="scsi", iothread=thread)]
 
 
 def _io_threads(hvp: Mapping[str, Any]) -> list[str]:
     names = devices.io_threads(hvp)
-    return [word for name in names for word in ("-object", f"iothread,id={name}")]
+    return [
+        word
+        for name in names
+        for word in ("-object", options.join("iothread", id=name))
+    ]
 
 
 def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
@@ -173,20 +183,25 @@ def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def _machine(hvp: Mapping[str, Any], emulator: EmulatorFacts) -> str:
-    name: str = hvp.get("machine_version") or emulator.machine
-    acpi = "" if hvp.get("acpi", True) else ",acpi=off"
-    return f"{name}{acpi}{shares.machine_option(hvp)}"
+    parts = options.parsed(hvp.get("machine_version") or emulator.machine)
+    if not hvp.get("acpi", True):
+        parts.append("acpi=off")
+    return ",".join([*parts, *shares.machine_option(hvp)])
 
 
 def _boot(hvp: Mapping[str, Any]) -> list[str]:
     order = {"network": "n", "floppy": "a"}.get(hvp.get("boot_order", "disk"))
-    return ["-boot", f"order={order}"] if order and not hvp.get("kernel_path") else []
+    return (
+        ["-boot", options.join(order=order)]
+        if order and not hvp.get("kernel_path")
+        else []
+    )
 
 
 def _media(hvp: Mapping[str, Any], *, q35: bool) -> list[str]:
     args = []
     if floppy := hvp.get("floppy_image_path"):
-        args += ["-drive", f"if=floppy,format=raw,file={_escape(floppy)}"]
+        args += ["-drive", options.join(if_="floppy", format="raw", file=floppy)]
     boot = hvp.get("boot_order") == "cdrom" and not hvp.get("kernel_path")
     for number, key in enumerate(("cdrom_image_path", "cdrom2_image_path")):
         if path := hvp.get(key):
@@ -196,22 +211,27 @@ def _media(hvp: Mapping[str, Any], *, q35: bool) -> list[str]:
     return args
 
 
-def _cdrom(number: int, path: str, kind: str, ide: str, *, boot: bool) -> list[str]:
+def _cdrom(
+    number: int, path: str, kind: str, ide: Mapping[str, Any], *, boot: bool
+) -> list[str]:
     name = f"cdrom{number}"
-    drive = f"if=none,id={name},media=cdrom,format=raw,readonly=on"
+    drive = options.join(
+        if_="none", id=name, media="cdrom", format="raw", readonly="on", file=path
+    )
+    boots = {"bootindex": 1} if boot else {}
     if devices.needs_scsi([kind]):
         target = devices.CDROM_SCSI_IDS[number]
-        device = f"scsi-cd,bus={devices.SCSI_BUS},scsi-id={target}"
+        device: dict[str, Any] = {
+            "driver": "scsi-cd",
+            "bus": devices.SCSI_BUS,
+            "scsi-id": target,
+        }
     elif kind == "paravirtual":
-        device = "virtio-blk-pci"
+        device = {"driver": "virtio-blk-pci"}
     else:
-        device = f"ide-cd,{ide}"
-    device += f",drive={name}" + (",bootindex=1" if boot else "")
-    return ["-drive", f"{drive},file={_escape(path)}", "-device", device]
-
-
-def _escape(path: str) -> str:
-    return path.replace(",", ",,")
+        device = {"driver": "ide-cd", **ide}
+    device |= {"drive": name} | boots
+    return ["-drive", drive, "-device", options.device(device)]
 
 
 def _kernel(hvp: Mapping[str, Any]) -> list[str]:
@@ -235,7 +255,7 @@ def _memory_path(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def _socket(files: Files, kind: str) -> str:
-    return f"unix:{files.control(kind)},server=on,wait=off"
+    return options.join(f"unix:{files.control(kind)}", server="on", wait="off")
 
 
 def _serial(hvp: Mapping[str, Any], files: Files) -> list[str]:
@@ -250,7 +270,7 @@ def _usb(hvp: Mapping[str, Any], *, has_controller: bool) -> list[str]:
     if pointer not in _USB_POINTERS and hvp.get("vnc_bind_address"):
         pointer = "tablet"  # a relative pointer does not work over VNC
     if pointer:
-        names.append(f"usb-{pointer}")
+        names.append(options.value(f"usb-{pointer}"))
     listed = (hvp.get("usb_devices") or "").split(",")
     names += [_usb_device(item.strip()) for item in listed if item.strip()]
     args = ["-usb"] if names and not has_controller else []
@@ -263,15 +283,21 @@ def _usb_device(name: str) -> str:
     kind, _, rest = name.partition(":")
     if kind == "host":
         vendor, _, product = rest.partition(":")
-        return f"usb-host,vendorid=0x{vendor},productid=0x{product}"
-    return f"usb-{kind}" if kind in {*_USB_POINTERS, "kbd"} else name
+        ids = {"vendorid": f"0x{vendor}", "productid": f"0x{product}"}
+        return options.join("usb-host", **ids)
+    return f"usb-{kind}" if kind in {*_USB_POINTERS, "kbd"} else options.value(name)
 
 
 def _sound(hvp: Mapping[str, Any]) -> list[str]:
     cards = [word.strip() for word in (hvp.get("soundhw") or "").split(",")]
     args = []
     for card in filter(None, cards):
-        for device in _SOUND.get(card, (card,)):
+        if card not in _SOUND:
+            raise errors.HypervisorError(
+                f"hypervisor kvm: parameter soundhw: wanted cards of"
+                f" {', '.join(sorted(_SOUND))}, found {card!r:.100}"
+            )
+        for device in _SOUND[card]:
             args += ["-device", device]
     return ["-audiodev", "none,id=snd0", *args] if args else []
 
@@ -281,7 +307,8 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
         return []
     path = files.control("qga")
     return [
-        *("-chardev", f"socket,path={path},server=on,wait=off,id=qga0"),
+        "-chardev",
+        options.join("socket", path=path, server="on", wait="off", id="qga0"),
         *("-device", "virtio-serial-pci,id=qga0"),
         *("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0"),
     ]
@@ -290,10 +317,18 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
 def _seed(instance: InstanceX, files: Files) -> list[str]:
     if not instance.cloud_init:
         return []
-    drive = f"if=none,id={SEED},format=raw,readonly=on,file={_escape(files.seed)}"
+    drive = options.join(
+        if_="none", id=SEED, format="raw", readonly="on", file=files.seed
+    )
     (place,) = devices.seed_places(has_seed=True)
-    at = ",".join(f"{key}={value}" for key, value in place.items())
-    return ["-drive", drive, "-device", f"{_SEED_DEVICE},{at}"]
+    return ["-drive", drive, "-device", f"{_SEED_DEVICE},{options.join(**place)}"]
+
+
+def _extra(hvp: Mapping[str, Any]) -> list[str]:
+    try:
+        return shlex.split(hvp.get("kvm_extra") or "")
+    except ValueError as err:
+        raise errors.HypervisorError(f"parameter kvm_extra: {err}") from err
 
 
 def has_q35(arguments: Sequence[str]) -> bool:
@@ -322,15 +357,18 @@ def sandbox(hvp: Mapping[str, Any], *, has_user: bool) -> str | None:
     Returns:
         None if ``kvm_extra`` has a filter, which then counts.
     """
-    extra = shlex.split(hvp.get("kvm_extra") or "")
+    extra = _extra(hvp)
     if _SANDBOX in extra:
         return None
     runs = any(_RUNS_PROGRAMS.search(word) for word in extra)
     privileges = "allow" if has_user else "children" if runs else "deny"
     spawn = "allow" if runs else "deny"
-    return (
-        f"on,obsolete=deny,elevateprivileges={privileges},spawn={spawn},"
-        "resourcecontrol=deny"
+    return options.join(
+        "on",
+        obsolete="deny",
+        elevateprivileges=privileges,
+        spawn=spawn,
+        resourcecontrol="deny",
     )
 
 

@@ -41,7 +41,7 @@ _IO_URING_VERSION: Final = (5, 0)
 
 
 def check_combinations(hvp: Mapping[str, Any]) -> None:
-    """Refuse combinations of parameters that exclude each other.
+    """Refuse malformed parameters, and combinations that exclude each other.
 
     Raises:
         HypervisorError: names the parameters.
@@ -87,14 +87,10 @@ def check_combinations(hvp: Mapping[str, Any]) -> None:
     ):
         if is_wrong:
             raise errors.HypervisorError(f"hypervisor kvm: {text}")
-    _check_mask(hvp.get("cpu_mask") or "all")
-
-
-def _check_mask(mask: str) -> None:
     try:
-        hv_syntax.parse_mask(mask)
+        hv_syntax.check("kvm", hvp)
     except errors.ParseError as err:
-        raise errors.HypervisorError(f"hypervisor kvm: {err}") from err
+        raise errors.HypervisorError(str(err)) from err
 
 
 def check_files(hvp: Mapping[str, Any]) -> None:

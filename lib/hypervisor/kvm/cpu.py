@@ -17,14 +17,10 @@ def assign(mask: str, vcpus: int) -> list[frozenset[int] | None]:
     Raises:
         HypervisorError: the mask has a wrong number of parts.
     """
-    parts = hv_syntax.parse_mask(mask)
-    if len(parts) == 1:
-        return parts * vcpus
-    if len(parts) != vcpus:
-        raise errors.HypervisorError(
-            f"CPU mask {mask!r}: wanted 1 or {vcpus} parts, found {len(parts)}"
-        )
-    return parts
+    try:
+        return hv_syntax.masks("kvm", mask, vcpus)
+    except errors.ParseError as err:
+        raise errors.HypervisorError(str(err)) from err
 
 
 def pin(qmp: Qmp, name: str, mask: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
-from ganeti.hypervisor.kvm import uris
+from ganeti.hypervisor.kvm import options, uris
 from ganeti.hypervisor.kvm.runtime import HvInfo, PluggedDisk, PluggedNic
 from ganeti.objects.filled import DiskX, NicX
 
@@ -76,14 +76,14 @@ def q35_bridge() -> list[str]:
     has the name and the slots of the machine type pc, except the first slot, which is
     the bridge's own.
     """
-    return ["-device", f"pcie-pci-bridge,id={PCI_BUS}"]
+    return ["-device", options.join("pcie-pci-bridge", id=PCI_BUS)]
 
 
-def cdrom_ide(number: int, *, q35: bool) -> str:
+def cdrom_ide(number: int, *, q35: bool) -> HvInfo:
     """Return the place of a CD drive that is no SCSI or virtio device."""
     if q35:
-        return f"bus=ide.{_IDE_DISKS + number},unit=0"
-    return f"bus=ide.1,unit={number}"
+        return {"bus": f"ide.{_IDE_DISKS + number}", "unit": 0}
+    return {"bus": "ide.1", "unit": number}
 
 
 class DeviceSlots:
@@ -271,12 +271,14 @@ def disk_args(
     """Return the arguments of one disk."""
     kind = hvparams.get("disk_type") or _PARAVIRTUAL
     if disk.hvinfo is None:
-        readonly = ",readonly=on" if disk.mode == "ro" else ""
-        escaped = (uri or path).replace(",", ",,")
-        return ["-drive", f"if={kind},format=raw,file={escaped}{readonly}"]
+        readonly = "on" if disk.mode == "ro" else None
+        drive = options.join(
+            if_=kind, format="raw", file=uri or path, readonly=readonly
+        )
+        return ["-drive", drive]
     node = blockdev(disk, path, hvparams, is_block=is_block, uri=uri)
     device = disk_device(disk, hvparams, bootindex=bootindex)
-    return ["-blockdev", _json(node), "-device", _plain(device)]
+    return ["-blockdev", _json(node), "-device", options.device(device)]
 
 
 def nic_bootindex(hvparams: Mapping[str, Any], index: int) -> int | None:
@@ -323,25 +325,21 @@ def nic_args(
     identifier = device_id("nic", nic.uuid)
     if not tap_fds:
         device = nic_device(nic, bootindex=bootindex)
-        return ["-netdev", f"type=user,id={identifier}", "-device", _plain(device)]
-    netdev = f"type=tap,id={identifier},{_fds('fd', tap_fds)}"
+        netdev = options.join(type="user", id=identifier)
+        return ["-netdev", netdev, "-device", options.device(device)]
+    fds = _fds("fd", tap_fds)
     if vhost_fds:
-        netdev += f",vhost=on,{_fds('vhostfd', vhost_fds)}"
+        fds |= {"vhost": "on", **_fds("vhostfd", vhost_fds)}
+    netdev = options.join(type="tap", id=identifier, **fds)
     device = nic_device(nic, queues=len(tap_fds), bootindex=bootindex)
-    return ["-netdev", netdev, "-device", _plain(device)]
+    return ["-netdev", netdev, "-device", options.device(device)]
 
 
-def _fds(key: str, fds: Sequence[int]) -> str:
+def _fds(key: str, fds: Sequence[int]) -> dict[str, Any]:
     if len(fds) == 1:
-        return f"{key}={fds[0]}"
-    return f"{key}s={':'.join(map(str, fds))}"
+        return {key: fds[0]}
+    return {f"{key}s": ":".join(map(str, fds))}
 
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _plain(device: Mapping[str, Any]) -> str:
-    """Return a device in the emulator's comma form, driver first."""
-    rest = [f"{key}={value}" for key, value in device.items() if key != "driver"]
-    return ",".join([device["driver"], *rest])

@@ -5,11 +5,14 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import hypervisors as hypervisor_constants
+from ganeti.hypervisor.kvm import options
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX
 from ganeti.utils import netutils
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
+#: Credentials of VNC.
+_VNC_TLS: Final = "vnctls0"
 #: SPICE options that are passed on when set: parameter, option.
 _SPICE_OPTIONS: Final = (
     ("spice_image_compression", "image-compression"),
@@ -23,7 +26,11 @@ def bound_interface(hvparams: Mapping[str, Any]) -> str | None:
     """Return the value of the display parameter that names an interface, or None."""
     value = hvparams.get("vnc_bind_address") or hvparams.get("spice_bind") or ""
     is_interface = value and not value.startswith("/")
-    return value if is_interface and not netutils.is_address(value) else None
+    return (
+        value
+        if is_interface and not netutils.is_address(value, scope_ok=True)
+        else None
+    )
 
 
 def arguments(
@@ -55,7 +62,7 @@ def arguments(
 
 def _vga(hvp: Mapping[str, Any], default: str | None) -> list[str]:
     name = hvp.get("vga") or default
-    return ["-vga", name] if name else []
+    return ["-vga", options.value(name)] if name else []
 
 
 def _port(instance: InstanceX) -> int:
@@ -77,27 +84,26 @@ def _vnc(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
         shown = "" if address in _WILDCARDS else address
         number = _port(instance) - hypervisor_constants.VNC_BASE_PORT
         where = f"{_bracketed(shown)}:{number}"
-    args: list[str] = []
-    if hvp.get("vnc_tls"):
-        args, option = _vnc_tls(hvp)
-        where += option
-    if hvp.get("vnc_password_file"):
-        where += ",password=on"
-    return [*args, "-vnc", where]
+    args, credentials = _vnc_tls(hvp) if hvp.get("vnc_tls") else ([], None)
+    password = "on" if hvp.get("vnc_password_file") else None
+    vnc = options.join(where, tls_creds=credentials, password=password)
+    return [*args, "-vnc", vnc]
 
 
 def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def _vnc_tls(hvp: Mapping[str, Any]) -> tuple[list[str], str]:
-    if path := hvp.get("vnc_x509_path"):
-        verify = "yes" if hvp.get("vnc_x509_verify") else "no"
-        creds = f"tls-creds-x509,id=vnctls0,dir={path},endpoint=server"
-        creds += f",verify-peer={verify}"
-    else:
-        creds = "tls-creds-anon,id=vnctls0,endpoint=server"
-    return ["-object", creds], ",tls-creds=vnctls0"
+def _vnc_tls(hvp: Mapping[str, Any]) -> tuple[list[str], str | None]:
+    path = hvp.get("vnc_x509_path") or None
+    creds = options.join(
+        f"tls-creds-{'x509' if path else 'anon'}",
+        id=_VNC_TLS,
+        dir=path,
+        endpoint="server",
+        verify_peer=("yes" if hvp.get("vnc_x509_verify") else "no") if path else None,
+    )
+    return ["-object", creds], _VNC_TLS
 
 
 def _spice(
@@ -106,24 +112,24 @@ def _spice(
     hvp = instance.hvparams
     address = addresses.get(hvp["spice_bind"], hvp["spice_bind"])
     port = "tls-port" if hvp.get("spice_use_tls") else "port"
-    options = [f"addr={address}", f"{port}={_port(instance)}"]
+    parts: dict[str, Any] = {"addr": address, port: _port(instance)}
     if hvp.get("spice_use_tls"):
-        options += [
-            f"tls-ciphers={hvp['spice_tls_ciphers']}",
-            f"x509-key-file={files.spice_pem}",
-            f"x509-cert-file={files.spice_pem}",
-            f"x509-cacert-file={files.spice_ca_pem}",
-        ]
+        parts |= {
+            "tls-ciphers": hvp["spice_tls_ciphers"],
+            "x509-key-file": files.spice_pem,
+            "x509-cert-file": files.spice_pem,
+            "x509-cacert-file": files.spice_ca_pem,
+        }
     if not hvp.get("spice_password_file"):
-        options.append("disable-ticketing=on")
+        parts["disable-ticketing"] = "on"
     if version := hvp.get("spice_ip_version"):
-        options.append(f"ipv{version}=on")
-    options += [f"{word}={hvp[key]}" for key, word in _SPICE_OPTIONS if hvp.get(key)]
+        parts[f"ipv{version}"] = "on"
+    parts |= {word: hvp[key] for key, word in _SPICE_OPTIONS if hvp.get(key)}
     if not hvp.get("spice_playback_compression", True):
-        options.append("playback-compression=off")
+        parts["playback-compression"] = "off"
     agent = hvp.get("spice_use_vdagent", True)
-    options.append(f"agent-mouse={'on' if agent else 'off'}")
-    args = ["-spice", ",".join(options)]
+    parts["agent-mouse"] = "on" if agent else "off"
+    args = ["-spice", options.join(**parts)]
     if agent:
         args += [
             *("-device", "virtio-serial-pci,id=spice"),

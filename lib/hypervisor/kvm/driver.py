@@ -307,7 +307,6 @@ class KvmHypervisor(Hypervisor):
     def validate(self, hvparams: Mapping[str, Any]) -> None:
         """Check parameters against this node."""
         super().validate(hvparams)
-        self.check_syntax(hvparams)
         checks.check_combinations(hvparams)
         checks.check_files(hvparams)
         checks.check_emulator(self._effects, hvparams)

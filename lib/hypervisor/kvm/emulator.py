@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ganeti import errors, serializer
 from ganeti.hypervisor.base import NodeEffects
+from ganeti.hypervisor.kvm import options
 from ganeti.hypervisor.kvm.files import root_dir
 from ganeti.utils import files as file_utils
 
@@ -200,7 +201,7 @@ def probe(
             *(binary, "-accel", accel, "-m", "16", "-display", "none"),
             *("-nodefaults", "-no-user-config", "-net", "none"),
             *("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"),
-            *("-drive", f"if=ide,format=raw,file={image.name}"),
+            *("-drive", options.join(if_="ide", format="raw", file=image.name)),
         ]
         try:
             result = effects.process.run(argv, timeout_s=limit_s)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import kept
+from ganeti.hypervisor.kvm import kept, options
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX
 from ganeti.utils import files as file_utils
@@ -28,11 +28,16 @@ def arguments(hvp: Mapping[str, Any], guest: Files) -> list[str]:
     """Return the emulator's arguments."""
     if hvp.get("firmware") != UEFI:
         return []
-    code, path = (p.replace(",", ",,") for p in (_code(hvp), store(guest).path))
-    return [
-        *("-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={code}"),
-        *("-drive", f"if=pflash,unit=1,format=raw,file={path}"),
-    ]
+    code, kept_variables = (
+        options.join(
+            if_="pflash", unit=unit, format="raw", readonly=readonly, file=file
+        )
+        for unit, readonly, file in (
+            (0, "on", _code(hvp)),
+            (1, None, store(guest).path),
+        )
+    )
+    return ["-drive", code, "-drive", kept_variables]
 
 
 def _code(hvp: Mapping[str, Any]) -> str:

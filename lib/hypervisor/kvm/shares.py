@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ganeti import errors, pathutils
 from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import detached, files
+from ganeti.hypervisor.kvm import detached, files, options
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.process import SAFE_PATH
 from ganeti.utils import files as file_utils
@@ -122,16 +122,21 @@ def memory(hvp: Mapping[str, Any], size_mib: int) -> list[str]:
     """
     if not wanted(hvp):
         return []
-    size = f"id={_MEMORY},size={size_mib}M,share=on"
-    if path := str(hvp.get("mem_path") or ""):
-        place = path.replace(",", ",,")
-        return ["-object", f"memory-backend-file,{size},mem-path={place},prealloc=on"]
-    return ["-object", f"memory-backend-memfd,{size}"]
+    path = hvp.get("mem_path")
+    memory = options.join(
+        f"memory-backend-{'file' if path else 'memfd'}",
+        id=_MEMORY,
+        size=f"{size_mib}M",
+        share="on",
+        mem_path=path or None,
+        prealloc="on" if path else None,
+    )
+    return ["-object", memory]
 
 
-def machine_option(hvp: Mapping[str, Any]) -> str:
-    """Return the option with which a machine type has that memory."""
-    return f",memory-backend={_MEMORY}" if wanted(hvp) else ""
+def machine_option(hvp: Mapping[str, Any]) -> list[str]:
+    """Return the part with which a machine type has that memory."""
+    return [options.join(memory_backend=_MEMORY)] if wanted(hvp) else []
 
 
 def arguments(ends: Sequence[End]) -> list[str]:
@@ -139,8 +144,9 @@ def arguments(ends: Sequence[End]) -> list[str]:
     args = []
     for number, (tag, fd) in enumerate(ends):
         args += [
-            *("-chardev", f"socket,id=share{number},fd={fd}"),
-            *("-device", f"{DEVICE},chardev=share{number},tag={tag}"),
+            *("-chardev", options.join("socket", id=f"share{number}", fd=fd)),
+            "-device",
+            options.join(DEVICE, chardev=f"share{number}", tag=tag),
         ]
     return args
 
@@ -262,7 +268,7 @@ def end(effects: NodeEffects, guest: Files) -> None:
 
 def source_argument(directory: str) -> str:
     """Return the argument by which the process of a directory is known."""
-    return f"source={directory}"
+    return options.unquoted(source=directory)
 
 
 def processes(guest: Files) -> list[int]:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import MIB, NodeEffects
-from ganeti.hypervisor.kvm import detached, files, kept
+from ganeti.hypervisor.kvm import detached, files, kept, options
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX
 from ganeti.utils import files as file_utils
@@ -64,9 +64,9 @@ def arguments(fd: int | None) -> list[str]:
     if fd is None:
         return []
     return [
-        *("-chardev", f"socket,id=tpm0,fd={fd}"),
+        *("-chardev", options.join("socket", id="tpm0", fd=fd)),
         *("-tpmdev", "emulator,id=tpm0,chardev=tpm0"),
-        *("-device", f"{DEVICE},tpmdev=tpm0"),
+        *("-device", options.join(DEVICE, tpmdev="tpm0")),
     ]
 
 
@@ -172,7 +172,7 @@ def _run(
     command = [
         *("setsid", "--fork", "prlimit", *_LIMITS, "setpriv", "--no-new-privs"),
         *(binary, "socket", "--tpm2", "--terminate"),
-        *("--ctrl", f"type=unixio,clientfd={fd}"),
+        *("--ctrl", options.unquoted(type="unixio", clientfd=fd)),
         *("--tpmstate", state_argument(guest)),
         *(("--runas", user) if user else ()),
     ]
@@ -194,7 +194,7 @@ def _run(
 
 def state_argument(guest: Files) -> str:
     """Return the argument by which the process of a guest is known."""
-    return f"dir={_state_directory(guest)},mode=0600"
+    return options.unquoted(dir=_state_directory(guest), mode="0600")
 
 
 def _wait_for_answer(guest: Files, own: socket.socket) -> None:

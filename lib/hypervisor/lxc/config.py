@@ -72,16 +72,9 @@ def processors(instance: InstanceX) -> frozenset[int] | None:
     """
     mask = instance.hvparams.get("cpu_mask") or "all"
     try:
-        wanted = hv_syntax.parse_single_mask(mask)
+        (wanted,) = hv_syntax.masks("lxc", mask, instance.beparams["vcpus"])
     except errors.ParseError as err:
         raise errors.HypervisorError(f"instance {instance.name}: {err}") from err
-    vcpus = instance.beparams["vcpus"]
-    if wanted is not None and len(wanted) != vcpus:
-        raise errors.HypervisorError(
-            f"instance {instance.name}: parameter cpu_mask {mask}: wanted as many"
-            f" processors as the {vcpus} of backend parameter vcpus, found"
-            f" {len(wanted)}"
-        )
     return wanted
 
 

@@ -5,7 +5,6 @@ name programs that xl runs as root. So texts are quoted, and parts of devices, w
 splits at commas, have a closed form.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -15,7 +14,7 @@ from ganeti.constants import hvparams as params_table
 from ganeti.constants import hypervisors
 from ganeti.hypervisor.base import AttachedDisk, check_instance_name
 from ganeti.objects.filled import InstanceX, NicX
-from ganeti.utils import hv_syntax
+from ganeti.utils import hv_syntax, netutils
 
 HVM: Final = "xen-hvm"
 #: Programs of earlier releases of Xen. Today, their places depend on the release, and
@@ -99,21 +98,16 @@ def _processors(instance: InstanceX) -> Iterator[tuple[str, Any]]:
     hvp, vcpus = instance.hvparams, int(instance.beparams["vcpus"])
     mask = hvp.get("cpu_mask") or hypervisors.CPU_PINNING_ALL
     try:
-        parts = hv_syntax.parse_mask(mask)
+        parts = hv_syntax.masks(instance.hypervisor, mask, vcpus)
     except errors.ParseError as err:
         raise errors.HypervisorError(f"instance {instance.name}: {err}") from err
-    if len(parts) not in {1, vcpus}:
-        raise errors.HypervisorError(
-            f"instance {instance.name}: parameter cpu_mask {mask}: wanted 1 or {vcpus}"
-            f" parts, found {len(parts)}"
-        )
     masks = [
         hypervisors.CPU_PINNING_ALL
         if part is None
         else hv_syntax.format_processors(part)
         for part in parts
     ]
-    yield "cpus", masks[0] if len(masks) == 1 else masks
+    yield "cpus", masks[0] if len(set(masks)) == 1 else masks
     yield "cpu_weight", int(hvp.get("cpu_weight") or 256)
     yield "cap", int(hvp.get("cpu_cap") or 0)
     for key in ("cpuid", "soundhw"):
@@ -200,7 +194,9 @@ def _disks(instance: InstanceX, disks: Sequence[AttachedDisk]) -> Iterator[str]:
             )
         kind = "file" if disk.dev_type in _IN_FILES else "phy"
         access = "r" if disk.mode == "ro" else "w"
-        yield f"{kind}:{path},{prefix}{_letters(index)},{access}"
+        place = f"{kind}:{path}"
+        what = f"instance {instance.name}"
+        yield _device(what, place, f"{prefix}{_letters(index)}", access)
 
 
 def _letters(index: int) -> str:
@@ -230,19 +226,21 @@ def _vif(instance: InstanceX, index: int, nic: NicX, script: str) -> str:
     options = [f"mac={nic.mac}", f"script={own}"]
     if mode in {"bridged", "openvswitch"}:
         options.append(f"bridge={link}")
-    if nic.ip and _is_address(nic.ip):
+    if nic.ip and netutils.is_address(nic.ip):
         options.append(f"ip={nic.ip}")
     if instance.hypervisor == HVM:
         options += _card(hvp)
-    return ",".join(options)
+    return _device(what, *options)
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _device(what: str, *parts: str) -> str:
+    """Return a device; xl splits it at commas, and a comma cannot be quoted."""
+    for part in parts:
+        if "," in part:
+            raise errors.HypervisorError(
+                f"{what}: wanted a part of a device without commas, found {part!r:.200}"
+            )
+    return ",".join(parts)
 
 
 def _card(hvp: dict[str, Any]) -> list[str]:

@@ -711,6 +711,7 @@ EVIL = (
     "kernel_path = /etc/shadow",
     "shared_directories = etc=/etc",
     "usb_devices = host:1234:5678",
+    "security_model = pool",
 )
 
 
@@ -734,11 +735,21 @@ def test_nothing_of_a_node_is_given_to_a_guest_because_an_export_says_so():
     assert {n: v for n, v in made.hvparams.items() if n in names} == given
     assert made.hvparams["kernel_args"] == "quiet"
     listed = (
-        "'kernel_path', 'kvm_extra', 'kvm_path', 'shared_directories', 'usb_devices'"
+        "'kernel_path', 'kvm_extra', 'kvm_path', 'security_model',"
+        " 'shared_directories', 'usb_devices'"
     )
     assert (
         f"give them with -H if you trust the export: {listed}" in eng.callbacks.text()
     )
+
+
+def test_an_export_alone_does_not_make_an_instance_root_of_its_node():
+    text = description(small("file", admin_state="down"))
+    assert "\nhypervisor = kvm\n" in text
+    text = text.replace("\nhypervisor = kvm\n", "\nhypervisor = chroot\n")
+    eng = importing(**ONE | {"export_info": text})
+    with pytest.raises(errors.OpPrereqError, match="give it with -H if you trust"):
+        eng.run(IMPORT)
 
 
 def test_values_of_the_cluster_and_empty_ones_are_imported():

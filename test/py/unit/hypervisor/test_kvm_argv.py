@@ -402,7 +402,10 @@ def test_wrong_cpu_masks(mask):
 
 
 def test_mask_of_the_wrong_length():
-    with pytest.raises(errors.HypervisorError, match="wanted 1 or 3 parts, found 2"):
+    with pytest.raises(
+        errors.HypervisorError,
+        match="as many as the 3 of backend parameter vcpus, found 2",
+    ):
         cpu.assign("0:1", 3)
 
 

@@ -513,7 +513,7 @@ def test_guests_that_may_run_everywhere_are_not_asked(pinned):
 @pytest.mark.parametrize(
     ("mask", "text"),
     [
-        ("1:2:3", "CPU mask '1:2:3': wanted 1 or 2 parts, found 3"),
+        ("1:2:3", "cpu_mask 1:2:3: wanted one mask, or as many as the 2 .*, found 3"),
         (
             "0,99",
             r"web1: cannot pin virtual processor 0 to \[0, 99\]: Invalid argument",

@@ -180,7 +180,7 @@ def test_no_value_adds_a_line():
 @pytest.mark.parametrize(
     ("params", "problem"),
     [
-        ({"cpu_mask": "0:1:2"}, "wanted 1 or 2 parts, found 3"),
+        ({"cpu_mask": "0:1:2"}, "as many as the 2 of backend parameter vcpus, found 3"),
         ({"cpu_mask": "x"}, "wanted a number or a range"),
         ({"disks": [disk("")]}, "disk 0: Xen needs a device or a file"),
         ({"disks": [disk("/a,script=/x")]}, "needs a device or a file.*script=/x"),

@@ -100,7 +100,12 @@ def test_new_objects_need_a_right_too(path, ops, wanted):
         ({"hvparams": {"machine_version": "pc-i440fx-7.2"}}, []),
         ({"hvparams": {"machine_version": "pc,initrd=/root/.ssh/id_rsa"}}, ["machine_version"]),
         ({"hvparams": {"spice_tls_ciphers": "HIGH:-DES"}}, []),
-        ({"hvparams": {"spice_tls_ciphers": "HIGH,unix=on,addr=/x"}}, ["spice_tls_ciphers"]),
+        ({"hvparams": {"spice_tls_ciphers": "HIGH,unix=on,addr=/x"}}, []),
+        ({"hvparams": {"use_chroot": False}}, ["use_chroot"]),
+        ({"hvparams": {"use_chroot": "true", "soundhw": "hda"}}, []),
+        ({"hvparams": {"drop_capabilities": ""}}, ["drop_capabilities"]),
+        ({"hvparams": {"drop_capabilities": None}}, ["drop_capabilities"]),
+        ({"hvparams": {"drop_capabilities": "default"}}, []),
         ({"hypervisor": "kvm", "enabled_hypervisors": ["kvm", "lxc"]}, []),
         ({"hypervisor": "chroot"}, ["hypervisor"]),
         ({"enabled_hypervisors": ["kvm", "chroot"]}, ["enabled_hypervisors"]),
@@ -126,4 +131,28 @@ def test_parameters_that_name_files_of_nodes_are_known():
     for table in hvparams.HYPERVISOR.values():
         for name, param in table.items():
             if "absolute" in str(param.allowed):
-                assert name in access.ROOT_PARAMETERS, name
+                assert name in access.ROOT_VALUES, name
+
+
+@pytest.mark.parametrize(
+    ("value", "present", "names"),
+    [
+        ("/x", "/x", []),
+        ("/x", "/y", ["kernel_path"]),
+        (["/x"], "/x", ["kernel_path"]),
+        ("/x", None, ["kernel_path"]),
+    ],
+)
+def test_a_value_that_is_there_needs_no_right(value, present, names):
+    op = {"OP_ID": "x", "hvparams": {"kernel_path": value}}
+    there = {"hvparams": {"kernel_path": present}}
+    assert access.root_parameters([op], there) == names
+    # It is another parameter of the same name elsewhere.
+    assert access.root_parameters([op], {"kernel_path": value}) == ["kernel_path"]
+    assert access.root_parameters([op, op], None) == ["kernel_path"]
+
+
+def test_texts_are_truth_values():
+    op = {"hvparams": {"use_chroot": "False"}}
+    assert access.root_parameters([op], {"hvparams": {"use_chroot": False}}) == []
+    assert access.root_parameters([op], {"hvparams": {"use_chroot": True}})

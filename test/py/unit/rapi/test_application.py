@@ -644,6 +644,27 @@ def test_a_disk_without_an_owner_needs_a_right_of_its_own(browser, master, clock
     assert browser.send("PUT", uri, body, **who)[0] == 403
 
 
+def test_what_is_written_back_needs_no_right(browser, master):
+    uri = "/2/instances/web1/modify"
+    master.objects["instance"][0]["hvparams"] = {"kvm_path": "/x", "use_chroot": True}
+    same = {"hvparams": {"kvm_path": "/x", "use_chroot": True, "acpi": False}}
+    assert browser.send("PUT", uri, same, **basic("web"))[0] == 200
+    for name, value in (("kvm_path", "/y"), ("use_chroot", False)):
+        body = {"hvparams": {**same["hvparams"], name: value}}
+        status, _, answer = browser.send("PUT", uri, body, **basic("web"))
+        assert status == 403
+        assert answer["message"].startswith(f"parameter {name}: gives control of nodes")
+    master.cluster["use_external_mip_script"] = True
+    body = {"use_external_mip_script": True, "drbd_helper": "/x"}
+    status, _, answer = browser.send("PUT", "/2/modify", body, **basic("writer"))
+    assert (status, answer["message"].partition(":")[0]) == (
+        403,
+        "parameter drbd_helper",
+    )
+    del body["drbd_helper"]
+    assert browser.send("PUT", "/2/modify", body, **basic("writer"))[0] == 200
+
+
 def test_a_role_covers_new_names_only_if_its_pattern_does(browser):
     who = basic("web")
     assert browser.send("POST", "/2/instances", CREATE, **who)[0] == 200

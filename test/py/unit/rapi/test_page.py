@@ -93,27 +93,18 @@ def test_the_table_of_errors_has_statuses_with_their_code():
 
 
 def test_parameters_that_mean_root_on_the_page_need_that_right():
-    text = section("Parameters that mean root")
-    names = set(re.findall(r"``([a-z0-9]+(?:_[a-z0-9]+)+)``", text))
-    assert len(names) > 20
-    # These need it with some values only.
-    names -= {"vnc_bind_address", "machine_version", "spice_tls_ciphers"}
-    names -= {"enabled_hypervisors"}
-    assert names <= access.ROOT_PARAMETERS
-    unnamed = access.ROOT_PARAMETERS - names
-    # The page describes these by their kind.
-    kinds = {
-        *("spice_password_file", "vnc_password_file", "vnc_x509_path"),
-        *("bootloader_args", "bootloader_path", "device_model", "devices"),
-        *("drop_capabilities", "extra_cgroups", "extra_config", "init_script"),
-        *("vif_script", "shared_file_storage_dir", "gluster_storage_dir"),
-        *("default_iallocator_params", "uid_pool", "add_uids", "remove_uids"),
-        # They have no underscore.
-        *("adopt", "provider", "devices", "host"),
-        # They have hyphens.
-        *("disk-custom", "net-custom"),
+    text = " ".join(section("Parameters that mean root").split())
+    table, _, _rest = text.partition("An import from another cluster")
+    actual = {
+        (name, which)
+        for which, names in re.findall(r"\* \*([^*]+)\*: ((?:``[^`]+``[,; ]*)+)", table)
+        for name in re.findall(r"``([^`]+)``", names)
     }
-    assert unnamed <= kinds
+    assert actual == {
+        (name, root.which)
+        for name, roots in access.ROOT_VALUES.items()
+        for root in roots
+    }
 
 
 def test_limits_of_the_page_are_those_of_the_code():
