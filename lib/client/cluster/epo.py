@@ -93,7 +93,7 @@ def _refuse_master(ctx: CommandContext, nodes: Iterable[Row]) -> None:
 # Off
 def _off(ctx: CommandContext, plan: Plan) -> int:
     opts = ctx.opts
-    names = epo_plan.to_stop(_instances(ctx, plan))
+    names = epo_plan.to_stop(_instances(ctx, plan), plan.instances_of)
     stops = {name: epo_plan.stop_job(name, opts.shutdown_timeout) for name in names}
     tags = {node["name"]: epo_plan.tag_job(node["name"]) for node in plan.tag}
     power = _power(ctx, plan, oob.OOB_POWER_OFF)

@@ -27,6 +27,8 @@ _NOT_RUNNING: Final = frozenset(
         *("USER_down", "FORTHCOMING"),
     )
 )
+#: Status of instances whose node does not answer.
+_SILENT: Final = "ERROR_nodedown"
 Row = Mapping[str, Any]
 
 
@@ -149,9 +151,19 @@ def instance_names(nodes: Iterable[Row]) -> list[str]:
     return sorted({name for node in nodes for key in lists for name in node[key] or ()})
 
 
-def to_stop(instances: Iterable[Row]) -> list[str]:
-    """Return the names of those instances that may run."""
-    return [i["name"] for i in instances if i["status"] not in _NOT_RUNNING]
+def to_stop(instances: Iterable[Row], nodes: Iterable[Row]) -> list[str]:
+    """Return the names of those instances that may run.
+
+    Nodes get their tag when the instances are stopped. So a tagged one that is silent
+    is off already, and an earlier run did not live to record that.
+    """
+    tagged = {node["name"] for node in nodes if is_tagged(node)}
+    return [
+        item["name"]
+        for item in instances
+        if item["status"] not in _NOT_RUNNING
+        and not (item["status"] == _SILENT and item["pnode"] in tagged)
+    ]
 
 
 def to_start(instances: Iterable[Row]) -> list[Row]:

@@ -6,11 +6,15 @@ the instances of nodes that are marked offline elsewhere.
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from ganeti import objects
 from ganeti.cmdlib import candidate_role
 from ganeti.cmdlib.base import Context
 from ganeti.cmdlib.node import role
+
+#: Seconds that a node daemon has to answer.
+_ANSWER_S: Final = 2.0
 
 
 @contextlib.contextmanager
@@ -38,13 +42,25 @@ def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
 
 
 def restore(ctx: Context, candidates: Collection[str]) -> None:
-    """Make those nodes candidates again that are not marked offline."""
+    """Make those nodes candidates again that are not marked offline.
+
+    One that does not answer is perhaps off: its vote would be missing.
+    """
     left = [
         node
         for uuid in candidates
         if (node := ctx.snapshot.nodes.get(uuid)) is not None
         and not (node.offline or node.master_candidate)
     ]
+    uuids = [node.uuid for node in left]
+    answers = ctx.rpc.call("version", uuids, timeout_s=_ANSWER_S) if uuids else {}
+    for node in left:
+        if answers[node.uuid].is_silent:
+            ctx.log.warn(
+                f"node {node.name} is silent, and no master candidate any more",
+                hint=f"later: gnt-node modify --master-candidate=yes {node.name}",
+            )
+    left = [node for node in left if not answers[node.uuid].is_silent]
     if not left:
         return
     with ctx.config.edit(ctx.owner) as edit:

@@ -285,6 +285,7 @@ def switching(call, **node2):
     engine.rpc.script |= {
         "node_ssh_key_remove": [],
         "node_crypto_tokens": [["ssl", clusters.DIGEST]],
+        "version": 3010000,
         "upload_file_single": None,
     }
     return engine
@@ -341,6 +342,14 @@ def test_votes_of_nodes_are_not_needed_while_they_are_switched_off():
     engine = switching(call)
     run(engine, "power-off", "node2", **MARKED)
     assert seen == [False, False]
+
+
+def test_a_candidate_that_is_silent_does_not_get_its_vote_back():
+    engine = switching(helper(None))
+    engine.rpc.script["version"] = SILENT
+    run(engine, "power-off", "node2", **MARKED)
+    assert roles(engine) == (False, True, False)
+    assert "no master candidate any more" in engine.callbacks.text()
 
 
 def test_an_error_gives_a_candidate_its_role_back():

@@ -218,6 +218,17 @@ def test_a_longer_pause_of_the_watcher_is_kept(cluster):
     assert cluster.master.values["watcher_pause"] == 1_800_000_000.0
 
 
+def test_a_run_after_a_crash_does_not_wait_for_machines_that_are_off(cluster):
+    """The master did not live to record them."""
+    cluster.nodes["node2"]["tags"] = [TAG]
+    cluster.instances["web"]["status"] = "ERROR_nodedown"
+    assert cluster.run("-f node2").code == 0
+    assert cluster.done == ["power-off node2"]
+    cluster.nodes["node2"] |= {"tags": [], "offline": False, "powered": True}
+    cluster.run("-f node2")
+    assert "stop web" in cluster.done
+
+
 def test_the_watcher_goes_on_when_all_are_back(cluster):
     off(cluster)
     assert cluster.master.values["watcher_pause"] == 1_700_003_600
