@@ -6,6 +6,7 @@ reason.
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import selectors
@@ -87,6 +88,7 @@ class Server:
         # A request is accepted from one skew before its time until one skew after it.
         window = 2.0 * confd.CONFD_MAX_CLOCK_SKEW + 1
         self._replays = guard.ReplayCache(window)
+        self._amplified = guard.ReplayCache(window)
         self._always_detects = self._detects_replays = detects_replays
         self._waker, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -180,6 +182,8 @@ class Server:
             raise wire.Dropped("replay")
         message = self.projection.message(query)
         reply = wire.seal_reply(magic, message, query.rsalt, self._signers)
+        if len(reply) > len(data) and not self._is_first(data):
+            raise wire.Dropped("replay")
         if not self._limit.admits(len(reply), now):
             raise wire.Dropped("reply rate")
         try:
@@ -187,6 +191,15 @@ class Server:
         except OSError as err:
             raise wire.Dropped("send") from err
         self.counters.answered += 1
+
+    def _is_first(self, data: bytes) -> bool:
+        """Return whether a datagram has not been answered with a larger one before.
+
+        Who has recorded it can send it again with the address of somebody else, who
+        would get more than was sent. A client signs each request at its own time.
+        """
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        return self._amplified.is_new(digest, self._clock.monotonic())
 
     def _drop(self, reason: str, sender: tuple[str, int]) -> None:
         self.counters.dropped[reason] += 1

@@ -2,6 +2,9 @@
 
 from typing import Final
 
+#: Signed before the answer of a monitoring agent to a challenge. Messages of confd begin
+#: with their salt, a number or a uuid.
+PURPOSE_REPORT: Final = b"ganeti-mond:report:"
 #: Prefix of every datagram.
 CONFD_MAGIC_FOURCC: Final = "plj0"
 CONFD_PROTOCOL_VERSION: Final = 1

@@ -114,7 +114,7 @@ def check(
     """
     try:
         signed = msgspec.json.decode(answer, type=_Signed)
-        text = (signed.salt + signed.msg).encode()
+        text = confd.PURPOSE_REPORT + (signed.salt + signed.msg).encode()
     except _NOT_JSON as err:
         raise RefusedError("it is not a signed report") from err
     wanted = wire.signer(wire.MAGIC_SHA1, key)(text)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.clock import Clock
-from ganeti.constants import versions
+from ganeti.constants import confd, versions
 from ganeti.mond import agent as agents
 from ganeti.mond import reports
 from ganeti.mond.agent import Agent
@@ -125,4 +125,8 @@ class Application:
             report = report | {"node": self._hostname, "challenge": challenge}
             if isinstance(report["data"], NoDiagnosis):
                 report["problem"] = report["data"].problem
-        return reports.sealed(report, self._key(), self._clock.time())
+        # The answer without a challenge is signed as it always was. Of the other one,
+        # the caller chooses a part of the text.
+        purpose = confd.PURPOSE_REPORT if challenge else b""
+        now = self._clock.time()
+        return reports.sealed(report, self._key(), now, purpose=purpose)

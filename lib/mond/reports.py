@@ -86,18 +86,21 @@ def report(
     }
 
 
-def sealed(report_: Mapping[str, Any], key: bytes, now: float) -> dict[str, str]:
+def sealed(
+    report_: Mapping[str, Any], key: bytes, now: float, *, purpose: bytes = b""
+) -> dict[str, str]:
     """Sign a report as a message of confd is signed.
 
     Args:
         report_: the report.
         key: the whole content of the key file.
         now: time of this machine, seconds since 1970.
+        purpose: signed before them, so that the text is nothing else than a report.
 
     Returns:
         ``msg``, the report as text; ``salt``, the time; ``hmac`` over both.
     """
     text = _encode(report_)
     salt = str(int(now))
-    digest = wire.signer(wire.MAGIC_SHA1, key)(salt.encode() + text)
+    digest = wire.signer(wire.MAGIC_SHA1, key)(purpose + salt.encode() + text)
     return {"msg": text.decode(), "salt": salt, "hmac": digest}

@@ -6,6 +6,7 @@ from typing import Any
 from ganeti import errors, opcodes
 from ganeti.cmdlib import ancillary_files, host_keys, master_ip
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.network import pools
 from ganeti.constants import daemons, ecodes, hooks
 
 
@@ -65,6 +66,8 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
         try:
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.update_cluster(cluster_name=self.name, master_ip=self.address)
+                hosts = [(self.address, "the cluster")]
+                pools.reserve_hosts(edit, self.ctx.log, hosts)
             # Scripts know the nodes' host keys under the cluster's name.
             host_keys.write(self.ctx)
             ancillary_files.redistribute(self.ctx)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ganeti import errors, objects
+from ganeti import config, errors, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.network import values
 from ganeti.config.address_pool import AddressPool
@@ -47,6 +47,52 @@ def _hosts(snapshot: objects.Snapshot) -> Iterator[tuple[str, str]]:
         yield node.primary_ip, f"node {node.name}"
         if node.secondary_ip != node.primary_ip:
             yield node.secondary_ip, f"node {node.name} (secondary)"
+
+
+def reserve_hosts(
+    edit: config.Edit, log: base.Feedback, hosts: Iterable[tuple[str, str]]
+) -> None:
+    """Keep new addresses of the cluster or of nodes from instances, in all networks.
+
+    Args:
+        edit: the change that records these addresses.
+        log: gets each reservation, and a warning if an instance has the address.
+        hosts: address and owner, such as "node node3".
+    """
+    wanted = dict(hosts)
+    for network in sorted(edit.snapshot.networks.values(), key=lambda each: each.name):
+        pool = AddressPool(network)
+        for address, who in wanted.items():
+            if not pool.contains(address) or pool.is_external(address):
+                continue
+            if pool.is_used(address):
+                log.warn(
+                    f"network {network.name}: {address} of {who} is an address of"
+                    f" {_owner(edit.snapshot, network, address)}, too",
+                    hint="give the instance another address",
+                )
+                continue
+            pool.reserve(address, external=True)
+            log.info(f"network {network.name}: reserved {address} of {who}")
+        result = pool.result()
+        if result != network:
+            edit.update(result)
+
+
+def _owner(snapshot: objects.Snapshot, network: objects.Network, address: str) -> str:
+    names = (
+        instance.name
+        for instance in snapshot.instances.values()
+        for nic in instance.nics
+        if nic.network == network.uuid and nic.ip == address
+    )
+    return f"instance {next(names, '(unknown)')}"
+
+
+def hosts_of(node: objects.Node) -> list[tuple[str, str]]:
+    """Return the addresses of a node for `reserve_hosts`."""
+    addresses = dict.fromkeys((node.primary_ip, node.secondary_ip))
+    return [(address, f"node {node.name}") for address in addresses]
 
 
 def hosts_inside(snapshot: objects.Snapshot, network: objects.Network) -> list[str]:

@@ -15,6 +15,7 @@ from ganeti.cmdlib import (
     state_params,
 )
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.network import pools
 from ganeti.cmdlib.node import checks, ovs
 from ganeti.config import candidate_pool
 from ganeti.constants import ecodes, hooks, nodeverify, versions
@@ -392,6 +393,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def _store(self) -> objects.Node:
         with self.ctx.config.edit(self.ctx.owner) as edit:
+            pools.reserve_hosts(edit, self.ctx.log, pools.hosts_of(self.node))
             if self.op.readd:
                 return edit.update(self.node)
             return edit.add_node(self.node)

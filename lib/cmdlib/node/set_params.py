@@ -6,6 +6,7 @@ from typing import Any, Final
 from ganeti import objects, opcodes
 from ganeti.cmdlib import candidate_role, state_params, typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
+from ganeti.cmdlib.network import pools
 from ganeti.cmdlib.node import checks, death, oob, ovs, role
 from ganeti.cmdlib.node.address import check_secondary
 from ganeti.constants import ecodes, hooks
@@ -217,15 +218,16 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         return self._changes()
 
     def _store(self) -> objects.Node:
+        new = self.plan.node.replace(
+            secondary_ip=self.op.secondary_ip or self.node.secondary_ip,
+            ndparams=self.new_ndparams,
+            hv_state_static=self.new_hv_state,
+            disk_state_static=self.new_disk_state,
+        )
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            return edit.update(
-                self.plan.node.replace(
-                    secondary_ip=self.op.secondary_ip or self.node.secondary_ip,
-                    ndparams=self.new_ndparams,
-                    hv_state_static=self.new_hv_state,
-                    disk_state_static=self.new_disk_state,
-                )
-            )
+            if new.secondary_ip != self.node.secondary_ip:
+                pools.reserve_hosts(edit, self.ctx.log, pools.hosts_of(new))
+            return edit.update(new)
 
     def _changes(self) -> list[tuple[str, Any]]:
         rows: list[tuple[str, Any]] = []

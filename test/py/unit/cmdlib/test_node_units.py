@@ -7,6 +7,7 @@ from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors
 from ganeti.cmdlib import candidate_role
+from ganeti.config.address_pool import AddressPool
 from ganeti.config.config import Config
 from ganeti.locking import Level
 from ganeti.masterd.candidate_rights import CandidateRights
@@ -606,3 +607,29 @@ def test_two_nodes_that_return_at_once_get_the_keys_of_each_other():
     for pair in [back(2), back(3)]:
         candidate_role.follow(CandidateRights(engine.deps())._context(), *pair)
     assert seen == [(MASTER, names)] * 2
+
+
+def pool(engine):
+    return AddressPool(engine.snapshot.networks[clusters.NETWORK]).external()
+
+
+def of_nodes(**changes):
+    return clusters.network(network="192.0.2.0/28", **changes)
+
+
+def test_the_address_of_a_new_node_is_kept_from_instances():
+    engine = engine_with(extra=[of_nodes()])
+    add(engine)
+    assert "192.0.2.9" in pool(engine)
+    assert "reserved 192.0.2.9 of node node9.example.com" in engine.callbacks.text()
+    add(engine, readd=True)
+    assert "reserved" not in engine.callbacks.text()
+
+
+def test_a_new_node_with_the_address_of_an_instance_is_a_warning():
+    bits = "0" * 9 + "1" + "0" * 6
+    engine = engine_with(extra=[of_nodes(reservations=bits)])
+    add(engine)
+    assert "192.0.2.9" not in pool(engine)
+    assert "is an address of instance" in engine.callbacks.text()
+    assert engine.snapshot.uuid_of("nodes", "node9.example.com")

@@ -114,6 +114,15 @@ def test_a_request_is_answered_once_where_replays_are_detected(site):
     assert (counters.answered, dropped(counters)) == (1, {"replay": 1})
 
 
+def test_a_recorded_request_gets_no_larger_reply_than_itself(site, monkeypatch):
+    """Of the documented requests, one with a reply that is longer."""
+    sizes = iter([10, 10, 10_000, 10_000])
+    monkeypatch.setattr(wire, "seal_reply", lambda *_args: b"x" * next(sizes))
+    counters = site.receive(REQUEST, REQUEST, REQUEST, REQUEST)
+    assert [len(data) for data in site.sock.sent] == [10, 10, 10_000]
+    assert (counters.answered, dropped(counters)) == (3, {"replay": 1})
+
+
 def test_in_a_flood_changes_are_looked_for_now_and_then(site):
     site.sock.arrived += [REQUEST] * 300
     site.server._answer_all()

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from ganeti.confd import wire
+from ganeti.constants import confd
 from ganeti.maintd import diagnoses
 from ganeti.maintd.application import Application
 from ganeti.mond import reports
@@ -22,7 +23,8 @@ DATA = {"status": "evacuate"}
 def answer(*, key=KEY, then=NOW, collected=NOW, data=DATA, name="diagnose", **changes):
     report = reports.report(name, "node", reports.Kind.STATUS, data, collected)
     report |= {"node": "node1.tst", "challenge": "c1"} | changes
-    return json.dumps(reports.sealed(report, key, then)).encode()
+    purpose = confd.PURPOSE_REPORT
+    return json.dumps(reports.sealed(report, key, then, purpose=purpose)).encode()
 
 
 def check(data):
@@ -42,6 +44,14 @@ def forged():
     return json.dumps(sealed).encode()
 
 
+def without_purpose():
+    """Sign an answer as one without a challenge is signed."""
+    sealed = json.loads(answer())
+    text = (sealed["salt"] + sealed["msg"]).encode()
+    sealed["hmac"] = wire.signer(wire.MAGIC_SHA1, KEY)(text)
+    return json.dumps(sealed).encode()
+
+
 def unsigned():
     return json.dumps(
         reports.report("diagnose", "node", reports.Kind.STATUS, DATA, NOW)
@@ -50,7 +60,9 @@ def unsigned():
 
 def salted(salt):
     text = json.loads(answer())["msg"]
-    mac = wire.signer(wire.MAGIC_SHA1, KEY)((salt + text).encode())
+    mac = wire.signer(wire.MAGIC_SHA1, KEY)(
+        confd.PURPOSE_REPORT + (salt + text).encode()
+    )
     return json.dumps({"msg": text, "salt": salt, "hmac": mac}).encode()
 
 
@@ -68,7 +80,9 @@ def timed(timestamp):
         '"timestamp": 0', f'"timestamp": {timestamp}'
     )
     salt = str(int(NOW))
-    mac = wire.signer(wire.MAGIC_SHA1, KEY)((salt + text).encode())
+    mac = wire.signer(wire.MAGIC_SHA1, KEY)(
+        confd.PURPOSE_REPORT + (salt + text).encode()
+    )
     return json.dumps({"msg": text, "salt": salt, "hmac": mac}).encode()
 
 
@@ -89,6 +103,7 @@ def timed(timestamp):
         (answer(node="node2.tst"), "of node 'node2.tst'"),
         (answer(collected=NOW - 1000), "too long ago"),
         (answer(name="lv"), "another report"),
+        (without_purpose(), "signature is wrong"),
         (answer(data=[1]), "does not answer"),
         (answer(challenge=7), "does not answer"),
         (answer(data={"status": "evacuate", "details": deep(40)}), "nested"),

@@ -7,6 +7,7 @@ import pytest
 
 from fakes.patience import until
 from ganeti.clock import SystemClock
+from ganeti.constants import confd
 from ganeti.maintd import polls
 from ganeti.maintd.diagnoses import Place, RefusedError
 from ganeti.maintd.polls import LATE, Poller
@@ -38,7 +39,8 @@ class Agents:
         now = self.clock.time()
         report = reports.report("diagnose", "node", reports.Kind.STATUS, DATA, now)
         report |= {"node": place.name, "challenge": challenge}
-        return json.dumps(reports.sealed(report, KEY, now)).encode()
+        purpose = confd.PURPOSE_REPORT
+        return json.dumps(reports.sealed(report, KEY, now, purpose=purpose)).encode()
 
     def asked(self, name):
         return [each for each, _challenge in self.sent].count(name)

@@ -11,6 +11,7 @@ import pytest
 from fakes.clocks import FakeClock
 from ganeti import errors
 from ganeti.confd import wire
+from ganeti.constants import confd
 from ganeti.mond import helper, metrics, settings
 from ganeti.mond.agent import Agent
 from ganeti.mond.application import Application
@@ -128,7 +129,8 @@ def test_a_challenge_is_signed_with_the_name_of_the_node():
     ):
         answer = json.loads(node.ask("/1/report/node/diagnose" + query)[1])
         text = (answer["salt"] + answer["msg"]).encode()
-        assert wire.signer(wire.MAGIC_SHA1, KEY)(text) == answer["hmac"]
+        purpose = confd.PURPOSE_REPORT if query else b""
+        assert wire.signer(wire.MAGIC_SHA1, KEY)(purpose + text) == answer["hmac"]
         report = json.loads(answer["msg"])
         assert report["data"] == {"status": "evacuate"}
         members = {name: report.get(name) for name in further}
@@ -142,7 +144,7 @@ def test_any_report_is_signed_for_those_who_send_a_challenge():
     path = "/1/report/default/cpu-avg-load"
     assert json.loads(node.ask(path)[1])["data"] == load
     answer = json.loads(node.ask(f"{path}?challenge=c1")[1])
-    text = (answer["salt"] + answer["msg"]).encode()
+    text = confd.PURPOSE_REPORT + (answer["salt"] + answer["msg"]).encode()
     assert wire.signer(wire.MAGIC_SHA1, KEY)(text) == answer["hmac"]
     report = json.loads(answer["msg"])
     assert (report["node"], report["challenge"]) == ("node1.tst", "c1")
