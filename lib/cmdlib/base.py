@@ -26,7 +26,9 @@ from ganeti import (
 )
 from ganeti.constants import ecodes
 from ganeti.jqueue import SubmitJobs
+from ganeti.objects import lookup
 from ganeti.rpc import Runner, Target
+from ganeti.utils import messages
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
 
@@ -221,6 +223,18 @@ class LogicalUnit(Generic[O]):
         """Return the class that executes a request: this one, or another unit."""
         del op
         return cls
+
+    def warn_of_short_name(self, table: str, name: str, old: str | None = None) -> None:
+        """Warn if a new name of a node or instance changes who a short name means."""
+        others = lookup.with_short_name(self.ctx.snapshot, table, name)
+        if names := [other for other in others if other != old]:
+            short = name.partition(".")[0]
+            self.ctx.log.warn(
+                f"{name}: {messages.some(names)} can be called {short}, too; from now"
+                f" on, {short} "
+                + ("is this one alone" if name == short else "is ambiguous"),
+                hint="use full names",
+            )
 
     @classmethod
     def needs_big_lock(cls, op: O) -> bool:

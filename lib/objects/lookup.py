@@ -49,6 +49,19 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
     )
 
 
+def with_short_name(snapshot: Snapshot, table: str, name: str) -> list[str]:
+    """Return the other names with the same first component, sorted.
+
+    With one more such name, the short form is that name, or of none of them.
+    """
+    short = name.partition(".")[0].lower()
+    return sorted(
+        other
+        for other in snapshot.names(table)
+        if other != name and other.partition(".")[0].lower() == short
+    )
+
+
 def expand_node(snapshot: Snapshot, name: str) -> str:
     """Return the uuid of a node. Raises OpPrereqError, see `expand`."""
     return expand(snapshot, "nodes", name)

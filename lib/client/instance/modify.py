@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import cloud_init, jobs, param_options, prompts, submission
+from ganeti.cli import cloud_init, jobs, listing, param_options, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
@@ -98,6 +98,8 @@ def run(ctx: CommandContext) -> int:
     if not is_change and opts.instance_communication is None:
         raise devices.refusal("nothing to change: please give at least one parameter")
     _check(opts)
+    if not _may_remove_disks(ctx, changes["disks"]):
+        return exitcodes.EXIT_FAILURE
     if _touches_nics(changes["nics"]) and opts.hotplug and not opts.force:
         question = (
             "You are about to hot-modify a NIC. This is done by removing the existing"
@@ -138,6 +140,9 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
     """Return the opcode parameters to change; all are None or empty for no change."""
     opts = ctx.opts
     disks = modifications(opts.disks, "disk")
+    if opts.keep_disks:
+        kept = {"remove": "detach"}
+        disks = [[kept.get(action, action), *rest] for action, *rest in disks]
     return {
         "nics": modifications(opts.nics, "NIC"),
         "disks": disks,
@@ -172,6 +177,35 @@ def _check(opts: Any) -> None:
         raise devices.refusal("--ext-params and --disk-template=ext need each other")
     if opts.disk_template and opts.disk_template != "drbd" and opts.node:
         raise devices.refusal("--node needs --disk-template=drbd")
+
+
+def _may_remove_disks(ctx: CommandContext, disks: list[list[Any]]) -> bool:
+    """Ask before a running guest loses a disk with its data.
+
+    Without a terminal nobody can be asked: scripts remove disks as they always did.
+    """
+    is_removal = any(action == "remove" for action, *_ in disks)
+    if not is_removal or ctx.opts.force or not _has_terminal(ctx):
+        return True
+    name = ctx.args[0]
+    if not any(
+        row["oper_state"]
+        for row in listing.named(ctx, "instance", ["oper_state"], [name])
+    ):
+        return True
+    question = (
+        f"Instance {name} is running. The disk is removed with its data; --keep only"
+        " detaches it. Continue?"
+    )
+    return prompts.confirm(ctx, question)
+
+
+def _has_terminal(ctx: CommandContext) -> bool:
+    terminal = ctx.effects.open_terminal()
+    if terminal is None:
+        return False
+    terminal.close()
+    return True
 
 
 def _touches_nics(nics: list[list[Any]]) -> bool:

@@ -317,6 +317,11 @@ COMMANDS: Final = (
                 kind="string",
             ),
             Option(
+                ("--keep",),
+                "keep the data of disks that are removed: detach them instead",
+                dest="keep_disks",
+            ),
+            Option(
                 ("--no-hotplug",),
                 "do not apply NIC and disk changes to the running instance (hotplug)",
                 dest="hotplug",

@@ -199,6 +199,7 @@ class InstanceCreate(making.InstanceMaking):
             self._take_over_repeated(self.repeated)
             return
         self._refuse_existing()
+        self.warn_of_short_name("instances", self.name)
         snapshot, op = self.ctx.snapshot, self.op
         checks.hypervisor_enabled(snapshot, self._hypervisor, self.name)
         if not op.pnode:

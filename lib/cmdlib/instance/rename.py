@@ -87,6 +87,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             raise self.prereq(
                 f"instance {self.new_name}: already exists", ecodes.ECODE_EXISTS
             )
+        self.warn_of_short_name("instances", self.new_name, self.old_name)
         if self.op.ip_check and self.address and self.ctx.address_answers(self.address):
             raise self.prereq(
                 f"instance {self.new_name}: its address {self.address} is in use, a"

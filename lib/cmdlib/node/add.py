@@ -95,6 +95,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             self.node = self._readded(known)
         else:
             self.node = self._added(known)
+            self.warn_of_short_name("nodes", self.name)
         self._check_addresses()
         checks.same_homing(self.ctx.snapshot, self.node)
         if self.op.dry_run:

@@ -82,3 +82,26 @@ def test_a_name_that_could_be_the_uuid_of_another_object_is_refused():
     refused(eng, request, f"instance {UUID}: a name must not look like a uuid")
     request = creation(start=False, instance_name=UUID)
     refused(eng, request, f"instance {UUID}: a name must not look like a uuid")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("web1", "from now on, web1 is this one alone"),
+        ("web1.other.example", "from now on, web1 is ambiguous"),
+        ("web11.example.com", ""),
+    ],
+)
+def test_a_name_with_the_short_form_of_another_is_a_warning(name, text):
+    eng = engine()
+    eng.run(creation(start=False))
+    eng.run(creation(start=False, instance_name=name))
+    log = eng.callbacks.text()
+    assert ("web1.example.com can be called web1, too" in log) is bool(text)
+    assert text in log
+
+
+def test_a_rename_between_forms_of_the_own_name_is_no_warning():
+    eng, request = renaming(name_check=False, ip_check=False, new_name="web1.tst")
+    eng.run(request)
+    assert "can be called" not in eng.callbacks.text()

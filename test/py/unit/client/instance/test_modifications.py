@@ -2,6 +2,7 @@
 
 import pytest
 
+from fakes import client_cluster, commands
 from ganeti import errors
 from ganeti.client.instance import modify
 
@@ -85,3 +86,33 @@ def test_what_cannot_be_meant_is_refused(given, what, text):
 def test_an_attached_disk_needs_no_size():
     given = [("attach", {"uuid": "u"})]
     assert modify.modifications(given, "disk") == [["attach", LAST, {"uuid": "u"}]]
+
+
+def submitted(words, *, is_running=True, answers=None):
+    """Return the disks of the submitted opcode, None if there is none."""
+    fake = client_cluster.master()
+    for row in fake.objects["instance"]:
+        row["oper_state"] = is_running
+    done = commands.run(f"gnt-instance modify {words} web1", fake, answers=answers)
+    ops = [args[0][0] for method, args in fake.calls if method == "SubmitJob"]
+    assert bool(done.code) is (not ops)
+    return ops[0]["disks"] if ops else None
+
+
+REMOVAL = [["remove", 1, {}]]
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "expected"),
+    [
+        ("", {"answers": ["n\n"]}, None),
+        ("", {"answers": ["y\n"]}, REMOVAL),
+        ("-f", {"answers": []}, REMOVAL),
+        ("", {"answers": [], "is_running": False}, REMOVAL),
+        # Nobody can be asked.
+        ("", {"answers": None}, REMOVAL),
+        ("--keep", {"answers": []}, [["detach", 1, {}]]),
+    ],
+)
+def test_a_disk_of_a_running_guest_is_removed_on_confirmation(words, more, expected):
+    assert submitted(f"--disk 1:remove {words}", **more) == expected
