@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 
-from ganeti import errors, pathutils
+from ganeti import errors, pathutils, storage
 from ganeti.hypervisor.base import check_instance_name
+from ganeti.objects.filled import DiskX
+from ganeti.process import Runner
 
 
 def directory(paths: pathutils.Paths) -> str:
@@ -62,3 +65,18 @@ def remove_to(paths: pathutils.Paths, target: str) -> None:
             with contextlib.suppress(OSError):
                 if entry.is_symlink() and os.readlink(entry.path) == target:
                     os.unlink(entry.path)
+
+
+def opener(paths: pathutils.Paths, process: Runner) -> Callable[[DiskX, str, int], int]:
+    """Return the function with which hypervisors open disks; see `NodeEffects`.
+
+    The driver of a linked disk opens its content. Other paths are those of a helper
+    machine's own disks, in directories that only this node writes.
+    """
+
+    def opened(disk: DiskX, path: str, flags: int) -> int:
+        if os.path.dirname(path) == directory(paths):
+            return storage.device(paths, disk, process).open_content(flags)
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    return opened

@@ -229,7 +229,7 @@ def blockdev_image(node: LocalNode, bdev: DiskX, image: str, size: int) -> None:
 def blockdev_convert(node: LocalNode, bdev_src: DiskX, bdev_dest: DiskX) -> None:
     """Copy the content of one disk to another."""
     source = _device(node, bdev_src)
-    _device(node, bdev_dest).fill_from(source.path, source.size_bytes())
+    _device(node, bdev_dest).fill_from(source, source.size_bytes())
 
 
 @procedure("blockdev_convert_part")
@@ -238,7 +238,7 @@ def blockdev_convert_part(
 ) -> None:
     """Copy a part of one disk to the same offset of another; offset and size in MiB."""
     source = _device(node, bdev_src)
-    _device(node, bdev_dest).copy_part(source.path, offset, size)
+    _device(node, bdev_dest).copy_part(source, offset, size)
 
 
 @procedure("bdev_sizes")

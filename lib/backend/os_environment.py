@@ -4,7 +4,9 @@ The daemon's own environment is not passed on. Specified in os-and-extstorage,
 section 2.
 """
 
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import pathutils, process, storage
@@ -66,7 +68,11 @@ def instance_environment(
     *,
     debug: int = 0,
 ) -> dict[str, str]:
-    """Return the complete environment of a script for one instance."""
+    """Return the complete environment of a script for one instance.
+
+    Whoever starts the script replaces the paths of disks that are files, see
+    `held_disks`.
+    """
     variant = os_definitions.split_name(instance.os)[1]
     env = core(node.paths, definition, variant, all_osparams(instance), debug)
     env |= {
@@ -90,6 +96,26 @@ def instance_environment(
     for index, nic in enumerate(instance.nics):
         env |= _nic(index, nic, instance.hvparams)
     return env
+
+
+def held_disks(
+    node: LocalNode, disks: Sequence[DiskX], stack: contextlib.ExitStack
+) -> dict[int, int]:
+    """Open disks on shared file systems until a stack ends: index -> descriptor.
+
+    A script reaches them below ``/proc/PID/fd`` of the process that holds them: by the
+    time it opens a path on shared storage, another node could have put a link there.
+    Paths on storage of this node alone stay as they are known.
+
+    Raises:
+        BlockDeviceError: a disk cannot be opened.
+    """
+    held = {}
+    for index, disk in enumerate(disks):
+        if disk.dev_type in disk_constants.DTS_SHARED_DIRS:
+            device = storage.device(node.paths, disk, node.process)
+            held[index] = stack.enter_context(device.opened(os.O_RDONLY))
+    return held
 
 
 def _given(**values: Any) -> dict[str, str]:

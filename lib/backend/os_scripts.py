@@ -1,5 +1,6 @@
 """Procedures that use OS definitions and run their scripts."""
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -27,11 +28,19 @@ _MAX_LOG: Final = 64 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class ScriptCommand:
-    """A script that a transfer runs with its own input and output."""
+    """A script that a transfer runs with its own input and output.
+
+    Attributes:
+        argv: the script.
+        env: its environment.
+        cwd: where it runs.
+        fds: open files whose paths below ``/proc`` replace variables of that name.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str
+    fds: dict[str, int]
 
 
 @procedure("os_diagnose")
@@ -142,7 +151,13 @@ def _run(
     env = os_environment.instance_environment(
         node, instance, definition, debug=script.debug
     )
-    with script_locks.held(node.paths, instance) as lock:
+    with (
+        script_locks.held(node.paths, instance) as lock,
+        contextlib.ExitStack() as stack,
+    ):
+        held = os_environment.held_disks(node, instance.disks_info, stack)
+        for index, fd in held.items():
+            env[f"DISK_{index}_PATH"] = f"/proc/{os.getpid()}/fd/{fd}"
         log = log_file(node, script.action, instance)
         with process.kept_short(log, _MAX_LOG):
             result = node.process.run(
@@ -197,7 +212,11 @@ def _shortened(line: str) -> str:
 
 
 def transfer_command(
-    node: LocalNode, instance: InstanceX, mode: str, disk: DiskX, index: int
+    node: LocalNode,
+    instance: InstanceX,
+    mode: str,
+    disk: tuple[DiskX, int],
+    stack: contextlib.ExitStack,
 ) -> ScriptCommand:
     """Return the script that exports one disk to its output, or imports its input.
 
@@ -205,8 +224,9 @@ def transfer_command(
         node: this node.
         instance: the instance's record.
         mode: ``export`` or ``import``.
-        disk: the disk to read or write, which may be a snapshot of the instance's.
-        index: index of the disk.
+        disk: the disk to read or write, which may be a snapshot of the instance's, and
+            its index.
+        stack: closes the disks that are files, which the command inherits.
 
     Raises:
         OpExecError: this node does not have the OS.
@@ -214,8 +234,13 @@ def transfer_command(
     definition = os_definitions.find(node.paths, instance.os)
     env = os_environment.instance_environment(node, instance, definition)
     prefix = mode.upper()
-    device = storage.device(node.paths, disk, node.process)
+    content, index = disk
+    device = storage.device(node.paths, content, node.process)
     path = device.path
+    held = os_environment.held_disks(node, instance.disks_info, stack)
+    fds = {f"DISK_{number}_PATH": fd for number, fd in held.items()}
+    for fd in os_environment.held_disks(node, [content], stack).values():
+        fds |= {f"{prefix}_DEVICE": fd, f"{prefix}_DISK_PATH": fd}
     env |= {
         f"{prefix}_DEVICE": path,
         f"{prefix}_DISK_PATH": path,
@@ -223,4 +248,4 @@ def transfer_command(
     }
     if mode == os_constants.OS_SCRIPT_EXPORT:
         env["EXPORT_DISK_URI"] = device.uri(instance.hypervisor) or ""
-    return ScriptCommand((definition.scripts[mode],), env, definition.path)
+    return ScriptCommand((definition.scripts[mode],), env, definition.path, fds)

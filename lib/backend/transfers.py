@@ -25,6 +25,7 @@ from ganeti import errors, storage
 from ganeti.backend import exports, os_scripts
 from ganeti.backend.crypto import transfer_certificate
 from ganeti.backend.registry import LocalNode, procedure
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import export as export_constants
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
@@ -74,10 +75,17 @@ class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class _End:
-    """Local end of a transfer, source or target: program arguments and environment."""
+    """Local end of a transfer, source or target.
+
+    Attributes:
+        arguments: of the program.
+        environment: of the program.
+        fds: open files that it inherits: disks.
+    """
 
     arguments: tuple[str, ...]
     environment: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    fds: tuple[int, ...] = ()
 
 
 @procedure("import_start")
@@ -89,8 +97,9 @@ def import_start(
     dest: tuple[str, list[Any]],
 ) -> str:
     """Start listening for the content of a disk; return the transfer's name."""
-    end = _end(node, instance, export_constants.IEM_IMPORT, dest)
-    return _start(node, export_constants.IEM_IMPORT, opts, component, end)
+    with contextlib.ExitStack() as stack:
+        end = _end(node, instance, export_constants.IEM_IMPORT, dest, stack)
+        return _start(node, export_constants.IEM_IMPORT, opts, component, end)
 
 
 @procedure("export_start")
@@ -105,10 +114,11 @@ def export_start(
 ) -> str:
     """Start sending the content of a disk; return the transfer's name."""
     _attach(node, source)
-    end = _end(node, instance, export_constants.IEM_EXPORT, source)
     where = ("--host", host, "--port", str(port))
-    end = dataclasses.replace(end, arguments=(*end.arguments, *where))
-    return _start(node, export_constants.IEM_EXPORT, opts, component, end)
+    with contextlib.ExitStack() as stack:
+        end = _end(node, instance, export_constants.IEM_EXPORT, source, stack)
+        end = dataclasses.replace(end, arguments=(*end.arguments, *where))
+        return _start(node, export_constants.IEM_EXPORT, opts, component, end)
 
 
 @procedure("impexp_status")
@@ -209,6 +219,7 @@ def _start(
             [*argv, *end.arguments],
             env=_environment(node) | end.environment,
             timeout_s=_START_S,
+            pass_fds=end.fds,
         )
         if result.failed:
             shutil.rmtree(directory)
@@ -308,9 +319,15 @@ def _environment(node: LocalNode) -> dict[str, str]:
 
 
 def _end(
-    node: LocalNode, instance: InstanceX, mode: str, where: tuple[str, list[Any]]
+    node: LocalNode,
+    instance: InstanceX,
+    mode: str,
+    where: tuple[str, list[Any]],
+    stack: contextlib.ExitStack,
 ) -> _End:
     """Return the program arguments for the disk or script that the caller named.
+
+    The stack closes what the program inherits.
 
     Raises:
         OpExecError: unknown kind of source or target, or wrong arguments for it.
@@ -319,10 +336,10 @@ def _end(
     if kind == export_constants.IEIO_FILE and len(args) == 1:
         return _file_end(node, instance, mode, str(args[0]))
     if kind == export_constants.IEIO_RAW_DISK and len(args) == 1:
-        return _disk_end(node, mode, msgspec.convert(args[0], DiskX))
+        return _disk_end(node, mode, msgspec.convert(args[0], DiskX), stack)
     if kind == export_constants.IEIO_SCRIPT and len(args) == 2:
         disk = msgspec.convert(args[0], DiskX)
-        return _script_end(node, instance, mode, disk, int(args[1]))
+        return _script_end(node, instance, mode, (disk, int(args[1])), stack)
     raise errors.OpExecError(
         "transfer: wanted [file, [path]], [raw, [disk]] or [script, [disk, index]],"
         f" found {kind!r} with {len(args)} arguments"
@@ -347,23 +364,37 @@ def _file_end(node: LocalNode, instance: InstanceX, mode: str, path: str) -> _En
     return _End((f"--file={local}", f"--expected-size={size_mib}"))
 
 
-def _disk_end(node: LocalNode, mode: str, disk: DiskX) -> _End:
+def _disk_end(
+    node: LocalNode, mode: str, disk: DiskX, stack: contextlib.ExitStack
+) -> _End:
     device = storage.device(node.paths, disk, node.process)
     size_mib = -(-device.size_bytes() // MIB)
     expected = f"--expected-size={size_mib}"
     if mode == export_constants.IEM_IMPORT:
         expected = f"--expected-size={disk.size or size_mib}"
-    return _End((f"--file={device.path}", expected))
+    if disk.dev_type not in disk_constants.DTS_FILEBASED:
+        return _End((f"--file={device.path}", expected))
+    fd = stack.enter_context(device.opened(os.O_RDWR))
+    return _End((f"--file=/proc/self/fd/{fd}", expected), fds=(fd,))
 
 
 def _script_end(
-    node: LocalNode, instance: InstanceX, mode: str, disk: DiskX, index: int
+    node: LocalNode,
+    instance: InstanceX,
+    mode: str,
+    disk: tuple[DiskX, int],
+    stack: contextlib.ExitStack,
 ) -> _End:
-    command = os_scripts.transfer_command(node, instance, mode, disk, index)
+    command = os_scripts.transfer_command(node, instance, mode, disk, stack)
     text = f"cd {shlex.quote(command.cwd)} && exec {shlex.join(command.argv)}"
+    # The program, the parent of this shell, holds the files; the script does not
+    # inherit them.
+    for name, fd in command.fds.items():
+        text = f"export {name}=/proc/$PPID/fd/{fd}; {text}"
     option = "--cmd-suffix" if mode == export_constants.IEM_IMPORT else "--cmd-prefix"
     # Parameters of the OS may be secret: they are passed in the environment only.
-    return _End((f"{option}={text}", f"--expected-size={disk.size}"), command.env)
+    arguments = (f"{option}={text}", f"--expected-size={disk[0].size}")
+    return _End(arguments, command.env, tuple(command.fds.values()))
 
 
 # Supervision

@@ -10,7 +10,7 @@ import enum
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from ganeti import clock, errors, pathutils, process
@@ -85,13 +85,29 @@ class Arrival(enum.StrEnum):
     COMPLETE = "complete"
 
 
+def open_path(disk: "DiskX", path: str, flags: int) -> int:
+    """Open a disk by its path, which nobody else can change."""
+    del disk
+    return os.open(path, flags | os.O_CLOEXEC)
+
+
 @dataclasses.dataclass(frozen=True)
 class NodeEffects:
-    """Effect interfaces and paths that drivers use."""
+    """Effect interfaces and paths that drivers use.
+
+    Attributes:
+        paths: of this node.
+        process: starts programs.
+        clock: the time.
+        open_disk: returns a descriptor of a disk's content: for its record, its path,
+            and ``os.O_RDONLY`` or ``os.O_RDWR``. Others may change what is at the path
+            of a file on shared storage. Raises OSError or GenericError.
+    """
 
     paths: pathutils.Paths
     process: process.Runner
     clock: clock.Clock
+    open_disk: Callable[["DiskX", str, int], int] = open_path
 
     def sleep(self, seconds: float) -> None:
         """Wait for some seconds."""

@@ -26,7 +26,14 @@ import msgspec
 from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import disk_turns, leftovers, master_term, power, running_calls
+from ganeti.backend import (
+    disk_links,
+    disk_turns,
+    leftovers,
+    master_term,
+    power,
+    running_calls,
+)
 from ganeti.http import contexts, lanes, server, tls
 from ganeti.hypervisor import registry
 from ganeti.pathutils import Paths
@@ -363,7 +370,12 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         process=runner,
         clock=clock_,
         hypervisors=registry.drivers(
-            hypervisor.NodeEffects(paths=paths, process=runner, clock=clock_)
+            hypervisor.NodeEffects(
+                paths=paths,
+                process=runner,
+                clock=clock_,
+                open_disk=disk_links.opener(paths, runner),
+            )
         ),
         power=power.for_node(paths),
         terms=term_guard,

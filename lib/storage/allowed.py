@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ganeti import _buildconf, errors, pathutils
-from ganeti.utils import files
+from ganeti.utils import beneath, files
 
 #: System directories: they, and directories below them, never hold disks.
 FORBIDDEN: Final = frozenset(
@@ -137,7 +137,10 @@ def check(
     exact_ok: bool = False,
     allowed: Iterable[str] | None = None,
 ) -> str:
-    """Return the local path of a directory or file for disks.
+    """Return the local path of a directory for disks, to show or to examine it.
+
+    What is in the directory is opened by `place`. A listed directory may be a symbolic
+    link, and directories below it may not.
 
     Args:
         paths: paths of this node.
@@ -147,7 +150,30 @@ def check(
 
     Raises:
         FileStoragePathError: the path is in no allowed directory, or in a system one,
-            or a symbolic link leads out of it: other nodes write to shared storage.
+            or a symbolic link leads out of it.
+    """
+    named = place(paths, path, exact_ok=exact_ok, allowed=allowed)
+    real = os.path.realpath(named.path)
+    if not is_below(os.path.realpath(named.top), real, exact_ok=True):
+        raise errors.FileStoragePathError(
+            f"{path}: a symbolic link leads out of {named.top}, to {real}"
+        )
+    return named.path
+
+
+def place(
+    paths: pathutils.Paths,
+    path: str,
+    *,
+    exact_ok: bool = False,
+    allowed: Iterable[str] | None = None,
+) -> beneath.Place:
+    """Return the place of a directory or file for disks, which is not examined.
+
+    See `check` for the arguments.
+
+    Raises:
+        FileStoragePathError: the path is in no allowed directory, or in a system one.
     """
     local = local_path(paths, path)
     if forbidden(paths, local):
@@ -156,20 +182,10 @@ def check(
         )
     for root in load(paths) if allowed is None else allowed:
         if is_below(root, local, exact_ok=exact_ok) and not forbidden(paths, root):
-            _check_links(path, root, local)
-            return local
+            return beneath.Place(root, local[len(root) :].strip("/"))
     raise errors.FileStoragePathError(
         f"{path}: not below a directory listed in {list_file(paths)}"
     )
-
-
-def _check_links(path: str, root: str, local: str) -> None:
-    """Refuse a path whose links lead out of its allowed directory."""
-    real = os.path.realpath(local)
-    if not is_below(os.path.realpath(root), real, exact_ok=True):
-        raise errors.FileStoragePathError(
-            f"{path}: a symbolic link leads out of {root}, to {real}"
-        )
 
 
 def check_usable(paths: pathutils.Paths, directory: str) -> str | None:

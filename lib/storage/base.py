@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import fcntl
 import os
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti import errors, pathutils
@@ -80,6 +81,25 @@ class Device(abc.ABC):
     @abc.abstractmethod
     def path(self) -> str:
         """Path to read and write the content on this node."""
+
+    @contextlib.contextmanager
+    def opened(self, flags: int) -> Iterator[int]:
+        """Hold a descriptor of the content, for ``os.O_RDONLY`` or ``os.O_RDWR``.
+
+        Raises:
+            BlockDeviceError: it cannot be opened.
+            FileStoragePathError: others have replaced the file.
+        """
+        with self._translated("opening"):
+            fd = self.open_content(flags)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def open_content(self, flags: int) -> int:
+        """Return a descriptor that the caller closes; see `opened`."""
+        return os.open(self.path, flags | os.O_CLOEXEC)
 
     @property
     def label(self) -> str:
@@ -225,13 +245,13 @@ class Device(abc.ABC):
         """
         self._check_part("wipe", offset_mib, size_mib)
         zeros = bytes(CHUNK)
-        with self._translated("wiping"), open(self.path, "r+b", buffering=0) as out:
-            fcntl.flock(out.fileno(), fcntl.LOCK_EX)
-            out.seek(offset_mib * MIB)
+        with self._translated("wiping"), self.opened(os.O_RDWR) as out:
+            fcntl.flock(out, fcntl.LOCK_EX)
+            os.lseek(out, offset_mib * MIB, os.SEEK_SET)
             left = size_mib * MIB
             while left:
-                left -= out.write(zeros[: min(left, CHUNK)])
-            os.fsync(out.fileno())
+                left -= os.write(out, zeros[: min(left, CHUNK)])
+            os.fsync(out)
 
     def _check_part(self, verb: str, offset_mib: int, size_mib: int) -> None:
         end = (offset_mib + size_mib) * MIB
@@ -241,42 +261,43 @@ class Device(abc.ABC):
                 f" {self.size_bytes() // MIB} MiB"
             )
 
-    def copy_part(self, source: str, offset_mib: int, size_mib: int) -> None:
-        """Copy a part of a file or device to the same offset of this disk.
+    def copy_part(self, source: "Device | str", offset_mib: int, size_mib: int) -> None:
+        """Copy a part of a disk, or of a device, to the same offset of this one.
 
         Raises:
             BlockDeviceError: reading or writing failed, or the part is not inside.
         """
         self._check_part("copy", offset_mib, size_mib)
         with (
-            self._translated(f"copying {source}"),
-            open(source, "rb", buffering=0) as src,
-            open(self.path, "r+b", buffering=0) as out,
+            self._translated(f"copying {_name(source)}"),
+            _opened_source(source) as src,
+            self.opened(os.O_RDWR) as out,
         ):
-            src.seek(offset_mib * MIB)
-            out.seek(offset_mib * MIB)
-            _copy(src.fileno(), out.fileno(), size_mib * MIB)
-            os.fsync(out.fileno())
+            os.lseek(src, offset_mib * MIB, os.SEEK_SET)
+            os.lseek(out, offset_mib * MIB, os.SEEK_SET)
+            _copy(src, out, size_mib * MIB)
+            os.fsync(out)
 
-    def fill_from(self, source: str, limit_bytes: int) -> int:
-        """Copy a file or device to the beginning; return the number of bytes.
+    def fill_from(self, source: "Device | str", limit_bytes: int) -> int:
+        """Copy a disk, or an image by its path, to the beginning; return the bytes.
 
         Raises:
             BlockDeviceError: reading or writing failed, or the content does not fit.
         """
+        name = _name(source)
         with (
-            self._translated(f"copying {source}"),
-            open(source, "rb", buffering=0) as src,
+            self._translated(f"copying {name}"),
+            _opened_source(source) as src,
         ):
-            size = src.seek(0, os.SEEK_END)
+            size = os.lseek(src, 0, os.SEEK_END)
             if size > self.size_bytes():
                 raise self.error(
-                    f"{source} has {size} bytes, the disk {self.size_bytes()}"
+                    f"{name} has {size} bytes, the disk {self.size_bytes()}"
                 )
-            src.seek(0)
-            with open(self.path, "r+b", buffering=0) as out:
-                copied = _copy(src.fileno(), out.fileno(), min(size, limit_bytes))
-                os.fsync(out.fileno())
+            os.lseek(src, 0, os.SEEK_SET)
+            with self.opened(os.O_RDWR) as out:
+                copied = _copy(src, out, min(size, limit_bytes))
+                os.fsync(out)
         return copied
 
     def _translated(self, doing: str) -> "_Translate":
@@ -297,6 +318,20 @@ class _Translate:
         """Translate."""
         if isinstance(err, OSError):
             raise self._device.error(f"{self._doing}: {err.strerror}") from err
+
+
+def _name(source: Device | str) -> str:
+    return source if isinstance(source, str) else source.path
+
+
+@contextlib.contextmanager
+def _opened_source(source: Device | str) -> Iterator[int]:
+    if isinstance(source, Device):
+        with source.opened(os.O_RDONLY) as fd:
+            yield fd
+        return
+    with open(source, "rb", buffering=0) as stream:
+        yield stream.fileno()
 
 
 def _copy(src: int, out: int, size: int) -> int:

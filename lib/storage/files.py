@@ -8,13 +8,15 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Sequence
-from typing import Any
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 from ganeti import errors, pathutils
 from ganeti.constants import disks as disk_words
 from ganeti.storage import allowed
 from ganeti.storage.base import MIB, Device
+from ganeti.utils import beneath
 
 #: Only root may read disk content.
 _FILE_MODE = 0o600
@@ -26,18 +28,29 @@ _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\w+\.disk\d+")
 class FileDisk(Device):
     """A disk in a regular file."""
 
+    #: Mode of directories that creation makes; None: they must be there.
+    _made_mode: ClassVar[int | None] = None
+
     @property
     def path(self) -> str:
-        """Path of the file.
+        """Path of the file, which is shown and linked; `opened` opens it.
 
         Raises:
             FileStoragePathError: not in an allowed directory. So no operation on a disk
                 reaches another file, whatever the record contains.
         """
+        return self._place.path
+
+    @property
+    def _place(self) -> beneath.Place:
         return self._allowed(self.disk.logical_id)
 
-    def _allowed(self, logical_id: tuple[Any, ...]) -> str:
-        return allowed.check(self._paths, self._configured(logical_id))
+    def _allowed(self, logical_id: tuple[Any, ...]) -> beneath.Place:
+        return allowed.place(self._paths, self._configured(logical_id))
+
+    def open_content(self, flags: int) -> int:
+        """Open the file, and no other that has its name by now."""
+        return self._place.open(flags)
 
     def _configured(self, logical_id: tuple[Any, ...]) -> str:
         driver, path = (*logical_id, None, None)[:2]
@@ -53,10 +66,16 @@ class FileDisk(Device):
 
         Raises:
             BlockDeviceError: the path exists and is not a regular file.
+            FileStoragePathError: a directory of it is a symbolic link.
         """
-        if not os.path.lexists(self.path):
-            return False
-        if not os.path.isfile(self.path):
+        try:
+            with self._translated("examining"):
+                mode = self._place.status().st_mode
+        except errors.BlockDeviceError as err:
+            if isinstance(err.__cause__, FileNotFoundError | NotADirectoryError):
+                return False
+            raise
+        if not stat.S_ISREG(mode):
             raise self.error("wanted a regular file, found something else")
         return True
 
@@ -71,25 +90,28 @@ class FileDisk(Device):
                 system refuses a file of that size.
         """
         del exclusive, is_primary
-        path = self.path
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with self._translated("creating"):
-            fd = os.open(path, flags, _FILE_MODE)
-        try:
-            with self._translated("creating"):
+        with (
+            self._translated("creating"),
+            self._place.parent(make_mode=self._made_mode) as (directory, name),
+        ):
+            fd = os.open(name, flags, _FILE_MODE, dir_fd=directory)
+            try:
                 os.ftruncate(fd, size_mib * MIB)
-        except (errors.BlockDeviceError, KeyboardInterrupt):
-            os.unlink(path)
-            raise
-        finally:
-            os.close(fd)
+            except (OSError, KeyboardInterrupt):
+                os.unlink(name, dir_fd=directory)
+                raise
+            finally:
+                os.close(fd)
 
     def remove(self) -> None:
         """Delete the file."""
-        path = self.path
         if self.exists():
-            with self._translated("removing"):
-                os.unlink(path)
+            with (
+                self._translated("removing"),
+                self._place.parent() as (directory, name),
+            ):
+                os.unlink(name, dir_fd=directory)
 
     def grow(
         self,
@@ -111,21 +133,32 @@ class FileDisk(Device):
         wanted = (self.disk.size + amount_mib) * MIB
         if not backingstore or dryrun or wanted <= size:
             return
-        with self._translated("growing"):
-            os.truncate(self.path, wanted)
+        with self._translated("growing"), self.opened(os.O_WRONLY) as fd:
+            os.ftruncate(fd, wanted)
 
     def rename(self, new_id: tuple[Any, ...]) -> None:
         """Move the file; an existing file at the new path is never replaced."""
         self.require()
         new = self._allowed(new_id)
-        with self._translated(f"renaming to {new}"):
-            os.link(self.path, new)
-            os.unlink(self.path)
+        with (
+            self._translated(f"renaming to {new.path}"),
+            self._place.parent() as (source, old_name),
+            new.parent() as (target, name),
+        ):
+            os.link(
+                old_name,
+                name,
+                src_dir_fd=source,
+                dst_dir_fd=target,
+                follow_symlinks=False,
+            )
+            os.unlink(old_name, dir_fd=source)
 
     def size_bytes(self) -> int:
         """Return the length of the file."""
         self.require()
-        return os.stat(self.path).st_size
+        with self._translated("examining"):
+            return self._place.status().st_size
 
     def close(self) -> None:
         """Accept it: a file has no state beyond its content."""
@@ -145,16 +178,21 @@ def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str,
     """
     sizes = {}
     for directory in directories:
-        try:
-            local = allowed.check(paths, directory, exact_ok=True)
-        except errors.FileStoragePathError:
-            continue
-        for root, _dirs, names in os.walk(local):
-            for name in filter(_NAME.fullmatch, names):
-                with contextlib.suppress(FileNotFoundError):
-                    size = os.lstat(f"{root}/{name}").st_size
-                    sizes[f"{root}/{name}"[len(paths.root) :]] = size
+        with contextlib.suppress(errors.FileStoragePathError, OSError):
+            place = allowed.place(paths, directory, exact_ok=True)
+            with place.directory() as top:
+                for name, size in _disk_files(top):
+                    sizes[f"{place.path}/{name}"[len(paths.root) :]] = size
     return sizes
+
+
+def _disk_files(top: int) -> Iterator[tuple[str, int]]:
+    """Yield path and bytes of the disk files below an open directory."""
+    for root, _dirs, names, fd in os.fwalk(".", dir_fd=top):
+        for name in filter(_NAME.fullmatch, names):
+            with contextlib.suppress(FileNotFoundError):
+                size = os.lstat(name, dir_fd=fd).st_size
+                yield os.path.normpath(f"{root}/{name}"), size
 
 
 def make_directory(paths: pathutils.Paths, directory: str) -> None:
@@ -164,9 +202,12 @@ def make_directory(paths: pathutils.Paths, directory: str) -> None:
         FileStoragePathError: not in an allowed directory.
         StorageError: the directory cannot be created.
     """
-    local = allowed.check(paths, directory)
+    place = allowed.place(paths, directory)
     try:
-        os.makedirs(local, mode=_DIR_MODE, exist_ok=True)
+        # An allowed directory is made, too: the first disk may be the first use.
+        os.makedirs(place.top, mode=_DIR_MODE, exist_ok=True)
+        with place.directory(make_mode=_DIR_MODE):
+            pass
     except OSError as err:
         raise errors.StorageError(
             f"{directory}: cannot create the directory: {err.strerror}"
@@ -180,10 +221,13 @@ def remove_directory(paths: pathutils.Paths, directory: str) -> None:
         FileStoragePathError: not in an allowed directory.
         StorageError: the path is not a directory, or not empty.
     """
-    local = allowed.check(paths, directory)
+    place = allowed.place(paths, directory)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.rmdir(local)
+        with (
+            contextlib.suppress(FileNotFoundError),
+            place.parent() as (above, name),
+        ):
+            os.rmdir(name, dir_fd=above)
     except OSError as err:
         raise errors.StorageError(
             f"{directory}: cannot remove the directory: {err.strerror}"
@@ -197,14 +241,25 @@ def rename_directory(paths: pathutils.Paths, old: str, new: str) -> None:
         FileStoragePathError: a path is not in an allowed directory.
         StorageError: both directories exist, or renaming failed.
     """
-    source, target = allowed.check(paths, old), allowed.check(paths, new)
-    if os.path.lexists(target):
-        if os.path.lexists(source):
-            raise errors.StorageError(f"cannot rename {old} to {new}: both exist")
-        return
+    source, target = allowed.place(paths, old), allowed.place(paths, new)
     try:
-        os.makedirs(os.path.dirname(target), mode=_DIR_MODE, exist_ok=True)
-        os.rename(source, target)
+        if _is_there(target):
+            if _is_there(source):
+                raise errors.StorageError(f"cannot rename {old} to {new}: both exist")
+            return
+        with (
+            source.parent() as (above, name),
+            target.parent(make_mode=_DIR_MODE) as (new_above, new_name),
+        ):
+            os.rename(name, new_name, src_dir_fd=above, dst_dir_fd=new_above)
     except OSError as err:
         text = os.strerror(err.errno or errno.EIO)
         raise errors.StorageError(f"cannot rename {old} to {new}: {text}") from err
+
+
+def _is_there(place: beneath.Place) -> bool:
+    try:
+        place.status()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

@@ -9,7 +9,7 @@ scripts need the mount, too.
 import os
 import re
 import shutil
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ganeti import errors, pathutils, ssconf
 from ganeti.constants import disks as disk_words
@@ -17,7 +17,7 @@ from ganeti.objects.filled import DiskX
 from ganeti.process import SAFE_PATH, Runner
 from ganeti.storage import allowed
 from ganeti.storage.files import FileDisk
-from ganeti.utils import netutils
+from ganeti.utils import beneath, netutils
 
 _VOLUME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
@@ -58,7 +58,9 @@ def mount_points(paths: pathutils.Paths, directory: str) -> list[str]:
 
 
 class GlusterDisk(FileDisk):
-    """A disk in a file of a Gluster volume."""
+    """A disk in a file of a Gluster volume, where creation makes its directory."""
+
+    _made_mode: ClassVar[int | None] = 0o750
 
     def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
         super().__init__(paths, disk, process)
@@ -90,21 +92,14 @@ class GlusterDisk(FileDisk):
             )
         return str(path)
 
-    def _allowed(self, logical_id: tuple[Any, ...]) -> str:
-        """Return the path of a file below the mounted volume.
+    def _allowed(self, logical_id: tuple[Any, ...]) -> beneath.Place:
+        """Return the place of a file below the mounted volume.
 
         Raises:
-            FileStoragePathError: a symbolic link leads out of the volume.
             StorageError: the volume cannot be mounted.
         """
         inside = self._configured(logical_id)
-        top = self._mounted()
-        path = f"{top}/{inside}"
-        if not allowed.is_below(os.path.realpath(top), os.path.realpath(path)):
-            raise errors.FileStoragePathError(
-                f"{path}: a symbolic link leads out of the volume"
-            )
-        return path
+        return beneath.Place(self._mounted(), inside)
 
     def uri(self, hypervisor: str) -> str | None:
         """Return the URI for KVM if the disk is accessed so, else None."""
@@ -115,14 +110,6 @@ class GlusterDisk(FileDisk):
         host = f"[{self._host}]" if ":" in self._host else self._host
         file = self._configured(self.disk.logical_id)
         return f"gluster://{host}:{self._port}/{self._volume}/{file}"
-
-    def create(
-        self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
-    ) -> None:
-        """Create the file, and its directory in the volume."""
-        with self._translated("creating its directory"):
-            os.makedirs(os.path.dirname(self.path), mode=0o750, exist_ok=True)
-        super().create(size_mib, exclusive=exclusive, is_primary=is_primary)
 
     def _mounted(self) -> str:
         """Return the mount point of the volume; mount it if it is not mounted.

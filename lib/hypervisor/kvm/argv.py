@@ -71,6 +71,7 @@ class Extras:
         accel: acceleration, ``kvm`` or ``tcg``.
         nics: arguments of each NIC.
         block_paths: those disk paths that are block devices.
+        disk_fds: open files of those that are files, by path.
         user: name of the user to run as, None for the daemon's user.
         chroot: root directory of the emulator, None for the machine's.
         incoming: address on which to receive a migration, None for none.
@@ -84,6 +85,7 @@ class Extras:
     accel: str
     nics: Sequence[Sequence[str]] = ()
     block_paths: frozenset[str] = frozenset()
+    disk_fds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     user: str | None = None
     chroot: str | None = None
     incoming: str | None = None
@@ -391,19 +393,24 @@ def complete(runtime: Runtime, extras: Extras) -> list[str]:
     argv.append("-S")
     if extras.incoming:
         argv += ["-incoming", extras.incoming]
-    return argv + _disks(runtime, extras.block_paths)
+    return argv + _disks(runtime, extras)
 
 
-def _disks(runtime: Runtime, block_paths: frozenset[str]) -> list[str]:
+def _disks(runtime: Runtime, extras: Extras) -> list[str]:
     hvp = runtime.hvparams
     boot = hvp.get("boot_order", "disk") == "disk" and not hvp.get("kernel_path")
     args = []
     for index, (disk, path, uri) in enumerate(runtime.disks):
+        inside = path
+        if path in extras.disk_fds:
+            number = index + 1
+            args += ["-add-fd", f"set={number},fd={extras.disk_fds[path]}"]
+            inside = f"/dev/fdset/{number}"
         args += devices.disk_args(
             disk,
-            path,
+            inside,
             hvp,
-            is_block=path in block_paths,
+            is_block=path in extras.block_paths,
             uri=uri,
             bootindex=1 if boot and index == 0 else None,
         )

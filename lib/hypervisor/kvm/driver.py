@@ -357,7 +357,7 @@ class KvmHypervisor(Hypervisor):
                 if uri and uri.startswith("/"):
                     # Masters of earlier releases put the device before the link.
                     path, uri = uri, None
-                hotplug.add_disk(guest, AttachedDisk(device, path, uri))
+                hotplug.add_disk(self._effects, guest, AttachedDisk(device, path, uri))
             else:
                 hotplug.add_nic(self._effects, guest, instance, device, seq)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import AttachedDisk, NodeEffects
-from ganeti.hypervisor.kvm import argv, devices, runtime, taps
+from ganeti.hypervisor.kvm import argv, devices, disk_files, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
@@ -77,7 +77,7 @@ def _has_device(qmp: Qmp, name: str) -> bool:
     return any(row["name"] == name for row in rows)
 
 
-def add_disk(guest: Files, attached: AttachedDisk) -> None:
+def add_disk(effects: NodeEffects, guest: Files, attached: AttachedDisk) -> None:
     """Add a disk to a running guest that may have it already.
 
     Raises:
@@ -107,7 +107,8 @@ def add_disk(guest: Files, attached: AttachedDisk) -> None:
             )
             _plug_node(guest, qmp, plugged, node, plan.hvparams)
         else:
-            _plug_disk(guest, qmp, plugged, path, plan.hvparams)
+            with disk_files.opened(effects, guest, plugged, path) as fd:
+                _plug_disk(guest, qmp, plugged, fd, plan.hvparams)
     runtime.save(guest, plan.replace(disks=(*plan.disks, (plugged, path, uri))))
 
 
@@ -115,24 +116,15 @@ def _plug_disk(
     guest: Files,
     qmp: Qmp,
     disk: runtime.PluggedDisk,
-    path: str,
+    fd: int,
     hvparams: dict[str, Any],
 ) -> None:
     """Add block node and device.
 
     This process opens the file: the emulator's user or chroot may not allow it.
     """
-    try:
-        fd = os.open(path, (os.O_RDONLY if disk.mode == "ro" else os.O_RDWR))
-    except OSError as err:
-        raise errors.HotplugError(
-            f"instance {guest.name}: disk {disk.uuid}: {path}: {err.strerror}"
-        ) from err
-    try:
-        is_block = stat.S_ISBLK(os.fstat(fd).st_mode)
-        inside = qmp.add_fd(fd)
-    finally:
-        os.close(fd)
+    is_block = stat.S_ISBLK(os.fstat(fd).st_mode)
+    inside = qmp.add_fd(fd)
     node = devices.blockdev(disk, inside, hvparams, is_block=is_block)
     try:
         _plug_node(guest, qmp, disk, node, hvparams)

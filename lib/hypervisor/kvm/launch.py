@@ -7,7 +7,7 @@ Specified in the hypervisor document, section 2.3.
 import dataclasses
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
@@ -18,6 +18,7 @@ from ganeti.hypervisor.kvm import (
     cpu,
     detached,
     devices,
+    disk_files,
     emulator,
     files,
     firmware,
@@ -56,13 +57,14 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class _Start:
-    """Parts of one start: NICs, user, the emulator's ends of sockets to its helpers."""
+    """Parts of one start: NICs, user, sockets to the emulator's helpers, files."""
 
     nics: Sequence[tuple[str, taps.Tap]]
     how: Launch
     user: str | None
     tpm_fd: int | None
     share_ends: Sequence[shares.End]
+    disk_fds: Mapping[str, int]
 
 
 def launch(
@@ -95,8 +97,9 @@ def launch(
             security.user(effects, guest, runtime.hvparams) as user,
             tpm.started(effects, guest, instance, runtime.hvparams, user) as end,
             shares.started(effects, guest, runtime.hvparams) as ends,
+            disk_files.of_start(effects, guest, runtime) as disk_fds,
         ):
-            start = _Start(list(opened.values()), how, user, end, ends)
+            start = _Start(list(opened.values()), how, user, end, ends, disk_fds)
             _execute(effects, guest, runtime, start)
     except errors.GenericError:
         files.end_process(effects, guest)
@@ -149,7 +152,12 @@ def _execute(
                 zip(runtime.nics, nics, strict=True)
             )
         ],
-        block_paths=frozenset(path for _, path, _ in runtime.disks if _is_block(path)),
+        block_paths=frozenset(
+            path
+            for _, path, _ in runtime.disks
+            if path not in start.disk_fds and _is_block(path)
+        ),
+        disk_fds=start.disk_fds,
         user=user,
         chroot=_chroot(guest, hvp),
         incoming=start.how.incoming,
@@ -165,6 +173,7 @@ def _execute(
     if start.tpm_fd is not None:
         fds.append(start.tpm_fd)
     fds += [fd for _, fd in start.share_ends]
+    fds += start.disk_fds.values()
     command = argv.complete(runtime, extras)
     try:
         if extras.sandbox:

@@ -2,8 +2,13 @@
 
 import os
 
-from ganeti import pathutils
+import msgspec
+import pytest
+
+from fakes import nodes
+from ganeti import errors, pathutils, storage
 from ganeti.backend import disk_links
+from ganeti.objects.filled import DiskX
 
 
 def test_a_link_that_was_being_replaced_goes_with_the_instance(tmp_path):
@@ -32,3 +37,32 @@ def test_the_links_to_a_removed_disk_go_and_no_others(tmp_path):
         disk_links.make(paths, "web1", index, target)
     disk_links.remove_to(paths, "/dev/a")
     assert os.listdir(disk_links.directory(paths)) == ["web1:1"]
+
+
+def test_a_hypervisor_gets_the_file_of_a_linked_disk_and_no_other(tmp_path):
+    node = nodes.make_node(tmp_path)
+    record = msgspec.convert(
+        nodes.disk(logical_id=["loop", f"{nodes.STORAGE_DIR}/disk0"], size=1), DiskX
+    )
+    device = storage.device(node.paths, record, node.process)
+    device.create(1)
+    link = disk_links.make(node.paths, "web1", 0, device.path)
+    opened = disk_links.opener(node.paths, node.process)
+    fd = opened(record, link, os.O_RDWR)
+    assert os.fstat(fd).st_ino == os.stat(device.path).st_ino
+    os.close(fd)
+    os.rename(device.path, f"{device.path}.kept")
+    os.symlink(f"{device.path}.kept", device.path)
+    with pytest.raises(errors.FileStoragePathError, match="a symbolic link leads out"):
+        opened(record, link, os.O_RDWR)
+
+
+def test_an_own_disk_of_a_helper_machine_is_no_link(tmp_path):
+    node = nodes.make_node(tmp_path)
+    record = msgspec.convert(nodes.disk(), DiskX)
+    opened = disk_links.opener(node.paths, node.process)
+    (tmp_path / "boot").write_bytes(b"x")
+    os.close(opened(record, str(tmp_path / "boot"), os.O_RDONLY))
+    (tmp_path / "link").symlink_to(tmp_path / "boot")
+    with pytest.raises(OSError, match="symbolic links"):
+        opened(record, str(tmp_path / "link"), os.O_RDONLY)

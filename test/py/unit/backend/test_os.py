@@ -1,6 +1,7 @@
 """OS definitions: what is found valid, and what their scripts get to see."""
 
 import concurrent.futures
+import contextlib
 import errno
 import json
 import os
@@ -15,7 +16,7 @@ import tracemalloc
 import pytest
 
 from fakes import nodes
-from ganeti import errors
+from ganeti import errors, storage
 from ganeti.backend import os_definitions
 
 DUMP = """#!/bin/sh
@@ -349,18 +350,31 @@ def test_transfer_scripts(node, directory):
     from ganeti.backend import os_scripts
     from ganeti.objects.filled import InstanceX
 
-    record = msgspec.convert(nodes.instance(disks=2), InstanceX)
-    disk = record.disks_info[1]
-    actual = os_scripts.transfer_command(node, record, "export", disk, 1)
+    given = nodes.instance(disks=2)
+    for disk in given["disks_info"]:
+        disk["dev_type"] = "sharedfile"
+    record = msgspec.convert(given, InstanceX)
+    os.makedirs(node.paths.at(f"{nodes.STORAGE_DIR}/web1"))
+    for disk in record.disks_info:
+        storage.device(node.paths, disk, node.process).create(1)
+    with contextlib.ExitStack() as stack:
+        actual = os_scripts.transfer_command(
+            node, record, "export", (record.disks_info[1], 1), stack
+        )
+        content = {name: os.fstat(fd).st_ino for name, fd in actual.fds.items()}
     assert actual.argv == (f"{directory}/export",)
     assert actual.env["EXPORT_INDEX"] == "1"
     assert actual.env["EXPORT_DEVICE"] == actual.env["DISK_1_PATH"]
     assert json.dumps(actual.env)
     # A snapshot is read in place of the disk, whose path the script knows nevertheless.
-    other = os_scripts.transfer_command(
-        node, record, "export", record.disks_info[0], 1
-    ).env
+    with contextlib.ExitStack() as stack:
+        other = os_scripts.transfer_command(
+            node, record, "export", (record.disks_info[0], 1), stack
+        ).env
     assert other["EXPORT_DEVICE"] == other["DISK_0_PATH"] != other["DISK_1_PATH"]
+    inode = os.stat(actual.env["DISK_1_PATH"]).st_ino
+    assert content["EXPORT_DEVICE"] == content["DISK_1_PATH"] == inode
+    assert content["EXPORT_DISK_PATH"] == inode != content["DISK_0_PATH"]
 
 
 @pytest.mark.parametrize("name", ["", "+v", ".tiny", "..", "sub/tiny", "sub/../tiny"])
@@ -437,3 +451,24 @@ def test_a_definition_without_end_does_not_fill_the_memory(node, directory):
     with pytest.raises(errors.OpExecError, match="wanted a definition of at most 64"):
         nodes.call(node, "os_export", instance, {})
     assert os.listdir(f"{node.paths.run_dir}/os-export") == []
+
+
+def test_a_script_gets_the_file_that_was_opened_and_no_other(node, directory):
+    """On shared storage another node can swap it while the script begins."""
+    given = nodes.instance(disks=1)
+    disk = given["disks_info"][0] | {"dev_type": "sharedfile"}
+    given["disks_info"] = [disk]
+    path = node.paths.at(disk["logical_id"][1])
+    os.makedirs(os.path.dirname(path))
+    nodes.call(node, "blockdev_create", disk, 1, "web1", True, "", False)
+    pathlib.Path(directory, "create").write_text(
+        f"#!/bin/sh\nmv {path} {path}.kept && ln -s {path}.victim {path}\n"
+        'cd / && exec 3<&- && echo installed > "$DISK_0_PATH"\n'
+    )
+    nodes.call(node, "instance_os_add", given, False, 0)
+    with open(f"{path}.kept") as src:
+        assert src.read() == "installed\n"
+    assert not os.path.exists(f"{path}.victim")
+    text = "a symbolic link leads out"
+    with pytest.raises(errors.FileStoragePathError, match=text):
+        nodes.call(node, "instance_os_add", given, False, 0)

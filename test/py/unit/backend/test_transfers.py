@@ -66,13 +66,15 @@ def test_a_disk_is_received_with_the_key_made_for_it(node, instance):
     for option in ("--key", "--cert", "--ca"):
         assert os.path.isfile(named.pop(option))
     disk = instance["disks_info"][0]
+    ((_command, given),) = node.process.commands
+    (fd,) = given["pass_fds"]
     assert named == {
         "--pid-file": f"{directory}/pid",
         "--compress": "gzip",
         "--connect-timeout": "60",
         "--connect-retries": "0",
         "--magic": "m1",
-        "--file": node.paths.at(disk["logical_id"][1]),
+        "--file": f"/proc/self/fd/{fd}",
         "--expected-size": str(disk["size"]),
     }
     assert os.stat(directory).st_mode & 0o777 == 0o700
@@ -119,12 +121,20 @@ def make_os(node):
 
 def test_scripts_get_the_disk_and_secrets_in_the_environment_alone(node, instance):
     path = make_os(node)
+    for disk in instance["disks_info"]:
+        disk["dev_type"] = "sharedfile"
     where = ["script", [instance["disks_info"][0], 0]]
     receive(node, instance, where)
     send(node, instance, where)
     (first, given), (second, _given) = node.process.commands
-    assert f"--cmd-suffix=cd {path} && exec {path}/import" in first
-    assert f"--cmd-prefix=cd {path} && exec {path}/export" in second
+    commands = [arg for arg in (*first, *second) if arg.startswith("--cmd-")]
+    for name, command in zip(("IMPORT", "EXPORT"), commands, strict=True):
+        *exports, script = command.partition("=")[2].split("; ")
+        assert script == f"cd {path} && exec {path}/{name.lower()}"
+        names = {f"DISK_{n}_PATH" for n in range(len(instance["disks_info"]))}
+        wanted = {*names, f"{name}_DEVICE", f"{name}_DISK_PATH"}
+        assert {each.split()[1].partition("=")[0] for each in exports} == wanted
+        assert all("=/proc/$PPID/fd/" in each for each in exports)
     assert given["env"]["IMPORT_INDEX"] == "0"
     assert given["env"]["OSP_MOTD"] == "hello"
     assert given["env"]["GANETI_ROOTDIR"] == node.paths.root
@@ -357,12 +367,12 @@ from ganeti.process import SystemRunner
 IMPORT_EXPORT, directory, arguments, alive, gate = sys.argv[1:]
 
 class Dying(SystemRunner):
-    def run(self, argv, *, env, timeout_s):
+    def run(self, argv, *, env, timeout_s, pass_fds):
         argv = [sys.executable, "-c", IMPORT_EXPORT, *argv[1:]]
         if gate:
             argv = ["/bin/sh", "-c", 'read _ < "$0" && exec "$@"', gate, *argv]
         env = env | {"PYTHONPATH": os.environ["PYTHONPATH"]}
-        program = subprocess.Popen(argv, env=env, pass_fds=[int(alive)])
+        program = subprocess.Popen(argv, env=env, pass_fds=[int(alive), *pass_fds])
         if not gate:
             assert program.wait() == 0
         os.kill(os.getpid(), signal.SIGKILL)
@@ -375,10 +385,10 @@ nodes.call(node, "import_start", *json.loads(arguments))
 class Program(FakeRunner):
     """Runs the program from this tree in place of the installed one."""
 
-    def run(self, argv, *, env, timeout_s):
+    def run(self, argv, *, env, timeout_s, pass_fds):
         argv = [sys.executable, "-c", IMPORT_EXPORT, *argv[1:]]
         env = env | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        return SystemRunner().run(argv, env=env, timeout_s=timeout_s)
+        return SystemRunner().run(argv, env=env, timeout_s=timeout_s, pass_fds=pass_fds)
 
 
 @pytest.fixture

@@ -513,3 +513,13 @@ def test_a_guest_of_another_ganeti_keeps_its_default_devices():
     assert args.count("-usb") == 1
     assert build().count("-nodefaults") == 1
     assert "-usb" not in build()
+
+
+def test_files_of_disks_are_inherited_and_have_no_path():
+    plan = started(disks=[disk(1), disk(2)])
+    args = argv.complete(plan, argv.Extras("tcg", disk_fds={"/l:0": 14, "/l:1": 9}))
+    nodes = [msgspec.json.decode(text) for text in values(args, "-blockdev")]
+    assert values(args, "-add-fd") == ["set=1,fd=14", "set=2,fd=9"]
+    places = [node["file"]["filename"] for node in nodes]
+    assert places == ["/dev/fdset/1", "/dev/fdset/2"]
+    assert not any("/l:" in word for word in args)

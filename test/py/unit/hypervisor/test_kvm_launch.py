@@ -212,11 +212,21 @@ def test_only_block_devices_are_opened_as_such(
         return really(path, **more)
 
     monkeypatch.setattr(launch.os, "stat", describe)
-    disk = runtime.plugged_disk(msgspec.convert(nodes.disk(), DiskX), None)
-    paths = [str(tmp_path / "file"), "/dev/null", "/dev/block", "/none"]
-    given = plan(disks=[(disk, path, None) for path in paths])
+    file = str(tmp_path / "file")
+    kinds = {file: "sharedfile", "/dev/null": "plain"} | dict.fromkeys(
+        ("/dev/block", "/none"), "plain"
+    )
+    disks = {
+        path: runtime.plugged_disk(
+            msgspec.convert(nodes.disk(dev_type=kind), DiskX), None
+        )
+        for path, kind in kinds.items()
+    }
+    given = plan(disks=[(disk, path, None) for path, disk in disks.items()])
     launch.launch(effects, instance(), given, launch.Launch())
     assert steps.extras.block_paths == {"/dev/block"}
+    # The emulator does not open the path of a file, which others may have changed.
+    assert list(steps.extras.disk_fds) == [file]
 
 
 def test_the_chroot_is_a_directory_of_root_alone(effects, guest, steps):

@@ -118,7 +118,9 @@ def test_links_do_not_lead_out_of_the_volume(node, mounts, tmp_path):
     disk = device(node, mounts)
     top = pathlib.Path(disk.path).parents[1]
     (top / "ganeti").symlink_to(tmp_path)
-    with pytest.raises(errors.FileStoragePathError, match="leads out of the volume"):
+    with pytest.raises(
+        errors.FileStoragePathError, match="a symbolic link at ganeti leads out"
+    ):
         disk.create(4)
 
 
