@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ganeti import _buildconf
 from ganeti.pathutils import Paths
-from ganeti.utils import pidfile
+from ganeti.utils import files, pidfile
 
 #: Daemon -> name of its user without the prefix that configure sets.
 _ROLES: Final = {
@@ -100,8 +100,8 @@ def present(paths: Paths) -> dict[str, str]:
 
 def _effective_uid(pid: int) -> int:
     """Return the user of a process; the owner of its directory in /proc may be root."""
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as stream:
-        row = next(line for line in stream if line.startswith("Uid:"))
+    lines = files.text_of(f"/proc/{pid}/status", files.MAX_PROC).splitlines()
+    row = next(line for line in lines if line.startswith("Uid:"))
     return int(row.split()[2])
 
 
