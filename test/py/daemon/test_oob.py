@@ -121,6 +121,18 @@ def test_power_of_one_node_and_its_record(cluster):
     cluster.wait_until_clean()
 
 
+def test_a_node_that_may_be_on_is_not_marked_offline(cluster, helper):
+    helper(
+        'case "$1" in power-off) echo no route >&2; exit 1 ;; esac\nexec "$real" "$@"'
+    )
+    off = cluster.run("gnt-node", "power", "-f", "off", "node2")
+    assert (off.code, off.stdout.split()[-2:]) == (1, ["node2.vc.test", "(nodata)"])
+    assert "Node 'node2.vc.test' is not marked offline" in off.stdout
+    flags = table(cluster, "gnt-node", "offline,powered,master_candidate", "node2")
+    assert flags == [["N", "Y", "Y"]]
+    cluster.wait_until_clean()
+
+
 def test_dead_controllers_are_named_and_do_not_delay_the_others(cluster, helper):
     helper('case "$2" in node2*) sleep 600 ;; esac\nexec "$real" "$@"')
     status = cluster.run("gnt-node", "power", "--oob-timeout=3", "status")
