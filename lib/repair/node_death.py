@@ -70,6 +70,7 @@ REACHED: Final = "reached"
 MASS_EVENT: Final = "mass-event"
 UNCONFIRMED: Final = "unconfirmed"
 LYING_HELPER: Final = "lying-helper"
+ASKED_AGAIN: Final = "asked-again"
 HEARTBEAT: Final = "heartbeat"
 NOT_MARKED: Final = "not-marked"
 NOT_REPAIRED: Final = "not-repaired"
@@ -458,7 +459,7 @@ def _confirmed(
         if death.limit == HEARTBEAT and is_long:
             text += f" for {HEARTBEAT_S:g} seconds after that"
             return _doubted(death, seen, automation, text)
-        if death.limit == LYING_HELPER:
+        if death.limit == ASKED_AGAIN:
             return _doubted(death, seen, automation, text)
         refusal = Refusal(HEARTBEAT, text)
     if refusal is not None:
@@ -477,12 +478,12 @@ def _doubted(death: Death, seen: Seen, automation: Automation, text: str) -> _St
     It may have booted since. So the helper is asked once more: if it says "on", it has
     told the truth both times; if it insists, it lies.
     """
-    if death.limit == LYING_HELPER:
+    if death.limit == ASKED_AGAIN:
         held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)
         return _Step(held, _stored_item(held))
     if (refusal := automation.stop()) is not None:
         return _waits(death, seen.now, refusal)
-    new = death.changed(seen.now, job=-1, reason=text, limit=LYING_HELPER)
+    new = death.changed(seen.now, job=-1, reason=text, limit=ASKED_AGAIN)
     item = _item(new, Decision.CHOSEN, text, _ASK)
     item = msgspec.structs.replace(item, jobs=(0,))
     return _Step(new, item, _ask_job(new))
