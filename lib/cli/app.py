@@ -107,6 +107,7 @@ def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
 
         if first and not first.startswith("-"):
             effects.stderr.write(f"{render(usage.unknown_command(program, first))}\n")
+            effects.stdout.write(f"{usage.command_list(program)}\n")
             return exitcodes.EXIT_FAILURE
         effects.stdout.write(f"{usage.command_list(program)}\n")
         asked = first in ("--help", "-h")

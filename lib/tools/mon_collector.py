@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("-p", "--drbd-pairing", metavar="FILE", help="read this answer of confd")
     add = by_name[mond.DATA_COLLECTOR_LV].add_argument
     add("-f", "--file", metavar="FILE", help="read this output of lvs")
-    add("-i", "--instances", metavar="FILE", help="read this answer of confd")
+    add("-i", "--instances", metavar="FILE", help="JSON pairs: instance, disks")
     for name in (mond.DATA_COLLECTOR_LV, mond.DATA_COLLECTOR_INST_STATUS):
         add = by_name[name].add_argument
         add("-a", "--address", help="confd to ask; default: the master candidates")
@@ -108,9 +108,16 @@ def _volumes(options: argparse.Namespace, sources: Sources) -> Any:
     if not options.instances:
         return volumes.parse(text, sources.volume_owners())
     owners: dict[tuple[str, str], str] = {}
-    for instance in [row for rows in _json(options.instances) for row in rows]:
-        # Recorded instances may contain their disks; confd sends them apart.
-        disks = [disk for disk in instance.get("disks", ()) if isinstance(disk, dict)]
+    try:
+        pairs = msgspec.convert(
+            _json(options.instances), list[tuple[dict[str, Any], list[dict[str, Any]]]]
+        )
+    except msgspec.ValidationError as err:
+        raise ValueError(
+            f"{options.instances}: wanted a list of pairs, an instance and the list of"
+            f" its disks: {err}"
+        ) from err
+    for instance, disks in pairs:
         owners |= volumes.volumes_of(str(instance.get("name")), disks)
     return volumes.parse(text, owners)
 

@@ -34,6 +34,12 @@ def _run(parsed: ParsedOptions) -> int:
     suffix = cluster.common_suffix()
     if parsed.verbosity > 1 and suffix:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
+    if parsed["G"] in {
+        name for group in cluster.empty_groups for name in (group.name, group.uuid)
+    }:
+        print(f"Group size 0 nodes, 0 instances\nSelected node group: {parsed['G']}")
+        print("Cluster is empty, exiting.")
+        return 0
     group = _group(cluster, parsed["G"])
     if parsed.verbosity > 1:
         _print_split(cluster)

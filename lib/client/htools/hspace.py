@@ -26,6 +26,9 @@ def main() -> int:
 
 def _run(parsed: ParsedOptions) -> int:
     cluster = loading.load(parsed)
+    if not cluster.nodes:
+        print("Cluster is empty, exiting.")
+        return 0
     limits = loading.limits(parsed)
     if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
         sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")

@@ -129,10 +129,6 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         instance, snapshot = self.instance, self.ctx.snapshot
         self.require_online_primary()
         disk_transfer.check_tool(snapshot.cluster, self.op.compress)
-        if not snapshot.instance_disks(instance):
-            raise self.prereq(
-                f"instance {instance.name}: has no disks, so there is nothing to export"
-            )
         self.check_target()
         self._check_nodes()
         ends = [self.primary.uuid, self.target]
@@ -142,7 +138,7 @@ class BackupExport(common.InstanceUnit[opcodes.BackupExport]):
         was_running = bool(self.runtime_info())
         if not was_running:
             self.require_nowhere_else("be exported")
-        if not has_snapshots and was_running:
+        if not has_snapshots and was_running and self.disks_of():
             self._check_downtime(template)
         if self.op.zero_free_space:
             zeroing.check(

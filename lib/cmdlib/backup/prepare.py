@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from ganeti import locking, opcodes
 from ganeti.cmdlib import domain_secret
 from ganeti.cmdlib.instance import common
-from ganeti.constants import ecodes
 from ganeti.constants import export as constants
 
 
@@ -26,16 +25,9 @@ class BackupPrepare(common.InstanceUnit[opcodes.BackupPrepare]):
 
     def check_prereq(self) -> None:
         """Check that the instance can be exported, and that there is a secret."""
-        instance = self.instance
         self.require_online_primary()
         if self.op.mode != "remote":
             return
-        if not self.ctx.snapshot.instance_disks(instance):
-            raise self.prereq(
-                f"instance {instance.name}: has no disks, so there is nothing to"
-                " export",
-                ecodes.ECODE_STATE,
-            )
         domain_secret.load(self.ctx.paths)
 
     def execute(self) -> dict[str, Any] | None:

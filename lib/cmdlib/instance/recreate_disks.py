@@ -112,6 +112,9 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
                     f" {len(instance.disks)}",
                     ecodes.ECODE_NOENT,
                 )
+        for node in {instance.primary_node, *self.new_nodes}:
+            if not params.has_exclusive_storage(snapshot, node):
+                self._refuse_spindles()
         moves = bool(self.new_nodes or self.op.iallocator)
         if not (moves and self.primary.offline):
             self.require_online_primary()
@@ -131,6 +134,13 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             capacity.require_space(
                 self.ctx, owner.primary_node, instance.name, kind, size_mib
             )
+
+    def _refuse_spindles(self) -> None:
+        for index, changes in self.requested.items():
+            if changes.get("spindles") is not None:
+                raise self.prereq(
+                    f"disk {index}: spindles can only be given with exclusive storage"
+                )
 
     def _check_move(self, template: str) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot

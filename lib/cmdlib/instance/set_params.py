@@ -394,10 +394,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def _plan_state(self) -> None:
         op, changes, instance = self.op, self.changes, self.instance
-        # An instance that is not offline already is online, whatever its state.
+        if op.offline or (op.offline is False and instance.admin_state == "up"):
+            self.require_stopped(f"be marked {'offline' if op.offline else 'online'}")
+        # A stopped instance that is not offline is online already.
         if op.offline is not None and (op.offline or instance.admin_state == "offline"):
-            if op.offline:
-                self.require_stopped("be marked offline")
             state = "offline" if op.offline else "down"
             changes.after = changes.after.replace(
                 admin_state=state, admin_state_source="admin"

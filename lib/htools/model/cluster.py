@@ -162,6 +162,8 @@ class Cluster(msgspec.Struct, frozen=True):
     instances: tuple[Instance, ...]
     tags: tuple[str, ...] = ()
     policy: Policy = DEFAULT_POLICY
+    #: Groups without nodes, which decisions leave out and saved data keep.
+    empty_groups: tuple[Group, ...] = ()
     #: Position printed for the first node, instance and group (1 when simulated).
     first_index: int = 0
     #: Positions printed for nodes and instances of a part of a cluster: first its own,
@@ -204,6 +206,9 @@ class Cluster(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             groups=tuple(self.groups[old] for old in used),
+            empty_groups=tuple(
+                group for old, group in enumerate(self.groups) if old not in used
+            ),
             nodes=tuple(
                 msgspec.structs.replace(node, group=place[node.group])
                 for node in self.nodes

@@ -91,7 +91,7 @@ def description(start):
     wire = encode.private_instance(start, instance)
     return export_info.text_of(
         msgspec.convert(wire, InstanceX),
-        [(1024, 1 << 30)],
+        [(1024, 1 << 30)] * len(instance.disks),
         source="node1.example.com",
         timestamp=1,
     )

@@ -356,15 +356,16 @@ def _spec(line: _Line, field: str, text: str) -> Spec:
 def dump(cluster: Cluster) -> str:
     """Write a cluster as a text file."""
     uuids = [group.uuid for group in cluster.groups]
+    groups = (*cluster.groups, *cluster.empty_groups)
     names = [node.name for node in cluster.nodes]
     sections = [
-        [_group_line(group) for group in cluster.groups],
+        [_group_line(group) for group in groups],
         [_node_line(node, uuids[node.group]) for node in cluster.nodes],
         [_instance_line(inst, names) for inst in cluster.instances],
         list(cluster.tags),
         [
             _policy_line("", cluster.policy),
-            *(_policy_line(group.name, group.policy) for group in cluster.groups),
+            *(_policy_line(group.name, group.policy) for group in groups),
         ],
     ]
     return "\n".join("".join(f"{line}\n" for line in part) for part in sections)

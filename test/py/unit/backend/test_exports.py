@@ -301,3 +301,13 @@ def test_space_for_exports_is_reported_before_the_first_one(node):
     assert report["storage_free"] > 0
     (other,) = nodes.call(node, "node_info", [["file", "/etc", []]], [])[1]
     assert other is None
+
+
+def test_an_export_without_disks_replaces_an_older_one(node):
+    receive(node)
+    finalize(node)
+    made = nodes.instance(disks=0, name="web1", primary_node="node7.example.com")
+    for _ in range(2):
+        nodes.call(node, "finalize_export", made, [])
+        assert os.listdir(where(node)) == ["config.ini"]
+    assert listed(node) == ["web1"]

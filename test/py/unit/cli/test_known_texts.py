@@ -103,9 +103,11 @@ def test_changes_of_an_instance_stand_in_columns() -> None:
         (["gnt-job", "\033[2J"], r"unknown command '\x1b[2J'"),
     ],
 )
-def test_an_unknown_command_gets_the_nearest_one_and_not_the_list(line, text) -> None:
+def test_an_unknown_command_gets_the_nearest_one_and_the_list(line, text) -> None:
     done = commands.run(line)
-    assert (done.code, done.out) == (1, "")
+    name = line[0] if isinstance(line, list) else line.split()[0]
+    assert (done.code, done.out) == (1, commands.run(name).out)
+    assert done.out.startswith("Usage: ")
     assert f"error: {text}" in done.err
     assert done.err.count("\n") == 2
     assert "--help' lists all commands" in done.err

@@ -775,3 +775,13 @@ def test_a_rename_script_that_fails_is_a_warning():
     eng.run(IMPORT | {"start": True})
     assert "exit 1" in eng.callbacks.text()
     assert len(eng.rpc.called("instance_start")) == 1
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_an_instance_without_disks_is_exported(runs):
+    eng = engine(changes={"disks": ()}, **Guest(runs).answers())
+    assert eng.run({**EXPORT, "shutdown": False}) == (True, [])
+    assert order(eng, *STEPS)[-2:] == ["finalize_export", "export_remove"]
+    assert "export_start" not in order(eng, *STEPS)
+    prepare = {"OP_ID": "OP_BACKUP_PREPARE", "instance_name": "inst1", "mode": "local"}
+    assert eng.run(prepare) is None

@@ -34,16 +34,23 @@ def test_a_blacklisted_os_takes_no_new_instance(name):
     engine(blacklisted_os=("tiny+other", "tin")).run(create())
 
 
-def test_an_instance_that_is_not_offline_can_go_online():
-    eng = engine()
+@pytest.mark.parametrize(("offline", "word"), [(False, "online"), (True, "offline")])
+def test_an_instance_that_is_marked_as_up_goes_neither_online_nor_offline(
+    offline, word
+):
+    eng = engine(instance_info={})
     eng.run(create())
+    assert [item.admin_state for item in eng.snapshot.instances.values()] == ["up"]
     before = eng.snapshot.instances
-    online = {
+    request = {
         "OP_ID": "OP_INSTANCE_SET_PARAMS",
         "instance_name": "web1",
-        "offline": False,
+        "offline": offline,
     }
-    assert eng.run(online) == []
+    with pytest.raises(
+        errors.OpPrereqError, match=f"is marked up, .* to be marked {word}"
+    ):
+        eng.run(request)
     assert eng.snapshot.instances == before
 
 

@@ -246,3 +246,14 @@ def test_disks_for_other_nodes_that_have_no_record_yet_leave_nothing_behind():
         on_third = {key for key in site.nodes.volumes if key[0] == N3}
         assert bool(on_third) == is_moved
     assert cut > 10
+
+
+def test_spindles_need_exclusive_storage_of_all_nodes():
+    for changes in ({}, {"nodes": ["node3.example.com"]}):
+        eng = engine()
+        request = recreate(disks=[[0, {"spindles": 2}], [1, {}]], **changes)
+        with pytest.raises(
+            errors.OpPrereqError, match="disk 0: spindles can only be given with excl"
+        ):
+            eng.run(request)
+        assert created(eng) == []

@@ -478,14 +478,31 @@ def test_drbd_and_volumes_are_read_from_files(node, run, tmp_path):
         "    ns:0 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0\n"
     )
     (tmp_path / "pairing").write_text('[["n1", 0, "web1", "disk/0"]]')
-    (tmp_path / "lvs").write_text('{"report": [{"seg": []}]}')
-    (tmp_path / "instances").write_text("[[], []]")
+    row = dict.fromkeys(mon_collector.volumes._FIELDS, "")
+    row |= {"lv_name": "v1", "vg_name": "xenvg"}
+    (tmp_path / "lvs").write_text(json.dumps({"report": [{"seg": [row]}]}))
+    disk = {"dev_type": "plain", "logical_id": ["xenvg", "v1"]}
+    pairs = [[{"name": "web0"}, []], [{"name": "web1", "disks": ["d1"]}, [disk]]]
+    (tmp_path / "instances").write_text(json.dumps(pairs))
+    (tmp_path / "others").write_text(json.dumps([[{"name": "web1"}]]))
     names = {name: str(tmp_path / name) for name in os.listdir(tmp_path)}
     words = ("drbd", "-s", names["drbd"], "-p", names["pairing"])
     data = collected(run, *words)["data"]
     assert [row["instance"] for row in data["deviceInfos"]] == ["web1"]
     words = ("lv", "-f", names["lvs"], "-i", names["instances"])
-    assert collected(run, *words)["data"] == []
+    (volume,) = collected(run, *words)["data"]
+    assert (volume["name"], volume["instance"]) == ("v1", "web1")
+    words = ["lv", "-f", names["lvs"], "-i", names["others"]]
+    status, _out, err = run(lambda: mon_collector.main(words))
+    assert (status, "wanted a list of pairs" in err) == (1, True)
+
+
+def test_a_collector_reads_no_more_of_its_file_than_it_can_need(node, run, tmp_path):
+    path = tmp_path / "large"
+    with open(path, "wb") as out:
+        out.truncate(mon_collector.files.MAX_READ + 1)
+    status, _out, err = run(lambda: mon_collector.main(["diskstats", "-f", str(path)]))
+    assert (status, f"{path}: larger than " in err) == (1, True)
 
 
 def test_a_collector_without_its_file_fails_in_one_line(node, run, tmp_path):

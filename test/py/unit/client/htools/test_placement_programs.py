@@ -9,12 +9,12 @@ import pytest
 
 import ganeti
 from fakes import golden, master_answers
-from ganeti.client.htools import hbal, hcheck, hinfo, hscan, loading
+from ganeti.client.htools import hbal, hcheck, hinfo, hscan, hspace, loading
 from ganeti.htools.model.loaders import text
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
 GOLDEN = DATA / "programs.txt"
-PROGRAMS = {module.NAME: module for module in (hbal, hcheck, hinfo, hscan)}
+PROGRAMS = {module.NAME: module for module in (hbal, hcheck, hinfo, hscan, hspace)}
 
 
 def run(words, monkeypatch):
@@ -124,3 +124,18 @@ def test_a_group_without_nodes_changes_nothing(words, tmp_path, monkeypatch):
         for path in (DATA / "kite.data", with_empty_group(tmp_path))
     ]
     assert out[0] == out[1]
+
+
+def test_a_group_without_nodes_is_an_empty_cluster(tmp_path, monkeypatch):
+    path, saved = with_empty_group(tmp_path), tmp_path / "saved"
+    words = ["hbal", f"-t{path}", "-G", "spare"]
+    out = golden.printed(lambda w: run(w, monkeypatch), words)
+    assert "Cluster is empty, exiting.\n" in str(out)
+    golden.printed(
+        lambda w: run(w, monkeypatch), ["hbal", f"-t{path}", "-S", str(saved)]
+    )
+    assert "spare|aaaaaaaa-" in (tmp_path / "saved.original").read_text()
+    empty = tmp_path / "empty.data"
+    empty.write_text("spare|aaaaaaaa-0000-4000-8000-00000000000f|preferred||\n\n\n\n")
+    out = golden.printed(lambda w: run(w, monkeypatch), ["hspace", f"-t{empty}"])
+    assert "Cluster is empty, exiting.\n" in str(out)
