@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import os
 import selectors
 import signal
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import IO, Protocol
+from typing import IO, Final, Protocol
 
 from ganeti import errors
 
@@ -18,6 +19,13 @@ from ganeti import errors
 SAFE_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 _SAFE_ENV = {"PATH": SAFE_PATH, "LC_ALL": "C"}
 _READ_BYTES = 1 << 18
+#: Bytes that the kernel takes of one argument or variable, with the zero that ends it
+#: (MAX_ARG_STRLEN), and of all of them, with a pointer to each, at the usual limit of
+#: the stack of 8 MiB (execve(2)). Half of that remains for the arguments.
+MAX_STRING: Final = 128 * 1024
+MAX_STRINGS: Final = 2 * 1024 * 1024
+_MAX_VARIABLES: Final = MAX_STRINGS // 2
+_POINTER: Final = 8
 #: Seconds between looks at the size of a file that a command writes.
 _FILE_CHECK_S = 0.5
 
@@ -225,7 +233,7 @@ class SystemRunner:
                 pass_fds=pass_fds,
             )
         except OSError as err:
-            raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+            raise _cannot_run(argv, full_env, err) from err
         finally:
             if out is not None:
                 out.close()
@@ -388,7 +396,61 @@ def _start_piped(
                 start_new_session=True,
             )
         except OSError as err:
-            raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+            raise _cannot_run(argv, env, err) from err
+
+
+def fitting(env: Mapping[str, str], prefix: str = "") -> dict[str, str]:
+    """Return the variables of an environment that a program can get.
+
+    Those that are too long, such as thousands of tags, are left out, and the longest
+    ones until the rest fits together. The variable ``LEFT_OUT`` has their names.
+
+    Args:
+        env: the whole environment.
+        prefix: of the name of that variable.
+    """
+    sizes = {name: _size(name, value) for name, value in env.items()}
+    left_out = [name for name, size in sizes.items() if size > MAX_STRING]
+    total = sum(sizes.values()) - sum(sizes[name] for name in left_out)
+    total += _POINTER * len(sizes)
+    for name in sorted(sizes.keys() - set(left_out), key=lambda each: -sizes[each]):
+        if total <= _MAX_VARIABLES:
+            break
+        left_out.append(name)
+        total -= sizes[name]
+    if not left_out:
+        return dict(env)
+    kept = {name: value for name, value in env.items() if name not in set(left_out)}
+    names = " ".join(sorted(left_out))
+    return {**kept, f"{prefix}LEFT_OUT": names[: MAX_STRING - 1024]}
+
+
+def _size(name: str, value: str) -> int:
+    """Return the bytes of a variable: with an equals sign and the zero at its end."""
+    return len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+
+
+def _cannot_run(
+    argv: Sequence[str], env: Mapping[str, str] | None, err: OSError
+) -> errors.CommandError:
+    """Return the error of a program that was not started, with the string at fault."""
+    why = str(err)
+    if err.errno == errno.E2BIG:
+        sizes = {
+            f"argument {index}": len(os.fsencode(each)) + 1
+            for index, each in enumerate(argv)
+        }
+        sizes |= {
+            f"variable {name}": _size(name, value)
+            for name, value in (env or {}).items()
+        }
+        longest = max(sizes, key=lambda each: sizes[each])
+        why = (
+            f"its arguments and variables have {sum(sizes.values())} bytes, {longest}"
+            f" alone {sizes[longest]}; the system takes {MAX_STRINGS}, and {MAX_STRING}"
+            " of one"
+        )
+    return errors.CommandError(f"{argv[0]}: cannot be run: {why}")
 
 
 class Trimmed:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, serializer
+from ganeti import errors, process, serializer
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import hooks
 from ganeti.utils import allowed_commands, files
@@ -72,8 +72,9 @@ def run_parts(
     except OSError as err:
         _log.warning("hooks in %s: %s", directory, err)
         return []
+    fits = process.fitting(env, "GANETI_")
     return [
-        (f"{directory}/{name}", *_run_part(node, f"{top}/{directory}/{name}", env))
+        (f"{directory}/{name}", *_run_part(node, f"{top}/{directory}/{name}", fits))
         for name in names
     ]
 

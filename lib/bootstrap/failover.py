@@ -238,7 +238,7 @@ def _fail_over_in_etcd(
             plan = dataclasses.replace(plan, snapshot=opened.snapshot())
             runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
             try:
-                _tell_others(plan, plan.own.name, runner, feedback)
+                _send_name(plan, plan.own.name, runner, feedback)
                 _stop_old(plan, runner, feedback)
                 is_clean = _wait_for_old_address(plan, clock, feedback)
             finally:
@@ -452,14 +452,14 @@ def _named_by_others(
     Raises:
         OpExecError: too few would vote for the new master; the block was not entered.
     """
-    named = 1 + _tell_others(plan, plan.own.name, runner, feedback)
+    named = 1 + _send_name(plan, plan.own.name, runner, feedback)
     try:
         if needs_votes:
             _require_votes(plan, named)
         yield
     except BaseException:
         if plan.old is not None:
-            _tell_others(plan, plan.old.name, runner, _log.warning)
+            _send_name(plan, plan.old.name, runner, _log.warning)
         raise
 
 
@@ -472,9 +472,7 @@ def _require_votes(plan: _Plan, named: int) -> None:
         )
 
 
-def _tell_others(
-    plan: _Plan, master: str, runner: rpc.Runner, feedback: Feedback
-) -> int:
+def _send_name(plan: _Plan, master: str, runner: rpc.Runner, feedback: Feedback) -> int:
     """Have the other online nodes name a master; return how many did.
 
     They get their other files from the master daemon: a large list must not delay or

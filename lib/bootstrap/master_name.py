@@ -1,4 +1,4 @@
-"""What a new master's own node needs before the store names it.
+"""The needs of a new master's own node before the store names it.
 
 The master daemon starts only where the file ``ssconf_master_node`` names the own node.
 A node that cannot record that must not become the master: the old one, which the store
@@ -36,11 +36,11 @@ def check_start(paths: Paths, own: Node) -> None:
             f" {err.args[-1]}",
             ecodes.ECODE_RESOLVER,
         ) from err
-    found = authority.node_uuid(paths.client_pem)
-    if found not in (None, own.uuid):
+    present = authority.node_uuid(paths.client_pem)
+    if present not in (None, own.uuid):
         raise errors.OpPrereqError(
             f"{own.name} cannot become the master: {paths.client_pem}: wanted a"
-            f" certificate of {own.uuid}, found one of {found}",
+            f" certificate of {own.uuid}, found one of {present}",
             ecodes.ECODE_STATE,
         )
 

@@ -5,7 +5,7 @@ that was the master, whose kernel goes on. So one attempt is not enough. The add
 also go later, for example when the network is set up again. A job that removes it, such
 as that of ``gnt-cluster deactivate-master-ip``, ends the duty until one adds it.
 
-Candidates that still have the address are told to remove it. All calls have the term of
+Candidates that still have the address have to remove it. All calls have the term of
 this master daemon, so a deposed one takes the address from nobody.
 """
 

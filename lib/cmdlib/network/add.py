@@ -22,6 +22,7 @@ class NetworkAdd(LogicalUnit[opcodes.NetworkAdd]):
     def check_arguments(self) -> None:
         """Check all values and build the record."""
         op, name = self.op, self.op.network_name
+        target.check_count(len(set(op.tags)))
         for tag in op.tags:
             target.check_tag(tag)
         network = objects.Network(

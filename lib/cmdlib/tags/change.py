@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from ganeti import errors, opcodes
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.tags import target
-from ganeti.constants import ecodes, tags
+from ganeti.constants import ecodes
 
 C = TypeVar("C", opcodes.TagsSet, opcodes.TagsDel)
 
@@ -50,11 +50,7 @@ class TagsSet(_TagsChange[opcodes.TagsSet]):
     def changed(self, record: target.Tagged) -> tuple[str, ...]:
         """Return old and new tags together."""
         combined = set(record.tags) | set(self.op.tags)
-        if len(combined) > tags.MAX_TAGS_PER_OBJ:
-            raise errors.TagError(
-                f"too many tags: at most {tags.MAX_TAGS_PER_OBJ} per object, wanted"
-                f" {len(combined)}"
-            )
+        target.check_count(len(combined))
         return tuple(sorted(combined))
 
 

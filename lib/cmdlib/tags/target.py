@@ -103,3 +103,15 @@ def declare(
     level = _KINDS[kind][1]
     name = snapshot.instances[uuid].name if level is Level.INSTANCE else uuid
     request.names[level] = [name or uuid]
+
+
+def check_count(count: int) -> None:
+    """Refuse too many tags of one object.
+
+    Raises:
+        TagError: there are too many.
+    """
+    if count > tags.MAX_TAGS_PER_OBJ:
+        raise errors.TagError(
+            f"too many tags: at most {tags.MAX_TAGS_PER_OBJ} per object, wanted {count}"
+        )

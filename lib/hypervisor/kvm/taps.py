@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti import errors, process
 from ganeti.constants import network
 from ganeti.hypervisor import networks
 from ganeti.hypervisor.base import NodeEffects
@@ -128,7 +128,7 @@ def connect(effects: NodeEffects, env: Mapping[str, str]) -> None:
         return
     script = f"{effects.paths.conf_dir}/{_SCRIPT}"
     if os.access(script, os.X_OK):
-        result = effects.process.run([script], env=env)
+        result = effects.process.run([script], env=process.fitting(env))
         if result.failed:
             raise errors.HypervisorError(
                 f"{env['INTERFACE']}: {script} {result.reason}: {result.output.strip()}"

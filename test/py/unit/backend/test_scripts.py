@@ -43,6 +43,16 @@ def test_hooks_run_in_order_with_their_own_environment(node, monkeypatch):
     assert nodes.call(node, "hooks_runner", "node-add", "post", env) == []
 
 
+def test_a_variable_that_no_program_can_get_is_left_out_and_named(node):
+    top = f"{node.paths.hooks_dir}/instance-start-pre.d"
+    program(f"{top}/10-tags", 'echo "${GANETI_INSTANCE_TAGS-none} $GANETI_LEFT_OUT"')
+    tags = " ".join(f"{number:0128}" for number in range(1100))
+    env = {"PATH": "/bin:/usr/bin", "GANETI_INSTANCE_TAGS": tags}
+    assert nodes.call(node, "hooks_runner", "instance-start", "pre", env) == [
+        ("instance-start-pre.d/10-tags", 2, "none GANETI_INSTANCE_TAGS")
+    ]
+
+
 def test_a_hook_that_was_killed_says_so(node):
     top = f"{node.paths.hooks_dir}/node-add-pre.d"
     program(f"{top}/10-silent", "kill -9 $$")

@@ -167,6 +167,9 @@ def test_a_bad_tag_is_refused():
     engine = engine_with()
     with pytest.raises(errors.TagError, match="invalid characters"):
         run(engine, "ADD", "new", network="198.51.100.0/24", tags=["a b"])
+    many = [f"t{number}" for number in range(4097)]
+    with pytest.raises(errors.TagError, match="at most 4096 per object, wanted 4097"):
+        run(engine, "ADD", "new", network="198.51.100.0/24", tags=many)
 
 
 # Removing and renaming

@@ -71,7 +71,7 @@ def test_a_frozen_node_that_had_the_address_delays_it_until_it_goes(caplog):
     machines.frozen = N2
     assert machines.looks(6) == [*RETRY_S, RETRY_S[-1], RETRY_S[-1]]
     assert DOWN not in machines.names()
-    # The same failure is said once.
+    # The same failure is logged once.
     assert caplog.text.count("could not be added to this node") == 1
     # The node thaws; its daemons do not remove the address themselves.
     machines.frozen = None
