@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from ganeti import backend, clock, hypervisor, pathutils, process
+from ganeti.backend import disk_links
 from ganeti.hypervisor import registry
 
 UUID = "0c1d2e3f-4a5b-4c6d-8e7f-{:012d}"
@@ -37,7 +38,8 @@ def make_node(
     with open(f"{paths.conf_dir}/file-storage-paths", "w", encoding="ascii") as out:
         out.write(f"# disks\n{STORAGE_DIR}\n")
     runner, ticking = process.SystemRunner(), time or clock.SystemClock()
-    effects = hypervisor.NodeEffects(paths, runner, ticking)
+    opener = disk_links.opener(paths, runner)
+    effects = hypervisor.NodeEffects(paths, runner, ticking, opener)
     backend.load()
     return backend.LocalNode(paths, runner, ticking, registry.drivers(effects))
 
