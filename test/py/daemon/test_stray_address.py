@@ -41,3 +41,51 @@ def test_a_deposed_master_drops_the_address_and_the_watcher_mends_others(cluster
     assert wanted not in addresses(cluster, "node1")
     assert wanted in addresses(cluster, "node2")
     cluster.wait_until_clean("node2")
+
+
+#: As fping lets the set-up script do: refuse while another machine has the address.
+ANSWERS = """#!/usr/bin/python3
+import os, socket, sys
+with socket.socket() as probe:
+    probe.settimeout(1)
+    try:
+        probe.connect((os.environ["GANETI_MASTER_IP"], 1811))
+    except ConnectionRefusedError:
+        pass
+    except OSError:
+        sys.exit(0)
+sys.exit("another machine has this address")
+"""
+
+
+def test_a_master_that_froze_and_thawed_leaves_the_address_to_the_next(cluster_of):
+    cluster = cluster_of(3, "fake", "--isolated", "--store", "etcd")
+    address = cluster.file("/var/lib/ganeti/ssconf_master_ip").read_text().strip()
+    wanted = f" {address}/"
+    for name in ("node1", "node2", "node3"):
+        hook = cluster.file("/etc/ganeti/hooks/master-ip-turnup-pre.d/answers", name)
+        hook.parent.mkdir(parents=True, exist_ok=True)
+        hook.write_text(ANSWERS)
+        hook.chmod(0o755)
+    until("node1 has it", lambda: wanted in addresses(cluster, "node1"))
+    cluster.command("pause", "node1")
+
+    def refused():
+        logs = {
+            name: cluster.file("/var/log/ganeti/master-daemon.log", name)
+            for name in ("node2", "node3")
+        }
+        text = "another machine has this address; trying again"
+        return next(
+            (n for n, log in logs.items() if log.exists() and text in log.read_text()),
+            None,
+        )
+
+    master = until("the next master asks in vain", refused)
+    assert wanted not in addresses(cluster, master)
+    verify = cluster.run("gnt-cluster", "verify", node=master)
+    assert f"does not have the address {address} of the cluster" in verify.output
+    cluster.command("resume", "node1")
+    until("the next master has it", lambda: wanted in addresses(cluster, master))
+    until("node1 lacks it", lambda: wanted not in addresses(cluster, "node1"))
+    cluster.wait_until_clean(master)
