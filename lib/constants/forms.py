@@ -1,4 +1,4 @@
-"""What a parameter may contain, and which values of it give control of nodes.
+"""Contents that parameters may have, and values that give control of nodes.
 
 Both are attributes of the parameter's row, or of the field of an opcode. The checks of
 requests and of nodes, the right ``root`` of the remote API, the import of exports and

@@ -149,7 +149,7 @@ class NodeDeaths:
         facts = self._look()
         if not facts.is_enabled and facts.state.is_empty:
             self._silent = {}
-            # What was seen before the next switch proves nothing after it.
+            # Beats seen before the next switch prove nothing after it.
             self._beats = Heartbeats()
             self._wants_probe = True
             return _OFF_S

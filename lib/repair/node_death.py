@@ -473,10 +473,10 @@ def _confirmed(
 
 
 def _doubted(death: Death, seen: Seen, automation: Automation, text: str) -> _Step:
-    """Return the step of a node that lives although its helper has said "off".
+    """Return the step of a node that lives although its helper reported "off".
 
     It may have booted since. So the helper is asked once more: if it says "on", it has
-    told the truth both times; if it insists, it lies.
+    answered truly both times; if it insists, it lies.
     """
     if death.limit == ASKED_AGAIN:
         held = death.entered(Event.HOLD, seen.now, reason=text, limit=LYING_HELPER)

@@ -90,10 +90,10 @@ class Place:
             OSError: it is missing, or cannot be examined.
         """
         with self.parent() as (fd, name):
-            found = os.lstat(name, dir_fd=fd)
-        if stat.S_ISLNK(found.st_mode):
+            status = os.lstat(name, dir_fd=fd)
+        if stat.S_ISLNK(status.st_mode):
             raise self._refused(f"a symbolic link leads out of {self.top}")
-        return found
+        return status
 
     def open(self, flags: int) -> int:
         """Open a regular file that exists; return the descriptor.

@@ -122,19 +122,19 @@ CHANGES = [
 def test_no_automaton_starts_a_guest_that_runs_on_a_node_marked_offline(name, changes):
     away = {N1: clusters.node(1), N2: clusters.node(2, offline=True)}
     snapshot = start(nodes=away, primary_node=N2)
-    said = {"instance_left": RUNS}
-    text = refusal(engine({}, snapshot, **said), name, reason=AUTOMATON, **changes)
+    answers = {"instance_left": RUNS}
+    text = refusal(engine({}, snapshot, **answers), name, reason=AUTOMATON, **changes)
     assert "runs on its primary node node2.example.com, although that is marked" in text
     # A person answers for it; who is silent, or off, is taken at that person's word.
     assert "although that is marked offline" in run(
-        engine({}, snapshot, **said), name, **changes
+        engine({}, snapshot, **answers), name, **changes
     )
     for quiet in (SILENT, {}):
         eng = engine({}, snapshot, instance_left=quiet)
         run(eng, name, reason=AUTOMATON, **changes)
         assert place(eng) == N3
     off = clusters.node(2, offline=True, powered=False)
-    eng = engine({}, start(nodes=away | {N2: off}, primary_node=N2), **said)
+    eng = engine({}, start(nodes=away | {N2: off}, primary_node=N2), **answers)
     run(eng, name, reason=AUTOMATON, **changes)
     assert not eng.rpc.called("instance_left")
 

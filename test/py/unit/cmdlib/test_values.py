@@ -1,4 +1,4 @@
-"""What parameters may contain, alone, together, and over all of them."""
+"""Contents of parameters: alone, together, and over all of them."""
 
 import random
 import re
