@@ -301,7 +301,8 @@ def parse_mods(mods: list[list[Any]], kind: Any, what: str) -> list[Modification
         what: name of the parameter in the error, such as ``instance web1: nics``.
 
     Raises:
-        OpPrereqError: a row has neither form, or an unknown operation.
+        OpPrereqError: a row has neither form, or an unknown operation; or more than one
+            row of two parts, which name no place, adds or removes something.
     """
     parsed = []
     for row in mods:
@@ -325,5 +326,12 @@ def parse_mods(mods: list[list[Any]], kind: Any, what: str) -> list[Modification
                 convert(item, int | str | None, what),
                 convert(spec, kind, what),
             )
+        )
+    short = [mod for mod, row in zip(parsed, mods, strict=True) if len(row) == 2]
+    if sum(mod.op != "modify" for mod in short) > 1:
+        raise errors.OpPrereqError(
+            f"{what}: only one can be added, removed, attached or detached in the form"
+            " [operation, values]; use [operation, index, values]",
+            ecodes.ECODE_INVAL,
         )
     return parsed

@@ -173,7 +173,11 @@ def _offline(opts: Any) -> bool | None:
 def _check(opts: Any) -> None:
     if opts.node and opts.iallocator:
         raise devices.refusal("--node and --iallocator exclude each other")
-    if bool(opts.ext_params) != (opts.disk_template == "ext"):
+    is_external = opts.disk_template == "ext"
+    # New disks may name their provider themselves.
+    needs_provider = is_external and not opts.disks
+    is_given = bool(opts.ext_params)
+    if (needs_provider and not is_given) or (is_given and not is_external):
         raise devices.refusal("--ext-params and --disk-template=ext need each other")
     if opts.disk_template and opts.disk_template != "drbd" and opts.node:
         raise devices.refusal("--node needs --disk-template=drbd")

@@ -345,10 +345,11 @@ def directory(
 
 
 class FilePlace(NamedTuple):
-    """Directory and driver of disks that are files."""
+    """Directory and driver of disks that are files; other new disks beside them."""
 
     directory: str
     driver: str | None
+    beside: Sequence[objects.Disk] = ()
 
 
 def records(
@@ -374,7 +375,7 @@ def records(
     """
     now = ctx.clock.time()
     made = []
-    gluster = _gluster_files(ctx.snapshot, owner, first_index)
+    gluster = _gluster_files(ctx.snapshot, owner, first_index, files.beside)
     for index, spec in enumerate(specs, first_index):
         uuid = ctx.config.reserve_uuid(ctx.owner)
         made.append(
@@ -423,12 +424,15 @@ def _name(template: str, uuid: str, index: int, gluster: Iterator[str]) -> str:
 
 
 def _gluster_files(
-    snapshot: objects.Snapshot, owner: str, first_index: int
+    snapshot: objects.Snapshot,
+    owner: str,
+    first_index: int,
+    beside: Sequence[objects.Disk],
 ) -> Iterator[str]:
     """Yield names of files that the instance does not have, by the wanted index on."""
     instance = snapshot.instances.get(owner)
     present = snapshot.instance_disks(instance) if instance is not None else ()
-    taken = {str(disk.logical_id[-1]) for disk in present}
+    taken = {str(disk.logical_id[-1]) for disk in (*present, *beside)}
     for index in itertools.count(first_index):
         name = f"{owner}.{index}"
         if f"{_GLUSTER_DIR}/{name}" not in taken:

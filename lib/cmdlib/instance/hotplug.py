@@ -56,16 +56,11 @@ def changes(
 ) -> list[Change]:
     """Return the changes that concern the guest, disks first."""
     present = {nic.uuid: nic for nic in instance.nics}
-    last = {step.device.uuid: step.device for step in nic_steps}
     disks = [Change("disk", step) for step in disk_steps if step.action != "modify"]
     nics = []
     for step in nic_steps:
         before = present.get(step.device.uuid)
-        if step.action == "add":
-            # A later step may change it.
-            added = dataclasses.replace(step, device=last[step.device.uuid])
-            nics.append(Change("nic", added))
-        elif step.action == "remove":
+        if step.action in ("add", "remove"):
             nics.append(Change("nic", step))
         elif before is not None:
             nics.append(Change("nic", step, before))

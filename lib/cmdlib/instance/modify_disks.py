@@ -1,6 +1,7 @@
 """Disk changes of OP_INSTANCE_SET_PARAMS: computed on records, applied on nodes."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,15 +26,32 @@ from ganeti.objects import params
 from ganeti.rpc import encode
 
 
+@dataclasses.dataclass(frozen=True)
+class FirstDisks:
+    """How the disks of an instance without disks are made.
+
+    Attributes:
+        template: the requested one, or empty.
+        secondary: uuid of the node of second copies.
+        external: parameters of a provider of external storage, its name included.
+        files: requested place of files, also of later disks.
+    """
+
+    template: str
+    secondary: str | None
+    external: Mapping[str, Any]
+    files: disk_specs.FilePlace
+
+
 def plan(
     ctx: base.Context,
     instance: objects.Instance,
     mods: Sequence[ht.Modification],
-    *,
-    file_driver: str | None,
-    file_storage_dir: str | None,
+    first: FirstDisks,
 ) -> tuple[tuple[objects.Disk, ...], list[NicStep]]:
-    """Return the disks after the changes, and the steps; changes nothing.
+    """Return the disks after the changes, in their order, and the steps.
+
+    Nothing is changed.
 
     Raises:
         OpPrereqError: a wrong value, or no such disk.
@@ -42,25 +60,26 @@ def plan(
     for mod in mods:
         _check_forthcoming(instance, mod)
         if mod.op == "attach":
-            index, disk = len(current), _find_detached(ctx, mod, instance)
+            template = _template(ctx, instance, current, first)
+            disk = _find_detached(ctx, mod, instance, template)
+            index = len(current)
+            if disk in current:
+                raise _refused_disk(instance, disk, "is attached twice")
         else:
             index = modify_nics.position(current, mod, instance.name, "disk")
         what = f"instance {instance.name}: disk {index}"
         if mod.op == "add":
-            disk = _new(
-                ctx,
-                instance,
-                mod,
-                index,
-                file_driver=file_driver,
-                file_storage_dir=file_storage_dir,
-            )
+            disk = _new(ctx, instance, mod, index, beside=current, first=first)
         if mod.op in ("add", "attach"):
             current.insert(index, disk)
             text = f"{mod.op}:size={disk.size},mode={disk.mode}"
             steps.append(NicStep(mod.op, index, disk, ((f"disk/{index}", text),)))
         elif mod.op in ("remove", "detach"):
             disk = current.pop(index)
+            if mod.op == "remove" and (disk.uuid, "attach") in [
+                (step.device.uuid, step.action) for step in steps
+            ]:
+                raise _refused_disk(instance, disk, "is attached by the same request")
             steps.append(NicStep(mod.op, index, disk, ((f"disk/{index}", mod.op),)))
         else:
             changes = modify_nics.disk_changes(
@@ -72,7 +91,32 @@ def plan(
                 shared_storage.check(ctx, instance, [disk], instance.primary_node)
             steps.append(NicStep("modify", index, disk, report))
     _check_result(instance, current)
+    present = frozenset(instance.disks)
+    steps = modify_nics.final_steps(steps, renumbered(current), present)
+    _check_space(ctx, instance, [s.device for s in steps if s.action == "add"])
     return tuple(current), steps
+
+
+def _refused_disk(
+    instance: objects.Instance, disk: objects.Disk, why: str
+) -> errors.OpPrereqError:
+    return errors.OpPrereqError(
+        f"instance {instance.name}: disk {disk.uuid}: {why}", ecodes.ECODE_INVAL
+    )
+
+
+def _check_space(
+    ctx: base.Context, instance: objects.Instance, added: Sequence[objects.Disk]
+) -> None:
+    """Refuse new disks, which have one template, that do not fit or cannot be used."""
+    if not added:
+        return
+    here, template = instance.primary_node, added[0].dev_type
+    nodes = disks.nodes_of(added[0], instance)
+    volumes.require_space(ctx, nodes, added, instance.name)
+    wanted = sum(disk.size for disk in added)
+    capacity.require_space(ctx, here, instance.name, template, wanted)
+    shared_storage.check(ctx, instance, added, here)
 
 
 def _report(
@@ -107,31 +151,50 @@ def _check_result(instance: objects.Instance, current: Sequence[objects.Disk]) -
     disk_specs.check_unique_names(names, instance.name, "disk")
 
 
+def _template(
+    ctx: base.Context,
+    instance: objects.Instance,
+    current: Sequence[objects.Disk],
+    first: FirstDisks,
+) -> str:
+    """Return the template that another disk must have, ``diskless`` for any."""
+    if current:
+        return current[0].dev_type
+    present = ctx.snapshot.disk_template(instance)
+    return first.template or present if present == "diskless" else present
+
+
 def _new(
     ctx: base.Context,
     instance: objects.Instance,
     mod: ht.Modification,
     index: int,
     *,
-    file_driver: str | None,
-    file_storage_dir: str | None,
+    beside: Sequence[objects.Disk],
+    first: FirstDisks,
 ) -> objects.Disk:
     snapshot = ctx.snapshot
-    template = snapshot.disk_template(instance)
-    if template == "diskless":
+    template = _template(ctx, instance, beside, first)
+    if template == "diskless" and not first.template:
         wanted = reservation.first_template(instance)
         template = wanted or _template_of_first(snapshot)
-        if template == "diskless":
-            raise errors.OpPrereqError(
-                f"instance {instance.name}: no disk can be added, as its disk template"
-                " is diskless; choose another one with --disk-template",
-                ecodes.ECODE_STATE,
-            )
+    if template == "diskless":
+        raise _needs_template(snapshot, instance)
     disk_specs.check_template(snapshot, template, instance.name)
     here = instance.primary_node
     volumes.check_exclusive(snapshot, here, template, instance.name)
+    nodes = [here, *snapshot.secondary_nodes(instance)]
+    if len(nodes) == 1 and first.secondary:
+        nodes.append(first.secondary)
+    if template in disk_constants.DTS_INT_MIRROR and len(nodes) == 1:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: disk {index}: disk template {template} needs a"
+            " secondary node, which its reservation lacks; reserve again with that"
+            " template",
+            ecodes.ECODE_INVAL,
+        )
     spec = disk_specs.parse(
-        mod.spec,
+        {**first.external, **mod.spec},
         f"instance {instance.name}: disk {index}",
         template=template,
         exclusive=params.has_exclusive_storage(snapshot, here),
@@ -144,37 +207,63 @@ def _new(
         )
     present = snapshot.instance_disks(instance)
     if template in disk_constants.DTS_INSTANCE_DEPENDENT_PATH and (
-        present and not file_storage_dir
+        present and not first.files.directory
     ):
         where = present[0].logical_id[1].rpartition("/")[0]
     else:
         where = disk_specs.directory(
-            snapshot, template, instance.name, file_storage_dir
+            snapshot, template, instance.name, first.files.directory
         )
     (disk,) = disk_specs.records(
         ctx,
         template,
         [spec],
-        nodes=[here, *snapshot.secondary_nodes(instance)],
+        nodes=nodes,
         owner=instance.uuid,
-        files=disk_specs.FilePlace(where, file_driver),
+        files=disk_specs.FilePlace(where, first.files.driver, beside),
         first_index=index,
     )
-    volumes.require_space(ctx, disks.nodes_of(disk, instance), [disk], instance.name)
-    capacity.require_space(ctx, here, instance.name, template, disk.size)
-    shared_storage.check(ctx, instance, [disk], here)
     return disk.replace(forthcoming=instance.forthcoming)
+
+
+def _with_disks(snapshot: objects.Snapshot) -> list[str]:
+    """Return the enabled templates of new disks, in order."""
+    enabled = snapshot.cluster.enabled_disk_templates
+    return [name for name in enabled if name not in ("diskless", "blockdev")]
 
 
 def _template_of_first(snapshot: objects.Snapshot) -> str:
     """Return the template of the first disk of an instance, which has one node."""
-    enabled = snapshot.cluster.enabled_disk_templates
-    one_node = [name for name in enabled if name not in disk_constants.DTS_INT_MIRROR]
+    mirrors = disk_constants.DTS_INT_MIRROR
+    one_node = [name for name in _with_disks(snapshot) if name not in mirrors]
     return (one_node or ["diskless"])[0]
 
 
+def _needs_template(
+    snapshot: objects.Snapshot, instance: objects.Instance
+) -> errors.OpPrereqError:
+    """Return the error that names a command which adds a first disk."""
+    enabled = _with_disks(snapshot)
+    if not enabled:
+        hint = "; enable one with gnt-cluster modify --enabled-disk-templates"
+    else:
+        hint = f": {command_for_first(enabled[0], instance)}"
+    return errors.OpPrereqError(
+        f"instance {instance.name}: its first disk needs a disk template{hint}",
+        ecodes.ECODE_STATE,
+    )
+
+
+def command_for_first(template: str, instance: objects.Instance) -> str:
+    """Return the command that gives an instance a first disk."""
+    node = "-n NODE " if template in disk_constants.DTS_INT_MIRROR else ""
+    return (
+        f"gnt-instance modify -t {template} {node}--disk add:size=SIZE {instance.name}"
+    )
+
+
 def _find_detached(
-    ctx: base.Context, mod: ht.Modification, instance: objects.Instance
+    ctx: base.Context, mod: ht.Modification, instance: objects.Instance, template: str
 ) -> objects.Disk:
     identifier = mod.spec.get("uuid") or mod.spec.get("name") or mod.item
     snapshot = ctx.snapshot
@@ -187,7 +276,6 @@ def _find_detached(
                     f"disk {identifier}: is attached to instance {name}",
                     ecodes.ECODE_STATE,
                 )
-            template = snapshot.disk_template(instance)
             here = instance.primary_node
             if template not in ("diskless", disk.dev_type) or (
                 disk.nodes and here not in disk.nodes

@@ -1,7 +1,7 @@
 """NIC changes of OP_INSTANCE_SET_PARAMS: computed on records, applied by hot-plug."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ganeti import errors, ht, objects
@@ -70,7 +70,31 @@ def plan(
             steps.append(NicStep("modify", index, nic, report))
     if steps:
         nic_specs.check_all(nics, instance.name)
-    return tuple(nics), steps
+    return tuple(nics), final_steps(steps, nics, {nic.uuid for nic in instance.nics})
+
+
+def final_steps(
+    steps: Sequence[NicStep], devices: Sequence[Any], present: Collection[str]
+) -> list[NicStep]:
+    """Return what is left to do of the steps of a request.
+
+    Devices that come and go are left out; others that come do so in the form and at the
+    place which the later steps have given them.
+
+    Args:
+        steps: in the order of the request.
+        devices: the records after all of them.
+        present: uuids of the devices before them.
+    """
+    places = {device.uuid: index for index, device in enumerate(devices)}
+    left = []
+    for step in steps:
+        place = places.get(step.device.uuid)
+        if place is not None and step.action in ("add", "attach"):
+            left.append(dataclasses.replace(step, index=place, device=devices[place]))
+        elif place is not None or step.device.uuid in present:
+            left.append(step)
+    return left
 
 
 def _added(ctx: base.Context, nic: objects.Nic) -> str:

@@ -15,6 +15,7 @@ from ganeti.cmdlib.instance import (
     common,
     convert_mirror,
     convert_template,
+    disk_specs,
     disks,
     hook_env,
     hotplug,
@@ -85,16 +86,6 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         what = f"instance {op.instance_name}"
         self.nic_mods = ht.parse_mods(op.nics, ht.NicSpec, f"{what}: nics")
         self.disk_mods = ht.parse_mods(op.disks, ht.DiskSpec, f"{what}: disks")
-        for kind, mods in (("disk", self.disk_mods), ("NIC", self.nic_mods)):
-            if sum(mod.op != "modify" for mod in mods) > 1:
-                raise self.prereq(
-                    f"{what}: only one {kind} can be added, removed, attached or"
-                    " detached at a time"
-                )
-        if op.disk_template and self.disk_mods:
-            raise self.prereq(
-                f"{what}: disk changes and a new template exclude each other"
-            )
         self._check_second_node(what)
         if op.ext_params and op.disk_template != "ext":
             raise self.prereq(
@@ -176,11 +167,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         self.changes = changes
         changes.after, changes.nic_steps = self._plan_nics(instance)
         changes.disks, changes.disk_steps = modify_disks.plan(
-            self.ctx,
-            instance,
-            self.disk_mods,
-            file_driver=self.op.file_driver,
-            file_storage_dir=self.op.file_storage_dir,
+            self.ctx, instance, self.disk_mods, self._first_disks()
         )
         self._plan_hypervisor()
         self._plan_backend()
@@ -193,7 +180,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if instance.forthcoming:
             self._report_devices()
             return
-        if self.op.disk_template:
+        if self.op.disk_template and self._converts:
             self.require_online_primary()
             self.require_stopped("change its disk template")
             if self._needs_allocator:
@@ -207,7 +194,6 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             )
             changes.report.append(("disk_template", self.op.disk_template))
         self._report_devices()
-        self._check_space()
         self.live: list[hotplug.Change] = []
         devices = hotplug.changes(instance, changes.disk_steps, changes.nic_steps)
         is_running = bool(devices and not self.primary.offline and self.runtime_info())
@@ -244,17 +230,38 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         for step in (*changes.disk_steps, *changes.nic_steps):
             changes.report.extend(step.report)
 
-    def _check_space(self) -> None:
-        """Refuse new disks in space that reservations hold."""
-        for step in self.changes.disk_steps:
-            if step.action == "add":
-                capacity.require_space(
-                    self.ctx,
-                    self.instance.primary_node,
-                    self.instance.name,
-                    step.device.dev_type,
-                    step.device.size,
+    @property
+    def _converts(self) -> bool:
+        """Whether a template is wanted for existing disks, not for new ones."""
+        return bool(self.op.disk_template) and not self.disk_mods
+
+    def _first_disks(self) -> modify_disks.FirstDisks:
+        """Return how new disks are made; choose the node of second copies."""
+        op, instance = self.op, self.instance
+        if op.disk_template and self.disk_mods:
+            if instance.disks:
+                raise self.prereq(
+                    f"instance {instance.name}: disk changes and a new template exclude"
+                    " each other, as it has disks; give one after the other"
                 )
+            if self._needs_allocator:
+                self.secondary = self._choose_secondary()
+            if self.secondary:
+                convert_mirror.check_to_mirror(self.ctx, instance, self.secondary, ())
+            self.changes.report.append(("disk_template", op.disk_template))
+        elif op.disk_template not in (None, "diskless") and not (
+            instance.disks or instance.forthcoming
+        ):
+            raise self.prereq(
+                f"instance {instance.name}: has no disks to convert; add one with"
+                f" {modify_disks.command_for_first(op.disk_template, instance)}"
+            )
+        return modify_disks.FirstDisks(
+            op.disk_template or "",
+            self.secondary,
+            op.ext_params,
+            disk_specs.FilePlace(op.file_storage_dir or "", op.file_driver),
+        )
 
     def _plan_reserved(self) -> None:
         """Plan the terms and the template of a forthcoming instance; check its node."""
@@ -270,7 +277,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             )
             if value is not None
         ]
-        if op.disk_template:
+        if op.disk_template and self._converts:
             changes.disks = modify_reserved.converted(
                 self.ctx, op, instance, changes.disks
             )
@@ -545,7 +552,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             changes.disk_steps,
             wait_for_sync=self.op.wait_for_sync,
         )
-        if self.op.disk_template:
+        if self.op.disk_template and self._converts:
             self._convert(self.op.disk_template)
         for row in hotplug.add(self.ctx, self.instance, self.live):
             report.append(row)
@@ -609,8 +616,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
         A copy of disks is not continued.
         """
-        op, changes, instance = self.op, self.changes, self.instance
-        if op.disk_template:
+        changes, instance = self.changes, self.instance
+        if self._converts:
             return
         if not changes.disk_steps and not self.live:
             return

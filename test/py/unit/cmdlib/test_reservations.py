@@ -421,7 +421,7 @@ def test_a_reservation_without_disks_may_become_diskless_again():
     refused(
         eng,
         op("OP_INSTANCE_SET_PARAMS", disks=[["add", -1, {"size": 512}]]),
-        "choose another one with --disk-template",
+        "its first disk needs a disk template",
     )
     commit(eng, uuid, start=False)
     assert the_instance(eng).disks == ()
