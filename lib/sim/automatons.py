@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from ganeti import errors, objects, pathutils
-from ganeti.confd import wire as confd_wire
+from ganeti.constants import confd
 from ganeti.htools.model.cluster import DataError
 from ganeti.maintd import diagnoses, instances, node_deaths, service
 from ganeti.maintd.diagnoses import Diagnosis, Place, RefusedError
 from ganeti.maintd.passes import Passes
+from ganeti.mond import reports
 from ganeti.process import Runner
 from ganeti.repair import journal
 from ganeti.repair.node_death import HOUR_S
@@ -346,7 +347,6 @@ def _signed(
         "challenge": challenge,
         "data": data,
     }
-    text, salt = json.dumps(report), str(int(stamp))
     key = b"another key" if machine.forges else _KEY
-    mac = confd_wire.signer(confd_wire.MAGIC_SHA1, key)((salt + text).encode())
-    return json.dumps({"msg": text, "salt": salt, "hmac": mac}).encode()
+    answer = reports.sealed(report, key, stamp, purpose=confd.PURPOSE_REPORT)
+    return json.dumps(answer).encode()
