@@ -170,15 +170,19 @@ class InstanceImport(filled.FilledInstance):
                 " job waited for locks; repeat the request",
                 ecodes.ECODE_STATE,
             )
-        if not self.plan.instance.os:
-            self._check_sizes()
+        self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Refuse disks that are smaller than the content that is copied as it is."""
+        """Refuse disks smaller than the exported ones, or than what is copied as it is.
+
+        The file that the script of an OS reads may be larger than its disk.
+        """
         mib = 1 << 20
         pairs = zip(self.info.disks, self.plan.disks, strict=False)
         for index, (exported, disk) in enumerate(pairs):
-            size_mib = -(-(exported.dump_bytes or 0) // mib)
+            size_mib = exported.size
+            if not self.plan.instance.os:
+                size_mib = max(size_mib, -(-(exported.dump_bytes or 0) // mib))
             if size_mib > disk.size:
                 raise self.prereq(
                     f"instance {self.name}: disk/{index}: wanted at least {size_mib}"

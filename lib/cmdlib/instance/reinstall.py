@@ -1,6 +1,6 @@
 """OP_INSTANCE_REINSTALL: install the OS again."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ganeti import errors, opcodes
 from ganeti.cmdlib import cloud_init, typed_params
@@ -19,6 +19,9 @@ from ganeti.constants.instance import (
 )
 from ganeti.objects import params
 
+#: Fields of the record that a request may change.
+_RECORDED: Final = ("os", "osparams", "osparams_private")
+
 
 class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     """Unit that runs the OS's create script on the disks of a stopped instance."""
@@ -30,19 +33,16 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     _may_run: bool = False
     #: Whether an earlier script may have been running at the beginning.
     _was_unfinished: bool = False
-    #: The operating system before another one was recorded.
-    _former_os: str | None = None
+    #: What the record had before the request was recorded.
+    _former: dict[str, Any] | None = None
 
     def check_arguments(self) -> None:
         """Check the parameters alone."""
         what = f"instance {self.op.instance_name}"
         typed_params.check_os_image(self.op.osparams, what)
-        for given in (
-            self.op.osparams,
-            self.op.osparams_private,
-            self.op.osparams_secret,
-        ):
-            cloud_init.refuse_unstored(given, what)
+        cloud_init.check(self.op.osparams, what)
+        cloud_init.check(self.op.osparams_private, what)
+        cloud_init.refuse_unstored(self.op.osparams_secret, what)
 
     def check_prereq(self) -> None:
         """Check state, disks and OS."""
@@ -58,12 +58,18 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         if not self.os:
             raise self.prereq(f"instance {instance.name}: no operating system given")
         checks.os_not_blacklisted(self.ctx.snapshot, self.os, instance.name)
-        future = instance.replace(os=self.os)
+        public = {name: str(value) for name, value in (op.osparams or {}).items()}
+        self.future = future = instance.replace(
+            os=self.os,
+            osparams=typed_params.merge(instance.osparams, public),
+            osparams_private=typed_params.merge(
+                instance.osparams_private, op.osparams_private or {}
+            ),
+        )
+        cloud_init.check_instance(self.ctx.snapshot, future)
         self.os_params: dict[str, Any] = (
             params.fill_osparams(self.ctx.snapshot, future)
             | params.fill_osparams_private(self.ctx.snapshot, future)
-            | (op.osparams or {})
-            | (op.osparams_private or {})
             | (op.osparams_secret or {})
         )
         self.is_trusted = checks.validate_os(
@@ -82,8 +88,16 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         """Install with the disks assembled."""
         if self.op.os_type is not None:
             self.ctx.log.message(f"Changing OS to '{self.os}'...")
-            self._former_os = self.instance.os
-            common.set_instance(self.ctx, self.uuid, os=self.os)
+        wanted, present = self.future, self.instance
+        changed = [
+            name
+            for name in _RECORDED
+            if getattr(wanted, name) != getattr(present, name)
+        ]
+        if changed:
+            self._former = {name: getattr(present, name) for name in changed}
+            new = {name: getattr(wanted, name) for name in changed}
+            common.set_instance(self.ctx, self.uuid, **new)
         disks.assemble(self.ctx, self.instance)
         try:
             self.ctx.log.message("Running the instance OS create scripts...")
@@ -122,22 +136,20 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         )
         after = CREATION_INTERRUPTED if outcome.may_run else progress.former
         self._mark(after if outcome.error is not None else "")
-        self._restore_os(outcome.error)
+        self._restore(outcome.error)
         outcome.check()
 
-    def _restore_os(self, error: errors.GenericError | None) -> None:
-        """Put the former OS back if an earlier script runs: no other one began."""
-        if self._former_os is not None and OS_SCRIPT_RUNS in str(error):
-            common.set_instance(self.ctx, self.uuid, os=self._former_os)
+    def _restore(self, error: errors.GenericError | None) -> None:
+        """Undo the record if an earlier script runs: no other one began."""
+        if self._former is not None and OS_SCRIPT_RUNS in str(error):
+            common.set_instance(self.ctx, self.uuid, **self._former)
 
     def _run_installer(
         self, progress: helper_install.Progress, *, is_continued: bool
     ) -> helper_install.Outcome:
         ctx, op, instance = self.ctx, self.op, self.instance
         request = helper_install.Request(
-            op.osparams,
-            op.osparams_private,
-            op.osparams_secret,
+            osparams_secret=op.osparams_secret,
             reinstall=True,
             debug=op.debug_level or 0,
             reason=op.reason,

@@ -606,6 +606,10 @@ def test_a_continued_import_that_is_killed_at_once_leaves_nothing():
         ({"src_path": "/srv/x/y"}, "name the node with the export /srv/x/y"),
         ({"disks": [{"size": 1, "adopt": "x"}]}, "none can be adopted"),
         ({"compress": "7z"}, "compression tool: wanted one of none"),
+        (
+            {"disks": [{"size": 8}], "ignore_ipolicy": True},
+            "disk/0: wanted at least 1024 MiB for the exported disk, found 8 MiB",
+        ),
         ({"instance_name": NAME}, "already exists"),
     ],
 )

@@ -733,6 +733,24 @@ def test_reinstall_needs_a_stopped_instance_with_disks():
     assert only_instance(eng).disks_active is False
 
 
+def test_a_reinstallation_records_its_parameters_but_no_secrets():
+    eng = engine(instances=0)
+    eng.run(creation(start=False, osparams={"motd": "old", "dns": "x"}))
+    given = {
+        "osparams": {"motd": "kept", "dns": "default"},
+        "osparams_private": {"token": "t"},
+        "osparams_secret": {"password": "p"},
+    }
+    eng.run(op("OP_INSTANCE_REINSTALL", instance_name="web1", **given))
+    made = only_instance(eng)
+    assert (made.osparams, made.osparams_private) == ({"motd": "kept"}, {"token": "t"})
+    sent = eng.rpc.called("instance_os_add")[0][1][0]
+    assert sent["osparams"] == {"motd": "kept"}
+    assert sent["osparams_private"] == {"token": "t"}
+    assert sent["osparams_secret"] == {"password": "p"}
+    assert "default" not in json.dumps(eng.rpc.called("os_validate"))
+
+
 @pytest.mark.parametrize(
     ("request_", "is_install"),
     [

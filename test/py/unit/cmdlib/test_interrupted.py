@@ -628,8 +628,9 @@ def test_an_os_whose_script_was_refused_is_not_recorded(text, is_recorded):
     before = record_of(master).os
     master.engine.rpc.script["instance_os_add"] = failure(text)
     with pytest.raises(errors.OpExecError, match=text):
-        master.run(REINSTALL | {"os_type": "other"})
+        master.run(REINSTALL | {"os_type": "other", "osparams": {"motd": "new"}})
     assert record_of(master).os == ("other" if is_recorded else before)
+    assert record_of(master).osparams == ({"motd": "new"} if is_recorded else {})
 
 
 def test_an_instance_that_was_being_rebooted_is_up():
