@@ -19,7 +19,7 @@ from ganeti.iallocator.requests import (
     build,
     relocate,
 )
-from ganeti.iallocator.run import question, run, run_first
+from ganeti.iallocator.run import not_evacuable, question, run, run_first
 
 __all__ = [
     "Allocate",
@@ -36,6 +36,7 @@ __all__ = [
     "Relocate",
     "Request",
     "build",
+    "not_evacuable",
     "question",
     "relocate",
     "run",

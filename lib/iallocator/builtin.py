@@ -98,6 +98,25 @@ def solve(
     return out
 
 
+def not_evacuable(cluster: "Cluster", group: str) -> list[str]:
+    """Return the names of nodes whose loss the group does not survive.
+
+    Args:
+        cluster: the cluster.
+        group: uuid of the node group.
+    """
+    import numpy as np
+
+    from ganeti.htools.n1.check import GlobalN1
+    from ganeti.htools.state import node_state
+
+    place = [item.uuid for item in cluster.groups].index(group)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = cluster.only_group(place)
+        test = GlobalN1(node_state.derive(part), only_online=True)
+        return sorted(part.nodes[node].name for node in test.failing())
+
+
 def _is_refusal(request: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
     """Return whether an instance has no place."""
     several = request["type"] in _WITH_FAILURES

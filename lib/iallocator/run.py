@@ -114,6 +114,34 @@ def run_first(
     )
 
 
+def not_evacuable(
+    runner: rpc.Runner,
+    snapshot: objects.Snapshot,
+    group: str,
+    instances: Sequence[str],
+    cluster_cache: ClusterCache,
+) -> list[str]:
+    """Return the names of nodes whose instances have no place when the node is lost.
+
+    They are those that ``hcheck`` and the count of further instances find.
+
+    Args:
+        runner: calls nodes for their resources.
+        snapshot: the cluster.
+        group: uuid of the node group.
+        instances: names of its instances.
+        cluster_cache: saves reading the cluster again.
+
+    Raises:
+        OpPrereqError: a node's report or a policy is invalid.
+    """
+    asked = requests.NodeEvacuate(instances, "all")
+    reports, running = _query_nodes(runner, snapshot, asked)
+    memory = builtin.static_memory(snapshot.cluster.default_iallocator_params)
+    cluster = cluster_cache.read(snapshot, reports, running, static_memory=memory)
+    return builtin.not_evacuable(cluster, group)
+
+
 def question(
     runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
 ) -> dict[str, Any]:

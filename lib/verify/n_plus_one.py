@@ -1,8 +1,9 @@
 """Check that the loss of one node leaves enough memory for its instances."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ganeti import objects
+from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.verify.report import Report
 
@@ -10,7 +11,7 @@ from ganeti.verify.report import Report
 def n_plus_one(
     report: Report, snapshot: objects.Snapshot, free_mib: Mapping[str, int]
 ) -> None:
-    """Check every node as the failover target of another node's instances.
+    """Check every secondary node as the failover target of another node's instances.
 
     Balanced instances that are up count, with their minimum memory.
 
@@ -36,3 +37,31 @@ def n_plus_one(
                 f" {snapshot.nodes[primary].name} fail ({mib}MiB needed, {free}MiB"
                 " available)",
             )
+
+
+def on_shared_storage(
+    snapshot: objects.Snapshot, instances: Iterable[objects.Instance]
+) -> list[str]:
+    """Return the names of instances that are up and may run on any node of their group.
+
+    They have no secondary node, so the memory for them is not that of one node.
+    """
+    return [
+        instance.name
+        for instance in instances
+        if instance.admin_state == "up"
+        and snapshot.disk_template(instance) in disk_constants.DTS_EXT_MIRROR
+    ]
+
+
+def not_evacuable(report: Report, nodes: Sequence[str]) -> None:
+    """Warn of nodes whose instances have no place elsewhere."""
+    for name in nodes:
+        report.error_if(
+            name,
+            "ENODEN1",
+            name,
+            "should this node fail, not all of its instances have a place on the others"
+            " of its group; see hcheck and gnt-cluster capacity",
+            warn_only=True,
+        )

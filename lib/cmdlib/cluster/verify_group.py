@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import hooksmaster, objects, opcodes
+from ganeti import errors, hooksmaster, iallocator, objects, opcodes
 from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.cluster import verify_request, verify_ssconf
@@ -146,12 +146,29 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         if "nplusone_mem" not in self.op.skip_checks:
             self.output.step("Verifying N+1 Memory redundancy")
             n_plus_one.n_plus_one(self.report, snapshot, _free_memory(answers))
+            self._judge_evacuations(snapshot, inside)
         if "hvparam_assessment" not in self.op.skip_checks:
             self.output.step("Assessing cluster hypervisor parameters")
             self._assess(snapshot)
         self._notes(snapshot, members, inside)
         for line in nodes.daemon_users(online, answers, verbose=self.op.verbose):
             self.output.notice(line)
+
+    def _judge_evacuations(
+        self, snapshot: objects.Snapshot, inside: Sequence[objects.Instance]
+    ) -> None:
+        """Warn of nodes whose instances on shared storage have no other place."""
+        names = n_plus_one.on_shared_storage(snapshot, inside)
+        if not names:
+            return
+        try:
+            found = iallocator.not_evacuable(
+                self.ctx.rpc, snapshot, self.group, names, self.ctx.cluster_cache
+            )
+        except errors.OpPrereqError as err:
+            self.output.notice(f"N+1 on shared storage is not known: {err.args[0]}")
+            return
+        n_plus_one.not_evacuable(self.report, found)
 
     def _instances(
         self, snapshot: objects.Snapshot, members: Sequence[objects.Node]

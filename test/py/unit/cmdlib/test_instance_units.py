@@ -638,7 +638,7 @@ def test_modify_refuses_wrong_devices():
         ({"disks": [["remove", 0, {}]]}, "has no disk 0, it has 0"),
         (
             {"disks": [["add", -1, {"size": 1024}], ["add", -1, {"size": 1}]]},
-            "only one",
+            "disk 1: 1 MiB is not within",
         ),
         ({"runtime_mem": 64}, "is not running"),
     ]:

@@ -45,6 +45,11 @@ def report(uuid, now, **changes):
     }
 
 
+def node_info(total, free):
+    memory = {"memory_total": total, "memory_free": free, "memory_dom0": 0}
+    return ["boot", [], [{**memory, "cpu_total": 8, "cpu_dom0": 0}]]
+
+
 def ssconf_sums(engine, wrong):
     sums = {}
     if isinstance(wrong, dict):
@@ -88,6 +93,8 @@ def engine_with(changes=None, start=None, late=None, **script):
             "node_verify": verify,
             "hooks_runner": [],
             "node_has_ip_address": lambda node, _args: node == MASTER,
+            "node_info": node_info(16384, 16384),
+            "all_instances_info": {},
             "store_status": {"revision": 1, "term": 1, "digest": ""},
             **script,
         },
@@ -861,4 +868,49 @@ def test_helpers_of_all_nodes_must_be_usable_on_each_candidate():
     assert asked["oob-paths"] == ["/opt/other", "/sbin/oob"]
     assert oob_findings(engine) == [
         f"  - ERROR:ENODEOOBPATH:node:node1.example.com:{problem}"
+    ]
+
+
+@pytest.mark.parametrize("template", ["sharedfile", "diskless"])
+@pytest.mark.parametrize(("memory", "warned"), [(6200, [1, 2]), (5900, [])])
+def test_nodes_whose_instances_have_no_other_place_are_warned_of(
+    template, memory, warned
+):
+    disks = [
+        objects.Disk(
+            uuid=f"d{n}", dev_type="sharedfile", logical_id=("loop", f"/x/d{n}"),
+            size=8, nodes=(), serial_no=1, iv_name="disk/0",
+        )
+        for n in (1, 2)
+    ]  # fmt: skip
+    if template == "diskless":
+        disks = []
+    guests = [
+        clusters.instance(
+            n,
+            primary=n,
+            beparams={"maxmem": memory, "minmem": memory},
+            disks=[disk.uuid for disk in disks[n - 1 : n]],
+        )
+        for n in (1, 2)
+    ]
+    running = {clusters.node_uuid(n): {guests[n - 1].name} for n in (1, 2)}
+    start = healthy(extra=[*disks, *guests])
+    engine = engine_with(
+        start=start,
+        blockdev_getmirrorstatus_multi=lambda _node, args: [
+            [True, None] for _ in args[0]
+        ],
+        node_info=node_info(16384, 16384 - memory),
+        all_instances_info=lambda node, _args: {
+            name: {"memory": memory, "vcpus": 1, "state": 0, "time": 1.0}
+            for name in running[node]
+        },
+    )
+    run(engine)
+    assert [line for line in findings(engine) if "should this node fail" in line] == [
+        f"  - WARNING: node node{n}.example.com: should this node fail, not all of its"
+        " instances have a place on the others of its group; see hcheck and"
+        " gnt-cluster capacity"
+        for n in warned
     ]
