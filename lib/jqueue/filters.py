@@ -64,9 +64,9 @@ class Rules:
     def __init__(self, rules: Iterable[FilterRule]) -> None:
         ordered = sorted(rules, key=lambda r: (r.priority, r.watermark, r.uuid))
         self._rules = [
-            (rule, [_compile(rule, predicate) for predicate in rule.predicates])
+            (rule, [_test_of(rule, predicate) for predicate in rule.predicates])
             for rule in ordered
-            if is_action(rule.action) and rule.action != "CONTINUE"
+            if rule.action != "CONTINUE" and problem(rule) is None
         ]
 
     def __bool__(self) -> bool:
@@ -119,14 +119,21 @@ def problem(rule: FilterRule) -> str | None:
             _test_of(rule, predicate)
         except errors.GenericError as err:
             return f"predicate: {err}"
+    try:
+        check_together([expression for _kind, expression in rule.predicates])
+    except errors.ParseError as err:
+        return f"predicates: {err}"
     return None
 
 
-def _compile(rule: FilterRule, predicate: Any) -> _Test:
-    try:
-        return _test_of(rule, predicate)
-    except errors.GenericError:
-        return lambda _facts: False
+def check_together(expressions: Sequence[Any]) -> None:
+    """Check the filters of all predicates of a rule, which have one bound together.
+
+    Raises:
+        ParseError: one is no filter, or there are too many regular expressions.
+    """
+    known = [each for each in expressions if each is not None]
+    qlang.check(["&", *known], max_depth=qlang.MAX_DEPTH + 1)
 
 
 def _test_of(rule: FilterRule, predicate: Any) -> _Test:

@@ -77,6 +77,10 @@ def replace_filter(
         raise _wrong(f"priority: wanted 0 or more, found {priority}")
     for predicate in predicates:
         _check_predicate(predicate)
+    try:
+        filters.check_together([expression for _kind, expression in predicates])
+    except errors.ParseError as err:
+        raise _wrong(f"predicates: {err}") from err
     _check_action(action)
     now_ns = round(deps.clock.time() * 1_000_000_000)
     rule = objects.FilterRule(

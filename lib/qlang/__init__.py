@@ -8,9 +8,10 @@ set of fields belongs to `ganeti.query`; the arguments of list commands belong t
 
 from ganeti.qlang.evaluate import Leaf, Predicate, compile_, requested_names
 from ganeti.qlang.parser import glob_regex, parse
-from ganeti.qlang.structure import check, fields_of
+from ganeti.qlang.structure import MAX_DEPTH, check, fields_of
 
 __all__ = [
+    "MAX_DEPTH",
     "Leaf",
     "Predicate",
     "check",

@@ -114,6 +114,11 @@ _NEW_OBJECTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 _MODIFY: Final = "OP_INSTANCE_SET_PARAMS"
+_WITH_DISKS: Final = (_MODIFY, "OP_INSTANCE_RECREATE_DISKS")
+#: Keys of a disk in a request; all else goes to a provider's programs, which run as
+#: root. Rights know it by the name that it has in a conversion.
+_DISK_KEYS: Final = frozenset({*params.IDISK, "uuid"})
+_PROVIDED: Final = "ext_params"
 #: Opcode -> parameters with names of objects that it changes beside that of its path,
 #: and the paths of their collections.
 _OTHERS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
@@ -231,7 +236,39 @@ def root_parameters(ops: Sequence[Mapping[str, Any]], present: Any = None) -> li
         present: the present values, nested as in the opcodes. Clients write back what
             they have read, so an equal value is none of these parameters.
     """
-    return sorted({name for op in ops for name in _walk(op, present)})
+    names = {name for op in ops for name in _walk(op, present)}
+    return sorted(names | {_PROVIDED for op in ops if _has_provided(op)})
+
+
+def without_root(ops: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return opcodes without the parameters that mean root on nodes.
+
+    A job runs later than its request was checked. A value that was there then could be
+    another one by now, which the job must not change back.
+    """
+    return [_bare(op) for op in ops]
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: item if name in _FREE_FORM else _bare(item)
+            for name, item in value.items()
+            if name in _FREE_FORM or not _needs_root(name, item)
+        }
+    return [_bare(each) for each in value] if isinstance(value, list) else value
+
+
+def _has_provided(op: Mapping[str, Any]) -> bool:
+    """Return whether disks of a request have parameters of their provider.
+
+    A new instance names the provider; its present disks have one.
+    """
+    if op.get("OP_ID") not in _WITH_DISKS:
+        return False
+    changes = [row for row in op.get("disks") or () if isinstance(row, list | tuple)]
+    values = [row[-1] for row in changes if row and isinstance(row[-1], Mapping)]
+    return any(each.keys() - _DISK_KEYS for each in values)
 
 
 def _walk(value: Any, present: Any) -> Iterator[str]:

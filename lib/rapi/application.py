@@ -231,7 +231,7 @@ class Application:
                 if exchange.user is not None:
                     paths = access.paths_of(exchange.path, ops)
                     named = [self._rights_path(exchange, each) for each in paths]
-                    _check_rights(exchange.user, resource, named, ops, self._master)
+                    ops = _permitted(exchange.user, resource, named, ops, self._master)
                 for op in ops:
                     op["reason"] = [*(op.get("reason") or ()), *trail]
                 return int(self._master.call("SubmitJob", [ops]))
@@ -288,26 +288,25 @@ def _may_call(user: User, resource: Resource, path: str) -> bool:
     return rights.allow(resource, [path]) or (creates and bool(rights.rules))
 
 
-def _check_rights(
+def _permitted(
     user: User,
     resource: Resource,
     paths: list[str],
     ops: list[dict[str, Any]],
     master: Master,
-) -> None:
-    """Refuse objects and parameters that the user may not use."""
+) -> list[dict[str, Any]]:
+    """Return what the user may submit; refuse objects and parameters beyond it."""
     if not user.rights.allow(resource, paths):
         raise forbidden("")
-    names = access.root_parameters(ops)
-    if names and not user.rights.allow_root(paths):
-        names = access.root_parameters(ops, present.values(master, ops))
-    else:
-        names = []
+    if not access.root_parameters(ops) or user.rights.allow_root(paths):
+        return ops
+    names = access.root_parameters(ops, present.values(master, ops))
     if names:
         raise forbidden(
             f"parameter {', '.join(names)}: gives control of nodes, so user"
             f" {user.name} needs the right 'root' for it in the users file"
         )
+    return access.without_root(ops)
 
 
 def _path(environ: Mapping[str, Any]) -> str:

@@ -29,6 +29,8 @@ _VARIABLE: Final = re.compile(r"\[([a-z_]+)\]")
 NUMBERS: Final = frozenset({"job_id", "disk_index"})
 #: Variables that stand for names of any characters; other names are words.
 ANY_NAMES: Final = frozenset({"group_name", "network_name"})
+#: No job has a longer one, and Python does not convert digits without end.
+_NUMBER: Final = "[0-9]{1,18}"
 #: Such a name in the form of `segment`; it has no control characters.
 _ANY_NAME: Final = "(?:[^/%]|%(?!0|1|7F)[0-9A-F]{2})+"
 #: Characters of names that are encoded in a path. Such a name does not match more
@@ -212,7 +214,7 @@ class Resource:
         def group(actual: re.Match[str]) -> str:
             name = actual.group(1)
             if name in NUMBERS:
-                values = r"[0-9]+"
+                values = _NUMBER
             else:
                 values = _ANY_NAME if name in ANY_NAMES else r"[\w.-]+"
             return f"(?P<{name}>{values})"

@@ -6,6 +6,7 @@ The logical id is ``(driver, path)``. A file has exactly the disk's size and is 
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import stat
@@ -23,6 +24,9 @@ _FILE_MODE = 0o600
 _DIR_MODE = 0o750
 #: Names of disk files: a uuid, the template, the index.
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\w+\.disk\d+")
+#: Most disk files that are found, and levels of directories above them.
+_MAX_FOUND = 1_000_000
+_MAX_LEVELS = 16
 
 
 class FileDisk(Device):
@@ -174,21 +178,26 @@ def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str,
     """Return the disk files below directories: path as recorded -> bytes.
 
     Disk files are recognised by their names; other files are left out, as are
-    directories that do not exist or may not hold disks.
+    directories that do not exist or may not hold disks. Other nodes write to shared
+    storage, so names that no instance has, deep directories and masses of files are
+    left out, too.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for directory in directories:
         with contextlib.suppress(errors.FileStoragePathError, OSError):
             place = allowed.place(paths, directory, exact_ok=True)
             with place.directory() as top:
-                for name, size in _disk_files(top):
+                room = _MAX_FOUND - len(sizes)
+                for name, size in itertools.islice(_disk_files(top), room):
                     sizes[f"{place.path}/{name}"[len(paths.root) :]] = size
     return sizes
 
 
 def _disk_files(top: int) -> Iterator[tuple[str, int]]:
     """Yield path and bytes of the disk files below an open directory."""
-    for root, _dirs, names, fd in os.fwalk(".", dir_fd=top):
+    for root, dirs, names, fd in os.fwalk(".", dir_fd=top):
+        is_deep = root.count("/") >= _MAX_LEVELS
+        dirs[:] = [name for name in dirs if name.isprintable() and not is_deep]
         for name in filter(_NAME.fullmatch, names):
             with contextlib.suppress(FileNotFoundError):
                 size = os.lstat(name, dir_fd=fd).st_size

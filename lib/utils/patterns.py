@@ -24,8 +24,9 @@ from ganeti.utils import control_chars
 #: within them takes 4 microseconds per byte of text.
 MAX_LENGTH: Final = 2048
 MAX_SIZE: Final = 2500
-#: Characters of a text that are searched; names, tags and reasons are shorter.
-MAX_TEXT: Final = 65536
+#: Characters of a text that are searched; names, tags and reasons are shorter. Rules on
+#: jobs are evaluated while the job queue waits.
+MAX_TEXT: Final = 4096
 #: Memory of a compiled expression.
 _MAX_MEMORY: Final = 256 * 1024
 #: Characters of an expression in a message.

@@ -10,6 +10,7 @@ import pytest
 from fakes import nodes
 from ganeti import errors
 from ganeti.backend import disks
+from ganeti.storage import files
 
 MIB = 1024 * 1024
 
@@ -198,6 +199,29 @@ def test_disk_files_are_found_by_their_names(node, record):
     asked = {"disk-files": [nodes.STORAGE_DIR, "/srv/none", "/etc"]}
     answer = nodes.call(node, "node_verify", asked, "c", {})["disk-files"]
     assert answer == {path: 4 * MIB}
+
+
+def test_what_another_node_made_on_shared_storage_does_not_hide_disk_files(
+    node, record, monkeypatch
+):
+    path = record["disks_info"][0]["logical_id"][1]
+    top = node.paths.at(nodes.STORAGE_DIR)
+    name = os.path.basename(path)
+    for odd in (b"\xff", b"line\nbreak", b"\x1b[2J"):
+        os.mkdir(os.fsencode(top) + b"/" + odd)
+        with open(os.fsencode(f"{top}/") + odd + b"/" + name.encode(), "wb"):
+            pass
+    # A thousand levels are more than a call stack and the open files of a process have.
+    deep = f"{top}{'/d' * 40}"
+    os.makedirs(deep)
+    with open(f"{deep}/{name}", "wb"):
+        pass
+    asked = {"disk-files": [nodes.STORAGE_DIR]}
+    answer = nodes.call(node, "node_verify", asked, "c", {})["disk-files"]
+    assert answer == {path: 4 * MIB}
+    monkeypatch.setattr(files, "_MAX_FOUND", 0)
+    answer = nodes.call(node, "node_verify", asked, "c", {})["disk-files"]
+    assert answer == {}
 
 
 def test_wipe_zeroes_the_part_and_nothing_else(node, record):

@@ -137,3 +137,15 @@ def test_buckets_come_from_reasons_each_once():
     ]  # fmt: skip
     actual = filters.buckets([("s", text, 0) for text in texts])
     assert actual == (("bucket/2:web", 2), ("bucket/3:web", 3), ("bucket/1:a:b", 1))
+
+
+def test_a_stored_rule_with_too_many_expressions_is_skipped():
+    # They are evaluated while the queue is locked, once per waiting job.
+    many = ["|", *(["=~", "os_type", f"[ab]*a[ab]{{9}}{n}"] for n in range(200))]
+    stored = rule("REJECT", ["opcode", ["!", many]], ["opcode", ["!", many]])
+    assert filters.problem(stored) == "predicates: filter: too many regular expressions"
+    one = rule("REJECT", ["opcode", ["!", many]])
+    assert filters.problem(one) is None
+    facts = filters.JobFacts(1, [{"OP_ID": "x", "os_type": "debian"}], [])
+    assert filters.Rules([one]).decide(facts).action == "REJECT"
+    assert filters.Rules([stored]).decide(facts).action == "ACCEPT"

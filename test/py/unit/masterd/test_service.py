@@ -261,6 +261,9 @@ def wrong_filters():
         "predicate opcode: wanted a filter, found null",
     )
     yield 1, [["opcode", ["huh"]]], "PAUSE", "predicate opcode: "
+    many = ["|", *(["=~", "osparams.x", f"[ab]*a[ab]{{9}}{n}"] for n in range(200))]
+    text = "predicates: filter: too many regular expressions"
+    yield 1, [["opcode", many], ["opcode", many]], "PAUSE", text
     for kind in ("jobid", "reason"):
         predicate = [kind, ["==", "name", 1]]
         yield 1, [predicate], "PAUSE", f"predicate {kind}: unknown field name"

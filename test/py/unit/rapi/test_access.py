@@ -156,3 +156,40 @@ def test_texts_are_truth_values():
     op = {"hvparams": {"use_chroot": "False"}}
     assert access.root_parameters([op], {"hvparams": {"use_chroot": False}}) == []
     assert access.root_parameters([op], {"hvparams": {"use_chroot": True}})
+
+
+def test_what_is_there_is_left_out_of_a_request():
+    op = {
+        "OP_ID": "x",
+        "hvparams": {"kernel_path": "/x", "acpi": True},
+        "osparams": {"kernel_path": "/y"},
+        "disks": [["modify", 0, {"adopt": "lv", "name": "data"}]],
+        "depends": None,
+    }
+    rest = {
+        "OP_ID": "x",
+        "hvparams": {"acpi": True},
+        "osparams": {"kernel_path": "/y"},
+        "disks": [["modify", 0, {"name": "data"}]],
+        "depends": None,
+    }
+    assert access.without_root([op]) == [rest]
+    assert access.without_root([rest]) == [rest]
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ([0, {"image": "/etc/shadow"}], ["ext_params"]),
+        (["modify", 0, {"image": "default"}], ["ext_params"]),
+        (["add", -1, {"size": 1, "image": "x"}], ["ext_params"]),
+        (["modify", 0, {"name": "data", "mode": "ro"}], []),
+        (["attach", {"uuid": "u"}], []),
+        (["add", {"size": 1, "vg": "xenvg"}], []),
+    ],
+)
+def test_parameters_of_a_provider_mean_root_in_a_disk_too(change, names):
+    op = {"OP_ID": "OP_INSTANCE_SET_PARAMS", "disks": [change]}
+    assert access.root_parameters([op]) == names
+    again = {"OP_ID": "OP_INSTANCE_RECREATE_DISKS", "disks": [[0, change[-1]], 1]}
+    assert access.root_parameters([again]) == names

@@ -649,6 +649,9 @@ def test_what_is_written_back_needs_no_right(browser, master):
     master.objects["instance"][0]["hvparams"] = {"kvm_path": "/x", "use_chroot": True}
     same = {"hvparams": {"kvm_path": "/x", "use_chroot": True, "acpi": False}}
     assert browser.send("PUT", uri, same, **basic("web"))[0] == 200
+    # An administrator may change it before the job runs: it does not change it back.
+    [op] = master.calls[-1][1][0]
+    assert op["hvparams"] == {"acpi": False, "use_chroot": True}
     for name, value in (("kvm_path", "/y"), ("use_chroot", False)):
         body = {"hvparams": {**same["hvparams"], name: value}}
         status, _, answer = browser.send("PUT", uri, body, **basic("web"))
@@ -663,6 +666,14 @@ def test_what_is_written_back_needs_no_right(browser, master):
     )
     del body["drbd_helper"]
     assert browser.send("PUT", "/2/modify", body, **basic("writer"))[0] == 200
+
+
+def test_a_number_that_no_job_has_is_not_found(browser, master):
+    for number in ("9" * 19, "9" * 5000):
+        for method, rest in (("GET", ""), ("DELETE", ""), ("GET", "/wait")):
+            status = browser.send(method, f"/2/jobs/{number}{rest}", **basic("writer"))
+            assert status[0] == 404
+    assert master.calls == []
 
 
 def test_a_role_covers_new_names_only_if_its_pattern_does(browser):
