@@ -19,6 +19,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Protocol
 
 from ganeti import clock, errors
 from ganeti.constants import jobqueue
@@ -60,6 +61,20 @@ _RECENT = 1000
 _RECENT_LINES = 1000
 
 
+class Observer(Protocol):
+    """Takes note of jobs, see `ganeti.masterd.audit`; must not block."""
+
+    def submitted(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """Take note of new jobs, in the thread that submits them.
+
+        Returns:
+            A function that is called when they are durable.
+        """
+
+    def ended(self, job: Job) -> None:
+        """Take note of a job whose end is durable."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Limits of a queue.
@@ -71,12 +86,14 @@ class Settings:
             None keeps them.
         on_failure: called with the error of a commit that failed; the daemon ends
             on a TermError.
+        observer: takes note of jobs.
     """
 
     workers: int = 25
     hard_limit: int = jobqueue.JOB_QUEUE_SIZE_HARD_LIMIT
     archive_age_s: float | None = 21 * 86400.0
     on_failure: Callable[[BaseException], None] | None = None
+    observer: Observer | None = None
 
 
 class Core:
@@ -486,6 +503,8 @@ class Core:
             self.changed_locked(entry)
             for waiting in sorted(self.dependents.pop(job_id, ())):
                 self._freed_locked(waiting, job_id)
+        if self.settings.observer is not None:
+            self.settings.observer.ended(entry.job)
 
     def note_ended_locked(self, job: Job) -> None:
         """Record that a live job has ended."""

@@ -28,6 +28,7 @@ def recover(core: Core) -> None:
     core.is_drained = core.store.read(META, DRAIN) is not None
     documents: list[Document] = []
     entries: list[Entry] = []
+    ended: list[Job] = []
     for key, data in sorted(core.store.scan(JOBS), key=lambda item: int(item[0])):
         # Ids are never used twice, even if the stored serial is older than a job.
         core.serial = max(core.serial, int(key))
@@ -46,9 +47,14 @@ def recover(core: Core) -> None:
             entries.append(entry)
         else:
             core.note_ended_locked(job)
+            if job is not stored:
+                ended.append(job)
     # The state after recovery is durable before any job runs: a second crash finds
     # it, and does not run an opcode again that the first one interrupted.
     _commit(core, documents)
+    if core.settings.observer is not None:
+        for job in ended:
+            core.settings.observer.ended(job)
     with core.transaction():
         for entry in entries:
             if any(op.is_resumable for op in entry.job.ops):

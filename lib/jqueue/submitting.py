@@ -149,6 +149,9 @@ class Submitter:
         # Counted against the limit until the commit ends: else many clients at once
         # could pass the check before any of their jobs is counted.
         core.arriving += len(entries)
+        observer = core.settings.observer
+        jobs = [entry.job for entry in entries]
+        note = None if observer is None else observer.submitted(jobs)
         for entry in entries:
             core.remote.add(entry.requester, entry.size)
         documents = [
@@ -166,6 +169,8 @@ class Submitter:
                 if error is None:
                     for entry in entries:
                         core.admit_locked(entry)
+            if note is not None and error is None:
+                note()
             on_done(error)
 
         core.commit_locked(documents, done)

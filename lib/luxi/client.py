@@ -5,7 +5,9 @@ the first answer arrives.
 """
 
 import contextlib
+import contextvars
 import errno
+import os
 import socket
 import sys
 import time
@@ -46,6 +48,8 @@ _WAITING: Final = frozenset({"WaitForJobChange", "WaitForJobChanges"})
 _RETRY_CONNECT: Final = frozenset(
     {errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.EWOULDBLOCK}
 )
+#: Who asks this process, for the audit log; empty in commands, where sudo names them.
+ORIGIN: Final = contextvars.ContextVar[dict[str, str]]("origin", default={})  # noqa: B039
 
 
 class Timer(Protocol):
@@ -441,13 +445,16 @@ def _note(pid: int, path: str, waited_s: float) -> str:
 
 
 def _request(method: str, args: Sequence[Any]) -> bytes:
-    return _encode(
-        {
-            framing.KEY_METHOD: method,
-            framing.KEY_ARGS: list(args),
-            framing.KEY_VERSION: versions.LUXI_VERSION,
-        }
-    )
+    request: dict[str, Any] = {
+        framing.KEY_METHOD: method,
+        framing.KEY_ARGS: list(args),
+        framing.KEY_VERSION: versions.LUXI_VERSION,
+    }
+    sudo_user = os.environ.get("SUDO_USER")
+    origin = ORIGIN.get() or ({"sudo_user": sudo_user} if sudo_user else None)
+    if origin:
+        request[framing.KEY_ORIGIN] = origin
+    return _encode(request)
 
 
 def _encode(request: dict[str, Any]) -> bytes:

@@ -18,6 +18,8 @@ KEY_RESULT: Final = "result"
 KEY_VERSION: Final = "version"
 #: Number of a call that waits, repeated by its answer; not in Ganeti.
 KEY_CALL_ID: Final = "call_id"
+#: Who asks, as the client claims; not in Ganeti.
+KEY_ORIGIN: Final = "origin"
 #: Start of an answer without a warning whose result follows, and the end of one.
 RESULT_FOLLOWS: Final = b'{"success":true,"result":'
 RESULT_ENDS: Final = b"}" + END

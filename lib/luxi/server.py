@@ -65,6 +65,7 @@ class Request(msgspec.Struct):
     method: str
     args: list[Any]
     call_id: int | None = None
+    origin: dict[str, str] | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(Request)
@@ -95,7 +96,8 @@ class Call:
     """One request in progress. Answer it exactly once, from any thread."""
 
     __slots__ = (
-        *("_server", "args", "connection", "id", "method", "on_close", "rewrite"),
+        *("_server", "args", "connection", "id", "method", "on_close"),
+        *("origin", "rewrite"),
     )
 
     def __init__(
@@ -105,6 +107,8 @@ class Call:
         self.connection = connection
         self.method = request.method
         self.args = request.args
+        #: Who asks, as the client claims.
+        self.origin = request.origin
         #: Its answer repeats this number; None for calls that are answered in order.
         self.id = request.call_id
         #: Called in the loop's thread if the client disconnects before the answer.
@@ -171,6 +175,7 @@ class Connection:
         "fd",
         "handler",
         "numbered",
+        "peer",
         "queued",
         "received",
         "searched",
@@ -182,6 +187,8 @@ class Connection:
         self.sock = sock
         self.handler = handler
         self.fd = sock.fileno()
+        #: Process and user of the client.
+        self.peer = _peer(sock)
         self.received = bytearray()
         #: Received bytes that are known to have no end of a request.
         self.searched = 0
@@ -456,7 +463,8 @@ class Server:
                 _log.warning("luxi: cannot accept: %s", err)
                 self._pause_accepting()
                 return
-            if listener.uids is not None and (uid := _peer(sock)) not in listener.uids:
+            uid = _peer(sock)[1]
+            if listener.uids is not None and uid not in listener.uids:
                 _log.warning("luxi: refused a connection of user %d", uid)
                 sock.close()
                 continue
@@ -707,11 +715,11 @@ def connection_limit() -> int:
     return max(2 * RESERVED, min(MAX_CONNECTIONS, soft // 2))
 
 
-def _peer(sock: socket.socket) -> int:
-    """Return the user who has connected to a socket."""
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """Return the process and the user that have connected to a socket."""
     data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _pid, uid, _gid = _CREDENTIALS.unpack(data)
-    return int(uid)
+    pid, uid, _gid = _CREDENTIALS.unpack(data)
+    return int(pid), int(uid)
 
 
 def _listen(path: str, gid: int = -1) -> socket.socket:

@@ -17,6 +17,7 @@ import msgspec
 
 from ganeti import errors
 from ganeti.luxi.server import Call
+from ganeti.masterd import audit
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.stalls import Stalls
 
@@ -84,25 +85,53 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
     )
 
 
-def answer(deps: MasterDeps, call: Call, stalls: Stalls) -> None:
-    """Execute a request; answer the call now or later."""
+def answer(
+    deps: MasterDeps, call: Call, stalls: Stalls, *, is_remote: bool = False
+) -> None:
+    """Execute a request; answer the call now or later.
+
+    Args:
+        deps: of the method.
+        call: the request.
+        stalls: knows the calls that wait for commits.
+        is_remote: it came from the remote API.
+    """
     known = METHODS.get(call.method)
     if known is None:
         call.reject(f"Failed to parse request: unknown method {call.method!r}")
         return
     try:
         arguments = msgspec.convert(call.args, known.arguments)
-        result = known.function(deps, **msgspec.structs.asdict(arguments))
+        caller = audit.Caller.of(call, is_remote=is_remote)
+        with audit.asked_by(caller):
+            result = known.function(deps, **msgspec.structs.asdict(arguments))
     except (Malformed, msgspec.ValidationError) as err:
         call.reject(f"Failed to parse request: {call.method}: {err}")
         return
     except errors.GenericError as err:
+        if call.method in audit.CHANGES:
+            deps.audit.called(caller, call, err)
         call.fail(err)
         return
+    if call.method in audit.CHANGES:
+        _record(deps, caller, call, result)
     if isinstance(result, Later):
         _answer_later(call, result, stalls)
     else:
         call.succeed(result)
+
+
+def _record(deps: MasterDeps, caller: audit.Caller, call: Call, result: Any) -> None:
+    """Have the audit log take a change, when it has been made."""
+    if not isinstance(result, Later):
+        deps.audit.called(caller, call, result)
+        return
+
+    def done(future: "Future[Any]") -> None:
+        if not future.cancelled():
+            deps.audit.called(caller, call, future.exception() or future.result())
+
+    result.future.add_done_callback(done)
 
 
 def _answer_later(call: Call, later: Later, stalls: Stalls) -> None:

@@ -4,18 +4,20 @@ LUXI methods get all of it. The engine sees it as `ganeti.mcpu.EngineDeps`, a lo
 unit as `ganeti.cmdlib.base.Context`.
 """
 
+import contextvars
 import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Final, cast
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar, cast
 
 from ganeti import errors, jqueue, locking, mcpu, query, rpc
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
 from ganeti.masterd import (
+    audit,
     cluster_facts,
     followers,
     journal_state,
@@ -28,7 +30,9 @@ from ganeti.masterd.maintenance_state import Keeper
 from ganeti.masterd.shared_answers import SharedAnswers
 from ganeti.masterd.term_resets import TermResets
 from ganeti.store import CopyState, Store, choice
-from ganeti.utils import netutils
+from ganeti.utils import audit_chain, netutils
+
+T = TypeVar("T")
 
 #: Threads for queries of the configuration. These take milliseconds of processor time,
 #: so more threads would not help.
@@ -42,6 +46,14 @@ _REACTION_S: Final = 1.5
 #: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
 #: was for job files; here a queued job costs a row and 2 KiB of memory.
 MAX_UNFINISHED_JOBS: Final = 50_000
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads whose work is that of the client for whom it was submitted."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """Run a function in the context of the caller."""
+        return super().submit(contextvars.copy_context().run, fn, *args, **kwargs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,10 +84,10 @@ class MasterDeps(mcpu.EngineDeps):
     address: ClusterAddress = dataclasses.field(init=False)
     query_sources: Callable[[], query.Sources] = dataclasses.field(init=False)
     quick: Executor = dataclasses.field(
-        default_factory=lambda: ThreadPoolExecutor(_QUICK_THREADS, "query")
+        default_factory=lambda: _Threads(_QUICK_THREADS, "query")
     )
     slow: Executor = dataclasses.field(
-        default_factory=lambda: ThreadPoolExecutor(_SLOW_THREADS, "live-query")
+        default_factory=lambda: _Threads(_SLOW_THREADS, "live-query")
     )
     planning: Executor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")
@@ -151,8 +163,19 @@ class MasterDeps(mcpu.EngineDeps):
             mcpu.Processor(self, UNITS),
             self.clock,
             jqueue.Settings(
-                hard_limit=MAX_UNFINISHED_JOBS, on_failure=self._on_failure
+                hard_limit=MAX_UNFINISHED_JOBS,
+                on_failure=self._on_failure,
+                observer=self.audit,
             ),
+        )
+
+    @functools.cached_property
+    def audit(self) -> audit.Log:
+        """The audit log."""
+        return audit.Log(
+            f"{self.paths.log_dir}/{audit_chain.LOG_NAME}",
+            self.paths.data(audit_chain.HEAD_NAME),
+            self.clock,
         )
 
     @functools.cached_property

@@ -90,7 +90,7 @@ class Service:
     def _answer_remote(self, call: Call) -> None:
         remote.check(call)
         call.rewrite = remote.without_requesters
-        self._answer(call)
+        calls.answer(self.deps, call, self._stalls, is_remote=True)
 
     def _has_ended(self, job_id: int) -> bool:
         job = self.deps.queue.job(job_id)
@@ -130,6 +130,7 @@ class Service:
         self.deps.planning.shutdown(wait=False, cancel_futures=True)
         self.deps.store.close()
         self._distributor.stop()
+        self.deps.audit.stop()
         return have_ended
 
 
@@ -140,6 +141,7 @@ def build(deps: MasterDeps) -> Service:
         StorageError: jobs cannot be read.
         OSError: a socket cannot be bound.
     """
+    deps.audit.started(deps.paths.hostname, str(deps.store.term))
     deps.queue.recover()
     interrupted.mark_creations(deps.config)
     distributor = Distributor(

@@ -115,6 +115,15 @@ def _delete(deps: MasterDeps, key: str) -> None:
     deps.queue.poke()
 
 
+@method("NoteUserChange")
+def note_user_change(deps: MasterDeps, action: str, names: list[str]) -> None:
+    """Record a change of users of the remote API; an addition to Ganeti.
+
+    The audit log has the arguments of every call; there is nothing else to do.
+    """
+    del deps, action, names
+
+
 @method("SetWatcherPause")
 def set_watcher_pause(deps: MasterDeps, until: float | None) -> Later:
     """Pause the watcher until a time; null ends the pause."""

@@ -20,6 +20,7 @@ import msgspec
 from ganeti import errors
 from ganeti.clock import Clock
 from ganeti.http import parking
+from ganeti.luxi.client import ORIGIN
 from ganeti.rapi import (
     access,
     handlers,
@@ -82,8 +83,13 @@ class _Exchange:
     @property
     def requester(self) -> str:
         """Return the user, address and id for reasons and logs."""
+        return ", ".join(f"{name} {value}" for name, value in self.origin.items())
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Return the same for the audit log of the master daemon."""
         name = "anonymous" if self.user is None else self.user.name
-        return f"user {name}, address {self.address}, request {self.id}"
+        return {"user": name, "address": self.address, "request": self.id}
 
 
 class Application:
@@ -225,6 +231,7 @@ class Application:
             self._authenticator.check_rate(
                 exchange.who, changes=resource.method != "GET"
             )
+        origin = ORIGIN.set(exchange.origin)
         try:
             if resource.job is not None:
                 ops = requests.job_of(resource, request)
@@ -241,6 +248,8 @@ class Application:
             return handlers.HANDLERS[resource.direct](call)
         except errors.GenericError as err:
             raise refusal_of(err) from err
+        finally:
+            ORIGIN.reset(origin)
 
     def _rights_path(self, exchange: _Exchange, path: str) -> str:
         """Return the path that patterns of rights must match."""

@@ -47,6 +47,33 @@ JOURNAL: Final = Command(
     ),
     run="client.cluster.journal:run",
 )
+AUDIT: Final = Command(
+    "audit",
+    "show who changed what, or verify that this log is whole",
+    options=(
+        Option(
+            ("--since",),
+            "changes from this time on: a duration such as 2h, or a local time such"
+            " as '2026-03-01 22:15'",
+            dest="since",
+            kind="string",
+        ),
+        Option(
+            ("-n", "--number"),
+            "only this many of the newest changes",
+            dest="number",
+            kind="int",
+        ),
+        Option(
+            ("--verify",),
+            "check that no line of the log was changed or removed",
+            dest="verify",
+        ),
+        o.JSON,
+    ),
+    run="client.cluster.audit:run",
+    exits=((1, "the log is not whole, or cannot be read"),),
+)
 SIMULATE: Final = Command(
     "simulate",
     "show what automation would do in some events, on a copy of the cluster",

@@ -92,6 +92,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
         Example("gnt-cluster journal --follow", "watch the decisions"),
     ),
+    "audit": (
+        Example("gnt-cluster audit -n 20", "show the newest changes and who made them"),
+        Example("gnt-cluster audit --verify", "check that the log is whole"),
+    ),
     "simulate": (
         Example(
             "gnt-cluster simulate --event 'kill node7.example.com'",

@@ -5,6 +5,7 @@ from typing import Final
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
 from ganeti.client.cluster.automation_table import (
+    AUDIT,
     AUTOMATION_LIMITS,
     DUTIES,
     FREEZE,
@@ -335,6 +336,7 @@ COMMANDS: Final = (
     FREEZE,
     THAW,
     JOURNAL,
+    AUDIT,
     SIMULATE,
     Command(
         "list-incidents",

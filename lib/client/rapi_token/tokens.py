@@ -46,6 +46,7 @@ def add(ctx: CommandContext) -> None:
         )
 
     _change(ctx, change)
+    _note(ctx, "add a token", [name])
     # Nobody has the token if its line could not be written.
     ctx.out(token)
     until = "" if expires is None else f", valid until {text.timestamp(expires)}"
@@ -71,6 +72,7 @@ def set_password(ctx: CommandContext) -> None:
         )
 
     _change(ctx, change)
+    _note(ctx, "set a password", [name])
     _distribute(ctx)
 
 
@@ -98,6 +100,7 @@ def remove(ctx: CommandContext) -> int:
     _change(ctx, change)
     ctx.err(f"Removed: {', '.join(removed) or 'nobody'}.")
     if removed:
+        _note(ctx, "remove", removed)
         _distribute(ctx)
     return exitcodes.EXIT_SUCCESS
 
@@ -179,6 +182,14 @@ def _change(ctx: CommandContext, change: Callable[[str], str]) -> None:
         raise _refusal(
             f"{path}: cannot be written: {err.strerror}", ecodes.ECODE_ENVIRON
         ) from err
+
+
+def _note(ctx: CommandContext, action: str, names: list[str]) -> None:
+    """Have the master daemon record the change; a failure is a warning alone."""
+    try:
+        ctx.call("NoteUserChange", action, names)
+    except errors.GenericError as err:
+        ctx.err(f"Warning: the change is not in the audit log ({err})")
 
 
 def _distribute(ctx: CommandContext) -> None:

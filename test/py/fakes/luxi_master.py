@@ -240,6 +240,9 @@ class FakeMaster:
         self.values["drain_flag"] = value
         return True
 
+    def _NoteUserChange(self, action, names):
+        return None
+
     def _SetWatcherPause(self, value):
         self.values["watcher_pause"] = value
         return value

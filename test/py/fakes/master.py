@@ -26,7 +26,8 @@ class Master:
 
     def __init__(self, root, snapshot=None, script=None):
         self.paths = pathutils.Paths(root=str(root), hostname="node1.example.com")
-        for path in (self.paths.data_dir, self.paths.socket_dir):
+        paths = self.paths
+        for path in (paths.data_dir, paths.socket_dir, paths.log_dir):
             os.makedirs(path, exist_ok=True)
         self.script = {"write_ssconf_files": None, **(script or {})}
         self.deposed = threading.Event()

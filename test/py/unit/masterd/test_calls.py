@@ -15,7 +15,8 @@ class FakeCall:
 
     def __init__(self, method="Test", args=()):
         self.method, self.args = method, list(args)
-        self.on_close = None
+        self.on_close = self.origin = None
+        self.connection = SimpleNamespace(peer=(1, 0))
         self.answers = []
 
     def succeed(self, result):

@@ -20,6 +20,7 @@ OURS = {
     "ChangeMaintenance",
     "ChangeNodeDeaths",
     "FreezeAutomation",
+    "NoteUserChange",
     "PlanBalance",
     "PlanJob",
     "QueryAutomation",

@@ -1,0 +1,433 @@
+"""The audit log: every change of the cluster, who asked for it, and how it ended.
+
+One thread writes. A full disk stops no job: lines wait in memory, and those beyond a
+limit are counted in a later line. A line has no secrets; see `without_secrets`. What
+jobs and calls say is passed on as it is: only the writing thread builds lines.
+"""
+
+import collections
+import contextlib
+import contextvars
+import datetime as dt
+import errno
+import logging
+import os
+import pwd
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ganeti import errors
+from ganeti.clock import Clock
+from ganeti.cmdlib.unit_table import UNITS
+from ganeti.constants.misc import REDACTED
+from ganeti.jqueue.records import Job
+from ganeti.luxi.server import Call
+from ganeti.utils import audit_chain, control_chars, files
+from ganeti.utils.log import SYSLOG_SOCKET
+
+_log = logging.getLogger(__name__)
+
+#: Methods that change something without a job.
+CHANGES: Final = frozenset(
+    {
+        "ArchiveJob",
+        "AutoArchiveJobs",
+        "CancelIncident",
+        "CancelJob",
+        "ChangeJobPriority",
+        "DeleteFilter",
+        "FreezeAutomation",
+        "NoteUserChange",
+        "RemoveIncident",
+        "ReplaceFilter",
+        "SetDrainFlag",
+        "SetWatcherPause",
+        "ThawAutomation",
+    }
+)
+#: Changes that wait to be written.
+_MAX_WAITING: Final = 50_000
+#: Changes that are written at once.
+_BATCH: Final = 500
+#: Seconds until a failed write is tried again, and that the end of the daemon waits.
+_RETRY_S: Final = 5.0
+_STOP_S: Final = 3.0
+#: Bytes of the end of the log that are read at the start.
+_END: Final = 2 * audit_chain.MAX_LINE
+#: Longest text of an argument in characters.
+_MAX_TEXT: Final = 1000
+_MAX_NAME: Final = 200
+_MAX_DEPTH: Final = 12
+_CLAIMS: Final = ("user", "address", "request")
+#: Longest datagram for syslog in bytes; facility authpriv, severity info.
+_MAX_SYSLOG: Final = 7000
+_SYSLOG_PREFIX: Final = b"<86>ganeti-audit: "
+#: Names of values that are or may be secret, unless they name a file.
+_SECRET: Final = re.compile(
+    r"pass(w|phrase)|pw$|secret|private|token|credential|(^|_)key$|x509_key",
+    re.IGNORECASE,
+)
+_PLACE: Final = re.compile(r"_(file|path)$", re.IGNORECASE)
+
+#: Opcodes that only read.
+_READING: Final = frozenset(name for name, unit in UNITS.items() if unit.READS_ONLY)
+
+Fields = dict[str, Any]
+
+
+class _Id(msgspec.Struct):
+    """The part of an opcode that decides whether its job is recorded."""
+
+    OP_ID: str = ""
+
+
+_id_decoder: Final = msgspec.json.Decoder(_Id)
+
+
+class Caller(NamedTuple):
+    """The client of a call.
+
+    Attributes:
+        pid: process of the client, as the kernel knows it.
+        uid: its user.
+        claims: what the client says about who asks.
+        is_remote: the client is the remote API, which has authenticated its user.
+    """
+
+    pid: int
+    uid: int
+    claims: Mapping[str, str]
+    is_remote: bool
+
+    @classmethod
+    def of(cls, call: Call, *, is_remote: bool) -> "Caller":
+        """Return the client of a call."""
+        return cls(*call.connection.peer, call.origin or {}, is_remote)
+
+    def fields(self) -> Fields:
+        """Return the fields of a line; asks for the name of the user."""
+        if self.is_remote:
+            named = {name: self.claims.get(name, "")[:_MAX_NAME] for name in _CLAIMS}
+            return {"via": "rapi", **named}
+        try:
+            name = pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            name = ""
+        who: Fields = {"via": "local", "uid": self.uid, "user": name, "pid": self.pid}
+        if "sudo_user" in self.claims:
+            who["claimed_sudo_user"] = self.claims["sudo_user"][:_MAX_NAME]
+        return who
+
+
+_caller: Final = contextvars.ContextVar[Caller | None]("caller", default=None)
+
+
+@contextlib.contextmanager
+def asked_by(caller: Caller) -> Iterator[None]:
+    """Have what this thread submits recorded with a client."""
+    reset = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(reset)
+
+
+class Log:
+    """The audit log of this master; thread-safe, and nothing here waits for the disk.
+
+    An observer of the job queue, see `ganeti.jqueue.core.Observer`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        head_path: str,
+        clock: Clock,
+        *,
+        syslog: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Prepare; files are used when there is something to write.
+
+        Args:
+            path: of the log; it is opened for each write, so it may be rotated.
+            head_path: file of the number and digest of the last line.
+            clock: time of the lines.
+            syslog: sends a line to syslog.
+        """
+        self._path = path
+        self._head_path = head_path
+        self._clock = clock
+        self._syslog = syslog or to_syslog
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[Callable[[], Fields]] = collections.deque()
+        self._lost = 0
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        #: Number and digest of the last line; None until the files were read.
+        self._head: tuple[int, str] | None = None
+        #: Lines that are made, but not written yet.
+        self._lines: list[bytes] = []
+        self._has_failed = False
+
+    # Changes that are recorded
+    def started(self, master: str, term: str) -> None:
+        """Record that this node is master now."""
+        self._add(lambda: {"event": "start", "master": master, "term": term})
+
+    def submitted(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """Return a function that records that jobs are accepted."""
+        caller = _caller.get()
+        changing = [job for job in jobs if _changes(job)]
+
+        def note() -> None:
+            for job in changing:
+                self._add(lambda job=job: _submission(job, caller))  # type: ignore[misc]
+
+        return note
+
+    def ended(self, job: Job) -> None:
+        """Record the end of a job."""
+        if _changes(job):
+            self._add(lambda: _end(job))
+
+    def called(self, caller: Caller, call: Call, outcome: Any) -> None:
+        """Record a call of one of `CHANGES`.
+
+        Args:
+            caller: the client.
+            call: the request.
+            outcome: its result, or the error.
+        """
+        is_error = isinstance(outcome, BaseException)
+        if call.method == "AutoArchiveJobs" and not is_error and not outcome[0]:
+            return  # the watcher asks for it all the time
+        method, args = call.method, call.args
+        self._add(
+            lambda: {
+                "event": "call",
+                "who": caller.fields(),
+                "method": method,
+                "args": without_secrets(args),
+                "result": _text(outcome) if is_error else "success",
+            }
+        )
+
+    def _add(self, build: Callable[[], Fields]) -> None:
+        when = self._clock.time()
+        with self._lock:
+            if len(self._waiting) >= _MAX_WAITING:
+                self._lost += 1
+                return
+            self._waiting.append(lambda: {"time": _time(when), **build()})
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="audit", daemon=True
+                )
+                self._thread.start()
+        self._wake.set()
+
+    # The thread
+    def stop(self) -> None:
+        """Write what waits, for at most some seconds."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_S)
+        if left := len(self._waiting) + len(self._lines):
+            _log.error("%s: %d changes were not recorded", self._path, left)
+
+    def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            is_done = self._write_some()
+            if self._stopping and (not is_done or not self._waiting):
+                return
+            if not is_done:
+                self._clock.wait(threading.Event(), _RETRY_S)
+            elif not self._waiting:
+                self._clock.wait(self._wake, None)
+
+    def _write_some(self) -> bool:
+        """Write the next lines; return false if that has failed."""
+        try:
+            if self._head is None:
+                self._head = self._read_head()
+            if not self._lines:
+                self._make_lines(self._head)
+            if self._lines:
+                self._append()
+        except Exception as err:  # noqa: BLE001 - jobs go on whatever happens
+            if not self._has_failed:
+                _log.error("%s: changes are not recorded now: %s", self._path, err)
+            self._has_failed = True
+            return False
+        if self._has_failed:
+            _log.warning("%s: changes are recorded again", self._path)
+        self._has_failed = False
+        return True
+
+    def _make_lines(self, head: tuple[int, str]) -> None:
+        with self._lock:
+            count = min(_BATCH, len(self._waiting))
+            builds = [self._waiting.popleft() for _ in range(count)]
+            lost, self._lost = self._lost, 0
+        number, previous = head
+        for build in builds:
+            try:
+                fields = build()
+            except Exception as err:  # noqa: BLE001 - of one line alone
+                _log.exception("a change cannot be described")
+                fields = {"event": "error", "result": type(err).__name__}
+            if lost:
+                fields["lost"], lost = lost, 0
+            number += 1
+            line = _line(number, fields, previous)
+            previous = audit_chain.digest(line)
+            self._lines.append(line)
+            with contextlib.suppress(OSError):
+                self._syslog(line)
+
+    def _append(self) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._path, flags, 0o600)
+        try:
+            os.fchmod(fd, 0o600)
+            size = os.fstat(fd).st_size
+            data = b"".join(line + b"\n" for line in self._lines)
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                data = b"\n" + data  # after a line that somebody has edited
+            try:
+                _write(fd, data)
+            except OSError:
+                os.ftruncate(fd, size)
+                raise
+        finally:
+            os.close(fd)
+        number, _previous = self._head or (0, "")
+        self._head = (number + len(self._lines), audit_chain.digest(self._lines[-1]))
+        self._lines = []
+        files.write_file(self._head_path, msgspec.json.encode(self._head))
+
+    def _read_head(self) -> tuple[int, str]:
+        """Return where the chain continues: at the log's end, unless that was cut."""
+        recorded = read_head(self._head_path) or (0, audit_chain.NOTHING)
+        try:
+            end = files.read_end(self._path, _END)
+        except FileNotFoundError:
+            return recorded
+        torn = len(end) - end.rfind(b"\n") - 1
+        if torn:
+            # A power failure came during a write, which was not recorded as done.
+            _log.warning("%s: %d bytes of an unfinished line go", self._path, torn)
+            os.truncate(self._path, os.stat(self._path).st_size - torn)
+            end = end[:-torn]
+        for line in reversed(end.split(b"\n")):
+            record = audit_chain.parse(line)
+            if record is not None:
+                return max(recorded, (record["n"], audit_chain.digest(line)))
+        return recorded
+
+
+def _write(fd: int, data: bytes) -> None:
+    if os.write(fd, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.fsync(fd)
+
+
+def read_head(path: str) -> tuple[int, str] | None:
+    """Return the number and digest of the last line; None without a usable file.
+
+    Raises:
+        OSError: it exists and cannot be read.
+    """
+    try:
+        return msgspec.json.decode(
+            files.read_file(path, max_size=_MAX_TEXT), type=tuple[int, str]
+        )
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def to_syslog(line: bytes) -> None:
+    """Send a line to syslog, which the journal of systemd takes, too.
+
+    Raises:
+        OSError: nothing listens, or the listener is slow.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.2)
+        sock.connect(SYSLOG_SOCKET)
+        sock.send(_SYSLOG_PREFIX + line[:_MAX_SYSLOG])
+
+
+def without_secrets(value: Any, depth: int = 0) -> Any:
+    """Return arguments with secret values replaced and long ones shortened."""
+    if depth > _MAX_DEPTH:
+        return "..."
+    if isinstance(value, Mapping):
+        return {
+            str(key)[:_MAX_TEXT]: REDACTED
+            if item and _SECRET.search(str(key)) and not _PLACE.search(str(key))
+            else without_secrets(item, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [without_secrets(item, depth + 1) for item in value]
+    if isinstance(value, str) and len(value) > _MAX_TEXT:
+        return f"{value[:_MAX_TEXT]}..."
+    return value
+
+
+def _changes(job: Job) -> bool:
+    ids = (_id_decoder.decode(op.input).OP_ID for op in job.ops)
+    return any(op_id not in _READING for op_id in ids)
+
+
+def _submission(job: Job, caller: Caller | None) -> Fields:
+    # Without a client: jobs that other jobs and the daemon itself submit.
+    who = {"via": "masterd"} if caller is None else caller.fields()
+    ops = [without_secrets(op.input_value()) for op in job.ops]
+    return {"event": "submit", "job": job.id, "who": who, "ops": ops}
+
+
+def _end(job: Job) -> Fields:
+    failed = (op.result_value() for op in job.ops if op.status.value == "error")
+    why = [_text(errors.decode(value) or value) for value in failed]
+    ops = [op.summary() for op in job.ops]
+    fields = {"event": "end", "job": job.id, "ops": ops, "result": job.status.value}
+    return {**fields, "error": why[0]} if why else fields
+
+
+def _text(err: Any) -> str:
+    return control_chars.escape(str(err))[:_MAX_TEXT]
+
+
+def _time(when: float) -> str:
+    moment = dt.datetime.fromtimestamp(when, dt.UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _line(number: int, fields: Fields, previous: str) -> bytes:
+    """Return a line, without arguments that are too long for it."""
+    line = msgspec.json.encode({"n": number, **fields, "prev": previous})
+    if len(line) <= audit_chain.MAX_LINE:
+        return line
+    short: Fields = {**fields, "omitted": len(line)}
+    if isinstance(short.get("ops"), list):
+        short["ops"] = [_op_name(op) for op in _first(short["ops"])]
+    short.pop("args", None)
+    return msgspec.json.encode({"n": number, **short, "prev": previous})
+
+
+def _first(values: Iterable[Any]) -> list[Any]:
+    return list(values)[:100]
+
+
+def _op_name(op: Any) -> str:
+    return str(op.get("OP_ID") if isinstance(op, dict) else op)[:200]
