@@ -392,8 +392,12 @@ def _changes(job: Job) -> bool:
 def _submission(job: Job, caller: Caller | None) -> Fields:
     # Without a client: jobs that other jobs and the daemon itself submit.
     who = {"via": "masterd"} if caller is None else caller.fields()
-    ops = [without_secrets(op.input_value()) for op in job.ops]
+    ops = [without_secrets(_given(op.input_value())) for op in job.ops]
     return {"event": "submit", "job": job.id, "who": who, "ops": ops}
+
+
+def _given(op: Fields) -> Fields:
+    return {name: value for name, value in op.items() if value is not None}
 
 
 def _end(job: Job) -> Fields:
@@ -405,6 +409,8 @@ def _end(job: Job) -> Fields:
 
 
 def _text(err: Any) -> str:
+    if isinstance(err, errors.GenericError) and err.args:
+        err = err.args[0]
     return control_chars.escape(str(err))[:_MAX_TEXT]
 
 

@@ -5,12 +5,14 @@ import os
 import stat
 import types
 
+import msgspec
 import pytest
 
 from fakes.master import Master
 from ganeti import errors, opcodes
 from ganeti.clock import SystemClock
 from ganeti.jqueue import transitions
+from ganeti.jqueue.state import Status
 from ganeti.luxi.client import ORIGIN
 from ganeti.masterd import audit, jobs
 from ganeti.masterd.calls import METHODS
@@ -116,6 +118,22 @@ def test_jobs_are_recorded_when_they_are_durable_and_readers_never(place):
     assert first["ops"][0]["tags"] == ["a"]
     assert (inner["job"], inner["who"]) == (4, {"via": "masterd"})
     assert (end["event"], end["job"], end["result"]) == ("end", 1, "queued")
+
+
+def test_a_failed_job_has_its_error(place):
+    log = place.log()
+    [op] = job(1, TAGS).ops
+    failed = msgspec.structs.replace(
+        op,
+        status=Status.ERROR,
+        result=msgspec.Raw(
+            msgspec.json.encode(errors.encode(errors.OpPrereqError("no\n", "x")))
+        ),
+    )
+    log.ended(msgspec.structs.replace(job(1, TAGS), ops=(failed,)))
+    log.stop()
+    [line] = place.records()
+    assert (line["result"], line["error"]) == ("error", "no\\n")
 
 
 def test_secrets_are_not_recorded(place):
