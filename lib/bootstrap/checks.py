@@ -16,7 +16,7 @@ from ganeti.iallocator import builtin, defaults
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssh import host_keys
-from ganeti.utils import ip, netutils
+from ganeti.utils import ip, netutils, system_directories
 
 #: Seconds to wait for an answer from the cluster's address, which must be unused.
 _PING_TIMEOUT_S: Final = 5.0
@@ -276,6 +276,13 @@ def _check_storage_dir(paths: Paths, path: str, template: str) -> None:
             ecodes.ECODE_INVAL,
         )
     local = path if path.startswith(f"{paths.root}/") else paths.at(path)
+    system = system_directories.around(local.removeprefix(paths.root))
+    if system is not None:
+        raise errors.OpPrereqError(
+            f"directory of {template} disks: wanted a path outside of the system"
+            f" directory {system}, found {path!r}",
+            ecodes.ECODE_INVAL,
+        )
     try:
         os.makedirs(local, mode=0o750, exist_ok=True)
     except OSError as err:

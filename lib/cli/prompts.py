@@ -57,6 +57,15 @@ def _question(text: str) -> str:
     return " ".join(text.split("\n\n", maxsplit=1)[0].split())
 
 
+def has_terminal(ctx: CommandContext) -> bool:
+    """Return whether anybody can be asked."""
+    terminal = ctx.effects.open_terminal()
+    if terminal is None:
+        return False
+    terminal.close()
+    return True
+
+
 def confirm(ctx: CommandContext, text: str) -> bool:
     """Ask whether to continue; a plan changes nothing and needs no answer."""
     if ctx.option("plan"):

@@ -108,7 +108,12 @@ def ask(
         on_failure=lambda name, why: ctx.log.warn(f"Allocator {name} failed: {why}"),
         ecode=ecodes.ECODE_TEMP_NORES if is_temporary else ecodes.ECODE_NORES,
     )
-    ctx.log.info(f"Allocator {name}: {answer.info}")
+    text, result = answer.info, answer.result
+    if isinstance(result, iallocator.Evacuation):
+        # Nothing is moved yet, whatever the allocator says.
+        text = f"found a place for {len(result.moved)} instances"
+        text += f", and none for {len(result.failed)}" if result.failed else ""
+    ctx.log.info(f"Allocator {name}: {text}")
     return answer.result
 
 
@@ -230,7 +235,9 @@ def evacuation_jobs(
     answer = ask(ctx, chosen, request, what, explain=explain)
     if answer.failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in answer.failed)
-        raise errors.OpExecError(f"{what}: cannot move all instances: {reasons}")
+        raise errors.OpExecError(
+            f"{what}: cannot move all instances, so none is moved: {reasons}"
+        )
     for name, group, nodes in answer.moved:
         where = f"group {group} on nodes {', '.join(nodes)}"
         ctx.log.info(f"Instance {name} will be in {where}")

@@ -11,26 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ganeti import _buildconf, errors, pathutils
-from ganeti.utils import beneath, files
-
-#: System directories: they, and directories below them, never hold disks.
-FORBIDDEN: Final = frozenset(
-    {
-        "/boot",
-        "/dev",
-        "/etc",
-        "/home",
-        "/proc",
-        "/root",
-        "/sys",
-        *(
-            f"{prefix}/{name}"
-            for prefix in ("", "/usr", "/usr/local")
-            for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
-        ),
-    }
-)
-
+from ganeti.utils import beneath, files, system_directories
 
 #: The directories that a new list may contain.
 BUILT_IN: Final = (_buildconf.FILE_STORAGE_DIR, _buildconf.SHARED_FILE_STORAGE_DIR)
@@ -125,9 +106,7 @@ def wrong_paths(paths: pathutils.Paths) -> list[str]:
 def forbidden(paths: pathutils.Paths, path: str) -> bool:
     """Return whether a local path is, or is in, a system directory."""
     plain = path[len(paths.root) :] if paths.root else path
-    return plain in {"", "/"} or any(
-        is_below(root, plain, exact_ok=True) for root in FORBIDDEN
-    )
+    return system_directories.around(plain) is not None
 
 
 def check(

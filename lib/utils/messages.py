@@ -50,6 +50,8 @@ def similar_options(wanted: str, known: Iterable[str]) -> str:
 
 def known_names(wanted: str, known: Collection[str]) -> str:
     """Return suggestions: all names if they are few, and the similar ones."""
+    if not known:
+        return "there are none"
     similar = alike(wanted, known)
     if len(known) <= _FEW:
         question = f"; did you mean {similar[0]}?" if similar else ""
@@ -57,6 +59,13 @@ def known_names(wanted: str, known: Collection[str]) -> str:
     if similar:
         return f"did you mean {' or '.join(similar)}?"
     return f"none of the {len(known)} known names is similar"
+
+
+def places(count: int) -> str:
+    """Return how many numbered things there are, and their first and last number."""
+    if count <= 1:
+        return "1: 0" if count else "none"
+    return f"{count}: 0 to {count - 1}"
 
 
 def some(names: Iterable[str]) -> str:

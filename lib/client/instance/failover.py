@@ -23,7 +23,9 @@ def run(ctx: CommandContext) -> int:
         "To ignore the consistency of the disks may lose data. Are you sure that the"
         " primary node is down and the instance does not run there?"
     )
-    if opts.ignore_consistency and not prompts.confirm(ctx, warning):
+    # Scripts that force it cannot answer.
+    asks = not opts.force or prompts.has_terminal(ctx)
+    if opts.ignore_consistency and asks and not prompts.confirm(ctx, warning):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_FAILOVER",

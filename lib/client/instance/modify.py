@@ -189,7 +189,7 @@ def _may_remove_disks(ctx: CommandContext, disks: list[list[Any]]) -> bool:
     Without a terminal nobody can be asked: scripts remove disks as they always did.
     """
     is_removal = any(action == "remove" for action, *_ in disks)
-    if not is_removal or ctx.opts.force or not _has_terminal(ctx):
+    if not is_removal or ctx.opts.force or not prompts.has_terminal(ctx):
         return True
     name = ctx.args[0]
     if not any(
@@ -202,14 +202,6 @@ def _may_remove_disks(ctx: CommandContext, disks: list[list[Any]]) -> bool:
         " detaches it. Continue?"
     )
     return prompts.confirm(ctx, question)
-
-
-def _has_terminal(ctx: CommandContext) -> bool:
-    terminal = ctx.effects.open_terminal()
-    if terminal is None:
-        return False
-    terminal.close()
-    return True
 
 
 def _touches_nics(nics: list[list[Any]]) -> bool:

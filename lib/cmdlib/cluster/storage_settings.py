@@ -7,6 +7,7 @@ from ganeti import _buildconf, objects, opcodes
 from ganeti.cmdlib import policy
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import disks, ecodes, ipolicy
+from ganeti.utils import system_directories
 
 #: template -> setting with the directory that it needs
 _DIRECTORIES: Final = {
@@ -39,9 +40,7 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     for name in _DIRECTORIES.values():
         value = getattr(op, name)
         if value is not None:
-            if value and not os.path.isabs(value):
-                raise refuse(f"{name}: wanted an absolute path, found {value!r}")
-            out[name] = os.path.normpath(value) if value else ""
+            out[name] = _directory(name, value) if value else ""
     if op.vg_name is not None:
         out["volume_group_name"] = op.vg_name or None
     if op.drbd_helper is not None:
@@ -58,6 +57,19 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
         out["ipolicy"] = policy.new_policy(cluster.ipolicy, op.ipolicy, for_group=False)
     _check_together(op, cluster.replace(**out))
     return out
+
+
+def _directory(name: str, value: str) -> str:
+    """Return the normalised path of a directory for disks."""
+    if not os.path.isabs(value) or ".." in value.split("/"):
+        raise refuse(f"{name}: wanted an absolute path without .., found {value!r}")
+    path = os.path.normpath(value)
+    if (system := system_directories.around(path)) is not None:
+        raise refuse(
+            f"{name}: wanted a path outside of the system directory {system}, found"
+            f" {value!r}"
+        )
+    return path
 
 
 def _templates(

@@ -162,13 +162,13 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         if not names:
             return
         try:
-            found = iallocator.not_evacuable(
+            names = iallocator.not_evacuable(
                 self.ctx.rpc, snapshot, self.group, names, self.ctx.cluster_cache
             )
         except errors.OpPrereqError as err:
             self.output.notice(f"N+1 on shared storage is not known: {err.args[0]}")
             return
-        n_plus_one.not_evacuable(self.report, found)
+        n_plus_one.not_evacuable(self.report, names)
 
     def _instances(
         self, snapshot: objects.Snapshot, members: Sequence[objects.Node]

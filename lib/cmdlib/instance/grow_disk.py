@@ -21,6 +21,7 @@ from ganeti.constants import ecodes
 from ganeti.jqueue.executor import Canceled
 from ganeti.objects import params
 from ganeti.rpc import Result, encode
+from ganeti.utils import messages
 from ganeti.utils.units import exact_mib
 
 _MIB: Final = 1024 * 1024
@@ -60,7 +61,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         if op.disk >= len(instance.disks):
             raise self.prereq(
                 f"instance {instance.name}: has no disk {op.disk}, it has"
-                f" {len(instance.disks)}",
+                f" {messages.places(len(instance.disks))}",
                 ecodes.ECODE_NOENT,
             )
         self.disk: objects.Disk = snapshot.disks[instance.disks[op.disk]]

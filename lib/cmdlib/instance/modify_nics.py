@@ -9,6 +9,7 @@ from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import disk_specs, nic_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, params
+from ganeti.utils import messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,8 @@ def plan(
             )
             nics[index] = nic
             report = tuple(
-                (f"nic.{key}/{index}", value) for key, value in sorted(mod.spec.items())
+                (f"nic.{key}/{index}", _chosen(nic, key) or value)
+                for key, value in sorted(mod.spec.items())
             )
             steps.append(NicStep("modify", index, nic, report))
     if steps:
@@ -95,6 +97,11 @@ def final_steps(
         elif place is not None or step.device.uuid in present:
             left.append(step)
     return left
+
+
+def _chosen(nic: objects.Nic, key: str) -> str | None:
+    """Return the address that a word such as ``pool`` or ``auto`` led to."""
+    return {"ip": nic.ip, "mac": nic.mac}.get(key)
 
 
 def _added(ctx: base.Context, nic: objects.Nic) -> str:
@@ -134,7 +141,8 @@ def position(
     if isinstance(item, int) and 0 <= item < count + is_add:
         return item
     raise errors.OpPrereqError(
-        f"instance {instance}: has no {kind} {mod.item}, it has {count}",
+        f"instance {instance}: has no {kind} {mod.item}, it has"
+        f" {messages.places(count)}",
         ecodes.ECODE_NOENT,
     )
 

@@ -21,6 +21,7 @@ from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
+from ganeti.utils import messages
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -109,7 +110,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             if not 0 <= index < len(instance.disks):
                 raise self.prereq(
                     f"instance {instance.name}: has no disk {index}, it has"
-                    f" {len(instance.disks)}",
+                    f" {messages.places(len(instance.disks))}",
                     ecodes.ECODE_NOENT,
                 )
         for node in {instance.primary_node, *self.new_nodes}:

@@ -33,7 +33,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     _may_run: bool = False
     #: Whether an earlier script may have been running at the beginning.
     _was_unfinished: bool = False
-    #: What the record had before the request was recorded.
+    #: Fields of the record from before the request was recorded.
     _former: dict[str, Any] | None = None
 
     def check_arguments(self) -> None:

@@ -23,6 +23,7 @@ from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 from ganeti.rpc import encode
+from ganeti.utils import messages
 
 _NEW_SECONDARY: Final = "replace_new_secondary"
 _AUTO: Final = "replace_auto"
@@ -208,7 +209,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             if index >= count:
                 raise self.prereq(
                     f"instance {self.instance.name}: has no disk {index}, it has"
-                    f" {count}",
+                    f" {messages.places(count)}",
                     ecodes.ECODE_NOENT,
                 )
         if self.op.mode == _NEW_SECONDARY and 0 < len(self.op.disks) < count:

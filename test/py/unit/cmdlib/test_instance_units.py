@@ -634,8 +634,8 @@ def test_without_installation_it_is_not_started():
 
 def test_modify_refuses_wrong_devices():
     for mods, text in [
-        ({"nics": [["remove", 3, {}]]}, "has no nic 3, it has 0"),
-        ({"disks": [["remove", 0, {}]]}, "has no disk 0, it has 0"),
+        ({"nics": [["remove", 3, {}]]}, "has no nic 3, it has none"),
+        ({"disks": [["remove", 0, {}]]}, "has no disk 0, it has none"),
         (
             {"disks": [["add", -1, {"size": 1024}], ["add", -1, {"size": 1}]]},
             "disk 1: 1 MiB is not within",

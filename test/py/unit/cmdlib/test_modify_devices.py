@@ -201,3 +201,19 @@ def test_the_old_form_of_a_request_has_one_device(kind):
     with pytest.raises(errors.OpPrereqError, match=r"only one .* in the form"):
         modify(diskless(), **{kind: [["add", spec], ["add", spec]]})
     modify(diskless(), **{kind: [["add", spec], ["add", -1, spec]]})
+
+
+def test_the_report_shows_the_addresses_that_were_chosen():
+    eng = diskless()
+    modify(eng, nics=[["add", -1, {"mode": "routed", "ip": "192.0.2.77"}]])
+    report = dict(
+        modify(eng, nics=[["modify", 0, {"mac": "auto", "ip": "192.0.2.78"}]])
+    )
+    (nic,) = instance(eng).nics
+    assert report == {"nic.mac/0": nic.mac, "nic.ip/0": "192.0.2.78"}
+    assert dict(
+        modify(eng, nics=[["modify", 0, {"mode": "bridged", "ip": "none"}]])
+    ) == {
+        "nic.mode/0": "bridged",
+        "nic.ip/0": "none",
+    }

@@ -96,7 +96,10 @@ def test_disks_with_one_copy_are_refused_with_what_helps(template):
         (NEW | {"remote_node": "node8"}, "not known"),
         ({"mode": "replace_auto", "disks": [0]}, "finds the faulty ones"),
         ({"mode": "replace_on_primary", "disks": [1, 1]}, "disk 1 is given twice"),
-        ({"mode": "replace_on_primary", "disks": [2]}, "has no disk 2, it has 2"),
+        (
+            {"mode": "replace_on_primary", "disks": [2]},
+            "has no disk 2, it has 2: 0 to 1",
+        ),
         (NEW | {"remote_node": "node3", "disks": [1]}, "gets all 2 disks"),
         (NEW | {"remote_node": "node1"}, f"{node(1)} is already its primary node"),
         (NEW | {"remote_node": "node2"}, f"{OLD} is already its secondary node"),

@@ -142,3 +142,12 @@ def test_the_choices_of_every_opcode_can_be_looked_up(cls):
     assert messages.misfit("Invalid enum value 'x' - at `$.no_such`", cls) == (
         "no_such: unknown value 'x'"
     )
+
+
+def test_places_are_named_with_their_numbers_and_no_names_as_none():
+    assert [messages.places(count) for count in (0, 1, 3)] == [
+        "none",
+        "1: 0",
+        "3: 0 to 2",
+    ]
+    assert messages.known_names("x", ()) == "there are none"
