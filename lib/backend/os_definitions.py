@@ -30,6 +30,7 @@ class OsDefinition:
         variants: names, in the order of its file.
         parameters: ``(name, text)``, in the order of its file.
         scripts: path by script name.
+        words: further words of a script's command.
     """
 
     name: str
@@ -38,6 +39,7 @@ class OsDefinition:
     variants: tuple[str, ...]
     parameters: tuple[tuple[str, str], ...]
     scripts: dict[str, str]
+    words: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> int:
@@ -48,6 +50,14 @@ class OsDefinition:
     def is_trusted(self) -> bool:
         """Whether the create script may run on the node itself."""
         return os_constants.OS_SCRIPT_CREATE in self.scripts
+
+    def command(self, script: str) -> list[str]:
+        """Return the command of a script."""
+        return [self.scripts[script], *self.words]
+
+    def knows(self, parameter: str) -> bool:
+        """Return whether the scripts use a parameter themselves."""
+        return any(name == parameter for name, _text in self.parameters)
 
     def check_variant(self, full_name: str) -> str:
         """Return the variant in ``name+variant``, empty without one.
@@ -94,6 +104,27 @@ def find(paths: pathutils.Paths, full_name: str) -> OsDefinition:
         return _read(name, directory)
     except directories.DefectError as err:
         raise errors.OpExecError(f"OS {name}: {directory}: {err}") from err
+
+
+def of_image(paths: pathutils.Paths, script: str) -> OsDefinition:
+    """Return what installs the image of the parameter ``os-image``; it needs no files.
+
+    Args:
+        paths: of this node.
+        script: the only script of the result.
+    """
+    program = f"{paths.tools_dir}/{os_constants.OS_IMAGE_PARAMETER}"
+    is_check = script == os_constants.OS_SCRIPT_VERIFY
+    checks = [os_constants.OS_VALIDATE_PARAMETERS] if is_check else []
+    return OsDefinition(
+        name=os_constants.OS_IMAGE_PARAMETER,
+        path="/",
+        api_versions=os_constants.OS_API_VERSIONS[-1:],
+        variants=(),
+        parameters=tuple((name, "") for name in os_constants.OS_IMAGE_PARAMETERS),
+        scripts={script: program},
+        words=(script, *checks),
+    )
 
 
 def _locate(paths: pathutils.Paths, name: str) -> str | None:

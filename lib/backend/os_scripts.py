@@ -15,6 +15,7 @@ from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.utils import control_chars, files
 
+_IMAGE: Final = os_constants.OS_IMAGE_PARAMETER
 #: Number of last log lines of a failed script that the error shows.
 _TAIL_LINES: Final = 20
 #: Characters of each of these lines, of which some scripts write megabytes.
@@ -63,12 +64,20 @@ def os_validate(
     Returns:
         false when this node cannot do it by itself: the OS is missing and not required,
         or the check ``install`` is wanted and the installer is not trusted here.
+
+    Raises:
+        OpExecError: the OS, a parameter or the image of ``os-image`` is refused.
     """
     parameters = os_constants.OS_VALIDATE_PARAMETERS
     if unknown := set(checks) - {parameters, os_constants.OS_VALIDATE_INSTALL}:
         raise errors.OpExecError(
             f"OS {name}: unknown checks {', '.join(sorted(unknown))}"
         )
+    wants_install = os_constants.OS_VALIDATE_INSTALL in checks
+    if not name and params.get(_IMAGE):
+        if wants_install:
+            _validate_image(node, params)
+        return True
     try:
         definition = os_definitions.find(node.paths, name)
     except errors.OpExecError:
@@ -76,29 +85,54 @@ def os_validate(
             raise
         return False
     variant = _variant(definition, name, force=force_variant)
-    wants_install = os_constants.OS_VALIDATE_INSTALL in checks
+    if params.get(_IMAGE) and not definition.knows(_IMAGE):
+        if wants_install:
+            _require_trusted_beside_image(definition)
+            _validate_image(node, {_IMAGE: params[_IMAGE]})
+        params = {key: value for key, value in params.items() if key != _IMAGE}
     is_sufficient = definition.is_trusted or not wants_install
     if (
         os_constants.OS_SCRIPT_VERIFY not in definition.scripts
         or parameters not in checks
     ):
         return is_sufficient
+    command = [*definition.command(os_constants.OS_SCRIPT_VERIFY), parameters]
+    env = os_environment.core(node.paths, definition, variant, params, 0)
+    _verify(node, f"OS {name}", definition, params, command, env)
+    return is_sufficient
+
+
+def _validate_image(node: LocalNode, params: dict[str, Any]) -> None:
+    """Check the image of ``os-image``, and the parameters that belong to it."""
+    definition = os_definitions.of_image(node.paths, os_constants.OS_SCRIPT_VERIFY)
+    command = definition.command(os_constants.OS_SCRIPT_VERIFY)
+    env = os_environment.core(node.paths, definition, "", params, 0)
+    _verify(node, f"OS parameter {_IMAGE}", definition, params, command, env)
+
+
+def _verify(
+    node: LocalNode,
+    what: str,
+    definition: OsDefinition,
+    params: dict[str, Any],
+    command: list[str],
+    env: dict[str, str],
+) -> None:
     known = {row[0] for row in definition.parameters}
     if unknown := set(params) - known:
         raise errors.OpExecError(
-            f"OS {name}: unknown parameters {', '.join(sorted(unknown))}"
+            f"{what}: unknown parameters {', '.join(sorted(unknown))}"
         )
     result = node.process.run_trimmed(
-        [definition.scripts[os_constants.OS_SCRIPT_VERIFY], parameters],
-        env=os_environment.core(node.paths, definition, variant, params, 0),
+        command,
+        env=env,
         max_output=_TAIL_BYTES,
         cwd=definition.path,
     )
     if result.failed:
         lines = [line for line in result.output.splitlines() if line.strip()]
         output = " / ".join(map(_shortened, lines[-_TAIL_LINES:])) or "it wrote nothing"
-        raise errors.OpExecError(f"OS {name}: verify script {result.reason}: {output}")
-    return is_sufficient
+        raise errors.OpExecError(f"{what}: verify script {result.reason}: {output}")
 
 
 def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
@@ -115,16 +149,43 @@ def _require_trusted(definition: OsDefinition) -> None:
         )
 
 
+def _require_trusted_beside_image(definition: OsDefinition) -> None:
+    if not definition.is_trusted:
+        raise errors.OpExecError(
+            f"OS {definition.name}: cannot be installed with the OS parameter {_IMAGE}:"
+            " it has create_untrusted, which runs in a helper machine; give the"
+            " parameter without an OS, or an OS with a create script"
+        )
+
+
 @procedure("instance_os_add")
 def instance_os_add(
     node: LocalNode, instance_osp: InstanceX, reinstall: bool, debug: int
 ) -> None:
-    """Install an instance's OS on its disks."""
-    definition = os_definitions.find(node.paths, instance_osp.os)
-    _require_trusted(definition)
+    """Install an instance's OS on its disks.
+
+    The image that the OS parameter ``os-image`` names is written to the first disk,
+    before the script of the OS runs, if there is one. An OS that declares this
+    parameter uses it itself.
+    """
     extra = {"INSTANCE_REINSTALL": "1"} if reinstall else {}
     action = "reinstall" if reinstall else "add"
-    _run(node, instance_osp, definition, _Script("create", action, extra, debug))
+    script = _Script(os_constants.OS_SCRIPT_CREATE, action, extra, debug)
+    given = os_environment.all_osparams(instance_osp)
+    definition = None
+    if instance_osp.os or not given.get(_IMAGE):
+        definition = os_definitions.find(node.paths, instance_osp.os)
+        _require_trusted(definition)
+    if given.get(_IMAGE) and not (definition and definition.knows(_IMAGE)):
+        names = os_constants.OS_IMAGE_PARAMETERS if definition is None else (_IMAGE,)
+        wanted = {name: given[name] for name in names if name in given}
+        alone = instance_osp.replace(
+            osparams=wanted, osparams_private={}, osparams_secret={}
+        )
+        image = os_definitions.of_image(node.paths, script.name)
+        _run(node, alone, image, dataclasses.replace(script, action=f"{action}-image"))
+    if definition is not None:
+        _run(node, instance_osp, definition, script)
 
 
 @procedure("instance_run_rename")
@@ -161,7 +222,7 @@ def _run(
         log = log_file(node, script.action, instance)
         with process.kept_short(log, _MAX_LOG):
             result = node.process.run(
-                [definition.scripts[script.name]],
+                definition.command(script.name),
                 env=env | script.extra,
                 cwd=definition.path,
                 output_file=log,

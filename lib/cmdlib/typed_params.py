@@ -192,20 +192,23 @@ def node(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, 
     return out
 
 
-def check_os_image(values: Mapping[str, Any] | None, what: str) -> None:
+def check_os_image(what: str, *groups: Mapping[str, Any] | None) -> None:
     """Refuse an OS image that is neither a URL nor an absolute path.
 
     Args:
-        values: requested OS parameters, if any.
         what: beginning of the error message.
+        groups: requested OS parameters, if any.
 
     Raises:
         OpPrereqError: contains the value.
     """
-    image = (values or {}).get(os_constants.OS_IMAGE_PARAMETER)
-    if image in (None, "", DEFAULT):
-        return
-    text = str(image)
+    for values in groups:
+        image = (values or {}).get(os_constants.OS_IMAGE_PARAMETER)
+        if image not in (None, "", DEFAULT):
+            _check_os_image(str(image), what)
+
+
+def _check_os_image(text: str, what: str) -> None:
     if not text.startswith(("/", *os_constants.OS_IMAGE_SCHEMES)):
         raise errors.OpPrereqError(
             f"{what}: OS parameter {os_constants.OS_IMAGE_PARAMETER}: wanted an"

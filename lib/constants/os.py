@@ -51,6 +51,8 @@ ES_ACTION_OPEN: Final = "open"
 ES_ACTION_CLOSE: Final = "close"
 #: OS parameter that names an image to install from, and the URLs that it may contain.
 OS_IMAGE_PARAMETER: Final = "os-image"
+#: It with those that belong to it where there is no OS definition.
+OS_IMAGE_PARAMETERS: Final = (OS_IMAGE_PARAMETER, "sha256", "sha512", "format")
 OS_IMAGE_SCHEMES: Final = ("http://", "https://", "ftp://")
 #: Build_time; upstream default is only /srv/ganeti/os.
 OS_SEARCH_PATH: Final = (

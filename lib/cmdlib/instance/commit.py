@@ -20,6 +20,7 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import ecodes
 from ganeti.constants.instance import RESERVATION_LOW
+from ganeti.constants.os import OS_IMAGE_PARAMETER
 from ganeti.objects import lookup, params
 
 #: A uuid at the beginning of a name, and the rest.
@@ -90,7 +91,8 @@ class InstanceCommit(create.InstanceCreate):
         missing = []
         if reserved.is_nameless:
             missing.append("a name (gnt-instance rename)")
-        if not (reserved.os or self.op.os_type or self.op.no_install):
+        has_image = OS_IMAGE_PARAMETER in self.os_parameters(self._created(reserved))
+        if not (reserved.os or self.op.os_type or self.op.no_install or has_image):
             missing.append("an operating system (--os-type)")
         template = self.ctx.snapshot.disk_template(reserved)
         enabled = self.ctx.snapshot.cluster.enabled_disk_templates

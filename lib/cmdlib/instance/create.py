@@ -24,6 +24,7 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
+from ganeti.constants.os import OS_IMAGE_PARAMETER
 from ganeti.objects import lookup, params
 from ganeti.utils import hostnames
 
@@ -69,7 +70,12 @@ class InstanceCreate(making.InstanceMaking):
         self.choose_name()
         create_request.check_tags(op.tags, self.name)
         helper_install.check_arguments(op)
-        typed_params.check_os_image(op.osparams, f"instance {self.name}")
+        typed_params.check_os_image(
+            f"instance {self.name}",
+            op.osparams,
+            op.osparams_private,
+            op.osparams_secret,
+        )
         self.check_seed()
 
     def check_seed(self) -> None:
@@ -315,7 +321,10 @@ class InstanceCreate(making.InstanceMaking):
 
     def require_os(self) -> None:
         """Refuse a request without the operating system to install."""
-        if self.op.os_type is None and not self.op.no_install:
+        op = self.op
+        given = (op.osparams, op.osparams_private, op.osparams_secret)
+        has_image = any(values and values.get(OS_IMAGE_PARAMETER) for values in given)
+        if op.os_type is None and not op.no_install and not has_image:
             raise self.prereq(f"instance {self.name}: no operating system given")
 
     def _record(self, node: objects.Node) -> objects.Instance:
@@ -413,12 +422,18 @@ class InstanceCreate(making.InstanceMaking):
         combinations.check(
             self.ctx, None, instance, [self.primary], len(self.plan.disks)
         )
-        if instance.os:
+        if instance.os or self.installs:
+            if not (instance.os or self.plan.disks):
+                raise self.prereq(
+                    f"instance {self.name}: OS parameter {OS_IMAGE_PARAMETER}: an image"
+                    " needs a disk, and the instance has none",
+                    ecodes.ECODE_INVAL,
+                )
             self.is_trusted = checks.validate_os(
                 self.ctx,
                 [self.primary],
                 instance.os,
-                self._os_parameters(instance),
+                self.os_parameters(instance),
                 force_variant=self.op.force_variant,
                 is_install=self.runs_installer,
             )
@@ -447,14 +462,6 @@ class InstanceCreate(making.InstanceMaking):
     def takes_memory(self) -> bool:
         """Whether it needs memory of the node, for its guest or a helper machine."""
         return self._starts or not self.is_trusted
-
-    def _os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
-        snapshot = self.ctx.snapshot
-        return (
-            params.fill_osparams(snapshot, instance)
-            | params.fill_osparams_private(snapshot, instance)
-            | (self.op.osparams_secret or {})
-        )
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the new instance and of its creation."""

@@ -90,17 +90,13 @@ class Request(msgspec.Struct, frozen=True):
     """One installation.
 
     Attributes:
-        osparams: public parameters beside those of the record.
-        osparams_private: private ones.
-        osparams_secret: secret ones.
+        osparams_secret: secret parameters, which no record has.
         reinstall: whether a system is there already.
         debug: debug level of the script.
         reason: reason trail of the opcode.
         limits: of the helper machine.
     """
 
-    osparams: dict[str, Any] | None = None
-    osparams_private: dict[str, Any] | None = None
     osparams_secret: dict[str, Any] | None = None
     reinstall: bool = False
     debug: int = 0
@@ -167,8 +163,6 @@ def private_wire(
     form: dict[str, Any] = encode.private_instance(
         ctx.snapshot,
         instance,
-        osparams=request.osparams,
-        osparams_private=request.osparams_private,
         osparams_secret=request.osparams_secret,
     )
     return form

@@ -24,6 +24,7 @@ from ganeti.cmdlib.instance import (
 )
 from ganeti.constants import ecodes
 from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
+from ganeti.constants.os import OS_IMAGE_PARAMETER
 from ganeti.objects import params
 from ganeti.rpc import encode
 
@@ -266,8 +267,19 @@ class InstanceMaking(base.LogicalUnit[opcodes.InstanceCreate]):
 
     @property
     def installs(self) -> bool:
-        """Whether an OS script runs."""
-        return bool(self.plan.instance.os) and not self.op.no_install
+        """Whether an OS script runs, or an image is copied."""
+        instance = self.plan.instance
+        has_image = bool(self.os_parameters(instance).get(OS_IMAGE_PARAMETER))
+        return bool(instance.os or has_image) and not self.op.no_install
+
+    def os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
+        """Return all parameters for the scripts of the OS."""
+        snapshot = self.ctx.snapshot
+        return (
+            params.fill_osparams(snapshot, instance)
+            | params.fill_osparams_private(snapshot, instance)
+            | (self.op.osparams_secret or {})
+        )
 
     @property
     def runs_installer(self) -> bool:

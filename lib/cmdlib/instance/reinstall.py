@@ -17,6 +17,7 @@ from ganeti.constants.instance import (
     CREATION_INTERRUPTED,
     OS_SCRIPT_RUNS,
 )
+from ganeti.constants.os import OS_IMAGE_PARAMETER
 from ganeti.objects import params
 
 #: Fields of the record that a request may change.
@@ -39,7 +40,8 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     def check_arguments(self) -> None:
         """Check the parameters alone."""
         what = f"instance {self.op.instance_name}"
-        typed_params.check_os_image(self.op.osparams, what)
+        groups = self.op.osparams, self.op.osparams_private, self.op.osparams_secret
+        typed_params.check_os_image(what, *groups)
         cloud_init.check(self.op.osparams, what)
         cloud_init.check(self.op.osparams_private, what)
         cloud_init.refuse_unstored(self.op.osparams_secret, what)
@@ -55,8 +57,6 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
                 ecodes.ECODE_INVAL,
             )
         self.os = op.os_type or instance.os
-        if not self.os:
-            raise self.prereq(f"instance {instance.name}: no operating system given")
         checks.os_not_blacklisted(self.ctx.snapshot, self.os, instance.name)
         public = {name: str(value) for name, value in (op.osparams or {}).items()}
         self.future = future = instance.replace(
@@ -72,6 +72,8 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
             | params.fill_osparams_private(self.ctx.snapshot, future)
             | (op.osparams_secret or {})
         )
+        if not self.os and not self.os_params.get(OS_IMAGE_PARAMETER):
+            raise self.prereq(f"instance {instance.name}: no operating system given")
         self.is_trusted = checks.validate_os(
             self.ctx,
             [instance.primary_node],

@@ -86,7 +86,8 @@ def fetch(wanted: Settings, max_bytes: int, note: Callable[[str], None]) -> int:
     except BaseException:
         os.close(fd)
         raise
-    note(f"downloaded {sink.size} bytes, checksum is right")
+    checked = ", checksum is right" if wanted.checksums else ""
+    note(f"downloaded {sink.size} bytes{checked}")
     return fd
 
 

@@ -24,7 +24,8 @@ class Settings:
     Attributes:
         url: where to download it, empty for a file of the node.
         file: path on the node, empty for a URL.
-        checksums: algorithm -> hexadecimal digest; empty for helper machines only.
+        checksums: algorithm -> hexadecimal digest; empty for helper machines, and
+            possibly for ``os-image``.
         format: ``qcow2`` or ``raw``.
     """
 
@@ -37,6 +38,9 @@ class Settings:
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
         """Return the settings in a script's environment.
 
+        The parameter ``os-image`` stands for one of url and file. Its clients know no
+        checksums, and their images are raw.
+
         Raises:
             ParseError: names the parameter, the wanted and the found value.
         """
@@ -44,6 +48,9 @@ class Settings:
             name: environ.get(f"OSP_{name.upper()}", "")
             for name in ("url", "file", "format", *CHECKSUMS)
         }
+        image = environ.get("OSP_OS_IMAGE", "")
+        if image:
+            given["file" if image.startswith("/") else "url"] = image
         if bool(given["url"]) == bool(given["file"]):
             raise errors.ParseError(
                 "OS image: wanted one of the OS parameters url and file, found"
@@ -58,12 +65,18 @@ class Settings:
             raise errors.ParseError(
                 f"OS parameter file: wanted an absolute path, found {given['file']!r}"
             )
-        form = given["format"] or FORMATS[0]
+        form = given["format"] or ("raw" if image else FORMATS[0])
         if form not in FORMATS:
             raise errors.ParseError(
                 f"OS parameter format: wanted {' or '.join(FORMATS)}, found {form!r}"
             )
-        return cls(given["url"], given["file"], _checksums(given), form)
+        checksums = _checksums(given)
+        if not checksums and not image:
+            raise errors.ParseError(
+                "OS image: wanted the OS parameter sha256 or sha512: without the"
+                " checksum of the publisher, anything could be installed"
+            )
+        return cls(given["url"], given["file"], checksums, form)
 
     @property
     def source(self) -> str:
@@ -87,11 +100,6 @@ def _checksums(given: Mapping[str, str]) -> dict[str, str]:
                 f" {given[name]!r:.150}"
             )
         checksums[name] = text
-    if not checksums:
-        raise errors.ParseError(
-            "OS image: wanted the OS parameter sha256 or sha512: without the checksum"
-            " of the publisher, anything could be installed"
-        )
     return checksums
 
 

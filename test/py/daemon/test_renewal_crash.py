@@ -27,12 +27,18 @@ def cluster(new_directory):
 
 
 def renew(cluster, **parameters):
-    """Run a renewal; return its status, or None if the master daemon ended."""
+    """Run a renewal; return its status and errors, None if the master daemon ended."""
     with contextlib.suppress(errors.GenericError), cluster.client() as client:
         op = {"reason": [], **RENEWAL, **parameters}
         job = int(client.call("SubmitJob", [[op]]))
-        return wait_for_job(client, job)[0]
+        wait_for_job(client, job)
+        return tuple(client.call("QueryJobs", [[job], ["status", "opresult"]])[0])
     return None
+
+
+def assert_success(outcome, where):
+    assert outcome is not None, f"{where}: the master daemon ended"
+    assert outcome[0] == "success", f"{where}: {outcome}"
 
 
 def digests(cluster):
@@ -54,7 +60,7 @@ def assert_all_answer(cluster):
 def steps_of(cluster):
     """Return how many steps a whole renewal takes, by daemon."""
     before = {key: cluster.daemons[key].count for key in VICTIMS}
-    assert renew(cluster) == "success"
+    assert_success(renew(cluster), "whole renewal")
     return {key: cluster.daemons[key].count - before[key] for key in VICTIMS}
 
 
@@ -85,7 +91,7 @@ def play(cluster, name, node, acts):
     where = f"{name} on {node} killed at step {acts}"
     assert_all_answer(cluster)
     before = digests(cluster)
-    assert renew(cluster) == "success", where
+    assert_success(renew(cluster), where)
     after = digests(cluster)
     assert not set(before.values()) & set(after.values()), where
     assert_all_answer(cluster)

@@ -16,7 +16,7 @@ import tracemalloc
 import pytest
 
 from fakes import nodes
-from ganeti import errors, storage
+from ganeti import errors, pathutils, storage
 from ganeti.backend import os_definitions
 
 DUMP = """#!/bin/sh
@@ -326,6 +326,77 @@ def test_rename_passes_the_old_name(node, directory):
 def validate(node, name, params, *, required=True, force=False, checks=("parameters",)):
     args = (required, name, list(checks), params, force)
     return nodes.call(node, "os_validate", *args)
+
+
+@pytest.fixture
+def image_tool(tmp_path, monkeypatch):
+    """Replace the program that copies images by one that shows what it gets."""
+    path = tmp_path / "tools/os-image"
+    path.parent.mkdir()
+    path.write_text(DUMP)
+    path.chmod(0o755)
+    monkeypatch.setattr(pathutils.Paths, "tools_dir", str(path.parent))
+    return path
+
+
+IMAGE = {"os-image": "/srv/ganeti/images/a.img"}
+
+
+def test_an_image_is_copied_without_an_os(node, image_tool):
+    record = nodes.instance(disks=1, os="", osparams={**IMAGE, "sha256": "1"})
+    nodes.make_disks(node, record)
+    nodes.call(node, "instance_os_add", record, False, 0)
+    _name, lines = read_log(node, "add-image")
+    assert "args create" in lines
+    assert "OSP_OS_IMAGE=/srv/ganeti/images/a.img" in lines
+    assert "OSP_SHA256=1" in lines
+    assert any(line.startswith("DISK_0_PATH=") for line in lines)
+    record["osparams"] = {}
+    with pytest.raises(errors.OpExecError, match="OS : not found"):
+        nodes.call(node, "instance_os_add", record, False, 0)
+
+
+def test_an_image_that_cannot_be_copied_fails_the_installation(
+    node, directory, image_tool
+):
+    image_tool.write_text("#!/bin/sh\necho no such image\nexit 1\n")
+    for os_name in ("", "tiny+small"):
+        record = nodes.instance(os=os_name, osparams=IMAGE)
+        with pytest.raises(errors.OpExecError, match="no such image"):
+            nodes.call(node, "instance_os_add", record, False, 0)
+        both = ["parameters", "install"]
+        with pytest.raises(errors.OpExecError, match=r"parameter os-image.*no such"):
+            validate(node, os_name, IMAGE, checks=both)
+        assert validate(node, os_name, IMAGE) is True
+    assert not any(
+        name.startswith("add-tiny") for name in os.listdir(f"{node.paths.log_dir}/os")
+    )
+
+
+def test_the_script_of_an_os_runs_after_the_image(node, directory, image_tool):
+    record = nodes.instance(osparams={**IMAGE, "motd": "hi"})
+    nodes.call(node, "instance_os_add", record, True, 0)
+    _name, lines = read_log(node, "reinstall-image")
+    assert "OSP_OS_IMAGE=/srv/ganeti/images/a.img" in lines
+    assert "OSP_MOTD=hi" not in lines
+    assert "OSP_MOTD=hi" in read_log(node, "reinstall-tiny")[1]
+
+
+def test_an_os_that_declares_os_image_copies_it_itself(node, directory, image_tool):
+    with open(f"{directory}/parameters.list", "a") as out:
+        out.write("os-image its own\n")
+    nodes.call(node, "instance_os_add", nodes.instance(osparams=IMAGE), False, 0)
+    (name,) = os.listdir(f"{node.paths.log_dir}/os")
+    assert name.startswith("add-tiny")
+
+
+def test_an_image_goes_with_no_os_of_helper_machines(node, directory, image_tool):
+    os.rename(f"{directory}/create", f"{directory}/create_untrusted")
+    both = ["parameters", "install"]
+    with pytest.raises(errors.OpExecError, match="which runs in a helper machine"):
+        validate(node, "tiny+small", IMAGE, checks=both)
+    with pytest.raises(errors.OpExecError, match="os-image: unknown parameters url"):
+        validate(node, "", {**IMAGE, "url": "x"}, checks=both)
 
 
 def test_validation(node, directory):

@@ -152,3 +152,30 @@ def test_other_os_images_are_for_the_os_to_judge(image):
     eng.run({**op, "osparams": {"os-image": image}})
     (record,) = eng.snapshot.instances.values()
     assert record.osparams == ({} if image == "default" else {"os-image": image})
+
+
+def test_an_os_image_needs_no_os_but_a_disk():
+    params = {"os-image": "/srv/image"}
+    eng = engine()
+    with pytest.raises(errors.OpPrereqError, match="no operating system given"):
+        eng.run(create(os_type=None))
+    diskless = {"disks": [], "disk_template": "diskless"}
+    with pytest.raises(errors.OpPrereqError, match="an image needs a disk"):
+        eng.run(create(os_type=None, osparams=params, **diskless))
+    eng.run(create(os_type=None, osparams=params, start=False))
+    ((_node, args),) = eng.rpc.called("os_validate")
+    assert args[1:4] == ("", ["parameters", "install"], params)
+    ((_node, args),) = eng.rpc.called("instance_os_add")
+    assert (args[0]["os"], args[0]["osparams"]) == ("", params)
+    eng.run({"OP_ID": "OP_INSTANCE_REINSTALL", "instance_name": "web1"})
+    ((_node, args),) = eng.rpc.called("instance_os_add")
+    assert (args[0]["os"], args[1]) == ("", True)
+
+
+@pytest.mark.parametrize("kind", ["osparams", "osparams_private", "osparams_secret"])
+def test_all_kinds_of_parameters_have_os_images(kind):
+    with pytest.raises(errors.OpPrereqError, match=IMAGES):
+        engine().run(create(**{kind: {"os-image": "debian"}}))
+    eng = engine()
+    eng.run(create(os_type=None, **{kind: {"os-image": "/srv/image"}}))
+    assert eng.rpc.called("instance_os_add")

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import os
 import pathlib
+import re
 import ssl
 import struct
 import subprocess
@@ -82,6 +83,37 @@ def test_a_raw_image_with_sha512(node, monkeypatch, capsys):
     monkeypatch.setenv("OSP_SHA512", hashlib.sha512(data).hexdigest().upper())
     assert run(capsys, "create")[0] == 0
     assert (node / "disk0").read_bytes()[:MIB] == data
+
+
+def test_the_image_of_os_image_needs_no_checksum(node, monkeypatch, capsys):
+    data = b"raw" + bytes(MIB - 3)
+    (node / "srv/ganeti/images/a.img").write_bytes(data)
+    wanted(monkeypatch, os_image="/srv/ganeti/images/a.img")
+    assert run(capsys, "verify", "parameters") == (0, "")
+    assert run(capsys, "create")[0] == 0
+    assert (node / "disk0").read_bytes()[:MIB] == data
+    # One that is given counts.
+    wanted(monkeypatch, b"other")
+    code, output = run(capsys, "create")
+    assert code == 1
+    assert "sha256: wanted" in output
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"os_image": "/etc/shadow"}, "not among the sources of this node"),
+        ({"os_image": "http://x/y"}, "not among the sources of this node"),
+        ({"os_image": "ftp://x/y"}, "wanted https:// or http:// and a host"),
+        ({"os_image": "/a", "url": "https://x"}, "wanted one of .* url and file"),
+        ({"file": "/srv/ganeti/images/a"}, "wanted the OS parameter sha256"),
+    ],
+)
+def test_other_images_of_os_image_are_refused(node, monkeypatch, capsys, params, text):
+    wanted(monkeypatch, **params)
+    code, output = run(capsys, "verify", "parameters")
+    assert code == 1
+    assert re.search(text, output), output
 
 
 class Server(http.server.BaseHTTPRequestHandler):
