@@ -56,6 +56,8 @@ _MAX_WAITING: Final = 50_000
 _BATCH: Final = 500
 #: Seconds until a failed write is tried again, and that the end of the daemon waits.
 _RETRY_S: Final = 5.0
+#: Seconds for which a change waits for others that are written with it.
+_GATHER_S: Final = 0.1
 _STOP_S: Final = 3.0
 #: Bytes of the end of the log that are read at the start.
 _END: Final = 2 * audit_chain.MAX_LINE
@@ -167,7 +169,7 @@ class Log:
         self._waiting: collections.deque[Callable[[], Fields]] = collections.deque()
         self._lost = 0
         self._wake = threading.Event()
-        self._stopping = False
+        self._end = threading.Event()
         self._thread: threading.Thread | None = None
         #: Number and digest of the last line; None until the files were read.
         self._head: tuple[int, str] | None = None
@@ -235,7 +237,7 @@ class Log:
     # The thread
     def stop(self) -> None:
         """Write what waits, for at most some seconds."""
-        self._stopping = True
+        self._end.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(_STOP_S)
@@ -246,12 +248,14 @@ class Log:
         while True:
             self._wake.clear()
             is_done = self._write_some()
-            if self._stopping and (not is_done or not self._waiting):
+            if self._end.is_set() and (not is_done or not self._waiting):
                 return
             if not is_done:
-                self._clock.wait(threading.Event(), _RETRY_S)
+                self._clock.wait(self._end, _RETRY_S)
             elif not self._waiting:
                 self._clock.wait(self._wake, None)
+                # Each write waits for the disk, as commits do: make them few.
+                self._clock.wait(self._end, _GATHER_S)
 
     def _write_some(self) -> bool:
         """Write the next lines; return false if that has failed."""
@@ -312,7 +316,8 @@ class Log:
         number, _previous = self._head or (0, "")
         self._head = (number + len(self._lines), audit_chain.digest(self._lines[-1]))
         self._lines = []
-        files.write_file(self._head_path, msgspec.json.encode(self._head))
+        head = msgspec.json.encode(self._head)
+        files.write_file(self._head_path, head, sync_name=False)
 
     def _read_head(self) -> tuple[int, str]:
         """Return where the chain continues: at the log's end, unless that was cut."""
