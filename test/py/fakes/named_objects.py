@@ -56,7 +56,7 @@ OTHER_CALLS = {
             *("AutoArchiveJobs", "SetDrainFlag", "QueryCopies", "QueryAutomation"),
             *("FreezeAutomation", "ThawAutomation", "QueryMaintenance"),
             *("QueryMetrics", "QueryNodeDeaths", "QueryFields", "QueryClusterInfo"),
-            *("QueryConfigValues", "SetWatcherPause"),
+            *("QueryConfigValues", "SetWatcherPause", "NoteUserChange"),
         ),
         "names nothing",
     ),

@@ -43,7 +43,7 @@ def steps():
 def made(steps):
     """Return a service whose parts note what they do."""
     actual = object.__new__(service.Service)
-    parts = ("quick", "slow", "planning", "store", "address", "term_resets")
+    parts = ("quick", "slow", "planning", "store", "address", "term_resets", "audit")
     deps = types.SimpleNamespace(
         **{name: Part(name, steps) for name in parts},
         queue=Part("queue", steps, {"stop": False}),
@@ -84,6 +84,7 @@ def test_the_end_refuses_clients_first_and_closes_the_store_last_but_one(made, s
         ("planning.shutdown", ("wait", False), cancel),
         ("store.close",),
         ("distributor.stop",),
+        ("audit.stop",),
     ]
     steps.clear()
     assert made.stop() is True
@@ -134,6 +135,8 @@ def test_the_socket_of_the_remote_api_belongs_to_its_daemon(
 def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatch):
     deps = types.SimpleNamespace(
         queue=Part("queue", steps),
+        audit=Part("audit", steps),
+        paths=Paths(root="/x", hostname="n1"),
         store=types.SimpleNamespace(snapshot=lambda: "snapshot", term="term"),
         rpc="rpc",
         clock="clock",
@@ -154,13 +157,14 @@ def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatc
     monkeypatch.setattr(service, "Distributor", distributor)
     monkeypatch.setattr(service, "Service", lambda *args: args)
     assert service.build(deps) == (deps, "distributor")
-    assert steps == [("queue.recover",), ("mark", "config")]
+    assert steps[0] == ("audit.started", "n1", "term")
+    assert steps[1:] == [("queue.recover",), ("mark", "config")]
     (((opened, nodes, values), options),) = distributors
     assert (opened, nodes, options["clock"]) == (deps.store, "rpc", "clock")
     assert values.__name__ == "all"
     options["wake_queue"]()
     options["on_refusal"](["n1"])
-    assert steps[2:] == [("queue.poke",), ("rpc", "snapshot", "term", ["n1"])]
+    assert steps[3:] == [("queue.poke",), ("rpc", "snapshot", "term", ["n1"])]
 
 
 # Requests
