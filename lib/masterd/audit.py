@@ -216,7 +216,7 @@ class Log:
                 "who": caller.fields(),
                 "method": method,
                 "args": without_secrets(args),
-                "result": _text(outcome) if is_error else "success",
+                "result": _result(outcome),
             }
         )
 
@@ -411,6 +411,15 @@ def _end(job: Job) -> Fields:
     ops = [op.summary() for op in job.ops]
     fields = {"event": "end", "job": job.id, "ops": ops, "result": job.status.value}
     return {**fields, "error": why[0]} if why else fields
+
+
+def _result(outcome: Any) -> str:
+    """Return the result of a call: its error, or why nothing was changed."""
+    if isinstance(outcome, BaseException):
+        return _text(outcome)
+    if isinstance(outcome, (tuple, list)) and outcome and outcome[0] is False:
+        return _text(outcome[-1])
+    return "nothing changed" if outcome is False else "success"
 
 
 def _text(err: Any) -> str:

@@ -103,6 +103,23 @@ def test_the_caller_is_known_by_the_kernel_or_by_the_remote_api(place):
     assert (local["result"], remote["result"]) == ("success", "no")
 
 
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        ((True, "job 1 canceled"), "success"),
+        ((False, "job 1 has ended"), "job 1 has ended"),
+        (False, "nothing changed"),
+        (None, "success"),
+        (errors.OpPrereqError("unknown", "x"), "unknown"),
+    ],
+)
+def test_a_call_has_its_result(place, outcome, result):
+    log = place.log()
+    log.called(LOCAL, call("CancelJob", [1]), outcome)
+    log.stop()
+    assert [each["result"] for each in place.records()] == [result]
+
+
 def test_jobs_are_recorded_when_they_are_durable_and_readers_never(place):
     log = place.log()
     with audit.asked_by(LOCAL):

@@ -169,6 +169,22 @@ def test_other_nodes_are_refused_by_name(node):
     assert not node.file.exists()
 
 
+def test_the_master_daemon_records_changes_without_their_secrets(node):
+    token = node.run("add --no-redist a").out.strip()
+    node.run("password --no-redist b", stdin="word\n")
+    node.run("remove --no-redist a b")
+    noted = [args for method, args in node.master.calls if method == "NoteUserChange"]
+    assert noted == [
+        ["add a token", ["a"]],
+        ["set a password", ["b"]],
+        ["remove", ["a", "b"]],
+    ]
+    assert token not in str(node.master.calls)
+    node.master.down = errors.NoMasterError("nobody listens")
+    done = node.run("add --no-redist c")
+    assert "not in the audit log (nobody listens)" in done.err
+
+
 def test_a_file_that_could_not_be_copied_is_a_warning(node):
     node.master.down = errors.NoMasterError("nobody listens")
     done = node.run("add x")
