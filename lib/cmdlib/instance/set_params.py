@@ -153,10 +153,14 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         return sorted({*super().nodes_to_lock(), *extra, *self._converted_nodes()})
 
     def _converted_nodes(self) -> Sequence[str]:
-        """Return the nodes of a conversion that was interrupted."""
-        if self.left is None or self.left.conversion is None:
+        """Return the nodes of an interrupted conversion, or of changed disks."""
+        if self.left is None:
             return ()
-        nodes = convert_mirror.nodes(self.left.conversion)
+        if self.left.conversion is not None:
+            nodes = convert_mirror.nodes(self.left.conversion)
+        else:
+            steps = self.left.disk_steps
+            nodes = [node for step in steps if step.disk for node in step.disk.nodes]
         return [node for node in nodes if node in self.ctx.snapshot.nodes]
 
     def check_prereq(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import errors
 
@@ -76,6 +77,22 @@ def test_the_provider_of_a_first_disk_may_be_given_as_for_a_conversion():
     given = {"ext_params": {"provider": "shelf"}, "disk_template": "ext"}
     modify(eng, disks=[["add", -1, {"size": 8}]], **given)
     assert [disk.logical_id[0] for disk in disks(eng)] == ["shelf"]
+
+
+def test_a_continued_change_holds_the_nodes_of_its_new_mirrors():
+    eng = diskless()
+    keeping = KeepingCallbacks(eng)
+    add = ["add", -1, {"size": 8}]
+    request = {"disk_template": "drbd", "remote_node": NODE2, "disks": [add]}
+    wire = {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "inst1.example.com"}
+    eng.run(wire | request, callbacks=keeping)
+    state, start = keeping.kept[0]
+    other = Engine(start, eng.rpc.script)
+    again = FakeCallbacks(resumption=state)
+    # An allocator had chosen the node.
+    with pytest.raises(errors.OpExecError, match="the devices are as before"):
+        other.run(wire | request | {"remote_node": None}, callbacks=again)
+    assert NODE2 in str(other.locks.requests)
 
 
 def test_without_a_template_a_first_disk_gets_the_first_enabled_one():
