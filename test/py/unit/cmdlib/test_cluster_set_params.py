@@ -176,7 +176,7 @@ REFUSED = [
     ({"uid_pool": [[1, 9], [20, 30], [9, 12]]}, "ranges 1-9 and 9-12 overlap"),
     ({"add_uids": [[1, 90], [3, 4]]}, "ranges 1-90 and 3-4 overlap"),
     ({"remove_uids": [[1, 2]]}, "is not in the pool"),
-    ({"reserved_lvs": ["("]}, "not a regular expression"),
+    ({"reserved_lvs": ["("]}, "regular expression '\\(': missing \\)"),
     ({"compression_tools": ["none"]}, "other than none"),
     ({"hidden_os": [["attach", "x"]]}, "wanted add or remove"),
     ({"enabled_data_collectors": {"bogus": True}}, "unknown"),

@@ -84,10 +84,12 @@ def test_a_message_is_checked_and_applied_to_this_node(node, run, words, expecte
         (b'{"b": 1}', "input: key 'b' is unknown"),
         (b'{"a": ""}', "input: key 'a': wanted a text"),
         (b'{"a": 5}', "input: key 'a': wanted a text"),
-        (b" " * (16 * 1024 * 1024 + 1), "input: larger than 16777216 bytes"),
+        (b" " * 1001, "input: larger than 1000 bytes"),
     ],
 )
-def test_other_messages_are_refused(node, run, stdin, text):
+def test_other_messages_are_refused(node, run, stdin, text, monkeypatch):
+    monkeypatch.setattr(common, "MAX_MESSAGE_BYTES", 1000)
+
     def main():
         return common.run_with_message("x", "", {"a": common.is_text}, None)
 
@@ -97,8 +99,9 @@ def test_other_messages_are_refused(node, run, stdin, text):
     assert err.count("\n") == 1
 
 
-def test_the_largest_message_is_read(node, run):
-    stdin = b'{"a": "b"}'.ljust(16 * 1024 * 1024)
+def test_the_largest_message_is_read(node, run, monkeypatch):
+    monkeypatch.setattr(common, "MAX_MESSAGE_BYTES", 1000)
+    stdin = b'{"a": "b"}'.ljust(1000)
 
     def main():
         known = {"a": common.is_text}
