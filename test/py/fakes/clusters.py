@@ -12,9 +12,10 @@ EXAMPLE = json.loads(
 GROUP = "00000000-0000-4000-8000-0000000000a0"
 NETWORK = "00000000-0000-4000-8000-0000000000c0"
 #: Members of the cluster's data beyond those of the table in test/data/spec.
-MAINTENANCE_KEYS = (
+ADDED_KEYS = (
     *("maint_round_delay", "maint_balance", "maint_balance_threshold"),
     *("maint_balance_load", "maint_balance_disk_moves", "maint_repairs"),
+    "rapi_require_authentication",
 )
 #: Of a certificate.
 DIGEST = ":".join(["AB"] * 20)

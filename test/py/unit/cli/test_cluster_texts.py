@@ -71,6 +71,7 @@ CLUSTER = {
     "enabled_user_shutdown": True,
     "maintain_node_health": True,
     "modify_ssh_setup": True,
+    "rapi_require_authentication": True,
     "enabled_data_collectors": {"lv": True, "drbd": True},
 }
 

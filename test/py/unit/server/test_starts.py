@@ -731,8 +731,8 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
     (call, poll, clock, agent) = made.pop(0)
     (same_call, repair, same_clock) = made.pop()
     assert (same_call, same_clock) == (call, clock)
-    assert repair("node3") == 2
-    assert repaired == [(site.paths, clock, "node3")]
+    assert repair("node3", 7.0) == 2
+    assert repaired == [(site.paths, clock, "node3", 7.0)]
     assert agent == ("ganeti-mond", 1815)
     assert served == [("QueryMetrics", [])]
     assert call("Query", [1]) == ("Query", [1])
