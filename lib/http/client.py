@@ -28,6 +28,7 @@ from typing import Any, Final
 import pycurl
 
 from ganeti.http import transfer as transfers
+from ganeti.http.kept import KeptSockets
 from ganeti.http.liveness import Host, Liveness
 from ganeti.http.transfer import Credentials, Done, Request, Response, Transfer
 
@@ -154,6 +155,7 @@ class _Loop:
         self._running: dict[Any, Transfer] = {}
         self._probes: dict[Any, Host] = {}
         self._liveness: Liveness[Transfer] = Liveness()
+        self._kept = KeptSockets()
         #: Idle handles by the credentials that they have.
         self._spare: dict[Credentials | None, list[Any]] = {}
         self._multi = pycurl.CurlMulti()
@@ -213,7 +215,7 @@ class _Loop:
             if transfer.is_aborted:
                 self._abort(transfer)
             else:
-                self._add(transfer, fresh=self._may_be_frozen(transfer.request))
+                self._add(transfer, fresh=self._needs_fresh(transfer.request))
         return True
 
     def _abort(self, transfer: Transfer) -> None:
@@ -225,7 +227,10 @@ class _Loop:
             # It was not sent yet, or has ended.
             current.end(current.aborted())
 
-    def _may_be_frozen(self, request: Request) -> bool:
+    def _needs_fresh(self, request: Request) -> bool:
+        """Return whether kept connections to its server cannot be trusted."""
+        if self._kept.has_closed(request.host):
+            return True
         if request.probe_after_s is not None and request.silence_s == 0.0:
             return self._liveness.is_silent(request.host)
         return self._liveness.is_stale(request.host, time.monotonic())
@@ -238,7 +243,12 @@ class _Loop:
         if self._liveness.is_silent(request.host):
             connect_s = min(connect_s, _SILENT_CONNECT_S)
         try:
-            transfer.configure(curl, fresh=fresh, connect_s=connect_s)
+            transfer.configure(
+                curl,
+                fresh=fresh,
+                connect_s=connect_s,
+                on_socket=functools.partial(self._kept.note, request.host),
+            )
             self._multi.add_handle(curl)
         except pycurl.error as err:
             transfer.end(Response(0, b"", f"Error {err.args[0]}: {err.args[-1]}"))

@@ -206,14 +206,27 @@ class Transfer:
             return 0
         return self.answer.write(data)
 
-    def configure(self, curl: Any, *, fresh: bool, connect_s: float) -> None:
+    def configure(
+        self,
+        curl: Any,
+        *,
+        fresh: bool,
+        connect_s: float,
+        on_socket: Callable[[int], None],
+    ) -> None:
         """Set the options of a handle from `handle` that differ between requests.
 
         Args:
             curl: the handle, for this request's credentials.
             fresh: use a new connection.
             connect_s: time limit of connection and handshake.
+            on_socket: called with the descriptor of each new connection.
         """
+
+        def prepare(fd: int, purpose: int) -> int:
+            on_socket(fd)
+            return _limit_silence(fd, purpose)
+
         request = self.request
         self._connect_s = connect_s
         _set_server(curl, request, connect_s)
@@ -229,6 +242,7 @@ class Transfer:
             ),
             (pycurl.TIMEOUT_MS, int(request.timeout_s * 1000)),
             (pycurl.FRESH_CONNECT, int(fresh)),
+            (pycurl.SOCKOPTFUNCTION, prepare),
         ):
             curl.setopt(option, value)
 

@@ -349,6 +349,37 @@ def test_a_repeatable_request_survives_the_end_of_a_kept_connection(caller):
     assert got[0] == got[1] == got[2]
 
 
+def test_no_request_is_lost_on_connections_that_the_server_has_closed(caller):
+    """Requests that must not be repeated, after a restart that closed several."""
+    kept = []
+    both = threading.Barrier(2)
+
+    def serve(sock):
+        kept.append(sock)
+        with sock:
+            while sock.recv(65536):
+                both.wait(timeout=60)
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    sock = listener.accept()[0]
+                    threading.Thread(target=serve, args=(sock,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        port = listener.getsockname()[1]
+        for _ in range(5):
+            answers = caller.perform([request(port)] * 2)
+            assert [(one.error, one.body) for one in answers] == [(None, b"ok")] * 2
+            for sock in kept:
+                with contextlib.suppress(OSError):  # closed in an earlier round
+                    sock.shutdown(socket.SHUT_RDWR)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
 def test_a_refused_kept_connection_is_tried_once_more(plain, caller, app):
     caller.perform([request(plain)])
     (answer,) = caller.perform([request(plain, path="/no")])

@@ -52,7 +52,9 @@ def made(**changes):
 
 def configured(*, fresh=False, **changes):
     handle = Handle()
-    made(**changes).configure(handle, fresh=fresh, connect_s=0.5)
+    made(**changes).configure(
+        handle, fresh=fresh, connect_s=0.5, on_socket=lambda _fd: None
+    )
     return handle.options
 
 
