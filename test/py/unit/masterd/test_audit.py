@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import stat
 import types
 
@@ -214,6 +215,22 @@ def test_a_full_disk_stops_nothing_and_the_log_shows_what_is_lost(
     assert len(place.lines()) == 3
     assert place.problems() == ["line 1: 3 changes before it were not recorded"]
     assert len(place.sent) == 3
+
+
+def test_syslog_gets_lines_and_its_absence_stops_nothing(place, monkeypatch):
+    path = f"{os.path.dirname(place.path)}/log"
+    monkeypatch.setattr(audit, "SYSLOG_SOCKET", path)
+    log = audit.Log(place.path, place.head, SystemClock())
+    log.started("node1", "1")
+    log.stop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        log = audit.Log(place.path, place.head, SystemClock())
+        log.started("node1", "2")
+        log.stop()
+        listener.settimeout(10)
+        text = listener.recv(65536)
+    assert text == b"<86>ganeti-audit: " + place.lines()[1]
 
 
 def test_a_line_that_a_power_failure_tore_goes(place):
