@@ -42,12 +42,52 @@ _HELP: Final = {
 }
 
 
+#: Kind of the argument of an option, for shell completion.
+_KINDS: Final = {"address": "host", "port": "integer"}
+
+
+class _Command(argparse.ArgumentParser):
+    """The parser of one collector, which knows how shells complete its options."""
+
+    def __init__(self, **more: Any) -> None:
+        self._known: list[argparse.Action] = []
+        super().__init__(**more)
+        _add_version(self)
+        self.add_argument("--help-completion", action="store_true", help="for shells")
+
+    def add_argument(self, *names: Any, **more: Any) -> argparse.Action:
+        """Add an option."""
+        action = super().add_argument(*names, **more)
+        self._known.append(action)
+        return action
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, or print the options and the kinds of their arguments."""
+        options, rest = super().parse_known_args(args, namespace)
+        is_asked = options.help_completion
+        del options.help_completion
+        if is_asked:
+            for action in self._known:
+                kind = _KINDS.get(action.dest, "file")
+                names = ",".join(action.option_strings)
+                print(names, "none" if action.nargs == 0 else kind)
+            self.exit()
+        return options, rest
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    """Add the option that shows the version."""
+    version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one command per collector."""
     parser = argparse.ArgumentParser(prog=NAME, formatter_class=arguments.Formatter)
-    version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
-    parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(dest="name", metavar="COLLECTOR", required=True)
+    _add_version(parser)
+    commands = parser.add_subparsers(
+        dest="name", metavar="COLLECTOR", required=True, parser_class=_Command
+    )
     by_name = {
         name: commands.add_parser(
             name, help=_HELP[name], formatter_class=arguments.Formatter
