@@ -1,8 +1,8 @@
-"""The sockets of kept connections: has a server closed one of them?
+"""The sockets of kept connections, of which a server may have closed some.
 
 The HTTP library notices a connection that its server has closed, but not each one of
 several: after the restart of a server it sent requests over the next one. A request
-that must not be repeated is lost then, and nobody can tell that it was not executed.
+that must not be repeated is lost then, and nobody knows that it was not executed.
 """
 
 import os

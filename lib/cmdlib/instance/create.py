@@ -422,7 +422,7 @@ class InstanceCreate(making.InstanceMaking):
         combinations.check(
             self.ctx, None, instance, [self.primary], len(self.plan.disks)
         )
-        if instance.os or self.installs:
+        if instance.os or self.runs_installer:
             if not (instance.os or self.plan.disks):
                 raise self.prereq(
                     f"instance {self.name}: OS parameter {OS_IMAGE_PARAMETER}: an image"

@@ -129,7 +129,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     def _added(self, known: str | None) -> objects.Node:
         if known is not None:
             raise self.prereq(
-                f"node {self.name}: already in the configuration", ecodes.ECODE_EXISTS
+                f"node {self.name}: already in the cluster, use --readd",
+                ecodes.ECODE_EXISTS,
             )
         secondary = self._secondary(None)
         node = objects.Node(

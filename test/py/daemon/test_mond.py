@@ -12,6 +12,7 @@ import pytest
 
 from fakes.patience import until
 from ganeti.confd import wire
+from ganeti.constants import confd
 from ganeti.mond.helper import DIAGNOSE_COMMANDS
 from ganeti.storage import heartbeats
 
@@ -79,7 +80,7 @@ def test_the_diagnosis_of_a_command_that_the_node_allows(cluster):
     answer = json.loads(get(cluster, "/1/report/node/diagnose?challenge=c1"))
     key = pathlib.Path(cluster.paths().hmac_key).read_bytes()
     signed = wire.signer(wire.MAGIC_SHA1, key)(
-        (answer["salt"] + answer["msg"]).encode()
+        confd.PURPOSE_REPORT + (answer["salt"] + answer["msg"]).encode()
     )
     assert signed == answer["hmac"]
     assert json.loads(answer["msg"])["node"] == "node1.vc.test"

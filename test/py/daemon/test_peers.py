@@ -203,8 +203,8 @@ def records(master):
     return [fields for fields in actual if fields[0] in ("pending", "result")]
 
 
-#: Of a NIC in `gnt-instance info`: the parameters that it inherits.
-ADDITION = "      from the cluster: "
+#: Parameters that a NIC inherits, and a setting of the cluster that 3.0 has not.
+ADDITION = ("      from the cluster: ", "  remote API requires authentication: ")
 SCRIPTS = {
     "cluster": """
         gnt-cluster version

@@ -16,6 +16,8 @@ ADD = (
 )
 #: Files that daemons write late or for reading; the configuration has a revision.
 _RESTLESS = ("/log/", "store.db", "ssconf_", ".pid", ".sock", "/dev/", "/proc/")
+# The audit log follows the jobs that came before.
+_RESTLESS += ("audit-head",)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ SCRIPT = f"""
 0 | owner:ops                        | gnt-cluster list-tags
 0 | /cluster owner:ops               | gnt-cluster search-tags ^owner
 1 |                                  | gnt-cluster search-tags ^nobody
-1 | not a regular expression         | gnt-cluster search-tags '('
+1 | missing )                        | gnt-cluster search-tags '('
 1 | tag(s) not found                 | gnt-cluster remove-tags red
 0 |                                  | gnt-cluster remove-tags owner:ops blue
 0 | return code = 0                  | gnt-cluster command -n node2 true
@@ -108,7 +108,7 @@ SCRIPT = f"""
 1 | wanted an IPv4 address           | gnt-node modify -s 1.2.3 node2
 1 | already in the cluster           | gnt-node add node2
 1 | address cannot be found          | gnt-node add no-such-host.invalid
-1 | cannot be readded                | gnt-node add --readd node1
+1 | cannot be re-added               | gnt-node add --readd node1
 1 | is the master                    | gnt-node remove node1
 1 | Node 'node9' not known           | gnt-node remove node9
 0 | No primary instances             | gnt-node migrate -f node3

@@ -282,6 +282,7 @@ WITHOUT = {
     },
     "runs any command on nodes": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
+        "gnt-cluster audit",
         "gnt-cluster backup-store",
         "gnt-cluster capacity",
         "gnt-cluster getmaster",

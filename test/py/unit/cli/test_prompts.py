@@ -99,10 +99,12 @@ def test_many_items_are_shown_on_request(master):
     assert done.code == 1
 
 
-def test_ignoring_consistency_asks_even_with_force(master):
+def test_ignoring_consistency_asks_at_a_terminal_even_with_force(master):
     line = "gnt-instance failover -f --ignore-consistency web1"
-    assert commands.run(line, master).code == 1
+    assert commands.run(line, master, answers=["n\n"]).code == 1
     assert commands.run(line, master, answers=["y\n"]).code == 0
+    # A script has no terminal.
+    assert commands.run(line, master).code == 0
 
 
 def test_destroy_refuses_without_its_option(master):

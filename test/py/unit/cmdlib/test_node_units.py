@@ -104,7 +104,9 @@ def test_a_dry_run_contacts_no_machine_which_is_not_prepared_yet():
     engine = engine_with()
     add(engine, dry_run=True)
     assert {name for name, *_ in engine.rpc.calls} <= {"hooks_runner"}
-    with pytest.raises(errors.OpPrereqError, match="already in the configuration"):
+    with pytest.raises(
+        errors.OpPrereqError, match="already in the cluster, use --readd"
+    ):
         add(engine, "node2", dry_run=True)
 
 

@@ -17,7 +17,7 @@ def test_only_the_server_that_has_closed_one_is_named():
     assert not kept.has_closed(HOST)
     pairs[1][1].close()
     assert (kept.has_closed(HOST), kept.has_closed(OTHER)) == (True, False)
-    # What the client has closed itself counts no more, also if its number is used again.
+    # A socket that the client closed counts no more, also if its number is used again.
     pairs[1][0].close()
     again = socket.socketpair()
     assert not kept.has_closed(HOST)
