@@ -48,7 +48,7 @@ class Submitter:
             self._check_open_locked(to_drained=to_drained)
             self._check_room_locked()
             entry = self._make(core.serial + 1, ops, core.now())
-            core.remote.check(entry.requester, entry.size)
+            self._take_share_locked(entry)
             core.serial += 1
             self._commit_locked(
                 [entry],
@@ -77,7 +77,9 @@ class Submitter:
                 core.serial += 1
                 try:
                     self._check_room_locked(len(entries))
-                    entries.append(self._make(core.serial, ops, core.now()))
+                    entry = self._make(core.serial, ops, core.now())
+                    self._take_share_locked(entry)
+                    entries.append(entry)
                     answers.append((True, core.serial))
                 except errors.GenericError as err:
                     text = str(err.args[0]) if err.args else type(err).__name__
@@ -110,6 +112,8 @@ class Submitter:
                 for place, ops in enumerate(jobs, start=1)
             ]
             core.serial += len(entries)
+            for entry in entries:
+                core.remote.add(entry.requester, entry.size)
             ids = [entry.job.id for entry in entries]
             self._commit_locked(
                 entries, lambda error: settle(future, ids, error), also(ids)
@@ -126,6 +130,11 @@ class Submitter:
         core = self._core
         if len(core.live) + core.arriving + more >= core.settings.hard_limit:
             raise errors.JobQueueFull
+
+    def _take_share_locked(self, entry: Entry) -> None:
+        """Count a job as one of its requester; refuse it without room for it."""
+        self._core.remote.check(entry.requester, entry.size)
+        self._core.remote.add(entry.requester, entry.size)
 
     def _make(self, job_id: int, ops: Ops, now: Timestamp) -> Entry:
         if not ops:
@@ -152,8 +161,6 @@ class Submitter:
         observer = core.settings.observer
         jobs = [entry.job for entry in entries]
         note = None if observer is None else observer.submitted(jobs)
-        for entry in entries:
-            core.remote.add(entry.requester, entry.size)
         documents = [
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job))
             for entry in entries

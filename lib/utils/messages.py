@@ -1,9 +1,10 @@
 """Texts for errors: the values that were expected in place of a wrong one."""
 
+import collections
 import difflib
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec import inspect
 
@@ -34,6 +35,17 @@ _INVALID: Final = re.compile(r"Invalid enum value (.*)")
 _STEP: Final = re.compile(r"\[[^\]]*\]|([^.\[]+)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def repeated(items: Iterable[T]) -> list[T]:
+    """Return the values that occur more than once, in order, each once.
+
+    Lists of users can have a hundred thousand: each is looked at once.
+    """
+    return [item for item, count in collections.Counter(items).items() if count > 1]
 
 
 def alike(wanted: str, known: Iterable[str]) -> list[str]:

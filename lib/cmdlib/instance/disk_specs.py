@@ -13,6 +13,7 @@ from ganeti.cmdlib.instance import mirror_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, hooks, misc, params
 from ganeti.objects import params as object_params
+from ganeti.utils import messages
 
 _MAX_NAME: Final = 255
 #: Directory of disk files in a Gluster volume.
@@ -275,13 +276,11 @@ def check_unique_names(names: Sequence[str | None], instance: str, kind: str) ->
     Raises:
         OpPrereqError: one does; names the first one.
     """
-    given = [name for name in names if name]
-    for name in given:
-        if given.count(name) > 1:
-            raise errors.OpPrereqError(
-                f"instance {instance}: two {kind}s are named {name!r}",
-                ecodes.ECODE_NOTUNIQUE,
-            )
+    for name in messages.repeated(filter(None, names)):
+        raise errors.OpPrereqError(
+            f"instance {instance}: two {kind}s are named {name!r}",
+            ecodes.ECODE_NOTUNIQUE,
+        )
 
 
 def check_template(snapshot: objects.Snapshot, template: str, instance: str) -> None:

@@ -6,6 +6,7 @@ from ganeti import errors, iallocator, locking, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import create_request, disk_specs
 from ganeti.constants import ecodes
+from ganeti.utils import messages
 
 
 class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
@@ -25,9 +26,8 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
                 )
             self.requests.append(op)
         names = [op.instance_name for op in self.requests]
-        for name in names:
-            if names.count(name) > 1:
-                raise self.prereq(f"instance {name}: is requested twice")
+        for name in messages.repeated(names):
+            raise self.prereq(f"instance {name}: is requested twice")
         placed = [op for op in self.requests if op.pnode]
         if placed and len(placed) != len(self.requests):
             raise self.prereq("give nodes for all instances or for none of them")

@@ -61,9 +61,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
                 f"{what}: disks cannot be named in mode {_AUTO}, which finds the"
                 " faulty ones"
             )
-        twice = [index for index in op.disks if op.disks.count(index) > 1]
-        if twice:
-            raise self.prereq(f"{what}: disk {twice[0]} is given twice")
+        for index in messages.repeated(op.disks):
+            raise self.prereq(f"{what}: disk {index} is given twice")
 
     def expand_names(self) -> None:
         """Look instance and new secondary up."""

@@ -10,6 +10,7 @@ from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
+from ganeti.utils import messages
 from ganeti.utils.units import exact_mib
 
 _MIB: Final = 1024 * 1024
@@ -109,12 +110,11 @@ def adopted(
         else disk.logical_id[1]
         for disk, source in zip(disks, sources, strict=True)
     ]
-    for source in what:
-        if what.count(source) > 1:
-            raise errors.OpPrereqError(
-                f"instance {instance}: {source} is adopted twice",
-                ecodes.ECODE_NOTUNIQUE,
-            )
+    for source in messages.repeated(what):
+        raise errors.OpPrereqError(
+            f"instance {instance}: {source} is adopted twice",
+            ecodes.ECODE_NOTUNIQUE,
+        )
     plain = all(disk.dev_type == "plain" for disk in disks)
     if not plain:
         _reserve(ctx, what, instance)

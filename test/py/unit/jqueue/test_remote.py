@@ -57,6 +57,17 @@ def test_places_are_kept_for_the_administrator(waiting):
         submit([dummy()])
 
 
+def test_jobs_of_one_request_have_the_same_limits(waiting):
+    # So are the jobs that a job submits: their opcodes have its reasons.
+    answers = waiting.queue.submit_many([[by("ann")] for _ in range(9)])
+    assert [is_accepted for is_accepted, _ in answers] == [True] * 2 + [False] * 7
+    assert answers[2][1] == "user ann has 2 unfinished jobs already"
+    for name in ("bob", "cid", "dan", "eve"):
+        answers = waiting.queue.submit_many([[by(name)], [by(name)]])
+    assert "part of the job queue" in answers[0][1]
+    assert [ok for ok, _ in waiting.queue.submit_many([[dummy()]] * 3)] == [1, 1, 0]
+
+
 def test_an_ended_job_gives_its_place_back(waiting):
     first, _ = (waiting.queue.submit([by("ann")]) for _ in range(2))
     with pytest.raises(errors.JobQueueFull):

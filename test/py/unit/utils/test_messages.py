@@ -151,3 +151,9 @@ def test_places_are_named_with_their_numbers_and_no_names_as_none():
         "3: 0 to 2",
     ]
     assert messages.known_names("x", ()) == "there are none"
+
+
+def test_repeated_values_are_found_in_one_pass():
+    assert messages.repeated([3, 1, 3, 2, 1, 3]) == [3, 1]
+    assert messages.repeated("") == []
+    assert messages.repeated(str(number) for number in range(300_000)) == []
