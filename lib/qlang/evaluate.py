@@ -143,7 +143,7 @@ def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
 def _misfit(leaf: Leaf, wanted: str, value: Any) -> errors.ParameterError:
     return errors.ParameterError(
         f"filter: field {leaf.name} of kind {leaf.kind}: wanted {wanted}, found"
-        f" {value!r}"
+        f" {value!r:.200}"
     )
 
 
@@ -229,7 +229,7 @@ def _loose_comparison(
         if value is None:
             return False
         if isinstance(value, bool) or not isinstance(value, types):
-            raise _misfit(leaf, f"something like {value!r}", wanted)
+            raise _misfit(leaf, f"something like {value!r:.200}", wanted)
         return bool(compare(value, wanted))
 
     return test

@@ -42,10 +42,10 @@ def _check(node: Any, depth: int) -> int:
     if depth <= 0:
         raise errors.ParseError("filter: nested too deeply")
     if not isinstance(node, (list, tuple)) or not node:
-        raise errors.ParseError(f"filter: wanted [operator, ...], found {node!r}")
+        raise errors.ParseError(f"filter: wanted [operator, ...], found {node!r:.200}")
     operator, operands = node[0], node[1:]
     if not isinstance(operator, str):
-        raise errors.ParseError(f"filter: wanted an operator, found {operator!r}")
+        raise errors.ParseError(f"filter: wanted an operator, found {operator!r:.200}")
     if operator in LOGIC:
         size = 0
         for operand in operands:
@@ -67,35 +67,36 @@ def _check(node: Any, depth: int) -> int:
         _check_field(operator, operands[0])
         return _check_value(operator, operands[1])
     else:
-        raise errors.ParseError(f"filter: {operator!r} is not an operator")
+        raise errors.ParseError(f"filter: {operator!r:.200} is not an operator")
     return 0
 
 
 def _want(operator: str, operands: Any, count: int) -> None:
     if len(operands) != count:
         raise errors.ParseError(
-            f"filter: {operator!r} wants {count} operands, found {len(operands)}"
+            f"filter: {operator!r:.200} wants {count} operands, found {len(operands)}"
         )
 
 
 def _check_field(operator: str, field: Any) -> None:
     if not isinstance(field, str):
         raise errors.ParseError(
-            f"filter: {operator!r} needs a field name, found {field!r}"
+            f"filter: {operator!r:.200} needs a field name, found {field!r:.200}"
         )
 
 
 def _check_value(operator: str, value: Any) -> int:
     if operator == c.QLANG_OP_REGEXP:
         if not isinstance(value, str):
-            raise errors.ParseError(f"filter: wanted a pattern, found {value!r}")
+            raise errors.ParseError(f"filter: wanted a pattern, found {value!r:.200}")
         try:
             return max(patterns.compile_(value).size, _MIN_PATTERN_SIZE)
         except errors.ParseError as err:
             raise errors.ParseError(f"filter: {err}") from err
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise errors.ParseError(
-            f"filter: {operator!r} needs a string or an integer, found {value!r}"
+            f"filter: {operator!r:.200} needs a string or an integer, found"
+            f" {value!r:.200}"
         )
     return 0
 

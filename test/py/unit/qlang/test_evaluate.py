@@ -229,3 +229,12 @@ def test_a_choice_of_members_reads_its_list_once():
     assert read == ["tags", "tags"]
     mixed = ["|", ["=[]", "tags", "x"], ["==", "cnt", 3]]
     assert run(mixed) is True
+
+
+def test_messages_show_the_beginning_of_a_wrong_filter():
+    long = "x" * 1_000_000
+    wrong = (long, [long], [5, long], ["=~", "a", [long]], ["?", [long]], [long, 1])
+    for value in (*wrong, ["==", "a", [long]], ["=~", "a", long]):
+        with pytest.raises(errors.ParseError) as err:
+            qlang.check(value)
+        assert len(str(err.value)) < 1000
