@@ -34,7 +34,7 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
             self.name, addresses = self.ctx.lookup_host(self.op.name)
         except errors.ResolverError as err:
             raise self.prereq(
-                f"cluster name {self.op.name}: does not resolve: {err}",
+                f"cluster name {self.op.name}: does not resolve: {err.args[-1]}",
                 ecodes.ECODE_RESOLVER,
             ) from err
         is_v6 = cluster.primary_ip_family != 2

@@ -55,7 +55,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             self.name, addresses = self.ctx.lookup_host(self.op.node_name)
         except errors.ResolverError as err:
             raise self.prereq(
-                f"node {self.op.node_name}: name does not resolve: {err}",
+                f"node {self.op.node_name}: its address cannot be found:"
+                f" {err.args[-1]}",
                 ecodes.ECODE_RESOLVER,
             ) from err
         if not self.op.readd:
@@ -168,7 +169,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         snapshot = self.ctx.snapshot
         if known is None:
             raise self.prereq(
-                f"node {self.name}: not in the configuration, it cannot be re-added",
+                f"node {self.name}: not in the cluster, add it without --readd",
                 ecodes.ECODE_NOENT,
             )
         if known == snapshot.cluster.master_node:

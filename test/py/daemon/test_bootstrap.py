@@ -132,7 +132,7 @@ class TestNodes:
         text = refusal(cluster, *ADD, "--readd", "node3")
         assert "node node3.vc.test: not in the cluster" in text
         text = refusal(cluster, *ADD, "--readd", "node1")
-        assert "is the master, which cannot be readded" in text
+        assert "is the master and cannot be re-added" in text
 
         cluster.check("gnt-node", "remove", "node2")
         assert cluster.check("gnt-node", "list", "--no-headers", "-o", "name") == (

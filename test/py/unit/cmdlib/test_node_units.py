@@ -166,10 +166,10 @@ def test_a_full_pool_or_incapable_node_gives_a_regular_one():
 @pytest.mark.parametrize(
     ("options", "prepare", "text", "ecode"),
     [
-        ({"name": "node8"}, None, "does not resolve", "resolver_error"),
-        ({"name": "node2"}, None, "already in the conf", "already_exists"),
+        ({"name": "node8"}, None, "cannot be found: unknown", "resolver_error"),
+        ({"name": "node2"}, None, "already in the cluster", "already_exists"),
         ({"name": UUID}, None, "must not look like a uuid", "wrong_input"),
-        ({"readd": True}, None, "cannot be re-added", "unknown_entity"),
+        ({"readd": True}, None, "add it without --readd", "unknown_entity"),
         ({"name": "node1", "readd": True}, None, "is the master", "wrong_state"),
         ({"secondary_ip": "x"}, None, "wanted an IPv4 address", "wrong_input"),
         ({"secondary_ip": "192.0.2.2"}, None, "is used by", "resource_not_unique"),
