@@ -5,6 +5,7 @@ from typing import Any, Final
 from ganeti.cli import info_tree, listing
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
+from ganeti.client.job import holders
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import jobqueue
 
@@ -34,7 +35,9 @@ def run(ctx: CommandContext) -> None:
     ctx.out(
         info_tree.render(
             [
-                _job(by_id[job_id]) if job_id in by_id else f"Job ID {job_id} not found"
+                _job(ctx, by_id[job_id])
+                if job_id in by_id
+                else f"Job ID {job_id} not found"
                 for job_id in ids
             ]
         )
@@ -71,17 +74,19 @@ def _time(stamp: Any, before: Any) -> str:
     return f"{text} (delta {end - start:.6f}s)"
 
 
-def _job(job: dict[str, Any]) -> info_tree.Pairs:
+def _job(ctx: CommandContext, job: dict[str, Any]) -> info_tree.Pairs:
     received, start, end = job["received_ts"], job["start_ts"], job["end_ts"]
     first, last = _seconds(received), _seconds(end)
     total = "N/A" if first is None or last is None else f"{last - first:.6f} seconds"
     opcodes = [
         _opcode(job, index, operation) for index, operation in enumerate(job["ops"])
     ]
+    waits = holders.texts(ctx, job)
     return info_tree.Pairs(
         [
             ("Job ID", job["id"]),
             ("Status", job["status"]),
+            *([("Waits for", waits)] if waits else []),
             ("Received", _time(received, None), "times"),
             ("Processing start", _time(start, received), "times"),
             ("Processing end", _time(end, start), "times"),
