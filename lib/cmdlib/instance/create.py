@@ -320,12 +320,18 @@ class InstanceCreate(making.InstanceMaking):
         allocation.keep_only(self.ctx, self.nodes)
 
     def require_os(self) -> None:
-        """Refuse a request without the operating system to install."""
+        """Refuse a request without an operating system, or an image over content."""
         op = self.op
         given = (op.osparams, op.osparams_private, op.osparams_secret)
         has_image = any(values and values.get(OS_IMAGE_PARAMETER) for values in given)
         if op.os_type is None and not op.no_install and not has_image:
             raise self.prereq(f"instance {self.name}: no operating system given")
+        if has_image and not op.no_install and any(d.get("adopt") for d in op.disks):
+            raise self.prereq(
+                f"instance {self.name}: OS parameter {OS_IMAGE_PARAMETER}: an image"
+                " would overwrite the adopted disks; leave it out, or do not install it"
+                " (no_install)"
+            )
 
     def _record(self, node: objects.Node) -> objects.Instance:
         snapshot, op = self.ctx.snapshot, self.op

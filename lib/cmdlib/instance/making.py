@@ -138,7 +138,7 @@ class InstanceMaking(base.LogicalUnit[opcodes.InstanceCreate]):
         instance, made = self.plan.instance, self.plan.disks
         log, snapshot = self.ctx.log, self.ctx.snapshot
         if self.plan.adopted:
-            return self._adopt_and_install()
+            return self._adopt_and_start()
         if made:
             log.message("* creating instance disks...")
         disks.create_all(self.ctx, instance, made)
@@ -148,8 +148,8 @@ class InstanceMaking(base.LogicalUnit[opcodes.InstanceCreate]):
             disks.wipe_new(self.ctx, instance, made, save=self._save)
         return self._record_and_install()
 
-    def _adopt_and_install(self) -> list[str] | str:
-        """Take over present disks, whose content stays; nothing is wiped."""
+    def _adopt_and_start(self) -> list[str] | str:
+        """Take over present disks, whose content stays; nothing is installed."""
         instance, made, sources = self.plan.instance, self.plan.disks, self.plan.adopted
         self.ctx.log.message("* adopting instance disks...")
         volumes.adopt(self.ctx, instance, made, sources)
@@ -267,8 +267,10 @@ class InstanceMaking(base.LogicalUnit[opcodes.InstanceCreate]):
 
     @property
     def installs(self) -> bool:
-        """Whether an OS script runs, or an image is copied."""
+        """Whether an OS script runs, or an image is copied; never on adopted disks."""
         instance = self.plan.instance
+        if self.plan.adopted:
+            return False
         has_image = bool(self.os_parameters(instance).get(OS_IMAGE_PARAMETER))
         return bool(instance.os or has_image) and not self.op.no_install
 

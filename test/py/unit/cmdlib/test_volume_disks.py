@@ -128,6 +128,32 @@ def test_adopted_volumes_get_the_names_of_their_records():
     assert eng.rpc.called("blockdev_setinfo")[0][1][1] == f"originstname+{WEB1}"
 
 
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize(
+    ("template", "source"), [("plain", "old"), ("blockdev", "/dev/disk/by-id/one")]
+)
+def test_nothing_is_installed_on_adopted_disks(template, source, start):
+    eng = engine(
+        lv_list=lv_list(old=["1536.00", False, False]), bdev_sizes={source: 4096}
+    )
+    create(eng, {"adopt": source}, disk_template=template, start=start)
+    assert not eng.rpc.called("instance_os_add")
+    assert bool(eng.rpc.called("instance_start")) == start
+    made = only_instance(eng)
+    assert (made.os, made.creation) == (creation()["os_type"], "")
+
+
+@pytest.mark.parametrize("group", ["", "_private", "_secret"])
+def test_an_image_beside_adopted_disks_is_refused(group):
+    eng = engine(lv_list=lv_list(old=["1536.00", False, False]))
+    image = {f"osparams{group}": {"os-image": "/srv/ganeti/images/a.img"}}
+    with pytest.raises(errors.OpPrereqError, match="overwrite the adopted disks"):
+        create(eng, {"adopt": "old"}, **image)
+    assert not eng.rpc.called("blockdev_rename")
+    create(eng, {"adopt": "old"}, **image, no_install=True)
+    assert not eng.rpc.called("instance_os_add")
+
+
 def test_a_volume_gets_its_name_back_if_the_others_could_not_be_adopted():
     answers = iter([failure("busy"), None])
     eng = engine(
