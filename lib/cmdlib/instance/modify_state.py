@@ -1,18 +1,27 @@
 """The state of OP_INSTANCE_SET_PARAMS that a restarted master daemon continues from.
 
 It is stored before the first act on a node, so that an interrupted change of devices is
-either completed or undone. One commit records the whole change: if the record of the
-instance has the wanted devices, the rest is done, else everything is undone.
+either completed or undone. One commit records the whole change: if the records have it,
+the rest is done, else everything is undone.
 """
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ganeti import objects
 from ganeti.cmdlib.instance import convert_mirror
 from ganeti.cmdlib.instance.modify_nics import NicStep
+
+#: Fields that a change of an instance or of its existing disks may concern, besides the
+#: devices. Private parameters are not in stored states, not even in a digest.
+_FIELDS: Final = (
+    *("hvparams", "beparams", "os", "osparams", "admin_state", "admin_state_source"),
+    "primary_node",
+)
+_DISK_FIELDS: Final = ("uuid", "mode", "name", "params")
 
 
 class SavedStep(msgspec.Struct, frozen=True):
@@ -39,6 +48,9 @@ class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
         is_live: whether the running guest gets them, too.
         report: the result of the opcode without the rows of the guest's devices.
         conversion: of the disks, begun after the devices were changed.
+        digest: of the other values after the change; empty if the devices themselves
+            differ from those before it.
+        serial_no: the least one of the record of the instance after the change.
     """
 
     disks: tuple[str, ...]
@@ -49,10 +61,43 @@ class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
     is_live: bool
     report: tuple[tuple[str, Any], ...]
     conversion: convert_mirror.Work | None = None
+    digest: str = ""
+    serial_no: int = 0
 
-    def is_recorded(self, instance: objects.Instance) -> bool:
-        """Return whether the record of the instance has the devices."""
-        return (instance.disks, instance.nics) == (self.disks, self.nics)
+    def is_recorded(
+        self, instance: objects.Instance, disks: Sequence[objects.Disk]
+    ) -> bool:
+        """Return whether the records of the instance and its disks have the change."""
+        return (
+            (instance.disks, instance.nics) == (self.disks, self.nics)
+            and self.digest in ("", digest(instance, disks))
+            and instance.serial_no >= self.serial_no
+        )
+
+
+def digest(instance: objects.Instance, disks: Sequence[objects.Disk]) -> str:
+    """Return a digest of the values that a change may concern besides the devices."""
+    values = (
+        [getattr(instance, name) for name in _FIELDS],
+        [[getattr(disk, name) for name in _DISK_FIELDS] for disk in disks],
+    )
+    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()
+
+
+def evidence(
+    before: objects.Instance, after: objects.Instance, disks: Sequence[objects.Disk]
+) -> tuple[str, int]:
+    """Return the digest and the serial number by which a change is found recorded.
+
+    Args:
+        before: the record of the instance before the change.
+        after: the record after it, with its disks and its primary node.
+        disks: the records of the disks after the change, in order.
+    """
+    if (before.disks, before.nics) != (after.disks, after.nics):
+        return "", 0
+    is_private = before.osparams_private != after.osparams_private
+    return digest(after, disks), before.serial_no + is_private
 
 
 def saved(

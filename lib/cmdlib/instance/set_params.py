@@ -628,14 +628,21 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         disk_steps, nic_steps = modify_state.saved(
             changes.disk_steps, changes.nic_steps
         )
-        state = modify_state.Interrupted(
+        after = changes.after.replace(
             disks=tuple(disk.uuid for disk in changes.disks),
-            nics=changes.after.nics,
+            primary_node=self.new_primary or instance.primary_node,
+        )
+        digest, serial_no = modify_state.evidence(instance, after, changes.disks)
+        state = modify_state.Interrupted(
+            disks=after.disks,
+            nics=after.nics,
             before=instance.nics,
             disk_steps=disk_steps,
             nic_steps=nic_steps,
             is_live=bool(self.live),
             report=tuple(changes.report),
+            digest=digest,
+            serial_no=serial_no,
         )
         self.ctx.save_resumption(msgspec.to_builtins(state))
 
@@ -686,7 +693,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if self.left.conversion is not None:
             self._resume_conversion(self.left.conversion)
             return self.changes.report
-        if self.left.is_recorded(instance):
+        if self.left.is_recorded(instance, ctx.snapshot.instance_disks(instance)):
             return self._complete()
         ctx.log.message(
             "* the master daemon was restarted before the change was recorded;"

@@ -688,6 +688,8 @@ ADD_NIC, ADD_BOTH = (
         nics=[["add", -1, {"mac": "aa:00:00:12:34:56"}]],
     ),
 )
+READ_ONLY = modify(disks=[["modify", 0, {"mode": "ro"}]])
+SAME_NIC = modify(nics=[["modify", 0, {"mac": "aa:00:00:12:34:56"}]])
 #: name: (steps before, the change).
 DEVICES = {
     "add-disk": ([create("file")], modify(disks=[["add", -1, {"size": 1024}]])),
@@ -706,6 +708,11 @@ DEVICES = {
             disks=[["add", -1, {"size": 1024}]],
         ),
     ),
+    # The record has the same devices before and after these.
+    "change-disk": ([create("file")], READ_ONLY),
+    "change-more": ([create("file")], READ_ONLY | {"beparams": {"vcpus": 2}}),
+    "same-nic": ([create("file"), ADD_NIC], SAME_NIC | {"beparams": {"vcpus": 2}}),
+    "same-nic-private": ([create("file"), ADD_NIC], SAME_NIC | PRIVATE),
 }
 
 
@@ -718,9 +725,11 @@ def devices_of(snapshot, simulation):
     return paths | {nic.uuid: nic.mac for nic in record.nics}
 
 
-def macs_and_disks(snapshot):
+def recorded(snapshot):
     (record,) = snapshot.instances.values()
-    return len(record.disks), [nic.mac for nic in record.nics]
+    modes = [snapshot.disks[uuid].mode for uuid in record.disks]
+    others = record.beparams, record.osparams_private
+    return modes, [nic.mac for nic in record.nics], others
 
 
 @pytest.mark.parametrize("wipes", [False, True])
@@ -738,20 +747,22 @@ def test_a_change_of_devices_is_completed_or_undone(case, again, wipes):
             if resumption is None:
                 break
             with contextlib.suppress(errors.OpExecError):
-                master, _ = run_until_cut(
+                master, is_cut_again = run_until_cut(
                     master.snapshot, simulation, request, number, resumption
                 )
+                if not is_cut_again:
+                    assert recorded(master.snapshot) != recorded(start), cut
         assert restarted(master).sweep()
         snapshot = master.snapshot
         assert config.verify(snapshot) == []
         assert simulation.devices == devices_of(snapshot, simulation), cut
         assert set(simulation.files) == recorded_paths(snapshot), cut
-        outcomes.add(str(macs_and_disks(snapshot)))
-        ends = [macs_and_disks(start), macs_and_disks(snapshot)]
+        outcomes.add(str(recorded(snapshot)))
+        ends = [recorded(start), recorded(snapshot)]
         # The command succeeds when it is repeated.
         if snapshot.instances == start.instances:
             done, _ = run_until_cut(snapshot, simulation, request, None, None)
-            assert macs_and_disks(done.snapshot) != ends[0]
+            assert recorded(done.snapshot) != ends[0]
     # As before, or as wanted, and nothing in between.
     assert outcomes == {str(end) for end in ends}
 
