@@ -91,7 +91,8 @@ class InstanceCommit(create.InstanceCreate):
         missing = []
         if reserved.is_nameless:
             missing.append("a name (gnt-instance rename)")
-        has_image = OS_IMAGE_PARAMETER in self.os_parameters(self._created(reserved))
+        given = self.os_parameters(self._created(reserved))
+        has_image = bool(given.get(OS_IMAGE_PARAMETER))
         if not (reserved.os or self.op.os_type or self.op.no_install or has_image):
             missing.append("an operating system (--os-type)")
         template = self.ctx.snapshot.disk_template(reserved)

@@ -81,6 +81,8 @@ def test_a_commit_names_everything_that_is_missing():
         commit(eng, uuid)
     with pytest.raises(errors.OpPrereqError, match="name the forthcoming instance"):
         eng.run({"OP_ID": "OP_INSTANCE_CREATE", "commit": True, "instance_name": ""})
+    with pytest.raises(errors.OpPrereqError, match="an operating system"):
+        commit(eng, uuid, osparams={"os-image": ""})
 
 
 @pytest.mark.parametrize(
