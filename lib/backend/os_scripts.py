@@ -16,6 +16,8 @@ from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.utils import control_chars, files
 
 _IMAGE: Final = os_constants.OS_IMAGE_PARAMETER
+#: The OS definition that writes an image itself, from other parameters.
+_IMAGE_OS: Final = "image"
 #: Number of last log lines of a failed script that the error shows.
 _TAIL_LINES: Final = 20
 #: Characters of each of these lines, of which some scripts write megabytes.
@@ -87,7 +89,7 @@ def os_validate(
     variant = _variant(definition, name, force=force_variant)
     if params.get(_IMAGE) and not definition.knows(_IMAGE):
         if wants_install:
-            _require_trusted_beside_image(definition)
+            _require_usable_beside_image(definition)
             _validate_image(node, {_IMAGE: params[_IMAGE]})
         params = {key: value for key, value in params.items() if key != _IMAGE}
     is_sufficient = definition.is_trusted or not wants_install
@@ -149,7 +151,13 @@ def _require_trusted(definition: OsDefinition) -> None:
         )
 
 
-def _require_trusted_beside_image(definition: OsDefinition) -> None:
+def _require_usable_beside_image(definition: OsDefinition) -> None:
+    if definition.name == _IMAGE_OS:
+        raise errors.OpExecError(
+            f"OS {definition.name}: cannot be installed with the OS parameter {_IMAGE}:"
+            " one image would be written over the other; give the parameter without an"
+            " OS, or the OS with url or file"
+        )
     if not definition.is_trusted:
         raise errors.OpExecError(
             f"OS {definition.name}: cannot be installed with the OS parameter {_IMAGE}:"
@@ -177,6 +185,8 @@ def instance_os_add(
         definition = os_definitions.find(node.paths, instance_osp.os)
         _require_trusted(definition)
     if given.get(_IMAGE) and not (definition and definition.knows(_IMAGE)):
+        if definition is not None:
+            _require_usable_beside_image(definition)
         names = os_constants.OS_IMAGE_PARAMETERS if definition is None else (_IMAGE,)
         wanted = {name: given[name] for name in names if name in given}
         alone = instance_osp.replace(

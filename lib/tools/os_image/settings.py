@@ -49,13 +49,14 @@ class Settings:
             for name in ("url", "file", "format", *CHECKSUMS)
         }
         image = environ.get("OSP_OS_IMAGE", "")
+        places = [place for place in (given["url"], given["file"], image) if place]
+        if len(places) != 1:
+            raise errors.ParseError(
+                "OS image: wanted one of the OS parameters url and file, or os-image"
+                f" alone, found {'more' if places else 'none'}"
+            )
         if image:
             given["file" if image.startswith("/") else "url"] = image
-        if bool(given["url"]) == bool(given["file"]):
-            raise errors.ParseError(
-                "OS image: wanted one of the OS parameters url and file, found"
-                f" {'both' if given['url'] else 'none'}"
-            )
         if given["url"] and not _URL.fullmatch(given["url"]):
             raise errors.ParseError(
                 "OS parameter url: wanted at most 2048 printable ASCII characters"

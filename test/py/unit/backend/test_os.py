@@ -399,6 +399,17 @@ def test_an_image_goes_with_no_os_of_helper_machines(node, directory, image_tool
         validate(node, "", {**IMAGE, "url": "x"}, checks=both)
 
 
+def test_the_os_that_writes_an_image_goes_with_no_other(node, image_tool):
+    make_os(node, "image")
+    both = {**IMAGE, "motd": "x"}
+    with pytest.raises(errors.OpExecError, match="one image would be written over"):
+        validate(node, "image+small", both, checks=["parameters", "install"])
+    record = nodes.instance(os="image+small", osparams=both)
+    with pytest.raises(errors.OpExecError, match="one image would be written over"):
+        nodes.call(node, "instance_os_add", record, False, 0)
+    assert not os.path.exists(f"{node.paths.log_dir}/os")
+
+
 def test_validation(node, directory):
     assert validate(node, "tiny+small", {"motd": "x"}) is True
     assert validate(node, "other", {}, required=False) is False

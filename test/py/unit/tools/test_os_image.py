@@ -354,8 +354,8 @@ SUM = "0" * 64
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        ({}, "wanted one of the OS parameters url and file, found none"),
-        ({"url": "https://a", "file": "/b"}, "found both"),
+        ({}, "url and file, or os-image alone, found none"),
+        ({"url": "https://a", "file": "/b"}, "found more"),
         ({"file": "srv/a"}, "wanted an absolute path"),
         ({"file": "/srv/ganeti/images/a"}, "sha256 or sha512"),
         ({"file": "/srv/a", "sha256": "12"}, "wanted 64 hexadecimal digits"),
