@@ -60,13 +60,20 @@ class _Sink:
         self._hasher.check()
 
 
-def fetch(wanted: Settings, max_bytes: int, note: Callable[[str], None]) -> int:
+def fetch(
+    wanted: Settings,
+    max_bytes: int,
+    note: Callable[[str], None],
+    *,
+    redirects: bool = True,
+) -> int:
     """Download an image and check it; return the file descriptor.
 
     Args:
         wanted: URL and checksums.
         max_bytes: largest image.
         note: gets lines about the progress.
+        redirects: whether another server may send it.
 
     Raises:
         OpExecError: the download failed, was too large, too slow, or is another image.
@@ -81,7 +88,7 @@ def fetch(wanted: Settings, max_bytes: int, note: Callable[[str], None]) -> int:
     fd = os.open(_DIRECTORY, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         sink = _Sink(fd, limit, wanted)
-        _transfer(wanted, sink, note)
+        _transfer(wanted, sink, note, redirects=redirects)
         sink.check()
     except BaseException:
         os.close(fd)
@@ -91,7 +98,9 @@ def fetch(wanted: Settings, max_bytes: int, note: Callable[[str], None]) -> int:
     return fd
 
 
-def _transfer(wanted: Settings, sink: _Sink, note: Callable[[str], None]) -> None:
+def _transfer(
+    wanted: Settings, sink: _Sink, note: Callable[[str], None], *, redirects: bool
+) -> None:
     curl = pycurl.Curl()
     shown = _Percent(note)
     scheme = wanted.url.partition(":")[0]
@@ -100,7 +109,7 @@ def _transfer(wanted: Settings, sink: _Sink, note: Callable[[str], None]) -> Non
         (pycurl.NOSIGNAL, 1),
         (pycurl.PROTOCOLS, _PROTOCOLS[scheme]),
         (pycurl.REDIR_PROTOCOLS, _PROTOCOLS[scheme]),
-        (pycurl.FOLLOWLOCATION, 1),
+        (pycurl.FOLLOWLOCATION, redirects),
         (pycurl.MAXREDIRS, _REDIRECTS),
         (pycurl.PROXY, ""),
         (pycurl.FAILONERROR, 1),
@@ -117,6 +126,11 @@ def _transfer(wanted: Settings, sink: _Sink, note: Callable[[str], None]) -> Non
         curl.setopt(pycurl.CAINFO, authorities)
     try:
         curl.perform()
+        if 300 <= curl.getinfo(pycurl.RESPONSE_CODE) < 400:
+            raise errors.OpExecError(
+                f"image {wanted.source}: wanted the image, found a redirect to another"
+                " place, which needs the OS parameter sha256 or sha512"
+            )
     except pycurl.error as err:
         text = sink.problem or str(err.args[1] if len(err.args) > 1 else err)
         raise errors.OpExecError(f"image {wanted.source}: {text}") from err

@@ -83,7 +83,8 @@ def _opened(
 ) -> int:
     if not wanted.url:
         return sources.open_file(paths, wanted.file)
-    sources.check_url(paths, wanted.url)
+    # The cluster has chosen the image, not who uses it.
+    sources.check_url(paths, wanted.url, is_checked=True)
     return download.fetch(wanted, _MAX_BYTES, note)
 
 

@@ -47,7 +47,7 @@ def _verify(options: argparse.Namespace, environ: Environ) -> None:
     wanted = Settings.from_environ(environ)
     paths = pathutils.from_environ(environ)
     if wanted.url:
-        sources.check_url(paths, wanted.url)
+        sources.check_url(paths, wanted.url, is_checked=bool(wanted.checksums))
     else:
         os.close(sources.open_file(paths, wanted.file))
     if shutil.which("qemu-img", path=os.environ.get("PATH")) is None:
@@ -74,8 +74,10 @@ def _create(_options: argparse.Namespace, environ: Environ) -> None:
 
 def _opened(paths: pathutils.Paths, wanted: Settings, max_bytes: int) -> int:
     if wanted.url:
-        sources.check_url(paths, wanted.url)
-        return download.fetch(wanted, max_bytes, _note)
+        sources.check_url(paths, wanted.url, is_checked=bool(wanted.checksums))
+        return download.fetch(
+            wanted, max_bytes, _note, redirects=bool(wanted.checksums)
+        )
     fd = sources.open_file(paths, wanted.file)
     try:
         _check_content(fd, wanted, max_bytes)

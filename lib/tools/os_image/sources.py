@@ -6,12 +6,11 @@ alone therefore neither read other files of a node nor send it to other servers.
 
 import os
 import re
-import stat
 import urllib.parse
 from typing import Final
 
 from ganeti import errors, pathutils
-from ganeti.utils import files
+from ganeti.utils import beneath, files
 
 #: Name of the list in the configuration directory.
 NAME: Final = "image-sources"
@@ -53,17 +52,29 @@ def load(paths: pathutils.Paths) -> tuple[str, ...]:
     return tuple(entries)
 
 
-def check_url(paths: pathutils.Paths, url: str) -> None:
+def check_url(paths: pathutils.Paths, url: str, *, is_checked: bool) -> None:
     """Refuse a URL that the list does not allow.
+
+    Args:
+        paths: of this node.
+        url: of an image.
+        is_checked: whether only content that the requester knows is taken. Otherwise
+            the list must name the server: anybody may read what an instance gets, and
+            some servers answer nodes alone.
 
     Raises:
         ParseError: names the URL and the list.
     """
     parts = _split(url)
-    for entry in load(paths):
-        if "://" in entry and _is_within(parts, entry):
-            return
-    raise _refusal(paths, f"URL {shown(url)}")
+    entries = [e for e in load(paths) if "://" in e and _is_within(parts, e)]
+    if not entries:
+        raise _refusal(paths, f"URL {shown(url)}")
+    if not is_checked and not any(urllib.parse.urlsplit(e).netloc for e in entries):
+        raise errors.ParseError(
+            f"image: URL {shown(url)}: wanted the OS parameter sha256 or sha512, or its"
+            f" server in {paths.conf_dir}/{NAME}; without a checksum, images come from"
+            " servers that the administrator of the node names there"
+        )
 
 
 def shown(url: str) -> str:
@@ -131,19 +142,21 @@ def open_file(paths: pathutils.Paths, path: str) -> int:
     """
     local = path if path.startswith(f"{paths.root}/") else paths.at(path)
     real = os.path.realpath(local)
-    roots = [os.path.realpath(paths.at(e)) for e in load(paths) if "://" not in e]
-    if not any(real.startswith(f"{root.rstrip('/')}/") for root in roots):
+    for entry in load(paths):
+        root = os.path.realpath(paths.at(entry)) if "://" not in entry else ""
+        inside = real.removeprefix(f"{root.rstrip('/')}/")
+        if root and inside != real:
+            break
+    else:
         raise _refusal(paths, f"file {path}")
     try:
-        fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as err:
+        # Whoever writes to the directory may have put links there since.
+        return beneath.Place(root, inside).open(os.O_RDONLY)
+    except (OSError, errors.FileStoragePathError) as err:
+        why = err.strerror if isinstance(err, OSError) else err
         raise errors.ParseError(
-            f"image {path}: cannot be read on this node: {err.strerror}"
+            f"image {path}: cannot be read on this node: {why}"
         ) from err
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise errors.ParseError(f"image {path}: wanted a regular file on this node")
-    return fd
 
 
 def _refusal(paths: pathutils.Paths, what: str) -> errors.ParseError:

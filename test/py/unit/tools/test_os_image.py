@@ -105,7 +105,10 @@ def test_the_image_of_os_image_needs_no_checksum(node, monkeypatch, capsys):
         ({"os_image": "/etc/shadow"}, "not among the sources of this node"),
         ({"os_image": "http://x/y"}, "not among the sources of this node"),
         ({"os_image": "ftp://x/y"}, "wanted https:// or http:// and a host"),
+        ({"os_image": "https://x/y"}, "sha256 or sha512, or its server in .*-sources"),
         ({"os_image": "/a", "url": "https://x"}, "wanted one of .* url and file"),
+        ({"os_image": "https://x", "url": "https://y", "sha256": "0" * 64}, "url and"),
+        ({"os_image": "/a", "file": "/b", "sha256": "0" * 64}, "url and file"),
         ({"file": "/srv/ganeti/images/a"}, "wanted the OS parameter sha256"),
     ],
 )
@@ -194,6 +197,27 @@ def test_a_bad_download_leaves_the_disk_alone(
     assert "secret" not in output
     assert (node / "disk0").read_bytes() == b"\xff" * 4 * MIB
     assert open_files() == before
+
+
+def test_without_a_checksum_the_server_itself_sends_the_image(
+    node, server, monkeypatch, capsys
+):
+    handler = server.RequestHandlerClass
+    handler.body, handler.target = b"net" + bytes(MIB - 3), f"{server.base}/a.img"
+    allow(node, "http://")
+    wanted(monkeypatch, os_image=f"{server.base}/a.img")
+    code, output = run(capsys, "create")
+    assert code == 1
+    assert "or its server in" in output
+    allow(node, "http://", server.base)
+    assert run(capsys, "create")[0] == 0
+    assert (node / "disk0").read_bytes()[:MIB] == handler.body
+    (node / "disk0").write_bytes(b"\xff" * 4 * MIB)
+    wanted(monkeypatch, os_image=f"{server.base}/moved")
+    code, output = run(capsys, "create")
+    assert code == 1
+    assert "redirect" in output
+    assert (node / "disk0").read_bytes() == b"\xff" * 4 * MIB
 
 
 @pytest.fixture
@@ -403,11 +427,30 @@ def test_a_prefix_is_a_server_and_whole_directories(node, entry, url, is_allowed
     allow(node, entry)
     paths = pathutils.Paths(str(node), "n1")
     try:
-        sources.check_url(paths, url)
+        sources.check_url(paths, url, is_checked=True)
     except sources.errors.ParseError:
         assert not is_allowed
     else:
         assert is_allowed
+
+
+def test_a_directory_that_becomes_a_link_leads_nowhere(node, monkeypatch):
+    inside = node / "srv/ganeti/images/new"
+    inside.mkdir()
+    (inside / "secret").write_bytes(b"an image")
+    place, resolve = secret(node), os.path.realpath
+
+    def swap(path, **options):
+        real = resolve(path, **options)
+        if real == str(inside / "secret"):
+            inside.rename(node / "old")
+            inside.symlink_to(place.parent)
+        return real
+
+    monkeypatch.setattr(os.path, "realpath", swap)
+    paths = pathutils.Paths(str(node), "n1")
+    with pytest.raises(sources.errors.ParseError, match=r"cannot be read.*a symbolic"):
+        sources.open_file(paths, "/srv/ganeti/images/new/secret")
 
 
 def test_a_wrong_line_of_the_list_is_named(node, monkeypatch, capsys):
