@@ -30,7 +30,8 @@ def main() -> int:
 
 
 def _run(parsed: ParsedOptions) -> int:
-    names = parsed.arguments or [_LOCAL]
+    masters = parsed.arguments or [_LOCAL]
+    names = [_shown(master) for master in masters]
     width = max(len(name) for name in names)
     if not parsed["nh"]:
         print(
@@ -39,9 +40,9 @@ def _run(parsed: ParsedOptions) -> int:
             f" {'Score':>10s}"
         )
     failed = 0
-    for name in names:
+    for master, name in zip(masters, names, strict=True):
         try:
-            cluster = _read(name, parsed, is_local=not parsed.arguments)
+            cluster = _read(master, parsed, is_local=not parsed.arguments)
             now = node_state.derive(cluster)
             print(_line(name.ljust(width), now))
             if parsed["p"] is not None:
@@ -55,14 +56,20 @@ def _run(parsed: ParsedOptions) -> int:
     return _FAILED if failed else 0
 
 
-def _read(name: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
+def _shown(master: str) -> str:
+    from ganeti.client.htools import rest
+
+    return rest.shown(master)
+
+
+def _read(master: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
     """Read a cluster over LUXI or REST."""
     if is_local:
         answers = sources.read_luxi(parsed["L"] or "")
     else:
         from ganeti.client.htools import rest
 
-        answers = rest.read(name)
+        answers = rest.read(master)
     return query.read_cluster(answers, static_memory=0)
 
 

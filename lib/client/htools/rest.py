@@ -11,6 +11,7 @@ from ganeti.constants import versions
 from ganeti.htools.model import json_reader
 from ganeti.htools.model.cluster import DataError
 from ganeti.htools.model.loaders import query
+from ganeti.utils import urls
 
 PORT: Final = 5080
 #: Timeouts in seconds of the connection, and of a whole answer.
@@ -20,6 +21,7 @@ ANSWER_S: Final = 60
 MOST_BYTES: Final = 1 << 30
 _FILES: Final = "file://"
 _OK: Final = 200
+_UNAUTHORISED: Final = 401
 #: Name of the file -> resource with the same content.
 _RESOURCES: Final = {
     "groups": "/2/groups?bulk=1",
@@ -35,6 +37,11 @@ def base_url(master: str) -> str:
     if _ADDRESS_6.fullmatch(master):
         return f"https://[{master}]:{PORT}"
     return master.rstrip("/") if ":" in master else f"https://{master}:{PORT}"
+
+
+def shown(master: str) -> str:
+    """Return a master or ``file://DIRECTORY`` for messages: without a password."""
+    return master if master.startswith(_FILES) else urls.shown(master)
 
 
 def read(master: str) -> query.QueryAnswers:
@@ -54,7 +61,7 @@ def read(master: str) -> query.QueryAnswers:
             raise DataError(f"{source}: wanted {kind}, found {value!r:.80}")
         answers[name] = value
     return query.from_rest(
-        f"REST {master}",
+        f"REST {shown(master)}",
         answers["groups"],
         answers["nodes"],
         answers["instances"],
@@ -68,18 +75,32 @@ def _get(master: str, name: str, path: str) -> tuple[str, bytes]:
         file = os.path.join(master.removeprefix(_FILES), f"{name}.json")
         with open(file, "rb") as stream:
             return file, stream.read(MOST_BYTES)
-    url = base_url(master) + path
-    return url, fetch(url)
+    url = base_url(master)
+    source = urls.shown(url) + path
+    return source, fetch(url + path, source)
 
 
 def fetch(
-    url: str, *, connect_s: float = CONNECT_S, answer_s: float = ANSWER_S
+    url: str,
+    source: str = "",
+    *,
+    connect_s: float = CONNECT_S,
+    answer_s: float = ANSWER_S,
 ) -> bytes:
     """Return the body of a URL; the server's certificate is not checked.
+
+    The user is the one in the URL, or with TLS the one of this host in ``~/.netrc``.
+
+    Args:
+        url: the URL.
+        source: its name in errors, if it has a password.
+        connect_s: seconds until the connection.
+        answer_s: seconds until the end of the answer.
 
     Raises:
         DataError: no answer in time, or a status other than 200.
     """
+    source = source or url
     parts: list[bytes] = []
     size = 0
 
@@ -93,6 +114,8 @@ def fetch(
     try:
         curl.setopt(pycurl.URL, quote(url, safe=":/?&=%[]@.,-_~"))
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        if url.startswith("https:"):
+            curl.setopt(pycurl.NETRC, pycurl.NETRC_OPTIONAL)
         curl.setopt(pycurl.SSL_VERIFYPEER, 0)
         curl.setopt(pycurl.SSL_VERIFYHOST, 0)
         curl.setopt(pycurl.NOSIGNAL, 1)
@@ -104,10 +127,11 @@ def fetch(
         curl.perform()
         code = curl.getinfo(pycurl.RESPONSE_CODE)
     except pycurl.error as err:
-        raise DataError(f"{url}: {err.args[1]}") from err
+        raise DataError(f"{source}: {err.args[1]}") from err
     finally:
         curl.close()
     body = b"".join(parts)
     if code != _OK:
-        raise DataError(f"{url}: HTTP status {code}: {body[:200]!r}")
+        hint = "; give a user in ~/.netrc" if code == _UNAUTHORISED else ""
+        raise DataError(f"{source}: HTTP status {code}: {body[:200]!r}{hint}")
     return body

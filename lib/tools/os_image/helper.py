@@ -13,7 +13,7 @@ from typing import Final
 from ganeti import errors, pathutils
 from ganeti.tools.os_image import download, images, sources
 from ganeti.tools.os_image.settings import CHECKSUMS, Settings
-from ganeti.utils import files, qcow2
+from ganeti.utils import files, qcow2, urls
 
 _MIB: Final = 1024 * 1024
 #: Space that stays free in the directory of the disks, for the store of the cluster.
@@ -67,12 +67,12 @@ def parsed(source: str) -> Settings:
     name, _, digest = checksum.partition("=")
     if checksum and (name not in CHECKSUMS or len(digest) != CHECKSUMS[name]):
         raise errors.ParseError(
-            f"image {sources.shown(url)}: wanted a checksum such as"
+            f"image {urls.shown(url)}: wanted a checksum such as"
             f" #sha256=DIGEST at the end, found #{checksum[:100]}"
         )
     if not (checksum or url.startswith("https://")):
         raise errors.ParseError(
-            f"image {sources.shown(url)}: wanted an absolute path, https://"
+            f"image {urls.shown(url)}: wanted an absolute path, https://"
             " or a URL that ends in #sha256=DIGEST"
         )
     return Settings(url, "", {name: digest.lower()} if checksum else {}, "raw")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from ganeti import errors
-from ganeti.tools.os_image import sources
+from ganeti.utils import urls
 
 FORMATS: Final = ("qcow2", "raw")
 #: Checksum parameter -> hexadecimal digits.
@@ -82,7 +82,7 @@ class Settings:
     @property
     def source(self) -> str:
         """URL without secrets, or path, for messages."""
-        return sources.shown(self.url) if self.url else self.file
+        return urls.shown(self.url) if self.url else self.file
 
     def hasher(self) -> "Hasher":
         """Return a new check of the content."""

@@ -5,12 +5,11 @@ alone therefore neither read other files of a node nor send it to other servers.
 """
 
 import os
-import re
 import urllib.parse
 from typing import Final
 
 from ganeti import errors, pathutils
-from ganeti.utils import beneath, files
+from ganeti.utils import beneath, files, urls
 
 #: Name of the list in the configuration directory.
 NAME: Final = "image-sources"
@@ -18,10 +17,6 @@ NAME: Final = "image-sources"
 DEFAULT: Final = ("/srv/ganeti/images", "https://")
 SCHEMES: Final = ("https", "http")
 _MAX_LIST: Final = 64 * 1024
-#: Parts of a URL: scheme, server and path, beginning of query or fragment, the rest.
-_PARTS: Final = re.compile(
-    r"([a-zA-Z]+:/+)?(?:[^/?#]*@)?([^?#]*)(?:([?#])(.*))?", re.DOTALL
-)
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
@@ -68,28 +63,13 @@ def check_url(paths: pathutils.Paths, url: str, *, is_checked: bool) -> None:
     parts = _split(url)
     entries = [e for e in load(paths) if "://" in e and _is_within(parts, e)]
     if not entries:
-        raise _refusal(paths, f"URL {shown(url)}")
+        raise _refusal(paths, f"URL {urls.shown(url)}")
     if not is_checked and not any(urllib.parse.urlsplit(e).netloc for e in entries):
         raise errors.ParseError(
-            f"image: URL {shown(url)}: wanted the OS parameter sha256 or sha512, or its"
-            f" server in {paths.conf_dir}/{NAME}; without a checksum, images come from"
-            " servers that the administrator of the node names there"
+            f"image: URL {urls.shown(url)}: wanted the OS parameter sha256 or sha512,"
+            f" or its server in {paths.conf_dir}/{NAME}; without a checksum, images"
+            " come from servers that the administrator of the node names there"
         )
-
-
-def shown(url: str) -> str:
-    """Return a URL for messages: without user, password, query and fragment.
-
-    Those may be secrets of the image's server, and messages go to logs and journals. A
-    password with a slash, question mark or number sign makes the URL invalid: then the
-    text between the first colon and the last "@" may be a password.
-    """
-    parts = _PARTS.fullmatch(url)
-    scheme, place, mark, rest = parts.groups("") if parts else ("", "", "", "")
-    before, colon, after = place.partition(":")
-    if colon and "@" in after + rest:
-        return f"{scheme}{before}..."
-    return f"{scheme}{place}{mark}{'...' if mark else ''}"
 
 
 def _split(url: str) -> urllib.parse.SplitResult:
@@ -97,18 +77,18 @@ def _split(url: str) -> urllib.parse.SplitResult:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
     except ValueError as err:
-        raise errors.ParseError(f"URL {shown(url)}: {err}") from err
+        raise errors.ParseError(f"URL {urls.shown(url)}: {err}") from err
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise errors.ParseError(
-            f"URL {shown(url)}: wanted {' or '.join(f'{s}://' for s in SCHEMES)} and a"
-            " host"
-        )
+        schemes = " or ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise errors.ParseError(f"URL {urls.shown(url)}: wanted {schemes} and a host")
     if "@" in parts.netloc or "\\" in url:
         raise errors.ParseError(
             "URL of the image: wanted no user name, password or backslash"
         )
     if any(part in ("..", ".") for part in _segments(parts.path)):
-        raise errors.ParseError(f"URL {shown(url)}: wanted a path without '.' and '..'")
+        raise errors.ParseError(
+            f"URL {urls.shown(url)}: wanted a path without '.' and '..'"
+        )
     return parts
 
 
@@ -160,8 +140,8 @@ def open_file(paths: pathutils.Paths, path: str) -> int:
 
 
 def _refusal(paths: pathutils.Paths, what: str) -> errors.ParseError:
+    allowed = ", ".join(map(urls.shown, load(paths))) or "none"
     return errors.ParseError(
-        f"image: {what}: not among the sources of this node, which are"
-        f" {', '.join(map(shown, load(paths))) or 'none'}; its administrator writes"
-        f" them to {paths.conf_dir}/{NAME}"
+        f"image: {what}: not among the sources of this node, which are {allowed}; its"
+        f" administrator writes them to {paths.conf_dir}/{NAME}"
     )

@@ -1,8 +1,10 @@
 """Daemons as sources of clusters: real sockets, and peers that misbehave."""
 
+import base64
 import contextlib
 import datetime as dt
 import http.server
+import inspect
 import ipaddress
 import json
 import pathlib
@@ -61,11 +63,16 @@ def certificate(tmp_path_factory):
 
 @contextlib.contextmanager
 def web(answer, certificate=None):
-    """Serve ``answer(path) -> (status, body)``; None breaks the connection."""
+    """Serve ``answer(path) -> (status, body)``; None breaks the connection.
+
+    A function with two parameters gets the headers, too.
+    """
+    wants_headers = len(inspect.signature(answer).parameters) == 2
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            actual = answer(self.path)
+            more = [self.headers] if wants_headers else []
+            actual = answer(self.path, *more)
             if actual is None:
                 self.send_response(200)
                 self.send_header("Content-Length", "1000")
@@ -148,6 +155,41 @@ def test_a_silent_server_is_given_up(certificate):
 )
 def test_addresses(master, url):
     assert rest.base_url(master) == url
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_password_in_an_address_is_not_shown(status, certificate):
+    with (
+        web(lambda _path: (status, b""), certificate) as address,
+        pytest.raises(DataError) as caught,
+    ):
+        rest.read(address.replace("//", "//stats:hidden-4711@"))
+    text = str(caught.value)
+    assert text.startswith(f"{address}/2/groups?bulk=1: HTTP status {status}")
+    assert text.endswith("give a user in ~/.netrc") == (status == 401)
+    with pytest.raises(DataError) as caught:
+        rest.read("https://stats:hidden-4711/x@127.0.0.1:1")
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_user_in_netrc_is_given_over_tls_alone(certificate, tmp_path, monkeypatch):
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login stats password pw\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    seen = []
+
+    def answer(_path, headers):
+        seen.append(headers.get("Authorization"))
+        return 200, b"{}"
+
+    for tls in (certificate, None):
+        with web(answer, tls) as address:
+            rest.fetch(f"{address}/2/info")
+            rest.fetch(f"{address.replace('//', '//other:pw@')}/2/info")
+    stats, other = (
+        f"Basic {base64.b64encode(text).decode()}"
+        for text in (b"stats:pw", b"other:pw")
+    )
+    assert seen == [stats, other, None, other]
 
 
 def test_files_of_other_kinds_are_not_fetched():

@@ -9,7 +9,7 @@ import pytest
 
 import ganeti
 from fakes import golden, master_answers
-from ganeti.client.htools import hbal, hcheck, hinfo, hscan, hspace, loading
+from ganeti.client.htools import hbal, hcheck, hinfo, hscan, hspace, loading, rest
 from ganeti.htools.model.loaders import text
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
@@ -66,6 +66,29 @@ def test_scanned_clusters_read_back_the_same(tmp_path, monkeypatch):
     )
     assert "Error for file:///none: failed to load data." in shown
     assert shown.endswith("exit status 2\n")
+
+
+def test_no_password_is_in_the_names_of_saved_clusters(tmp_path, monkeypatch):
+    cluster = text.load((DATA / "kite.data").read_text(), "kite")
+    read, asked = rest.read, []
+    kite = master_answers.write(cluster, tmp_path)
+
+    def answer(master):
+        asked.append(master)
+        return read(kite if len(asked) == 1 else "file:///none")
+
+    monkeypatch.setattr(rest, "read", answer)
+    (tmp_path / "out").mkdir()
+    names = [f"https://stats:hidden-4711@c{number}:5080" for number in (1, 2)]
+    words = ["hscan", "-d", str(tmp_path / "out"), *names]
+    shown = golden.printed(lambda w: run(w, monkeypatch), words)
+    assert asked == names
+    assert [item.name for item in (tmp_path / "out").iterdir()] == [
+        "https:__c1:5080.data"
+    ]
+    assert shown.splitlines()[1].startswith("https://c1:5080 ")
+    assert "Error for https://c2:5080: failed" in shown
+    assert "hidden" not in shown
 
 
 def test_an_unwritable_directory_fails_that_cluster(tmp_path, monkeypatch):
