@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import datetime as dt
 import errno
+import functools
 import logging
 import os
 import pwd
@@ -27,7 +28,7 @@ from ganeti.cmdlib.unit_table import UNITS
 from ganeti.constants.misc import REDACTED
 from ganeti.jqueue.records import Job
 from ganeti.luxi.server import Call
-from ganeti.utils import audit_chain, control_chars, files
+from ganeti.utils import audit_chain, control_chars, files, urls
 from ganeti.utils.log import SYSLOG_SOCKET
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ CHANGES: Final = frozenset(
 )
 #: Changes that wait to be written.
 _MAX_WAITING: Final = 50_000
+#: Bytes of their jobs and arguments; a single change may have more.
+_MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 #: Changes that are written at once.
 _BATCH: Final = 500
 #: Seconds until a failed write is tried again, and that the end of the daemon waits.
@@ -71,9 +74,12 @@ _MAX_SYSLOG: Final = 7000
 _SYSLOG_PREFIX: Final = b"<86>ganeti-audit: "
 #: Names of values that are or may be secret, unless they name a file.
 _SECRET: Final = re.compile(
-    r"pass(w|phrase)|pw$|secret|private|token|credential|(^|_)key$|x509_key",
+    r"pass(w|phrase|$)|pwd?$|secret|private|token|credential|(^|[._-]|api)key$"
+    r"|x509_key",
     re.IGNORECASE,
 )
+#: A URL in a text, from the end of its scheme.
+_URL: Final = re.compile(r"[a-zA-Z]:/+\S+")
 _PLACE: Final = re.compile(r"_(file|path)$", re.IGNORECASE)
 
 #: Opcodes that only read.
@@ -166,7 +172,9 @@ class Log:
         self._clock = clock
         self._syslog = syslog or to_syslog
         self._lock = threading.Lock()
-        self._waiting: collections.deque[Callable[[], Fields]] = collections.deque()
+        self._waiting: collections.deque[tuple[int, Callable[[], Fields]]]
+        self._waiting = collections.deque()
+        self._waiting_bytes = 0
         self._lost = 0
         self._wake = threading.Event()
         self._end = threading.Event()
@@ -189,14 +197,15 @@ class Log:
 
         def note() -> None:
             for job in changing:
-                self._add(lambda job=job: _submission(job, caller))  # type: ignore[misc]
+                build = functools.partial(_submission, job, caller)
+                self._add(build, _job_bytes(job))
 
         return note
 
     def ended(self, job: Job) -> None:
         """Record the end of a job."""
         if _changes(job):
-            self._add(lambda: _end(job))
+            self._add(lambda: _end(job), _job_bytes(job))
 
     def called(self, caller: Caller, call: Call, outcome: Any) -> None:
         """Record a call of one of `CHANGES`.
@@ -217,16 +226,20 @@ class Log:
                 "method": method,
                 "args": without_secrets(args),
                 "result": _result(outcome),
-            }
+            },
+            len(msgspec.json.encode(args)),
         )
 
-    def _add(self, build: Callable[[], Fields]) -> None:
+    def _add(self, build: Callable[[], Fields], size: int = 0) -> None:
+        """Let a line be made, of values that take this many bytes."""
         when = self._clock.time()
         with self._lock:
-            if len(self._waiting) >= _MAX_WAITING:
+            is_large = self._waiting_bytes + size > _MAX_WAITING_BYTES
+            if self._waiting and (is_large or len(self._waiting) >= _MAX_WAITING):
                 self._lost += 1
                 return
-            self._waiting.append(lambda: {"time": _time(when), **build()})
+            self._waiting.append((size, lambda: {"time": _time(when), **build()}))
+            self._waiting_bytes += size
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="audit", daemon=True
@@ -279,10 +292,11 @@ class Log:
     def _make_lines(self, head: tuple[int, str]) -> None:
         with self._lock:
             count = min(_BATCH, len(self._waiting))
-            builds = [self._waiting.popleft() for _ in range(count)]
+            taken = [self._waiting.popleft() for _ in range(count)]
+            self._waiting_bytes -= sum(size for size, _build in taken)
             lost, self._lost = self._lost, 0
         number, previous = head
-        for build in builds:
+        for _size, build in taken:
             try:
                 fields = build()
             except Exception as err:  # noqa: BLE001 - of one line alone
@@ -320,7 +334,10 @@ class Log:
         files.write_file(self._head_path, head, sync_name=False)
 
     def _read_head(self) -> tuple[int, str]:
-        """Return where the chain continues: at the log's end, unless that was cut."""
+        """Return where the chain continues: at the end that was recorded.
+
+        The log counts if it has more lines: a crash came before they were recorded.
+        """
         recorded = read_head(self._head_path) or (0, audit_chain.NOTHING)
         try:
             end = files.read_end(self._path, _END)
@@ -335,7 +352,8 @@ class Log:
         for line in reversed(end.split(b"\n")):
             record = audit_chain.parse(line)
             if record is not None:
-                return max(recorded, (record["n"], audit_chain.digest(line)))
+                is_later = record["n"] > recorded[0]
+                return (record["n"], audit_chain.digest(line)) if is_later else recorded
         return recorded
 
 
@@ -384,14 +402,19 @@ def without_secrets(value: Any, depth: int = 0) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [without_secrets(item, depth + 1) for item in value]
-    if isinstance(value, str) and len(value) > _MAX_TEXT:
-        return f"{value[:_MAX_TEXT]}..."
+    if isinstance(value, str):
+        value = _URL.sub(lambda url: urls.shown(url[0]), value)
+        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}..."
     return value
 
 
 def _changes(job: Job) -> bool:
     ids = (_id_decoder.decode(op.input).OP_ID for op in job.ops)
     return any(op_id not in _READING for op_id in ids)
+
+
+def _job_bytes(job: Job) -> int:
+    return sum(len(op.input) + len(op.result) for op in job.ops)
 
 
 def _submission(job: Job, caller: Caller | None) -> Fields:

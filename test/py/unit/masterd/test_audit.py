@@ -172,7 +172,10 @@ def test_secrets_are_not_recorded(place):
     [
         *[
             (n, True)
-            for n in ("password", "cdrom_passphrase", "ssh_key", "x509_key_name")
+            for n in (
+                *("password", "cdrom_passphrase", "ssh_key", "x509_key_name"),
+                *("admin_pass", "api-key", "rootpwd", "apikey", "tls.key", "Key"),
+            )
         ],
         *[(n, False) for n in ("vnc_password_file", "keymap", "ssh_key_type", "name")],
     ],
@@ -180,6 +183,21 @@ def test_secrets_are_not_recorded(place):
 def test_values_with_names_of_secrets_are_hidden(name, is_hidden):
     shown = audit.without_secrets([{"deep": {name: "value"}}])
     assert (shown == [{"deep": {name: "value"}}]) is not is_hidden
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://h/i?X-Amz-Signature=4711", "https://h/i?..."),
+        ("ftp://u:4711@h/i", "ftp://h/i"),
+        ("proxy=https://u:4711@h http://v:4711@i", "proxy=https://h http://i"),
+        ("https://u:47/11@h" + "/i" * 9000, "https://u..."),
+        ("x=1?a@b:c", "x=1?a@b:c"),
+        ("a" * 200_000, f"{'a' * 1000}..."),
+    ],
+)
+def test_urls_lose_what_may_be_secret(text, shown):
+    assert audit.without_secrets([{"os-image": text}]) == [{"os-image": shown}]
 
 
 def test_a_long_line_loses_its_arguments(place):
@@ -215,6 +233,26 @@ def test_a_full_disk_stops_nothing_and_the_log_shows_what_is_lost(
     assert len(place.lines()) == 3
     assert place.problems() == ["line 1: 3 changes before it were not recorded"]
     assert len(place.sent) == 3
+
+
+def test_waiting_changes_take_a_limited_memory(place, monkeypatch):
+    def long(number):
+        return job(number, {**TAGS, "tags": [f"t{number:0400}"]})
+
+    monkeypatch.setattr(audit, "_MAX_WAITING_BYTES", 1000)
+    log = place.log()
+    monkeypatch.setattr(log, "_thread", types.SimpleNamespace(join=lambda _s: None))
+    log.submitted([job(1, *[{**TAGS, "tags": ["t" * 400]}] * 5)])()
+    log.ended(long(2))
+    log.called(LOCAL, call("ReplaceFilter", ["x" * 400]), None)
+    assert log._write_some()
+    log.ended(long(3))
+    log.called(LOCAL, call("ReplaceFilter", ["x" * 400]), None)
+    log.ended(long(4))
+    assert log._write_some()
+    assert [line.get("job") for line in place.records()] == [1, 3, None]
+    assert [line.get("lost") for line in place.records()] == [2, 1, None]
+    assert log._waiting_bytes == 0
 
 
 def test_syslog_gets_lines_and_its_absence_stops_nothing(place, monkeypatch):
@@ -256,6 +294,22 @@ def test_a_cut_before_the_start_is_seen_after_it(place):
     log.started("node1", "2")
     log.stop()
     assert place.problems() == ["lines 2 to 3 are missing"]
+
+
+def test_an_edited_last_line_is_seen_after_a_start(place):
+    for turn in range(8):  # half of the digests come after the true one as text
+        log = place.log()
+        log.started("node1", "1")
+        log.stop()
+        data = files.read_file(place.path)
+        with open(place.path, "wb") as stream:
+            stream.write(data.replace(b'"term":"1"', b'"term":"%d"' % (turn + 2)))
+        log = place.log()
+        log.started("node1", "9")
+        log.stop()
+        assert len(place.problems()) == 1
+        os.unlink(place.path)
+        os.unlink(place.head)
 
 
 def wait(client, number):
