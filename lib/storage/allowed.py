@@ -170,11 +170,12 @@ def place(
 def check_usable(paths: pathutils.Paths, directory: str) -> str | None:
     """Return the reason why a storage directory cannot be used, or None."""
     try:
-        local = check(paths, directory, exact_ok=True)
+        with place(paths, directory, exact_ok=True).directory() as fd:
+            inside = f"/proc/self/fd/{fd}"
+            if not os.access(inside, os.R_OK | os.W_OK | os.X_OK):
+                return f"{directory}: not writable"
     except errors.FileStoragePathError as err:
         return str(err)
-    if not os.path.isdir(local):
+    except OSError:
         return f"{directory}: wanted a directory, found none"
-    if not os.access(local, os.R_OK | os.W_OK | os.X_OK):
-        return f"{directory}: not writable"
     return None

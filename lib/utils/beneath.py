@@ -70,7 +70,7 @@ class Place:
             return fd
         os.close(fd)
         if stat.S_ISLNK(mode):
-            raise self._refused(f"a symbolic link at {name} leads out of {self.top}")
+            raise self._is_link(name)
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
 
     @contextlib.contextmanager
@@ -92,7 +92,7 @@ class Place:
         with self.parent() as (fd, name):
             status = os.lstat(name, dir_fd=fd)
         if stat.S_ISLNK(status.st_mode):
-            raise self._refused(f"a symbolic link leads out of {self.top}")
+            raise self._is_link(name)
         return status
 
     def open(self, flags: int) -> int:
@@ -107,7 +107,7 @@ class Place:
         try:
             mode = os.fstat(fd).st_mode
             if stat.S_ISLNK(mode):
-                raise self._refused(f"a symbolic link leads out of {self.top}")
+                raise self._is_link(name)
             if not stat.S_ISREG(mode):
                 raise OSError(
                     errno.EINVAL, "wanted a regular file, found something else"
@@ -116,6 +116,11 @@ class Place:
             return os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
         finally:
             os.close(fd)
+
+    def _is_link(self, name: str) -> errors.FileStoragePathError:
+        return self._refused(
+            f"{name} is a symbolic link; below {self.top} none is followed"
+        )
 
     def _refused(self, why: str) -> errors.FileStoragePathError:
         return errors.FileStoragePathError(f"{self.path}: {why}")

@@ -551,6 +551,6 @@ def test_a_script_gets_the_file_that_was_opened_and_no_other(node, directory):
     with open(f"{path}.kept") as src:
         assert src.read() == "installed\n"
     assert not os.path.exists(f"{path}.victim")
-    text = "a symbolic link leads out"
+    text = "is a symbolic link; below"
     with pytest.raises(errors.FileStoragePathError, match=text):
         nodes.call(node, "instance_os_add", given, False, 0)

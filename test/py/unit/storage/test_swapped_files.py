@@ -9,7 +9,7 @@ import pytest
 from fakes import nodes
 from ganeti import errors, storage
 from ganeti.objects.filled import DiskX
-from ganeti.storage import files
+from ganeti.storage import allowed, files
 
 MIB = 1024 * 1024
 SECRET = b"secret" * 100_000
@@ -148,3 +148,14 @@ def test_two_disks_are_compared_by_what_was_opened(node):
         device(node).opened(os.O_RDWR),
     ):
         pass
+
+
+def test_a_directory_behind_a_link_that_stays_inside_is_not_usable(node):
+    top = node.paths.at(nodes.STORAGE_DIR)
+    os.makedirs(f"{top}/real")
+    os.symlink("real", f"{top}/link")
+    assert allowed.check_usable(node.paths, f"{nodes.STORAGE_DIR}/real") is None
+    problem = allowed.check_usable(node.paths, f"{nodes.STORAGE_DIR}/link")
+    assert f"link is a symbolic link; below {top} none is followed" in problem
+    missing = allowed.check_usable(node.paths, f"{nodes.STORAGE_DIR}/none")
+    assert "found none" in missing
