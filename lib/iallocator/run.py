@@ -136,7 +136,7 @@ def not_evacuable(
         OpPrereqError: a node's report or a policy is invalid.
     """
     asked = requests.NodeEvacuate(instances, "all")
-    reports, running = _query_nodes(runner, snapshot, asked)
+    reports, running = _query_nodes(runner, snapshot, asked, group)
     memory = builtin.static_memory(snapshot.cluster.default_iallocator_params)
     cluster = cluster_cache.read(snapshot, reports, running, static_memory=memory)
     return builtin.not_evacuable(cluster, group)
@@ -202,12 +202,16 @@ def _query_nodes(
     runner: rpc.Runner,
     snapshot: objects.Snapshot,
     request: requests.Request,
+    group: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return by node uuid the payloads of ``node_info``, and the running instances."""
+    """Return by node uuid the payloads of ``node_info``, and the running instances.
+
+    Asks the nodes of one group, by its uuid, or all.
+    """
     nodes = [
         uuid
         for uuid, node in snapshot.nodes.items()
-        if node.vm_capable and not node.offline
+        if node.vm_capable and not node.offline and group in (None, node.group)
     ]
     kinds = list(snapshot.cluster.enabled_hypervisors)
     first = request.hypervisor if isinstance(request, requests.Allocate) else kinds[0]

@@ -97,6 +97,20 @@ def test_a_relocation_stays_within_the_groups():
                 iallocator.run(runner, snapshot, "m", request)
 
 
+def test_nodes_that_cannot_be_evacuated_are_found_with_their_group_alone():
+    other = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
+    apart = [clusters.node(number, group=other.uuid) for number in (8, 9)]
+    snapshot = clusters.snapshot(instances=1, extra=[other, *apart])
+    runner = FakeRunner(lambda: snapshot, {"node_info": INFO, "all_instances_info": {}})
+    cache = iallocator.ClusterCache()
+    for group in snapshot.nodegroups:
+        inside = {n.uuid for n in snapshot.nodes.values() if n.group == group}
+        runner.calls.clear()
+        iallocator.not_evacuable(runner, snapshot, group, ["inst1.example.com"], cache)
+        for name in ("node_info", "all_instances_info"):
+            assert {node for node, _args in runner.called(name)} == inside
+
+
 def test_every_requested_instance_is_answered_for():
     request = iallocator.MultiAllocate([REQUEST])
     answer, _runner = ask(
