@@ -404,7 +404,9 @@ def _disks(runtime: Runtime, extras: Extras) -> list[str]:
         inside = path
         if path in extras.disk_fds:
             number = index + 1
-            args += ["-add-fd", options.join(set=number, fd=extras.disk_fds[path])]
+            name = devices.device_id("disk", disk.uuid)
+            fd = extras.disk_fds[path]
+            args += ["-add-fd", options.join(set=number, fd=fd, opaque=name)]
             inside = f"/dev/fdset/{number}"
         args += devices.disk_args(
             disk,

@@ -170,8 +170,19 @@ def remove_disk(guest: Files, disk: DiskX) -> None:
     with _session(guest) as qmp:
         _remove_device(guest, qmp, name)
         qmp.execute("blockdev-del", {"node-name": name})
+        _close_fds(qmp, name)
     rest = tuple(row for row in plan.disks if row[0].uuid != disk.uuid)
     runtime.save(guest, plan.replace(disks=rest))
+
+
+def _close_fds(qmp: Qmp, name: str) -> None:
+    """Close the file that the command line passed for a disk.
+
+    QEMU from 9.1 does not close it with the block node.
+    """
+    for row in qmp.execute("query-fdsets"):
+        if any(fd.get("opaque") == name for fd in row["fds"]):
+            qmp.execute("remove-fd", {"fdset-id": row["fdset-id"]})
 
 
 def _remove_device(guest: Files, qmp: Qmp, name: str) -> None:

@@ -519,7 +519,11 @@ def test_files_of_disks_are_inherited_and_have_no_path():
     plan = started(disks=[disk(1), disk(2)])
     args = argv.complete(plan, argv.Extras("tcg", disk_fds={"/l:0": 14, "/l:1": 9}))
     nodes = [msgspec.json.decode(text) for text in values(args, "-blockdev")]
-    assert values(args, "-add-fd") == ["set=1,fd=14", "set=2,fd=9"]
+    names = [devices.device_id("disk", disk(number).uuid) for number in (1, 2)]
+    assert values(args, "-add-fd") == [
+        f"set=1,fd=14,opaque={names[0]}",
+        f"set=2,fd=9,opaque={names[1]}",
+    ]
     places = [node["file"]["filename"] for node in nodes]
     assert places == ["/dev/fdset/1", "/dev/fdset/2"]
     assert not any("/l:" in word for word in args)

@@ -117,6 +117,12 @@ class Emulator:
     def remove_fd(self, fdset_id):
         del self.fdsets[fdset_id]
 
+    def query_fdsets(self):
+        return [
+            {"fdset-id": number, "fds": [{"fd": 9, "opaque": opaque}, {"fd": 10}]}
+            for number, opaque in self.fdsets.items()
+        ]
+
     def query_status(self):
         return {"status": self.status}
 
@@ -289,6 +295,14 @@ def test_one_change_of_devices_follows_the_other(guest):
 def _is_waited_for(inode):
     with open("/proc/locks", encoding="ascii") as locks:
         return any("->" in line and inode in line for line in locks)
+
+
+def test_a_removed_disk_of_the_start_leaves_no_open_file(guest):
+    add_disk(guest)
+    [name] = guest.emulator.devices
+    guest.emulator.fdsets = {1: "disk-of-another", 2: name}
+    guest.driver.hot_remove(guest.record, disk(1))
+    assert guest.emulator.fdsets == {1: "disk-of-another"}
 
 
 @pytest.mark.parametrize("how", ["refuses", "loses"])
