@@ -179,7 +179,7 @@ def with_jobs(
     """Return a state with the ids of the jobs that its commit submits."""
     of_node = {job.node: number for job, number in zip(jobs, ids, strict=True)}
     deaths = tuple(
-        death.with_job(of_node[death.node]) if death.node in of_node else death
+        death.with_job(of_node[death.node]) if death.job == -1 else death
         for death in state.deaths
     )
     return msgspec.structs.replace(state, deaths=deaths)
@@ -198,7 +198,7 @@ def decide(state: DeathState, seen: Seen) -> Plan:
         mass_event = None
     if _vanished(state, deaths, views, seen) > most_at_once(seen.facts.watched):
         mass_event = seen.now
-    steps = []
+    steps, offline = [], []
     for death in deaths:
         automation = _with_memory(seen, recent, mass_event)
         step = _step(death, views.get(death.node), seen, automation)
@@ -208,6 +208,8 @@ def decide(state: DeathState, seen: Seen) -> Plan:
             and step.death.phase is Phase.FENCING
         ):
             recent.append((seen.now, death.name))
+        if death.phase is Phase.FENCED and step.recovers:
+            offline.append(death.node)
         steps.append(step)
     back = _back(seen)
     returned = {node.uuid for node in back}
@@ -217,7 +219,7 @@ def decide(state: DeathState, seen: Seen) -> Plan:
         deaths=tuple(step.death for step in steps if step.death is not None),
         fenced=tuple(recent),
         mass_event=_kept(mass_event, state.mass_event),
-        marked=_marked(seen, steps, returned),
+        marked=_marked(seen, offline, returned),
     )
     return Plan(
         state=new,
@@ -239,11 +241,10 @@ def _back(seen: Seen) -> list[MarkedNode]:
     return [node for node in seen.facts.marked if node.answers]
 
 
-def _marked(seen: Seen, steps: list[_Step], returned: set[str]) -> tuple[str, ...]:
+def _marked(seen: Seen, offline: list[str], returned: set[str]) -> tuple[str, ...]:
     """Return the nodes whose records are to be taken back when they answer."""
     known = [node.uuid for node in seen.facts.marked if node.uuid not in returned]
-    new = [step.death.node for step in steps if step.recovers and step.death]
-    return tuple(dict.fromkeys((*known, *new)))
+    return tuple(dict.fromkeys((*known, *offline)))
 
 
 def _returned(node: MarkedNode) -> _Step:

@@ -5,6 +5,7 @@ import itertools
 import msgspec
 import pytest
 
+from ganeti.masterd import node_death_state
 from ganeti.repair import limits, node_death
 from ganeti.repair.journal import Decision
 from ganeti.repair.limits import Automation, Freeze
@@ -410,6 +411,21 @@ def test_the_record_of_power_is_taken_back_when_a_marked_node_answers():
     assert (op["node_name"], op["powered"], op.get("offline")) == ("node2", True, None)
     assert "gnt-node modify --offline=no node2" in site.items[0].reason
     assert site.state.marked == ()
+
+
+def test_a_node_that_is_back_before_its_repairs_end_blocks_nothing():
+    site = Site().confirm()
+    site.ended[2] = {"is_success": True}
+    site.views["node2"]["offline"] = True
+    site.round(is_probed=False)
+    before = site.state
+    site.facts["marked"] = (MarkedNode(uuid="node2", name="node2", answers=True),)
+    plan = site.round()
+    node_death_state._check(plan.state, plan.jobs, before.marked)
+    assert (len(plan.jobs), plan.state.marked, site.phase) == (1, (), "offline")
+    assert plan.state != before
+    site.facts["marked"] = ()
+    assert not site.round().jobs
 
 
 def test_a_freeze_keeps_the_record_of_power():
