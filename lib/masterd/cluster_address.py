@@ -72,13 +72,19 @@ class ClusterAddress:
         """Begin no further attempt."""
         self._end.set()
 
+    def begin(self, procedure: str) -> None:
+        """Take a node call of a job that begins: its hooks may outlast the removal."""
+        if procedure == _DOWN:
+            self._is_wanted = False
+
     def note(self, procedure: str, failed: int) -> None:
-        """Take a node call of a job, and how many nodes failed.
+        """Take a node call of a job that has ended, and how many nodes failed.
 
         The job may remove the address, or have it at another place.
         """
         if procedure in (_UP, _DOWN):
-            self._is_wanted = procedure == _UP
+            # A removal that failed is none.
+            self._is_wanted = procedure == _UP or bool(failed)
             self._is_up = not failed and self._is_wanted
 
     def _run(self) -> None:
@@ -104,7 +110,6 @@ class ClusterAddress:
         if self._is_up:
             if self._is_there(snapshot):
                 return LOOK_S
-            # Whether a job has just removed it is known when the call has ended.
             self._is_up = False
             return RETRY_S[0]
         cluster = snapshot.cluster

@@ -44,7 +44,7 @@ class WatchedRunner(Runner):
         inner: Runner,
         on_refusal: Callable[[Sequence[str]], None],
         require_leading: Callable[[], None] = lambda: None,
-        require_confirmed: Callable[[threading.Event], None] = lambda _give_up: None,
+        require_confirmed: Callable[[str, threading.Event], None] = lambda *_: None,
         waits: Waits | None = None,
         *,
         measure: Callable[[str, float, int], None] = lambda *_: None,
@@ -56,9 +56,9 @@ class WatchedRunner(Runner):
             inner: calls the nodes.
             on_refusal: called with the nodes that have refused this master's term.
             require_leading: raises TermError if this master is deposed.
-            require_confirmed: the same before calls that act; it blocks until the
-                candidates have confirmed the term after a refusal, or until its
-                argument is set.
+            require_confirmed: the same before calls that act; it gets the procedure,
+                and blocks until the candidates have confirmed the term after a
+                refusal, or until its second argument is set.
             waits: gets the threads that wait for the candidates.
             measure: gets the procedure, the seconds and the number of failed answers
                 of each call.
@@ -90,7 +90,7 @@ class WatchedRunner(Runner):
             self._require_leading()
         else:
             with self._waits.begin() as give_up:
-                self._require_confirmed(give_up)
+                self._require_confirmed(procedure, give_up)
         began = self._monotonic()
         results = self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
         failed = sum(result.failed for result in results.values())

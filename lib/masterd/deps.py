@@ -118,7 +118,7 @@ class MasterDeps(mcpu.EngineDeps):
             address.note(procedure, failed)
 
         made = {
-            "rpc": self._watched(self.rpc, waits, measure),
+            "rpc": self._watched(self.rpc, waits, measure, address.begin),
             "address": address,
             "rpc_at": lambda targets: self._watched(
                 rpc_at(targets), waits, self.call_times.add
@@ -136,6 +136,7 @@ class MasterDeps(mcpu.EngineDeps):
         runner: rpc.Runner,
         waits: Waits,
         measure: Callable[[str, float, int], None],
+        on_begin: Callable[[str], None] = lambda _procedure: None,
     ) -> rpc.Runner:
         store = self.store
 
@@ -144,11 +145,15 @@ class MasterDeps(mcpu.EngineDeps):
             store.check_term()
             self.term_resets.note(nodes)
 
+        def require_confirmed(procedure: str, give_up: threading.Event) -> None:
+            store.require_confirmed(give_up)
+            on_begin(procedure)
+
         return WatchedRunner(
             runner,
             on_refusal,
             store.require_leading,
-            store.require_confirmed,
+            require_confirmed,
             waits,
             measure=measure,
             monotonic=self.clock.monotonic,

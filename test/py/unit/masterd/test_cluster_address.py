@@ -106,6 +106,26 @@ def test_a_job_that_removes_the_address_ends_the_duty_until_one_adds_it(machines
     assert len(machines.rpc.calls) == count
 
 
+def test_a_removal_whose_hooks_are_slow_is_not_undone(machines):
+    machines.looks(1)
+    machines.duty.begin(DOWN)
+    machines.holder = None
+    machines.looks(2)
+    machines.duty.note(DOWN, 0)
+    machines.looks(3)
+    assert machines.holder is None
+
+
+def test_a_removal_that_failed_does_not_end_the_duty(machines):
+    machines.looks(1)
+    machines.duty.begin("version")
+    machines.duty.begin(DOWN)
+    machines.duty.note(DOWN, 1)
+    machines.holder = None
+    machines.looks(5)
+    assert machines.holder == N1
+
+
 def test_a_job_that_removes_the_address_during_an_attempt_wins(machines):
     def up(_node, _args):
         machines.duty.note(DOWN, 0)

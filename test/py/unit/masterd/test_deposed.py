@@ -52,7 +52,8 @@ def test_only_acts_wait_for_the_candidates_after_a_refusal():
     inner = FakeRunner(lambda: snapshot, {"version": 1, "test_delay": None})
     asked = []
 
-    def require_confirmed(_give_up):
+    def require_confirmed(procedure, _give_up):
+        assert procedure == "test_delay"
         asked.append(len(inner.calls))
         if len(asked) > 1:
             raise errors.TermError("term 1 is over")

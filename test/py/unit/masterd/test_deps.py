@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from fakes import clusters
 from fakes.engine import Engine
 from fakes.master import Master
 from ganeti import errors, mcpu
@@ -51,6 +52,18 @@ def test_the_master_has_one_of_each_and_locks_for_its_objects(tmp_path):
         assert deps.query_sources().snapshot.revision == snapshot.revision
         for level, names in mcpu.members(snapshot).items():
             assert deps.locks.names(level) == set(names)
+    finally:
+        master.stop()
+
+
+def test_the_duty_of_the_address_gets_a_removal_before_it_is_made(tmp_path):
+    master = Master(tmp_path / "node1.example.com").start()
+    try:
+        deps, wanted = master.service.deps, []
+        name = "node_deactivate_master_ip"
+        master.rpc.script[name] = lambda *_: wanted.append(deps.address._is_wanted)
+        deps.rpc.call_one(name, clusters.node_uuid(1), {}, False)
+        assert wanted == [False]
     finally:
         master.stop()
 
