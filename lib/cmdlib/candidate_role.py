@@ -23,6 +23,8 @@ _ROLES: Final = (
     "online_nodes",
     "ssh_ports",
 )
+#: Times that they are written at most when commits follow each other.
+_ROUNDS: Final = 5
 
 
 def demote(ctx: Context, uuid: str) -> None:
@@ -177,12 +179,25 @@ def _write_roles(ctx: Context) -> None:
     at the same moment would each be distributed to while the other one counts as
     offline, and neither would get the key of the other.
     """
+    written: dict[str, str] | None = None
+    # A later commit may be there already, and would be overwritten for good: the files
+    # that follow it are sent once.
+    for _ in range(_ROUNDS):
+        newest = _roles(ctx)
+        if newest == written:
+            return
+        master = ctx.snapshot.cluster.master_node
+        answer = ctx.rpc.call_one("write_ssconf_files", master, newest)
+        if answer.failed:
+            what = "cannot write the roles of nodes on the master"
+            ctx.log.warn(answer.describe(what))
+            return
+        written = newest
+
+
+def _roles(ctx: Context) -> dict[str, str]:
     values = config.ssconf_values(ctx.snapshot)
-    master = ctx.snapshot.cluster.master_node
-    files = {name: values[name] for name in _ROLES}
-    answer = ctx.rpc.call_one("write_ssconf_files", master, files)
-    if answer.failed:
-        ctx.log.warn(answer.describe("cannot write the roles of nodes on the master"))
+    return {name: values[name] for name in _ROLES}
 
 
 def add_ssh_key(

@@ -5,7 +5,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
+from ganeti import config, errors
 from ganeti.cmdlib import candidate_role
 from ganeti.config.address_pool import AddressPool
 from ganeti.config.config import Config
@@ -609,6 +609,32 @@ def test_two_nodes_that_return_at_once_get_the_keys_of_each_other():
     for pair in [back(2), back(3)]:
         candidate_role.follow(CandidateRights(engine.deps())._context(), *pair)
     assert seen == [(MASTER, names)] * 2
+
+
+@pytest.mark.parametrize("commits", [1, 99])
+def test_roles_that_change_while_they_are_written_are_written_again(commits):
+    """The files of the later commit may be there already, and come only once."""
+    engine = engine_with(nodes=3, modify_ssh_setup=True)
+    old = node(engine, "node2.example.com")
+    left = [commits]
+
+    def write(_node, _args):
+        if left[0]:
+            left[0] -= 1
+            with engine.config.edit("later") as edit:
+                now = edit.snapshot.nodes[old.uuid]
+                edit.update(
+                    now.replace(offline=not now.offline, master_candidate=now.offline)
+                )
+
+    engine.rpc.script |= {"write_ssconf_files": write, "node_ssh_key_add": []}
+    context = CandidateRights(engine.deps())._context()
+    candidate_role.follow(context, old.replace(offline=True), old)
+    written = [args[0] for _, args in engine.rpc.called("write_ssconf_files")]
+    assert len(written) == min(commits + 1, 5)
+    if commits == 1:
+        newest = config.ssconf_values(engine.snapshot)
+        assert written[-1] == {name: newest[name] for name in written[-1]}
 
 
 def pool(engine):
