@@ -62,8 +62,9 @@ def _is_right(path: str, data: bytes) -> bool:
             stat.S_IFREG | _MODE,
             os.geteuid(),
         )
-        return looks_right and files.read_file(path) == data
-    except OSError:
+        size = ssconf_constants.MAX_SIZE
+        return looks_right and files.read_file(path, max_size=size) == data
+    except (OSError, errors.GenericError):
         return False
 
 

@@ -81,6 +81,15 @@ def test_only_what_is_not_right_is_written(paths, monkeypatch):
     assert not os.path.islink(store.path("cluster_name"))
 
 
+def test_an_old_file_that_is_too_large_is_replaced(paths):
+    path = paths.data("ssconf_node_list")
+    with open(path, "wb") as file:
+        file.truncate(files.MAX_READ + 1)
+    os.chmod(path, 0o444)
+    ssconf.write(paths, {"node_list": "n1"})
+    assert ssconf.SimpleStore(paths).node_list() == ["n1"]
+
+
 @pytest.mark.parametrize(
     "values", [{"nonsense": "x"}, {"node_list": "x" * (words.MAX_SIZE + 1)}]
 )
