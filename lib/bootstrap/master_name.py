@@ -76,7 +76,9 @@ def recorded_here(paths: Paths, snapshot: Snapshot, own: Node) -> Iterator[None]
         yield
     except BaseException:
         with contextlib.suppress(errors.GenericError, OSError):
-            _write(paths, {KEY: former})
+            # A faster master may have written its own name since.
+            if store.master_node() == own.name:
+                _write(paths, {KEY: former})
         raise
 
 
