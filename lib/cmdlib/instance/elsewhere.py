@@ -182,13 +182,14 @@ def refuse_left(
 
     Somebody has marked it, but may have been wrong: a start elsewhere would be a second
     one. A node that does not answer is taken at the word of whoever marked it, and so
-    is one that is recorded as powered off. A person is only warned, and answers for it.
+    is one that the watch over deaths has marked: it was off, and silent. A helper alone
+    may have switched another machine. A person is only warned, and answers for it.
 
     Raises:
         OpPrereqError: the job is of an automaton, and the node says that it runs it.
     """
     node = ctx.snapshot.nodes[instance.primary_node]
-    if not (node.offline and node.powered):
+    if not node.offline or node.uuid in ctx.config.node_deaths.state().marked:
         return
     hv = instance.hypervisor
     values = ctx.snapshot.cluster.hvparams.get(hv, {})

@@ -42,6 +42,8 @@ _MAX_S: Final = 3600
 #: answer before the power is gone.
 _LOOKS: Final = 4
 _LOOK_S: Final = 5.0
+#: Seconds that a node daemon has to answer.
+_ANSWER_S: Final = 2.0
 
 
 class OobCommand(LogicalUnit[opcodes.OobCommand]):
@@ -172,6 +174,8 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         )
         if self.op.command == constants.OOB_POWER_OFF:
             results = self._confirmed(results)
+            if self.op.mark_offline:
+                results |= self._answering(results)
         answers: dict[str, tuple[int, Any]] = {}
         done = []
         for uuid, (payload, problem) in results.items():
@@ -232,6 +236,19 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         return {
             uuid: _proved(result, reports.get(uuid), wants_proof=wants_proof)
             for uuid, result in results.items()
+        }
+
+    def _answering(self, results: Answers) -> Answers:
+        """Return the nodes that answer although their helpers say that they are off.
+
+        Such a helper switches another machine, so it proves nothing.
+        """
+        off = [uuid for uuid, (_, problem) in results.items() if not problem]
+        answers = self.ctx.rpc.call("version", off, timeout_s=_ANSWER_S) if off else {}
+        return {
+            uuid: (None, "its helper says that it is off, but its node daemon answers")
+            for uuid, answer in answers.items()
+            if answer.refused or not answer.is_silent
         }
 
     def _record(self, done: Sequence[str]) -> None:

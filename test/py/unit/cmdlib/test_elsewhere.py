@@ -10,6 +10,7 @@ from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti import errors, objects
 from ganeti.repair import journal
+from ganeti.repair.node_lives import DeathState
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"
@@ -119,13 +120,15 @@ CHANGES = [
         ("MIGRATE", {"target_node": "node3", "allow_failover": True}),
     ],
 )
-def test_no_automaton_starts_a_guest_that_runs_on_a_node_marked_offline(name, changes):
+def test_no_automaton_starts_a_guest_that_runs_on_a_node_marked_offline(
+    monkeypatch, name, changes
+):
     away = {N1: clusters.node(1), N2: clusters.node(2, offline=True)}
     snapshot = start(nodes=away, primary_node=N2)
     answers = {"instance_left": RUNS}
     text = refusal(engine({}, snapshot, **answers), name, reason=AUTOMATON, **changes)
     assert "runs on its primary node node2.example.com, although that is marked" in text
-    # A person answers for it; who is silent, or off, is taken at that person's word.
+    # A person answers for it; who is silent is taken at that person's word.
     assert "although that is marked offline" in run(
         engine({}, snapshot, **answers), name, **changes
     )
@@ -133,8 +136,16 @@ def test_no_automaton_starts_a_guest_that_runs_on_a_node_marked_offline(name, ch
         eng = engine({}, snapshot, instance_left=quiet)
         run(eng, name, reason=AUTOMATON, **changes)
         assert place(eng) == N3
+    # Its helper alone may have switched another machine off.
     off = clusters.node(2, offline=True, powered=False)
-    eng = engine({}, start(nodes=away | {N2: off}, primary_node=N2), **answers)
+    snapshot = start(nodes=away | {N2: off}, primary_node=N2)
+    text = refusal(engine({}, snapshot, **answers), name, reason=AUTOMATON, **changes)
+    assert "runs on its primary node node2.example.com, although that is marked" in text
+    # The watch over deaths has seen that it is off, and silent.
+    eng = engine({}, snapshot, **answers)
+    monkeypatch.setattr(
+        eng.config.node_deaths, "state", lambda: DeathState(marked=(N2,))
+    )
     run(eng, name, reason=AUTOMATON, **changes)
     assert not eng.rpc.called("instance_left")
 

@@ -17,6 +17,7 @@ from ganeti.repair.node_lives import Death, DeathState, Phase
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 NAMES = {n: f"node{n}.example.com" for n in range(1, 60)}
+SILENT = failure("no answer", is_silent=True)
 OOB = {**clusters.EXAMPLE["cluster"]["ndparams"], "oob_program": "/bin/oob"}
 
 
@@ -302,6 +303,7 @@ def switching(call, **node2):
 )
 def test_a_node_is_marked_offline_when_it_is_off(call):
     engine = switching(call)
+    engine.rpc.script["version"] = SILENT
     rows = run(engine, "power-off", "node2", **MARKED)
     assert rows[0][1][0] == 0
     assert roles(engine) == (True, False, False)
@@ -330,6 +332,19 @@ def test_a_node_that_may_run_keeps_its_flags(call):
     assert rows == [[(0, NAMES[2]), (2, None)]]
     assert roles(engine) == (False, True, True)
     assert f"Node '{NAMES[2]}' is not marked offline" in engine.callbacks.text()
+
+
+@pytest.mark.parametrize("version", [3010000, failure("busy")])
+def test_a_node_that_answers_is_not_off_whatever_its_helper_reports(version):
+    """The helper may switch another machine; the guests would run twice."""
+    engine = switching(helper(False))
+    engine.rpc.script["version"] = version
+    rows = run(engine, "power-off", "node2", **MARKED)
+    assert rows == [[(0, NAMES[2]), (2, None)]]
+    assert roles(engine) == (False, True, True)
+    text = engine.callbacks.text()
+    assert "its helper says that it is off, but its node daemon answers" in text
+    assert f"Node '{NAMES[2]}' is not marked offline" in text
 
 
 def test_votes_of_nodes_are_not_needed_while_they_are_switched_off():
@@ -511,7 +526,6 @@ def test_problems_of_valid_output_are_none():
     assert unit.payload_problem("health", []) is None
 
 
-SILENT = failure("no answer", is_silent=True)
 POWER_OFF = {"ignore_status": True, "node_death": True}
 
 
