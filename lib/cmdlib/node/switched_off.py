@@ -31,6 +31,9 @@ def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
             for uuid in candidates:
                 edit.update(edit.snapshot.nodes[uuid].replace(master_candidate=False))
     try:
+        if candidates and _is_alone(ctx.snapshot):
+            # Its disk would be the only place of all changes until the order has ended.
+            candidate_role.fill_pool(ctx, ignore=nodes)
         yield
     finally:
         restore(ctx, candidates)
@@ -39,6 +42,15 @@ def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
     for uuid in candidates:
         old, new = snapshot.nodes[uuid], ctx.snapshot.nodes[uuid]
         candidate_role.follow(ctx, old, new)
+
+
+def _is_alone(snapshot: objects.Snapshot) -> bool:
+    """Return whether the master is the only candidate left."""
+    master = snapshot.cluster.master_node
+    return not any(
+        node.master_candidate and not node.offline and node.uuid != master
+        for node in snapshot.nodes.values()
+    )
 
 
 def restore(ctx: Context, candidates: Collection[str]) -> None:

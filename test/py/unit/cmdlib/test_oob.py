@@ -359,6 +359,25 @@ def test_votes_of_nodes_are_not_needed_while_they_are_switched_off():
     assert seen == [False, False]
 
 
+def test_the_master_is_not_the_only_candidate_while_another_one_is_switched_off():
+    seen = []
+
+    def call(_node, args):
+        nodes = engine.snapshot.nodes.values()
+        seen.append({node.uuid for node in nodes if node.master_candidate})
+        return helper(False)(_node, args)
+
+    engine = switching(call)
+    with engine.config.edit("test") as edit:
+        edit.update(edit.snapshot.nodes[N3].replace(master_candidate=False))
+    run(engine, "power-off", "node2", **MARKED)
+    assert len(seen) == 2
+    for candidates in seen:
+        assert N1 in candidates
+        assert N2 not in candidates
+        assert len(candidates) > 1
+
+
 def test_a_candidate_that_is_silent_does_not_get_its_vote_back():
     engine = switching(helper(None))
     engine.rpc.script["version"] = SILENT
