@@ -90,6 +90,7 @@ def rapi_answers(cluster):
 def test_confd_and_the_remote_api_have_users_of_their_own(cluster):
     users = cluster.file("/var/lib/ganeti/rapi/users")
     users.write_text("jack example write\n")
+    cluster.check("gnt-cluster", "redist-conf")
     until("confd answers", lambda: confd_answers(cluster))
     until("the remote API answers", lambda: rapi_answers(cluster))
     _have_their_users(cluster)
