@@ -70,11 +70,15 @@ def begin(
 ) -> None:
     """Start sending a guest; pause it first unless the migration is live.
 
+    A guest without hardware acceleration is always paused. QEMU looks for changed
+    memory while an emulated processor writes, and misses some of the changes on busy
+    machines: the guest arrives with old memory, and its kernel dies or spins there.
+
     Args:
         guest: files of the guest on this node.
         hvparams: present parameters of the record, with which the target listens.
         target: address of the target node.
-        live: whether the guest continues while it is sent.
+        live: whether the guest continues while it is sent, if it is accelerated.
         uuid: of the instance.
 
     Raises:
@@ -86,7 +90,8 @@ def begin(
         was_paused = qmp.execute("query-status")["status"] in migration.PAUSED
         try:
             departure.begin(guest, was_paused=was_paused, uuid=uuid)
-            if not live and not was_paused:
+            continues = live and qmp.execute("query-kvm")["enabled"]
+            if not continues and not was_paused:
                 # First: a guest that nobody knows to be stopped would stay so.
                 file_utils.write_file(guest.sent_marker, b"")
                 qmp.execute("stop")

@@ -608,7 +608,11 @@ def test_a_departure_forbids_the_start_of_its_instance_alone(node, runs, monkeyp
 def test_a_migration_notes_the_instance(node, runs, monkeypatch):
     runs["web1"] = 5
     pathlib.Path(node._files("web1").pid).touch()
-    accepted = {"migrate_set_capabilities": {}, "migrate_set_parameters": {}}
+    accepted = {
+        "migrate_set_capabilities": {},
+        "migrate_set_parameters": {},
+        "query_kvm": {"enabled": True},
+    }
     asked = Emulator(query_status={"status": "running"}, migrate={}, **accepted)
     monkeypatch.setattr(sending, "Qmp", asked)
     monkeypatch.setattr(driver.agent, "thaw", lambda _effects, _guest: False)
