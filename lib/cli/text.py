@@ -7,6 +7,8 @@ from typing import Any
 def timestamp(value: Any, *, micro: bool = False) -> str:
     """Return seconds or ``[seconds, microseconds]`` as local time, others as ``N/A``.
 
+    A time beyond all dates of the platform is shown in seconds.
+
     Args:
         value: a time in wire form.
         micro: show microseconds.
@@ -17,7 +19,10 @@ def timestamp(value: Any, *, micro: bool = False) -> str:
         seconds, fraction = int(value), round((value - int(value)) * 1_000_000)
     else:
         return "N/A"
-    text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    try:
+        text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OSError, OverflowError, ValueError):
+        return f"{seconds} s"
     return f"{text}.{fraction:06d}" if micro else text
 
 

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, timeouts
 
 _COMMA: Final = re.compile(r"((?:[^\\,]|\\.)*)(?:,|$)", re.DOTALL)
 _TRUE: Final = ("true", "yes")
 _FALSE: Final = ("false", "no")
 _WORD_DEFAULT: Final = "default"
+#: Digits of a time in seconds; the interpreter refuses to convert very long numbers.
+_MAX_DIGITS: Final = 12
 
 
 class BadValueError(Exception):
@@ -168,12 +170,23 @@ def _parse_int(text: str) -> int:
         raise BadValueError(f"invalid integer value: {text!r}") from err
 
 
+def finite(value: Any) -> float:
+    """Return a number; JSON has no infinity or NaN to send to the master.
+
+    Raises:
+        ValueError: the value is no such number.
+    """
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"found {number}")
+    return number
+
+
 def _parse_float(text: str) -> float:
     try:
         number = float(text)
     except ValueError as err:
         raise BadValueError(f"invalid floating-point value: {text!r}") from err
-    # JSON has no infinity or NaN, so these could not be sent to the master.
     if not math.isfinite(number):
         raise BadValueError(f"wanted a finite number, found {text!r}")
     return number
@@ -224,14 +237,16 @@ def parse_duration(text: str) -> int:
     """Parse a duration such as 90, 90s, 15m, 4h, 1d or 1w into seconds.
 
     Raises:
-        OpPrereqError: the text is not a number with a known suffix.
+        OpPrereqError: the text is not a number with a known suffix, or too long a time.
     """
     factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
     factor = factors.get(text[-1:])
     number = text if factor is None else text[:-1]
-    if not number.isdigit():
+    is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS
+    if not is_number or int(number) * (factor or 1) > timeouts.LONGEST_S:
         raise errors.OpPrereqError(
-            f"time: wanted a number with s, m, h, d or w, found {text!r}",
+            "time: wanted a number with s, m, h, d or w, at most 100 years, found"
+            f" {text!r:.100}",
             ecodes.ECODE_INVAL,
         )
     return int(number) * (factor or 1)

@@ -4,6 +4,7 @@ For hypervisor, backend, NIC, node and disk parameters, at cluster, group, node 
 instance level. Checks on nodes (files, bridges) do not belong here.
 """
 
+import math
 import os.path
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -46,7 +47,7 @@ def coerce(value: Any, kind: str, what: str) -> Any:
         raise _wrong_type(what, "a text", value)
     try:
         return _NUMBERS[kind](value)
-    except (ValueError, TypeError, errors.UnitParseError) as err:
+    except (ValueError, TypeError, OverflowError, errors.UnitParseError) as err:
         raise _wrong_type(what, _WORDS[kind], value) from err
 
 
@@ -67,6 +68,13 @@ def _int(value: Any) -> int:
     return int(value)
 
 
+def _float(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):  # JSON has no form for it
+        raise ValueError(value)
+    return number
+
+
 def _size(value: Any) -> int:
     if isinstance(value, str):
         return units.parse_size_mib(value)
@@ -76,7 +84,7 @@ def _size(value: Any) -> int:
 _NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": _bool,
     "int": _int,
-    "float": float,
+    "float": _float,
     "size": _size,
 }
 _WORDS: Final = {

@@ -21,6 +21,9 @@ RPC_TMO_4HRS: Final = 14400
 RPC_TMO_1DAY: Final = 86400
 RPC_ENCODING_NONE: Final = 0
 RPC_ENCODING_ZLIB_BASE64: Final = 1
+#: Longest time that a user may state: 100 years. Later times have no date on some
+#: platforms.
+LONGEST_S: Final = 100 * 366 * 86400
 #: Seconds between idle notices in clients.
 CLI_WFJC_FREQUENCY: Final = 20
 DEFAULT_WFJC_TIMEOUT: Final = 60

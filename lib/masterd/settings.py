@@ -4,7 +4,7 @@ import uuid
 from typing import Any, Final
 
 from ganeti import errors, objects, qlang
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, timeouts
 from ganeti.jqueue import filters
 from ganeti.masterd import cluster_facts
 from ganeti.masterd.calls import Later, Malformed, method
@@ -126,7 +126,19 @@ def note_user_change(deps: MasterDeps, action: str, names: list[str]) -> None:
 
 @method("SetWatcherPause")
 def set_watcher_pause(deps: MasterDeps, until: float | None) -> Later:
-    """Pause the watcher until a time; null ends the pause."""
+    """Pause the watcher until a time; null ends the pause.
+
+    Raises:
+        OpPrereqError: the time is too far away; dates end, and so would commands that
+            show it.
+    """
+    latest = deps.clock.time() + timeouts.LONGEST_S
+    if until is not None and not 0 <= until <= latest:
+        raise errors.OpPrereqError(
+            "pause of the watcher: wanted a time within the next 100 years, found"
+            f" {until:.0f} seconds since 1970",
+            ecodes.ECODE_INVAL,
+        )
     return Later(deps.slow.submit(_pause, deps, until))
 
 

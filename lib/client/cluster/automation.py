@@ -6,7 +6,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
-from ganeti.cli.values import parse_duration
+from ganeti.cli.values import finite, parse_duration
 from ganeti.constants import ecodes
 from ganeti.repair.limits import FENCED_PER_HOUR, MOVED_SHARE, NAMES, QUIET_TIME
 
@@ -51,7 +51,7 @@ def _limit(name: str, value: Any) -> float | None:
             return float(parse_duration(str(value)))
         if name == FENCED_PER_HOUR:
             return float(int(str(value)))
-        return float(str(value).removesuffix("%"))
+        return finite(str(value).removesuffix("%"))
     except (ValueError, errors.OpPrereqError) as err:
         raise errors.OpPrereqError(
             f"--automation-limits: {name}: wanted {_WANTED[name]}, found"

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, ipolicy, jobs, param_options, submission
+from ganeti.cli import executor, ipolicy, jobs, param_options, submission, values
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes, export, mond
 
@@ -144,7 +144,8 @@ def _intervals(given: dict[str, Any]) -> dict[str, int]:
     """Convert collector=seconds to microseconds."""
     try:
         return {
-            name: round(float(value) * _MICROSECONDS) for name, value in given.items()
+            name: round(values.finite(value) * _MICROSECONDS)
+            for name, value in given.items()
         }
     except (ValueError, TypeError) as err:
         raise errors.OpPrereqError(

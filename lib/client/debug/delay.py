@@ -1,7 +1,7 @@
 """``delay``: a job that sleeps."""
 
 from ganeti import errors
-from ganeti.cli import jobs, submission
+from ganeti.cli import jobs, submission, values
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
@@ -10,7 +10,7 @@ def run(ctx: CommandContext) -> int:
     """Sleep on the master and on nodes."""
     opts = ctx.opts
     try:
-        duration = float(ctx.args[0])
+        duration = values.finite(ctx.args[0])
     except ValueError as err:
         raise errors.OpPrereqError(
             f"delay: wanted seconds, found {ctx.args[0]!r}", ecodes.ECODE_INVAL

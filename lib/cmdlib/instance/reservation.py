@@ -13,13 +13,11 @@ import msgspec
 from ganeti import errors, jqueue, objects, opcodes
 from ganeti.cmdlib import base
 from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, timeouts
 from ganeti.objects import params
 
 #: Longest text for the owner of a reservation, in characters.
 _MAX_OWNER: Final = 256
-#: Longest time until a reservation expires, in seconds: 100 years.
-_MAX_EXPIRES_S: Final = 100 * 366 * 86400
 #: Backend parameters that take resources. A reservation has its own values, so that a
 #: change of the defaults does not change what is reserved.
 _SIZES: Final = ("maxmem", "minmem", "vcpus", "spindle_use")
@@ -54,9 +52,9 @@ def check_terms(op: Terms, what: str) -> None:
             f" {owner[:_MAX_OWNER]!r}",
             ecodes.ECODE_INVAL,
         )
-    if (op.expires or 0) > _MAX_EXPIRES_S:
+    if (op.expires or 0) > timeouts.LONGEST_S:
         raise errors.OpPrereqError(
-            f"{what}: expires: wanted at most {_MAX_EXPIRES_S} seconds, found"
+            f"{what}: expires: wanted at most {timeouts.LONGEST_S} seconds, found"
             f" {op.expires}",
             ecodes.ECODE_INVAL,
         )

@@ -266,6 +266,10 @@ REFUSED = [
     "gnt-cluster queue empty",
     "gnt-cluster watcher pause",
     "gnt-cluster watcher pause 3x",
+    "gnt-cluster watcher pause ²h",
+    "gnt-cluster watcher pause 99999999999999d",
+    "gnt-cluster modify --data-collector-interval lv=inf",
+    "gnt-cluster modify --automation-limits moved-share=inf",
     "gnt-os modify deb",
     "gnt-job cancel",
     "gnt-job cancel --pending 3",
@@ -273,6 +277,7 @@ REFUSED = [
     "gnt-job change-priority 3",
     "gnt-job watch x",
     "gnt-debug delay soon",
+    "gnt-debug delay nan",
 ]
 
 

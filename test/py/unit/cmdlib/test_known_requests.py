@@ -86,6 +86,12 @@ def test_truth_values_are_true_or_false(value):
         typed_params.hypervisor("kvm", {"acpi": value})
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "x", pytest.param(10**400, id="huge")])
+def test_numbers_have_a_form_in_json(value):
+    with pytest.raises(errors.TypeEnforcementError, match="cpu_speed: wanted a number"):
+        typed_params.node({"cpu_speed": value})
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [("True", True), ("FALSE", False), ("", False), (True, True), (0, False)],

@@ -306,6 +306,9 @@ def test_watcher_pause(master, client):
     assert client.call("QueryConfigValues", [["watcher_pause"]]) == [until]
     asked = master.rpc.called("set_watcher_pause")
     assert {node for node, _ in asked} == {clusters.node_uuid(n) for n in (2, 3)}
+    with pytest.raises(errors.OpPrereqError, match="within the next 100 years"):
+        client.call("SetWatcherPause", [2.0**60])
+    assert client.call("QueryConfigValues", [["watcher_pause"]]) == [until]
     assert client.call("SetWatcherPause", [None]) is None
     assert client.call("QueryConfigValues", [["watcher_pause"]]) == [None]
 
